@@ -24,7 +24,14 @@ pub struct ErrorBody {
 
 /// Returns an answer with this status and an [`ErrorBody`].
 pub fn error_response(status: StatusCode, reason: impl ToString) -> Response {
-    (status, Json(ErrorBody { error: reason.to_string(), line: None })).into_response()
+    (
+        status,
+        Json(ErrorBody {
+            error: reason.to_string(),
+            line: None,
+        }),
+    )
+        .into_response()
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {

@@ -26,7 +26,10 @@ pub async fn run<S>(
     away: fn(&S) -> usize,
 ) -> Response {
     if order.timeout_ms > DRILL_MAX_MS {
-        let reason = format_args!("timeout_ms: {} exceeds the maximum of {DRILL_MAX_MS}", order.timeout_ms);
+        let reason = format_args!(
+            "timeout_ms: {} exceeds the maximum of {DRILL_MAX_MS}",
+            order.timeout_ms
+        );
         return error_response(StatusCode::BAD_REQUEST, reason);
     }
     let deadline = Instant::now() + Duration::from_millis(order.timeout_ms);
@@ -37,7 +40,8 @@ pub async fn run<S>(
             let (timing, away) = (timing(machine), away(machine));
             let complete = timing.is_complete();
             let silent = timing.silent_aggregators() + away;
-            let report = DrillReport::new(drill.0, &timing.spreads(), complete && away == 0, silent);
+            let report =
+                DrillReport::new(drill.0, &timing.spreads(), complete && away == 0, silent);
             (report, complete || timing.drill() != drill)
         });
         if is_over || Instant::now() >= deadline {

@@ -57,11 +57,15 @@ pub(crate) async fn serve(
         let config = certificates.as_ref().map(Certificates::admin_server);
         tasks.spawn(async move {
             let connection = async {
-                let Some(config) = config else { return converse(stream, peer, routes, closing).await };
+                let Some(config) = config else {
+                    return converse(stream, peer, routes, closing).await;
+                };
                 match closing.run_until_cancelled(handshake(stream, config)).await {
                     None => {}
                     Some(Ok(stream)) => converse(stream, peer, routes, closing.clone()).await,
-                    Some(Err(cause)) => connections.on_handshake_failed(peer.ip(), cause.label(), &cause),
+                    Some(Err(cause)) => {
+                        connections.on_handshake_failed(peer.ip(), cause.label(), &cause)
+                    }
                 }
             };
             place.closed().run_until_cancelled(connection).await
@@ -77,7 +81,9 @@ async fn handshake(
     config: Arc<ServerConfig>,
 ) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send, HandshakeFailure> {
     let accepted = timeout(HANDSHAKE_MAX, TlsAcceptor::from(config).accept(stream)).await;
-    accepted.unwrap_or_else(|late| Err(late.into())).map_err(|error| HandshakeFailure::of(&error))
+    accepted
+        .unwrap_or_else(|late| Err(late.into()))
+        .map_err(|error| HandshakeFailure::of(&error))
 }
 
 async fn converse(
@@ -119,10 +125,19 @@ fn within_deadline(body: Incoming) -> Body {
         return body;
     }
     let deadline = Instant::now() + BODY_MAX;
-    let frames = unfold((body.into_data_stream(), deadline), async |(mut frames, deadline)| {
-        let late = |_| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut))));
-        let frame = timeout_at(deadline, frames.next()).await.unwrap_or_else(late);
-        frame.map(|frame| (frame, (frames, deadline)))
-    });
+    let frames = unfold(
+        (body.into_data_stream(), deadline),
+        async |(mut frames, deadline)| {
+            let late = |_| {
+                Some(Err(axum::Error::new(io::Error::from(
+                    io::ErrorKind::TimedOut,
+                ))))
+            };
+            let frame = timeout_at(deadline, frames.next())
+                .await
+                .unwrap_or_else(late);
+            frame.map(|frame| (frame, (frames, deadline)))
+        },
+    );
     Body::from_stream(frames)
 }

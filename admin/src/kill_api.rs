@@ -226,7 +226,16 @@ impl DrillReport {
         silent_aggregators: usize,
     ) -> Self {
         let all = spreads.values().fold(Spread::default(), Spread::plus);
-        let zones = spreads.iter().map(|(zone, spread)| (zone.clone(), DrillLatency::new(spread))).collect();
-        Self { drill, complete, silent_aggregators, zones, all: DrillLatency::new(&all) }
+        let zones = spreads
+            .iter()
+            .map(|(zone, spread)| (zone.clone(), DrillLatency::new(spread)))
+            .collect();
+        Self {
+            drill,
+            complete,
+            silent_aggregators,
+            zones,
+            all: DrillLatency::new(&all),
+        }
     }
 }

@@ -22,19 +22,32 @@ impl OtherController {
     /// Describes a controller that a peer names.
     pub fn new(other: Leader, through: &str, same_epoch: bool) -> Self {
         let instance = other.instance.map(|instance| format!("{instance:?}"));
-        Self { epoch: other.epoch.0, instance, through: through.to_owned(), same_epoch }
+        Self {
+            epoch: other.epoch.0,
+            instance,
+            through: through.to_owned(),
+            same_epoch,
+        }
     }
 
     /// Lists the controllers that were seen lately.
     pub fn list(others: &OtherControllers, now: MonoTime) -> Vec<Self> {
-        let each = others.iter(now).map(|(peer, seen)| Self::new(seen.other, peer, seen.is_rival));
+        let each = others
+            .iter(now)
+            .map(|(peer, seen)| Self::new(seen.other, peer, seen.is_rival));
         each.collect()
     }
 }
 
 /// Logs sightings that are [due](OtherControllers::take_unlogged).
 pub fn log(due: Vec<(String, Sighting)>) {
-    for (through, Sighting { other, is_rival, .. }) in due {
+    for (
+        through,
+        Sighting {
+            other, is_rival, ..
+        },
+    ) in due
+    {
         let (epoch, instance) = (other.epoch.0, other.instance);
         if is_rival {
             tracing::error!(

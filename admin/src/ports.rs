@@ -14,7 +14,11 @@ const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// Returns the name of a process that was given none: the machine and the port. Without a valid name the machine is `localhost`.
 pub fn host_and_port(listen: SocketAddr) -> String {
     let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
-    format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
+    format!(
+        "{}:{}",
+        host.as_deref().unwrap_or("localhost"),
+        listen.port()
+    )
 }
 
 /// The connections of both ports of a tier. Clones share the counts.
@@ -107,5 +111,9 @@ pub const METRICS: [Metric<NamedPorts>; 7] = [
 ];
 
 fn each(ports: &[(&'static str, Connections)], value: fn(Counts) -> Value) -> Vec<Series> {
-    rows(ports.iter().map(|(port, connections)| ([*port], value(connections.counts()))))
+    rows(
+        ports
+            .iter()
+            .map(|(port, connections)| ([*port], value(connections.counts()))),
+    )
 }

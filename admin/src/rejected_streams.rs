@@ -56,8 +56,16 @@ pub const METRICS: [Metric<RejectedStreams>; 2] = [
         &["reason"],
         "Streams that this parent closed because the child broke a rule, by reason; absent before the first.",
         |streams| {
-            let state = streams.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            rows(state.counts.iter().map(|(reason, count)| ([*reason], *count)))
+            let state = streams
+                .shared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            rows(
+                state
+                    .counts
+                    .iter()
+                    .map(|(reason, count)| ([*reason], *count)),
+            )
         },
     ),
     Metric::gauge(
@@ -76,7 +84,10 @@ impl RejectedStreams {
 
     fn refused_at(&self, now: Instant) -> Vec<RefusedChild> {
         let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let each = state.children.iter().filter(|(_, refused)| refused.is_repeated(now));
+        let each = state
+            .children
+            .iter()
+            .filter(|(_, refused)| refused.is_repeated(now));
         let each = each.map(|(child, refused)| RefusedChild {
             child: child.clone(),
             times: refused.times,
@@ -89,17 +100,32 @@ impl RejectedStreams {
         let mut state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         *state.counts.entry(rejection.reason).or_default() += 1;
         let Some(child) = rejection.child else { return };
-        state.children.retain(|_, refused| now.duration_since(refused.at) < REFUSED_FOR);
-        let name = format!("{} {}/{}/{}", child.role.as_str(), child.zone, child.service, child.name);
+        state
+            .children
+            .retain(|_, refused| now.duration_since(refused.at) < REFUSED_FOR);
+        let name = format!(
+            "{} {}/{}/{}",
+            child.role.as_str(),
+            child.zone,
+            child.service,
+            child.name
+        );
         if state.children.len() >= REFUSED_MAX && !state.children.contains_key(&name) {
             return;
         }
-        let new = Refused { times: 0, cause: String::new(), at: now, logged_at: None };
+        let new = Refused {
+            times: 0,
+            cause: String::new(),
+            at: now,
+            logged_at: None,
+        };
         let refused = state.children.entry(name.clone()).or_insert(new);
         refused.times += 1;
         refused.at = now;
         rejection.cause.clone_into(&mut refused.cause);
-        let is_logged = refused.logged_at.is_some_and(|at| now.duration_since(at) < REFUSED_FOR);
+        let is_logged = refused
+            .logged_at
+            .is_some_and(|at| now.duration_since(at) < REFUSED_FOR);
         if refused.is_repeated(now) && !is_logged {
             refused.logged_at = Some(now);
             tracing::error!(
@@ -140,7 +166,11 @@ mod tests {
             zone: Zone::new("a").unwrap(),
             role: Role::Client,
         };
-        let rejection = Rejection { reason: "broken", cause: "counts decreased", child: Some(&child) };
+        let rejection = Rejection {
+            reason: "broken",
+            cause: "counts decreased",
+            child: Some(&child),
+        };
         streams.note(started + Duration::from_secs(s), rejection);
     }
 
@@ -148,11 +178,23 @@ mod tests {
     fn repeatedly_refused_child_is_named() {
         let (streams, started) = (RejectedStreams::default(), Instant::now());
         let shown = |s| streams.refused_at(started + Duration::from_secs(s));
-        [0, 5].iter().for_each(|s| refuse(&streams, started, *s, "host"));
+        [0, 5]
+            .iter()
+            .for_each(|s| refuse(&streams, started, *s, "host"));
         assert_eq!(shown(5), []);
         refuse(&streams, started, 17, "host");
-        let (child, cause) = ("client a/shop/host".to_owned(), "counts decreased".to_owned());
-        assert_eq!(shown(76), [RefusedChild { child, times: 3, cause }]);
+        let (child, cause) = (
+            "client a/shop/host".to_owned(),
+            "counts decreased".to_owned(),
+        );
+        assert_eq!(
+            shown(76),
+            [RefusedChild {
+                child,
+                times: 3,
+                cause
+            }]
+        );
         assert_eq!(shown(77), []);
         refuse(&streams, started, 80, "host");
         assert_eq!(shown(80), [], "it was accepted meanwhile");
@@ -164,6 +206,9 @@ mod tests {
         for round in 0..3 {
             (0..1_000).for_each(|child| refuse(&streams, started, round, &format!("host-{child}")));
         }
-        assert_eq!(streams.refused_at(started + Duration::from_secs(3)).len(), REFUSED_MAX);
+        assert_eq!(
+            streams.refused_at(started + Duration::from_secs(3)).len(),
+            REFUSED_MAX
+        );
     }
 }

@@ -21,13 +21,27 @@ pub fn routes(
     ready: impl Fn() -> bool + Clone + Send + Sync + 'static,
 ) -> Routes {
     let page = move || async move {
-        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&metrics()))
+        (
+            [(
+                header::CONTENT_TYPE,
+                "text/plain; version=0.0.4; charset=utf-8",
+            )],
+            text(&metrics()),
+        )
             .into_response()
     };
     let readiness = move || async move {
-        if ready() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+        if ready() {
+            (StatusCode::OK, "ready\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+        }
     };
-    let route = |path, needs| Route { method: Method::GET, path, needs };
+    let route = |path, needs| Route {
+        method: Method::GET,
+        path,
+        needs,
+    };
     Routes::new()
         .with(route("/metrics", Needs::Metrics), page)
         .with(route("/healthz", Needs::Nothing), async || "alive\n")
@@ -44,5 +58,12 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let routes = routes.into_router(&access);
-    http::serve(listener, connections, access.certificates().cloned(), routes, shutdown).await;
+    http::serve(
+        listener,
+        connections,
+        access.certificates().cloned(),
+        routes,
+        shutdown,
+    )
+    .await;
 }

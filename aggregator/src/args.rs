@@ -19,14 +19,24 @@ pub const TENANTS_PER_BUCKET_MAX: u32 = 200_000;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Failure domain that this aggregator serves, such as eu-west-1a
-    #[arg(long, env = "PLIMSOLL_ZONE", value_name = "NAME", default_value = "default")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_ZONE",
+        value_name = "NAME",
+        default_value = "default"
+    )]
     pub zone: String,
     /// Name that stays the same across restarts; host and port unless given
     #[arg(long, env = "PLIMSOLL_NAME", value_name = "NAME")]
     pub name: Option<String>,
     /// URL of the controller, or of an aggregator on the path to it: https:// with --certs, http:// on loopback or with
     /// --insecure
-    #[arg(long, env = "PLIMSOLL_CONTROLLER", value_name = "URL", default_value = "http://127.0.0.1:7400")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_CONTROLLER",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:7400"
+    )]
     pub controller: String,
     /// Address for clients and child aggregators. Beyond loopback it needs --certs, or --insecure
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]

@@ -69,7 +69,9 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let (zone, listen, admin) = (args.zone.clone(), args.listen, args.admin);
     // A disk that hangs must not keep the process from ending.
     let opening = spawn_blocking(move || Aggregator::new(&args));
-    let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
+    let Some(opened) = shutdown.run_until_cancelled(opening).await else {
+        return Ok(());
+    };
     let aggregator = opened??;
     let listeners = Listeners {
         grpc: transport::listen("--listen", listen).await?,
@@ -88,7 +90,10 @@ impl Aggregator {
     pub fn new(args: &Args) -> Result<Self, Error> {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
-        let name = args.name.clone().unwrap_or_else(|| host_and_port(args.listen));
+        let name = args
+            .name
+            .clone()
+            .unwrap_or_else(|| host_and_port(args.listen));
         let identity = Identity {
             instance: InstanceId(u128::from_be_bytes(instance)),
             name: named("--name", &name, Name::new)?,
@@ -98,9 +103,17 @@ impl Aggregator {
         };
         let tenants_per_bucket_max = args.tenants_per_bucket_max as usize;
         let decisions_per_s_max = args.decisions_per_s_max;
-        let bounds = Bounds { tenants_per_bucket_max, decisions_per_s_max, ..Bounds::default() };
-        let role = PeerRole::Aggregator { zone: identity.zone.clone() };
-        let security = args.security.open(role, args.listen, args.admin, Some(&args.controller))?;
+        let bounds = Bounds {
+            tenants_per_bucket_max,
+            decisions_per_s_max,
+            ..Bounds::default()
+        };
+        let role = PeerRole::Aggregator {
+            zone: identity.zone.clone(),
+        };
+        let security = args
+            .security
+            .open(role, args.listen, args.admin, Some(&args.controller))?;
         Ok(Self {
             zone: Shared::new(Zone::new(identity, bounds, Parameters::default())),
             controller: security.dial(&args.controller)?,
@@ -113,13 +126,25 @@ impl Aggregator {
     ///
     /// # Errors
     /// When one of its servers fails.
-    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+    pub async fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: CancellationToken,
+    ) -> Result<(), Error> {
         // The part that ends first stops all others.
         let stop = shutdown.child_token();
         let stop_on_return = stop.clone().drop_guard();
         let uplink = uplink::Log::new(self.events.clone());
-        let uplink = tokio::spawn(child::run(self.zone.clone(), self.controller, stop.clone(), uplink));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(self.security.clone().follow()));
+        let uplink = tokio::spawn(child::run(
+            self.zone.clone(),
+            self.controller,
+            stop.clone(),
+            uplink,
+        ));
+        tokio::spawn(
+            stop.clone()
+                .run_until_cancelled_owned(self.security.clone().follow()),
+        );
         tokio::spawn(tick(self.zone.clone(), stop));
         // The farewell carries the number of children, so their streams close only after it was sent.
         let closing = CancellationToken::new();
@@ -131,16 +156,28 @@ impl Aggregator {
         });
         let rejected_streams = self.events.rejected_streams.clone();
         let own = self.zone.with(|zone, _| zone.identity.zone.clone());
-        let parent = ParentService::new(self.zone.clone(), closing.clone(), rejected_streams).of_zone(&own);
+        let parent =
+            ParentService::new(self.zone.clone(), closing.clone(), rejected_streams).of_zone(&own);
         let parent = match self.security.certificates() {
             Some(certificates) => parent.secured(certificates.clone()),
             None => parent,
         };
         let ports = self.events.ports.clone();
-        let grpc = transport::serve(listeners.grpc, ports.grpc, parent, closing.clone().cancelled_owned());
+        let grpc = transport::serve(
+            listeners.grpc,
+            ports.grpc,
+            parent,
+            closing.clone().cancelled_owned(),
+        );
         let access = self.security.access().clone();
         let routes = admin::routes(self.zone, self.events, self.security);
-        let admin = server::serve(listeners.admin, ports.admin, access, routes, closing.cancelled_owned());
+        let admin = server::serve(
+            listeners.admin,
+            ports.admin,
+            access,
+            routes,
+            closing.cancelled_owned(),
+        );
         tokio::select! {
             served = grpc => served?,
             () = admin => {}
@@ -158,7 +195,11 @@ fn named<N>(
     name: &str,
     new: impl FnOnce(&str) -> Result<N, InvalidName>,
 ) -> Result<N, Error> {
-    new(name).map_err(|source| Error::Name { flag, name: name.to_owned(), source })
+    new(name).map_err(|source| Error::Name {
+        flag,
+        name: name.to_owned(),
+        source,
+    })
 }
 
 /// Advances the zone once every period of the fast loop, and feeds it the load of the process.

@@ -18,7 +18,10 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) const fn new(events: Events) -> Self {
-        Self { events, logged: Vec::new() }
+        Self {
+            events,
+            logged: Vec::new(),
+        }
     }
 }
 
@@ -34,7 +37,8 @@ impl Observer for Log {
     }
 
     fn on_disconnected(&mut self, why: &StreamError, was_connected: bool) {
-        self.events.on_uplink_broken(was_connected, matches!(why, StreamError::Decode(_)));
+        self.events
+            .on_uplink_broken(was_connected, matches!(why, StreamError::Decode(_)));
         // The text of a refusal may name a time that passes.
         let reason = why.refusal().map_or_else(|| why.to_string(), str::to_owned);
         if was_connected {
@@ -69,7 +73,10 @@ mod tests {
             log.on_disconnected(&StreamError::Ended, false);
             log.on_disconnected(&silent(1), false);
         }
-        assert_eq!(log.logged, [StreamError::Ended.to_string(), silent(1).to_string()]);
+        assert_eq!(
+            log.logged,
+            [StreamError::Ended.to_string(), silent(1).to_string()]
+        );
         (0..100).for_each(|s| log.on_disconnected(&silent(s), false));
         assert_eq!(log.logged.len(), REASONS_MAX);
         log.on_connected(None);

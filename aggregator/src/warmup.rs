@@ -40,7 +40,10 @@ impl Warmup {
     /// A child greets. `has_directives` is true if it already follows directives.
     pub(crate) fn on_greeting(&mut self, now: MonoTime, has_directives: bool) {
         self.state = match self.state {
-            State::Alone if has_directives => State::Returning { since: now, joined: now },
+            State::Alone if has_directives => State::Returning {
+                since: now,
+                joined: now,
+            },
             State::Alone | State::Over => State::Over,
             State::Returning { since, .. } => State::Returning { since, joined: now },
         };
@@ -70,7 +73,9 @@ impl Warmup {
 
     fn are_all_back(&self, connected: u32, paused: bool) -> bool {
         match self.expected.flatten() {
-            Some(due) => connected >= due || paused && f64::from(connected) >= BACK_MIN * f64::from(due),
+            Some(due) => {
+                connected >= due || paused && f64::from(connected) >= BACK_MIN * f64::from(due)
+            }
             None => paused,
         }
     }
@@ -78,7 +83,9 @@ impl Warmup {
     pub(crate) fn withholds(self) -> bool {
         match self.state {
             // The parent would take a count of zero for traffic that has ended.
-            State::Alone => self.expected.is_none_or(|due| due.is_some_and(|due| due > 0)),
+            State::Alone => self
+                .expected
+                .is_none_or(|due| due.is_some_and(|due| due > 0)),
             State::Returning { .. } => true,
             State::Over => false,
         }
@@ -119,7 +126,10 @@ mod tests {
         warmup.on_expected(Some(2));
         warmup.on_greeting(at(1), true);
         warmup.on_greeting(at(1), true);
-        assert!(!warmup.on_tick(at(4), 2, false), "both are back, but their traffic is not known yet");
+        assert!(
+            !warmup.on_tick(at(4), 2, false),
+            "both are back, but their traffic is not known yet"
+        );
         assert!(warmup.withholds());
         assert!(warmup.on_tick(at(4), 2, true));
         assert!(!warmup.withholds());
@@ -152,7 +162,11 @@ mod tests {
             warmup.on_expected(Some(expected));
             warmup.on_greeting(at(100), true);
             warmup.on_tick(at(100 + pause), connected, true);
-            assert_eq!(!warmup.withholds(), counted, "{connected} of {expected} after {pause} s");
+            assert_eq!(
+                !warmup.withholds(),
+                counted,
+                "{connected} of {expected} after {pause} s"
+            );
         }
     }
 

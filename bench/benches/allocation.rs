@@ -15,7 +15,10 @@ const UNDERLOAD: f64 = 0.5;
 
 fn allocation(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("1,000,000 keys");
-    group.sample_size(40).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(4));
+    group
+        .sample_size(40)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(4));
     let (mut waterfill, mut parts, mut rooms) = (Waterfill::default(), Vec::new(), Vec::new());
     for (name, load, floor) in [("no floors", OVERLOAD, 0.0), ("floors", OVERLOAD, 30.0)] {
         let fleet = fleet(load, floor);
@@ -49,10 +52,16 @@ fn fleet(load: f64, floor: f64) -> Vec<Vec<Claim>> {
     let mut state = 1;
     let mut claims = || {
         let mut claims: Vec<Claim> = (1..=TENANTS)
-            .map(|rank| Claim { demand: draw(&mut state), weight: 1.0 / rank as f64, floor })
+            .map(|rank| Claim {
+                demand: draw(&mut state),
+                weight: 1.0 / rank as f64,
+                floor,
+            })
             .collect();
         let sum: f64 = claims.iter().map(|claim| claim.demand).sum();
-        claims.iter_mut().for_each(|claim| claim.demand *= load * CAPACITY / sum);
+        claims
+            .iter_mut()
+            .for_each(|claim| claim.demand *= load * CAPACITY / sum);
         for last in (1..TENANTS).rev() {
             claims.swap(last, (draw(&mut state) * (last + 1) as f64) as usize);
         }

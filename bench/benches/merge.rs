@@ -27,15 +27,24 @@ const AGGREGATOR: InstanceId = InstanceId(1);
 
 fn merge(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("merge");
-    group.sample_size(20).warm_up_time(Duration::from_secs(2)).measurement_time(Duration::from_secs(6));
+    group
+        .sample_size(20)
+        .warm_up_time(Duration::from_secs(2))
+        .measurement_time(Duration::from_secs(6));
     group.throughput(Throughput::Elements((CLIENTS * KEYS) as u64));
     for space in [10_000, 1_000_000] {
         let mut fleet = Fleet::new(space);
-        println!("{space} keys: {:.2} bytes an entry", fleet.bytes_per_entry());
+        println!(
+            "{space} keys: {:.2} bytes an entry",
+            fleet.bytes_per_entry()
+        );
         // A round has a million entries: its milliseconds are the nanoseconds per entry.
-        group.bench_function(BenchmarkId::new("decode and merge, keys", space), |bencher| {
-            bencher.iter_custom(|rounds| (0..rounds).map(|_| fleet.round()).sum());
-        });
+        group.bench_function(
+            BenchmarkId::new("decode and merge, keys", space),
+            |bencher| {
+                bencher.iter_custom(|rounds| (0..rounds).map(|_| fleet.round()).sum());
+            },
+        );
         group.bench_function(BenchmarkId::new("decode alone, keys", space), |bencher| {
             bencher.iter_custom(|rounds| (0..rounds).map(|_| fleet.decode_round()).sum());
         });
@@ -52,7 +61,10 @@ struct Stopwatch {
 
 impl Stopwatch {
     fn start() -> Self {
-        Self { ran: Self::ran(), began: Instant::now() }
+        Self {
+            ran: Self::ran(),
+            began: Instant::now(),
+        }
     }
 
     fn ran() -> Option<u64> {
@@ -64,7 +76,9 @@ impl Stopwatch {
 
     fn stop(self) -> Duration {
         let passed = self.began.elapsed();
-        let ran = Self::ran().zip(self.ran).map(|(now, then)| Duration::from_nanos(now - then));
+        let ran = Self::ran()
+            .zip(self.ran)
+            .map(|(now, then)| Duration::from_nanos(now - then));
         ran.unwrap_or(passed)
     }
 }
@@ -84,10 +98,17 @@ struct Client {
 
 impl Fleet {
     fn new(space: usize) -> Self {
-        let mut zone =
-            Zone::new(identity(Role::Aggregator, AGGREGATOR), Bounds::default(), Parameters::default());
+        let mut zone = Zone::new(
+            identity(Role::Aggregator, AGGREGATOR),
+            Bounds::default(),
+            Parameters::default(),
+        );
         direct(&mut zone, space);
-        let mut fleet = Self { zone, clients: Vec::new(), now: Duration::from_secs(1) };
+        let mut fleet = Self {
+            zone,
+            clients: Vec::new(),
+            now: Duration::from_secs(1),
+        };
         fleet.zone.on_tick(MonoTime::from_elapsed(fleet.now));
         let mut state = 7;
         for at in 0..CLIENTS {
@@ -102,7 +123,9 @@ impl Fleet {
 
     /// Connects a client, which defines its keys and reports their first counts.
     fn client(&mut self, at: usize, space: usize, state: &mut u64) -> Client {
-        let keys: Vec<Key> = (0..KEYS).map(|_| key(draw(state) as usize % space)).collect();
+        let keys: Vec<Key> = (0..KEYS)
+            .map(|_| key(draw(state) as usize % space))
+            .collect();
         let instance = InstanceId(1_000 + at as u128);
         let (mut encoder, mut outbox) = (ReportEncoder::default(), Outbox::default());
         let (mut decoder, mut decode_only) = (ReportDecoder::default(), ReportDecoder::default());
@@ -114,24 +137,45 @@ impl Fleet {
                 time: Some(MonoTime::from_elapsed(self.now)),
                 ..Report::default()
             };
-            let counts = Counts { offered: step * 100, dropped: step * 10, ..Counts::ZERO };
-            outbox.fill(&mut report, &keys, |_: KeyId| Tally { counts, late: Counts::ZERO });
+            let counts = Counts {
+                offered: step * 100,
+                dropped: step * 10,
+                ..Counts::ZERO
+            };
+            outbox.fill(&mut report, &keys, |_: KeyId| Tally {
+                counts,
+                late: Counts::ZERO,
+            });
             outbox.on_answer(AGGREGATOR);
             for part in encoder.encode(&report) {
                 last = part.clone();
                 decode_only.decode(part.clone()).unwrap();
                 if let Some(report) = decoder.decode(part).unwrap() {
                     let now = MonoTime::from_elapsed(self.now);
-                    self.zone.on_report(now, StreamId(at as u64), report).unwrap();
+                    self.zone
+                        .on_report(now, StreamId(at as u64), report)
+                        .unwrap();
                 }
             }
         }
-        Client { decoder, next: last, decode_only }
+        Client {
+            decoder,
+            next: last,
+            decode_only,
+        }
     }
 
     fn bytes_per_entry(&self) -> f64 {
-        let bytes: usize = self.clients.iter().map(|client| client.next.encoded_len()).sum();
-        let entries: usize = self.clients.iter().map(|client| client.next.id_gaps.len()).sum();
+        let bytes: usize = self
+            .clients
+            .iter()
+            .map(|client| client.next.encoded_len())
+            .sum();
+        let entries: usize = self
+            .clients
+            .iter()
+            .map(|client| client.next.id_gaps.len())
+            .sum();
         assert_eq!(entries, CLIENTS * KEYS);
         bytes as f64 / entries as f64
     }
@@ -154,13 +198,18 @@ impl Fleet {
         for ((at, bytes), client) in (0..).zip(&messages).zip(&mut self.clients) {
             let part = wire::Report::decode(bytes.as_slice()).unwrap();
             if let Some(report) = client.decoder.decode(part).unwrap() {
-                self.zone.on_report(now, StreamId(at), black_box(report)).unwrap();
+                self.zone
+                    .on_report(now, StreamId(at), black_box(report))
+                    .unwrap();
             }
         }
         let took = began.stop();
         // The second decoder takes the reports as well, so that its sequence numbers stay in step.
         for (bytes, client) in messages.iter().zip(&mut self.clients) {
-            client.decode_only.decode(wire::Report::decode(bytes.as_slice()).unwrap()).unwrap();
+            client
+                .decode_only
+                .decode(wire::Report::decode(bytes.as_slice()).unwrap())
+                .unwrap();
         }
         self.zone.on_tick(now);
         took
@@ -192,9 +241,16 @@ fn direct(zone: &mut Zone, space: usize) {
     zone.on_open(MonoTime::ZERO);
     let greeting = zone.report(MonoTime::ZERO);
     let rate = |rate: f64| Rate::new(rate).ok();
-    let values = Values { rate: rate(1e4), cap: rate(1e4), ..Values::default() };
-    let terms =
-        Terms { limit: Limit::PerSecond(rate(1e6).unwrap()), mode: Mode::Enforce, ..Terms::default() };
+    let values = Values {
+        rate: rate(1e4),
+        cap: rate(1e4),
+        ..Values::default()
+    };
+    let terms = Terms {
+        limit: Limit::PerSecond(rate(1e6).unwrap()),
+        mode: Mode::Enforce,
+        ..Terms::default()
+    };
     let buckets = (0..space / TENANTS_PER_BUCKET).map(|bucket| {
         let own = (0..DIRECTED).map(|tenant| key(bucket * TENANTS_PER_BUCKET + tenant).tenant);
         let mut tenants: Vec<Tenant> = own.chain([Tenant::default_class()]).collect();
@@ -203,13 +259,19 @@ fn direct(zone: &mut Zone, space: usize) {
             bucket: key(bucket * TENANTS_PER_BUCKET).bucket,
             whole: true,
             terms: terms.clone(),
-            keys: tenants.into_iter().map(|tenant| KeyDirective { tenant, values }).collect(),
+            keys: tenants
+                .into_iter()
+                .map(|tenant| KeyDirective { tenant, values })
+                .collect(),
         }
     });
     let message = Directives {
         epoch: Some(Epoch(1)),
         seq: 1,
-        echo: Echo { covered: greeting.seq, confirmed: greeting.seq },
+        echo: Echo {
+            covered: greeting.seq,
+            confirmed: greeting.seq,
+        },
         parent: Some(InstanceId(2)),
         buckets: buckets.collect(),
         ..Directives::default()

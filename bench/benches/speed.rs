@@ -16,14 +16,23 @@ fn scenario(clients: u32) -> Scenario {
          policy: {{ buckets: {{ api: {{ limit: 10000, mode: enforce }} }} }}\n\
          traffic: [ {{ bucket: api, load: {{ constant: 100000 }} }} ]\n"
     );
-    let source = Source { name: "speed.yaml", text: &text };
-    let scenarios = Scenario::parse(source, Path::new("")).unwrap_or_else(|error| panic!("{error}"));
-    scenarios.into_iter().next().unwrap_or_else(|| panic!("a scenario without variants is one"))
+    let source = Source {
+        name: "speed.yaml",
+        text: &text,
+    };
+    let scenarios =
+        Scenario::parse(source, Path::new("")).unwrap_or_else(|error| panic!("{error}"));
+    scenarios
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| panic!("a scenario without variants is one"))
 }
 
 fn speed(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("simulated_seconds");
-    group.sample_size(10).measurement_time(Duration::from_secs(10));
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(10));
     for clients in [99, 10_000] {
         let scenario = scenario(clients);
         group.throughput(Throughput::Elements(scenario.duration().as_secs()));

@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 /// Workloads of a decision: threads, and keys.
-pub(crate) const DECISIONS: [&str; 5] =
-    ["1 thread, hot", "1 thread, 10k", "1 thread, 10k cold", "2 threads, hot", "2 threads, 10k"];
+pub(crate) const DECISIONS: [&str; 5] = [
+    "1 thread, hot",
+    "1 thread, 10k",
+    "1 thread, 10k cold",
+    "2 threads, hot",
+    "2 threads, 10k",
+];
 const HOT: usize = 0;
 const WARM: usize = 1;
 const COLD: usize = 2;
@@ -17,9 +22,14 @@ pub(crate) const REQUESTS: [&str; 3] = ["1 thread, hot", "1 thread, 10k", "2 thr
 
 /// Services: without a layer, with ours and with the peer's, by the layer's place.
 pub(crate) const NO_LAYER: &str = "no layer";
-pub(crate) const OURS: [&str; 2] = ["PlimsollLayer, on the routes", "PlimsollLayer, around the router"];
-pub(crate) const PEER: [&str; 2] =
-    ["tower_governor 0.8, on the routes", "tower_governor 0.8, around the router"];
+pub(crate) const OURS: [&str; 2] = [
+    "PlimsollLayer, on the routes",
+    "PlimsollLayer, around the router",
+];
+pub(crate) const PEER: [&str; 2] = [
+    "tower_governor 0.8, on the routes",
+    "tower_governor 0.8, around the router",
+];
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
@@ -43,19 +53,31 @@ pub(crate) struct Bar {
 impl Bar {
     fn at_least(what: &str, least: f64, ratio: f64) -> Self {
         let (bar, figure) = (format!(">= {least}"), format!("{ratio:.2}"));
-        Self { what: what.to_owned(), bar, figure, is_met: ratio >= least }
+        Self {
+            what: what.to_owned(),
+            bar,
+            figure,
+            is_met: ratio >= least,
+        }
     }
 
     fn at_most(what: &str, most: f64, ratio: f64) -> Self {
         let (bar, figure) = (format!("<= {most}"), format!("{ratio:.2}"));
-        Self { what: what.to_owned(), bar, figure, is_met: ratio <= most }
+        Self {
+            what: what.to_owned(),
+            bar,
+            figure,
+            is_met: ratio <= most,
+        }
     }
 }
 
 impl Figures {
     fn path() -> PathBuf {
         let default = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(default, PathBuf::from).join("decision.json")
+        std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(default, PathBuf::from)
+            .join("decision.json")
     }
 
     /// Reads the figures of the last run; without one, there are none.
@@ -72,16 +94,29 @@ impl Figures {
 
     /// Returns ratios of figures of this run, so that they hold for machines of any speed.
     pub(crate) fn bars(&self) -> Vec<Bar> {
-        let (tenants, handles) = ("by bucket and tenant, independent coin", "by handle, independent coin");
+        let (tenants, handles) = (
+            "by bucket and tenant, independent coin",
+            "by handle, independent coin",
+        );
         let (tenant, handle) = (self.decision(tenants), self.decision(handles));
         let governor = self.decision("governor 0.10, keyed");
         let times = |what: &str, least, ours: [f64; DECISIONS.len()], case: usize| {
-            let what = format!("{what}, {}: times as fast as governor, keyed", DECISIONS[case]);
+            let what = format!(
+                "{what}, {}: times as fast as governor, keyed",
+                DECISIONS[case]
+            );
             Bar::at_least(&what, least, governor[case] / ours[case])
         };
         let layer = |ours: &str, peer: &str| {
-            let what = format!("{ours}, {}: its cost to that of tower_governor", REQUESTS[0]);
-            Bar::at_most(&what, 0.5, self.layer_cost(ours)[0] / self.layer_cost(peer)[0])
+            let what = format!(
+                "{ours}, {}: its cost to that of tower_governor",
+                REQUESTS[0]
+            );
+            Bar::at_most(
+                &what,
+                0.5,
+                self.layer_cost(ours)[0] / self.layer_cost(peer)[0],
+            )
         };
         vec![
             times(tenants, 4.0, tenant, HOT),
@@ -118,7 +153,12 @@ impl Figures {
 
 pub(crate) fn cpu() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let name = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{}, {cores} cores", name.map_or("unknown CPU", |(_, name)| name))
+    format!(
+        "{}, {cores} cores",
+        name.map_or("unknown CPU", |(_, name)| name)
+    )
 }

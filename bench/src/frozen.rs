@@ -38,7 +38,14 @@ pub(crate) fn measure(report: &mut Report) {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
     let rps = (OFFERED * LIMIT).to_string();
     // Callers of a frozen service give up soon, or they would need all descriptors.
-    fleet.start_load_evenly(&["--rps", &rps, "--tenant", "acme,corner-shop", "--timeout", "1s"]);
+    fleet.start_load_evenly(&[
+        "--rps",
+        &rps,
+        "--tenant",
+        "acme,corner-shop",
+        "--timeout",
+        "1s",
+    ]);
     fleet.until_rates("the limit to hold", WINDOW, |rates| {
         (rates.admitted / f64::from(LIMIT) - 1.0).abs() < ERROR
     });
@@ -57,11 +64,22 @@ fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
     };
     let mut samples = watch(WINDOW, || fleet.sample());
     // A frozen service answers no question, and decides nothing.
-    let before = if tier == Tier::Service { sample([process]).admit } else { 0.0 };
+    let before = if tier == Tier::Service {
+        sample([process]).admit
+    } else {
+        0.0
+    };
     process.signal("STOP");
     samples.extend(watch(length, || {
-        let others = sample(fleet.services().filter(|service| service.id() != process.id()));
-        Sample { admit: others.admit + before, ..others }
+        let others = sample(
+            fleet
+                .services()
+                .filter(|service| service.id() != process.id()),
+        );
+        Sample {
+            admit: others.admit + before,
+            ..others
+        }
     }));
     process.signal("CONT");
     let woke = Instant::now();
@@ -75,7 +93,10 @@ fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
 
     let windows = windows(&samples);
     let (during, after): (Vec<_>, Vec<_>) = windows.iter().partition(|(begin, _)| *begin < woke);
-    let during: Vec<_> = during.into_iter().filter(|(begin, _)| *begin + WINDOW <= woke).collect();
+    let during: Vec<_> = during
+        .into_iter()
+        .filter(|(begin, _)| *begin + WINDOW <= woke)
+        .collect();
     let (of_during, of_after) = (range(&during), range(&after));
     let name = format!("{tier:?} frozen for {}", humantime::format_duration(length)).to_lowercase();
     let title = format!("{name}: admitted in 10 s, meanwhile and after it");
@@ -87,11 +108,19 @@ fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
         report.note(&title, figure);
     } else {
         let is_met = of_during.1.max(of_after.1) <= MOST_ADMITTED;
-        report.row(&title, &format!("<= {MOST_ADMITTED} of the limit"), figure, is_met);
+        report.row(
+            &title,
+            &format!("<= {MOST_ADMITTED} of the limit"),
+            figure,
+            is_met,
+        );
     }
-    let title = format!("{name}: from the wake until admitted over 10 s stays within 5 % of the limit");
+    let title =
+        format!("{name}: from the wake until admitted over 10 s stays within 5 % of the limit");
     let settled = settled(&after).map(|settled| settled - woke);
-    let figure = settled.map_or("never".to_owned(), |settled| format!("{:.1} s", settled.as_secs_f64()));
+    let figure = settled.map_or("never".to_owned(), |settled| {
+        format!("{:.1} s", settled.as_secs_f64())
+    });
     if offered < OFFERED_MIN * f64::from(LIMIT) {
         report.skip(
             &title,
@@ -99,7 +128,12 @@ fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
             &format!("this machine was too busy: {offered:.0} requests/s offered"),
         );
     } else {
-        report.row(&title, "<= 10 s", figure, settled.is_some_and(|settled| settled <= SETTLED_WITHIN));
+        report.row(
+            &title,
+            "<= 10 s",
+            figure,
+            settled.is_some_and(|settled| settled <= SETTLED_WITHIN),
+        );
     }
     if tier == Tier::Controller {
         let title = format!("{name}: aggregators that it then finds stale or expired");
@@ -119,26 +153,36 @@ fn watch(length: Duration, mut take: impl FnMut() -> Sample) -> Vec<Sample> {
 
 fn lost_aggregators(status: &Value) -> usize {
     let aggregators = status["aggregators"].as_array().into_iter().flatten();
-    aggregators.filter(|aggregator| aggregator["stale"] == true || aggregator["expired"] == true).count()
+    aggregators
+        .filter(|aggregator| aggregator["stale"] == true || aggregator["expired"] == true)
+        .count()
 }
 
 fn windows(samples: &[Sample]) -> Vec<(Instant, f64)> {
     let window = |(at, begin): (usize, &Sample)| {
-        let end = samples[at..].iter().find(|end| end.at - begin.at >= WINDOW)?;
+        let end = samples[at..]
+            .iter()
+            .find(|end| end.at - begin.at >= WINDOW)?;
         Some((begin.at, begin.rates_until(end).admitted / f64::from(LIMIT)))
     };
     samples.iter().enumerate().filter_map(window).collect()
 }
 
 fn range(windows: &[(Instant, f64)]) -> (f64, f64) {
-    windows.iter().fold((f64::INFINITY, 0.0), |(least, most), (_, admitted)| {
-        (least.min(*admitted), most.max(*admitted))
-    })
+    windows
+        .iter()
+        .fold((f64::INFINITY, 0.0), |(least, most), (_, admitted)| {
+            (least.min(*admitted), most.max(*admitted))
+        })
 }
 
 fn settled(windows: &[(Instant, f64)]) -> Option<Instant> {
-    let last_off = windows.iter().rposition(|(_, admitted)| (admitted - 1.0).abs() > ERROR);
-    windows.get(last_off.map_or(0, |at| at + 1)).map(|(begin, _)| *begin)
+    let last_off = windows
+        .iter()
+        .rposition(|(_, admitted)| (admitted - 1.0).abs() > ERROR);
+    windows
+        .get(last_off.map_or(0, |at| at + 1))
+        .map(|(begin, _)| *begin)
 }
 
 #[cfg(test)]
@@ -153,14 +197,26 @@ mod tests {
         let samples: Vec<Sample> = (0..40)
             .map(|second| {
                 let at = start + Duration::from_secs(second);
-                let taken = Sample { at, admit, drop: 0.0, would_drop: 0.0 };
+                let taken = Sample {
+                    at,
+                    admit,
+                    drop: 0.0,
+                    would_drop: 0.0,
+                };
                 admit += f64::from(LIMIT) * if second < 15 { 2.0 } else { 1.0 };
                 taken
             })
             .collect();
         let all = windows(&samples);
-        assert_eq!(all[..2], [(start, 2.0), (start + Duration::from_secs(1), 2.0)]);
-        assert_eq!(all.len(), 30, "windows that end after the last sample are left out");
+        assert_eq!(
+            all[..2],
+            [(start, 2.0), (start + Duration::from_secs(1), 2.0)]
+        );
+        assert_eq!(
+            all.len(),
+            30,
+            "windows that end after the last sample are left out"
+        );
         assert_eq!(settled(&all), Some(start + Duration::from_secs(15)));
         assert_eq!(settled(&all[..15]), None);
     }

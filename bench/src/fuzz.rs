@@ -10,14 +10,24 @@ const BAR: &str = "no failure, <= 1 s and <= 64 MiB an input";
 
 pub(crate) fn measure(report: &mut Report) {
     let args = ["all", "--seconds", SECONDS, "--seed", "1"];
-    let output = Command::new(binary("plimsoll-fuzz")).args(args).output().unwrap();
+    let output = Command::new(binary("plimsoll-fuzz"))
+        .args(args)
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let rows = text.lines().filter_map(|line| {
-        let [target, inputs, slowest_ms, kib, failures] = line.split_whitespace().collect::<Vec<_>>()[..]
+        let [target, inputs, slowest_ms, kib, failures] =
+            line.split_whitespace().collect::<Vec<_>>()[..]
         else {
             return None;
         };
-        Some((target, inputs, slowest_ms, kib, failures.parse::<u32>().ok()?))
+        Some((
+            target,
+            inputs,
+            slowest_ms,
+            kib,
+            failures.parse::<u32>().ok()?,
+        ))
     });
     let mut targets = 0;
     for (target, inputs, slowest_ms, kib, failures) in rows {
@@ -27,5 +37,10 @@ pub(crate) fn measure(report: &mut Report) {
         report.row(target, BAR, figure, failures == 0);
         targets += 1;
     }
-    report.row("targets that ended", "all", targets.to_string(), targets > 0 && output.status.success());
+    report.row(
+        "targets that ended",
+        "all",
+        targets.to_string(),
+        targets > 0 && output.status.success(),
+    );
 }

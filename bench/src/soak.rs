@@ -39,8 +39,14 @@ const CERTIFICATES: [(&str, &[&str]); 5] = [
     ("controller", &["controller"]),
     ("zone-a", &["aggregator", "--zone", "zone-a"]),
     ("zone-b", &["aggregator", "--zone", "zone-b"]),
-    ("zone-a-service", &["service", "--zone", "zone-a", "--service", "demo"]),
-    ("zone-b-service", &["service", "--zone", "zone-b", "--service", "demo"]),
+    (
+        "zone-a-service",
+        &["service", "--zone", "zone-a", "--service", "demo"],
+    ),
+    (
+        "zone-b-service",
+        &["service", "--zone", "zone-b", "--service", "demo"],
+    ),
 ];
 
 struct Soaked {
@@ -79,13 +85,20 @@ pub(crate) fn measure(report: &mut Report) {
         let (most, growth) = growth(resident, WARM as usize);
         let shape = resident.iter().step_by(WARM as usize);
         let shape: Vec<String> = shape.map(|bytes| format!("{:.1}", bytes / MIB)).collect();
-        let figure = format!("{}; at most {:.1} ({growth:.2} x)", shape.join(", "), most / MIB);
+        let figure = format!(
+            "{}; at most {:.1} ({growth:.2} x)",
+            shape.join(", "),
+            most / MIB
+        );
         let title = format!("{name}: resident MiB first, and every {warm}; the most after {warm}");
         let bar = format!("at most {GROWTH_MAX} x that after {warm}");
         report.row(&title, &bar, figure, growth <= GROWTH_MAX);
     }
     fleet.work(churned, rotated, report);
-    report.note("time and restarts", format!("{}, {churned}", humantime::format_duration(length)));
+    report.note(
+        "time and restarts",
+        format!("{}, {churned}", humantime::format_duration(length)),
+    );
 }
 
 impl Soaked {
@@ -99,33 +112,66 @@ impl Soaked {
             ("tenants.yaml", TENANTS.to_owned()),
             (
                 "rules.yaml",
-                format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n"),
+                format!(
+                    "http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n"
+                ),
             ),
         ] {
             fs::write(path(name), text).unwrap();
         }
         let [policy, tenants, state, rules] =
             ["policy.yaml", "tenants.yaml", "state", "rules.yaml"].map(path);
-        let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
+        let files = [
+            "controller",
+            "--policy",
+            &policy,
+            "--tenants",
+            &tenants,
+            "--state-dir",
+            &state,
+        ];
         let ports = ["--listen", FREE, "--admin", FREE, "--certs"];
         let controller = Process::start(&[&files[..], &ports, &[&path("controller")]].concat());
         let parent = url(&controller);
         let aggregators = ZONES.map(|zone| {
-            let flags = ["aggregator", "--zone", zone, "--name", zone, "--controller", &parent];
+            let flags = [
+                "aggregator",
+                "--zone",
+                zone,
+                "--name",
+                zone,
+                "--controller",
+                &parent,
+            ];
             Process::start(&[&flags[..], &ports, &[&path(zone)]].concat())
         });
         let [of_a, of_b] = aggregators.each_ref().map(url);
         let services = [(0, &of_a), (0, &of_a), (1, &of_b), (1, &of_b)]
             .map(|(zone, parent)| service(directory.path(), ZONES[zone], parent, FREE));
-        let flags =
-            ["sidecar", "--zone", ZONES[0], "--service", "demo", "--aggregator", &of_a, "--rules", &rules];
+        let flags = [
+            "sidecar",
+            "--zone",
+            ZONES[0],
+            "--service",
+            "demo",
+            "--aggregator",
+            &of_a,
+            "--rules",
+            &rules,
+        ];
         let ports = ["--rls", FREE, "--http", FREE, "--admin", FREE, "--certs"];
         let sidecar = Process::start(&[&flags[..], &ports, &[&path("zone-a-service")]].concat());
 
-        let targets =
-            services.each_ref().map(|service| format!("http://{}/{BUCKET}", service.address("listen")));
-        let targets = format!("{},http://{}/check", targets.join(","), sidecar.address("http"));
-        let load = |flags: &[&str]| Process::spawn(&[&LOAD[..], &["--target", &targets], flags].concat());
+        let targets = services
+            .each_ref()
+            .map(|service| format!("http://{}/{BUCKET}", service.address("listen")));
+        let targets = format!(
+            "{},http://{}/check",
+            targets.join(","),
+            sidecar.address("http")
+        );
+        let load =
+            |flags: &[&str]| Process::spawn(&[&LOAD[..], &["--target", &targets], flags].concat());
         let loads = [
             load(&["--rps", NEW_NAMES, "--tenant", "user", "--names", NAMES]),
             load(&["--rps", KNOWN, "--tenant", "acme,corner-shop"]),
@@ -143,12 +189,24 @@ impl Soaked {
         ]
         .map(|(name, process)| (name.to_owned(), process, Vec::new()));
         let listen = restarting.address("listen");
-        Self { lasting: lasting.into(), restarting, parent: of_b, listen, loads, directory }
+        Self {
+            lasting: lasting.into(),
+            restarting,
+            parent: of_b,
+            listen,
+            loads,
+            directory,
+        }
     }
 
     fn restart_service(&mut self) {
         assert!(self.restarting.terminate().success());
-        self.restarting = service(self.directory.path(), ZONES[1], &self.parent, &self.listen.to_string());
+        self.restarting = service(
+            self.directory.path(),
+            ZONES[1],
+            &self.parent,
+            &self.listen.to_string(),
+        );
     }
 
     fn save_policy(&self, limit: u32) {
@@ -160,11 +218,25 @@ impl Soaked {
     /// Reports the completed work that should leave no memory behind.
     fn work(&mut self, churned: usize, rotated: usize, report: &mut Report) {
         let renewed = |process: &Process| {
-            process.log().iter().filter(|line| line.contains("\"certificates renewed\"")).count()
+            process
+                .log()
+                .iter()
+                .filter(|line| line.contains("\"certificates renewed\""))
+                .count()
         };
-        let least = self.lasting.iter().map(|(_, process, _)| renewed(process)).min().unwrap_or_default();
+        let least = self
+            .lasting
+            .iter()
+            .map(|(_, process, _)| renewed(process))
+            .min()
+            .unwrap_or_default();
         let bar = format!(">= {rotated}");
-        report.row("certificates renewed by each process", &bar, least.to_string(), least >= rotated);
+        report.row(
+            "certificates renewed by each process",
+            &bar,
+            least.to_string(),
+            least >= rotated,
+        );
         let page = http_get(self.lasting[0].1.address("admin"), "/metrics").1;
         let taken = metric(&page, "plimsoll_policy_reloads_total", "accepted");
         report.row(
@@ -173,7 +245,11 @@ impl Soaked {
             taken.to_string(),
             taken >= churned as f64,
         );
-        for (load, of) in self.loads.iter_mut().zip(["names that never return", "two known tenants"]) {
+        for (load, of) in self
+            .loads
+            .iter_mut()
+            .zip(["names that never return", "two known tenants"])
+        {
             assert!(load.terminate().success());
             let ended = load.output_lines().pop().unwrap();
             let count = |name: &str| ended[name].as_f64().unwrap_or(f64::NAN);
@@ -200,12 +276,29 @@ fn issue(directory: &Path) {
 /// Runs `plimsoll` to its end, which must be a success.
 pub(crate) fn succeed(args: &[&str]) {
     let ended = run(args);
-    assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }
 
 fn service(directory: &Path, zone: &str, parent: &str, listen: &str) -> Process {
-    let certs = directory.join(format!("{zone}-service")).display().to_string();
-    let flags = ["service", "--zone", zone, "--aggregator", parent, "--listen", listen, "--buckets", BUCKET];
+    let certs = directory
+        .join(format!("{zone}-service"))
+        .display()
+        .to_string();
+    let flags = [
+        "service",
+        "--zone",
+        zone,
+        "--aggregator",
+        parent,
+        "--listen",
+        listen,
+        "--buckets",
+        BUCKET,
+    ];
     Process::start(&[&flags[..], &["--certs", &certs]].concat())
 }
 

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::{AdminArgs, AdminError};
 use crate::cmd::credentials::{certs, tokens};
-use crate::cmd::{Unusable, apply, audit, check, history, kill, quota, rollout, service, simulate, status};
+use crate::cmd::{
+    Unusable, apply, audit, check, history, kill, quota, rollout, service, simulate, status,
+};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
@@ -28,7 +30,13 @@ PLIMSOLL_CONTROLLER_ADMIN, PLIMSOLL_CA and PLIMSOLL_TOKEN_FILE.";
 #[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Plimsoll {
     /// Log level: error, warn, info, debug or trace, or a filter such as plimsoll_client=debug
-    #[arg(long, global = true, env = "PLIMSOLL_LOG", value_name = "FILTER", help_heading = "Logging")]
+    #[arg(
+        long,
+        global = true,
+        env = "PLIMSOLL_LOG",
+        value_name = "FILTER",
+        help_heading = "Logging"
+    )]
     log: Option<String>,
     /// Format of the log lines on standard error
     #[arg(
@@ -102,12 +110,15 @@ impl Plimsoll {
             | Command::Aggregator(_)
             | Command::Sidecar(_)
             | Command::Service(_)
-            | Command::Quota(quota::QuotaArgs { command: None, .. }) => "info,fjall=warn,lsm_tree=warn",
+            | Command::Quota(quota::QuotaArgs { command: None, .. }) => {
+                "info,fjall=warn,lsm_tree=warn"
+            }
             // The command prints what a tier would log.
             Command::Certs(_) => "warn,plimsoll_tls=off",
             _ => "warn",
         };
-        if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
+        if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format)
+        {
             return complain(EXIT_USAGE, &error);
         }
         let done = match self.command {
@@ -124,17 +135,33 @@ impl Plimsoll {
             Command::Forget(args) => status::forget(&args),
             Command::Kill(command) => kill::run(&command),
             Command::Simulate(args) => simulate::run(&args),
-            Command::Quota(quota::QuotaArgs { command: Some(command), .. }) => quota::run(&command),
-            Command::Quota(args) => until_done(|shutdown| plimsoll_quota::run(args.server, shutdown)),
+            Command::Quota(quota::QuotaArgs {
+                command: Some(command),
+                ..
+            }) => quota::run(&command),
+            Command::Quota(args) => {
+                until_done(|shutdown| plimsoll_quota::run(args.server, shutdown))
+            }
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
             Command::Sidecar(args) => until_done(|shutdown| plimsoll_sidecar::run(args, shutdown)),
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
-            Command::Controller(args) => until_done(|shutdown| plimsoll_controller::run(args, shutdown)),
-            Command::Aggregator(args) => until_done(|shutdown| plimsoll_aggregator::run(args, shutdown)),
+            Command::Controller(args) => {
+                until_done(|shutdown| plimsoll_controller::run(args, shutdown))
+            }
+            Command::Aggregator(args) => {
+                until_done(|shutdown| plimsoll_aggregator::run(args, shutdown))
+            }
         };
         done.unwrap_or_else(|error| {
-            complain(if is_usage(&error) { EXIT_USAGE } else { EXIT_FAILURE }, &error)
+            complain(
+                if is_usage(&error) {
+                    EXIT_USAGE
+                } else {
+                    EXIT_FAILURE
+                },
+                &error,
+            )
         })
     }
 }
@@ -161,13 +188,21 @@ where
 /// Returns true if the arguments or their files are at fault, so that the same command fails again.
 fn is_usage(error: &anyhow::Error) -> bool {
     use plimsoll_controller::Error;
-    error.downcast_ref::<Error>().is_some_and(|error| matches!(error, Error::Policy(_) | Error::Security(_)))
+    error
+        .downcast_ref::<Error>()
+        .is_some_and(|error| matches!(error, Error::Policy(_) | Error::Security(_)))
         || error
             .downcast_ref::<plimsoll_aggregator::Error>()
             .is_some_and(plimsoll_aggregator::Error::is_usage)
-        || error.downcast_ref::<plimsoll_sidecar::Error>().is_some_and(plimsoll_sidecar::Error::is_usage)
-        || error.downcast_ref::<plimsoll_quota::Error>().is_some_and(plimsoll_quota::Error::is_usage)
-        || error.downcast_ref::<AdminError>().is_some_and(AdminError::is_usage)
+        || error
+            .downcast_ref::<plimsoll_sidecar::Error>()
+            .is_some_and(plimsoll_sidecar::Error::is_usage)
+        || error
+            .downcast_ref::<plimsoll_quota::Error>()
+            .is_some_and(plimsoll_quota::Error::is_usage)
+        || error
+            .downcast_ref::<AdminError>()
+            .is_some_and(AdminError::is_usage)
         || error.is::<Unusable>()
         || error.is::<plimsoll_client::BuildError>()
         || error.is::<plimsoll_client::middleware::RulesError>()

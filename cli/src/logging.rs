@@ -30,14 +30,19 @@ pub(crate) enum LogFormat {
 }
 
 pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let invalid = || format!("invalid --log {filter}: give error, warn, info, debug, trace, or TARGET=LEVEL");
+    let invalid =
+        || format!("invalid --log {filter}: give error, warn, info, debug, trace, or TARGET=LEVEL");
     // A span or a field would pass as the name of a target, and match nothing.
     anyhow::ensure!(!filter.contains('['), invalid());
     let filter: Targets = filter.parse().with_context(invalid)?;
-    let colours =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines = fmt::layer().with_writer(|| Pipe(std::io::stderr())).with_ansi(colours);
-    let log = tracing_subscriber::registry().with(filter).with(Warnings::default());
+    let colours = std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let lines = fmt::layer()
+        .with_writer(|| Pipe(std::io::stderr()))
+        .with_ansi(colours);
+    let log = tracing_subscriber::registry()
+        .with(filter)
+        .with(Warnings::default());
     match format {
         LogFormat::Text => log.with(lines).init(),
         LogFormat::Json => log.with(lines.json()).init(),
@@ -55,13 +60,20 @@ struct Warnings {
 impl Warnings {
     /// Returns the number of suppressed warnings before this one, or `None` if it is suppressed.
     fn admit(&self, module: &'static str, now: Instant) -> Option<u64> {
-        let mut of_module = self.of_module.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_module = self
+            .of_module
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match of_module.get_mut(module) {
             Some((at, left_out)) if now.duration_since(*at) < WARNING_EVERY => {
                 *left_out += 1;
                 None
             }
-            _ => Some(of_module.insert(module, (now, 0)).map_or(0, |(_, left_out)| left_out)),
+            _ => Some(
+                of_module
+                    .insert(module, (now, 0))
+                    .map_or(0, |(_, left_out)| left_out),
+            ),
         }
     }
 }
@@ -89,7 +101,12 @@ mod tests {
         let (warnings, start) = (Warnings::default(), Instant::now());
         let admit = |module, millis| warnings.admit(module, start + Duration::from_millis(millis));
         assert_eq!(admit("h2::a", 0), Some(0));
-        assert_eq!((1..=5_000).filter_map(|millis| admit("h2::a", millis)).count(), 0);
+        assert_eq!(
+            (1..=5_000)
+                .filter_map(|millis| admit("h2::a", millis))
+                .count(),
+            0
+        );
         assert_eq!(admit("h2::b", 5_000), Some(0));
         assert_eq!(admit("h2::a", 10_000), Some(5_000));
         assert_eq!(admit("h2::a", 20_000), Some(0));

@@ -109,14 +109,26 @@ pub(crate) fn write_table(
     headings: &[&str],
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> io::Result<()> {
-    let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
+    let headings = headings
+        .iter()
+        .map(|heading| (*heading).to_owned())
+        .collect();
     let mut rows: Vec<Vec<String>> = std::iter::once(headings).chain(rows).collect();
-    rows.iter_mut().flatten().for_each(|cell| *cell = cell.replace(Text::is_unfit, "?"));
+    rows.iter_mut()
+        .flatten()
+        .for_each(|cell| *cell = cell.replace(Text::is_unfit, "?"));
     let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
-    let width = |column| cells(column).map(|cell| cell.chars().count().min(WIDTH_MAX)).max();
+    let width = |column| {
+        cells(column)
+            .map(|cell| cell.chars().count().min(WIDTH_MAX))
+            .max()
+    };
     let widths: Vec<usize> = (0..).map_while(width).collect();
     for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
@@ -127,7 +139,10 @@ pub(crate) fn write_unless_saved(out: &mut dyn Write, is_saved: bool) -> io::Res
     if is_saved {
         return Ok(());
     }
-    writeln!(out, "warning: the controller could not save this to its disk; see its log")
+    writeln!(
+        out,
+        "warning: the controller could not save this to its disk; see its log"
+    )
 }
 
 /// Formats a number and its noun, in the plural unless the number is 1.
@@ -153,9 +168,14 @@ mod tests {
 
     #[test]
     fn text_for_a_closed_pipe_is_dropped() {
-        let args = OutputArgs { format: Format::Text };
-        args.write(&mut Pipe(Closed), &1, |out| writeln!(out, "1")).unwrap();
-        let error = args.write(&mut Closed, &1, |out| writeln!(out, "1")).unwrap_err();
+        let args = OutputArgs {
+            format: Format::Text,
+        };
+        args.write(&mut Pipe(Closed), &1, |out| writeln!(out, "1"))
+            .unwrap();
+        let error = args
+            .write(&mut Closed, &1, |out| writeln!(out, "1"))
+            .unwrap_err();
         assert!(is_closed(&error), "{error:#}");
     }
 
@@ -163,7 +183,12 @@ mod tests {
     fn table_cannot_control_the_terminal() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let mut out = Vec::new();
-        write_table(&mut out, &["A", "B"], [vec!["a\u{1b}[2\u{202e}".to_owned(), "b".to_owned()]]).unwrap();
+        write_table(
+            &mut out,
+            &["A", "B"],
+            [vec!["a\u{1b}[2\u{202e}".to_owned(), "b".to_owned()]],
+        )
+        .unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "A      B\na?[2?  b\n");
         let mut out = Vec::new();
         write_table(&mut out, &["A", "B", "C"], [row(["é", "", "x"])]).unwrap();
@@ -176,10 +201,14 @@ mod tests {
         let written = |format| {
             let mut out = Vec::new();
             let args = OutputArgs { format };
-            args.write(&mut out, &answer, |out| writeln!(out, "1 bucket")).unwrap();
+            args.write(&mut out, &answer, |out| writeln!(out, "1 bucket"))
+                .unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(written(Format::Text), "1 bucket\n");
-        assert_eq!(written(Format::Json), "{\"buckets\":{\"checkout\":\"a\\nb\"}}\n");
+        assert_eq!(
+            written(Format::Json),
+            "{\"buckets\":{\"checkout\":\"a\\nb\"}}\n"
+        );
     }
 }

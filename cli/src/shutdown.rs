@@ -12,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 const LAST_WRITES_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
 }
 
 /// Runs a command on a separate runtime, with a token that the first signal cancels. A thread that

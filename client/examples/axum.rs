@@ -17,7 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // The feed logs what keeps it from its aggregator, and what is wired wrongly.
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let (limiter, feed) = Limiter::from_env("shop").build()?;
 
     let rules = Rules::new(
@@ -25,7 +27,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         // Any caller can send any header: behind a layer that verifies tokens, use `Tenant::extension`.
         Tenant::header("x-tenant")?,
         [
-            Rule::bucket("orders-read").path("/orders/{id}").methods([Method::GET, Method::HEAD]),
+            Rule::bucket("orders-read")
+                .path("/orders/{id}")
+                .methods([Method::GET, Method::HEAD]),
             Rule::bucket("orders-write").path("/orders/{id}"),
             Rule::unlimited().path("/healthz"),
             Rule::unlimited().path("/metrics"),
@@ -34,15 +38,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
     )?;
     let metrics = Metrics::new(&limiter);
     let app = Router::new()
-        .route("/orders/{id}", get(async || "an order\n").put(async || "changed\n"))
+        .route(
+            "/orders/{id}",
+            get(async || "an order\n").put(async || "changed\n"),
+        )
         .route("/healthz", get(async || "ok\n"))
-        .route("/metrics", get(async move || ([("content-type", Metrics::TEXT_TYPE)], metrics.text())))
+        .route(
+            "/metrics",
+            get(async move || ([("content-type", Metrics::TEXT_TYPE)], metrics.text())),
+        )
         .layer(PlimsollLayer::new(rules));
 
     let address = std::env::var("SHOP_LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()?).await?;
+    axum::serve(listener, app)
+        .with_graceful_shutdown(shutdown_signal()?)
+        .await?;
 
     // All requests are counted by now: the feed sends its last report and closes its streams.
     let flushed = feed.shutdown().await;
@@ -52,7 +64,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Completes on SIGINT, which Ctrl-C sends, or SIGTERM.
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}

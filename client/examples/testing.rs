@@ -18,11 +18,15 @@ fn shop(limiter: &Limiter) -> Result<Router, Box<dyn Error>> {
     let rules: Result<Rules, RulesError> = Rules::new(
         limiter,
         Tenant::header("x-tenant")?,
-        [Rule::bucket("orders").path("/orders/{id}"), Rule::unlimited().path("/healthz")],
+        [
+            Rule::bucket("orders").path("/orders/{id}"),
+            Rule::unlimited().path("/healthz"),
+        ],
     );
     let layer = PlimsollLayer::new(rules?);
-    let routes =
-        Router::new().route("/orders/{id}", get(async || "an order")).route("/healthz", get(async || "ok"));
+    let routes = Router::new()
+        .route("/orders/{id}", get(async || "an order"))
+        .route("/healthz", get(async || "ok"));
     Ok(routes.layer(layer))
 }
 
@@ -33,7 +37,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     let stopped = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-    axum::serve(listener, shop(&limiter)?).with_graceful_shutdown(stopped).await?;
+    axum::serve(listener, shop(&limiter)?)
+        .with_graceful_shutdown(stopped)
+        .await?;
     let flushed = feed.shutdown().await;
     println!("stopped, {} decisions unreported", flushed.unreported);
     Ok(())
@@ -53,7 +59,10 @@ mod tests {
 
     /// Returns the status of a request by a tenant.
     async fn status(shop: &Router, path: &str, tenant: &str) -> StatusCode {
-        let request = Request::get(path).header("x-tenant", tenant).body(Body::empty()).unwrap();
+        let request = Request::get(path)
+            .header("x-tenant", tenant)
+            .body(Body::empty())
+            .unwrap();
         shop.clone().oneshot(request).await.unwrap().status()
     }
 
@@ -64,9 +73,17 @@ mod tests {
         assert_eq!(status(&shop, "/orders/7", "acme").await, StatusCode::OK);
 
         plane.refuse("orders", Reason::ClusterOverload).unwrap();
-        assert_eq!(status(&shop, "/orders/7", "acme").await, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(
+            status(&shop, "/orders/7", "acme").await,
+            StatusCode::TOO_MANY_REQUESTS
+        );
         assert_eq!(status(&shop, "/healthz", "acme").await, StatusCode::OK);
-        let counted = Decisions { offered: 2, admitted: 1, refused: 1, would_refuse: 0 };
+        let counted = Decisions {
+            offered: 2,
+            admitted: 1,
+            refused: 1,
+            would_refuse: 0,
+        };
         assert_eq!(plane.counts("orders").unwrap(), counted);
     }
 
@@ -99,6 +116,8 @@ mod tests {
             runs.push(statuses);
         }
         assert_eq!(runs[0], runs[1]);
-        assert!(runs[0].contains(&StatusCode::OK) && runs[0].contains(&StatusCode::TOO_MANY_REQUESTS));
+        assert!(
+            runs[0].contains(&StatusCode::OK) && runs[0].contains(&StatusCode::TOO_MANY_REQUESTS)
+        );
     }
 }

@@ -16,7 +16,9 @@ use tonic::transport::server::TcpIncoming;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // The feed logs what keeps it from its aggregator, and what is wired wrongly.
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let (limiter, feed) = Limiter::from_env("shop").build()?;
 
     // A gRPC path is `/package.Service/Method`, a header is an entry of the metadata.
@@ -46,7 +48,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Completes on SIGINT, which Ctrl-C sends, or SIGTERM.
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}

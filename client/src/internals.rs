@@ -31,7 +31,13 @@ impl Limiter {
     ) -> (Self, Subscription) {
         let table = Arc::new(Table::new(keys_max, threads, seed));
         let subscription = Subscription::new(identity, Arc::clone(&table));
-        (Self { table, control: None }, subscription)
+        (
+            Self {
+                table,
+                control: None,
+            },
+            subscription,
+        )
     }
 
     /// Decides like [`check_async`](Self::check_async) about a request of one key, and returns the
@@ -50,7 +56,11 @@ impl Limiter {
     #[must_use]
     pub fn shard(&self, seed: u64) -> Shard {
         let counters = self.table.counters.add_shard();
-        Shard { limiter: self.clone(), draws: SeededDraws::new(seed), counters }
+        Shard {
+            limiter: self.clone(),
+            draws: SeededDraws::new(seed),
+            counters,
+        }
     }
 }
 
@@ -96,14 +106,24 @@ impl Shard {
     /// carried out.
     #[inline]
     pub fn check(&mut self, request: &Request<'_>) -> Decided {
-        let Some(target) = self.limiter.target(request) else { return Decided::ADMITTED };
-        let ctx = DecideCtx { counters: self.counters.block(0), draws: &mut self.draws };
-        self.limiter.table.decide_in_full(target, request.cost, request.trace, ctx)
+        let Some(target) = self.limiter.target(request) else {
+            return Decided::ADMITTED;
+        };
+        let ctx = DecideCtx {
+            counters: self.counters.block(0),
+            draws: &mut self.draws,
+        };
+        self.limiter
+            .table
+            .decide_in_full(target, request.cost, request.trace, ctx)
     }
 }
 
 pub fn restore(subscription: &mut Subscription, identity: Identity, bytes: &[u8]) {
-    let owner = Owner { service: identity.service, zone: identity.zone };
+    let owner = Owner {
+        service: identity.service,
+        zone: identity.zone,
+    };
     if let Ok((directives, _)) = cache::read(bytes, &owner) {
         subscription.restore(directives);
     }

@@ -66,8 +66,8 @@ pub use hot::decision::COST_MAX;
 #[cfg(feature = "quota")]
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
-    BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus, KEYS_MAX_DEFAULT,
-    Limiter, Peek, ProblemStatus, QuotaLeft, Request, Status,
+    BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus,
+    KEYS_MAX_DEFAULT, Limiter, Peek, ProblemStatus, QuotaLeft, Request, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
@@ -86,6 +86,7 @@ pub use subscription::assignment::endpoints::ENDPOINTS_MAX;
 /// The definition of an exact quota, as the policy gives it and directives carry it.
 pub mod quota {
     pub use plimsoll_core::quota::{
-        InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate, OnStoreError, Quota, QuotaKey, QuotaRate,
+        InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate, OnStoreError, Quota, QuotaKey,
+        QuotaRate,
     };
 }

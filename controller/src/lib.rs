@@ -73,7 +73,12 @@ pub struct Args {
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
     pub tenants: Option<PathBuf>,
     /// State directory: epoch, policy in force, kill switch, rollout stages and learned history survive restarts here
-    #[arg(long, env = "PLIMSOLL_STATE_DIR", value_name = "DIR", default_value = "plimsoll-state")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_STATE_DIR",
+        value_name = "DIR",
+        default_value = "plimsoll-state"
+    )]
     pub state_dir: PathBuf,
     /// Return buckets in canary to shadow after this long without a report from a zone
     #[arg(long, env = "PLIMSOLL_FEED_STALE", value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
@@ -169,8 +174,10 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
             }
         }
     };
-    let listeners =
-        Listeners { grpc: transport::open("--listen", grpc)?, admin: transport::open("--admin", admin)? };
+    let listeners = Listeners {
+        grpc: transport::open("--listen", grpc)?,
+        admin: transport::open("--admin", admin)?,
+    };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves");
     controller.serve(listeners, shutdown).await
@@ -182,8 +189,13 @@ impl Controller {
     /// # Errors
     /// When the policy is not valid, or another controller uses the state directory.
     pub fn open(args: &Args) -> Result<Self, Error> {
-        let security = args.security.open(PeerRole::Controller, args.listen, args.admin, None)?;
-        let files = PolicyFiles { policy: args.policy.clone(), tenants: args.tenants.clone() };
+        let security = args
+            .security
+            .open(PeerRole::Controller, args.listen, args.admin, None)?;
+        let files = PolicyFiles {
+            policy: args.policy.clone(),
+            tenants: args.tenants.clone(),
+        };
         let (policy, warnings) = files.read()?;
         let policy = Arc::new(policy);
         policy::log_warnings(&warnings, &[]);
@@ -202,7 +214,8 @@ impl Controller {
         }
         let audit = AuditLog::open(&args.state_dir);
         let in_force = saved_policy(&durable).unwrap_or_else(|| Arc::clone(&policy));
-        if Arc::ptr_eq(&in_force, &policy) && policy::record_first(&policy, &files, &audit).is_err() {
+        if Arc::ptr_eq(&in_force, &policy) && policy::record_first(&policy, &files, &audit).is_err()
+        {
             // Only recorded changes are enforced.
             durable.lost = true;
         }
@@ -211,7 +224,10 @@ impl Controller {
             InstanceId(u128::from_be_bytes(random()?)),
             durable,
             in_force,
-            Parameters { feed_stale: args.feed_stale, ..Parameters::default() },
+            Parameters {
+                feed_stale: args.feed_stale,
+                ..Parameters::default()
+            },
         )
         .with_decisions_per_s_max(args.decisions_per_s_max);
         // Learned limits are part of what a changed policy is judged by.
@@ -271,7 +287,11 @@ impl Controller {
     ///
     /// # Errors
     /// When one of its servers fails.
-    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+    pub async fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: CancellationToken,
+    ) -> Result<(), Error> {
         let files = self.policy.files.clone();
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
@@ -283,26 +303,57 @@ impl Controller {
         spawn(&stop, self.policy.run());
         spawn(&stop, self.recorder.clone().run(brain.clone()));
         spawn(&stop, self.security.clone().follow());
-        let queries =
-            QueryTask { brain: brain.clone(), events: self.events.clone(), every: self.query_every };
+        let queries = QueryTask {
+            brain: brain.clone(),
+            events: self.events.clone(),
+            every: self.query_every,
+        };
         spawn(&stop, queries.run());
         // These end by themselves, so that no write is cut short.
         tokio::spawn(audit.clone().run(stop.clone()));
         let save = move |durable: &DurableState| self.store.save(durable);
-        tokio::spawn(tasks::save::run(brain.clone(), save, self.kill_log, audit.clone(), stop.clone()));
-        let parent =
-            ParentService::new(self.brain.clone(), stop.clone(), self.events.rejected_streams.clone());
+        tokio::spawn(tasks::save::run(
+            brain.clone(),
+            save,
+            self.kill_log,
+            audit.clone(),
+            stop.clone(),
+        ));
+        let parent = ParentService::new(
+            self.brain.clone(),
+            stop.clone(),
+            self.events.rejected_streams.clone(),
+        );
         let parent = match self.security.certificates() {
             Some(certificates) => parent.secured(certificates.clone()),
             None => parent,
         };
         let ports = self.events.ports.clone();
-        let grpc = transport::serve(listeners.grpc, ports.grpc, parent, stop.clone().cancelled_owned());
-        let commands = Commands { brain: self.brain, audit: self.audit };
-        let routes = admin::routes(commands, files, self.recorder, self.events, self.security.clone());
+        let grpc = transport::serve(
+            listeners.grpc,
+            ports.grpc,
+            parent,
+            stop.clone().cancelled_owned(),
+        );
+        let commands = Commands {
+            brain: self.brain,
+            audit: self.audit,
+        };
+        let routes = admin::routes(
+            commands,
+            files,
+            self.recorder,
+            self.events,
+            self.security.clone(),
+        );
         let access = self.security.access().clone();
-        let admin =
-            admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone().cancelled_owned());
+        let admin = admin_server::serve(
+            listeners.admin,
+            ports.admin,
+            access,
+            routes,
+            stop.clone().cancelled_owned(),
+        );
         tokio::select! {
             served = grpc => served?,
             () = admin => {}
@@ -361,7 +412,9 @@ pub mod parsers {
     }
 
     pub fn prometheus_answer(body: &[u8]) -> Option<f64> {
-        answer::rate(&answer::single(body).ok()?).ok().map(|rate| rate.per_second())
+        answer::rate(&answer::single(body).ok()?)
+            .ok()
+            .map(|rate| rate.per_second())
     }
 
     pub fn history_import(text: &str, policy: &Policy, brain: &mut Brain, today: Day) {

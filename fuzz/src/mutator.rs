@@ -53,7 +53,10 @@ fn mutate_frames(input: &[u8], other: &[u8], dictionary: Dictionary, rng: &mut R
     let others: Vec<&[u8]> = self::frames(other).collect();
     for _ in 0..=rng.usize(..CHANGES_MAX) {
         let at = rng.usize(..frames.len().max(1));
-        let foreign = others.get(rng.usize(..others.len().max(1))).copied().unwrap_or_default();
+        let foreign = others
+            .get(rng.usize(..others.len().max(1)))
+            .copied()
+            .unwrap_or_default();
         match (frames.get_mut(at), rng.u8(..8)) {
             (None, _) | (_, 0) => frames.insert(at, foreign.to_vec()),
             (Some(_), 1) => drop(frames.remove(at)),
@@ -96,7 +99,9 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], dictionary: Dictionary, rng: &mut R
         1 => edit(bytes, rng, |_, rng| rng.u8(..)),
         2 => edit(bytes, rng, |_, rng| EDGES[rng.usize(..EDGES.len())]),
         // A length, or a number next to the allowed one.
-        3 => edit(bytes, rng, |byte, rng| byte.wrapping_add(rng.u8(..9)).wrapping_sub(4)),
+        3 => edit(bytes, rng, |byte, rng| {
+            byte.wrapping_add(rng.u8(..9)).wrapping_sub(4)
+        }),
         4 => drop(bytes.drain(range)),
         5 => bytes.truncate(range.start),
         6 => {
@@ -151,7 +156,16 @@ fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
 
 fn number(bytes: &mut Vec<u8>, from: usize, rng: &mut Rng) {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-    let Some(start) = bytes[from..].iter().position(u8::is_ascii_digit).map(|at| from + at) else { return };
-    let end = bytes[start..].iter().position(|byte| !is_digit(byte)).map_or(bytes.len(), |at| start + at);
+    let Some(start) = bytes[from..]
+        .iter()
+        .position(u8::is_ascii_digit)
+        .map(|at| from + at)
+    else {
+        return;
+    };
+    let end = bytes[start..]
+        .iter()
+        .position(|byte| !is_digit(byte))
+        .map_or(bytes.len(), |at| start + at);
     bytes.splice(start..end, NUMBERS[rng.usize(..NUMBERS.len())].bytes());
 }

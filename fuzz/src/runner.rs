@@ -62,7 +62,10 @@ pub fn run(target: &Target, time: Duration, seed: u64, keep: usize) -> io::Resul
     let mut seeds = pool.clone().into_iter();
     while began.elapsed() < time && figures.failures.is_empty() {
         let input = seeds.next().unwrap_or_else(|| {
-            let at = |rng: &mut Rng| pool.get(rng.usize(..pool.len().max(1))).map_or(&[][..], Vec::as_slice);
+            let at = |rng: &mut Rng| {
+                pool.get(rng.usize(..pool.len().max(1)))
+                    .map_or(&[][..], Vec::as_slice)
+            };
             let (input, other) = (at(&mut rng), at(&mut rng));
             mutate(input, other, target.dictionary, &mut rng)
         });
@@ -93,7 +96,12 @@ pub fn try_input(target: &Target, input: &[u8]) -> Cost {
     let began = Instant::now();
     let memory = measure(|| result = catch_unwind(AssertUnwindSafe(|| (target.run)(input))));
     let (took, bytes) = (began.elapsed(), memory.bytes_max);
-    Cost { took, bytes, allocations: memory.count_total, panicked: result.is_err() }
+    Cost {
+        took,
+        bytes,
+        allocations: memory.count_total,
+        panicked: result.is_err(),
+    }
 }
 
 impl Cost {
@@ -103,7 +111,10 @@ impl Cost {
         if self.panicked {
             Some("panicked".to_owned())
         } else if self.bytes > BYTES_MAX {
-            Some(format!("held {} bytes, more than {}", self.bytes, BYTES_MAX))
+            Some(format!(
+                "held {} bytes, more than {}",
+                self.bytes, BYTES_MAX
+            ))
         } else {
             None
         }

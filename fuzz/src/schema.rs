@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 const SCHEMA: &str = include_str!("../../proto/proto/plimsoll/exchange/v1/exchange.proto");
 /// Names in generated messages: valid names, used by peers or not, and invalid ones.
 const NAMES: [&str; 12] = [
-    "checkout", "search", "default", "acme", "zone-a", "zone-b", "junk", "junk-2", "host:100", "shop", "",
-    "no name",
+    "checkout", "search", "default", "acme", "zone-a", "zone-b", "junk", "junk-2", "host:100",
+    "shop", "", "no name",
 ];
 const REPEATED_MAX: u64 = 4;
 
@@ -51,7 +51,10 @@ enum Kind {
 /// Encodes one random field of a message, except the fields in `without`.
 #[must_use]
 pub fn field(message: &str, without: &[&str], draw: &mut impl Draw) -> Vec<u8> {
-    let fields: Vec<&Field> = fields(message).iter().filter(|field| !without.contains(&field.name)).collect();
+    let fields: Vec<&Field> = fields(message)
+        .iter()
+        .filter(|field| !without.contains(&field.name))
+        .collect();
     let mut bytes = Vec::new();
     if let Some(field) = fields.get(draw.below(fields.len().max(1) as u64) as usize) {
         encode(field, draw, &mut bytes);
@@ -64,7 +67,11 @@ fn fields(message: &str) -> &'static [Field] {
 }
 
 fn encode(field: &Field, draw: &mut impl Draw, into: &mut Vec<u8>) {
-    let count = if field.is_repeated { draw.below(REPEATED_MAX + 1) } else { 1 };
+    let count = if field.is_repeated {
+        draw.below(REPEATED_MAX + 1)
+    } else {
+        1
+    };
     if field.is_repeated && field.kind == Kind::Varint {
         let mut packed = Vec::new();
         (0..count).for_each(|_| varint(number(draw), &mut packed));
@@ -80,9 +87,11 @@ fn encode(field: &Field, draw: &mut impl Draw, into: &mut Vec<u8>) {
                 varint(field.number << 3 | 1, into);
                 into.extend(draw.draw().to_le_bytes());
             }
-            Kind::Text => {
-                delimited(field.number, NAMES[draw.below(NAMES.len() as u64) as usize].as_bytes(), into)
-            }
+            Kind::Text => delimited(
+                field.number,
+                NAMES[draw.below(NAMES.len() as u64) as usize].as_bytes(),
+                into,
+            ),
             Kind::Bytes => {
                 // An instance of no honest process.
                 let instance = 100 + u128::from(draw.below(4));
@@ -141,13 +150,18 @@ fn parse(schema: &'static str) -> BTreeMap<&'static str, Vec<Field>> {
     let mut current = None;
     for line in schema.lines() {
         let line = line.split("//").next().unwrap_or_default();
-        let words: Vec<&str> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        let words: Vec<&str> = line
+            .split([' ', ';'])
+            .filter(|word| !word.is_empty())
+            .collect();
         match words[..] {
             ["message", name, ..] => current = Some(messages.entry(name).or_default()),
             ["enum" | "service", ..] => current = None,
             ["reserved", ..] => {}
             [.., kind, name, "=", number] => {
-                let (Some(fields), Ok(number)) = (&mut current, number.parse()) else { continue };
+                let (Some(fields), Ok(number)) = (&mut current, number.parse()) else {
+                    continue;
+                };
                 let kind = match kind {
                     "string" => Kind::Text,
                     "bytes" => Kind::Bytes,
@@ -155,7 +169,12 @@ fn parse(schema: &'static str) -> BTreeMap<&'static str, Vec<Field>> {
                     "uint32" | "uint64" | "bool" => Kind::Varint,
                     named => Kind::Named(named),
                 };
-                fields.push(Field { name, number, kind, is_repeated: words[0] == "repeated" });
+                fields.push(Field {
+                    name,
+                    number,
+                    kind,
+                    is_repeated: words[0] == "repeated",
+                });
             }
             _ => {}
         }
@@ -173,8 +192,13 @@ mod tests {
     fn every_field_of_the_schema_decodes() {
         let mut rng = fastrand::Rng::with_seed(1);
         for (message, decode) in [
-            ("Report", (|bytes| wire::Report::decode(bytes).map(drop)) as fn(&[u8]) -> Result<(), _>),
-            ("Directives", |bytes| wire::Directives::decode(bytes).map(drop)),
+            (
+                "Report",
+                (|bytes| wire::Report::decode(bytes).map(drop)) as fn(&[u8]) -> Result<(), _>,
+            ),
+            ("Directives", |bytes| {
+                wire::Directives::decode(bytes).map(drop)
+            }),
         ] {
             assert!(fields(message).len() > 15, "{message}");
             for _ in 0..2_000 {
@@ -189,7 +213,10 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         let epochs = (0..2_000).filter(|_| {
             let bytes = field("Report", &["epoch"], &mut rng);
-            wire::Report::decode(bytes.as_slice()).unwrap().epoch.is_some()
+            wire::Report::decode(bytes.as_slice())
+                .unwrap()
+                .epoch
+                .is_some()
         });
         assert_eq!(epochs.count(), 0);
     }

@@ -73,10 +73,14 @@ fn set_owner_and_mode(file: &File, mode: u32, before: Option<&Metadata>) -> io::
     {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
         let own = file.metadata()?;
-        if let Some(before) = before.filter(|before| (before.uid(), before.gid()) != (own.uid(), own.gid())) {
+        if let Some(before) =
+            before.filter(|before| (before.uid(), before.gid()) != (own.uid(), own.gid()))
+        {
             let failed = |error: io::Error| {
                 let (user, group) = (before.uid(), before.gid());
-                let text = format!("the new file cannot be given to user {user} and group {group}: {error}");
+                let text = format!(
+                    "the new file cannot be given to user {user} and group {group}: {error}"
+                );
                 io::Error::new(error.kind(), text)
             };
             fchown(file, Some(before.uid()), Some(before.gid())).map_err(failed)?;
@@ -102,7 +106,10 @@ fn refuse_device(path: &Path) -> io::Result<()> {
         // A link itself is replaced, not its target.
         let kind = path.symlink_metadata().map(|metadata| metadata.file_type());
         if kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device, not a regular file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is a device, not a regular file",
+            ));
         }
     }
     #[cfg(not(unix))]
@@ -113,7 +120,9 @@ fn refuse_device(path: &Path) -> io::Result<()> {
 /// Returns the directory of a file, `.` for a bare name.
 #[must_use]
 pub fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -135,13 +144,24 @@ mod tests {
             &|| {},
             &|| fs::write(&beside, "half of a longer file").unwrap(),
             &|| symlink(&elsewhere, &beside).unwrap(),
-            &|| assert!(Command::new("mkfifo").arg(&beside).status().unwrap().success()),
+            &|| {
+                assert!(
+                    Command::new("mkfifo")
+                        .arg(&beside)
+                        .status()
+                        .unwrap()
+                        .success()
+                )
+            },
         ];
         for (number, leave) in leftovers.iter().enumerate() {
             leave();
             replace(&path, number.to_string().as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), number.to_string());
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "kept");
         assert!(!beside.exists());
@@ -184,7 +204,12 @@ mod tests {
         replace(&link, b"content").unwrap();
         assert_eq!(fs::read(&link).unwrap(), b"content");
         // Does not call `replace`: if this test ran as root and failed, the device would be lost.
-        assert!(refuse_device(Path::new("/dev/null")).unwrap_err().to_string().contains("a device"));
+        assert!(
+            refuse_device(Path::new("/dev/null"))
+                .unwrap_err()
+                .to_string()
+                .contains("a device")
+        );
         for free in ["link", "missing"] {
             refuse_device(&directory.path().join(free)).unwrap();
         }

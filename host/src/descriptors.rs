@@ -40,8 +40,17 @@ pub fn raise() -> io::Result<Descriptors> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let inherited = limit();
     let hard = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
-    Ok(Descriptors { inherited, limit: limit() })
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: hard,
+            maximum: hard,
+        },
+    )?;
+    Ok(Descriptors {
+        inherited,
+        limit: limit(),
+    })
 }
 
 /// Returns the limit of open descriptors of this process; `u64::MAX` without one.

@@ -29,7 +29,9 @@ pub fn stopped_at_panic<T: Send + 'static>(
     HOOK.call_once(|| {
         let other_threads = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let Some(stopped) = STOPPED.take() else { return other_threads(info) };
+            let Some(stopped) = STOPPED.take() else {
+                return other_threads(info);
+            };
             let _ = stopped.send(info.to_string().replace('\n', " "));
             loop {
                 thread::park();
@@ -38,17 +40,21 @@ pub fn stopped_at_panic<T: Send + 'static>(
     });
     let (stopped, message) = mpsc::channel();
     let (sender, value) = mpsc::channel();
-    thread::Builder::new().name(name.to_owned()).spawn(move || {
-        STOPPED.set(Some(stopped));
-        let value = f();
-        // Sent before `message` ends, because the receiver waits for that end first.
-        let _ = sender.send(value);
-        STOPPED.take();
-    })?;
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            STOPPED.set(Some(stopped));
+            let value = f();
+            // Sent before `message` ends, because the receiver waits for that end first.
+            let _ = sender.send(value);
+            STOPPED.take();
+        })?;
     // A stopped thread keeps its end of `value`; a thread that returns drops its end of `message`.
     Ok(match message.recv() {
         Ok(message) => Err(message),
-        Err(_) => value.recv().map_err(|_| "the thread ended without a value".to_owned()),
+        Err(_) => value
+            .recv()
+            .map_err(|_| "the thread ended without a value".to_owned()),
     })
 }
 
@@ -75,13 +81,20 @@ mod tests {
         }
         let mut process = std::process::Command::new(std::env::current_exe().unwrap());
         let name = format!("panics::tests::{name}");
-        let status = process.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").status().unwrap();
+        let status = process
+            .args(["--exact", &name, "--nocapture"])
+            .env(ALONE, "1")
+            .status()
+            .unwrap();
         assert!(status.success(), "{name}: {status}");
     }
 
     #[test]
     fn value_returns_and_panic_never_unwinds() {
-        alone("value_returns_and_panic_never_unwinds", check_value_and_panic);
+        alone(
+            "value_returns_and_panic_never_unwinds",
+            check_value_and_panic,
+        );
     }
 
     fn check_value_and_panic() {
@@ -93,7 +106,10 @@ mod tests {
             }
         });
         let message = panicked.unwrap().unwrap_err();
-        assert!(message.contains("damaged files") && message.contains("panics.rs"), "{message}");
+        assert!(
+            message.contains("damaged files") && message.contains("panics.rs"),
+            "{message}"
+        );
         let unwound = panic::catch_unwind(|| panic!("elsewhere"));
         assert!(unwound.is_err(), "other panics unwind");
     }

@@ -18,7 +18,10 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// When the system refuses, or the path is not a regular file.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
-    open_with(File::options().create(true).truncate(false).write(true), path)
+    open_with(
+        File::options().create(true).truncate(false).write(true),
+        path,
+    )
 }
 
 /// Opens a regular file for reading and appending. Creates it, readable only by its owner, if it
@@ -52,7 +55,10 @@ fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     if kind.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {}, not a regular file", name_of(kind))))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("it is {}, not a regular file", name_of(kind)),
+    ))
 }
 
 /// Returns true if a file is empty or ends with a line feed.
@@ -76,7 +82,9 @@ pub fn ends_with_line(file: &mut File) -> io::Result<bool> {
 /// When it cannot be opened or read.
 pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    open(path)?
+        .take(bytes_max as u64 + 1)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -104,7 +112,11 @@ fn name_of(kind: FileType) -> &'static str {
             return "a device";
         }
     }
-    if kind.is_dir() { "a directory" } else { "something else" }
+    if kind.is_dir() {
+        "a directory"
+    } else {
+        "something else"
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +136,9 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let shown = path.display().to_string();
         thread::spawn(move || sender.send(read(&path, 10).map_err(|error| error.to_string())));
-        receiver.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{shown} blocks"))
+        receiver
+            .recv_timeout(Duration::from_secs(60))
+            .unwrap_or_else(|_| panic!("{shown} blocks"))
     }
 
     #[test]
@@ -135,7 +149,13 @@ mod tests {
         symlink("file", path("link")).unwrap();
         symlink("loop", path("loop")).unwrap();
         symlink("nothing", path("dangling")).unwrap();
-        assert!(Command::new("mkfifo").arg(path("fifo")).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(path("fifo"))
+                .status()
+                .unwrap()
+                .success()
+        );
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
         for name in ["file", "link"] {
             assert_eq!(read_in_time(path(name)).unwrap(), b"0123456789", "{name}");
@@ -160,7 +180,10 @@ mod tests {
         let path = directory.path().join("sparse");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read(&path, 10).unwrap().len(), 11);
-        assert_eq!(read_whole(&path, 1 << 20).unwrap_err().to_string(), "it is larger than 1024 KiB");
+        assert_eq!(
+            read_whole(&path, 1 << 20).unwrap_err().to_string(),
+            "it is larger than 1024 KiB"
+        );
         File::create(&path).unwrap().set_len(10).unwrap();
         assert_eq!(read_whole(&path, 10).unwrap().len(), 10);
         assert!(read_whole(&path, 9).is_err());

@@ -19,8 +19,18 @@ impl PolicyTexts {
     /// # Errors
     /// When this build refuses a policy that an earlier one accepted.
     pub fn read(&self) -> Result<Policy, PolicyError> {
-        let policy = Source { name: "(saved policy)", text: &self.policy };
-        Ok(Policy::read(policy, Source { name: "(saved tenants)", text: &self.tenants })?.0)
+        let policy = Source {
+            name: "(saved policy)",
+            text: &self.policy,
+        };
+        Ok(Policy::read(
+            policy,
+            Source {
+                name: "(saved tenants)",
+                text: &self.tenants,
+            },
+        )?
+        .0)
     }
 }
 

@@ -25,12 +25,12 @@ mod yaml;
 
 pub use buckets::quotas::{QUOTAS_MAX, every_text};
 pub use buckets::{
-    BURST_DEFAULT, Bounds, BucketPolicy, Learned, LimitSource, Prometheus, QUERIES_MAX, QueryGate, Release,
-    RolloutPolicy,
+    BURST_DEFAULT, Bounds, BucketPolicy, Learned, LimitSource, Prometheus, QUERIES_MAX, QueryGate,
+    Release, RolloutPolicy,
 };
 pub use changes::{
-    ADMITTED_LOST_MIN, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX, Regime,
-    TENANTS_REMOVED_MAX, differences, reasons_to_hold,
+    ADMITTED_LOST_MIN, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX,
+    Regime, TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
 pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX, check_entries};
@@ -41,8 +41,8 @@ pub use tenants::{
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
 pub use yaml::{
-    Checked, Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError, Source,
-    hint,
+    Checked, Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError,
+    Source, hint,
 };
 
 use std::collections::BTreeMap;
@@ -79,7 +79,10 @@ impl Policy {
     /// # Errors
     /// All faults of both files that one pass can find: one fault for a file that is not well-formed or has the wrong
     /// shape, else one for each bucket and tenant with a wrong value.
-    pub fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Self, Vec<Warning>), PolicyError> {
+    pub fn read(
+        policy: Source<'_>,
+        tenants: Source<'_>,
+    ) -> Result<(Self, Vec<Warning>), PolicyError> {
         read::read(policy, tenants)
     }
 
@@ -107,12 +110,17 @@ impl Policy {
 
     /// The patterns of buckets as written, `*` included, in the order of their beginnings.
     pub fn patterns(&self) -> impl Iterator<Item = (String, &BucketPolicy)> {
-        self.buckets.patterns.iter().map(|(pattern, policy)| (pattern.to_string(), policy))
+        self.buckets
+            .patterns
+            .iter()
+            .map(|(pattern, policy)| (pattern.to_string(), policy))
     }
 
     /// All entries of the policy by their names as written, exact buckets first, then patterns, `*` included.
     pub fn entries(&self) -> impl Iterator<Item = (String, &BucketPolicy)> {
-        let exact = self.exact_buckets().map(|(bucket, policy)| (bucket.to_string(), policy));
+        let exact = self
+            .exact_buckets()
+            .map(|(bucket, policy)| (bucket.to_string(), policy));
         exact.chain(self.patterns())
     }
 
@@ -133,9 +141,12 @@ impl Policy {
 
     /// The boosts that ended after `from_s`, up to `to_s`, both in seconds since 1970.
     pub fn boosts_ended(&self, from_s: i64, to_s: i64) -> impl Iterator<Item = (&Tenant, &Boost)> {
-        let boosts =
-            self.tenants().filter_map(|(tenant, of_tenant)| Some((tenant, of_tenant.boost.as_ref()?)));
-        boosts.filter(move |(_, boost)| (from_s < boost.until.as_secs()) && (boost.until.as_secs() <= to_s))
+        let boosts = self
+            .tenants()
+            .filter_map(|(tenant, of_tenant)| Some((tenant, of_tenant.boost.as_ref()?)));
+        boosts.filter(move |(_, boost)| {
+            (from_s < boost.until.as_secs()) && (boost.until.as_secs() <= to_s)
+        })
     }
 
     /// Returns the entry of the tenant `name`: its own, else that of the class `default`.

@@ -196,7 +196,9 @@ impl<'de> Deserialize<'de> for LimitSpec {
             type Value = LimitSpec;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of requests/s, `unlimited`, `learned: {..}` or `prometheus: {..}`")
+                f.write_str(
+                    "a number of requests/s, `unlimited`, `learned: {..}` or `prometheus: {..}`",
+                )
             }
 
             fn visit_f64<E: Error>(self, number: f64) -> Result<LimitSpec, E> {

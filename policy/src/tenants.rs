@@ -90,7 +90,11 @@ impl BurstMultiplier {
     /// # Errors
     /// Below 1, above 1,000,000, or not a number.
     pub fn new(factor: f64) -> Result<Self, InvalidBurstMultiplier> {
-        if (1.0..=1e6).contains(&factor) { Ok(Self(factor)) } else { Err(InvalidBurstMultiplier(factor)) }
+        if (1.0..=1e6).contains(&factor) {
+            Ok(Self(factor))
+        } else {
+            Err(InvalidBurstMultiplier(factor))
+        }
     }
 
     /// The factor.
@@ -104,17 +108,25 @@ impl BurstMultiplier {
 impl TenantPolicy {
     /// Returns the weight at a time in seconds since 1970, including a boost that has not ended.
     pub fn weight_at(&self, unix_s: i64) -> Weight {
-        self.boost.filter(|boost| unix_s < boost.until.as_secs()).map_or(self.weight, |boost| boost.weight)
+        self.boost
+            .filter(|boost| unix_s < boost.until.as_secs())
+            .map_or(self.weight, |boost| boost.weight)
     }
 
     pub(crate) fn read(spec: TenantSpec, field: &Field<'_>) -> Checked<Self> {
         let weight = spec.weight.map_or(Ok(Weight::ONE), |n| {
-            Weight::new(n.0).map_err(|e| field.then("weight").refuse(e, "only the ratios of weights matter"))
+            Weight::new(n.0).map_err(|e| {
+                field
+                    .then("weight")
+                    .refuse(e, "only the ratios of weights matter")
+            })
         })?;
-        let burst_multiplier = spec.burst_multiplier.map_or(Ok(BurstMultiplier::ONE), |n| {
-            BurstMultiplier::new(n.0)
-                .map_err(|e| field.then("burst_multiplier").refuse(e, "1 means no burst"))
-        })?;
+        let burst_multiplier = spec
+            .burst_multiplier
+            .map_or(Ok(BurstMultiplier::ONE), |n| {
+                BurstMultiplier::new(n.0)
+                    .map_err(|e| field.then("burst_multiplier").refuse(e, "1 means no burst"))
+            })?;
         let boost = match (spec.boost, spec.boost_until) {
             (None, None) => None,
             (Some(factor), Some(until)) => Some(Boost::read(factor.0, &until, weight, field)?),
@@ -125,11 +137,20 @@ impl TenantPolicy {
             }
             (None, Some(_)) => {
                 let hint = "add `boost: 2.0`, or remove `boost_until`";
-                return Err(field.then("boost_until").refuse("there is no boost to end", hint));
+                return Err(field
+                    .then("boost_until")
+                    .refuse("there is no boost to end", hint));
             }
         };
-        spec.notes.as_ref().map_or(Ok(()), |notes| field.then("notes").printable(notes))?;
-        Ok(Self { weight, burst_multiplier, notes: spec.notes, boost })
+        spec.notes
+            .as_ref()
+            .map_or(Ok(()), |notes| field.then("notes").printable(notes))?;
+        Ok(Self {
+            weight,
+            burst_multiplier,
+            notes: spec.notes,
+            boost,
+        })
     }
 }
 
@@ -138,12 +159,21 @@ impl Boost {
         let boost = field.then("boost");
         boost.not_negative(factor)?;
         let boosted = Weight::new(weight.get() * factor).map_err(|e| {
-            boost
-                .refuse(format_args!("times the weight {}: {e}", weight.get()), "choose a factor such as 2.0")
+            boost.refuse(
+                format_args!("times the weight {}: {e}", weight.get()),
+                "choose a factor such as 2.0",
+            )
         })?;
-        let until = UnixSeconds::parse(until)
-            .map_err(|e| field.then("boost_until").refuse(e, "write YYYY-MM-DDThh:mm:ssZ"))?;
-        Ok(Self { factor, weight: boosted, until })
+        let until = UnixSeconds::parse(until).map_err(|e| {
+            field
+                .then("boost_until")
+                .refuse(e, "write YYYY-MM-DDThh:mm:ssZ")
+        })?;
+        Ok(Self {
+            factor,
+            weight: boosted,
+            until,
+        })
     }
 }
 
@@ -167,9 +197,10 @@ impl Fairness {
             Some(seconds) => interval.span(seconds.0, Duration::from_secs(1))?,
         };
         if reweight_interval.is_zero() {
-            return Err(
-                interval.refuse("an interval of nothing", "write a number of seconds above 0, such as 5")
-            );
+            return Err(interval.refuse(
+                "an interval of nothing",
+                "write a number of seconds above 0, such as 5",
+            ));
         }
         let min_floor = spec.min_floor_rps.map_or(MIN_FLOOR_DEFAULT_RPS, |n| n.0);
         Ok(Self {
@@ -186,7 +217,10 @@ impl Tenants {
     /// `None` when the class [`DEFAULT_TENANT`] is not listed.
     pub(crate) fn new(listed: BTreeMap<Tenant, TenantPolicy>) -> Option<Self> {
         let default_class = listed.get(DEFAULT_TENANT)?.clone();
-        Some(Self { listed, default_class })
+        Some(Self {
+            listed,
+            default_class,
+        })
     }
 
     pub(crate) fn get(&self, name: &Tenant) -> &TenantPolicy {

@@ -44,7 +44,8 @@ impl UnixSeconds {
         let at: DateTime = time.parse().ok()?;
         // The parser also accepts other forms, and leap seconds: those differ from what it would write.
         let is_exact = at.to_string().eq_ignore_ascii_case(time);
-        (is_exact && matches!(zone, "Z" | "z" | "+00:00")).then(|| Self(at.duration_since(EPOCH).as_secs()))
+        (is_exact && matches!(zone, "Z" | "z" | "+00:00"))
+            .then(|| Self(at.duration_since(EPOCH).as_secs()))
     }
 
     /// Returns the time so many seconds after 1970, or before it if negative; clamped to the years 0 to 9999.
@@ -60,7 +61,11 @@ impl UnixSeconds {
 
 impl fmt::Display for UnixSeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}Z", EPOCH.saturating_add(SignedDuration::from_secs(self.0)))
+        write!(
+            f,
+            "{}Z",
+            EPOCH.saturating_add(SignedDuration::from_secs(self.0))
+        )
     }
 }
 
@@ -84,15 +89,29 @@ mod tests {
             assert_eq!(read.to_string(), text);
             assert_eq!(UnixSeconds::from_secs(seconds), read);
         }
-        for text in ["2026-12-01t00:00:00z", "2026-12-01T00:00:00.999Z", "2026-12-01T00:00:00+00:00"] {
-            assert_eq!(UnixSeconds::parse(text).unwrap().as_secs(), 1_796_083_200, "{text}");
+        for text in [
+            "2026-12-01t00:00:00z",
+            "2026-12-01T00:00:00.999Z",
+            "2026-12-01T00:00:00+00:00",
+        ] {
+            assert_eq!(
+                UnixSeconds::parse(text).unwrap().as_secs(),
+                1_796_083_200,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn seconds_beyond_the_years_are_clamped() {
-        assert_eq!(UnixSeconds::from_secs(i64::MIN).to_string(), "0000-01-01T00:00:00Z");
-        assert_eq!(UnixSeconds::from_secs(i64::MAX).to_string(), "9999-12-31T23:59:59Z");
+        assert_eq!(
+            UnixSeconds::from_secs(i64::MIN).to_string(),
+            "0000-01-01T00:00:00Z"
+        );
+        assert_eq!(
+            UnixSeconds::from_secs(i64::MAX).to_string(),
+            "9999-12-31T23:59:59Z"
+        );
     }
 
     #[test]

@@ -43,7 +43,11 @@ pub struct Part {
 
 /// Splits a message into parts, which are encoded when they are sent.
 pub fn encode_directives(message: Message) -> Parts {
-    Parts { message, next_chunk: 0, done: false }
+    Parts {
+        message,
+        next_chunk: 0,
+        done: false,
+    }
 }
 
 impl Parts {
@@ -60,24 +64,41 @@ impl Iterator for Parts {
         if self.done {
             return None;
         }
-        let mut part = Part { head: encode_head(&self.message.head), chunks: Vec::new() };
+        let mut part = Part {
+            head: encode_head(&self.message.head),
+            chunks: Vec::new(),
+        };
         // Kill generations, grants and standings are in the first part only.
         self.message.head.kills.clear();
         self.message.head.grants.clear();
         self.message.head.standings.clear();
-        let kills: usize = part.head.kills.iter().map(|kill| kill.encoded_len() + ENTRY_FRAME_BYTES).sum();
-        let grants: usize =
-            part.head.grants.iter().map(|grant| grant.encoded_len() + ENTRY_FRAME_BYTES).sum();
+        let kills: usize = part
+            .head
+            .kills
+            .iter()
+            .map(|kill| kill.encoded_len() + ENTRY_FRAME_BYTES)
+            .sum();
+        let grants: usize = part
+            .head
+            .grants
+            .iter()
+            .map(|grant| grant.encoded_len() + ENTRY_FRAME_BYTES)
+            .sum();
         let standings = part.head.standings.len() * STANDING_BYTES_MAX;
         let (mut bytes, mut keys) = (HEAD_BYTES_MAX + kills + grants + standings, 0);
         let chunks = self.message.updates().flat_map(|bucket| {
             let chunks = bucket.encoded(encode_bucket);
-            chunks.iter().enumerate().map(move |(at, chunk)| (bucket, at, chunk))
+            chunks
+                .iter()
+                .enumerate()
+                .map(move |(at, chunk)| (bucket, at, chunk))
         });
         for (bucket, at, chunk) in chunks.skip(self.next_chunk) {
             bytes += chunk.bytes.len();
             keys += chunk.keys;
-            if bytes > MESSAGE_BYTES_MAX || keys > KEYS_PER_PART_MAX || part.chunks.len() >= KEYS_PER_PART_MAX
+            if bytes > MESSAGE_BYTES_MAX
+                || keys > KEYS_PER_PART_MAX
+                || part.chunks.len() >= KEYS_PER_PART_MAX
             {
                 part.head.more = true;
                 break;
@@ -97,17 +118,24 @@ impl Iterator for Parts {
 impl Part {
     /// Returns the length of the encoded message in bytes.
     pub fn encoded_len(&self) -> usize {
-        self.head.encoded_len() + self.encoded_chunks().map(|chunk| chunk.bytes.len()).sum::<usize>()
+        self.head.encoded_len()
+            + self
+                .encoded_chunks()
+                .map(|chunk| chunk.bytes.len())
+                .sum::<usize>()
     }
 
     /// Writes the encoded message.
     pub fn encode(&self, into: &mut impl BufMut) {
         self.head.encode_raw(into);
-        self.encoded_chunks().for_each(|chunk| into.put_slice(&chunk.bytes));
+        self.encoded_chunks()
+            .for_each(|chunk| into.put_slice(&chunk.bytes));
     }
 
     fn encoded_chunks(&self) -> impl Iterator<Item = &Chunk> {
-        self.chunks.iter().filter_map(|(bucket, at)| bucket.encoded(encode_bucket).get(*at))
+        self.chunks
+            .iter()
+            .filter_map(|(bucket, at)| bucket.encoded(encode_bucket).get(*at))
     }
 }
 
@@ -123,7 +151,10 @@ fn encode_bucket(bucket: &BucketDirective) -> Box<[Chunk]> {
         encode_key(BUCKETS_TAG, WireType::LengthDelimited, &mut bytes);
         encode_varint(length as u64, &mut bytes);
         piece.encode_raw(&mut bytes);
-        chunks.push(Chunk { bytes: bytes.into(), keys: now.len() });
+        chunks.push(Chunk {
+            bytes: bytes.into(),
+            keys: now.len(),
+        });
         (snapshot, keys) = (false, later);
         if keys.is_empty() {
             return chunks.into();

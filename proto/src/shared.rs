@@ -22,16 +22,23 @@ struct Inner<S> {
 
 impl<S> Clone for Shared<S> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
     }
 }
 
 impl<S> Shared<S> {
     /// Wraps a state machine and starts its clock.
     pub fn new(state: S) -> Self {
-        let inner =
-            Inner { state: Mutex::new(state), origin: Instant::now(), changes: watch::Sender::new(()) };
-        Self { inner: Arc::new(inner) }
+        let inner = Inner {
+            state: Mutex::new(state),
+            origin: Instant::now(),
+            changes: watch::Sender::new(()),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Returns the current time of the state machine's clock.
@@ -43,7 +50,11 @@ impl<S> Shared<S> {
     pub fn with<R>(&self, f: impl FnOnce(&mut S, MonoTime) -> R) -> R {
         // After a panic in another task the counts may lag behind; refusing to go on would stop all load
         // shedding.
-        let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self
+            .inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let now = self.now();
         f(&mut state, now)
     }

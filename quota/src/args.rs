@@ -35,7 +35,12 @@ pub struct Args {
     #[arg(long, env = "PLIMSOLL_DATA", value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "plimsoll-quota")]
     pub data: PathBuf,
     /// When a debit is on disk: always (before its reply), interval:TIME (at most this much later), or none
-    #[arg(long, env = "PLIMSOLL_DURABILITY", value_name = "WHEN", default_value_t)]
+    #[arg(
+        long,
+        env = "PLIMSOLL_DURABILITY",
+        value_name = "WHEN",
+        default_value_t
+    )]
     pub durability: Durability,
     /// Memory for buckets in MiB; others are read from disk
     #[arg(long, env = "PLIMSOLL_CACHE_MIB", value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=65_536))]
@@ -94,7 +99,11 @@ impl FromStr for Durability {
                 let time = text.strip_prefix("interval:").ok_or_else(invalid)?;
                 let time = humantime::parse_duration(time).map_err(|_| invalid())?;
                 let range = Duration::from_millis(10)..=Duration::from_secs(10);
-                if range.contains(&time) { Ok(Self::Interval(time)) } else { Err(invalid()) }
+                if range.contains(&time) {
+                    Ok(Self::Interval(time))
+                } else {
+                    Err(invalid())
+                }
             }
         }
     }

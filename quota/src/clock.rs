@@ -47,8 +47,9 @@ impl Clock {
         let saved = match regular_file::read_whole(&path, FILE_BYTES_MAX) {
             Ok(bytes) => decode(&bytes).ok_or_else(|| OpenError::Damaged {
                 path: path.clone(),
-                reason: "it is not as a quota server writes it; remove it to go on by the wall clock"
-                    .to_owned(),
+                reason:
+                    "it is not as a quota server writes it; remove it to go on by the wall clock"
+                        .to_owned(),
             })?,
             Err(error) if error.kind() == ErrorKind::NotFound => first(data, now),
             Err(error) => return Err(OpenError::Io { path, error }),
@@ -69,7 +70,10 @@ impl Clock {
             unsure: u64::from(unsure_ms > UNSURE_MS),
         };
         opened.now();
-        opened.keep().map_err(|error| OpenError::Io { path: opened.path.clone(), error })?;
+        opened.keep().map_err(|error| OpenError::Io {
+            path: opened.path.clone(),
+            error,
+        })?;
         Ok(opened)
     }
 
@@ -94,11 +98,16 @@ impl Clock {
     /// Saves the state for the next process if the wall clock stepped or the last save is old.
     /// Blocks.
     pub(crate) fn keep(&self) -> io::Result<()> {
-        let now = self.clock.read().unwrap_or_else(PoisonError::into_inner).save(&read(self.boot));
+        let now = self
+            .clock
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .save(&read(self.boot));
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let is_kept = saved.is_some_and(|saved| {
             let offset = |it: &SavedClock| it.quota_ms.wrapping_sub(it.read.wall_ms);
-            offset(&saved) == offset(&now) && now.quota_ms.saturating_sub(saved.quota_ms) < SAVE_EVERY_MS
+            offset(&saved) == offset(&now)
+                && now.quota_ms.saturating_sub(saved.quota_ms) < SAVE_EVERY_MS
         });
         if is_kept {
             return Ok(());
@@ -115,7 +124,10 @@ impl Clock {
 fn first(data: &Path, now: ClockReading) -> SavedClock {
     let synced = fs::metadata(data.join(SYNCED_FILE)).and_then(|file| file.modified());
     let synced_ms = synced.map_or(0, unix_ms);
-    SavedClock { read: now, quota_ms: now.wall_ms.max(synced_ms) }
+    SavedClock {
+        read: now,
+        quota_ms: now.wall_ms.max(synced_ms),
+    }
 }
 
 fn read(boot: Option<u128>) -> ClockReading {
@@ -123,7 +135,11 @@ fn read(boot: Option<u128>) -> ClockReading {
         let boottime_ms = boottime_ms();
         let wall_ms = unix_ms(SystemTime::now());
         if self::boottime_ms().saturating_sub(boottime_ms) < PAUSE_MS {
-            return ClockReading { boot, boottime_ms, wall_ms };
+            return ClockReading {
+                boot,
+                boottime_ms,
+                wall_ms,
+            };
         }
     }
 }
@@ -139,13 +155,24 @@ fn unix_ms(time: SystemTime) -> u64 {
 }
 
 fn encode(saved: &SavedClock) -> String {
-    let SavedClock { read: ClockReading { boot, boottime_ms, wall_ms }, quota_ms } = saved;
+    let SavedClock {
+        read:
+            ClockReading {
+                boot,
+                boottime_ms,
+                wall_ms,
+            },
+        quota_ms,
+    } = saved;
     let text = format!("{:x} {boottime_ms} {wall_ms} {quota_ms}", boot.unwrap_or(0));
     format!("{text} {:016x}\n", xxh3_64(text.as_bytes()))
 }
 
 fn decode(bytes: &[u8]) -> Option<SavedClock> {
-    let (text, sum) = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?.rsplit_once(' ')?;
+    let (text, sum) = std::str::from_utf8(bytes)
+        .ok()?
+        .strip_suffix('\n')?
+        .rsplit_once(' ')?;
     if sum != format!("{:016x}", xxh3_64(text.as_bytes())) {
         return None;
     }
@@ -153,5 +180,12 @@ fn decode(bytes: &[u8]) -> Option<SavedClock> {
     let boot = Some(u128::from_str_radix(boot, 16).ok()?).filter(|boot| *boot != 0);
     let mut numbers = numbers.split(' ').map(|number| number.parse().ok());
     let (boottime_ms, wall_ms, quota_ms) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(SavedClock { read: ClockReading { boot, boottime_ms, wall_ms }, quota_ms })
+    Some(SavedClock {
+        read: ClockReading {
+            boot,
+            boottime_ms,
+            wall_ms,
+        },
+        quota_ms,
+    })
 }

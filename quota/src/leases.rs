@@ -49,22 +49,41 @@ impl Leases {
         if taken.granted == 0 {
             return;
         }
-        let lasts_ms = if bucket.rate.every_ms() < LASTS_MS { LASTS_MS } else { taken.refill_in_ms };
+        let lasts_ms = if bucket.rate.every_ms() < LASTS_MS {
+            LASTS_MS
+        } else {
+            taken.refill_in_ms
+        };
         let (hash, mut shard) = self.shard(holder, bucket);
         if !shard.has_room(hash, now_ms) {
             return;
         }
         let lease = shard.leases.entry(hash).or_default();
-        let before = if now_ms < lease.ends_ms { lease.tokens } else { 0 };
-        *lease =
-            Lease { tokens: before.saturating_add(taken.granted), ends_ms: now_ms.saturating_add(lasts_ms) };
+        let before = if now_ms < lease.ends_ms {
+            lease.tokens
+        } else {
+            0
+        };
+        *lease = Lease {
+            tokens: before.saturating_add(taken.granted),
+            ends_ms: now_ms.saturating_add(lasts_ms),
+        };
     }
 
     /// Removes returned tokens from the amount that the holder may give. Returns false if it is too
     /// small.
-    pub(crate) fn give(&self, holder: &str, bucket: &BucketName<'_>, tokens: u64, now_ms: u64) -> bool {
+    pub(crate) fn give(
+        &self,
+        holder: &str,
+        bucket: &BucketName<'_>,
+        tokens: u64,
+        now_ms: u64,
+    ) -> bool {
         let (hash, mut shard) = self.shard(holder, bucket);
-        let lease = shard.leases.get_mut(&hash).filter(|lease| now_ms < lease.ends_ms);
+        let lease = shard
+            .leases
+            .get_mut(&hash)
+            .filter(|lease| now_ms < lease.ends_ms);
         match lease.and_then(|lease| Some((lease.tokens.checked_sub(tokens)?, lease))) {
             Some((left, lease)) => {
                 lease.tokens = left;
@@ -81,7 +100,8 @@ impl Shard {
             return true;
         }
         if now_ms >= self.full_until_ms {
-            self.leases.retain(|_, lease| lease.tokens > 0 && now_ms < lease.ends_ms);
+            self.leases
+                .retain(|_, lease| lease.tokens > 0 && now_ms < lease.ends_ms);
             self.full_until_ms = now_ms.saturating_add(LASTS_MS);
         }
         self.leases.len() < LEASES_PER_SHARD
@@ -97,11 +117,19 @@ mod tests {
     const LEASES_MAX: usize = SHARDS * LEASES_PER_SHARD;
 
     fn bucket(key: &[u8]) -> BucketName<'_> {
-        BucketName { key, rate: QuotaRate::new(100, 100, 60_000).unwrap() }
+        BucketName {
+            key,
+            rate: QuotaRate::new(100, 100, 60_000).unwrap(),
+        }
     }
 
     fn taken(granted: u64) -> Taken {
-        Taken { granted, remaining: 0, refill_in_ms: 60_000, holds_in_ms: None }
+        Taken {
+            granted,
+            remaining: 0,
+            refill_in_ms: 60_000,
+            holds_in_ms: None,
+        }
     }
 
     #[test]
@@ -130,8 +158,15 @@ mod tests {
     #[test]
     fn ended_leases_make_room_within_bounds() {
         let leases = Leases::default();
-        let take = |number: u64, now| leases.note("shop", &bucket(&number.to_le_bytes()), &taken(1), now);
-        let count = || leases.shards.iter().map(|shard| shard.lock().unwrap().leases.len()).sum::<usize>();
+        let take =
+            |number: u64, now| leases.note("shop", &bucket(&number.to_le_bytes()), &taken(1), now);
+        let count = || {
+            leases
+                .shards
+                .iter()
+                .map(|shard| shard.lock().unwrap().leases.len())
+                .sum::<usize>()
+        };
         let more = LEASES_MAX as u64 * 5 / 4;
         (0..more).for_each(|number| take(number, 0));
         assert_eq!(count(), LEASES_MAX);

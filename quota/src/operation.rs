@@ -20,10 +20,18 @@ pub(crate) enum Operation<'a> {
         refill: Refill,
     },
     /// Takes strictly, for a session: `RL.SESSIONIZE`. Answered by [`Answer::Session`].
-    Sessionize { bucket: BucketName<'a>, at_ms: Option<u64>, take: u64 },
+    Sessionize {
+        bucket: BucketName<'a>,
+        at_ms: Option<u64>,
+        take: u64,
+    },
     /// Decides by the generic cell rate algorithm: `CL.THROTTLE`. Answered by
     /// [`Answer::Throttled`]. The parameters are not part of its key.
-    Throttle { key: &'a [u8], rate: GcraRate, quantity: u64 },
+    Throttle {
+        key: &'a [u8],
+        rate: GcraRate,
+        quantity: u64,
+    },
     /// Takes from all of these buckets, or from none: `QUOTA.TAKE`. Answered by [`Answer::Taken`].
     Take(SmallVec<[Demand<'a>; 1]>),
     /// Gives tokens of a lease back: `QUOTA.GIVE`. Answered by [`Answer::Tokens`], the tokens
@@ -36,13 +44,14 @@ impl<'a> Operation<'a> {
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (&'a [u8], Kind)> {
         let of = |bucket: &BucketName<'a>| (bucket.key, Kind::Tokens(bucket.rate));
         let (one, several) = match self {
-            Self::Reduce { bucket, .. } | Self::Sessionize { bucket, .. } | Self::Give { bucket, .. } => {
-                (Some(of(bucket)), &[][..])
-            }
+            Self::Reduce { bucket, .. }
+            | Self::Sessionize { bucket, .. }
+            | Self::Give { bucket, .. } => (Some(of(bucket)), &[][..]),
             Self::Throttle { key, .. } => (Some((*key, Kind::Throttle)), &[][..]),
             Self::Take(demands) => (None, &demands[..]),
         };
-        one.into_iter().chain(several.iter().map(move |demand| of(&demand.bucket)))
+        one.into_iter()
+            .chain(several.iter().map(move |demand| of(&demand.bucket)))
     }
 }
 
@@ -86,7 +95,9 @@ pub(crate) struct Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The disk failed, or did not answer in time.
-    #[error("the store does not answer; see plimsoll_quota_store_errors_total and the log of the server")]
+    #[error(
+        "the store does not answer; see plimsoll_quota_store_errors_total and the log of the server"
+    )]
     Store,
     /// Too many operations wait for the disk.
     #[error("too many operations wait for the store")]

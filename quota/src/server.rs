@@ -44,7 +44,9 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let (resp, admin) = (args.listen, args.admin);
     // A disk that hangs must not keep the process from ending.
     let opening = spawn_blocking(move || Server::new(&args));
-    let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
+    let Some(opened) = shutdown.run_until_cancelled(opening).await else {
+        return Ok(());
+    };
     let server = opened??;
     let listeners = Listeners {
         resp: transport::listen("--listen", resp).await?,
@@ -60,7 +62,9 @@ impl Server {
     /// When an argument is invalid, or the store cannot be opened.
     pub fn new(args: &Args) -> Result<Self, Error> {
         let ports = [("--listen", args.listen)];
-        let security = args.security.open_without_parent(PeerRole::Quota, &ports, args.admin)?;
+        let security = args
+            .security
+            .open_without_parent(PeerRole::Quota, &ports, args.admin)?;
         if !is_loopback(args.listen.ip()) && security.access().tokens().is_none() {
             return Err(Error::NoTokens(args.listen));
         }
@@ -76,18 +80,40 @@ impl Server {
             cache_bytes: args.cache_mib << 20,
         };
         let engine = Engine::open(&settings)?;
-        Ok(Self { engine, security, durability: args.durability, at_ahead_max: args.at_ahead_max })
+        Ok(Self {
+            engine,
+            security,
+            durability: args.durability,
+            at_ahead_max: args.at_ahead_max,
+        })
     }
 
     /// Serves until `shutdown` is cancelled, then answers what was read and saves all balances.
     ///
     /// # Errors
     /// When the address of a socket cannot be read, or the balances cannot be saved.
-    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { engine, security, durability, at_ahead_max } = self;
+    pub async fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: CancellationToken,
+    ) -> Result<(), Error> {
+        let Self {
+            engine,
+            security,
+            durability,
+            at_ahead_max,
+        } = self;
         let (listen, admin) = (listeners.resp.local_addr()?, listeners.admin.local_addr()?);
-        tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
-        let (ports, counters, access) = (Ports::new(), Arc::<Counters>::default(), security.access().clone());
+        tokio::spawn(
+            shutdown
+                .clone()
+                .run_until_cancelled_owned(security.clone().follow()),
+        );
+        let (ports, counters, access) = (
+            Ports::new(),
+            Arc::<Counters>::default(),
+            security.access().clone(),
+        );
         let is_beyond_loopback = !is_loopback(listen.ip());
         let port = Port {
             engine: engine.clone(),
@@ -95,19 +121,33 @@ impl Server {
             access: access.clone(),
             leases: Leases::default(),
             at_ahead_max_ms: u64::try_from(at_ahead_max.as_millis()).unwrap_or(u64::MAX),
-            certificates: security.certificates().filter(|_| is_beyond_loopback).cloned(),
+            certificates: security
+                .certificates()
+                .filter(|_| is_beyond_loopback)
+                .cloned(),
             needs_token: is_beyond_loopback,
             connections: ports.resp.clone(),
         };
         let connections = ports.admin.clone();
-        let sources = Sources { engine: engine.clone(), ports, resp: counters, security, durability };
+        let sources = Sources {
+            engine: engine.clone(),
+            ports,
+            resp: counters,
+            security,
+            durability,
+        };
         let routes = admin::routes(sources);
         tracing::info!(%listen, %admin, %durability, "quota server serves");
 
         // The admin port ends last: it shows how the other ends.
         let closing = CancellationToken::new();
-        let admin =
-            server::serve(listeners.admin, connections, access, routes, closing.clone().cancelled_owned());
+        let admin = server::serve(
+            listeners.admin,
+            connections,
+            access,
+            routes,
+            closing.clone().cancelled_owned(),
+        );
         let operations = async {
             resp::serve(listeners.resp, port, shutdown).await;
             let saved = engine.close().await;

@@ -30,7 +30,12 @@ pub struct Args {
     #[command(flatten)]
     pub limiter: LimiterArgs,
     /// Service on whose behalf it asks for directives and reports; its certificate names it
-    #[arg(long, env = "PLIMSOLL_SERVICE", value_name = "NAME", default_value = "sidecar")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_SERVICE",
+        value_name = "NAME",
+        default_value = "sidecar"
+    )]
     pub service: String,
     /// Rules that map descriptors and requests to buckets and tenants, in YAML. Followed while running
     #[arg(long, env = "PLIMSOLL_RULES", value_name = "FILE", value_hint = ValueHint::FilePath)]

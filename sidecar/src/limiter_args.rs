@@ -28,7 +28,12 @@ pub struct LimiterArgs {
     #[arg(long, env = "PLIMSOLL_GRACE", value_name = "TIME", default_value = "20s", value_parser = humantime::parse_duration)]
     pub grace: Duration,
     /// Zone of this process
-    #[arg(long, env = "PLIMSOLL_ZONE", value_name = "NAME", default_value = "default")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_ZONE",
+        value_name = "NAME",
+        default_value = "default"
+    )]
     pub zone: String,
     /// Name of this instance, stable over restarts; made of host and port unless given
     #[arg(long, env = "PLIMSOLL_NAME", value_name = "NAME")]
@@ -50,7 +55,12 @@ pub struct LimiterArgs {
     #[arg(long, env = "PLIMSOLL_QUOTA_STORE", value_name = "URL")]
     pub quota_store: Option<String>,
     /// User of the store of exact quotas
-    #[arg(long, env = "PLIMSOLL_QUOTA_USERNAME", value_name = "NAME", requires = "quota_store")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_QUOTA_USERNAME",
+        value_name = "NAME",
+        requires = "quota_store"
+    )]
     pub quota_username: Option<String>,
     /// File with the password for the store of exact quotas
     #[arg(long, env = "PLIMSOLL_QUOTA_PASSWORD_FILE", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "quota_store")]
@@ -73,7 +83,9 @@ impl LimiterArgs {
     pub fn builder(&self, service: &str, default_name: &str) -> Result<LimiterBuilder, BuildError> {
         let name = self.name.as_deref().unwrap_or(default_name);
         let builder = Limiter::builder(service).name(name).zone(&self.zone);
-        let mut builder = builder.aggregators(&self.aggregator).failover_delay(self.grace);
+        let mut builder = builder
+            .aggregators(&self.aggregator)
+            .failover_delay(self.grace);
         builder = builder.before_policy(self.before_policy.parse().unwrap_or_default());
         if let Some(path) = &self.directives {
             builder = builder.directive_cache(path);
@@ -91,7 +103,9 @@ impl LimiterArgs {
     }
 
     fn quota_store(&self) -> Result<Option<QuotaStore>, QuotaStoreError> {
-        let Some(address) = &self.quota_store else { return Ok(None) };
+        let Some(address) = &self.quota_store else {
+            return Ok(None);
+        };
         let mut store = QuotaStore::new(address)?;
         if let Some(name) = &self.quota_username {
             store = store.username(name);
@@ -130,8 +144,12 @@ impl Default for LimiterArgs {
 }
 
 fn parse_cold_rps(text: &str) -> Result<(String, f64), String> {
-    let (name, rps) = text.split_once('=').ok_or("write it as NAME=RATE, such as checkout=100")?;
-    let rps = rps.parse().map_err(|_| format!("`{rps}` is not a number of requests/s"))?;
+    let (name, rps) = text
+        .split_once('=')
+        .ok_or("write it as NAME=RATE, such as checkout=100")?;
+    let rps = rps
+        .parse()
+        .map_err(|_| format!("`{rps}` is not a number of requests/s"))?;
     Ok((name.to_owned(), rps))
 }
 
@@ -154,7 +172,10 @@ pub fn trust_in_flags(error: &BuildError, identity: &str) -> Option<String> {
              address https://HOST:PORT, or --insecure if the network is trusted"
         ),
         BuildError::Certificates(error) => format!("--certs: {error}"),
-        BuildError::WrongCertificate { certificate, limiter } => format!(
+        BuildError::WrongCertificate {
+            certificate,
+            limiter,
+        } => format!(
             "--certs has the certificate of {certificate}, and this process is {limiter}: give the directory of its own \
              certificate, or correct {identity}"
         ),

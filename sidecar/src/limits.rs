@@ -63,7 +63,12 @@ impl Limits {
     /// When the limiter has no room for a bucket.
     pub fn new(limiter: Limiter, rules: Rules) -> Result<Self, LimitsError> {
         let in_force = InForce::bind(&limiter, rules)?;
-        Ok(Self { inner: Arc::new(Inner { limiter, in_force: ArcSwap::from_pointee(in_force) }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                limiter,
+                in_force: ArcSwap::from_pointee(in_force),
+            }),
+        })
     }
 
     /// Returns the limiter.
@@ -84,7 +89,9 @@ impl Limits {
     /// When the limiter has no room for a bucket. The old rules then stay; buckets before that one
     /// are declared.
     pub fn replace(&self, rules: Rules) -> Result<(), LimitsError> {
-        self.inner.in_force.store(Arc::new(InForce::bind(&self.inner.limiter, rules)?));
+        self.inner
+            .in_force
+            .store(Arc::new(InForce::bind(&self.inner.limiter, rules)?));
         Ok(())
     }
 }
@@ -96,11 +103,17 @@ impl InForce {
         }
         let tenant = &rules.http().tenant;
         let http = match &rules.http().rules {
-            None => Http::Headers { tenant: tenant.clone() },
+            None => Http::Headers {
+                tenant: tenant.clone(),
+            },
             Some(list) => {
                 let list = list.iter().cloned();
                 let of_paths = middleware::Rules::new(limiter, tenant.to_middleware()?, list)?;
-                Http::Rules(if rules.http().ignore_case { of_paths.ignore_case() } else { of_paths })
+                Http::Rules(if rules.http().ignore_case {
+                    of_paths.ignore_case()
+                } else {
+                    of_paths
+                })
             }
         };
         Ok(Self { rules, http })

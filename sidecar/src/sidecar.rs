@@ -22,7 +22,9 @@ use crate::admin::{self, Sources};
 use crate::args::{Args, Error};
 use crate::limits::Limits;
 use crate::rules::{Reloads, Rules, RulesFile};
-use crate::serve::{Port, Ports, Protection, UnixSockets, is_beyond_loopback, serve_http1, serve_http2};
+use crate::serve::{
+    Port, Ports, Protection, UnixSockets, is_beyond_loopback, serve_http1, serve_http2,
+};
 use crate::{http, rls};
 
 /// Maximum time that a request waits for the store of quotas: half of Envoy's default wait for the
@@ -58,7 +60,9 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let (rls, http, admin) = (args.rls, args.http, args.admin);
     // A disk that hangs must not keep the process from ending.
     let opening = spawn_blocking(move || Sidecar::new(&args));
-    let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
+    let Some(opened) = shutdown.run_until_cancelled(opening).await else {
+        return Ok(());
+    };
     let sidecar = opened??;
     let listeners = Listeners {
         rls: transport::bind("--rls", rls)?,
@@ -78,7 +82,9 @@ impl Sidecar {
         let service = named("--service", &args.service, Name::new)?;
         let ports = [("--rls", args.rls), ("--http", args.http)];
         let role = PeerRole::Service { zone, service };
-        let security = args.security.open_without_parent(role, &ports, args.admin)?;
+        let security = args
+            .security
+            .open_without_parent(role, &ports, args.admin)?;
         // Proxies would serve every request that this port refuses for its missing token.
         if is_beyond_loopback(args.http) && security.access().tokens().is_none() {
             return Err(Error::NoTokens(args.http));
@@ -88,7 +94,13 @@ impl Sidecar {
         let (limiter, feed) = limiter(args)?;
         let limits = Limits::new(limiter, rules)?;
         let sockets = args.sockets.clone();
-        Ok(Self { limits, file, feed, security, sockets })
+        Ok(Self {
+            limits,
+            file,
+            feed,
+            security,
+            sockets,
+        })
     }
 
     /// Waits for the policies of its buckets, and serves until `shutdown` is cancelled. Then it
@@ -96,17 +108,38 @@ impl Sidecar {
     ///
     /// # Errors
     /// When a socket cannot be listened on.
-    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+    pub async fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: CancellationToken,
+    ) -> Result<(), Error> {
         // A failed start ends the limiter before its feed, which was never run.
-        let Self { feed, limits, file, security, sockets } = self;
-        let addresses =
-            (listeners.rls.local_addr()?, listeners.http.local_addr()?, listeners.admin.local_addr()?);
+        let Self {
+            feed,
+            limits,
+            file,
+            security,
+            sockets,
+        } = self;
+        let addresses = (
+            listeners.rls.local_addr()?,
+            listeners.http.local_addr()?,
+            listeners.admin.local_addr()?,
+        );
         let feed = feed.spawn()?;
         tracing::info!(admin = %addresses.2, "sidecar starts: its ports open once it knows the policies of its buckets");
 
         let (ports, reloads) = (Ports::new(), Reloads::default());
-        tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
-        tokio::spawn(shutdown.clone().run_until_cancelled_owned(ports.lag.clone().watch()));
+        tokio::spawn(
+            shutdown
+                .clone()
+                .run_until_cancelled_owned(security.clone().follow()),
+        );
+        tokio::spawn(
+            shutdown
+                .clone()
+                .run_until_cancelled_owned(ports.lag.clone().watch()),
+        );
         if let Some(file) = file {
             let following = file.follow(limits.clone(), reloads.clone());
             tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));
@@ -133,14 +166,25 @@ impl Sidecar {
             routes,
             closing.clone().cancelled_owned(),
         );
-        let tls = |address| security.certificates().filter(|_| is_beyond_loopback(address)).cloned();
+        let tls = |address| {
+            security
+                .certificates()
+                .filter(|_| is_beyond_loopback(address))
+                .cloned()
+        };
         let serving = async {
             let known = shutdown.run_until_cancelled(limits.limiter().ready()).await;
             let Some(is_known) = known else { return Ok(()) };
             if !is_known {
-                tracing::warn!("a bucket has no policy yet: --before-policy decides until it arrives");
+                tracing::warn!(
+                    "a bucket has no policy yet: --before-policy decides until it arrives"
+                );
             }
-            let unix = sockets.as_deref().map(UnixSockets::listen).transpose()?.unwrap_or_default();
+            let unix = sockets
+                .as_deref()
+                .map(UnixSockets::listen)
+                .transpose()?
+                .unwrap_or_default();
             let rls = Port {
                 tcp: transport::open("--rls", listeners.rls)?,
                 unix: unix.rls,
@@ -160,7 +204,9 @@ impl Sidecar {
             log_start(addresses, [&rls, &http]);
             is_open.store(true, Ordering::Release);
             tokio::join!(
-                serve_http2(rls, shutdown.clone(), move |_, request| { rls_service.clone().answer(request) }),
+                serve_http2(rls, shutdown.clone(), move |_, request| {
+                    rls_service.clone().answer(request)
+                }),
                 serve_http1(http, shutdown.clone(), move |caller, request| {
                     let service = http_service.clone();
                     async move { service.answer(caller, request).await }
@@ -182,7 +228,10 @@ impl Sidecar {
 async fn flush(feed: FeedHandle) {
     let Flushed { unreported, .. } = feed.shutdown().await;
     if unreported > 0 {
-        tracing::warn!(unreported, "decisions not acknowledged by an aggregator at the end");
+        tracing::warn!(
+            unreported,
+            "decisions not acknowledged by an aggregator at the end"
+        );
     }
 }
 
@@ -232,5 +281,9 @@ fn named<N>(
     name: &str,
     new: impl FnOnce(&str) -> Result<N, InvalidName>,
 ) -> Result<N, Error> {
-    new(name).map_err(|source| Error::Name { flag, name: name.to_owned(), source })
+    new(name).map_err(|source| Error::Name {
+        flag,
+        name: name.to_owned(),
+        source,
+    })
 }

@@ -12,7 +12,9 @@ impl<const N: usize> Tally<N> {
 
     /// Increments the count at an index of the labels. Returns true for the first.
     pub(crate) fn add(&self, at: usize) -> bool {
-        self.0.get(at).is_some_and(|(_, count)| count.fetch_add(1, Ordering::Relaxed) == 0)
+        self.0
+            .get(at)
+            .is_some_and(|(_, count)| count.fetch_add(1, Ordering::Relaxed) == 0)
     }
 
     pub(crate) fn label(&self, at: usize) -> &'static str {
@@ -20,6 +22,8 @@ impl<const N: usize> Tally<N> {
     }
 
     pub(crate) fn rows(&self) -> [(&'static str, u64); N] {
-        self.0.each_ref().map(|(label, count)| (*label, count.load(Ordering::Relaxed)))
+        self.0
+            .each_ref()
+            .map(|(label, count)| (*label, count.load(Ordering::Relaxed)))
     }
 }

@@ -53,7 +53,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (since, mut simulated, mut faults) = (Instant::now(), 0.0, 0);
     let mut tables = Tables::default();
     for scenario in scenarios(&root.join("scenarios"))? {
-        if !wanted.is_empty() && !wanted.iter().any(|wanted| scenario.name().starts_with(wanted.as_str())) {
+        if !wanted.is_empty()
+            && !wanted
+                .iter()
+                .any(|wanted| scenario.name().starts_with(wanted.as_str()))
+        {
             continue;
         }
         for (at, tick) in TICKS_MS.into_iter().enumerate() {
@@ -62,23 +66,44 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             let runs = simulate(&scenario, 0..seeds, threads, &|_| {});
             let outcome = Outcome::of(&scenario, &runs);
             simulated += outcome.simulated_s;
-            println!("{} at {tick} ms: {:.1} s", scenario.name(), began.elapsed().as_secs_f64());
+            println!(
+                "{} at {tick} ms: {:.1} s",
+                scenario.name(),
+                began.elapsed().as_secs_f64()
+            );
             let judged = judged(&scenario, &runs);
-            let broken: Vec<&Judgement> = judged.iter().filter(|judgement| !judgement.is_met()).collect();
-            broken.iter().for_each(|broken| println!("  broken: {broken}"));
+            let broken: Vec<&Judgement> = judged
+                .iter()
+                .filter(|judgement| !judgement.is_met())
+                .collect();
+            broken
+                .iter()
+                .for_each(|broken| println!("  broken: {broken}"));
             print_rejection(&runs);
             faults += broken.len();
             if let Some((name, _)) = scenario.name().split_once('/') {
-                judged.into_iter().for_each(|judgement| tables.enter(name, judgement, at));
+                judged
+                    .into_iter()
+                    .for_each(|judgement| tables.enter(name, judgement, at));
             } else {
                 for bucket in outcome.buckets.values() {
-                    row(&mut tables.single, scenario.name(), tick, bucket, broken.is_empty())?;
+                    row(
+                        &mut tables.single,
+                        scenario.name(),
+                        tick,
+                        bucket,
+                        broken.is_empty(),
+                    )?;
                 }
             }
             if writes && tick == TICKS_MS[0] && DRAWN.contains(&scenario.name()) {
                 let folder = docs.join("control-law");
                 std::fs::create_dir_all(&folder)?;
-                plot::svg(&scenario, &runs[0], &folder.join(format!("{}.svg", scenario.name())))?;
+                plot::svg(
+                    &scenario,
+                    &runs[0],
+                    &folder.join(format!("{}.svg", scenario.name())),
+                )?;
             }
         }
     }
@@ -90,7 +115,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     } else {
         println!("{text}");
     }
-    Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if faults == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn scenarios(folder: &Path) -> Result<Vec<Scenario>, Box<dyn Error>> {
@@ -111,7 +140,12 @@ impl Tables {
             let known = &bound.judgement;
             bound.scenario == scenario
                 && (&known.bucket, &known.figure, known.bounds, known.window_s)
-                    == (&judgement.bucket, &judgement.figure, judgement.bounds, judgement.window_s)
+                    == (
+                        &judgement.bucket,
+                        &judgement.figure,
+                        judgement.bounds,
+                        judgement.window_s,
+                    )
         };
         let known = self.bounds.iter_mut().find(is_same);
         if let Some(bound) = known {
@@ -123,7 +157,11 @@ impl Tables {
         } else {
             let mut largest = [None; TICKS_MS.len()];
             largest[tick] = value;
-            self.bounds.push(Bound { scenario: scenario.to_owned(), judgement, largest });
+            self.bounds.push(Bound {
+                scenario: scenario.to_owned(),
+                judgement,
+                largest,
+            });
         }
     }
 
@@ -137,12 +175,29 @@ impl Tables {
              | scenario | figure | from, to, s | at most | at 500 ms | at 250 ms |\n|---|---|---|---|---|---|\n",
             self.single
         );
-        for Bound { scenario, judgement, largest } in &self.bounds {
-            let Judgement { figure, bounds: (_, max), window_s: (from, to), .. } = judgement;
-            let shown = if figure.ends_with("_rps") { rate } else { percent };
+        for Bound {
+            scenario,
+            judgement,
+            largest,
+        } in &self.bounds
+        {
+            let Judgement {
+                figure,
+                bounds: (_, max),
+                window_s: (from, to),
+                ..
+            } = judgement;
+            let shown = if figure.ends_with("_rps") {
+                rate
+            } else {
+                percent
+            };
             let [slow, quick] = largest.map(shown);
             let most = shown(Some(*max));
-            writeln!(text, "| {scenario} | `{figure}` | {from}, {to} | {most} | {slow} | {quick} |")?;
+            writeln!(
+                text,
+                "| {scenario} | `{figure}` | {from}, {to} | {most} | {slow} | {quick} |"
+            )?;
         }
         Ok(text)
     }
@@ -163,10 +218,19 @@ fn row(
 ) -> Result<(), std::fmt::Error> {
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
     let settle = bucket.settle_s.median.zip(bucket.settle_s.p95);
-    let settle = settle.map_or("-".to_owned(), |(median, p95)| format!("{median:.1} / {p95:.1} s"));
-    let deviations = bucket.tenants.values().filter_map(|tenant| tenant.deviation);
+    let settle = settle.map_or("-".to_owned(), |(median, p95)| {
+        format!("{median:.1} / {p95:.1} s")
+    });
+    let deviations = bucket
+        .tenants
+        .values()
+        .filter_map(|tenant| tenant.deviation);
     let deviation = deviations.max_by(|a, b| a.abs().total_cmp(&b.abs()));
-    let deviation = if bucket.tenants.len() > 1 { percent(deviation) } else { "-".to_owned() };
+    let deviation = if bucket.tenants.len() > 1 {
+        percent(deviation)
+    } else {
+        "-".to_owned()
+    };
     writeln!(
         table,
         "| {name} | {tick} | {} | {} | {} | {} | {} | {} | {} | {settle} | {deviation} | {} |",
@@ -193,11 +257,21 @@ fn rate(value: Option<f64>) -> String {
 
 fn write(path: &Path, tables: &str) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(path)?;
-    let place = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);
+    let place = text
+        .find(BEGIN)
+        .zip(text.find(END))
+        .filter(|(begin, end)| begin < end);
     let Some((begin, end)) = place else {
-        return Err(format!("{}: the markers {BEGIN} and {END} are missing", path.display()).into());
+        return Err(format!(
+            "{}: the markers {BEGIN} and {END} are missing",
+            path.display()
+        )
+        .into());
     };
-    std::fs::write(path, format!("{}{BEGIN}\n{tables}{}", &text[..begin], &text[end..]))?;
+    std::fs::write(
+        path,
+        format!("{}{BEGIN}\n{tables}{}", &text[..begin], &text[end..]),
+    )?;
     println!("written: {}", path.display());
     Ok(())
 }

@@ -31,7 +31,7 @@ mod traffic;
 pub use engine::{run, run_watched, simulate};
 pub use error::{PlotError, ScenarioError};
 pub use results::{
-    BIN_S, BucketOutcome, Judgement, NameFigures, NamesOutcome, Outcome, P95_SEEDS, Run, Settle, TENANT_BINS,
-    TenantOutcome, TraceHash, broken, judged, plot,
+    BIN_S, BucketOutcome, Judgement, NameFigures, NamesOutcome, Outcome, P95_SEEDS, Run, Settle,
+    TENANT_BINS, TenantOutcome, TraceHash, broken, judged, plot,
 };
 pub use scenario::Scenario;

@@ -35,5 +35,9 @@ pub(crate) fn unit(generator: &mut SmallRng) -> f64 {
 
 /// Draws a number of microseconds uniform over `0..=span`.
 pub(crate) fn span(generator: &mut SmallRng, span: u64) -> u64 {
-    if span == 0 { 0 } else { generator.random_range(0..=span) }
+    if span == 0 {
+        0
+    } else {
+        generator.random_range(0..=span)
+    }
 }

@@ -35,7 +35,10 @@ pub fn operator_client(ca: &Path, tier: Tier) -> Result<ClientConfig, Certificat
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| ca.fault(Fault::Authority(error)))?;
     let verifier = Arc::new(trust.of_servers(Accepted::Tier(tier)));
-    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -55,7 +58,11 @@ impl Trust {
             .clear_root_hint_subjects()
             .build()
             .map_err(|error| ca.fault(Fault::Authority(Error::General(error.to_string()))))?;
-        Ok(Self { provider, roots, clients })
+        Ok(Self {
+            provider,
+            roots,
+            clients,
+        })
     }
 
     pub(crate) fn provider(&self) -> &CryptoProvider {
@@ -78,7 +85,8 @@ impl Trust {
             verifier.verify_server_cert(leaf, intermediates, &no_host, &[], now)?;
         }
         if !matches!(id.role(), PeerRole::Controller | PeerRole::Quota) {
-            self.of_clients(accepted()).verify_client_cert(leaf, intermediates, now)?;
+            self.of_clients(accepted())
+                .verify_client_cert(leaf, intermediates, now)?;
         }
         Ok(())
     }
@@ -133,11 +141,18 @@ impl Trust {
     }
 
     fn of_clients(&self, accepted: Accepted) -> OfClients {
-        OfClients { chain: self.clients.clone(), accepted }
+        OfClients {
+            chain: self.clients.clone(),
+            accepted,
+        }
     }
 
     fn of_servers(&self, accepted: Accepted) -> OfServers {
         let algorithms = self.provider.signature_verification_algorithms;
-        OfServers { roots: self.roots.clone(), algorithms, accepted }
+        OfServers {
+            roots: self.roots.clone(),
+            algorithms,
+            accepted,
+        }
     }
 }

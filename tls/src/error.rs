@@ -21,7 +21,9 @@ pub struct CertificatesError {
 
 fn unreadable(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "let the user of this process read the directory and its files",
+        io::ErrorKind::PermissionDenied => {
+            "let the user of this process read the directory and its files"
+        }
         _ => "the directory must have tls.crt, tls.key and ca.crt",
     }
 }
@@ -48,7 +50,9 @@ pub enum Fault {
     #[error("has a certificate that is no authority: {0}")]
     Authority(rustls::Error),
     /// The chain does not lead to an authority.
-    #[error("is not signed by an authority of ca.crt: write all files of one issuance, or add the authority")]
+    #[error(
+        "is not signed by an authority of ca.crt: write all files of one issuance, or add the authority"
+    )]
     ForeignAuthority,
     /// The certificate may not be used by this role.
     #[error(
@@ -63,7 +67,9 @@ pub enum Fault {
     #[error("{0}")]
     Identity(PeerError),
     /// The identity has changed.
-    #[error("names {now} in place of {before}: a process keeps its identity, so restart it to change that")]
+    #[error(
+        "names {now} in place of {before}: a process keeps its identity, so restart it to change that"
+    )]
     OtherIdentity {
         /// Current identity.
         before: Box<PeerId>,
@@ -85,7 +91,11 @@ mod tests {
     #[test]
     fn unreadable_file_error_has_a_fitting_remedy() {
         let text = |kind: io::ErrorKind| {
-            CertificatesError { path: "a/tls.key".into(), fault: Fault::Unreadable(kind.into()) }.to_string()
+            CertificatesError {
+                path: "a/tls.key".into(),
+                fault: Fault::Unreadable(kind.into()),
+            }
+            .to_string()
         };
         let denied = text(io::ErrorKind::PermissionDenied);
         assert!(

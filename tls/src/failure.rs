@@ -42,25 +42,32 @@ impl HandshakeFailure {
 
     /// Finds the cause of a handshake error.
     pub fn of(error: &io::Error) -> Self {
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+        let cause = error
+            .get_ref()
+            .and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
             Some(Error::InvalidCertificate(error)) => Self::of_certificate(error),
             Some(Error::NoCertificatesPresented) => Self::of_peer(&PeerError::NoCertificate),
             Some(Error::AlertReceived(alert)) => Self::of_alert(*alert),
-            Some(Error::InvalidMessage(_)) => {
-                Self::new(NOT_TLS, "the peer does not speak TLS: give both ends certificates, or neither")
-            }
+            Some(Error::InvalidMessage(_)) => Self::new(
+                NOT_TLS,
+                "the peer does not speak TLS: give both ends certificates, or neither",
+            ),
             Some(Error::NoApplicationProtocol) => Self::no_alpn(),
-            Some(error @ Error::PeerIncompatible(_)) => {
-                Self::new(OTHER, format!("the peer does not speak TLS 1.3 with usual algorithms: {error}"))
-            }
+            Some(error @ Error::PeerIncompatible(_)) => Self::new(
+                OTHER,
+                format!("the peer does not speak TLS 1.3 with usual algorithms: {error}"),
+            ),
             Some(error) => Self::new(OTHER, format!("the TLS handshake failed: {error}")),
             None if error.kind() == io::ErrorKind::UnexpectedEof => Self::new(
                 OTHER,
                 "the peer closed the connection during the TLS handshake: check that both ends have certificates, \
                  and the log of the peer",
             ),
-            None => Self::new(OTHER, format!("the connection broke during the TLS handshake: {error}")),
+            None => Self::new(
+                OTHER,
+                format!("the connection broke during the TLS handshake: {error}"),
+            ),
         }
     }
 
@@ -82,7 +89,10 @@ impl HandshakeFailure {
     }
 
     pub(crate) fn expired(peer: &Peer) -> Self {
-        Self::refused(EXPIRED, format_args!("the certificate of {} has expired: renew it", peer.id))
+        Self::refused(
+            EXPIRED,
+            format_args!("the certificate of {} has expired: renew it", peer.id),
+        )
     }
 
     pub(crate) fn no_alpn() -> Self {
@@ -93,7 +103,10 @@ impl HandshakeFailure {
     }
 
     fn new(label: &'static str, text: impl Into<String>) -> Self {
-        Self { label, text: text.into() }
+        Self {
+            label,
+            text: text.into(),
+        }
     }
 
     /// The peer's certificate is the cause.
@@ -106,13 +119,17 @@ impl HandshakeFailure {
         match error {
             E::ExpiredContext { time, not_after } => {
                 let seconds = time.as_secs().saturating_sub(not_after.as_secs());
-                Self::refused(EXPIRED, format_args!("it expired {seconds} s ago: renew it"))
+                Self::refused(
+                    EXPIRED,
+                    format_args!("it expired {seconds} s ago: renew it"),
+                )
             }
             E::Expired => Self::refused(EXPIRED, "it has expired: renew it"),
             E::NotValidYetContext { time, not_before } => {
                 let seconds = not_before.as_secs().saturating_sub(time.as_secs());
-                let cause =
-                    format_args!("it becomes valid in {seconds} s: compare the clocks of both machines");
+                let cause = format_args!(
+                    "it becomes valid in {seconds} s: compare the clocks of both machines"
+                );
                 Self::refused(NOT_YET_VALID, cause)
             }
             // Two authorities may have the same name: then only the signature differs.
@@ -121,7 +138,10 @@ impl HandshakeFailure {
                 "it is not signed by an authority of ca.crt: issue it by one of these, or add its authority to \
                  ca.crt at both ends",
             ),
-            E::InvalidPurposeContext { required: ExtendedKeyPurpose::ClientAuth, .. } => Self::refused(
+            E::InvalidPurposeContext {
+                required: ExtendedKeyPurpose::ClientAuth,
+                ..
+            } => Self::refused(
                 WRONG_USAGE,
                 "its extended key usage lacks client authentication: issue it with that usage",
             ),
@@ -151,7 +171,10 @@ impl HandshakeFailure {
                 "it is not signed by an authority that the peer trusts: issue it by one of these, or add its \
                  authority to ca.crt at both ends",
             ),
-            A::UnsupportedCertificate => (WRONG_USAGE, "its extended key usage does not fit: issue it anew"),
+            A::UnsupportedCertificate => (
+                WRONG_USAGE,
+                "its extended key usage does not fit: issue it anew",
+            ),
             // Not a missing identity: this process would have refused its own certificate without
             // one.
             A::CertificateUnknown => (
@@ -169,7 +192,10 @@ impl HandshakeFailure {
                 );
             }
         };
-        Self::new(label, format!("the peer refused the certificate of this process: {cause}"))
+        Self::new(
+            label,
+            format!("the peer refused the certificate of this process: {cause}"),
+        )
     }
 }
 

@@ -29,11 +29,19 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn read(directory: &Path) -> Result<Self, CertificatesError> {
         let read = |name| Pem::read(directory.join(name));
-        Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)?, ca: read(CA_FILE)? })
+        Ok(Self {
+            certificate: read(CERTIFICATE_FILE)?,
+            key: read(KEY_FILE)?,
+            ca: read(CA_FILE)?,
+        })
     }
 
     pub(crate) fn digests(&self) -> Digests {
-        Digests { certificate: self.certificate.digest(), key: self.key.digest(), ca: self.ca.digest() }
+        Digests {
+            certificate: self.certificate.digest(),
+            key: self.key.digest(),
+            ca: self.ca.digest(),
+        }
     }
 }
 
@@ -54,7 +62,10 @@ impl Pem {
     pub(crate) fn read(path: PathBuf) -> Result<Self, CertificatesError> {
         match regular_file::read_whole(&path, FILE_BYTES_MAX) {
             Ok(bytes) => Ok(Self { path, bytes }),
-            Err(error) => Err(CertificatesError { path, fault: Fault::Unreadable(error) }),
+            Err(error) => Err(CertificatesError {
+                path,
+                fault: Fault::Unreadable(error),
+            }),
         }
     }
 
@@ -65,7 +76,10 @@ impl Pem {
     }
 
     pub(crate) fn fault(&self, fault: Fault) -> CertificatesError {
-        CertificatesError { path: self.path.clone(), fault }
+        CertificatesError {
+            path: self.path.clone(),
+            fault,
+        }
     }
 
     /// Returns at least one certificate.

@@ -42,7 +42,10 @@ impl Generation {
         let next = Self::new(files, now, Some(self))?;
         let fault = |fault| Err(files.certificate.fault(fault));
         if next.id != self.id {
-            return fault(Fault::OtherIdentity { before: self.id.clone().into(), now: next.id.into() });
+            return fault(Fault::OtherIdentity {
+                before: self.id.clone().into(),
+                now: next.id.into(),
+            });
         }
         if now > next.validity.not_after {
             return fault(Fault::Expired);
@@ -55,16 +58,27 @@ impl Generation {
 
     /// Returns this set with the authorities of these files, which need not have signed its
     /// certificate: a removed authority must be refused even if the other files are unusable.
-    pub(crate) fn with_authorities(&self, files: &Files, now: SystemTime) -> Result<Self, CertificatesError> {
+    pub(crate) fn with_authorities(
+        &self,
+        files: &Files,
+        now: SystemTime,
+    ) -> Result<Self, CertificatesError> {
         let trust = Trust::new(&files.ca)?;
         let is_untrusted = verify(&trust, &self.own.cert, &self.id, now, self.validity).is_err();
-        let digests = Digests { ca: files.digests().ca, ..self.digests };
+        let digests = Digests {
+            ca: files.digests().ca,
+            ..self.digests
+        };
         let leaf = (self.own.clone(), self.id.clone(), self.validity);
         Self::assemble(&trust, leaf, digests, is_untrusted, Some(self))
             .map_err(|error| files.ca.fault(Fault::Chain(error)))
     }
 
-    fn new(files: &Files, now: SystemTime, before: Option<&Self>) -> Result<Self, CertificatesError> {
+    fn new(
+        files: &Files,
+        now: SystemTime,
+        before: Option<&Self>,
+    ) -> Result<Self, CertificatesError> {
         let trust = Trust::new(&files.ca)?;
         let chain = files.certificate.certificates()?;
         let at_certificate = |fault| files.certificate.fault(fault);
@@ -73,8 +87,15 @@ impl Generation {
         verify(&trust, &chain, &id, now, validity).map_err(at_certificate)?;
         let key = CertifiedKey::from_der(chain, files.key.private_key()?, trust.provider());
         let own = Arc::new(key.map_err(|error| {
-            let is_mismatch = matches!(error, Error::InconsistentKeys(InconsistentKeys::KeyMismatch));
-            files.key.fault(if is_mismatch { Fault::KeyMismatch } else { Fault::Key })
+            let is_mismatch = matches!(
+                error,
+                Error::InconsistentKeys(InconsistentKeys::KeyMismatch)
+            );
+            files.key.fault(if is_mismatch {
+                Fault::KeyMismatch
+            } else {
+                Fault::Key
+            })
         })?);
         Self::assemble(&trust, (own, id, validity), files.digests(), false, before)
             .map_err(|error| at_certificate(Fault::Chain(error)))
@@ -121,14 +142,19 @@ fn verify(
     validity: Validity,
 ) -> Result<(), Fault> {
     let at = now.clamp(validity.not_before, validity.not_after);
-    let at = UnixTime::since_unix_epoch(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-    trust.verify_own(id, chain, at).map_err(|error| match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            Fault::ForeignAuthority
-        }
-        Error::InvalidCertificate(
-            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
-        ) => Fault::Usage,
-        error => Fault::Chain(error),
-    })
+    let at = UnixTime::since_unix_epoch(
+        at.duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default(),
+    );
+    trust
+        .verify_own(id, chain, at)
+        .map_err(|error| match error {
+            Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature,
+            ) => Fault::ForeignAuthority,
+            Error::InvalidCertificate(
+                CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
+            ) => Fault::Usage,
+            error => Fault::Chain(error),
+        })
 }

@@ -29,7 +29,10 @@ pub async fn accept<IO>(
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let stream = TlsAcceptor::from(config).accept(io).await.map_err(|error| HandshakeFailure::of(&error))?;
+    let stream = TlsAcceptor::from(config)
+        .accept(io)
+        .await
+        .map_err(|error| HandshakeFailure::of(&error))?;
     let peer = verified(stream.get_ref().1)?;
     Ok((stream, peer))
 }
@@ -50,8 +53,13 @@ where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let failed = |error| HandshakeFailure::of(&error);
-    let mut stream = TlsConnector::from(config).connect(server, io).await.map_err(failed)?;
-    poll_fn(|cx| poll_accepted(&mut stream, cx)).await.map_err(failed)?;
+    let mut stream = TlsConnector::from(config)
+        .connect(server, io)
+        .await
+        .map_err(failed)?;
+    poll_fn(|cx| poll_accepted(&mut stream, cx))
+        .await
+        .map_err(failed)?;
     let peer = verified(stream.get_ref().1)?;
     // A resumed session does not verify the certificate again.
     if peer.is_expired(SystemTime::now()) {
@@ -61,7 +69,8 @@ where
 }
 
 fn verified(session: &CommonState) -> Result<Peer, HandshakeFailure> {
-    let peer = Peer::of(session.peer_certificates()).map_err(|error| HandshakeFailure::of_peer(&error))?;
+    let peer =
+        Peer::of(session.peer_certificates()).map_err(|error| HandshakeFailure::of_peer(&error))?;
     match session.alpn_protocol() {
         Some(_) => Ok(peer),
         None => Err(HandshakeFailure::no_alpn()),
@@ -69,7 +78,10 @@ fn verified(session: &CommonState) -> Result<Peer, HandshakeFailure> {
 }
 
 /// Reads until the server has sent its ticket or data. It sends them only to an accepted client.
-fn poll_accepted<IO>(stream: &mut client::TlsStream<IO>, cx: &mut Context<'_>) -> Poll<io::Result<()>>
+fn poll_accepted<IO>(
+    stream: &mut client::TlsStream<IO>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>>
 where
     IO: AsyncRead + Unpin,
 {
@@ -81,7 +93,10 @@ where
         if session.tls13_tickets_received() > 0 || state.plaintext_bytes_to_read() > 0 {
             return Poll::Ready(Ok(()));
         }
-        match session.read_tls(&mut Polled { io: &mut *io, cx: &mut *cx }) {
+        match session.read_tls(&mut Polled {
+            io: &mut *io,
+            cx: &mut *cx,
+        }) {
             Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,

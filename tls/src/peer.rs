@@ -31,7 +31,9 @@ pub enum PeerError {
     #[error("the certificate has no identity: issue it with a URI name that begins with {SCHEME}")]
     NoIdentity,
     /// Several URIs are identities.
-    #[error("the certificate has {0} identities: issue it with one URI name that begins with {SCHEME}")]
+    #[error(
+        "the certificate has {0} identities: issue it with one URI name that begins with {SCHEME}"
+    )]
     SeveralIdentities(usize),
     /// The URI breaks the rules of identities.
     #[error("the certificate's URI name is no identity of Plimsoll: {0}")]
@@ -104,7 +106,10 @@ impl Peer {
     /// If there is no chain, or its leaf has no identity.
     pub fn of(chain: Option<&[CertificateDer<'_>]>) -> Result<Self, PeerError> {
         let (id, validity) = identity(chain)?;
-        Ok(Self { id, not_after: validity.not_after })
+        Ok(Self {
+            id,
+            not_after: validity.not_after,
+        })
     }
 
     /// Returns true if the certificate has expired. A resumed session does not verify the
@@ -114,8 +119,12 @@ impl Peer {
     }
 }
 
-pub(crate) fn identity(chain: Option<&[CertificateDer<'_>]>) -> Result<(PeerId, Validity), PeerError> {
-    let leaf = chain.and_then(<[_]>::first).ok_or(PeerError::NoCertificate)?;
+pub(crate) fn identity(
+    chain: Option<&[CertificateDer<'_>]>,
+) -> Result<(PeerId, Validity), PeerError> {
+    let leaf = chain
+        .and_then(<[_]>::first)
+        .ok_or(PeerError::NoCertificate)?;
     let leaf = EndEntityCert::try_from(leaf).map_err(PeerError::Unreadable)?;
     let mut uris = leaf.valid_uri_names().filter(|uri| uri.starts_with(SCHEME));
     let uri = uris.next().ok_or(PeerError::NoIdentity)?;
@@ -137,17 +146,25 @@ impl Validity {
     fn of(leaf: &EndEntityCert<'_>) -> Result<Self, PeerError> {
         let error_at = |seconds| {
             let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-            leaf.verify_for_usage(&[], &[], &[], at, KeyUsage::client_auth(), None, None).err()
+            leaf.verify_for_usage(&[], &[], &[], at, KeyUsage::client_auth(), None, None)
+                .err()
         };
         let not_after = match error_at(u64::MAX) {
             Some(WebpkiError::CertExpired { not_after, .. }) => not_after,
-            error => return Err(PeerError::Unreadable(error.unwrap_or(WebpkiError::InvalidCertValidity))),
+            error => {
+                return Err(PeerError::Unreadable(
+                    error.unwrap_or(WebpkiError::InvalidCertValidity),
+                ));
+            }
         };
         let not_before = match error_at(0) {
             Some(WebpkiError::CertNotValidYet { not_before, .. }) => not_before,
             _ => UnixTime::since_unix_epoch(Duration::ZERO),
         };
-        Ok(Self { not_before: system_time(not_before)?, not_after: system_time(not_after)? })
+        Ok(Self {
+            not_before: system_time(not_before)?,
+            not_after: system_time(not_after)?,
+        })
     }
 }
 
@@ -169,9 +186,15 @@ mod tests {
     fn leaf(uris: &[&str], seconds: (u64, u64)) -> CertificateDer<'static> {
         let authority = Authority::new("a.example");
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let validity = Issued { not_before: at(seconds.0), not_after: at(seconds.1) };
+        let validity = Issued {
+            not_before: at(seconds.0),
+            not_after: at(seconds.1),
+        };
         let uris = uris.iter().map(ToString::to_string).collect();
-        let request = Request { uris, ..authority.request(PeerRole::Controller, validity) };
+        let request = Request {
+            uris,
+            ..authority.request(PeerRole::Controller, validity)
+        };
         CertificateDer::from_pem_slice(authority.issue(&request).certificate.as_bytes()).unwrap()
     }
 
@@ -179,14 +202,25 @@ mod tests {
     fn leaf_identity_and_validity_are_read() {
         let controller = "spiffe://a.example/plimsoll/controller";
         // A certificate can name no time after the year 9999.
-        for seconds in [(0, 0), (0, 1), (1_000_000_000, 2_000_000_000), (4_102_444_800, 253_402_300_799)] {
+        for seconds in [
+            (0, 0),
+            (0, 1),
+            (1_000_000_000, 2_000_000_000),
+            (4_102_444_800, 253_402_300_799),
+        ] {
             for uris in [&[controller][..], &["https://a.example", controller, "a:b"]] {
                 let chain = [leaf(uris, seconds), leaf(&[], (0, 1))];
                 let (id, validity) = identity(Some(&chain)).unwrap();
                 assert_eq!(id.to_string(), controller);
-                let of_epoch =
-                    |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-                assert_eq!((of_epoch(validity.not_before), of_epoch(validity.not_after)), seconds);
+                let of_epoch = |time: SystemTime| {
+                    time.duration_since(SystemTime::UNIX_EPOCH)
+                        .unwrap()
+                        .as_secs()
+                };
+                assert_eq!(
+                    (of_epoch(validity.not_before), of_epoch(validity.not_after)),
+                    seconds
+                );
                 let peer = Peer::of(Some(&chain)).unwrap();
                 assert_eq!((&peer.id, peer.not_after), (&id, validity.not_after));
                 assert!(!peer.is_expired(validity.not_after));
@@ -197,17 +231,30 @@ mod tests {
 
     #[test]
     fn leaf_without_one_identity_is_refused() {
-        let (one, two) = ("spiffe://a/plimsoll/controller", "spiffe://b/plimsoll/controller");
+        let (one, two) = (
+            "spiffe://a/plimsoll/controller",
+            "spiffe://b/plimsoll/controller",
+        );
         for (uris, error) in [
             (&[][..], PeerError::NoIdentity),
             (&["https://a.example"], PeerError::NoIdentity),
             (&["Spiffe://a/plimsoll/controller"], PeerError::NoIdentity),
             (&[one, two], PeerError::SeveralIdentities(2)),
             (&[one, one], PeerError::SeveralIdentities(2)),
-            (&[one, "spiffe://", "spiffe://c"], PeerError::SeveralIdentities(3)),
-            (&["spiffe://a/ns/default/sa/b"], PeerError::Identity(InvalidPeerId::Path)),
+            (
+                &[one, "spiffe://", "spiffe://c"],
+                PeerError::SeveralIdentities(3),
+            ),
+            (
+                &["spiffe://a/ns/default/sa/b"],
+                PeerError::Identity(InvalidPeerId::Path),
+            ),
         ] {
-            assert_eq!(Peer::of(Some(&[leaf(uris, (0, 1))])), Err(error), "{uris:?}");
+            assert_eq!(
+                Peer::of(Some(&[leaf(uris, (0, 1))])),
+                Err(error),
+                "{uris:?}"
+            );
         }
         for chain in [None, Some(&[][..])] {
             assert_eq!(Peer::of(chain), Err(PeerError::NoCertificate));

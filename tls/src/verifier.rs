@@ -25,7 +25,10 @@ fn check_length(intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
     if intermediates.len() <= INTERMEDIATES_MAX {
         return Ok(());
     }
-    Err(refused(PeerError::LongChain { intermediates: intermediates.len(), max: INTERMEDIATES_MAX }))
+    Err(refused(PeerError::LongChain {
+        intermediates: intermediates.len(),
+        max: INTERMEDIATES_MAX,
+    }))
 }
 
 fn refused(error: PeerError) -> Error {
@@ -41,14 +44,20 @@ pub(crate) enum Accepted {
 
 impl Accepted {
     fn check(&self, leaf: &CertificateDer<'_>) -> Result<(), Error> {
-        let id = Peer::of(Some(std::slice::from_ref(leaf))).map_err(refused)?.id;
+        let id = Peer::of(Some(std::slice::from_ref(leaf)))
+            .map_err(refused)?
+            .id;
         match self {
             Self::TrustDomain(expected) if id.trust_domain() != expected => {
-                Err(refused(PeerError::ForeignDomain { id, expected: expected.clone() }))
+                Err(refused(PeerError::ForeignDomain {
+                    id,
+                    expected: expected.clone(),
+                }))
             }
-            Self::Tier(expected) if !expected.has(&id) => {
-                Err(refused(PeerError::OtherTier { id, expected: *expected }))
-            }
+            Self::Tier(expected) if !expected.has(&id) => Err(refused(PeerError::OtherTier {
+                id,
+                expected: *expected,
+            })),
             Self::TrustDomain(_) | Self::Tier(_) => Ok(()),
         }
     }
@@ -120,7 +129,9 @@ impl ServerCertVerifier for OfServers {
         let parsed = ParsedCertificate::try_from(leaf)?;
         let (roots, algorithms) = (&self.roots, self.algorithms.all);
         verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)?;
-        self.accepted.check(leaf).map(|()| ServerCertVerified::assertion())
+        self.accepted
+            .check(leaf)
+            .map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -52,7 +52,12 @@ mod tests {
     use super::*;
 
     fn headers(values: &[&'static [u8]]) -> HeaderMap {
-        let named = |value: &&'static [u8]| (header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+        let named = |value: &&'static [u8]| {
+            (
+                header::AUTHORIZATION,
+                HeaderValue::from_bytes(value).unwrap(),
+            )
+        };
         values.iter().map(named).collect()
     }
 
@@ -60,14 +65,26 @@ mod tests {
     fn own_header_presents_a_bare_token() {
         let own = HeaderName::from_static("x-own");
         let of = |values: &[&'static [u8]]| -> HeaderMap {
-            values.iter().map(|value| (own.clone(), HeaderValue::from_bytes(value).unwrap())).collect()
+            values
+                .iter()
+                .map(|value| (own.clone(), HeaderValue::from_bytes(value).unwrap()))
+                .collect()
         };
-        assert_eq!(Credential::of_header(&headers(&[b"Bearer abc"]), &own), None);
-        assert_eq!(Credential::of_header(&of(&[b"abc"]), &own), Some(Credential::Token("abc")));
+        assert_eq!(
+            Credential::of_header(&headers(&[b"Bearer abc"]), &own),
+            None
+        );
+        assert_eq!(
+            Credential::of_header(&of(&[b"abc"]), &own),
+            Some(Credential::Token("abc"))
+        );
         for values in [&[&b"a"[..], b"b"][..], &[b"\xff"]] {
             let headers = of(values);
             let credential = Credential::of_header(&headers, &own);
-            assert!(matches!(credential, Some(Credential::Malformed(_))), "{values:?}");
+            assert!(
+                matches!(credential, Some(Credential::Malformed(_))),
+                "{values:?}"
+            );
         }
     }
 
@@ -75,10 +92,17 @@ mod tests {
     fn one_bearer_header_presents_a_token() {
         assert_eq!(Credential::of(&HeaderMap::new()), Credential::Nothing);
         for value in [&b"Bearer abc"[..], b"bearer abc", b"BEARER   abc"] {
-            assert_eq!(Credential::of(&headers(&[value])), Credential::Token("abc"), "{value:?}");
+            assert_eq!(
+                Credential::of(&headers(&[value])),
+                Credential::Token("abc"),
+                "{value:?}"
+            );
         }
         // Blanks inside belong to the text, which then is no token.
-        assert_eq!(Credential::of(&headers(&[b"Bearer abc def"])), Credential::Token("abc def"));
+        assert_eq!(
+            Credential::of(&headers(&[b"Bearer abc def"])),
+            Credential::Token("abc def")
+        );
         for values in [
             &[&b"Bearer a"[..], b"Bearer b"][..],
             &[b"Basic YWJj"],
@@ -88,7 +112,10 @@ mod tests {
             &[b"Bearer \xff"],
             &[b""],
         ] {
-            assert!(matches!(Credential::of(&headers(values)), Credential::Malformed(_)), "{values:?}");
+            assert!(
+                matches!(Credential::of(&headers(values)), Credential::Malformed(_)),
+                "{values:?}"
+            );
         }
     }
 }

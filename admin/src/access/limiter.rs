@@ -35,7 +35,11 @@ impl Limiter {
             self.sources.retain(|_, allowance| allowance.whole_at > now);
         }
         let has_room = self.sources.len() < SOURCES_MAX || self.sources.contains_key(&source);
-        let allowance = if has_room { self.sources.entry(source).or_default() } else { &mut self.others };
+        let allowance = if has_room {
+            self.sources.entry(source).or_default()
+        } else {
+            &mut self.others
+        };
         allowance.take(now, ATTEMPTS_BURST, ATTEMPT_EVERY)
     }
 
@@ -71,25 +75,46 @@ mod tests {
     }
 
     fn answered(limiter: &mut Limiter, now: MonoTime, source: Source, attempts: u32) -> u32 {
-        (0..attempts).filter(|_| limiter.attempt(now, source).is_ok()).count() as u32
+        (0..attempts)
+            .filter(|_| limiter.attempt(now, source).is_ok())
+            .count() as u32
     }
 
     #[test]
     fn source_bursts_then_attempts_once_a_second() {
         let mut limiter = Limiter::default();
-        assert_eq!(answered(&mut limiter, at(0), source(1), 1_000), ATTEMPTS_BURST);
+        assert_eq!(
+            answered(&mut limiter, at(0), source(1), 1_000),
+            ATTEMPTS_BURST
+        );
         assert_eq!(limiter.attempt(at(0), source(1)), Err(ATTEMPT_EVERY));
-        assert_eq!(limiter.attempt(at(999), source(1)), Err(Duration::from_millis(1)));
+        assert_eq!(
+            limiter.attempt(at(999), source(1)),
+            Err(Duration::from_millis(1))
+        );
         assert_eq!(answered(&mut limiter, at(1_000), source(1), 5), 1);
-        assert_eq!(answered(&mut limiter, at(60_000), source(1), 1_000), ATTEMPTS_BURST);
-        assert_eq!(answered(&mut limiter, at(60_000), source(2), 3), 3, "another source is not limited");
+        assert_eq!(
+            answered(&mut limiter, at(60_000), source(1), 1_000),
+            ATTEMPTS_BURST
+        );
+        assert_eq!(
+            answered(&mut limiter, at(60_000), source(2), 3),
+            3,
+            "another source is not limited"
+        );
     }
 
     #[test]
     fn ipv6_network_shares_one_attempt_allowance() {
         let mut limiter = Limiter::default();
-        let host = |host| Source::from(IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, host)));
-        let answered = (0..100).filter(|number| limiter.attempt(at(0), host(*number)).is_ok()).count();
+        let host = |host| {
+            Source::from(IpAddr::from(Ipv6Addr::new(
+                0x2001, 0xdb8, 0, 1, 0, 0, 0, host,
+            )))
+        };
+        let answered = (0..100)
+            .filter(|number| limiter.attempt(at(0), host(*number)).is_ok())
+            .count();
         assert_eq!(answered, ATTEMPTS_BURST as usize);
     }
 
@@ -99,12 +124,24 @@ mod tests {
         for number in 0..SOURCES_MAX as u32 {
             assert!(limiter.attempt(at(0), source(number)).is_ok());
         }
-        let others = (0..1_000).filter(|number| limiter.attempt(at(0), source(1 << 20 | number)).is_ok());
+        let others =
+            (0..1_000).filter(|number| limiter.attempt(at(0), source(1 << 20 | number)).is_ok());
         assert_eq!(others.count(), ATTEMPTS_BURST as usize);
         assert_eq!(limiter.sources.len(), SOURCES_MAX);
-        assert_eq!(answered(&mut limiter, at(0), source(1), 100), ATTEMPTS_BURST - 1, "those keep their own");
-        assert_eq!(answered(&mut limiter, at(1_000), source(1 << 20), 100), ATTEMPTS_BURST);
-        assert_eq!(limiter.sources.len(), 2, "sources without failed attempts are forgotten");
+        assert_eq!(
+            answered(&mut limiter, at(0), source(1), 100),
+            ATTEMPTS_BURST - 1,
+            "those keep their own"
+        );
+        assert_eq!(
+            answered(&mut limiter, at(1_000), source(1 << 20), 100),
+            ATTEMPTS_BURST
+        );
+        assert_eq!(
+            limiter.sources.len(),
+            2,
+            "sources without failed attempts are forgotten"
+        );
     }
 
     #[test]

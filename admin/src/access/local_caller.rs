@@ -34,9 +34,15 @@ pub(super) fn check(request: &Request) -> Result<(), String> {
     }
     let is_same_site = |site: &HeaderValue| ["same-origin", "none"].iter().any(|same| site == same);
     if !headers.get_all(FETCH_SITE).iter().all(is_same_site) {
-        return Err(format!("a page of another site sent it: see its header `{FETCH_SITE}`"));
+        return Err(format!(
+            "a page of another site sent it: see its header `{FETCH_SITE}`"
+        ));
     }
-    if !headers.get_all(header::ORIGIN).iter().all(|origin| is_origin_of(origin, headers.get(header::HOST))) {
+    if !headers
+        .get_all(header::ORIGIN)
+        .iter()
+        .all(|origin| is_origin_of(origin, headers.get(header::HOST)))
+    {
         return Err("a page of another site sent it: see its header `origin`".to_owned());
     }
     Ok(())
@@ -54,24 +60,32 @@ fn check_peer(request: &Request) -> Result<(), String> {
 fn check_host(request: &Request) -> Result<(), String> {
     let hosts = request.headers().get_all(header::HOST).iter();
     let hosts = hosts.map(|host| host.to_str().unwrap_or_default());
-    let mut names = hosts.chain(request.uri().authority().map(Authority::as_str)).peekable();
+    let mut names = hosts
+        .chain(request.uri().authority().map(Authority::as_str))
+        .peekable();
     if names.peek().is_none() {
         return Err("it has no header `host`".to_owned());
     }
     match names.find(|name| !is_local(name)) {
-        Some(name) => Err(format!("its host is `{name}`, not localhost or a loopback address")),
+        Some(name) => Err(format!(
+            "its host is `{name}`, not localhost or a loopback address"
+        )),
         None => Ok(()),
     }
 }
 
 fn is_local(authority: &str) -> bool {
     // An authority may have a user before the host.
-    let authority = Some(authority).filter(|text| !text.contains('@')).and_then(|text| text.parse().ok());
+    let authority = Some(authority)
+        .filter(|text| !text.contains('@'))
+        .and_then(|text| text.parse().ok());
     authority.is_some_and(|authority: Authority| names_loopback(authority.host()))
 }
 
 fn is_origin_of(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
     let schemes = [&b"http://"[..], b"https://"];
-    let origin = schemes.iter().find_map(|scheme| origin.as_bytes().strip_prefix(*scheme));
+    let origin = schemes
+        .iter()
+        .find_map(|scheme| origin.as_bytes().strip_prefix(*scheme));
     origin.is_some() && origin == host.map(HeaderValue::as_bytes)
 }

@@ -23,8 +23,8 @@ pub use self::refusal::Denied;
 pub use self::role::{Caller, Role};
 pub use self::routes::{Needs, Route, Routes};
 pub use self::tokens::{
-    TOKEN_FILE_BYTES_MAX, TOKEN_PREFIX, TOKEN_RANDOM_CHARS, TOKENS_MAX, Token, TokenFault, TokenFile,
-    TokenFileError, TokenHash, Tokens, TokensError, is_token,
+    TOKEN_FILE_BYTES_MAX, TOKEN_PREFIX, TOKEN_RANDOM_CHARS, TOKENS_MAX, Token, TokenFault,
+    TokenFile, TokenFileError, TokenHash, Tokens, TokensError, is_token,
 };
 
 use self::credential::Credential;
@@ -73,14 +73,21 @@ impl Accepted {
     /// Returns true if the token has this right for a key at the Redis port of a quota server.
     pub fn has_right(&self, right: QuotaRight, key: &[u8]) -> bool {
         let Token { role, rights, .. } = &self.token;
-        rights.as_ref().map_or_else(|| role.has_right(right), |rights| rights.allow(right, key))
+        rights
+            .as_ref()
+            .map_or_else(|| role.has_right(right), |rights| rights.allow(right, key))
     }
 }
 
 impl Access {
     /// Begins with no refusals.
     pub fn new(rules: Rules) -> Self {
-        Self { inner: Arc::new(Inner { rules, refusals: Refusals::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                rules,
+                refusals: Refusals::default(),
+            }),
+        }
     }
 
     /// Returns the accepted tokens, if there are any.
@@ -112,13 +119,19 @@ impl Access {
         if caller.role >= needed {
             Ok(caller)
         } else {
-            Err(Refusal::Role { name: caller.name, held: caller.role })
+            Err(Refusal::Role {
+                name: caller.name,
+                held: caller.role,
+            })
         }
     }
 
     fn refuse(&self, needed: Role, request: &Request, refusal: &Refusal) -> Response {
         let of = (request.method().as_str(), request.uri().path());
-        self.inner.refusals.answer(address(request), Needed::Role(needed), of, refusal).into_response()
+        self.inner
+            .refusals
+            .answer(address(request), Needed::Role(needed), of, refusal)
+            .into_response()
     }
 
     /// Checks that a request to another port has a token of any role: bare in the header `own`, or
@@ -135,7 +148,8 @@ impl Access {
         headers: &HeaderMap,
         own: &HeaderName,
     ) -> Result<(), Denied> {
-        let presented = Credential::of_header(headers, own).unwrap_or_else(|| Credential::of(headers));
+        let presented =
+            Credential::of_header(headers, own).unwrap_or_else(|| Credential::of(headers));
         let refusal = match (presented, &self.inner.rules.tokens) {
             (Credential::Token(token), Some(tokens)) if tokens.tokens().find(token).is_some() => {
                 return Ok(());
@@ -145,7 +159,10 @@ impl Access {
             (Credential::Malformed(fault), Some(_)) => Refusal::Malformed(fault),
             (Credential::Nothing, Some(_)) => Refusal::NoToken,
         };
-        Err(self.inner.refusals.answer(from, Needed::Token(own), (method.as_str(), path), &refusal))
+        Err(self
+            .inner
+            .refusals
+            .answer(from, Needed::Token(own), (method.as_str(), path), &refusal))
     }
 
     /// Checks the password of a connection to another port, which is a token of any role. A user
@@ -162,19 +179,33 @@ impl Access {
     ) -> Result<Accepted, Denied> {
         let tokens = self.inner.rules.tokens.as_ref().map(TokenFile::tokens);
         let token = tokens.as_ref().and_then(|tokens| tokens.find(password));
-        let is_own = |token: &&Token| user.is_none_or(|user| user == ANY_USER || user == token.name.as_str());
+        let is_own = |token: &&Token| {
+            user.is_none_or(|user| user == ANY_USER || user == token.name.as_str())
+        };
         match token.filter(is_own) {
-            Some(token) => Ok(Accepted { token: token.clone() }),
+            Some(token) => Ok(Accepted {
+                token: token.clone(),
+            }),
             None => {
-                let refusal = if tokens.is_some() { Refusal::UnknownToken } else { Refusal::Closed };
-                Err(self.inner.refusals.answer(from, Needed::Password, ("AUTH", ""), &refusal))
+                let refusal = if tokens.is_some() {
+                    Refusal::UnknownToken
+                } else {
+                    Refusal::Closed
+                };
+                Err(self
+                    .inner
+                    .refusals
+                    .answer(from, Needed::Password, ("AUTH", ""), &refusal))
             }
         }
     }
 
     /// Counts a command that an accepted token has no right to, logs it within bounds, and returns the error with its reason.
     pub fn deny_command(&self, from: IpAddr, command: &str, reason: String) -> String {
-        self.inner.refusals.answer(from, Needed::Right, (command, ""), &Refusal::Right(reason)).error
+        self.inner
+            .refusals
+            .answer(from, Needed::Right, (command, ""), &Refusal::Right(reason))
+            .error
     }
 
     /// Returns true if a token that a connection presented is accepted now.
@@ -190,19 +221,30 @@ impl Access {
             Credential::Malformed(fault) => return Err(Refusal::Malformed(fault)),
             Credential::Nothing if rules.open_on_loopback => {
                 local_caller::check(request).map_err(Refusal::NotLocal)?;
-                return Ok(Caller { name: Caller::LOOPBACK.into(), role: Role::Admin, from });
+                return Ok(Caller {
+                    name: Caller::LOOPBACK.into(),
+                    role: Role::Admin,
+                    from,
+                });
             }
             Credential::Nothing if rules.tokens.is_none() => return Err(Refusal::Closed),
             Credential::Nothing => return Err(Refusal::NoToken),
         };
         let tokens = rules.tokens.as_ref().ok_or(Refusal::Closed)?.tokens();
         let entry = tokens.find(token).ok_or(Refusal::UnknownToken)?;
-        Ok(Caller { name: entry.name.as_str().into(), role: entry.role, from })
+        Ok(Caller {
+            name: entry.name.as_str().into(),
+            role: entry.role,
+            from,
+        })
     }
 }
 
 /// Returns the address of the peer, which a server always adds.
 fn address(request: &Request) -> IpAddr {
-    let peer = request.extensions().get().map(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| peer.ip());
+    let peer = request
+        .extensions()
+        .get()
+        .map(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| peer.ip());
     peer.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical()
 }

@@ -31,7 +31,9 @@ pub struct QuotaRights {
 
 /// A text that is no rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rights are written as quota:RIGHTS or quota:RIGHTS:PREFIX with some of take,give,read,reset")]
+#[error(
+    "rights are written as quota:RIGHTS or quota:RIGHTS:PREFIX with some of take,give,read,reset"
+)]
 pub struct InvalidQuotaRights;
 
 impl QuotaRight {
@@ -64,11 +66,22 @@ impl FromStr for QuotaRights {
     fn from_str(text: &str) -> Result<Self, InvalidQuotaRights> {
         let text = text.strip_prefix(FIELD).ok_or(InvalidQuotaRights)?;
         let (rights, prefix) = text.split_once(':').unwrap_or((text, ""));
-        let rights = rights.split(',').map(|right| QuotaRight::from_str(right, false));
-        let rights = rights.collect::<Result<Vec<_>, _>>().map_err(|_| InvalidQuotaRights)?;
+        let rights = rights
+            .split(',')
+            .map(|right| QuotaRight::from_str(right, false));
+        let rights = rights
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| InvalidQuotaRights)?;
         // The fields of a line are divided by blanks.
         let is_one_field = !prefix.contains(|char: char| char.is_ascii_whitespace());
-        if is_one_field { Ok(Self { rights, prefix: prefix.to_owned() }) } else { Err(InvalidQuotaRights) }
+        if is_one_field {
+            Ok(Self {
+                rights,
+                prefix: prefix.to_owned(),
+            })
+        } else {
+            Err(InvalidQuotaRights)
+        }
     }
 }
 
@@ -76,6 +89,10 @@ impl fmt::Display for QuotaRights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rights: Vec<&str> = self.rights.iter().map(|right| right.as_str()).collect();
         write!(f, "{FIELD}{}", rights.join(","))?;
-        if self.prefix.is_empty() { Ok(()) } else { write!(f, ":{}", self.prefix) }
+        if self.prefix.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ":{}", self.prefix)
+        }
     }
 }

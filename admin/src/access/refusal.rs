@@ -14,8 +14,16 @@ use super::limiter::Limiter;
 use crate::body::error_response;
 
 const LIMITED: &str = "limited";
-const REASONS: [&str; 8] =
-    ["closed", "no_token", "not_local", "malformed_token", "unknown_token", "role", "right", LIMITED];
+const REASONS: [&str; 8] = [
+    "closed",
+    "no_token",
+    "not_local",
+    "malformed_token",
+    "unknown_token",
+    "role",
+    "right",
+    LIMITED,
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -87,14 +95,18 @@ impl Refusal {
                     }
                     Needed::Token(_) | Needed::Password | Needed::Right => "",
                 };
-                format!("{needs}, and {port} accepts no token: start the process with --tokens FILE{open}")
+                format!(
+                    "{needs}, and {port} accepts no token: start the process with --tokens FILE{open}"
+                )
             }
             Self::NoToken => format!("{needs}, and the request has no token: {token}"),
             Self::NotLocal(cause) => format!(
                 "{needs}, and without a token only programs on this machine have it. This request is refused because \
                  {cause}: {token}, or run the command on the machine itself with a loopback address"
             ),
-            Self::Malformed(fault) => format!("{needs}, and the request is refused because {fault}: {token}"),
+            Self::Malformed(fault) => {
+                format!("{needs}, and the request is refused because {fault}: {token}")
+            }
             Self::UnknownToken => format!(
                 "{needs}, and the token is not among those of {port}: use one of its --tokens file, where `plimsoll \
                  tokens` enters one"
@@ -113,7 +125,9 @@ impl Needed<'_> {
         match self {
             Self::Role(role) => format!("this route needs the role {role}"),
             Self::Token(_) => "a request from another machine needs a token".to_owned(),
-            Self::Password | Self::Right => "a connection from another machine needs a token".to_owned(),
+            Self::Password | Self::Right => {
+                "a connection from another machine needs a token".to_owned()
+            }
         }
     }
 
@@ -159,7 +173,8 @@ impl Denied {
 
 impl Refusals {
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
-        self.state.with(|state, _| REASONS.into_iter().zip(state.counts).collect())
+        self.state
+            .with(|state, _| REASONS.into_iter().zip(state.counts).collect())
     }
 
     pub(super) fn answer(
@@ -171,8 +186,14 @@ impl Refusals {
     ) -> Denied {
         let is_attempt = !matches!(refusal, Refusal::Role { .. } | Refusal::Right(_));
         let (limited, is_logged) = self.state.with(|state, now| {
-            let limited = is_attempt.then(|| state.limiter.attempt(now, Source::from(from)).err()).flatten();
-            let reason = if limited.is_some() { LIMITED } else { refusal.reason() };
+            let limited = is_attempt
+                .then(|| state.limiter.attempt(now, Source::from(from)).err())
+                .flatten();
+            let reason = if limited.is_some() {
+                LIMITED
+            } else {
+                refusal.reason()
+            };
             state
                 .counts
                 .iter_mut()
@@ -190,16 +211,26 @@ impl Refusals {
             tracing::warn!(%from, method, path, reason = refusal.reason(), error, "{}", needed.event());
         }
         if !is_attempt {
-            return Denied { status: StatusCode::FORBIDDEN, error, field: None };
+            return Denied {
+                status: StatusCode::FORBIDDEN,
+                error,
+                field: None,
+            };
         }
         let challenge = HeaderValue::from_static("Bearer realm=\"plimsoll\"");
-        Denied { status: StatusCode::UNAUTHORIZED, error, field: Some((header::WWW_AUTHENTICATE, challenge)) }
+        Denied {
+            status: StatusCode::UNAUTHORIZED,
+            error,
+            field: Some((header::WWW_AUTHENTICATE, challenge)),
+        }
     }
 }
 
 impl Default for Refusals {
     fn default() -> Self {
-        Self { state: Shared::new(State::default()) }
+        Self {
+            state: Shared::new(State::default()),
+        }
     }
 }
 
@@ -210,5 +241,9 @@ fn too_many_attempts(wait: Duration) -> Denied {
          token are answered"
     );
     let field = Some((header::RETRY_AFTER, HeaderValue::from(wait_s)));
-    Denied { status: StatusCode::TOO_MANY_REQUESTS, error, field }
+    Denied {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        error,
+        field,
+    }
 }

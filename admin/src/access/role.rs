@@ -9,7 +9,17 @@ use serde::{Deserialize, Serialize};
 
 /// The permissions of a token. Each role includes those before it.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -56,6 +66,10 @@ impl Caller {
     /// Returns the name that an order is kept under: the token's name. A caller without a token is
     /// named as the order states.
     pub fn by(&self, stated: Option<Text>) -> Option<Text> {
-        if &*self.name == Self::LOOPBACK { stated } else { Text::new(&self.name).ok() }
+        if &*self.name == Self::LOOPBACK {
+            stated
+        } else {
+            Text::new(&self.name).ok()
+        }
     }
 }

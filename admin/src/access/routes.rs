@@ -46,12 +46,26 @@ pub enum Needs {
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// No routes.
     pub fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self {
+            entries: Vec::new(),
+        }
     }
 
     /// Adds a route that changes nothing, for every role.
-    pub fn viewer<T: 'static>(self, method: Method, path: &'static str, handler: impl Handler<T, S>) -> Self {
-        self.with(Route { method, path, needs: Needs::Role(Role::Viewer) }, handler)
+    pub fn viewer<T: 'static>(
+        self,
+        method: Method,
+        path: &'static str,
+        handler: impl Handler<T, S>,
+    ) -> Self {
+        self.with(
+            Route {
+                method,
+                path,
+                needs: Needs::Role(Role::Viewer),
+            },
+            handler,
+        )
     }
 
     /// Adds a route for operators and admins.
@@ -61,12 +75,31 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         path: &'static str,
         handler: impl Handler<T, S>,
     ) -> Self {
-        self.with(Route { method, path, needs: Needs::Role(Role::Operator) }, handler)
+        self.with(
+            Route {
+                method,
+                path,
+                needs: Needs::Role(Role::Operator),
+            },
+            handler,
+        )
     }
 
     /// Adds a route for admins.
-    pub fn admin<T: 'static>(self, method: Method, path: &'static str, handler: impl Handler<T, S>) -> Self {
-        self.with(Route { method, path, needs: Needs::Role(Role::Admin) }, handler)
+    pub fn admin<T: 'static>(
+        self,
+        method: Method,
+        path: &'static str,
+        handler: impl Handler<T, S>,
+    ) -> Self {
+        self.with(
+            Route {
+                method,
+                path,
+                needs: Needs::Role(Role::Admin),
+            },
+            handler,
+        )
     }
 
     pub(crate) fn with<T: 'static>(mut self, route: Route, handler: impl Handler<T, S>) -> Self {
@@ -81,7 +114,9 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub fn with_state(self, state: S) -> Routes {
         let entries = self.entries.into_iter();
         Routes {
-            entries: entries.map(|(route, handler)| (route, handler.with_state(state.clone()))).collect(),
+            entries: entries
+                .map(|(route, handler)| (route, handler.with_state(state.clone())))
+                .collect(),
         }
     }
 }
@@ -107,7 +142,9 @@ impl Routes {
                 Needs::Role(role) => Some(role),
             };
             let handler = match needs {
-                Some(role) => handler.route_layer(from_fn_with_state((access.clone(), role), check)),
+                Some(role) => {
+                    handler.route_layer(from_fn_with_state((access.clone(), role), check))
+                }
                 None => handler,
             };
             router = router.route(route.path, handler);
@@ -123,7 +160,11 @@ impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
 }
 
 /// Hands a request on with its caller, or answers why not.
-async fn check(State((access, needed)): State<(Access, Role)>, mut request: Request, next: Next) -> Response {
+async fn check(
+    State((access, needed)): State<(Access, Role)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     match access.admit(needed, &request) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
@@ -136,7 +177,11 @@ async fn check(State((access, needed)): State<(Access, Role)>, mut request: Requ
 /// The line of a table of all routes.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { method, path, needs } = self;
+        let Self {
+            method,
+            path,
+            needs,
+        } = self;
         match needs {
             Needs::Nothing => write!(f, "{method} {path} nothing"),
             Needs::Metrics => write!(f, "{method} {path} metrics"),

@@ -56,7 +56,9 @@ pub enum SecurityError {
 
 const fn remedy(error: &InvalidEndpoint) -> &'static str {
     match error {
-        InvalidEndpoint::NeedsCertificates { .. } => "; give --certs DIR, which `plimsoll certs` makes",
+        InvalidEndpoint::NeedsCertificates { .. } => {
+            "; give --certs DIR, which `plimsoll certs` makes"
+        }
         InvalidEndpoint::Plaintext { .. } => "; the flags are --certs DIR and --insecure",
         _ => "",
     }
@@ -69,5 +71,8 @@ fn command(id: &PeerId, directory: &std::path::Path) -> String {
         PeerRole::Service { zone, service } => format!("service --zone {zone} --service {service}"),
         PeerRole::Quota => "quota".to_owned(),
     };
-    format!("plimsoll certs issue {role} --ca CA-DIR --out {}", directory.display())
+    format!(
+        "plimsoll certs issue {role} --ca CA-DIR --out {}",
+        directory.display()
+    )
 }

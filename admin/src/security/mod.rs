@@ -73,7 +73,9 @@ impl SecurityArgs {
             let is_plaintext = Dial::new(parent, &Security::Plain { anywhere: false }).is_err()
                 && Dial::new(parent, &Security::Plain { anywhere: true }).is_ok();
             opened.dial(parent)?;
-            opened.plaintext.extend(is_plaintext.then(|| format!("--controller {parent}")));
+            opened
+                .plaintext
+                .extend(is_plaintext.then(|| format!("--controller {parent}")));
         }
         opened.warn_of_plaintext();
         Ok(opened)
@@ -122,18 +124,30 @@ impl SecurityArgs {
             open_on_loopback: self.admin_open_on_loopback,
             metrics_need_token: self.metrics_need_token,
         });
-        Ok(Opened { access, certificates, is_insecure: self.insecure, plaintext })
+        Ok(Opened {
+            access,
+            certificates,
+            is_insecure: self.insecure,
+            plaintext,
+        })
     }
 
     fn certificates(&self, role: PeerRole) -> Result<Option<Certificates>, SecurityError> {
-        let Some(directory) = &self.certs else { return Ok(None) };
+        let Some(directory) = &self.certs else {
+            return Ok(None);
+        };
         let certificates = Certificates::open(directory)?;
         match certificates.check_role(role) {
             Ok(()) => Ok(Some(certificates)),
             Err(RoleError::Invalid(error)) => Err(error.into()),
-            Err(RoleError::Other { certificate: found, expected }) => {
-                Err(SecurityError::OtherIdentity { directory: directory.clone(), found, expected })
-            }
+            Err(RoleError::Other {
+                certificate: found,
+                expected,
+            }) => Err(SecurityError::OtherIdentity {
+                directory: directory.clone(),
+                found,
+                expected,
+            }),
         }
     }
 }
@@ -167,7 +181,9 @@ impl Opened {
         let is_plain = self.is_insecure && parent.starts_with("http://");
         let security = match &self.certificates {
             Some(certificates) if !is_plain => Security::Mutual(certificates.clone()),
-            _ => Security::Plain { anywhere: self.is_insecure },
+            _ => Security::Plain {
+                anywhere: self.is_insecure,
+            },
         };
         Dial::new(parent, &security).map_err(|error| SecurityError::Parent { error })
     }

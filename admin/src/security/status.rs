@@ -62,12 +62,17 @@ impl SecurityStatus {
                 refused: health.refused,
             }
         });
-        let tokens = opened
-            .access()
-            .tokens()
-            .map(|file| TokensStatus { accepted: file.tokens().entries().len(), refused: file.refused() });
+        let tokens = opened.access().tokens().map(|file| TokensStatus {
+            accepted: file.tokens().entries().len(),
+            refused: file.refused(),
+        });
         let open_on_loopback = opened.access().is_open_on_loopback();
-        Self { certificate, tokens, open_on_loopback, plaintext: opened.plaintext.clone() }
+        Self {
+            certificate,
+            tokens,
+            open_on_loopback,
+            plaintext: opened.plaintext.clone(),
+        }
     }
 }
 
@@ -111,7 +116,14 @@ pub const ACCESS: [Metric<Opened>; 3] = [
         "plimsoll_tokens_refused",
         &[],
         "1 while the tokens file cannot be used and the tokens read before are accepted; absent without a file.",
-        |opened| maybe(opened.access().tokens().map(|tokens| tokens.refused().is_some())),
+        |opened| {
+            maybe(
+                opened
+                    .access()
+                    .tokens()
+                    .map(|tokens| tokens.refused().is_some()),
+            )
+        },
     ),
     Metric::gauge(
         "plimsoll_plaintext",
@@ -125,14 +137,27 @@ pub const ACCESS: [Metric<Opened>; 3] = [
         "Requests that the admin port refused: `closed` (no tokens are configured), `no_token`, `not_local`, \
          `malformed_token`, `unknown_token`, `role` (too low), `right` (of a token at the Redis port of a quota server), \
          `limited` (too many failed attempts).",
-        |opened| rows(opened.access().refused().into_iter().map(|(reason, count)| ([reason], count))),
+        |opened| {
+            rows(
+                opened
+                    .access()
+                    .refused()
+                    .into_iter()
+                    .map(|(reason, count)| ([reason], count)),
+            )
+        },
     ),
 ];
 
 fn health(opened: &Opened, value: fn(Health) -> Value) -> Vec<Series> {
-    maybe(opened.certificates().map(|certificates| value(certificates.health())))
+    maybe(
+        opened
+            .certificates()
+            .map(|certificates| value(certificates.health())),
+    )
 }
 
 fn unix_s(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

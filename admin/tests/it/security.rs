@@ -49,58 +49,125 @@ fn plaintext_beyond_loopback_needs_certificates_or_insecure() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certificates(directory.path(), aggregator("a"));
     let plain = SecurityArgs::default();
-    let insecure = SecurityArgs { insecure: true, ..SecurityArgs::default() };
-    let trusted = SecurityArgs { certs: Some(certs.clone()), ..SecurityArgs::default() };
-    let both = SecurityArgs { certs: Some(certs), insecure: true, ..SecurityArgs::default() };
+    let insecure = SecurityArgs {
+        insecure: true,
+        ..SecurityArgs::default()
+    };
+    let trusted = SecurityArgs {
+        certs: Some(certs.clone()),
+        ..SecurityArgs::default()
+    };
+    let both = SecurityArgs {
+        certs: Some(certs),
+        insecure: true,
+        ..SecurityArgs::default()
+    };
     let local = (LOOPBACK, LOOPBACK);
     // The flag at fault without flags, and what is plaintext with `--insecure`.
     for (ports, parent, fault, plaintext) in [
         (local, LOCAL_PARENT, None, vec![]),
         (local, "http://localhost:1", None, vec![]),
         ((LOOPBACK_6, MAPPED), LOCAL_PARENT, None, vec![]),
-        ((ANYWHERE, LOOPBACK), LOCAL_PARENT, Some("--listen"), vec!["--listen 0.0.0.0:7400"]),
-        ((ANYWHERE_6, LOOPBACK), LOCAL_PARENT, Some("--listen"), vec!["--listen [::]:7400"]),
-        ((LOOPBACK, ANYWHERE), LOCAL_PARENT, Some("--admin"), vec!["--admin 0.0.0.0:7400"]),
-        ((LOOPBACK, "10.0.0.7:1"), LOCAL_PARENT, Some("--admin"), vec!["--admin 10.0.0.7:1"]),
-        (local, PLAIN_PARENT, Some("--controller"), vec!["--controller http://controller.example:7400"]),
+        (
+            (ANYWHERE, LOOPBACK),
+            LOCAL_PARENT,
+            Some("--listen"),
+            vec!["--listen 0.0.0.0:7400"],
+        ),
+        (
+            (ANYWHERE_6, LOOPBACK),
+            LOCAL_PARENT,
+            Some("--listen"),
+            vec!["--listen [::]:7400"],
+        ),
+        (
+            (LOOPBACK, ANYWHERE),
+            LOCAL_PARENT,
+            Some("--admin"),
+            vec!["--admin 0.0.0.0:7400"],
+        ),
+        (
+            (LOOPBACK, "10.0.0.7:1"),
+            LOCAL_PARENT,
+            Some("--admin"),
+            vec!["--admin 10.0.0.7:1"],
+        ),
+        (
+            local,
+            PLAIN_PARENT,
+            Some("--controller"),
+            vec!["--controller http://controller.example:7400"],
+        ),
         (local, TLS_PARENT, Some("--controller"), vec![]),
     ] {
         let case = format!("{ports:?} {parent}");
         match (open(&plain, aggregator("a"), ports, Some(parent)), fault) {
-            (Ok(opened), None) => assert_eq!(opened.status().plaintext, Vec::<String>::new(), "{case}"),
+            (Ok(opened), None) => {
+                assert_eq!(opened.status().plaintext, Vec::<String>::new(), "{case}")
+            }
             (Err(error), Some(flag)) => {
                 let error = error.to_string();
-                assert!(error.starts_with(flag) && error.contains("--certs"), "{case}: {error}");
-                assert!(parent == TLS_PARENT || error.contains("--insecure"), "{case}: {error}");
+                assert!(
+                    error.starts_with(flag) && error.contains("--certs"),
+                    "{case}: {error}"
+                );
+                assert!(
+                    parent == TLS_PARENT || error.contains("--insecure"),
+                    "{case}: {error}"
+                );
             }
             (opened, _) => panic!("{case}: {opened:?}"),
         }
         match open(&insecure, aggregator("a"), ports, Some(parent)) {
             Ok(opened) => assert_eq!(opened.status().plaintext, plaintext, "{case}"),
-            Err(error) => assert!(parent == TLS_PARENT && error.to_string().contains("--certs"), "{case}"),
+            Err(error) => assert!(
+                parent == TLS_PARENT && error.to_string().contains("--certs"),
+                "{case}"
+            ),
         }
         match open(&trusted, aggregator("a"), ports, Some(parent)) {
             Ok(opened) => assert_eq!(opened.status().plaintext, Vec::<String>::new(), "{case}"),
-            Err(error) => assert!(parent == PLAIN_PARENT && error.to_string().contains("https://"), "{case}"),
+            Err(error) => assert!(
+                parent == PLAIN_PARENT && error.to_string().contains("https://"),
+                "{case}"
+            ),
         }
         let opened = open(&both, aggregator("a"), ports, Some(parent)).unwrap();
-        assert_eq!(opened.status().plaintext.len(), usize::from(parent == PLAIN_PARENT), "{case}");
+        assert_eq!(
+            opened.status().plaintext.len(),
+            usize::from(parent == PLAIN_PARENT),
+            "{case}"
+        );
     }
 }
 
 #[test]
 fn wrong_certificate_refusal_names_the_issuing_command() {
-    let service = PeerRole::Service { zone: zone("a"), service: Name::new("shop").unwrap() };
+    let service = PeerRole::Service {
+        zone: zone("a"),
+        service: Name::new("shop").unwrap(),
+    };
     let roles = [
         (PeerRole::Controller, "plimsoll/controller", "controller"),
-        (aggregator("a"), "plimsoll/zone/a/aggregator", "aggregator --zone a"),
-        (aggregator("b"), "plimsoll/zone/b/aggregator", "aggregator --zone b"),
+        (
+            aggregator("a"),
+            "plimsoll/zone/a/aggregator",
+            "aggregator --zone a",
+        ),
+        (
+            aggregator("b"),
+            "plimsoll/zone/b/aggregator",
+            "aggregator --zone b",
+        ),
         (service, "plimsoll/zone/a/service/shop", ""),
     ];
     for (held, found, _) in &roles {
         let directory = tempfile::tempdir().unwrap();
         let certs = certificates(directory.path(), held.clone());
-        let args = SecurityArgs { certs: Some(certs.clone()), ..SecurityArgs::default() };
+        let args = SecurityArgs {
+            certs: Some(certs.clone()),
+            ..SecurityArgs::default()
+        };
         for (role, expected, command) in &roles[..3] {
             match open(&args, role.clone(), (LOOPBACK, LOOPBACK), None) {
                 Ok(opened) => {
@@ -111,9 +178,15 @@ fn wrong_certificate_refusal_names_the_issuing_command() {
                 Err(error) => {
                     let error = error.to_string();
                     assert_ne!(held, role, "{error}");
-                    let command =
-                        format!("plimsoll certs issue {command} --ca CA-DIR --out {}", certs.display());
-                    let names = [&format!("spiffe://test.example/{found},"), *expected, &command];
+                    let command = format!(
+                        "plimsoll certs issue {command} --ca CA-DIR --out {}",
+                        certs.display()
+                    );
+                    let names = [
+                        &format!("spiffe://test.example/{found},"),
+                        *expected,
+                        &command,
+                    ];
                     assert!(names.iter().all(|part| error.contains(*part)), "{error}");
                 }
             }
@@ -128,22 +201,43 @@ fn unnameable_zone_is_refused() {
         certs: Some(certificates(directory.path(), PeerRole::Controller)),
         ..SecurityArgs::default()
     };
-    let error = open(&args, aggregator("eu/west:1"), (LOOPBACK, LOOPBACK), None).unwrap_err().to_string();
-    assert!(error.starts_with("--zone: \"eu/west:1\" cannot be in a certificate"), "{error}");
+    let error = open(&args, aggregator("eu/west:1"), (LOOPBACK, LOOPBACK), None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("--zone: \"eu/west:1\" cannot be in a certificate"),
+        "{error}"
+    );
 }
 
 #[test]
 fn unusable_files_are_named_with_their_flag() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");
-    let args = SecurityArgs { certs: Some(missing.clone()), ..SecurityArgs::default() };
-    let error = open(&args, PeerRole::Controller, (LOOPBACK, LOOPBACK), None).unwrap_err().to_string();
-    assert!(error.starts_with("--certs: ") && error.contains(missing.to_str().unwrap()), "{error}");
+    let args = SecurityArgs {
+        certs: Some(missing.clone()),
+        ..SecurityArgs::default()
+    };
+    let error = open(&args, PeerRole::Controller, (LOOPBACK, LOOPBACK), None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("--certs: ") && error.contains(missing.to_str().unwrap()),
+        "{error}"
+    );
     let tokens = directory.path().join("tokens");
     fs::write(&tokens, "# none\nann admin\n").unwrap();
-    let args = SecurityArgs { tokens: Some(tokens.clone()), ..SecurityArgs::default() };
-    let error = open(&args, PeerRole::Controller, (LOOPBACK, LOOPBACK), None).unwrap_err().to_string();
-    assert!(error.starts_with("--tokens: ") && error.contains("line 2: "), "{error}");
+    let args = SecurityArgs {
+        tokens: Some(tokens.clone()),
+        ..SecurityArgs::default()
+    };
+    let error = open(&args, PeerRole::Controller, (LOOPBACK, LOOPBACK), None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("--tokens: ") && error.contains("line 2: "),
+        "{error}"
+    );
     assert!(error.contains(tokens.to_str().unwrap()), "{error}");
 }
 
@@ -154,18 +248,35 @@ async fn status_and_metrics_show_replaced_files() {
     let tokens = directory.path().join("tokens");
     let line = |name: &str| format!("{name} viewer sha256:{:064}\n", name.len());
     fs::write(&tokens, line("ann")).unwrap();
-    let args =
-        SecurityArgs { certs: Some(certs.clone()), tokens: Some(tokens.clone()), ..SecurityArgs::default() };
+    let args = SecurityArgs {
+        certs: Some(certs.clone()),
+        tokens: Some(tokens.clone()),
+        ..SecurityArgs::default()
+    };
     let opened = open(&args, PeerRole::Controller, (LOOPBACK, LOOPBACK), None).unwrap();
     let follower = tokio::spawn(opened.clone().follow());
     let page = || text(&[families(&CERTIFICATES, &opened), families(&ACCESS, &opened)].concat());
-    let has = |rows: &[&str]| rows.iter().all(|row| page().lines().any(|line| line == *row));
-    let good = ["plimsoll_certificates_refused 0", "plimsoll_tokens_refused 0", "plimsoll_plaintext 0"];
+    let has = |rows: &[&str]| {
+        rows.iter()
+            .all(|row| page().lines().any(|line| line == *row))
+    };
+    let good = [
+        "plimsoll_certificates_refused 0",
+        "plimsoll_tokens_refused 0",
+        "plimsoll_plaintext 0",
+    ];
     assert!(has(&good), "{}", page());
-    assert!(has(&["plimsoll_admin_refused_total{reason=\"no_token\"} 0"]), "{}", page());
+    assert!(
+        has(&["plimsoll_admin_refused_total{reason=\"no_token\"} 0"]),
+        "{}",
+        page()
+    );
     let status = opened.status();
     let certificate = status.certificate.unwrap();
-    let row = format!("plimsoll_certificate_not_after_timestamp_seconds {}", certificate.not_after_s);
+    let row = format!(
+        "plimsoll_certificate_not_after_timestamp_seconds {}",
+        certificate.not_after_s
+    );
     assert!(page().lines().any(|line| line == row), "{}", page());
     assert!(certificate.expires_in_s > 0.0 && certificate.refused.is_none());
     assert_eq!(status.tokens.unwrap().accepted, 1);
@@ -173,9 +284,22 @@ async fn status_and_metrics_show_replaced_files() {
     fs::write(&tokens, "garbage").unwrap();
     let crt = fs::read(certs.join("tls.crt")).unwrap();
     fs::write(certs.join("tls.crt"), "garbage").unwrap();
-    until(|| has(&["plimsoll_certificates_refused 1", "plimsoll_tokens_refused 1"])).await;
+    until(|| {
+        has(&[
+            "plimsoll_certificates_refused 1",
+            "plimsoll_tokens_refused 1",
+        ])
+    })
+    .await;
     let status = opened.status();
-    assert!(status.certificate.unwrap().refused.unwrap().contains("tls.crt"));
+    assert!(
+        status
+            .certificate
+            .unwrap()
+            .refused
+            .unwrap()
+            .contains("tls.crt")
+    );
     let held = status.tokens.unwrap();
     assert_eq!(held.accepted, 1);
     assert!(held.refused.unwrap().contains("line 1"));
@@ -192,5 +316,7 @@ async fn until(is_reached: impl Fn() -> bool) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(120), polls).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(120), polls)
+        .await
+        .unwrap();
 }

@@ -20,18 +20,29 @@ use tokio::net::{TcpListener, TcpStream};
 async fn start(directory: &Path, connections: Connections) -> SocketAddr {
     Authority::new("test.example").write(directory, PeerRole::Controller, Validity::default());
     let certificates = Some(Certificates::open(directory).unwrap());
-    let access = Access::new(Rules { certificates, ..Rules::default() });
+    let access = Access::new(Rules {
+        certificates,
+        ..Rules::default()
+    });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let routes = server::routes(Vec::new, || true);
-    tokio::spawn(server::serve(listener, connections, access, routes, pending()));
+    tokio::spawn(server::serve(
+        listener,
+        connections,
+        access,
+        routes,
+        pending(),
+    ));
     address
 }
 
 async fn ask(address: SocketAddr, config: ClientConfig) -> std::io::Result<String> {
     let stream = TcpStream::connect(address).await?;
     let name = "controller.example".try_into().unwrap();
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let mut stream = TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await?;
     stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
@@ -39,7 +50,11 @@ async fn ask(address: SocketAddr, config: ClientConfig) -> std::io::Result<Strin
 }
 
 fn failures(connections: &Connections, label: &str) -> u64 {
-    connections.failed_handshakes().get(label).copied().unwrap_or(0)
+    connections
+        .failed_handshakes()
+        .get(label)
+        .copied()
+        .unwrap_or(0)
 }
 
 #[tokio::test]
@@ -47,10 +62,16 @@ async fn admin_port_trusts_only_its_authority() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let connections = Connections::new(64, 64);
     let address = start(directory.path(), connections.clone()).await;
-    let answer = ask(address, operator_client(&directory.path().join("ca.crt"), Tier::Controller).unwrap())
-        .await
-        .unwrap();
-    assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("alive\n"), "{answer}");
+    let answer = ask(
+        address,
+        operator_client(&directory.path().join("ca.crt"), Tier::Controller).unwrap(),
+    )
+    .await
+    .unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.0 200") && answer.ends_with("alive\n"),
+        "{answer}"
+    );
 
     Authority::new("test.example").write(other.path(), PeerRole::Controller, Validity::default());
     let foreign = operator_client(&other.path().join("ca.crt"), Tier::Controller).unwrap();
@@ -66,10 +87,16 @@ async fn plain_http_is_refused_and_counted() {
     let connections = Connections::new(64, 64);
     let address = start(directory.path(), connections.clone()).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /healthz HTTP/1.0\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
-    assert!(!String::from_utf8_lossy(&answer).contains("alive"), "{answer:?}");
+    assert!(
+        !String::from_utf8_lossy(&answer).contains("alive"),
+        "{answer:?}"
+    );
     until(|| failures(&connections, "not_tls") == 1).await;
 }
 
@@ -99,5 +126,7 @@ async fn until(is_reached: impl Fn() -> bool) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(120), polls).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(120), polls)
+        .await
+        .unwrap();
 }

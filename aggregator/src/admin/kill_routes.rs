@@ -8,8 +8,8 @@ use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
-    Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS, Tier,
-    unknown_bucket,
+    Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS,
+    Tier, unknown_bucket,
 };
 use plimsoll_core::kill::Scope;
 use plimsoll_core::names::{Bucket, Text};
@@ -20,9 +20,12 @@ use crate::zone::Zone;
 pub(crate) fn routes(zone: &Shared<Zone>) -> Routes {
     let (on, off, drill, status) = (zone.clone(), zone.clone(), zone.clone(), zone.clone());
     let status = async move || Json(status.with(|zone, _| kill_status(zone)));
-    let on = async move |Extension(caller): Extension<Caller>, JsonBody(order)| kill(&on, &caller, order);
-    let off =
-        async move |Extension(caller): Extension<Caller>, JsonBody(order)| end_kill(&off, &caller, order);
+    let on = async move |Extension(caller): Extension<Caller>, JsonBody(order)| {
+        kill(&on, &caller, order)
+    };
+    let off = async move |Extension(caller): Extension<Caller>, JsonBody(order)| {
+        end_kill(&off, &caller, order)
+    };
     let drill = async move |JsonBody(order): JsonBody<DrillOrder>| {
         drill::run(&drill, order, Zone::begin_drill, Zone::drill_timing, |_| 0).await
     };
@@ -42,13 +45,34 @@ fn kill(zone: &Shared<Zone>, caller: &Caller, order: KillOn) -> Response {
         );
     }
     let answer = |_, status: KillStatus| Json(status).into_response();
-    enter(zone, order.bucket, true, order.reason.as_str(), caller.by(order.by).as_ref(), answer)
+    enter(
+        zone,
+        order.bucket,
+        true,
+        order.reason.as_str(),
+        caller.by(order.by).as_ref(),
+        answer,
+    )
 }
 
 fn end_kill(zone: &Shared<Zone>, caller: &Caller, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map_or("", Text::as_str);
-    let answer = |ended, status| Json(KillEnded { ended, passed: false, status }).into_response();
-    enter(zone, order.bucket, false, reason, caller.by(order.by).as_ref(), answer)
+    let answer = |ended, status| {
+        Json(KillEnded {
+            ended,
+            passed: false,
+            status,
+        })
+        .into_response()
+    };
+    enter(
+        zone,
+        order.bucket,
+        false,
+        reason,
+        caller.by(order.by).as_ref(),
+        answer,
+    )
 }
 
 /// Enters an order or its end, and answers with the kill switches and with true if the generation changed.
@@ -60,12 +84,19 @@ fn enter(
     by: Option<&Text>,
     answer: impl FnOnce(bool, KillStatus) -> Response,
 ) -> Response {
-    if let Some(unknown) = bucket.as_ref().and_then(|bucket| zone.with(|zone, _| unknown(zone, bucket))) {
+    if let Some(unknown) = bucket
+        .as_ref()
+        .and_then(|bucket| zone.with(|zone, _| unknown(zone, bucket)))
+    {
         return error_response(StatusCode::BAD_REQUEST, unknown);
     }
     let (scope, by) = (Scope::from(bucket), by.map(Text::as_str));
-    let (changed, generation) =
-        zone.with(|zone, now| (zone.order_kill(now, &scope, killed), zone.kills().generation(&scope).0));
+    let (changed, generation) = zone.with(|zone, now| {
+        (
+            zone.order_kill(now, &scope, killed),
+            zone.kills().generation(&scope).0,
+        )
+    });
     let changed = match changed {
         Err(full) => return error_response(StatusCode::CONFLICT, full),
         Ok(changed) => changed,
@@ -97,7 +128,9 @@ fn kill_status(zone: &Zone) -> KillStatus {
     KillStatus {
         tier: Tier::Aggregator,
         fleet: state(Scope::Fleet),
-        buckets: buckets.map(|bucket| (bucket.clone(), state(Scope::Bucket(bucket)))).collect(),
+        buckets: buckets
+            .map(|bucket| (bucket.clone(), state(Scope::Bucket(bucket))))
+            .collect(),
         in_shadow: Vec::new(),
         away: Vec::new(),
         killed_locally: zone.downstream.killed_locally(),

@@ -32,7 +32,10 @@ struct Streams {
 
 impl Events {
     pub(crate) fn new(ports: Ports) -> Self {
-        Self { ports, ..Self::default() }
+        Self {
+            ports,
+            ..Self::default()
+        }
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Streams) -> R) -> R {
@@ -61,9 +64,21 @@ struct Source<'a> {
 
 pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Vec<Family> {
     let buckets = status::limited(zone, now);
-    let admissions: BucketFigures =
-        buckets.iter().map(|(name, bucket)| (name.to_string(), bucket.admissions)).collect();
-    let own = events.with(|streams| families(&table(), &Source { zone, now, buckets, streams }));
+    let admissions: BucketFigures = buckets
+        .iter()
+        .map(|(name, bucket)| (name.to_string(), bucket.admissions))
+        .collect();
+    let own = events.with(|streams| {
+        families(
+            &table(),
+            &Source {
+                zone,
+                now,
+                buckets,
+                streams,
+            },
+        )
+    });
     [
         own,
         families(&ADMISSIONS, &admissions),
@@ -280,10 +295,18 @@ mod tests {
             directive("new", limited(900.0), None),
             directive("free", Limit::Unlimited, None),
         ];
-        let message = Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() };
+        let message = Directives {
+            epoch: Some(Epoch(1)),
+            seq: 1,
+            buckets,
+            ..Directives::default()
+        };
         zone.on_directives(MonoTime::ZERO, message).unwrap();
         let text = metrics::text(&page(&zone, MonoTime::ZERO, &Events::default()));
-        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("plimsoll_zone_")).collect();
+        let rows: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("plimsoll_zone_"))
+            .collect();
         assert_eq!(
             rows,
             [

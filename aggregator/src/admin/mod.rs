@@ -36,7 +36,13 @@ pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Ro
     };
     let status = move || async move {
         let status = for_status.with(|zone, now| Status::of(zone, now));
-        Json(Status { refused_children: refused.refused(), security: trust.status(), ..status })
+        Json(Status {
+            refused_children: refused.refused(),
+            security: trust.status(),
+            ..status
+        })
     };
-    server::routes(metrics, || true).viewer(Method::GET, "/status", status).merge(kill)
+    server::routes(metrics, || true)
+        .viewer(Method::GET, "/status", status)
+        .merge(kill)
 }

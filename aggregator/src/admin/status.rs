@@ -109,10 +109,22 @@ impl Status {
             refused_children: Vec::new(),
             security: SecurityStatus::default(),
             kill_generation: zone.kills().fleet().0,
-            upstream_age_s: zone.upstream.freshness.age(now).map(|age| age.as_secs_f64()),
+            upstream_age_s: zone
+                .upstream
+                .freshness
+                .age(now)
+                .map(|age| age.as_secs_f64()),
             quiet: zone.warmup.withholds(),
-            buckets: limited(zone, now).into_iter().chain(unlisted(zone)).collect(),
-            unprotected: zone.room.refused.iter().map(|(bucket, _)| bucket.clone()).collect(),
+            buckets: limited(zone, now)
+                .into_iter()
+                .chain(unlisted(zone))
+                .collect(),
+            unprotected: zone
+                .room
+                .refused
+                .iter()
+                .map(|(bucket, _)| bucket.clone())
+                .collect(),
             killed_locally: zone.downstream.killed_locally(),
             kill_claims: Claimed::list(zone.kills.claims()),
             clients: children(zone, now, Role::Client),
@@ -122,7 +134,11 @@ impl Status {
 }
 
 fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
-    let children = zone.sessions().iter().filter(|child| child.identity.role == role).take(LISTED_MAX);
+    let children = zone
+        .sessions()
+        .iter()
+        .filter(|child| child.identity.role == role)
+        .take(LISTED_MAX);
     let each = children.map(|child| ChildStatus {
         name: child.identity.name.to_string(),
         service: child.identity.service.to_string(),
@@ -138,7 +154,10 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
 }
 
 pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
-    let limited = zone.board.iter().filter(|(_, posted)| posted.terms().limit.shown().is_some());
+    let limited = zone
+        .board
+        .iter()
+        .filter(|(_, posted)| posted.terms().limit.shown().is_some());
     let each = limited.map(|(bucket, posted)| {
         let hold_rps = posted.terms().hold.map(Rate::per_second);
         let mode = zone.kills().mode(bucket, posted.terms());
@@ -163,7 +182,14 @@ fn unlisted(zone: &Zone) -> impl Iterator<Item = (Bucket, BucketStatus)> {
             .filter(|child| child.identity.role == Role::Client && child.is_subscribed(bucket));
         let nearest = posted.terms().unlisted?.nearest().map(str::to_owned);
         let clients = Some(clients.count());
-        Some((bucket.clone(), BucketStatus { nearest, clients, ..BucketStatus::default() }))
+        Some((
+            bucket.clone(),
+            BucketStatus {
+                nearest,
+                clients,
+                ..BucketStatus::default()
+            },
+        ))
     });
     each.take(UNLISTED_MAX)
 }

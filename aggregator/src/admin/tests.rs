@@ -35,8 +35,14 @@ fn every_route_names_its_callers() {
         security: SecurityArgs::default(),
     };
     let aggregator = Aggregator::new(&args).unwrap();
-    let routes =
-        admin::routes(aggregator.zone.clone(), aggregator.events.clone(), aggregator.security.clone());
+    let routes = admin::routes(
+        aggregator.zone.clone(),
+        aggregator.events.clone(),
+        aggregator.security.clone(),
+    );
     let table: Vec<String> = routes.iter().map(ToString::to_string).collect();
-    assert_eq!(table, TABLE.trim().lines().map(str::trim).collect::<Vec<_>>());
+    assert_eq!(
+        table,
+        TABLE.trim().lines().map(str::trim).collect::<Vec<_>>()
+    );
 }

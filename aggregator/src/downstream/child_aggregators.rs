@@ -78,19 +78,24 @@ impl ChildAggregators {
             .find(|(instance, child)| **instance != identity.instance && child.name == name)
             .map(|(instance, _)| *instance);
         let before = replaced.and_then(|instance| self.by_instance.remove(&instance));
-        let child = self.by_instance.entry(identity.instance).or_insert_with(|| {
-            let (children, traffic) = before.map(|child| (child.children, child.traffic)).unwrap_or_default();
-            ChildAggregator {
-                name,
-                path: Path::default(),
-                children,
-                held: BTreeSet::new(),
-                since: now,
-                left: None,
-                traffic,
-                board: Board::default(),
-            }
-        });
+        let child = self
+            .by_instance
+            .entry(identity.instance)
+            .or_insert_with(|| {
+                let (children, traffic) = before
+                    .map(|child| (child.children, child.traffic))
+                    .unwrap_or_default();
+                ChildAggregator {
+                    name,
+                    path: Path::default(),
+                    children,
+                    held: BTreeSet::new(),
+                    since: now,
+                    left: None,
+                    traffic,
+                    board: Board::default(),
+                }
+            });
         (child.since, child.left) = (now, None);
         child.traffic.discard_unfinished();
         child.held = report.holds.keys().cloned().collect();
@@ -104,26 +109,36 @@ impl ChildAggregators {
     }
 
     pub(crate) fn prune(&mut self, now: MonoTime) {
-        self.by_instance.retain(|_, child| child.presence(now) > 0.0);
+        self.by_instance
+            .retain(|_, child| child.presence(now) > 0.0);
     }
 
     /// The number of children that are connected or left within `span`.
     pub(crate) fn within(&self, now: MonoTime, span: Duration) -> usize {
-        let recent = |child: &&ChildAggregator| child.left.is_none_or(|left| now.since(left) <= span);
+        let recent =
+            |child: &&ChildAggregator| child.left.is_none_or(|left| now.since(left) <= span);
         self.by_instance.values().filter(recent).count()
     }
 
     pub(crate) fn have_shown(&self, now: MonoTime) -> bool {
-        let mut connected = self.by_instance.values().filter(|child| child.left.is_none());
+        let mut connected = self
+            .by_instance
+            .values()
+            .filter(|child| child.left.is_none());
         connected.all(|child| child.is_served(now))
     }
 
     /// Longest chain of connected aggregators below this one, as far as it fits below `further`
     /// more.
     pub(crate) fn path(&self, further: u32) -> Path {
-        let connected = self.by_instance.iter().filter(|(_, child)| child.left.is_none());
+        let connected = self
+            .by_instance
+            .iter()
+            .filter(|(_, child)| child.left.is_none());
         let fitting = connected.filter(|(_, child)| child.path.fits(further));
         let longest = fitting.max_by_key(|(_, child)| child.path.0.len());
-        longest.map(|(instance, child)| Path::through(*instance, &child.path)).unwrap_or_default()
+        longest
+            .map(|(instance, child)| Path::through(*instance, &child.path))
+            .unwrap_or_default()
     }
 }

@@ -63,9 +63,15 @@ mod tests {
             ("mail", "b", Role::Client, 1),
             ("mail", "d", Role::Aggregator, 0),
         ] {
-            assert_eq!(greet(service, zone, role), logged, "{service} {zone} {role:?}");
+            assert_eq!(
+                greet(service, zone, role),
+                logged,
+                "{service} {zone} {role:?}"
+            );
         }
-        let many = (0..2 * FOREIGN_MAX).map(|n| greet("shop", &format!("z{n}"), Role::Client)).sum::<usize>();
+        let many = (0..2 * FOREIGN_MAX)
+            .map(|n| greet("shop", &format!("z{n}"), Role::Client))
+            .sum::<usize>();
         assert_eq!(many, FOREIGN_MAX - 3);
     }
 }

@@ -105,8 +105,13 @@ impl Downstream {
         self.sessions.prune(now);
         self.aggregators.prune(now);
         let sessions = &self.sessions;
-        self.standings.prune(|client| sessions.get(client).is_some());
-        self.newcomers.prune(now, |client| sessions.get(client).is_some_and(|child| child.stream.is_some()));
+        self.standings
+            .prune(|client| sessions.get(client).is_some());
+        self.newcomers.prune(now, |client| {
+            sessions
+                .get(client)
+                .is_some_and(|child| child.stream.is_some())
+        });
     }
 
     pub(crate) fn connected(&self) -> u32 {
@@ -129,7 +134,8 @@ impl Downstream {
     }
 
     pub(crate) fn is_settled(&self, now: MonoTime) -> bool {
-        self.joined.is_none_or(|joined| now.since(joined) >= JOIN_SETTLES)
+        self.joined
+            .is_none_or(|joined| now.since(joined) >= JOIN_SETTLES)
     }
 
     pub(crate) fn subscribe_aggregators(&mut self, bucket: &Bucket) {
@@ -142,7 +148,10 @@ impl Downstream {
 
     pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
         self.client_board.remove(gone);
-        self.aggregators.by_instance.values_mut().for_each(|child| child.board.remove(gone));
+        self.aggregators
+            .by_instance
+            .values_mut()
+            .for_each(|child| child.board.remove(gone));
         self.sessions.unsubscribe(gone);
     }
 
@@ -157,7 +166,8 @@ impl Downstream {
     ) -> bool {
         let is_due = self.divided.is_none_or(|(at, had_clients)| {
             // Occasions come a little early or late. Half a period decides which one is meant.
-            had_clients != has_clients || now.since(at) + parameters::FAST_PERIOD / 2 >= parameters.tick
+            had_clients != has_clients
+                || now.since(at) + parameters::FAST_PERIOD / 2 >= parameters.tick
         });
         if is_due {
             self.divided = Some((now, has_clients));
@@ -171,12 +181,16 @@ impl Downstream {
 
     /// Sends every child the whole state again and divides limits anew, as if nothing had been sent.
     pub(crate) fn resend_all(&mut self) {
-        self.sessions.iter_mut().for_each(sessions::Child::resend_all);
+        self.sessions
+            .iter_mut()
+            .for_each(sessions::Child::resend_all);
         self.divided = None;
     }
 
     pub(crate) fn take_standings(&mut self, stream: StreamId) -> Vec<(KeyId, Standing)> {
-        let Some(child) = self.sessions.by_stream(stream) else { return Vec::new() };
+        let Some(child) = self.sessions.by_stream(stream) else {
+            return Vec::new();
+        };
         self.standings.of(child.identity.instance).take()
     }
 
@@ -197,11 +211,19 @@ impl Downstream {
         hops: u32,
     ) -> Option<Message> {
         let child = self.sessions.by_stream(stream)?;
-        let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
-        let Some(aggregator) = self.aggregators.by_instance.get_mut(&child.identity.instance) else {
+        let echo = Echo {
+            covered: child.books.seq(),
+            confirmed: child.confirmed,
+        };
+        let Some(aggregator) = self
+            .aggregators
+            .by_instance
+            .get_mut(&child.identity.instance)
+        else {
             return child.next_message(now, head, &mut self.client_board, values, echo, kills);
         };
-        let mut message = child.next_message(now, head, &mut aggregator.board, values, echo, kills)?;
+        let mut message =
+            child.next_message(now, head, &mut aggregator.board, values, echo, kills)?;
         message.head.children = aggregator.children;
         message.head.above = hops.saturating_add(1);
         Some(message)
@@ -234,7 +256,9 @@ mod tests {
 
     fn greet(downstream: &mut Downstream, stream: u64, identity: Identity) {
         let (report, board) = (Report::default(), Board::default());
-        downstream.greet(at(0), StreamId(stream), identity, &report, &board).unwrap();
+        downstream
+            .greet(at(0), StreamId(stream), identity, &report, &board)
+            .unwrap();
     }
 
     #[test]
@@ -244,7 +268,10 @@ mod tests {
         greet(&mut downstream, 2, identity(Role::Aggregator, 2));
         assert_eq!((downstream.connected(), downstream.clients(at(0))), (2, 1));
         assert_eq!(downstream.close(at(0), StreamId(1)), Some(InstanceId(1)));
-        assert_eq!((downstream.clients(at(1_500)), downstream.clients(at(1_501))), (1, 0));
+        assert_eq!(
+            (downstream.clients(at(1_500)), downstream.clients(at(1_501))),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -254,7 +281,10 @@ mod tests {
         greet(&mut downstream, 2, identity(Role::Aggregator, 2));
         assert!(downstream.sessions.is_superseded(StreamId(1)));
         assert_eq!(
-            (downstream.connected(), &downstream.aggregators.path(0).0[..]),
+            (
+                downstream.connected(),
+                &downstream.aggregators.path(0).0[..]
+            ),
             (1, &[InstanceId(2)][..])
         );
     }
@@ -265,7 +295,10 @@ mod tests {
         let mut downstream = downstream();
         assert!(downstream.begin_division(at(0), false, &parameters));
         assert!(!downstream.begin_division(at(100), false, &parameters));
-        assert!(downstream.begin_division(at(100), true, &parameters), "the first client came");
+        assert!(
+            downstream.begin_division(at(100), true, &parameters),
+            "the first client came"
+        );
         let next = parameters.tick.as_millis() as u64 + 100;
         assert!(!downstream.begin_division(at(next - 100), true, &parameters));
         assert!(downstream.begin_division(at(next), true, &parameters));

@@ -32,14 +32,25 @@ impl Newcomers {
         let is_in_crowd = self.latest.replace((client, now)).is_some_and(of_crowd);
         let from = if is_in_crowd { now + CROWD_SHOWS } else { now };
         let until = now + GRANTED_WITHIN;
-        let waiting = self.waiting.entry(client).or_insert(Waiting { from, until, buckets: BTreeSet::new() });
+        let waiting = self.waiting.entry(client).or_insert(Waiting {
+            from,
+            until,
+            buckets: BTreeSet::new(),
+        });
         waiting.until = until;
         waiting.buckets.insert(bucket.clone());
     }
 
     /// Returns the buckets whose tokens a client may be granted now; `None` if there are none.
-    pub(crate) fn buckets_of(&mut self, now: MonoTime, client: InstanceId) -> Option<&mut BTreeSet<Bucket>> {
-        let waiting = self.waiting.get_mut(&client).filter(|waiting| waiting.from <= now);
+    pub(crate) fn buckets_of(
+        &mut self,
+        now: MonoTime,
+        client: InstanceId,
+    ) -> Option<&mut BTreeSet<Bucket>> {
+        let waiting = self
+            .waiting
+            .get_mut(&client)
+            .filter(|waiting| waiting.from <= now);
         waiting.map(|waiting| &mut waiting.buckets)
     }
 
@@ -76,9 +87,16 @@ mod tests {
             newcomers.on_subscription(at(0), client, &api);
             newcomers.on_subscription(at(1_000), client, &other);
             let buckets = newcomers.buckets_of(at(1_000), client).unwrap();
-            [&api, &other].into_iter().take(granted).for_each(|bucket| assert!(buckets.remove(bucket)));
+            [&api, &other]
+                .into_iter()
+                .take(granted)
+                .for_each(|bucket| assert!(buckets.remove(bucket)));
             newcomers.prune(at(ms), |_| connected);
-            assert_eq!(newcomers.buckets_of(at(ms), client).is_some(), waits, "{granted} {connected} {ms}");
+            assert_eq!(
+                newcomers.buckets_of(at(ms), client).is_some(),
+                waits,
+                "{granted} {connected} {ms}"
+            );
         }
     }
 
@@ -87,13 +105,22 @@ mod tests {
         let api = Bucket::new("api").unwrap();
         let mut newcomers = Newcomers::default();
         // Client, joins at, served from.
-        let clients = [(1, 0, 0), (2, 1, 201), (3, 150, 350), (4, 350, 350), (5, 549, 749)];
+        let clients = [
+            (1, 0, 0),
+            (2, 1, 201),
+            (3, 150, 350),
+            (4, 350, 350),
+            (5, 549, 749),
+        ];
         for (client, joins, _) in clients {
             newcomers.on_subscription(at(joins), InstanceId(client), &api);
         }
         for (client, _, from) in clients {
             let mut is_served = |ms| newcomers.buckets_of(at(ms), InstanceId(client)).is_some();
-            assert!(is_served(from) && (from == 0 || !is_served(from - 1)), "{client}");
+            assert!(
+                is_served(from) && (from == 0 || !is_served(from - 1)),
+                "{client}"
+            );
         }
     }
 }

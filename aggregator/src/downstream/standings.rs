@@ -72,7 +72,9 @@ impl Sent {
     pub(crate) fn take(&mut self) -> Vec<(KeyId, Standing)> {
         self.changed.sort_unstable();
         self.changed.dedup();
-        let later = self.changed.split_off(self.changed.len().min(STANDINGS_MAX));
+        let later = self
+            .changed
+            .split_off(self.changed.len().min(STANDINGS_MAX));
         let now = std::mem::replace(&mut self.changed, later);
         let standing = |id| self.held(id).unwrap_or_default();
         now.into_iter().map(|id| (id, standing(id))).collect()

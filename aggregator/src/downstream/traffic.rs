@@ -24,7 +24,10 @@ pub(crate) struct Shares {
 
 impl Shares {
     pub(crate) const fn all(share: f64) -> Self {
-        Self { by_slot: Vec::new(), without_slot: share }
+        Self {
+            by_slot: Vec::new(),
+            without_slot: share,
+        }
     }
 
     pub(crate) fn fill(&mut self, by_slot: impl Iterator<Item = f64>, without_slot: f64) {
@@ -42,12 +45,19 @@ impl Shares {
             whole += offered;
             part += offered * self.of(slot);
         }
-        if whole > 0.0 { part / whole } else { self.without_slot }
+        if whole > 0.0 {
+            part / whole
+        } else {
+            self.without_slot
+        }
     }
 
     /// The share of a key, by its slot.
     pub(crate) fn of(&self, slot: u32) -> f64 {
-        self.by_slot.get(slot as usize).copied().unwrap_or(self.without_slot)
+        self.by_slot
+            .get(slot as usize)
+            .copied()
+            .unwrap_or(self.without_slot)
     }
 }
 
@@ -68,12 +78,19 @@ impl Traffic {
 
     /// Ends a report. `span` is the time that it covers, `None` if it shows nothing about the present rate.
     pub(crate) fn settle(&mut self, span: Option<Duration>) {
-        let Some(span) = span.map(|span| span.as_secs_f64()).filter(|span| *span > 0.0) else {
+        let Some(span) = span
+            .map(|span| span.as_secs_f64())
+            .filter(|span| *span > 0.0)
+        else {
             self.fresh.fill(0.0);
             return;
         };
         let first = !std::mem::replace(&mut self.has_shown, true);
-        let kept = if first { 0.0 } else { (-span / parameters::SHARE_TIME.as_secs_f64()).exp() };
+        let kept = if first {
+            0.0
+        } else {
+            (-span / parameters::SHARE_TIME.as_secs_f64()).exp()
+        };
         self.rates.resize(self.fresh.len(), 0.0);
         for (rate, fresh) in self.rates.iter_mut().zip(&mut self.fresh) {
             *rate = kept * *rate + (1.0 - kept) * std::mem::take(fresh) / span;
@@ -100,9 +117,16 @@ mod tests {
         let mut traffic = Traffic::default();
         traffic.add(1, 50.0);
         traffic.settle(Some(Duration::from_millis(500)));
-        assert_eq!((traffic.rate(0), traffic.rate(1), traffic.rate(2)), (0.0, 100.0, 0.0));
+        assert_eq!(
+            (traffic.rate(0), traffic.rate(1), traffic.rate(2)),
+            (0.0, 100.0, 0.0)
+        );
         traffic.settle(Some(parameters::SHARE_TIME));
-        assert!((traffic.rate(1) - 100.0 / std::f64::consts::E).abs() < 1e-9, "{}", traffic.rate(1));
+        assert!(
+            (traffic.rate(1) - 100.0 / std::f64::consts::E).abs() < 1e-9,
+            "{}",
+            traffic.rate(1)
+        );
     }
 
     #[test]

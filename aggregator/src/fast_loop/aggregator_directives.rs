@@ -32,7 +32,11 @@ impl FastLoop {
         }
         let now = context.now;
         let clients = f64::from(u8::from(context.clients > 0));
-        let presences: Vec<f64> = aggregators.by_instance.values().map(|child| child.presence(now)).collect();
+        let presences: Vec<f64> = aggregators
+            .by_instance
+            .values()
+            .map(|child| child.presence(now))
+            .collect();
         let at_slot = |slot: usize| {
             let children = aggregators.by_instance.values().zip(&presences);
             let children = children.map(move |(child, presence)| Share {
@@ -43,26 +47,40 @@ impl FastLoop {
         };
         let by_slot: Vec<(Share, Sharing)> = (self.rates.iter().enumerate())
             .map(|(slot, rates)| {
-                let own = Share { presence: clients, offered: rates.offered };
+                let own = Share {
+                    presence: clients,
+                    offered: rates.offered,
+                };
                 let (of_children, children) = at_slot(slot);
                 self.aggregator_rates.push(of_children.offered);
                 (own, Sharing::of(children.chain([own])))
             })
             .collect();
         // Keys without known traffic are divided evenly.
-        let unknown = |presence: f64| Share { presence, offered: 0.0 };
+        let unknown = |presence: f64| Share {
+            presence,
+            offered: 0.0,
+        };
         let even = Sharing::of(presences.iter().copied().chain([clients]).map(unknown));
-        self.divided_rates.extend(by_slot.iter().map(|(_, all)| all.offered));
+        self.divided_rates
+            .extend(by_slot.iter().map(|(_, all)| all.offered));
         self.sharing = even.presences.max(1.0);
         let own = by_slot.iter().map(|(own, all)| all.part(*own));
         self.client_shares.fill(own, even.part(unknown(clients)));
         for (child, presence) in aggregators.by_instance.values_mut().zip(presences) {
-            let rates: Vec<f64> = (0..by_slot.len()).map(|slot| child.traffic.rate(slot)).collect();
-            let shares = rates
-                .iter()
-                .zip(&by_slot)
-                .map(|(offered, (_, all))| all.part(Share { presence, offered: *offered }));
-            child.traffic.shares.fill(shares, even.part(unknown(presence)));
+            let rates: Vec<f64> = (0..by_slot.len())
+                .map(|slot| child.traffic.rate(slot))
+                .collect();
+            let shares = rates.iter().zip(&by_slot).map(|(offered, (_, all))| {
+                all.part(Share {
+                    presence,
+                    offered: *offered,
+                })
+            });
+            child
+                .traffic
+                .shares
+                .fill(shares, even.part(unknown(presence)));
         }
     }
 
@@ -79,28 +97,45 @@ impl FastLoop {
         let limit = posted.terms().limit;
         let denied = limit == Limit::PerSecond(Rate::ZERO);
         let undivided = self.undivided(bucket, posted, context);
-        let presences = posted.terms().presences.unwrap_or(Presences::ONE).times(self.sharing);
+        let presences = posted
+            .terms()
+            .presences
+            .unwrap_or(Presences::ONE)
+            .times(self.sharing);
         let each = aggregators.by_instance.values().map(|child| {
             let shares = &child.traffic.shares;
             let (mut hold, mut headroom) = (None, None);
             let is_served = child.is_served(context.now);
             if let Some(allowances) = &undivided.allowances {
-                let of_all = shares.of_all(allowances.by_key.iter().map(|key| key.slot), &self.divided_rates);
+                let of_all = shares.of_all(
+                    allowances.by_key.iter().map(|key| key.slot),
+                    &self.divided_rates,
+                );
                 // Before its traffic is known a child keeps the hold that it brought, or has an even part.
                 let part = match is_served {
                     true => Some(allowances.part_of(shares, of_all)),
                     false => (!child.held.contains(bucket)).then_some(shares.without_slot),
                 };
                 hold = posted.terms().hold.filter(|_| !withholds);
-                hold = hold.zip(part).and_then(|(hold, part)| rounded(hold.per_second() * part));
+                hold = hold
+                    .zip(part)
+                    .and_then(|(hold, part)| rounded(hold.per_second() * part));
                 headroom = is_served.then(|| {
-                    let part = allowances.headroom.and_then(|headroom| rounded(headroom * of_all));
+                    let part = allowances
+                        .headroom
+                        .and_then(|headroom| rounded(headroom * of_all));
                     part.map_or(Headroom::None, Headroom::Shared)
                 });
             }
             let presences = Some(presences);
-            let terms =
-                Terms { presences, hold, headroom, clients: None, pool: None, ..posted.terms().clone() };
+            let terms = Terms {
+                presences,
+                hold,
+                headroom,
+                clients: None,
+                pool: None,
+                ..posted.terms().clone()
+            };
             let keys = if is_served || denied {
                 undivided.shares_of(child)
             } else {
@@ -111,7 +146,12 @@ impl FastLoop {
                 })
                 .collect()
             };
-            BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
+            BucketDirective {
+                bucket: bucket.clone(),
+                whole: true,
+                terms,
+                keys,
+            }
         });
         each.collect()
     }
@@ -119,47 +159,94 @@ impl FastLoop {
     fn undivided(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Undivided {
         let now = self.clock.on_grid(context.now).unwrap_or_default();
         if !is_divisible(posted.terms().limit) {
-            let keys = posted.keys().map(|(tenant, values)| (tenant.clone(), values)).collect();
-            return Undivided { keys, allowances: None };
+            let keys = posted
+                .keys()
+                .map(|(tenant, values)| (tenant.clone(), values))
+                .collect();
+            return Undivided {
+                keys,
+                allowances: None,
+            };
         }
         let allowances = self.allowances(bucket, posted, Context { now, ..context });
-        let keys = posted.keys().zip(&allowances.by_key).map(|((tenant, values), key)| {
-            let ratio = match key.allowed {
-                // The ratio of a key below its limits follows from the traffic of each child.
-                Some(_) if allowances.by_rates && allowances.headroom.is_some() && !key.at_tenant_limit => {
-                    Some(DropRatio::NONE)
-                }
-                Some(allowed) if allowances.by_rates => self.ratio(key.slot, now, allowed).or(values.ratio),
-                _ => values.ratio,
-            };
-            let at_tenant_limit = Some(key.at_tenant_limit);
-            (tenant.clone(), Values { ratio, guard: None, offered: None, at_tenant_limit, ..values })
-        });
-        Undivided { keys: keys.collect(), allowances: Some(allowances) }
+        let keys = posted
+            .keys()
+            .zip(&allowances.by_key)
+            .map(|((tenant, values), key)| {
+                let ratio = match key.allowed {
+                    // The ratio of a key below its limits follows from the traffic of each child.
+                    Some(_)
+                        if allowances.by_rates
+                            && allowances.headroom.is_some()
+                            && !key.at_tenant_limit =>
+                    {
+                        Some(DropRatio::NONE)
+                    }
+                    Some(allowed) if allowances.by_rates => {
+                        self.ratio(key.slot, now, allowed).or(values.ratio)
+                    }
+                    _ => values.ratio,
+                };
+                let at_tenant_limit = Some(key.at_tenant_limit);
+                (
+                    tenant.clone(),
+                    Values {
+                        ratio,
+                        guard: None,
+                        offered: None,
+                        at_tenant_limit,
+                        ..values
+                    },
+                )
+            });
+        Undivided {
+            keys: keys.collect(),
+            allowances: Some(allowances),
+        }
     }
 
     /// The ratio over all requests offered here; `None` where they are too few.
     fn ratio(&mut self, slot: u32, now: MonoTime, allowed: f64) -> Option<DropRatio> {
-        let of_children = self.aggregator_rates.get(slot as usize).copied().unwrap_or_default();
-        let own = self.rates.get_mut(slot as usize).map_or(0.0, |rates| rates.rate(now));
+        let of_children = self
+            .aggregator_rates
+            .get(slot as usize)
+            .copied()
+            .unwrap_or_default();
+        let own = self
+            .rates
+            .get_mut(slot as usize)
+            .map_or(0.0, |rates| rates.rate(now));
         let offered = own + of_children;
         if offered.max(allowed) * parameters::WINDOW.as_secs_f64() < parameters::COUNTS_MIN {
             return None;
         }
-        Some(DropRatio::of_excess(Rate::computed(offered)?, Rate::computed(allowed)?))
+        Some(DropRatio::of_excess(
+            Rate::computed(offered)?,
+            Rate::computed(allowed)?,
+        ))
     }
 }
 
 impl Undivided {
     fn shares_of(&self, child: &ChildAggregator) -> Vec<KeyDirective> {
         let keys = self.keys.iter().enumerate().map(|(at, (tenant, values))| {
-            let allowance = self.allowances.as_ref().and_then(|allowances| allowances.by_key.get(at));
+            let allowance = self
+                .allowances
+                .as_ref()
+                .and_then(|allowances| allowances.by_key.get(at));
             let values = allowance.map_or(*values, |key| {
                 let share = child.traffic.shares.of(key.slot);
                 let of = |whole: Option<f64>| whole.and_then(|whole| rounded(whole * share));
-                Values { rate: of(key.allowed), cap: of(key.cap), ..*values }
+                Values {
+                    rate: of(key.allowed),
+                    cap: of(key.cap),
+                    ..*values
+                }
             });
-            KeyDirective { tenant: tenant.clone(), values }
+            KeyDirective {
+                tenant: tenant.clone(),
+                values,
+            }
         });
         keys.collect()
     }

@@ -40,7 +40,12 @@ impl Allowances {
         let headroom = self.headroom.unwrap_or_default();
         let (mut whole, mut part) = (headroom, headroom * of_all);
         for key in &self.by_key {
-            let rate = if self.headroom.is_some() { key.cap } else { key.allowed }.unwrap_or_default();
+            let rate = if self.headroom.is_some() {
+                key.cap
+            } else {
+                key.allowed
+            }
+            .unwrap_or_default();
             whole += rate;
             part += rate * shares.of(key.slot);
         }
@@ -49,7 +54,12 @@ impl Allowances {
 }
 
 impl FastLoop {
-    pub(super) fn allowances(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Allowances {
+    pub(super) fn allowances(
+        &mut self,
+        bucket: &Bucket,
+        posted: &Posted,
+        context: Context,
+    ) -> Allowances {
         self.find_slots(bucket, posted);
         let on_hold = self.is_on_hold(bucket, context.led);
         let terms = posted.terms();
@@ -67,36 +77,79 @@ impl FastLoop {
                 at_tenant_limit: values.at_tenant_limit.unwrap_or_default(),
             })
             .collect();
-        let headroom = terms.headroom.and_then(Headroom::rate).map(Rate::per_second);
+        let headroom = terms
+            .headroom
+            .and_then(Headroom::rate)
+            .map(Rate::per_second);
         let caps = by_key.iter().filter_map(|key| key.cap).sum::<f64>();
         let room = headroom.map_or(0.0, |headroom| caps + headroom);
-        Allowances { on_hold, by_rates: !on_hold, by_key, headroom, room }
+        Allowances {
+            on_hold,
+            by_rates: !on_hold,
+            by_key,
+            headroom,
+            room,
+        }
     }
 
     fn find_slots(&mut self, bucket: &Bucket, posted: &Posted) {
-        debug_assert!(self.buckets.contains_key(bucket), "{bucket} has directives and no keys");
-        let Some(BucketKeys { by_tenant, slots, .. }) = self.buckets.get_mut(bucket) else { return };
+        debug_assert!(
+            self.buckets.contains_key(bucket),
+            "{bucket} has directives and no keys"
+        );
+        let Some(BucketKeys {
+            by_tenant, slots, ..
+        }) = self.buckets.get_mut(bucket)
+        else {
+            return;
+        };
         slots.clear();
-        slots.extend(posted.keys().map(|(tenant, _)| by_tenant.get(tenant).copied().unwrap_or(NO_SLOT)));
+        slots.extend(
+            posted
+                .keys()
+                .map(|(tenant, _)| by_tenant.get(tenant).copied().unwrap_or(NO_SLOT)),
+        );
     }
 
-    fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Allowances {
+    fn divide(
+        &mut self,
+        bucket: &Bucket,
+        posted: &Posted,
+        hold: Rate,
+        now: MonoTime,
+    ) -> Allowances {
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
         let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
         let mut claimants: Vec<Claimant> = posted
             .keys()
             .zip(slots)
             .map(|((tenant, values), slot)| {
-                let own = self.rates.get_mut(*slot as usize).map_or(0.0, |rates| rates.rate(now));
-                let offered = own + self.aggregator_rates.get(*slot as usize).copied().unwrap_or_default();
+                let own = self
+                    .rates
+                    .get_mut(*slot as usize)
+                    .map_or(0.0, |rates| rates.rate(now));
+                let offered = own
+                    + self
+                        .aggregator_rates
+                        .get(*slot as usize)
+                        .copied()
+                        .unwrap_or_default();
                 let (floor, tenant_limit) = bounds(values);
                 let weight = weight(values);
                 if !tenant.is_default_class() {
-                    return Claimant { offered, weight, floor, tenant_limit };
+                    return Claimant {
+                        offered,
+                        weight,
+                        floor,
+                        tenant_limit,
+                    };
                 }
                 // The floors of all names that are established here, which a division by presences leaves.
                 let class = KeyId(*slot);
-                let floors = self.tails.floors(now, class, floor).min(hold.per_second() / 2.0);
+                let floors = self
+                    .tails
+                    .floors(now, class, floor)
+                    .min(hold.per_second() / 2.0);
                 let within = self.tails.within(now, class, tenant_limit);
                 Claimant {
                     offered: offered * within,
@@ -115,7 +168,13 @@ impl FastLoop {
             at_tenant_limit: part.at_tenant_limit,
         });
         let room = if headroom.is_some() { hold } else { 0.0 };
-        Allowances { on_hold: true, by_rates: true, by_key: by_key.collect(), headroom, room }
+        Allowances {
+            on_hold: true,
+            by_rates: true,
+            by_key: by_key.collect(),
+            headroom,
+            room,
+        }
     }
 }
 
@@ -130,5 +189,7 @@ pub(super) fn bounds(values: Values) -> (f64, f64) {
 }
 
 pub(super) fn weight(values: Values) -> f64 {
-    values.entitlement.map_or(1.0, |entitlement| entitlement.weight.get())
+    values
+        .entitlement
+        .map_or(1.0, |entitlement| entitlement.weight.get())
 }

@@ -3,7 +3,8 @@
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{
-    BucketDirective, Headroom, KeyDirective, NewShare, PoolDepth, Posted, TailCut, Terms, Values, ZonePool,
+    BucketDirective, Headroom, KeyDirective, NewShare, PoolDepth, Posted, TailCut, Terms, Values,
+    ZonePool,
 };
 use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio, parameters, tail};
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
@@ -14,8 +15,12 @@ use super::allowances::{Allowance, bounds, weight};
 use super::headroom::BucketHeadroom;
 use super::{Context, FastLoop};
 
-const NO_POOL: ZonePool =
-    ZonePool { rate: Headroom::None, offered: Rate::ZERO, depth: PoolDepth::MIN, burst: Tokens::NONE };
+const NO_POOL: ZonePool = ZonePool {
+    rate: Headroom::None,
+    offered: Rate::ZERO,
+    depth: PoolDepth::MIN,
+    burst: Tokens::NONE,
+};
 
 impl FastLoop {
     /// The directive of a bucket for clients. O(K log K) for K keys with directives.
@@ -33,14 +38,25 @@ impl FastLoop {
             keys.headroom = BucketHeadroom::default();
         }
         let (keys, pool, cut) = match posted.terms().limit {
-            Limit::Unlimited | Limit::Unknown => {
-                (same_for_all(posted, Values::default()), NO_POOL, TailCut::default())
-            }
+            Limit::Unlimited | Limit::Unknown => (
+                same_for_all(posted, Values::default()),
+                NO_POOL,
+                TailCut::default(),
+            ),
             Limit::PerSecond(Rate::ZERO) => {
                 let nothing = Some(Rate::ZERO);
                 let ratio = Some(DropRatio::ALL);
-                let values = Values { ratio, guard: nothing, offered: nothing, ..Values::default() };
-                (same_for_all(posted, values), NO_POOL, TailCut::NOTHING_PASSES)
+                let values = Values {
+                    ratio,
+                    guard: nothing,
+                    offered: nothing,
+                    ..Values::default()
+                };
+                (
+                    same_for_all(posted, values),
+                    NO_POOL,
+                    TailCut::NOTHING_PASSES,
+                )
             }
             Limit::PerSecond(_) => {
                 let now = self.clock.on_grid(context.now).unwrap_or_default();
@@ -57,15 +73,28 @@ impl FastLoop {
             new_share: None,
             ..posted.terms().clone()
         };
-        BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
+        BucketDirective {
+            bucket: bucket.clone(),
+            whole: true,
+            terms,
+            keys,
+        }
     }
 
     /// Takes tokens for a client that has just joined, up to a depth that lets a burst of requests
     /// pass. `pool` is the zone's, which `clients` share. Returns `None` while there are too few.
-    pub(crate) fn grant(&mut self, bucket: &Bucket, pool: &ZonePool, clients: u32) -> Option<Tokens> {
+    pub(crate) fn grant(
+        &mut self,
+        bucket: &Bucket,
+        pool: &ZonePool,
+        clients: u32,
+    ) -> Option<Tokens> {
         pool.rate.rate()?;
         let own = Guard::pool(pool, None, clients, Tokens::NONE).depth;
-        self.buckets.get_mut(bucket)?.headroom.grant(parameters::GRANT_DEPTH_REQUESTS - own.as_f64())
+        self.buckets
+            .get_mut(bucket)?
+            .headroom
+            .grant(parameters::GRANT_DEPTH_REQUESTS - own.as_f64())
     }
 
     fn keys(
@@ -77,7 +106,10 @@ impl FastLoop {
         let allowances = self.allowances(bucket, posted, context);
         // With child aggregators the clients have a share of what may pass, for their own traffic.
         let shares = &self.client_shares;
-        let of_all = shares.of_all(allowances.by_key.iter().map(|key| key.slot), &self.divided_rates);
+        let of_all = shares.of_all(
+            allowances.by_key.iter().map(|key| key.slot),
+            &self.divided_rates,
+        );
         let headroom = allowances.headroom.map(|headroom| headroom * of_all);
         let room = allowances.room * allowances.part_of(shares, of_all);
         let by_key: Vec<Allowance> = allowances
@@ -86,21 +118,38 @@ impl FastLoop {
             .map(|key| {
                 let share = shares.of(key.slot);
                 let of = |rate: Option<f64>| rate.map(|rate| rate * share);
-                Allowance { allowed: of(key.allowed), cap: of(key.cap), ..*key }
+                Allowance {
+                    allowed: of(key.allowed),
+                    cap: of(key.cap),
+                    ..*key
+                }
             })
             .collect();
-        let class = posted.keys().position(|(tenant, _)| tenant.is_default_class());
-        let class = class.and_then(|at| Some((at, KeyId(by_key.get(at)?.slot), posted.own(DEFAULT_TENANT)?)));
+        let class = posted
+            .keys()
+            .position(|(tenant, _)| tenant.is_default_class());
+        let class = class
+            .and_then(|at| Some((at, KeyId(by_key.get(at)?.slot), posted.own(DEFAULT_TENANT)?)));
         // Requests above the tenant limits of unlisted names are refused in any case.
-        let within =
-            class.map_or(1.0, |(_, class, values)| self.tails.within(context.at, class, bounds(values).1));
-        let within = |at: usize| if class.is_some_and(|(class, ..)| class == at) { within } else { 1.0 };
+        let within = class.map_or(1.0, |(_, class, values)| {
+            self.tails.within(context.at, class, bounds(values).1)
+        });
+        let within = |at: usize| {
+            if class.is_some_and(|(class, ..)| class == at) {
+                within
+            } else {
+                1.0
+            }
+        };
         let claimants: Vec<ZoneClaimant> = posted
             .keys()
             .zip(&by_key)
             .enumerate()
             .map(|(at, ((_, values), key))| {
-                let rates = self.rates.get_mut(key.slot as usize).filter(|rates| rates.used);
+                let rates = self
+                    .rates
+                    .get_mut(key.slot as usize)
+                    .filter(|rates| rates.used);
                 let offered = rates.map_or(0.0, |rates| rates.window.rate(context.now));
                 ZoneClaimant {
                     offered: offered * within(at),
@@ -111,31 +160,45 @@ impl FastLoop {
             })
             .collect();
         let is_divided = allowances.by_rates && !allowances.on_hold && headroom.is_some();
-        let divided = if is_divided { divide_room(&mut self.division, room, &claimants) } else { Vec::new() };
+        let divided = if is_divided {
+            divide_room(&mut self.division, room, &claimants)
+        } else {
+            Vec::new()
+        };
         let Some(bucket_keys) = self.buckets.get_mut(bucket) else {
             return (Vec::new(), NO_POOL, TailCut::default());
         };
         let now_offered = claimants.iter().map(|claimant| claimant.offered).sum();
-        let passes = bucket_keys.headroom.on_directive(context.now, room, now_offered);
+        let passes = bucket_keys
+            .headroom
+            .on_directive(context.now, room, now_offered);
         let (mut keys, mut offered_in_all) = (Vec::with_capacity(by_key.len()), 0.0);
         for (at, ((tenant, values), key)) in posted.keys().zip(by_key).enumerate() {
             let may_share = headroom.filter(|_| !key.at_tenant_limit);
             let allowed = if is_divided {
                 divided.get(at).copied()
             } else {
-                key.allowed.map(|allowed| allowed + may_share.unwrap_or_default())
+                key.allowed
+                    .map(|allowed| allowed + may_share.unwrap_or_default())
             };
             let (window, offered, factor) = match self.rates.get_mut(key.slot as usize) {
                 Some(rates) => {
                     rates.room = key.cap.unwrap_or_default() + headroom.unwrap_or_default();
-                    let is_known = rates.used && rates.young_until.is_none_or(|until| until <= context.now);
-                    (is_known.then_some(&mut rates.window), rates.offered, rates.slack.factor())
+                    let is_known =
+                        rates.used && rates.young_until.is_none_or(|until| until <= context.now);
+                    (
+                        is_known.then_some(&mut rates.window),
+                        rates.offered,
+                        rates.slack.factor(),
+                    )
                 }
                 None => (None, 0.0, parameters::SLACK_MIN),
             };
             offered_in_all += offered;
             let ratio = match allowed {
-                Some(_) if allowances.by_rates && passes && may_share.is_some() => Some(DropRatio::NONE),
+                Some(_) if allowances.by_rates && passes && may_share.is_some() => {
+                    Some(DropRatio::NONE)
+                }
                 Some(allowed) if allowances.by_rates => Some(fast_ratio(
                     window,
                     context.now,
@@ -152,16 +215,26 @@ impl FastLoop {
                 at_tenant_limit: Some(key.at_tenant_limit),
                 ..Values::default()
             };
-            keys.push(KeyDirective { tenant: tenant.clone(), values });
+            keys.push(KeyDirective {
+                tenant: tenant.clone(),
+                values,
+            });
         }
-        let pool = bucket_keys.headroom.pool(headroom, offered_in_all, posted.terms(), self.sharing);
+        let pool =
+            bucket_keys
+                .headroom
+                .pool(headroom, offered_in_all, posted.terms(), self.sharing);
         let mut cut = TailCut::default();
         if let Some((at, class, values)) = class
             && let Some(key) = keys.get_mut(at)
         {
             let (floor, tenant_limit) = bounds(values);
             let new_share = posted.terms().new_share.map_or(1.0, NewShare::as_f64);
-            let spread = tail::Spread { new_share, floor, tenant_limit };
+            let spread = tail::Spread {
+                new_share,
+                floor,
+                tenant_limit,
+            };
             let ratio = key.values.ratio.unwrap_or_default();
             let (of_names, of_unknown) = self.tails.cut(context.at, class, ratio, &spread);
             cut = of_names;
@@ -178,5 +251,11 @@ pub(super) fn rounded(per_second: f64) -> Option<Rate> {
 }
 
 fn same_for_all(posted: &Posted, values: Values) -> Vec<KeyDirective> {
-    posted.keys().map(|(tenant, _)| KeyDirective { tenant: tenant.clone(), values }).collect()
+    posted
+        .keys()
+        .map(|(tenant, _)| KeyDirective {
+            tenant: tenant.clone(),
+            values,
+        })
+        .collect()
 }

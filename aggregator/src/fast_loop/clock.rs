@@ -21,7 +21,8 @@ pub(super) struct Clock {
 impl Clock {
     /// The time on the grid of the windows; `None` before the loop runs.
     pub(super) fn on_grid(&self, now: MonoTime) -> Option<MonoTime> {
-        self.grid.map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
+        self.grid
+            .map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
     }
 
     /// Advances to `now`. Returns the time since the latest tick, and true if a period of the slack has
@@ -51,8 +52,14 @@ mod tests {
         let mut clock = Clock::default();
         assert_eq!(clock.on_grid(at(0)), None);
         assert!(!clock.advance(at(0)).1);
-        assert_eq!(clock.on_grid(at(0)), Some(MonoTime::from_elapsed(GRID_SLACK)));
-        assert_eq!(clock.advance(at(period - 3)), (Duration::from_millis(period - 3), true));
+        assert_eq!(
+            clock.on_grid(at(0)),
+            Some(MonoTime::from_elapsed(GRID_SLACK))
+        );
+        assert_eq!(
+            clock.advance(at(period - 3)),
+            (Duration::from_millis(period - 3), true)
+        );
         assert!(!clock.advance(at(2 * period - 10)).1);
         assert!(clock.advance(at(2 * period)).1);
     }

@@ -45,7 +45,13 @@ impl BucketHeadroom {
 
     /// The pool of clients with this headroom, who offer `offered` requests/s in the bucket. `sharing` is the
     /// weight of all that share a limit here.
-    pub(super) fn pool(&self, headroom: Option<f64>, offered: f64, terms: &Terms, sharing: f64) -> ZonePool {
+    pub(super) fn pool(
+        &self,
+        headroom: Option<f64>,
+        offered: f64,
+        terms: &Terms,
+        sharing: f64,
+    ) -> ZonePool {
         let zones = terms.presences.unwrap_or(Presences::ONE).as_f64() * sharing;
         let even = terms.limit.per_second().map_or(0.0, Rate::per_second) / zones;
         ZonePool {

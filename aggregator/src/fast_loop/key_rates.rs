@@ -17,9 +17,20 @@ impl ReportSpan {
     /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first
     /// report of a client: its smoothed rate begins with it.
     pub(crate) fn new(now: MonoTime, span: Duration, is_first: bool) -> Self {
-        let time = if is_first { span.max(Duration::from_millis(1)) } else { parameters::SHARE_TIME };
-        let spread = if is_first { Spread::first(now, span) } else { Spread::new(now, span) };
-        Self { spread, share_s: time.as_secs_f64() }
+        let time = if is_first {
+            span.max(Duration::from_millis(1))
+        } else {
+            parameters::SHARE_TIME
+        };
+        let spread = if is_first {
+            Spread::first(now, span)
+        } else {
+            Spread::new(now, span)
+        };
+        Self {
+            spread,
+            share_s: time.as_secs_f64(),
+        }
     }
 }
 

@@ -95,8 +95,12 @@ impl FastLoop {
     fn track(&mut self, line: KeyId, key: &Key, young_until: Option<MonoTime>) {
         let keys = self.buckets.entry(key.bucket.clone()).or_default();
         keys.by_tenant.insert(key.tenant.clone(), line.0);
-        self.rates.resize_with(self.rates.len().max(line.index() + 1), KeyRates::default);
-        self.rates[line.index()] = KeyRates { young_until, ..KeyRates::default() };
+        self.rates
+            .resize_with(self.rates.len().max(line.index() + 1), KeyRates::default);
+        self.rates[line.index()] = KeyRates {
+            young_until,
+            ..KeyRates::default()
+        };
     }
 
     pub(crate) fn close(&mut self, key: &Key) {
@@ -126,7 +130,9 @@ impl FastLoop {
         counts: Counts,
         held: Option<Standing>,
     ) {
-        let Some(report) = self.report.as_ref().filter(|_| counts.offered > 0) else { return };
+        let Some(report) = self.report.as_ref().filter(|_| counts.offered > 0) else {
+            return;
+        };
         let line = counted.line;
         if let Some(rates) = self.rates.get_mut(line.index()) {
             rates.add(report, counts);
@@ -158,15 +164,22 @@ impl FastLoop {
             keys.led = has_rates;
         }
         for tenant in self.unlisted(&directive.bucket, posted) {
-            self.close(&Key { bucket: directive.bucket.clone(), tenant });
+            self.close(&Key {
+                bucket: directive.bucket.clone(),
+                tenant,
+            });
         }
     }
 
     /// The tenants of a bucket with their own line that the policy lists no more.
     pub(crate) fn unlisted(&self, bucket: &Bucket, posted: &Posted) -> Vec<Tenant> {
-        let tenants = self.buckets.get(bucket).into_iter().flat_map(|keys| keys.by_tenant.keys());
-        let unlisted =
-            tenants.filter(|tenant| !tenant.is_default_class() && posted.own(tenant.as_str()).is_none());
+        let tenants = self
+            .buckets
+            .get(bucket)
+            .into_iter()
+            .flat_map(|keys| keys.by_tenant.keys());
+        let unlisted = tenants
+            .filter(|tenant| !tenant.is_default_class() && posted.own(tenant.as_str()).is_none());
         unlisted.cloned().collect()
     }
 
@@ -176,7 +189,10 @@ impl FastLoop {
         let (elapsed, has_period_ended) = self.clock.advance(now);
         if has_period_ended {
             for keys in self.buckets.values_mut() {
-                let each = keys.slots.iter().filter_map(|slot| self.rates.get(*slot as usize));
+                let each = keys
+                    .slots
+                    .iter()
+                    .filter_map(|slot| self.rates.get(*slot as usize));
                 let counts = each.fold(Counts::ZERO, |sum, rates| sum.plus(rates.period));
                 keys.headroom.on_period(counts, settled && keys.led);
             }
@@ -186,7 +202,9 @@ impl FastLoop {
         for rates in self.rates.iter_mut().filter(|rates| rates.used) {
             rates.offered *= kept;
             if has_period_ended {
-                rates.slack.on_period(std::mem::take(&mut rates.period), rates.room);
+                rates
+                    .slack
+                    .on_period(std::mem::take(&mut rates.period), rates.room);
             }
         }
     }

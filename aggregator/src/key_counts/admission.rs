@@ -49,7 +49,13 @@ impl Admission {
 
     /// Decides if a key that brings `came` requests is admitted. `is_full` is true if the whole table is
     /// full.
-    pub(super) fn admits(&mut self, key: &Key, came: u64, quota: &mut Quota, is_full: bool) -> bool {
+    pub(super) fn admits(
+        &mut self,
+        key: &Key,
+        came: u64,
+        quota: &mut Quota,
+        is_full: bool,
+    ) -> bool {
         let scarce = f64::from(quota.keys) >= SCARCE * f64::from(self.per_bucket_max) || is_full;
         if !scarce || came == 0 {
             return !scarce;
@@ -111,27 +117,47 @@ mod tests {
     use super::*;
 
     fn key(tenant: &str) -> Key {
-        Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(tenant).unwrap() }
+        Key {
+            bucket: Bucket::new("b").unwrap(),
+            tenant: Tenant::new(tenant).unwrap(),
+        }
     }
 
     #[test]
     fn scarce_room_admits_only_frequent_keys() {
         let mut admission = Admission::new(7, 100, 8);
-        let mut quota = Quota { keys: 5, ..Quota::new(KeyId(0)) };
+        let mut quota = Quota {
+            keys: 5,
+            ..Quota::new(KeyId(0))
+        };
         assert!(admission.admits(&key("a"), 0, &mut quota, false));
         quota.keys = 6;
-        assert!(!admission.admits(&key("a"), 0, &mut quota, false), "room is scarce");
+        assert!(
+            !admission.admits(&key("a"), 0, &mut quota, false),
+            "room is scarce"
+        );
         assert!(!admission.admits(&key("a"), 7, &mut quota, false));
         assert!(quota.is_at_rest());
-        assert!(admission.admits(&key("a"), 1, &mut quota, false), "eight requests by now");
+        assert!(
+            admission.admits(&key("a"), 1, &mut quota, false),
+            "eight requests by now"
+        );
         quota.keys = 8;
-        assert!(!admission.admits(&key("b"), 100, &mut quota, false), "the bucket is full");
+        assert!(
+            !admission.admits(&key("b"), 100, &mut quota, false),
+            "the bucket is full"
+        );
         assert_eq!((quota.contenders, quota.contenders_most), (2, 100));
     }
 
     #[test]
     fn admission_threshold_rises_fast_and_falls_slowly() {
-        let mut quota = Quota { contenders: 40, contenders_most: 100, keys: 32, ..Quota::new(KeyId(0)) };
+        let mut quota = Quota {
+            contenders: 40,
+            contenders_most: 100,
+            keys: 32,
+            ..Quota::new(KeyId(0))
+        };
         assert_eq!(quota.evicted_max(), 3);
         quota.on_tick();
         assert_eq!(quota.admitted_from, 50);

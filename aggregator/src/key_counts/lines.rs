@@ -26,7 +26,8 @@ impl Lines {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, Counts)> {
         let all = (0..).map(KeyId).zip(self.keys.iter().zip(&self.tallies));
-        all.filter(|(line, _)| !self.free.contains(line)).map(|(_, (key, tally))| (key, tally.counts))
+        all.filter(|(line, _)| !self.free.contains(line))
+            .map(|(_, (key, tally))| (key, tally.counts))
     }
 
     pub(super) fn open(&mut self, key: &Key, outbox: &mut Outbox) -> KeyId {
@@ -69,7 +70,11 @@ impl Lines {
 
     pub(super) fn end_settled(&mut self, outbox: &mut Outbox) -> Vec<KeyId> {
         let is_settled = |line: &KeyId| outbox.is_settled(*line, self.tally(*line));
-        let (settled, leaving) = self.leaving.iter().copied().partition::<Vec<KeyId>, _>(is_settled);
+        let (settled, leaving) = self
+            .leaving
+            .iter()
+            .copied()
+            .partition::<Vec<KeyId>, _>(is_settled);
         self.leaving = leaving;
         for line in &settled {
             outbox.release(*line);

@@ -72,12 +72,21 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// An entry that was not counted yet.
-    pub(crate) const NOTHING: Self = Self { line: KeyId(u32::MAX), source: Source::Unnamed };
+    pub(crate) const NOTHING: Self = Self {
+        line: KeyId(u32::MAX),
+        source: Source::Unnamed,
+    };
 }
 
 impl Default for Account {
     fn default() -> Self {
-        Self { recent: 0, second: 0, quota: 0, line: KeyId(u32::MAX), source: Source::default() }
+        Self {
+            recent: 0,
+            second: 0,
+            quota: 0,
+            line: KeyId(u32::MAX),
+            source: Source::default(),
+        }
     }
 }
 
@@ -114,7 +123,10 @@ impl KeyCounts {
         if held == key {
             held.clone()
         } else {
-            Key { bucket: held.bucket.clone(), tenant: key.tenant.clone() }
+            Key {
+                bucket: held.bucket.clone(),
+                tenant: key.tenant.clone(),
+            }
         }
     }
 
@@ -141,7 +153,10 @@ impl KeyCounts {
             if key.tenant.is_default_class() {
                 self.take_back(id);
             }
-            return Some(Found { place: self.keys.place(id), new: None });
+            return Some(Found {
+                place: self.keys.place(id),
+                new: None,
+            });
         }
         let index = *self.by_bucket.get(&key.bucket)?;
         let is_full = self.keys.len() >= self.keys_max;
@@ -150,10 +165,16 @@ impl KeyCounts {
         let is_listed = is_listed();
         if !is_listed && (!self.admission.admits(key, came, quota, is_full) || is_full) {
             self.take_back(default);
-            return Some(Found { place: Place::shared(default), new: None });
+            return Some(Found {
+                place: Place::shared(default),
+                new: None,
+            });
         }
         let Some((place, _)) = self.keys.intern(key) else {
-            return Some(Found { place: Place::shared(default), new: None });
+            return Some(Found {
+                place: Place::shared(default),
+                new: None,
+            });
         };
         self.take_back(default);
         quota_at(&mut self.quotas, index).keys += 1;
@@ -161,20 +182,39 @@ impl KeyCounts {
             true => (self.lines.open(key, outbox), Source::Listed),
             false => (self.keys.value(default).line, Source::Name),
         };
-        *self.keys.value_mut(place.id) =
-            Account { second: self.second, quota: index, line, source, recent: 0 };
-        Some(Found { place, new: Some(line) })
+        *self.keys.value_mut(place.id) = Account {
+            second: self.second,
+            quota: index,
+            line,
+            source,
+            recent: 0,
+        };
+        Some(Found {
+            place,
+            new: Some(line),
+        })
     }
 
     pub(crate) fn declare(&mut self, bucket: &Bucket, outbox: &mut Outbox) -> Option<KeyId> {
         if self.by_bucket.contains_key(bucket) {
             return None;
         }
-        let index = self.free_quotas.pop().or_else(|| u32::try_from(self.quotas.len()).ok())?;
-        let key = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
+        let index = self
+            .free_quotas
+            .pop()
+            .or_else(|| u32::try_from(self.quotas.len()).ok())?;
+        let key = Key {
+            bucket: bucket.clone(),
+            tenant: Tenant::default_class(),
+        };
         let (Place { id, .. }, _) = self.keys.intern(&key)?;
         let line = self.lines.open(&key, outbox);
-        *self.keys.value_mut(id) = Account { second: self.second, quota: index, line, ..Account::default() };
+        *self.keys.value_mut(id) = Account {
+            second: self.second,
+            quota: index,
+            line,
+            ..Account::default()
+        };
         match self.quotas.get_mut(index as usize) {
             Some(free) => *free = Quota::new(id),
             None => self.quotas.push(Quota::new(id)),
@@ -186,8 +226,15 @@ impl KeyCounts {
     /// Removes a bucket that has no traffic, once the controller has confirmed its counts. Returns
     /// true if the bucket is unknown now.
     pub(crate) fn retire(&mut self, bucket: &Bucket) -> bool {
-        let Some(index) = self.by_bucket.get(bucket) else { return true };
-        let Quota { default, keys, is_leaving, .. } = self.quotas[*index as usize];
+        let Some(index) = self.by_bucket.get(bucket) else {
+            return true;
+        };
+        let Quota {
+            default,
+            keys,
+            is_leaving,
+            ..
+        } = self.quotas[*index as usize];
         let account = self.keys.value(default);
         // Its tenants are forgotten first.
         if keys == 1 && !is_leaving && self.second.saturating_sub(account.second) >= IDLE {
@@ -246,7 +293,10 @@ impl KeyCounts {
         }
         let asked = u32::try_from(counts.asked()).unwrap_or(u32::MAX);
         account.recent = account.recent.saturating_add(asked);
-        let counted = Counted { line: account.line, source: account.source };
+        let counted = Counted {
+            line: account.line,
+            source: account.source,
+        };
         self.lines.add(counted.line, counts);
         counted
     }
@@ -259,26 +309,38 @@ impl KeyCounts {
     /// [`LOOKED_AT_EVERY`] periods, and forgets idle ones, and the coldest names where frequent
     /// ones found no room. Ends lines when the controller has confirmed all of their counts, with
     /// their buckets. Returns the lines of listed tenants that are forgotten.
-    pub(crate) fn on_tick(&mut self, now: MonoTime, tails: &mut Tails, outbox: &mut Outbox) -> Vec<KeyId> {
+    pub(crate) fn on_tick(
+        &mut self,
+        now: MonoTime,
+        tails: &mut Tails,
+        outbox: &mut Outbox,
+    ) -> Vec<KeyId> {
         self.second = u32::try_from(now.since(MonoTime::ZERO).as_secs()).unwrap_or(u32::MAX);
         self.admission.sketch.decay_part(HALVED_EVERY);
         let second = self.second;
         let lines = &self.lines;
-        let idle = self.keys.next_part(LOOKED_AT_EVERY).filter_map(|(id, _, account)| {
-            let idle = second.saturating_sub(account.second);
-            let is_gone = match account.source {
-                Source::Unnamed => false,
-                Source::Name if tails.look(now, account.line, id) => idle >= ESTABLISHED_IDLE,
-                Source::Name => idle >= IDLE,
-                Source::Listed => idle >= IDLE && outbox.is_settled(account.line, lines.tally(account.line)),
-            };
-            is_gone.then_some(id)
-        });
+        let idle = self
+            .keys
+            .next_part(LOOKED_AT_EVERY)
+            .filter_map(|(id, _, account)| {
+                let idle = second.saturating_sub(account.second);
+                let is_gone = match account.source {
+                    Source::Unnamed => false,
+                    Source::Name if tails.look(now, account.line, id) => idle >= ESTABLISHED_IDLE,
+                    Source::Name => idle >= IDLE,
+                    Source::Listed => {
+                        idle >= IDLE && outbox.is_settled(account.line, lines.tally(account.line))
+                    }
+                };
+                is_gone.then_some(id)
+            });
         let mut gone: Vec<KeyId> = idle.collect();
         gone.extend(self.coldest());
         let mut listed = Vec::new();
         for id in gone {
-            let Some(account) = self.keys.remove(id) else { continue };
+            let Some(account) = self.keys.remove(id) else {
+                continue;
+            };
             let quota = quota_at(&mut self.quotas, account.quota);
             quota.keys = quota.keys.saturating_sub(1);
             if account.source == Source::Listed {
@@ -309,7 +371,11 @@ impl KeyCounts {
         }
         let is_table_full = self.keys.len() >= self.keys_max;
         let mut coldest: HashMap<u32, Vec<(u32, KeyId)>> = HashMap::new();
-        for (id, _, account) in self.keys.iter().filter(|(.., account)| account.source == Source::Name) {
+        for (id, _, account) in self
+            .keys
+            .iter()
+            .filter(|(.., account)| account.source == Source::Name)
+        {
             let quota = &self.quotas[account.quota as usize];
             let is_full = self.admission.is_full(quota) || is_table_full;
             if quota.contenders == 0 || !is_full {
@@ -338,5 +404,9 @@ fn quota_at(quotas: &mut [Quota], index: u32) -> &mut Quota {
 /// The value at second `now` of a count that is halved each second.
 const fn faded(recent: u32, then: u32, now: u32) -> u32 {
     let seconds = now.saturating_sub(then);
-    if seconds < u32::BITS { recent >> seconds } else { 0 }
+    if seconds < u32::BITS {
+        recent >> seconds
+    } else {
+        0
+    }
 }

@@ -20,7 +20,12 @@ pub(crate) struct LoadMeter {
 impl LoadMeter {
     pub(crate) fn start() -> Self {
         let runtime = Handle::current().metrics();
-        Self { busy: busy(&runtime), runtime, began: Instant::now(), late: Duration::ZERO }
+        Self {
+            busy: busy(&runtime),
+            runtime,
+            began: Instant::now(),
+            late: Duration::ZERO,
+        }
     }
 
     /// Takes note of a tick that was due at `due`. Returns the load once per period.
@@ -34,12 +39,22 @@ impl LoadMeter {
         let busy = busy(&self.runtime);
         let threads = self.runtime.num_workers().max(1) as f64;
         let share = busy.saturating_sub(self.busy).as_secs_f64() / (span.as_secs_f64() * threads);
-        let load = Load { busy: share.clamp(0.0, 1.0), late: self.late };
-        *self = Self { busy, began: now, late: Duration::ZERO, runtime: self.runtime.clone() };
+        let load = Load {
+            busy: share.clamp(0.0, 1.0),
+            late: self.late,
+        };
+        *self = Self {
+            busy,
+            began: now,
+            late: Duration::ZERO,
+            runtime: self.runtime.clone(),
+        };
         Some(load)
     }
 }
 
 fn busy(runtime: &RuntimeMetrics) -> Duration {
-    (0..runtime.num_workers()).map(|worker| runtime.worker_total_busy_duration(worker)).sum()
+    (0..runtime.num_workers())
+        .map(|worker| runtime.worker_total_busy_duration(worker))
+        .sum()
 }

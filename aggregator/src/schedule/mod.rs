@@ -51,13 +51,15 @@ impl Schedule {
     }
 
     pub(crate) fn is_due_on_tick(&self, now: MonoTime) -> bool {
-        self.pushes.is_due(now, self.report_interval, self.fast_period)
+        self.pushes
+            .is_due(now, self.report_interval, self.fast_period)
     }
 
     /// Returns true if directives are due on this message of the parent. After a decision every
     /// message passes immediately.
     pub(crate) fn is_due_on_message(&self, now: MonoTime) -> bool {
-        self.pushes.is_due(now, self.report_interval, self.tick) || self.pushes.follows_decision(now)
+        self.pushes.is_due(now, self.report_interval, self.tick)
+            || self.pushes.follows_decision(now)
     }
 }
 
@@ -69,9 +71,15 @@ mod tests {
     fn lateness_threshold_has_a_floor() {
         let mut schedule = Schedule::new(&Parameters::default());
         assert_eq!(schedule.late_from(), LATE);
-        let overloaded = Load { busy: 1.0, late: Duration::ZERO };
+        let overloaded = Load {
+            busy: 1.0,
+            late: Duration::ZERO,
+        };
         schedule.on_load(overloaded);
-        assert_eq!((schedule.load, schedule.report_interval), (overloaded, Duration::from_secs(1)));
+        assert_eq!(
+            (schedule.load, schedule.report_interval),
+            (overloaded, Duration::from_secs(1))
+        );
         assert_eq!(schedule.late_from(), Duration::from_secs(3));
     }
 }

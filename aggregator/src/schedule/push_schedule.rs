@@ -40,13 +40,16 @@ impl PushSchedule {
     /// Returns true if directives are due, given an occasion every `period` and reports every `interval`.
     /// Always true while children report at least as often as there are occasions.
     pub(crate) fn is_due(&self, now: MonoTime, interval: Duration, period: Duration) -> bool {
-        let Some(directed) = self.directed else { return true };
+        let Some(directed) = self.directed else {
+            return true;
+        };
         // Occasions come a little early or late. Half a period decides which one is meant.
         interval <= period || now.since(directed) + period / 2 >= interval
     }
 
     pub(crate) fn follows_decision(&self, now: MonoTime) -> bool {
-        self.decided.is_some_and(|decided| now.since(decided) <= AFTER_DECISION)
+        self.decided
+            .is_some_and(|decided| now.since(decided) <= AFTER_DECISION)
     }
 
     pub(crate) fn is_outgrown_by(&self, clients: usize) -> bool {
@@ -81,14 +84,25 @@ mod tests {
         ] {
             let mut pushes = PushSchedule::default();
             pushes.on_direct(at(1_000), 1);
-            assert_eq!(pushes.is_due(at(now), ms(interval), ms(100)), due, "{interval} {now}");
+            assert_eq!(
+                pushes.is_due(at(now), ms(interval), ms(100)),
+                due,
+                "{interval} {now}"
+            );
             assert!(!pushes.follows_decision(at(now)));
             pushes.on_decision(at(now));
-            assert_eq!(pushes.is_due(at(now), ms(interval), ms(100)), due, "the fast loop keeps its pace");
+            assert_eq!(
+                pushes.is_due(at(now), ms(interval), ms(100)),
+                due,
+                "the fast loop keeps its pace"
+            );
             assert!(pushes.follows_decision(at(now)) && pushes.follows_decision(at(now + 1_100)));
             assert!(!pushes.follows_decision(at(now + 1_101)));
         }
-        assert!(PushSchedule::default().is_due(at(0), ms(1_000), ms(100)), "the first time");
+        assert!(
+            PushSchedule::default().is_due(at(0), ms(1_000), ms(100)),
+            "the first time"
+        );
     }
 
     #[test]
@@ -103,7 +117,11 @@ mod tests {
             (1_000, 1_021, true),
         ] {
             pushes.on_direct(at(0), directed);
-            assert_eq!(pushes.is_outgrown_by(clients), outgrown, "{clients} after {directed}");
+            assert_eq!(
+                pushes.is_outgrown_by(clients),
+                outgrown,
+                "{clients} after {directed}"
+            );
         }
     }
 
@@ -114,7 +132,10 @@ mod tests {
         assert!(pushes.has_changed(head, 1));
         assert!(!pushes.has_changed(head, 1));
         assert!(pushes.has_changed(head, 2));
-        let killed = Head { kill: plimsoll_core::kill::KillGeneration(1), ..head };
+        let killed = Head {
+            kill: plimsoll_core::kill::KillGeneration(1),
+            ..head
+        };
         assert!(pushes.has_changed(killed, 2));
         assert!(!pushes.has_changed(killed, 2));
         assert!(pushes.is_new_epoch(Some(Epoch(1))) && !pushes.is_new_epoch(Some(Epoch(1))));

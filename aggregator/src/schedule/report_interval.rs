@@ -55,16 +55,34 @@ impl ReportInterval {
         let interval = self.interval();
         let is_late = load.late * 2 >= interval && load.busy >= BUSY_AND_LATE;
         let is_overloaded = load.busy >= BUSY || is_late;
-        self.overloaded = if is_overloaded { self.overloaded + 1 } else { 0 };
+        self.overloaded = if is_overloaded {
+            self.overloaded + 1
+        } else {
+            0
+        };
         let shorter = self.step.checked_sub(1);
-        let expected = shorter.map(|step| load.busy * interval.as_secs_f64() / INTERVALS[step].as_secs_f64());
-        self.calm = if expected.is_some_and(|busy| busy <= CALM) { self.calm + 1 } else { 0 };
+        let expected =
+            shorter.map(|step| load.busy * interval.as_secs_f64() / INTERVALS[step].as_secs_f64());
+        self.calm = if expected.is_some_and(|busy| busy <= CALM) {
+            self.calm + 1
+        } else {
+            0
+        };
         if load.busy >= SATURATED {
-            *self = Self { step: INTERVALS.len() - 1, ..Self::default() };
+            *self = Self {
+                step: INTERVALS.len() - 1,
+                ..Self::default()
+            };
         } else if self.overloaded >= LONGER_AFTER && self.step + 1 < INTERVALS.len() {
-            *self = Self { step: self.step + 1, ..Self::default() };
+            *self = Self {
+                step: self.step + 1,
+                ..Self::default()
+            };
         } else if let Some(step) = shorter.filter(|_| self.calm >= SHORTER_AFTER) {
-            *self = Self { step, ..Self::default() };
+            *self = Self {
+                step,
+                ..Self::default()
+            };
         }
         self.interval()
     }
@@ -80,7 +98,9 @@ mod tests {
 
     /// The intervals in ms after each of `count` equal measurements.
     fn after(chooser: &mut ReportInterval, count: usize, busy: f64, late: Duration) -> Vec<u128> {
-        (0..count).map(|_| chooser.on_load(Load { busy, late }).as_millis()).collect()
+        (0..count)
+            .map(|_| chooser.on_load(Load { busy, late }).as_millis())
+            .collect()
     }
 
     #[test]
@@ -132,7 +152,11 @@ mod tests {
             (0.35, late - Duration::from_millis(1), 100),
         ] {
             let mut chooser = ReportInterval::default();
-            assert_eq!(after(&mut chooser, 2, busy, late).pop(), Some(due), "{busy} {late:?}");
+            assert_eq!(
+                after(&mut chooser, 2, busy, late).pop(),
+                Some(due),
+                "{busy} {late:?}"
+            );
         }
     }
 

@@ -76,7 +76,10 @@ impl Class {
 
     pub(super) fn on_time(&mut self, elapsed: Duration) {
         let kept = |memory: Duration| (-elapsed.as_secs_f64() / memory.as_secs_f64()).exp();
-        let (kept, remembered) = (kept(parameters::NAME_MEMORY_FAST), kept(parameters::NAME_MEMORY));
+        let (kept, remembered) = (
+            kept(parameters::NAME_MEMORY_FAST),
+            kept(parameters::NAME_MEMORY),
+        );
         self.growth.on_time(elapsed);
         self.span = elapsed;
         for kind in [&mut self.established, &mut self.new] {
@@ -94,14 +97,24 @@ impl Class {
         let memory = parameters::NAME_MEMORY.as_secs_f64();
         let age = (self.growth.age(now) + report_interval).as_secs_f64();
         let filled = 1.0 - (-age / memory).exp();
-        let Self { growth, established, new, .. } = self;
+        let Self {
+            growth,
+            established,
+            new,
+            ..
+        } = self;
         // Requests without a name count as names of one request each.
         let unnamed = (new.remembered / filled - f64::from(new.names) / memory).max(0.0) * memory;
         let mean = |kind: &Kind, names: f64| {
             let mean = kind.remembered / filled / (names + f64::from(kind.names));
             if mean.is_finite() { mean } else { 0.0 }
         };
-        let seconds = if is_surging { self.span } else { parameters::NAME_MEMORY_FAST }.as_secs_f64();
+        let seconds = if is_surging {
+            self.span
+        } else {
+            parameters::NAME_MEMORY_FAST
+        }
+        .as_secs_f64();
         let demand = |kind: &Kind, mean| kind.recent.of(is_surging).demand(mean, seconds);
         Tail {
             established: demand(established, mean(established, 0.0)),
@@ -113,45 +126,76 @@ impl Class {
     /// Returns true if the requests of the latest period exceed those of the last second by more
     /// than chance: then only they show which names surge.
     pub(super) fn is_surging(&self) -> bool {
-        let both = |of: fn(&Kind) -> &Traffic| of(&self.established).total() + of(&self.new).total();
+        let both =
+            |of: fn(&Kind) -> &Traffic| of(&self.established).total() + of(&self.new).total();
         let latest = both(|kind| kind.recent.of(true));
         let part = self.span.as_secs_f64() / parameters::NAME_MEMORY_FAST.as_secs_f64();
         let expected = both(|kind| kind.recent.of(false)) * part;
-        latest >= parameters::COUNTS_MIN && latest > expected + parameters::SURGE_DEVIATIONS * expected.sqrt()
+        latest >= parameters::COUNTS_MIN
+            && latest > expected + parameters::SURGE_DEVIATIONS * expected.sqrt()
     }
 
     pub(super) fn kind(&mut self, established: bool) -> &mut Kind {
-        if established { &mut self.established } else { &mut self.new }
+        if established {
+            &mut self.established
+        } else {
+            &mut self.new
+        }
     }
 
     #[inline]
     pub(super) fn add(&mut self, standing: Standing, requests: f64, held: Option<Standing>) {
         // This client decides by the new standing from now on, but the next request may be another client's.
-        let repeated = if held == Some(standing) { requests } else { requests.min(1.0) };
+        let repeated = if held == Some(standing) {
+            requests
+        } else {
+            requests.min(1.0)
+        };
         let decided = held.filter(|held| held.bin.is_some()).unwrap_or(standing);
-        self.kind(decided.established).recent.add(decided.bin, repeated);
-        self.kind(standing.established).recent.add(standing.bin, requests - repeated);
+        self.kind(decided.established)
+            .recent
+            .add(decided.bin, repeated);
+        self.kind(standing.established)
+            .recent
+            .add(standing.bin, requests - repeated);
         if standing.bin.is_none() {
             self.kind(standing.established).remember(requests);
         }
-        self.mix(held).into_iter().for_each(|mix| mix.add(standing, repeated));
+        self.mix(held)
+            .into_iter()
+            .for_each(|mix| mix.add(standing, repeated));
     }
 
     pub(super) fn add_unnamed(&mut self, requests: f64, held: Option<Standing>) {
         self.new.recent.add(None, requests);
         self.new.remember(requests);
-        self.mix(held).into_iter().for_each(|mix| mix.add(Standing::default(), requests));
+        self.mix(held)
+            .into_iter()
+            .for_each(|mix| mix.add(Standing::default(), requests));
     }
 
     /// The parts that pass at a cut of what clients decide by the ratio of established names, and by that of unknown
     /// names. The cut is of a tail that was judged by the same requests.
-    pub(super) fn parts(&self, now: MonoTime, tail: &Tail, cut: Cut, is_surging: bool) -> (f64, f64) {
+    pub(super) fn parts(
+        &self,
+        now: MonoTime,
+        tail: &Tail,
+        cut: Cut,
+        is_surging: bool,
+    ) -> (f64, f64) {
         let of_established = tail.established.uncounted_part(cut.level);
         let of_new = tail.new.uncounted_part(cut.new_level);
         // In a young class a name unknown to a client is an established one.
-        let of_unknown = if self.growth.is_young(now) { of_established } else { of_new };
+        let of_unknown = if self.growth.is_young(now) {
+            of_established
+        } else {
+            of_new
+        };
         let part = |mix: &Mix, otherwise| mix.part(tail, cut, is_surging).unwrap_or(otherwise);
-        (part(&self.as_established, of_established), part(&self.as_unknown, of_unknown))
+        (
+            part(&self.as_established, of_established),
+            part(&self.as_unknown, of_unknown),
+        )
     }
 
     /// The requests that are decided like those of a name with a standing that a client holds;
@@ -159,8 +203,12 @@ impl Class {
     fn mix(&mut self, held: Option<Standing>) -> Option<&mut Mix> {
         match held.unwrap_or_default() {
             Standing { bin: Some(_), .. } => None,
-            Standing { established: true, .. } => Some(&mut self.as_established),
-            Standing { established: false, .. } => Some(&mut self.as_unknown),
+            Standing {
+                established: true, ..
+            } => Some(&mut self.as_established),
+            Standing {
+                established: false, ..
+            } => Some(&mut self.as_unknown),
         }
     }
 
@@ -174,8 +222,9 @@ impl Class {
     #[inline]
     pub(super) fn follow(&mut self, before: Standing, after: Standing, latest: f64) {
         let index = |standing: Standing| standing.bin.map(Bin::index);
-        let is_near =
-            index(before).zip(index(after)).is_some_and(|(one, other)| one.abs_diff(other) <= BINS_NEAR);
+        let is_near = index(before)
+            .zip(index(after))
+            .is_some_and(|(one, other)| one.abs_diff(other) <= BINS_NEAR);
         if before == after || before.established == after.established && is_near {
             return;
         }
@@ -206,7 +255,11 @@ impl Kind {
 
 impl Mix {
     fn add(&mut self, Standing { established, bin }: Standing, requests: f64) {
-        let recent = if established { &mut self.established } else { &mut self.new };
+        let recent = if established {
+            &mut self.established
+        } else {
+            &mut self.new
+        };
         recent.add(bin, requests);
     }
 
@@ -215,7 +268,8 @@ impl Mix {
         let established = demand(&self.established, tail.established.mean);
         let new = demand(&self.new, tail.new.mean);
         let all = established.total() + new.total();
-        (all > TRAFFIC_MIN).then(|| (established.passes(cut.level) + new.passes(cut.new_level)) / all)
+        (all > TRAFFIC_MIN)
+            .then(|| (established.passes(cut.level) + new.passes(cut.new_level)) / all)
     }
 }
 
@@ -234,14 +288,20 @@ impl Recent {
 
     /// The requests that a demand follows from: in a surge only the latest period.
     const fn of(&self, is_surging: bool) -> &Traffic {
-        if is_surging { &self.latest } else { &self.traffic }
+        if is_surging {
+            &self.latest
+        } else {
+            &self.traffic
+        }
     }
 }
 
 impl Traffic {
     #[inline]
     fn of(&mut self, bin: Option<Bin>) -> &mut f64 {
-        let Some(bin) = bin else { return &mut self.uncounted };
+        let Some(bin) = bin else {
+            return &mut self.uncounted;
+        };
         if self.bins.is_empty() {
             self.bins.resize(Bin::COUNT, 0.0);
         }
@@ -259,6 +319,10 @@ impl Traffic {
 
     fn demand(&self, mean: f64, seconds: f64) -> Demand {
         let bins = self.bins.iter().map(|traffic| traffic / seconds).collect();
-        Demand { bins, uncounted: self.uncounted / seconds, mean }
+        Demand {
+            bins,
+            uncounted: self.uncounted / seconds,
+            mean,
+        }
     }
 }

@@ -28,7 +28,11 @@ pub(crate) struct Tails {
 
 impl Tails {
     pub(crate) const fn new(report_interval: Duration) -> Self {
-        Self { report_interval, names: Vec::new(), classes: Vec::new() }
+        Self {
+            report_interval,
+            names: Vec::new(),
+            classes: Vec::new(),
+        }
     }
 
     /// Adds a name that is seen for the first time, or a name that `is_known` and needs no room to
@@ -47,7 +51,9 @@ impl Tails {
     }
 
     pub(crate) fn close(&mut self, class: KeyId, id: KeyId) {
-        let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else { return };
+        let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else {
+            return;
+        };
         let Standing { established, bin } = name.standing();
         class.kind(established).remove(bin, 0.0);
         if established {
@@ -57,11 +63,15 @@ impl Tails {
 
     /// Returns true while clients may name names of a class that an earlier process held as established.
     pub(crate) fn takes_claims(&mut self, now: MonoTime, class: KeyId) -> bool {
-        class_at(&mut self.classes, now, class).growth.takes_claims(now)
+        class_at(&mut self.classes, now, class)
+            .growth
+            .takes_claims(now)
     }
 
     pub(crate) fn claim(&mut self, class: KeyId, id: KeyId) {
-        let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else { return };
+        let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else {
+            return;
+        };
         class.growth.on_claim();
         if !name.standing().established {
             class.growth.on_arrival();
@@ -78,22 +88,40 @@ impl Tails {
         requests: f64,
         held: Option<Standing>,
     ) {
-        let Self { report_interval, names, classes } = self;
-        let Some((class, name)) = known(classes, names, class, id) else { return };
+        let Self {
+            report_interval,
+            names,
+            classes,
+        } = self;
+        let Some((class, name)) = known(classes, names, class, id) else {
+            return;
+        };
         let before = name.standing();
         let standing = name.add(now, requests, *report_interval);
         class.follow(before, standing, name.latest() - requests);
         class.add(standing, requests, held);
     }
 
-    pub(crate) fn add_unnamed(&mut self, now: MonoTime, class: KeyId, requests: f64, held: Option<Standing>) {
+    pub(crate) fn add_unnamed(
+        &mut self,
+        now: MonoTime,
+        class: KeyId,
+        requests: f64,
+        held: Option<Standing>,
+    ) {
         class_at(&mut self.classes, now, class).add_unnamed(requests, held);
     }
 
     /// Looks at a name, once in 10 s. Returns true for an established one.
     pub(crate) fn look(&mut self, now: MonoTime, class: KeyId, id: KeyId) -> bool {
-        let Self { report_interval, names, classes } = self;
-        let Some((class, name)) = known(classes, names, class, id) else { return false };
+        let Self {
+            report_interval,
+            names,
+            classes,
+        } = self;
+        let Some((class, name)) = known(classes, names, class, id) else {
+            return false;
+        };
         let before = name.standing();
         name.look(now, *report_interval);
         class.follow(before, name.standing(), name.latest());
@@ -105,7 +133,10 @@ impl Tails {
 
     #[inline]
     pub(crate) fn standing(&self, id: KeyId) -> Standing {
-        self.names.get(id.index()).map(NameMemory::standing).unwrap_or_default()
+        self.names
+            .get(id.index())
+            .map(NameMemory::standing)
+            .unwrap_or_default()
     }
 }
 
@@ -144,19 +175,29 @@ impl Tails {
     }
 
     pub(crate) fn cut_classes(&self, now: MonoTime) -> impl Iterator<Item = (KeyId, Tail)> {
-        let cut = (0..self.classes.len() as u32).map(KeyId).filter(|line| self.is_cut(*line));
+        let cut = (0..self.classes.len() as u32)
+            .map(KeyId)
+            .filter(|line| self.is_cut(*line));
         cut.filter_map(move |line| Some((line, self.tail(now, line)?)))
     }
 
     pub(crate) fn within(&self, now: MonoTime, class: KeyId, tenant_limit: f64) -> f64 {
-        let tail = if tenant_limit.is_finite() { self.tail(now, class) } else { None };
+        let tail = if tenant_limit.is_finite() {
+            self.tail(now, class)
+        } else {
+            None
+        };
         let part = tail.map_or(1.0, |tail| tail.within(tenant_limit) / tail.offered());
         if part.is_finite() { part } else { 1.0 }
     }
 
     /// The sum of the floors of a class's established names, as far as they ask for it.
     pub(crate) fn floors(&self, now: MonoTime, class: KeyId, floor: f64) -> f64 {
-        let tail = if floor > 0.0 { self.tail(now, class) } else { None };
+        let tail = if floor > 0.0 {
+            self.tail(now, class)
+        } else {
+            None
+        };
         tail.map_or(0.0, |tail| tail.established.passes(floor))
     }
 
@@ -169,8 +210,13 @@ impl Tails {
         ratio: DropRatio,
         spread: &Spread,
     ) -> (TailCut, DropRatio) {
-        let tenant_limit = Rate::computed(spread.tenant_limit).filter(|_| spread.tenant_limit.is_finite());
-        let all = |ratio| TailCut { ratio, tenant_limit, ..TailCut::default() };
+        let tenant_limit =
+            Rate::computed(spread.tenant_limit).filter(|_| spread.tenant_limit.is_finite());
+        let all = |ratio| TailCut {
+            ratio,
+            tenant_limit,
+            ..TailCut::default()
+        };
         let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) else {
             return (all(ratio), ratio);
         };
@@ -180,18 +226,36 @@ impl Tails {
         class.is_cut = ratio > DropRatio::NONE || tail.within(spread.tenant_limit) < tail.offered();
         // Before the traffic of a class is known, all of it has one ratio.
         if ratio == DropRatio::NONE || ratio == DropRatio::ALL || tail.offered() < TRAFFIC_MIN {
-            let nothing = TailCut { tenant_limit, ..TailCut::NOTHING_PASSES };
-            return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
+            let nothing = TailCut {
+                tenant_limit,
+                ..TailCut::NOTHING_PASSES
+            };
+            return (
+                if ratio == DropRatio::ALL {
+                    nothing
+                } else {
+                    all(ratio)
+                },
+                ratio,
+            );
         }
         let cut = tail.cut(1.0 - ratio.as_f64(), spread);
         let (established, new) = class.parts(now, &tail, cut, is_surging);
         let refused = |passes| {
             let (all, passes) = (Rate::computed(1.0), Rate::computed(passes));
-            all.zip(passes).map_or(ratio, |(all, passes)| DropRatio::of_excess(all, passes))
+            all.zip(passes)
+                .map_or(ratio, |(all, passes)| DropRatio::of_excess(all, passes))
         };
         let (established, new) = (refused(established), refused(new));
         let level = |level: f64| Rate::computed((level * 1e6).round() / 1e6);
-        (TailCut { level: level(cut.level), new_level: level(cut.new_level), ..all(established) }, new)
+        (
+            TailCut {
+                level: level(cut.level),
+                new_level: level(cut.new_level),
+                ..all(established)
+            },
+            new,
+        )
     }
 }
 
@@ -208,5 +272,8 @@ fn known<'a>(
     class: KeyId,
     id: KeyId,
 ) -> Option<(&'a mut Class, &'a mut NameMemory)> {
-    Some((classes.get_mut(class.index())?.as_mut()?, names.get_mut(id.index())?))
+    Some((
+        classes.get_mut(class.index())?.as_mut()?,
+        names.get_mut(id.index())?,
+    ))
 }

@@ -71,13 +71,16 @@ impl Freshness {
     pub(crate) fn is_led(&self, now: MonoTime) -> bool {
         let more = parameters::CONTROLLER_SILENT_MORE.saturating_mul(self.hops);
         let silent_after = parameters::CONTROLLER_SILENT.saturating_add(more);
-        self.confirmed.is_some_and(|(sent, _)| now.since(sent) <= silent_after)
+        self.confirmed
+            .is_some_and(|(sent, _)| now.since(sent) <= silent_after)
     }
 
     /// The time since the controller last covered a roll-up of this zone; `None` if it never did.
     pub(crate) fn age(&self, now: MonoTime) -> Option<Duration> {
         let own = now.since(self.confirmed?.1);
-        let parent = self.parent_age.map_or(Duration::ZERO, |(at, age)| age + now.since(at));
+        let parent = self
+            .parent_age
+            .map_or(Duration::ZERO, |(at, age)| age + now.since(at));
         Some(own.max(parent))
     }
 }
@@ -93,8 +96,15 @@ mod tests {
     }
 
     fn confirms(seq: u64, upstream_age: Option<Duration>) -> Directives {
-        let echo = Echo { covered: seq, confirmed: seq };
-        Directives { echo, upstream_age, ..Directives::default() }
+        let echo = Echo {
+            covered: seq,
+            confirmed: seq,
+        };
+        Directives {
+            echo,
+            upstream_age,
+            ..Directives::default()
+        }
     }
 
     /// The time that counts is when the confirmed report was sent, not when its confirmation arrived.
@@ -104,7 +114,10 @@ mod tests {
         assert!(!freshness.is_led(at(0)));
         freshness.on_report(at(0), 1);
         freshness.on_report(at(500), 2);
-        assert!(!freshness.is_led(at(500)), "a sent report is not a confirmed one");
+        assert!(
+            !freshness.is_led(at(500)),
+            "a sent report is not a confirmed one"
+        );
         freshness.on_message(at(1_900), &confirms(1, None));
         assert!(freshness.is_led(at(2_000)));
         assert!(!freshness.is_led(at(2_001)));
@@ -129,24 +142,43 @@ mod tests {
         for (above, silent_after) in [(0, 2_000), (1, 3_000), (2, 4_000), (4, 6_000)] {
             let mut freshness = Freshness::default();
             freshness.on_report(at(0), 1);
-            freshness.on_message(at(100), &Directives { above, ..confirms(1, None) });
+            freshness.on_message(
+                at(100),
+                &Directives {
+                    above,
+                    ..confirms(1, None)
+                },
+            );
             assert!(freshness.is_led(at(silent_after)), "{above}");
             assert!(!freshness.is_led(at(silent_after + 1)), "{above}");
         }
         let mut freshness = Freshness::default();
         freshness.on_report(at(0), 1);
-        freshness.on_message(at(0), &Directives { above: u32::MAX, ..confirms(1, None) });
-        assert!(freshness.is_led(at(u64::from(u32::MAX))), "no number is too large");
+        freshness.on_message(
+            at(0),
+            &Directives {
+                above: u32::MAX,
+                ..confirms(1, None)
+            },
+        );
+        assert!(
+            freshness.is_led(at(u64::from(u32::MAX))),
+            "no number is too large"
+        );
     }
 
     #[test]
     fn requested_interval_lasts_for_its_stream() {
         let mut freshness = Freshness::default();
-        let requests =
-            |ms| Directives { report_interval: Some(Duration::from_millis(ms)), ..Directives::default() };
-        for (message, interval) in
-            [(Directives::default(), None), (requests(100), Some(100)), (requests(250), Some(250))]
-        {
+        let requests = |ms| Directives {
+            report_interval: Some(Duration::from_millis(ms)),
+            ..Directives::default()
+        };
+        for (message, interval) in [
+            (Directives::default(), None),
+            (requests(100), Some(100)),
+            (requests(250), Some(250)),
+        ] {
             freshness.on_message(at(0), &message);
             assert_eq!(freshness.interval, interval.map(Duration::from_millis));
         }
@@ -174,7 +206,10 @@ mod tests {
         assert!(freshness.is_led(at(2_000)), "a short break is no silence");
         freshness.on_report(at(1_000), 1);
         freshness.on_message(at(1_100), &confirms(0, None));
-        assert!(!freshness.is_led(at(2_100)), "nothing of this stream is confirmed");
+        assert!(
+            !freshness.is_led(at(2_100)),
+            "nothing of this stream is confirmed"
+        );
         freshness.on_message(at(2_200), &confirms(1, None));
         assert!(freshness.is_led(at(3_000)));
     }
@@ -187,7 +222,10 @@ mod tests {
         (1..=200).for_each(|seq| freshness.on_report(at(seq * 100), seq));
         assert_eq!(freshness.sent.len(), SENT_MAX);
         freshness.on_message(at(20_000), &confirms(199, None));
-        assert!(!freshness.is_led(at(20_000)), "report 63, the last one remembered, is old");
+        assert!(
+            !freshness.is_led(at(20_000)),
+            "report 63, the last one remembered, is old"
+        );
         freshness.on_message(at(20_001), &confirms(200, None));
         assert!(freshness.is_led(at(20_001)));
     }

@@ -45,7 +45,9 @@ impl Leaders {
         child: &Identity,
         report: &Report,
     ) {
-        let Some(leader) = report.leader() else { return };
+        let Some(leader) = report.leader() else {
+            return;
+        };
         let is_aggregator = child.role == Role::Aggregator;
         let own = held.unwrap_or_default();
         let has_lost_state = self.led_since.is_none_or(|at| now.since(at) < RETURNING);
@@ -55,10 +57,22 @@ impl Leaders {
             let is_latest = self.claim(now).is_none_or(|claim| leader >= claim.leader);
             if leader > own && is_latest {
                 let age = report.controller_age.filter(|_| is_aggregator);
-                self.claimed = Some(Claim { leader, age, at: now });
+                self.claimed = Some(Claim {
+                    leader,
+                    age,
+                    at: now,
+                });
             }
         }
-        let name = || format!("{} {}/{}/{}", child.role.as_str(), child.zone, child.service, child.name);
+        let name = || {
+            format!(
+                "{} {}/{}/{}",
+                child.role.as_str(),
+                child.zone,
+                child.service,
+                child.name
+            )
+        };
         if held.is_some() || !counts {
             self.others.note(now, own, leader, child.role, name);
         }
@@ -67,12 +81,20 @@ impl Leaders {
         }
     }
 
-    pub(crate) fn on_directives(&mut self, now: MonoTime, held: Option<Leader>, got: Option<Leader>) {
+    pub(crate) fn on_directives(
+        &mut self,
+        now: MonoTime,
+        held: Option<Leader>,
+        got: Option<Leader>,
+    ) {
         if got.is_some() {
             self.led_since.get_or_insert(now);
         }
         if let Some((held, got)) = held.zip(got).filter(|(held, got)| held.is_rival_of(*got)) {
-            self.others.note(now, held.max(got), held.min(got), Role::Aggregator, || "the parent".to_owned());
+            self.others
+                .note(now, held.max(got), held.min(got), Role::Aggregator, || {
+                    "the parent".to_owned()
+                });
         }
     }
 
@@ -91,11 +113,15 @@ impl Leaders {
         report.epoch = leader.map(|leader| leader.epoch);
         report.controller = leader.and_then(|leader| leader.instance);
         report.controller_age = age;
-        report.other_controller = self.others.latest(now).filter(|other| Some(*other) != leader);
+        report.other_controller = self
+            .others
+            .latest(now)
+            .filter(|other| Some(*other) != leader);
     }
 
     fn claim(&self, now: MonoTime) -> Option<Claim> {
-        self.claimed.filter(|claim| now.since(claim.at) < CLAIM_KEPT)
+        self.claimed
+            .filter(|claim| now.since(claim.at) < CLAIM_KEPT)
     }
 }
 
@@ -112,7 +138,10 @@ mod tests {
     }
 
     fn leader(epoch: u64, instance: u128) -> Leader {
-        Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) }
+        Leader {
+            epoch: Epoch(epoch),
+            instance: Some(InstanceId(instance)),
+        }
     }
 
     fn child(role: Role) -> Identity {
@@ -142,7 +171,11 @@ mod tests {
     ) -> (Option<Leader>, Option<u64>, Option<Leader>) {
         let mut report = Report::default();
         leaders.fill(at(s), held, &mut report);
-        (report.leader(), report.controller_age.map(|age| age.as_secs()), report.other_controller)
+        (
+            report.leader(),
+            report.controller_age.map(|age| age.as_secs()),
+            report.other_controller,
+        )
     }
 
     #[test]
@@ -150,13 +183,28 @@ mod tests {
         let (client, own) = (child(Role::Client), leader(3, 1));
         let mut leaders = Leaders::default();
         leaders.on_report(at(0), None, &client, &claims(leader(41, 9), Some(0)));
-        assert_eq!(passed(&leaders, 1, None), (Some(leader(41, 9)), None, None), "without any sign of life");
-        assert_eq!(passed(&leaders, 10, None), (None, None, None), "a claim that is not repeated ends");
+        assert_eq!(
+            passed(&leaders, 1, None),
+            (Some(leader(41, 9)), None, None),
+            "without any sign of life"
+        );
+        assert_eq!(
+            passed(&leaders, 10, None),
+            (None, None, None),
+            "a claim that is not repeated ends"
+        );
         leaders.on_directives(at(50), None, Some(own));
         leaders.on_report(at(79), Some(own), &client, &claims(leader(41, 9), None));
-        assert_eq!(passed(&leaders, 79, Some(own)).0, Some(leader(41, 9)), "clients return");
+        assert_eq!(
+            passed(&leaders, 79, Some(own)).0,
+            Some(leader(41, 9)),
+            "clients return"
+        );
         leaders.on_report(at(90), Some(own), &client, &claims(leader(42, 9), None));
-        assert_eq!(passed(&leaders, 90, Some(own)), (Some(own), None, Some(leader(42, 9))));
+        assert_eq!(
+            passed(&leaders, 90, Some(own)),
+            (Some(own), None, Some(leader(42, 9)))
+        );
         let mut leaders = Leaders::default();
         leaders.on_report(at(0), None, &client, &claims(leader(u64::MAX, 9), None));
         assert_eq!(passed(&leaders, 1, None).0, None, "far above any epoch");
@@ -168,9 +216,18 @@ mod tests {
         let mut leaders = Leaders::default();
         leaders.on_confirmed(own, at(0));
         assert_eq!(passed(&leaders, 2, Some(own)), (Some(own), Some(2), None));
-        leaders.on_report(at(2), Some(own), &aggregator, &claims(leader(5, 9), Some(7)));
+        leaders.on_report(
+            at(2),
+            Some(own),
+            &aggregator,
+            &claims(leader(5, 9), Some(7)),
+        );
         assert_eq!(passed(&leaders, 4, Some(own)).0, Some(leader(5, 9)));
-        assert_eq!(passed(&leaders, 4, Some(own)).1, Some(9), "the wait here is added");
+        assert_eq!(
+            passed(&leaders, 4, Some(own)).1,
+            Some(9),
+            "the wait here is added"
+        );
         assert_eq!(
             passed(&leaders, 4, Some(leader(6, 1))).0,
             Some(leader(6, 1)),
@@ -179,7 +236,11 @@ mod tests {
         let mut leaders = Leaders::default();
         let far = leader(3 + EPOCH_STEP_MAX + 1, 9);
         leaders.on_report(at(2), Some(own), &aggregator, &claims(far, Some(0)));
-        assert_eq!(passed(&leaders, 2, Some(own)), (Some(own), None, Some(far)), "it is shown all the same");
+        assert_eq!(
+            passed(&leaders, 2, Some(own)),
+            (Some(own), None, Some(far)),
+            "it is shown all the same"
+        );
     }
 
     #[test]
@@ -189,15 +250,24 @@ mod tests {
             let mut leaders = Leaders::default();
             leaders.on_report(at(0), Some(own), &child(Role::Client), &claims(other, None));
             assert!(leaders.others.has_rival(at(0)));
-            assert_eq!(passed(&leaders, 0, Some(own)), (Some(own), None, Some(other)));
+            assert_eq!(
+                passed(&leaders, 0, Some(own)),
+                (Some(own), None, Some(other))
+            );
             let mut above = Leaders::default();
-            let report = Report { other_controller: Some(other), ..claims(own, None) };
+            let report = Report {
+                other_controller: Some(other),
+                ..claims(own, None)
+            };
             above.on_report(at(0), Some(own), &child(Role::Aggregator), &report);
             assert!(above.others.has_rival(at(0)));
         }
         let mut leaders = Leaders::default();
         leaders.on_directives(at(0), Some(own), Some(leader(4, 1)));
-        assert!(!leaders.others.has_rival(at(0)), "a controller that restarted");
+        assert!(
+            !leaders.others.has_rival(at(0)),
+            "a controller that restarted"
+        );
         leaders.on_directives(at(0), Some(own), Some(leader(3, 1)));
         assert!(leaders.others.has_rival(at(0)));
     }

@@ -34,7 +34,10 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) fn new(buckets_max: usize) -> Self {
-        Self { subscriptions: Subscriptions::new(buckets_max), ..Self::default() }
+        Self {
+            subscriptions: Subscriptions::new(buckets_max),
+            ..Self::default()
+        }
     }
 
     /// A new stream begins. Evidence that no parent has received may be of a stage that is over, so it is
@@ -54,7 +57,12 @@ impl Upstream {
 
     /// Completes a report that is about to be sent. One without counts (`time` is absent) carries no
     /// evidence, and the controller's confirmation of it confirms no report of a child.
-    pub(crate) fn finish_report(&mut self, now: MonoTime, report: &mut Report, sessions: &Sessions) {
+    pub(crate) fn finish_report(
+        &mut self,
+        now: MonoTime,
+        report: &mut Report,
+        sessions: &Sessions,
+    ) {
         self.freshness.on_report(now, report.seq);
         self.leaders.fill(now, self.leader(), report);
         if report.time.is_some() {
@@ -66,24 +74,40 @@ impl Upstream {
     /// Takes acknowledgements, which hold even if the directives are stale.
     pub(crate) fn on_acknowledgement(&mut self, directives: &Directives) {
         self.outbox.on_echo(directives.echo);
-        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
+        directives
+            .parent
+            .into_iter()
+            .for_each(|parent| self.outbox.on_answer(parent));
     }
 
     /// Accepts directives unless they are older than the latest ones. Returns true if they name a new policy.
     ///
     /// # Errors
     /// When they are stale.
-    pub(crate) fn accept(&mut self, now: MonoTime, directives: &Directives) -> Result<bool, StaleDirective> {
-        self.leaders.on_directives(now, self.leader(), directives.leader());
+    pub(crate) fn accept(
+        &mut self,
+        now: MonoTime,
+        directives: &Directives,
+    ) -> Result<bool, StaleDirective> {
+        self.leaders
+            .on_directives(now, self.leader(), directives.leader());
         self.sequence.accept(directives.leader(), directives.seq)?;
-        let is_new_policy = directives.policy_hash.is_some_and(|hash| self.policy_hash != Some(hash));
+        let is_new_policy = directives
+            .policy_hash
+            .is_some_and(|hash| self.policy_hash != Some(hash));
         self.policy_hash = directives.policy_hash.or(self.policy_hash);
         Ok(is_new_policy)
     }
 
     /// Accepted directives were applied: the children's reports in confirmed roll-ups are confirmed too.
-    pub(crate) fn on_applied(&mut self, now: MonoTime, directives: &Directives, sessions: &mut Sessions) {
-        self.rollups.on_confirmed(directives.echo.confirmed, sessions);
+    pub(crate) fn on_applied(
+        &mut self,
+        now: MonoTime,
+        directives: &Directives,
+        sessions: &mut Sessions,
+    ) {
+        self.rollups
+            .on_confirmed(directives.echo.confirmed, sessions);
         let sent = self.freshness.on_message(now, directives);
         if let Some((leader, sent)) = directives.leader().zip(sent) {
             self.leaders.on_confirmed(leader, sent);
@@ -114,14 +138,31 @@ mod tests {
     #[test]
     fn directives_are_taken_once() {
         let mut upstream = Upstream::new(1);
-        let directives =
-            Directives { epoch: Some(Epoch(3)), seq: 1, policy_hash: Some(7), ..Directives::default() };
-        assert_eq!(upstream.accept(MonoTime::ZERO, &directives).ok(), Some(true), "the first policy");
-        assert_eq!(upstream.epoch(), Some(Epoch(3)));
-        assert!(upstream.accept(MonoTime::ZERO, &directives).is_err(), "the same sequence number again");
-        let next = Directives { seq: 2, ..directives };
+        let directives = Directives {
+            epoch: Some(Epoch(3)),
+            seq: 1,
+            policy_hash: Some(7),
+            ..Directives::default()
+        };
         assert_eq!(
-            (upstream.accept(MonoTime::ZERO, &next).ok(), upstream.policy_hash),
+            upstream.accept(MonoTime::ZERO, &directives).ok(),
+            Some(true),
+            "the first policy"
+        );
+        assert_eq!(upstream.epoch(), Some(Epoch(3)));
+        assert!(
+            upstream.accept(MonoTime::ZERO, &directives).is_err(),
+            "the same sequence number again"
+        );
+        let next = Directives {
+            seq: 2,
+            ..directives
+        };
+        assert_eq!(
+            (
+                upstream.accept(MonoTime::ZERO, &next).ok(),
+                upstream.policy_hash
+            ),
             (Some(false), Some(7))
         );
     }

@@ -24,17 +24,30 @@ impl ReportedModes {
         let mut before = std::mem::take(&mut self.sent);
         let mut changed = BTreeMap::new();
         for (bucket, directed, unapplied) in buckets {
-            let sent = before.remove(bucket).filter(|_| !is_greeting).unwrap_or_default();
+            let sent = before
+                .remove(bucket)
+                .filter(|_| !is_greeting)
+                .unwrap_or_default();
             if unapplied > 0 {
                 self.sent.insert(bucket.clone(), unapplied);
             }
             if is_greeting || unapplied != sent {
                 let directed = Some(directed).filter(|_| is_greeting);
-                changed.insert(bucket.clone(), ReportedMode { directed, unapplied });
+                changed.insert(
+                    bucket.clone(),
+                    ReportedMode {
+                        directed,
+                        unapplied,
+                    },
+                );
             }
         }
         // A removed bucket.
-        changed.extend(before.into_keys().map(|bucket| (bucket, ReportedMode::default())));
+        changed.extend(
+            before
+                .into_keys()
+                .map(|bucket| (bucket, ReportedMode::default())),
+        );
         changed
     }
 }
@@ -48,9 +61,13 @@ mod tests {
         let (api, web) = (Bucket::new("api").unwrap(), Bucket::new("web").unwrap());
         let mut modes = ReportedModes::default();
         let mut take = |is_greeting, buckets: &[(&Bucket, u32)]| {
-            let buckets = buckets.iter().map(|(bucket, unapplied)| (*bucket, Mode::Enforce, *unapplied));
+            let buckets = buckets
+                .iter()
+                .map(|(bucket, unapplied)| (*bucket, Mode::Enforce, *unapplied));
             let taken = modes.take(is_greeting, buckets).into_iter();
-            taken.map(|(bucket, mode)| (bucket, mode.directed, mode.unapplied)).collect::<Vec<_>>()
+            taken
+                .map(|(bucket, mode)| (bucket, mode.directed, mode.unapplied))
+                .collect::<Vec<_>>()
         };
         let enforce = Some(Mode::Enforce);
         assert_eq!(
@@ -58,7 +75,10 @@ mod tests {
             [(api.clone(), enforce, 2), (web.clone(), enforce, 0)]
         );
         assert_eq!(take(false, &[(&api, 2), (&web, 0)]), []);
-        assert_eq!(take(false, &[(&api, 0), (&web, 1)]), [(api.clone(), None, 0), (web.clone(), None, 1)]);
+        assert_eq!(
+            take(false, &[(&api, 0), (&web, 1)]),
+            [(api.clone(), None, 0), (web.clone(), None, 1)]
+        );
         assert_eq!(take(false, &[(&api, 0)]), [(web.clone(), None, 0)]);
         assert_eq!(take(true, &[(&api, 0)]), [(api.clone(), enforce, 0)]);
     }

@@ -34,17 +34,31 @@ impl Rollups {
             self.pending.pop_back();
         }
         let contained = sessions.iter().filter_map(|child| {
-            child.stream.map(|stream| (child.identity.instance, stream, child.books.seq()))
+            child
+                .stream
+                .map(|stream| (child.identity.instance, stream, child.books.seq()))
         });
-        self.pending.push_back(Rollup { seq, contained: contained.collect() });
+        self.pending.push_back(Rollup {
+            seq,
+            contained: contained.collect(),
+        });
     }
 
     pub(crate) fn on_confirmed(&mut self, confirmed: u64, sessions: &mut Sessions) {
-        while self.pending.front().is_some_and(|rollup| rollup.seq <= confirmed) {
-            let Some(rollup) = self.pending.pop_front() else { return };
+        while self
+            .pending
+            .front()
+            .is_some_and(|rollup| rollup.seq <= confirmed)
+        {
+            let Some(rollup) = self.pending.pop_front() else {
+                return;
+            };
             for (instance, stream, seq) in rollup.contained {
                 // Sequence numbers of a replaced stream mean nothing on the present one.
-                if let Some(child) = sessions.get_mut(instance).filter(|child| child.stream == Some(stream)) {
+                if let Some(child) = sessions
+                    .get_mut(instance)
+                    .filter(|child| child.stream == Some(stream))
+                {
                     child.confirmed = child.confirmed.max(seq);
                 }
             }

@@ -22,7 +22,13 @@ pub(crate) struct Subscriptions {
 impl Subscriptions {
     pub(crate) fn new(max: usize) -> Self {
         let (held, unconfirmed) = (BTreeMap::new(), BTreeSet::new());
-        Self { max, held, unconfirmed, pending: Vec::new(), dropped: Vec::new() }
+        Self {
+            max,
+            held,
+            unconfirmed,
+            pending: Vec::new(),
+            dropped: Vec::new(),
+        }
     }
 
     /// A new stream to the parent begins: its first report asks for everything that is held, the
@@ -59,7 +65,11 @@ impl Subscriptions {
     /// The number of buckets that one child may ask for: all that a client can hold, and half of the room for
     /// an aggregator, so that one child never takes all of it.
     pub(crate) const fn max_of(&self, is_client: bool, per_client_max: usize) -> usize {
-        if is_client { per_client_max } else { self.max.div_ceil(2) }
+        if is_client {
+            per_client_max
+        } else {
+            self.max.div_ceil(2)
+        }
     }
 
     /// Holds a bucket that a child asks for. Returns false if there is no room for it.
@@ -116,7 +126,10 @@ impl Subscriptions {
 
     /// Takes the buckets that the next report asks for, and the buckets that it gives up.
     pub(crate) fn take(&mut self) -> (Vec<Bucket>, Vec<Bucket>) {
-        (std::mem::take(&mut self.pending), std::mem::take(&mut self.dropped))
+        (
+            std::mem::take(&mut self.pending),
+            std::mem::take(&mut self.dropped),
+        )
     }
 }
 
@@ -135,7 +148,11 @@ mod tests {
     #[test]
     fn buckets_are_requested_once_per_policy() {
         let mut subscriptions = Subscriptions::new(2);
-        assert!(["b", "a", "b"].iter().all(|name| subscriptions.ask(at(0), &bucket(name))));
+        assert!(
+            ["b", "a", "b"]
+                .iter()
+                .all(|name| subscriptions.ask(at(0), &bucket(name)))
+        );
         assert!(!subscriptions.ask(at(0), &bucket("c")), "there is no room");
         assert_eq!(subscriptions.take().0, [bucket("b"), bucket("a")]);
         assert_eq!(subscriptions.take().0, []);
@@ -143,7 +160,10 @@ mod tests {
         assert_eq!(subscriptions.take().0, [bucket("a"), bucket("b")]);
         let named = bucket("named");
         subscriptions.open([&named].into_iter());
-        assert_eq!(subscriptions.take().0, [bucket("a"), bucket("b"), named.clone()]);
+        assert_eq!(
+            subscriptions.take().0,
+            [bucket("a"), bucket("b"), named.clone()]
+        );
         subscriptions.on_epoch(at(32));
         subscriptions.on_named(&named);
         subscriptions.open(std::iter::empty());
@@ -153,9 +173,15 @@ mod tests {
     #[test]
     fn unused_bucket_is_given_up_once() {
         let mut subscriptions = Subscriptions::new(2);
-        ["a", "b"].iter().for_each(|name| assert!(subscriptions.ask(at(0), &bucket(name))));
+        ["a", "b"]
+            .iter()
+            .for_each(|name| assert!(subscriptions.ask(at(0), &bucket(name))));
         subscriptions.on_use(at(100), &bucket("a"));
-        assert!(subscriptions.unused(at(120), Duration::from_secs(120)).eq([&bucket("b")]));
+        assert!(
+            subscriptions
+                .unused(at(120), Duration::from_secs(120))
+                .eq([&bucket("b")])
+        );
         subscriptions.remove(&BTreeSet::from([bucket("b")]));
         assert_eq!(subscriptions.take(), (vec![bucket("a")], vec![bucket("b")]));
         assert!(subscriptions.ask(at(122), &bucket("c")), "its room is free");

@@ -40,7 +40,9 @@ impl Zone {
         let withholds = self.warmup.withholds();
         for (bucket, posted) in self.board.iter() {
             let place = self.keys.bucket_place(bucket);
-            let Some(check) = place.and_then(|place| self.admissions.checks.get_mut(place)) else { continue };
+            let Some(check) = place.and_then(|place| self.admissions.checks.get_mut(place)) else {
+                continue;
+            };
             let is_judged = !withholds && !self.kills.kills().of(bucket).is_on();
             check.on_tick(now, |_| is_judged.then(|| may_pass(posted)).flatten());
         }
@@ -49,7 +51,10 @@ impl Zone {
     pub(crate) fn law_ratio(&self, bucket: &Bucket) -> Option<f64> {
         let posted = self.downstream.client_board.get(bucket)?;
         // Names of a class have their own ratios, which together are that of the class.
-        let of_class = self.keys.class_of(bucket).and_then(|class| self.fast_loop.tails.ratio(class));
+        let of_class = self
+            .keys
+            .class_of(bucket)
+            .and_then(|class| self.fast_loop.tails.ratio(class));
         let keys = posted.keys().filter_map(|(tenant, values)| {
             let of_names = of_class.filter(|_| tenant.is_default_class());
             Some((values.offered?.per_second(), of_names.or(values.ratio)?))
@@ -58,12 +63,19 @@ impl Zone {
             (offered + rate, refused + rate * ratio.as_f64())
         });
         let default = || Some(posted.own(DEFAULT_TENANT)?.ratio?.as_f64());
-        if offered > 0.0 { Some(refused / offered) } else { default() }
+        if offered > 0.0 {
+            Some(refused / offered)
+        } else {
+            default()
+        }
     }
 
     /// Returns what the counts of the last seconds show of a bucket.
     pub fn admission_figures(&self, bucket: &Bucket) -> AdmissionFigures {
-        let check = self.keys.bucket_place(bucket).and_then(|place| self.admissions.checks.get(place));
+        let check = self
+            .keys
+            .bucket_place(bucket)
+            .and_then(|place| self.admissions.checks.get(place));
         check.map(AdmissionCheck::figures).unwrap_or_default()
     }
 }
@@ -73,8 +85,15 @@ impl Zone {
 /// tenant limit: counts do not distinguish its refusals.
 fn may_pass(posted: &Posted) -> Option<f64> {
     let terms = posted.terms();
-    terms.limit.per_second().filter(|limit| *limit > Rate::ZERO)?;
-    if posted.keys().any(|(_, values)| values.entitlement.is_some_and(|of| of.tenant_limit.is_some())) {
+    terms
+        .limit
+        .per_second()
+        .filter(|limit| *limit > Rate::ZERO)?;
+    if posted.keys().any(|(_, values)| {
+        values
+            .entitlement
+            .is_some_and(|of| of.tenant_limit.is_some())
+    }) {
         return None;
     }
     terms.hold.map(Rate::per_second)

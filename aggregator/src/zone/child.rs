@@ -18,7 +18,9 @@ impl Child for Zone {
         self.upstream.open();
         // The policy may have dropped some of its buckets, but only a controller knows.
         let named = self.board.iter().filter(|(_, posted)| posted.terms().named);
-        self.upstream.subscriptions.open(named.map(|(bucket, _)| bucket));
+        self.upstream
+            .subscriptions
+            .open(named.map(|(bucket, _)| bucket));
         self.kills.on_open();
     }
 
@@ -32,8 +34,16 @@ impl Child for Zone {
             children: self.downstream.connected(),
             clients: self.downstream.clients_below(),
             killed_locally: self.downstream.killed_locally(),
-            path: if is_greeting { Path::default() } else { self.path() },
-            holds: if is_greeting { self.holds() } else { BTreeMap::new() },
+            path: if is_greeting {
+                Path::default()
+            } else {
+                self.path()
+            },
+            holds: if is_greeting {
+                self.holds()
+            } else {
+                BTreeMap::new()
+            },
             modes: self.reported_modes(is_greeting),
             subscriptions,
             unsubscriptions,
@@ -42,22 +52,35 @@ impl Child for Zone {
         };
         let lines = &self.keys.lines;
         let keys = if counting { lines.keys() } else { &[] };
-        self.upstream.outbox.fill(&mut report, keys, |line| lines.tally(line));
+        self.upstream
+            .outbox
+            .fill(&mut report, keys, |line| lines.tally(line));
         self.kills.fill(now, &mut report);
-        self.upstream.finish_report(now, &mut report, &self.downstream.sessions);
+        self.upstream
+            .finish_report(now, &mut report, &self.downstream.sessions);
         report
     }
 
-    fn on_directives(&mut self, now: MonoTime, mut directives: Directives) -> Result<(), StaleDirective> {
+    fn on_directives(
+        &mut self,
+        now: MonoTime,
+        mut directives: Directives,
+    ) -> Result<(), StaleDirective> {
         // Merge kill generations and acknowledgements before the epoch check: both hold even if the
         // directives are stale.
-        if self.kills.on_directives(&directives).inspect_err(|_| self.counters.stale += 1)? {
+        if self
+            .kills
+            .on_directives(&directives)
+            .inspect_err(|_| self.counters.stale += 1)?
+        {
             self.on_kill_change(now);
         }
         self.join_drill(now, directives.drill);
         self.upstream.on_acknowledgement(&directives);
-        let is_new_policy =
-            self.upstream.accept(now, &directives).inspect_err(|_| self.counters.stale += 1)?;
+        let is_new_policy = self
+            .upstream
+            .accept(now, &directives)
+            .inspect_err(|_| self.counters.stale += 1)?;
         if is_new_policy {
             self.upstream.subscriptions.ask_again();
         }
@@ -77,7 +100,8 @@ impl Child for Zone {
                 self.fast_loop.on_directive(directive, posted);
             }
         }
-        self.upstream.on_applied(now, &directives, &mut self.downstream.sessions);
+        self.upstream
+            .on_applied(now, &directives, &mut self.downstream.sessions);
         self.warmup.on_expected(directives.children);
         if decided {
             self.schedule.pushes.on_decision(now);
@@ -100,14 +124,20 @@ impl Child for Zone {
     fn farewell(&mut self, now: MonoTime) -> Report {
         // While clients are connected this is a restart, and the zone's share must be held for them.
         let leaving = self.downstream.connected() == 0;
-        Report { leaving, ..self.report(now) }
+        Report {
+            leaving,
+            ..self.report(now)
+        }
     }
 
     fn report_interval(&self) -> Duration {
         // A controller leaves the interval to the zone, which rolls up once a tick. An aggregator
         // asks for more reports, as it does of its clients: two reports in one of its roll-ups and
         // none in the next would look like traffic that stops and starts.
-        self.upstream.freshness.interval.unwrap_or(self.parameters.tick)
+        self.upstream
+            .freshness
+            .interval
+            .unwrap_or(self.parameters.tick)
     }
 }
 
@@ -115,25 +145,39 @@ impl Zone {
     /// The demand of the classes that cut names.
     fn tails(&self, now: MonoTime) -> BTreeMap<Bucket, Tail> {
         let cut = self.fast_loop.tails.cut_classes(now);
-        cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].bucket.clone(), tail)).collect()
+        cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].bucket.clone(), tail))
+            .collect()
     }
 
     fn reported_modes(&mut self, is_greeting: bool) -> BTreeMap<Bucket, ReportedMode> {
-        let (below, clients) = (self.downstream.sessions.unapplied(), self.downstream.clients_below());
+        let (below, clients) = (
+            self.downstream.sessions.unapplied(),
+            self.downstream.clients_below(),
+        );
         let is_led = self.upstream.epoch().is_some();
-        let modes = self.board.iter().filter(|_| is_led).map(|(bucket, posted)| {
-            let directed = posted.terms().mode;
-            let is_killed_here = self.kills.mode(bucket, posted.terms()) < directed;
-            let below = below.get(bucket).copied().unwrap_or_default();
-            (bucket, directed, if is_killed_here { clients } else { below })
-        });
+        let modes = self
+            .board
+            .iter()
+            .filter(|_| is_led)
+            .map(|(bucket, posted)| {
+                let directed = posted.terms().mode;
+                let is_killed_here = self.kills.mode(bucket, posted.terms()) < directed;
+                let below = below.get(bucket).copied().unwrap_or_default();
+                (
+                    bucket,
+                    directed,
+                    if is_killed_here { clients } else { below },
+                )
+            });
         self.upstream.reported_modes.take(is_greeting, modes)
     }
 
     /// The longest chain below. A greeting has none: this process may not know yet how many aggregators are
     /// above it, and its parent would refuse it for a child that it should have refused itself.
     fn path(&self) -> Path {
-        self.downstream.aggregators.path(self.upstream.freshness.hops.saturating_add(1))
+        self.downstream
+            .aggregators
+            .path(self.upstream.freshness.hops.saturating_add(1))
     }
 }
 

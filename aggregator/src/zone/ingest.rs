@@ -73,12 +73,17 @@ impl Zone {
             outbox: &mut self.upstream.outbox,
             late_from: self.schedule.late_from(),
             is_all_late: true,
-            child_traffic: aggregator.as_mut().map(|aggregator| &mut aggregator.traffic),
+            child_traffic: aggregator
+                .as_mut()
+                .map(|aggregator| &mut aggregator.traffic),
             standings: (!is_aggregator).then(|| self.downstream.standings.of(instance)),
             span: None,
             is_last: !report.more,
         };
-        let entered = self.downstream.sessions.enter(now, stream, report, &mut ingest);
+        let entered = self
+            .downstream
+            .sessions
+            .enter(now, stream, report, &mut ingest);
         let entered = entered.ok_or(StreamRejected::Unknown)?;
         // Evidence of a late report may be of a stage that is over.
         let has_evidence = !ingest.is_all_late;
@@ -88,7 +93,10 @@ impl Zone {
         }
         for (cohort, outcomes) in report.evidence.iter() {
             let bucket = &cohort.bucket;
-            let mode = self.board.get(bucket).map(|posted| self.kills.mode(bucket, posted.terms()));
+            let mode = self
+                .board
+                .get(bucket)
+                .map(|posted| self.kills.mode(bucket, posted.terms()));
             let child = self.downstream.sessions.get(instance);
             let counts = has_evidence
                 && outcomes.is_plausible(entered.decisions_max)
@@ -98,12 +106,17 @@ impl Zone {
             if counts {
                 // A client is one instance, regardless of its report.
                 let instances = if is_aggregator { outcomes.instances } else { 1 };
-                self.upstream.evidence.add(instance, instances, cohort, outcomes);
+                self.upstream
+                    .evidence
+                    .add(instance, instances, cohort, outcomes);
             } else {
                 self.upstream.evidence.leave_out(outcomes);
             }
         }
-        self.counters.unconfirmed = self.counters.unconfirmed.saturating_add(entered.unconfirmed);
+        self.counters.unconfirmed = self
+            .counters
+            .unconfirmed
+            .saturating_add(entered.unconfirmed);
         self.counters.cut = self.counters.cut.saturating_add(entered.cut);
         self.counters.rejected += entered.rejected_keys as u64;
         Ok(())
@@ -114,7 +127,10 @@ impl Ingest<'_> {
     fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
         let (board, latest) = (self.board, &mut self.latest);
         let is_listed = || {
-            if latest.as_ref().is_none_or(|(bucket, _)| *bucket != key.bucket) {
+            if latest
+                .as_ref()
+                .is_none_or(|(bucket, _)| *bucket != key.bucket)
+            {
                 *latest = Some((key.bucket.clone(), board.get(&key.bucket)));
             }
             let posted = latest.as_ref().and_then(|(_, posted)| *posted);
@@ -149,7 +165,10 @@ impl Ingest<'_> {
                 entry.counts = entry.counts.since(late);
             }
         }
-        self.admissions.add(self.keys, entries.iter().map(|entry| (entry.id, entry.counts)));
+        self.admissions.add(
+            self.keys,
+            entries.iter().map(|entry| (entry.id, entry.counts)),
+        );
         match self.child_traffic {
             Some(traffic) => {
                 // The windows of the fast loop do not include this traffic: each child has its own
@@ -164,15 +183,25 @@ impl Ingest<'_> {
             }
             None => {
                 for entry in &*entries {
-                    let held = self.standings.as_ref().and_then(|sent| sent.held(entry.of_child));
-                    self.fast_loop.add(self.now, entry.id, entry.counted, entry.counts, held);
+                    let held = self
+                        .standings
+                        .as_ref()
+                        .and_then(|sent| sent.held(entry.of_child));
+                    self.fast_loop
+                        .add(self.now, entry.id, entry.counted, entry.counts, held);
                 }
                 self.fast_loop.end();
             }
         }
         if let Some(standings) = self.standings {
             let tails = &self.fast_loop.tails;
-            for BufferedEntry { id, of_child, counted, .. } in &*entries {
+            for BufferedEntry {
+                id,
+                of_child,
+                counted,
+                ..
+            } in &*entries
+            {
                 let standing = match counted.source {
                     Source::Listed => continue,
                     Source::Name => tails.standing(*id),
@@ -192,7 +221,8 @@ impl Ledger for Ingest<'_> {
         self.is_all_late = span.is_none_or(|span| span >= self.late_from);
         self.span = span.filter(|_| !self.is_all_late);
         if self.child_traffic.is_none() {
-            self.fast_loop.begin(self.now, span.unwrap_or_default(), first_span);
+            self.fast_loop
+                .begin(self.now, span.unwrap_or_default(), first_span);
         }
     }
 

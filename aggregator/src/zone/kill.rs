@@ -39,7 +39,11 @@ impl Zone {
 
     /// Begins a drill among the children.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
-        self.kills.begin_drill(now, Some(&self.identity.zone), due_children(&self.downstream))
+        self.kills.begin_drill(
+            now,
+            Some(&self.identity.zone),
+            due_children(&self.downstream),
+        )
     }
 
     /// The replies to the latest drill.
@@ -61,7 +65,12 @@ impl Zone {
     /// Joins a drill that arrived from the parent or from a child. Returns true if it is later than the
     /// latest one.
     pub(super) fn join_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
-        self.kills.on_drill(now, drill, Some(&self.identity.zone), due_children(&self.downstream))
+        self.kills.on_drill(
+            now,
+            drill,
+            Some(&self.identity.zone),
+            due_children(&self.downstream),
+        )
     }
 
     /// Sends new directives to the children immediately, since modes decided without the new
@@ -75,10 +84,24 @@ impl Zone {
 /// The connected children, as a drill waits for them.
 fn due_children(downstream: &Downstream) -> impl Iterator<Item = (InstanceId, DueChild)> {
     downstream.sessions.connected().map(|child| {
-        let Identity { instance, zone, role, .. } = &child.identity;
+        let Identity {
+            instance,
+            zone,
+            role,
+            ..
+        } = &child.identity;
         let aggregator = downstream.aggregators.by_instance.get(instance);
         // An aggregator that has not reported its number of clients counts as one.
-        let clients = aggregator.and_then(|aggregator| aggregator.children).map_or(1, u64::from);
-        (*instance, DueChild { zone: zone.clone(), role: *role, clients })
+        let clients = aggregator
+            .and_then(|aggregator| aggregator.children)
+            .map_or(1, u64::from);
+        (
+            *instance,
+            DueChild {
+                zone: zone.clone(),
+                role: *role,
+                clients,
+            },
+        )
     })
 }

@@ -89,11 +89,16 @@ impl Zone {
         if self.kills.on_tick(now) {
             self.on_kill_change(now);
         }
-        let is_warm = self.warmup.on_tick(now, self.downstream.connected(), have_shown);
+        let is_warm = self
+            .warmup
+            .on_tick(now, self.downstream.connected(), have_shown);
         if is_warm {
             self.downstream.resend_all();
         }
-        for line in self.keys.on_tick(now, &mut self.fast_loop.tails, &mut self.upstream.outbox) {
+        for line in self
+            .keys
+            .on_tick(now, &mut self.fast_loop.tails, &mut self.upstream.outbox)
+        {
             self.fast_loop.close(&self.keys.lines.keys()[line.index()]);
         }
         self.drop_idle_buckets(now);
@@ -117,9 +122,12 @@ impl Zone {
             led: self.is_led(now),
             clients: u32::try_from(clients).unwrap_or(u32::MAX),
         };
-        let is_division_due = self.downstream.begin_division(now, clients > 0, &self.parameters);
+        let is_division_due = self
+            .downstream
+            .begin_division(now, clients > 0, &self.parameters);
         if is_division_due {
-            self.fast_loop.divide_limits(context, &mut self.downstream.aggregators);
+            self.fast_loop
+                .divide_limits(context, &mut self.downstream.aggregators);
         }
         if is_division_due || from_parent {
             self.direct_aggregators(context);
@@ -139,10 +147,20 @@ impl Zone {
         for (bucket, posted) in self.board.iter() {
             let mode = self.kills.mode(bucket, posted.terms());
             let aggregators = &self.downstream.aggregators;
-            let directives =
-                self.fast_loop.directives_for_aggregators(bucket, posted, context, withholds, aggregators);
+            let directives = self.fast_loop.directives_for_aggregators(
+                bucket,
+                posted,
+                context,
+                withholds,
+                aggregators,
+            );
             let mut changed = false;
-            for (child, mut directive) in self.downstream.aggregators.by_instance.values_mut().zip(directives)
+            for (child, mut directive) in self
+                .downstream
+                .aggregators
+                .by_instance
+                .values_mut()
+                .zip(directives)
             {
                 directive.terms.mode = mode;
                 changed |= child.board.apply(&directive);
@@ -167,8 +185,10 @@ impl Zone {
 
     /// The parts of limits that this zone holds, from any controller.
     fn holds(&self) -> BTreeMap<Bucket, Rate> {
-        let each =
-            self.board.iter().filter_map(|(bucket, posted)| Some((bucket.clone(), posted.terms().hold?)));
+        let each = self
+            .board
+            .iter()
+            .filter_map(|(bucket, posted)| Some((bucket.clone(), posted.terms().hold?)));
         each.collect()
     }
 }
@@ -186,7 +206,10 @@ impl Zone {
 
     /// The number of connected clients that name another zone.
     pub fn foreign_clients(&self) -> usize {
-        self.sessions().connected().filter(|child| is_foreign(&self.identity.zone, &child.identity)).count()
+        self.sessions()
+            .connected()
+            .filter(|child| is_foreign(&self.identity.zone, &child.identity))
+            .count()
     }
 
     /// The loss and error counters.
@@ -210,6 +233,9 @@ impl Zone {
     }
 
     pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
-        self.upstream.subscriptions.iter().chain(self.board.iter().map(|(bucket, _)| bucket))
+        self.upstream
+            .subscriptions
+            .iter()
+            .chain(self.board.iter().map(|(bucket, _)| bucket))
     }
 }

@@ -26,15 +26,29 @@ struct InForce {
 
 impl Modes {
     /// Returns true if evidence of `mode` counts for a bucket where `in_force` is active now.
-    pub(super) fn accepts(&mut self, now: MonoTime, bucket: &Bucket, in_force: Mode, mode: Mode) -> bool {
-        let new = InForce { mode: in_force, before: None };
+    pub(super) fn accepts(
+        &mut self,
+        now: MonoTime,
+        bucket: &Bucket,
+        in_force: Mode,
+        mode: Mode,
+    ) -> bool {
+        let new = InForce {
+            mode: in_force,
+            before: None,
+        };
         if !self.by_bucket.contains_key(bucket) {
             self.by_bucket.insert(bucket.clone(), new);
             return mode == in_force;
         }
-        let Some(held) = self.by_bucket.get_mut(bucket) else { return mode == in_force };
+        let Some(held) = self.by_bucket.get_mut(bucket) else {
+            return mode == in_force;
+        };
         if held.mode != in_force {
-            *held = InForce { before: Some((held.mode, now)), ..new };
+            *held = InForce {
+                before: Some((held.mode, now)),
+                ..new
+            };
         }
         let is_straggler =
             |(before, ended): (Mode, MonoTime)| before == mode && now.since(ended) < STRAGGLING;
@@ -54,12 +68,24 @@ mod tests {
     fn evidence_of_the_former_mode_counts_briefly() {
         let (mut modes, bucket) = (Modes::default(), Bucket::new("api").unwrap());
         let mut accepts = |ms, in_force, mode| {
-            modes.accepts(MonoTime::from_elapsed(Duration::from_millis(ms)), &bucket, in_force, mode)
+            modes.accepts(
+                MonoTime::from_elapsed(Duration::from_millis(ms)),
+                &bucket,
+                in_force,
+                mode,
+            )
         };
         assert!(accepts(0, Mode::Shadow, Mode::Shadow));
-        assert!(!accepts(0, Mode::Shadow, Mode::Enforce) && !accepts(0, Mode::Shadow, Mode::Canary));
-        assert!(accepts(100, Mode::Canary, Mode::Shadow) && accepts(5_099, Mode::Canary, Mode::Shadow));
-        assert!(accepts(5_099, Mode::Canary, Mode::Canary) && !accepts(5_099, Mode::Canary, Mode::Enforce));
+        assert!(
+            !accepts(0, Mode::Shadow, Mode::Enforce) && !accepts(0, Mode::Shadow, Mode::Canary)
+        );
+        assert!(
+            accepts(100, Mode::Canary, Mode::Shadow) && accepts(5_099, Mode::Canary, Mode::Shadow)
+        );
+        assert!(
+            accepts(5_099, Mode::Canary, Mode::Canary)
+                && !accepts(5_099, Mode::Canary, Mode::Enforce)
+        );
         assert!(!accepts(5_100, Mode::Canary, Mode::Shadow));
     }
 }

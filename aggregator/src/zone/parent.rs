@@ -13,7 +13,12 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Parent for Zone {
-    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
+    fn on_report(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        report: Report,
+    ) -> Result<bool, StreamRejected> {
         // Every check that can refuse the report is first, so that a refused report changes
         // nothing.
         let child = self.downstream.sessions.check(stream, &report)?.clone();
@@ -21,7 +26,9 @@ impl Parent for Zone {
         if child.role == Role::Aggregator {
             let further = self.upstream.freshness.hops.saturating_add(1);
             let is_rooted = self.upstream.freshness.age(now).is_some();
-            report.path.check(self.identity.instance, instance, further, is_rooted)?;
+            report
+                .path
+                .check(self.identity.instance, instance, further, is_rooted)?;
         }
         if report.identity.is_some() {
             self.greet(now, stream, &report)?;
@@ -37,7 +44,9 @@ impl Parent for Zone {
         if report.leaving {
             self.downstream.remove(instance);
         }
-        self.upstream.leaders.on_report(now, self.upstream.leader(), &child, &report);
+        self.upstream
+            .leaders
+            .on_report(now, self.upstream.leader(), &child, &report);
         Ok(self.take_kills(now, &child, &report))
     }
 
@@ -51,7 +60,8 @@ impl Parent for Zone {
         let (head, values) = (self.head(), !self.warmup.withholds());
         let hops = self.upstream.freshness.hops;
         let mut message =
-            self.downstream.next_message(now, stream, head, values, self.kills.kills(), hops)?;
+            self.downstream
+                .next_message(now, stream, head, values, self.kills.kills(), hops)?;
         message.head.upstream_age = self.upstream.freshness.age(now);
         if values {
             message.head.grants = self.grants(now, stream);
@@ -72,14 +82,25 @@ impl Parent for Zone {
 impl Zone {
     fn grants(&mut self, now: MonoTime, stream: StreamId) -> BTreeMap<Bucket, Tokens> {
         let mut grants = BTreeMap::new();
-        let Downstream { sessions, newcomers, client_board, .. } = &mut self.downstream;
-        let Some(client) = sessions.by_stream(stream).map(|child| child.identity.instance) else {
+        let Downstream {
+            sessions,
+            newcomers,
+            client_board,
+            ..
+        } = &mut self.downstream;
+        let Some(client) = sessions
+            .by_stream(stream)
+            .map(|child| child.identity.instance)
+        else {
             return grants;
         };
-        let Some(waiting) = newcomers.buckets_of(now, client) else { return grants };
+        let Some(waiting) = newcomers.buckets_of(now, client) else {
+            return grants;
+        };
         waiting.retain(|bucket| {
             let terms = client_board.get(bucket).map(Posted::terms);
-            let Some((pool, clients)) = terms.and_then(|terms| terms.pool.zip(terms.clients)) else {
+            let Some((pool, clients)) = terms.and_then(|terms| terms.pool.zip(terms.clients))
+            else {
                 return true;
             };
             if grants.len() >= GRANTS_MAX {
@@ -92,10 +113,18 @@ impl Zone {
         grants
     }
 
-    fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
+    fn greet(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        report: &Report,
+    ) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
-        self.downstream.greet(now, stream, identity.clone(), report, &self.board)?;
-        self.downstream.foreign.on_greeting(&self.identity.zone, &identity);
+        self.downstream
+            .greet(now, stream, identity.clone(), report, &self.board)?;
+        self.downstream
+            .foreign
+            .on_greeting(&self.identity.zone, &identity);
         self.warmup.on_greeting(now, report.epoch.is_some());
         // The first directives of a child must count it: a guard divided among fewer clients starts too full.
         // Among many clients one more changes little, and computing directives for each of a returning crowd

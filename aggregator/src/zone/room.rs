@@ -24,7 +24,11 @@ pub(crate) struct Room {
 
 impl Room {
     pub(super) fn new(per_client_max: usize) -> Self {
-        Self { refused: LatestNames::default(), per_client_max, swept: MonoTime::ZERO }
+        Self {
+            refused: LatestNames::default(),
+            per_client_max,
+            swept: MonoTime::ZERO,
+        }
     }
 }
 
@@ -44,13 +48,29 @@ impl Zone {
             debug_assert!(false, "{stream:?} has no session");
             return;
         };
-        report.unsubscriptions.iter().for_each(|bucket| child.unsubscribe(bucket));
+        report
+            .unsubscriptions
+            .iter()
+            .for_each(|bucket| child.unsubscribe(bucket));
         let subscriptions = &mut self.upstream.subscriptions;
-        let max = subscriptions.max_of(child.identity.role == Role::Client, self.room.per_client_max);
-        let is_named = |bucket: &Bucket| self.board.get(bucket).is_some_and(|posted| posted.terms().named);
-        let taken = child.subscriptions().filter(|bucket| !is_named(bucket)).count();
+        let max = subscriptions.max_of(
+            child.identity.role == Role::Client,
+            self.room.per_client_max,
+        );
+        let is_named = |bucket: &Bucket| {
+            self.board
+                .get(bucket)
+                .is_some_and(|posted| posted.terms().named)
+        };
+        let taken = child
+            .subscriptions()
+            .filter(|bucket| !is_named(bucket))
+            .count();
         let mut places = max.saturating_sub(taken);
-        let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
+        let of_keys = report
+            .definitions
+            .values()
+            .map(|definition| &definition.key.bucket);
         let mut before = None;
         for bucket in report.subscriptions.iter().chain(of_keys) {
             // The keys of a bucket often follow each other.
@@ -68,12 +88,15 @@ impl Zone {
             }
             self.room.refused.remove(bucket);
             if child.identity.role == Role::Client && !child.is_subscribed(bucket) {
-                self.downstream.newcomers.on_subscription(now, child.identity.instance, bucket);
+                self.downstream
+                    .newcomers
+                    .on_subscription(now, child.identity.instance, bucket);
             }
             child.subscribe(bucket);
             // The class that tenants fold into must find room before they do.
             if let Some(line) = self.keys.declare(bucket, &mut self.upstream.outbox) {
-                self.fast_loop.open(line, &self.keys.lines.keys()[line.index()]);
+                self.fast_loop
+                    .open(line, &self.keys.lines.keys()[line.index()]);
             }
         }
     }
@@ -100,7 +123,11 @@ impl Zone {
     pub(super) fn drop_idle_buckets(&mut self, now: MonoTime) {
         // Names that a child asked for and gave up leave at the latest when others need their room.
         let is_full = self.upstream.subscriptions.is_full();
-        let (interval, unused_for) = if is_full { (SWEEP_IF_FULL, Duration::ZERO) } else { (SWEEP, UNUSED) };
+        let (interval, unused_for) = if is_full {
+            (SWEEP_IF_FULL, Duration::ZERO)
+        } else {
+            (SWEEP, UNUSED)
+        };
         if now.since(self.room.swept) < interval {
             return;
         }
@@ -108,10 +135,15 @@ impl Zone {
         self.room.refused.prune(now);
         let subscriptions = &mut self.upstream.subscriptions;
         for child in self.downstream.sessions.connected() {
-            child.subscriptions().for_each(|bucket| subscriptions.on_use(now, bucket));
+            child
+                .subscriptions()
+                .for_each(|bucket| subscriptions.on_use(now, bucket));
         }
         let unused: Vec<Bucket> = subscriptions.unused(now, unused_for).cloned().collect();
-        let gone: BTreeSet<Bucket> = unused.into_iter().filter(|bucket| self.keys.retire(bucket)).collect();
+        let gone: BTreeSet<Bucket> = unused
+            .into_iter()
+            .filter(|bucket| self.keys.retire(bucket))
+            .collect();
         if gone.is_empty() {
             return;
         }

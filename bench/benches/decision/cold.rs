@@ -21,7 +21,10 @@ pub(crate) fn measure(
     order: &[u32],
     rounds: usize,
 ) -> Vec<f64> {
-    let nothing = Candidate { name: "nothing", spin: spin(|_| true) };
+    let nothing = Candidate {
+        name: "nothing",
+        spin: spin(|_| true),
+    };
     let mut buffer = vec![0_u64; WALK / size_of::<u64>()];
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); candidates.len() + 1];
     let mut keys = order.iter().copied().cycle();

@@ -32,8 +32,13 @@ impl KeyExtractor for TenantKey {
     type Key = String;
 
     fn extract<B>(&self, request: &Request<B>) -> Result<String, GovernorError> {
-        let value = request.headers().get(TENANT).and_then(|value| value.to_str().ok());
-        value.map(ToOwned::to_owned).ok_or(GovernorError::UnableToExtractKey)
+        let value = request
+            .headers()
+            .get(TENANT)
+            .and_then(|value| value.to_str().ok());
+        value
+            .map(ToOwned::to_owned)
+            .ok_or(GovernorError::UnableToExtractKey)
     }
 }
 
@@ -55,7 +60,11 @@ pub(crate) fn ours(ours: &Ours) -> PlimsollLayer {
 
 pub(crate) fn peer() -> GovernorConfig<TenantKey, governor::middleware::NoOpMiddleware> {
     let mut builder = GovernorConfigBuilder::default().key_extractor(TenantKey);
-    builder.per_nanosecond(1).burst_size(u32::MAX).finish().unwrap()
+    builder
+        .per_nanosecond(1)
+        .burst_size(u32::MAX)
+        .finish()
+        .unwrap()
 }
 
 pub(crate) fn on_routes<L>(layer: L) -> Router
@@ -70,7 +79,10 @@ where
 
 pub(crate) fn all<'a>(of: &'a Ours, tenants: &[&'static str]) -> Vec<Candidate<'a>> {
     let (ours, peer) = (ours(of), GovernorLayer::new(peer()));
-    let values: Vec<HeaderValue> = tenants.iter().map(|tenant| HeaderValue::from_static(tenant)).collect();
+    let values: Vec<HeaderValue> = tenants
+        .iter()
+        .map(|tenant| HeaderValue::from_static(tenant))
+        .collect();
     let candidate = |name, spin: Spin<'static>| Candidate { name, spin };
     vec![
         candidate(NO_LAYER, calls(plain(), values.clone())),
@@ -83,11 +95,18 @@ pub(crate) fn all<'a>(of: &'a Ours, tenants: &[&'static str]) -> Vec<Candidate<'
 
 fn calls<S, R>(service: S, tenants: Vec<HeaderValue>) -> Spin<'static>
 where
-    S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
 {
     const NAME: HeaderName = HeaderName::from_static(TENANT);
-    let (uri, host, accept) =
-        (Uri::from_static(PATH), HeaderValue::from_static("shop"), HeaderValue::from_static("*/*"));
+    let (uri, host, accept) = (
+        Uri::from_static(PATH),
+        HeaderValue::from_static("shop"),
+        HeaderValue::from_static("*/*"),
+    );
     Box::new(move |order, times| {
         let mut service = service.clone();
         let mut context = Context::from_waker(Waker::noop());

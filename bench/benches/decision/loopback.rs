@@ -19,15 +19,30 @@ const CONNECTIONS: usize = 32;
 const WINDOW: Duration = Duration::from_millis(400);
 
 pub(crate) fn measure(ours: &Ours, rounds: usize) -> Vec<(String, f64)> {
-    let server = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let sender = Builder::new_current_thread().enable_all().build().unwrap();
     let services = [
         (NO_LAYER, serve(&server, layers::plain())),
-        (OURS[0], serve(&server, layers::on_routes(layers::ours(ours)))),
-        (PEER[0], serve(&server, layers::on_routes(GovernorLayer::new(layers::peer())))),
+        (
+            OURS[0],
+            serve(&server, layers::on_routes(layers::ours(ours))),
+        ),
+        (
+            PEER[0],
+            serve(
+                &server,
+                layers::on_routes(GovernorLayer::new(layers::peer())),
+            ),
+        ),
     ];
-    let mut connections: Vec<Vec<TcpStream>> =
-        services.iter().map(|(_, port)| sender.block_on(connect(*port))).collect();
+    let mut connections: Vec<Vec<TcpStream>> = services
+        .iter()
+        .map(|(_, port)| sender.block_on(connect(*port)))
+        .collect();
     let mut figures = vec![Vec::new(); services.len()];
     // The first round only warms up.
     for round in 0..=rounds {
@@ -39,7 +54,11 @@ pub(crate) fn measure(ours: &Ours, rounds: usize) -> Vec<(String, f64)> {
             }
         }
     }
-    services.iter().map(|(name, _)| (*name).to_owned()).zip(figures.into_iter().map(median)).collect()
+    services
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .zip(figures.into_iter().map(median))
+        .collect()
 }
 
 fn serve(runtime: &Runtime, service: Router) -> u16 {
@@ -88,7 +107,11 @@ async fn requests(mut connection: TcpStream, number: usize, until: Instant) -> (
             let read = connection.read_buf(&mut answer).await.unwrap();
             assert_ne!(read, 0, "the server closed the connection");
         }
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            answer.starts_with(b"HTTP/1.1 200"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
         answered += 1;
     }
     (connection, answered)

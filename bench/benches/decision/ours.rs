@@ -36,7 +36,10 @@ fn name(of: &str) -> String {
     of.replace(' ', "-")
 }
 
-fn direct(subscription: &mut Subscription, (bucket, ratio, coin, guarded): &(&str, f64, Coin, bool)) {
+fn direct(
+    subscription: &mut Subscription,
+    (bucket, ratio, coin, guarded): &(&str, f64, Coin, bool),
+) {
     let rate = |rate: f64| Rate::new(rate).unwrap();
     let directive = BucketDirective {
         bucket: Bucket::new(&name(bucket)).unwrap(),
@@ -58,8 +61,12 @@ fn direct(subscription: &mut Subscription, (bucket, ratio, coin, guarded): &(&st
             },
         }],
     };
-    let message =
-        Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
+    let message = Directives {
+        epoch: Some(Epoch(1)),
+        seq: 1,
+        buckets: vec![directive],
+        ..Directives::default()
+    };
     subscription.on_directives(MonoTime::ZERO, message).unwrap();
 }
 
@@ -81,13 +88,21 @@ impl Measured {
         subscription.report(MonoTime::ZERO);
         direct(&mut subscription, measured);
         let keys = tenants.iter().map(|tenant| bucket.key(tenant)).collect();
-        Self { limiter, bucket, keys }
+        Self {
+            limiter,
+            bucket,
+            keys,
+        }
     }
 }
 
 impl Ours {
     pub(crate) fn new(tenants: &[String]) -> Self {
-        Self((0..BUCKETS.len()).map(|which| Measured::new(which, tenants)).collect())
+        Self(
+            (0..BUCKETS.len())
+                .map(|which| Measured::new(which, tenants))
+                .collect(),
+        )
     }
 
     pub(crate) fn guarded(&self) -> &Limiter {
@@ -98,13 +113,22 @@ impl Ours {
     pub(crate) fn all<'a>(&'a self, tenants: &'a [String]) -> Vec<Candidate<'a>> {
         let by_handle = |which: usize, name| {
             let Measured { limiter, keys, .. } = &self.0[which];
-            Candidate { name, spin: spin(move |at| limiter.check(&keys[at].request()).is_admit()) }
-        };
-        let by_tenant = |which: usize, name| {
-            let Measured { limiter, bucket, .. } = &self.0[which];
             Candidate {
                 name,
-                spin: spin(move |at| limiter.check(&Request::new(bucket, &tenants[at])).is_admit()),
+                spin: spin(move |at| limiter.check(&keys[at].request()).is_admit()),
+            }
+        };
+        let by_tenant = |which: usize, name| {
+            let Measured {
+                limiter, bucket, ..
+            } = &self.0[which];
+            Candidate {
+                name,
+                spin: spin(move |at| {
+                    limiter
+                        .check(&Request::new(bucket, &tenants[at]))
+                        .is_admit()
+                }),
             }
         };
         let by_names = &self.0[3].limiter;
@@ -118,7 +142,11 @@ impl Ours {
             by_tenant(3, "by bucket and tenant, dithered coin and guard"),
             Candidate {
                 name: "by names, dithered coin and guard",
-                spin: spin(move |at| by_names.check(&Request::new("guarded", &tenants[at])).is_admit()),
+                spin: spin(move |at| {
+                    by_names
+                        .check(&Request::new("guarded", &tenants[at]))
+                        .is_admit()
+                }),
             },
         ]
     }

@@ -14,28 +14,50 @@ use throttlecrab::AdaptiveStore;
 use crate::rounds::{Candidate, spin};
 
 pub(crate) fn all(tenants: &[String]) -> Vec<Candidate<'_>> {
-    vec![governor(tenants), governor_direct(), throttlecrab(tenants), limitador(tenants), textbook(tenants)]
+    vec![
+        governor(tenants),
+        governor_direct(),
+        throttlecrab(tenants),
+        limitador(tenants),
+        textbook(tenants),
+    ]
 }
 
 fn governor(tenants: &[String]) -> Candidate<'_> {
     let limiter = DefaultKeyedRateLimiter::<String>::keyed(Quota::per_second(NonZeroU32::MAX));
-    Candidate { name: "governor 0.10, keyed", spin: spin(move |at| limiter.check_key(&tenants[at]).is_ok()) }
+    Candidate {
+        name: "governor 0.10, keyed",
+        spin: spin(move |at| limiter.check_key(&tenants[at]).is_ok()),
+    }
 }
 
 /// One limit for all requests: no name is looked up.
 fn governor_direct() -> Candidate<'static> {
     let limiter = RateLimiter::direct(Quota::per_second(NonZeroU32::MAX));
-    Candidate { name: "governor 0.10, direct", spin: spin(move |_| limiter.check().is_ok()) }
+    Candidate {
+        name: "governor 0.10, direct",
+        spin: spin(move |_| limiter.check().is_ok()),
+    }
 }
 
 fn throttlecrab(tenants: &[String]) -> Candidate<'_> {
     let limiter = Mutex::new(throttlecrab::RateLimiter::new(AdaptiveStore::new()));
     let decide = move |at: usize| {
         let mut limiter = limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = limiter.rate_limit(&tenants[at], 1_000_000_000, 1_000_000_000, 1, 1, SystemTime::now());
+        let answer = limiter.rate_limit(
+            &tenants[at],
+            1_000_000_000,
+            1_000_000_000,
+            1,
+            1,
+            SystemTime::now(),
+        );
         answer.is_ok_and(|(allowed, _)| allowed)
     };
-    Candidate { name: "throttlecrab 0.4, behind a mutex", spin: spin(decide) }
+    Candidate {
+        name: "throttlecrab 0.4, behind a mutex",
+        spin: spin(decide),
+    }
 }
 
 fn limitador(tenants: &[String]) -> Candidate<'_> {
@@ -49,7 +71,10 @@ fn limitador(tenants: &[String]) -> Candidate<'_> {
         let answer = limiter.check_rate_limited_and_update(&namespace, &context, 1);
         answer.is_ok_and(|result| !result.limited)
     };
-    Candidate { name: "limitador 0.14, in memory", spin: spin(decide) }
+    Candidate {
+        name: "limitador 0.14, in memory",
+        spin: spin(decide),
+    }
 }
 
 /// The limiter of introductory articles: a map of counters and a map of ratios, each behind a lock.
@@ -59,17 +84,28 @@ fn textbook(tenants: &[String]) -> Candidate<'_> {
         RwLock::new(tenants.iter().map(|t| (t.clone(), 0.5)).collect());
     let decide = move |at: usize| {
         let tenant = tenants[at].as_str();
-        let counted = counters
-            .read()
-            .ok()
-            .and_then(|counters| counters.get(tenant).map(|counter| counter.fetch_add(1, Ordering::Relaxed)));
+        let counted = counters.read().ok().and_then(|counters| {
+            counters
+                .get(tenant)
+                .map(|counter| counter.fetch_add(1, Ordering::Relaxed))
+        });
         if counted.is_none()
             && let Ok(mut counters) = counters.write()
         {
-            counters.entry(tenant.to_owned()).or_default().fetch_add(1, Ordering::Relaxed);
+            counters
+                .entry(tenant.to_owned())
+                .or_default()
+                .fetch_add(1, Ordering::Relaxed);
         }
-        let ratio = ratios.read().ok().and_then(|ratios| ratios.get(tenant).copied()).unwrap_or_default();
+        let ratio = ratios
+            .read()
+            .ok()
+            .and_then(|ratios| ratios.get(tenant).copied())
+            .unwrap_or_default();
         rand::random::<f64>() >= ratio
     };
-    Candidate { name: "the textbook's Allow()", spin: spin(decide) }
+    Candidate {
+        name: "the textbook's Allow()",
+        spin: spin(decide),
+    }
 }

@@ -43,9 +43,16 @@ pub(crate) fn spin<'a>(decide: impl Fn(usize) -> bool + Sync + 'a) -> Spin<'a> {
     })
 }
 
-pub(crate) fn measure(candidates: &[Candidate<'_>], cases: &[Case], rounds: usize) -> Vec<Vec<f64>> {
+pub(crate) fn measure(
+    candidates: &[Candidate<'_>],
+    cases: &[Case],
+    rounds: usize,
+) -> Vec<Vec<f64>> {
     let mut figures: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); cases.len()]; candidates.len()];
-    let mut times: Vec<Vec<u64>> = candidates.iter().map(|_| vec![1_000; cases.len()]).collect();
+    let mut times: Vec<Vec<u64>> = candidates
+        .iter()
+        .map(|_| vec![1_000; cases.len()])
+        .collect();
     for round in 0..=rounds {
         for (at, candidate) in candidates.iter().enumerate() {
             for (which, case) in cases.iter().enumerate() {
@@ -58,7 +65,10 @@ pub(crate) fn measure(candidates: &[Candidate<'_>], cases: &[Case], rounds: usiz
             }
         }
     }
-    figures.into_iter().map(|cases| cases.into_iter().map(median).collect()).collect()
+    figures
+        .into_iter()
+        .map(|cases| cases.into_iter().map(median).collect())
+        .collect()
 }
 
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
@@ -93,13 +103,22 @@ fn once(candidate: &Candidate<'_>, case: &Case, times: u64) -> (f64, bool) {
         1 => vec![run()],
         threads => std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+            threads
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .collect()
         }),
     };
-    let spans = windows.iter().map(|(from, to, _)| (*to - *from).as_secs_f64());
-    let (longest, all) = spans.fold((0.0_f64, 0.0), |(longest, all), span| (longest.max(span), all + span));
-    let (Some(from), Some(to)) = (windows.iter().map(|w| w.0).max(), windows.iter().map(|w| w.1).min())
-    else {
+    let spans = windows
+        .iter()
+        .map(|(from, to, _)| (*to - *from).as_secs_f64());
+    let (longest, all) = spans.fold((0.0_f64, 0.0), |(longest, all), span| {
+        (longest.max(span), all + span)
+    });
+    let (Some(from), Some(to)) = (
+        windows.iter().map(|w| w.0).max(),
+        windows.iter().map(|w| w.1).min(),
+    ) else {
         return (0.0, false);
     };
     let overlap = to.saturating_duration_since(from).as_secs_f64() / longest;
@@ -110,6 +129,9 @@ fn once(candidate: &Candidate<'_>, case: &Case, times: u64) -> (f64, bool) {
 /// Returns the preemptions of this thread so far; 0 where the system does not count them.
 fn interruptions() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
-    line.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .unwrap_or_default()
 }

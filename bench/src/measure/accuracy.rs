@@ -25,7 +25,10 @@ fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
     let from = fleet.sample();
     sleep(WINDOW);
     let rates = from.rates_until(&fleet.sample());
-    let zones = [a.rates_until(&fleet.sample_zone(0)), b.rates_until(&fleet.sample_zone(1))];
+    let zones = [
+        a.rates_until(&fleet.sample_zone(0)),
+        b.rates_until(&fleet.sample_zone(1)),
+    ];
     let error = limit_error(&rates);
     let figure = format!(
         "{:+.2} % ({:.0}/s of {:.0}/s offered; {:.0}/s and {:.0}/s in the zones)",
@@ -35,7 +38,8 @@ fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
         zones[0].admitted,
         zones[1].admitted
     );
-    let title = format!("{factor:.0} times the limit offered: admitted over 20 s against the limit");
+    let title =
+        format!("{factor:.0} times the limit offered: admitted over 20 s against the limit");
     report.row(&title, "within 1 %", figure, error.abs() <= 0.01);
     let failed = sum(&fleet.stop_load(), "failed");
     let title = format!("{factor:.0} times the limit offered: requests without an answer");
@@ -49,7 +53,12 @@ fn wrk(fleet: &Fleet, report: &mut Report) {
         .map(|service| {
             let address = format!("http://{}/{BUCKET}", service.address("listen"));
             let flags = ["-t1", "-c4", "-d40s", "-H", "x-tenant: acme"];
-            Command::new("wrk").args(flags).arg(address).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+            Command::new("wrk")
+                .args(flags)
+                .arg(address)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
         })
         .collect();
     let Ok(mut callers) = callers else {
@@ -65,7 +74,11 @@ fn wrk(fleet: &Fleet, report: &mut Report) {
         let _ = caller.wait();
     }
     let error = limit_error(&rates);
-    let figure =
-        format!("{:+.2} % ({:.0}/s of {:.0}/s offered)", error * 100.0, rates.admitted, rates.offered);
+    let figure = format!(
+        "{:+.2} % ({:.0}/s of {:.0}/s offered)",
+        error * 100.0,
+        rates.admitted,
+        rates.offered
+    );
     report.row(what, "within 3 %", figure, error.abs() <= 0.03);
 }

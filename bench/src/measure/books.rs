@@ -13,11 +13,19 @@ const LASTS: Duration = Duration::from_secs(60);
 const UNCONFIRMED_MAX: Duration = Duration::from_millis(2 * (2 * 500 + 200));
 
 pub(crate) fn measure(report: &mut Report) {
-    let quiet = run(&Run { clients: CLIENTS, lasts: LASTS, kills: false });
+    let quiet = run(&Run {
+        clients: CLIENTS,
+        lasts: LASTS,
+        kills: false,
+    });
     let title = format!("counts of {CLIENTS} clients over {} s", LASTS.as_secs());
     let met = quiet.balance() && quiet.counted == quiet.decided;
     report.row(&title, "counted = decided", figure(&quiet), met);
-    let killed = run(&Run { clients: CLIENTS, lasts: LASTS, kills: true });
+    let killed = run(&Run {
+        clients: CLIENTS,
+        lasts: LASTS,
+        kills: true,
+    });
     let most = CLIENTS as f64 * RPS * UNCONFIRMED_MAX.as_secs_f64();
     let bar = format!("counted <= decided <= counted + unconfirmed, unconfirmed <= {most:.0}");
     let met = killed.balance() && killed.unconfirmed <= most;
@@ -26,6 +34,10 @@ pub(crate) fn measure(report: &mut Report) {
 }
 
 fn figure(books: &Books) -> String {
-    let Books { decided, counted, unconfirmed } = books;
+    let Books {
+        decided,
+        counted,
+        unconfirmed,
+    } = books;
     format!("decided {decided}, counted {counted}, unconfirmed {unconfirmed}")
 }

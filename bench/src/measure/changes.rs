@@ -12,7 +12,9 @@ use crate::process::until;
 pub(crate) fn measure(report: &mut Report) {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
     fleet.start_load(OFFERED);
-    fleet.until_rates("the limit to be kept", SETTLE, |rates| limit_error(rates).abs() < 0.1);
+    fleet.until_rates("the limit to be kept", SETTLE, |rates| {
+        limit_error(rates).abs() < 0.1
+    });
     reload(&fleet, report);
     kill(&fleet, report);
 }
@@ -30,7 +32,12 @@ fn reload(fleet: &Fleet, report: &mut Report) {
     });
     let took = (seen - saved).as_secs_f64();
     let figure = format!("{took:.2} s");
-    report.row("halving the limit in the file: time until half is admitted", "<= 2 s", figure, took <= 2.0);
+    report.row(
+        "halving the limit in the file: time until half is admitted",
+        "<= 2 s",
+        figure,
+        took <= 2.0,
+    );
     fleet.save_policy(&policy(LIMIT, "enforce", false));
 }
 
@@ -50,21 +57,38 @@ fn kill(fleet: &Fleet, report: &mut Report) {
     }
     let took = (refused_at - saved).as_secs_f64();
     let figure = format!("{took:.2} s");
-    report.row("kill switch in the file: time until the last refusal", "<= 2 s", figure, took <= 2.0);
+    report.row(
+        "kill switch in the file: time until the last refusal",
+        "<= 2 s",
+        figure,
+        took <= 2.0,
+    );
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
-    until("the kill to end", || (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(()));
+    until("the kill to end", || {
+        (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(())
+    });
     let from = fleet.sample();
     sleep(SETTLE);
     let rates = from.rates_until(&fleet.sample());
-    let figure = format!("{:.0}/s refused, {:.0}/s would be", rates.dropped, rates.would_dropped);
+    let figure = format!(
+        "{:.0}/s refused, {:.0}/s would be",
+        rates.dropped, rates.would_dropped
+    );
     let shadow = rates.dropped == 0.0 && rates.would_dropped > 0.0;
-    report.row("after the kill: refusals while the bucket stays in shadow", "0/s refused", figure, shadow);
+    report.row(
+        "after the kill: refusals while the bucket stays in shadow",
+        "0/s refused",
+        figure,
+        shadow,
+    );
 
     fleet.save_policy(&policy(LIMIT, "shadow", false));
     until("shadow in the file to be read", || {
         (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
     });
     fleet.save_policy(&policy(LIMIT, "enforce", false));
-    fleet.until_rates("the limit to be kept", SETTLE, |rates| limit_error(rates).abs() < 0.1);
+    fleet.until_rates("the limit to be kept", SETTLE, |rates| {
+        limit_error(rates).abs() < 0.1
+    });
 }

@@ -21,14 +21,27 @@ pub(crate) fn measure(report: &mut Report) {
     fs::write(path("policy.yaml"), POLICY).unwrap();
     let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let (policy, state) = (path("policy.yaml"), path("state"));
-    let mut controller =
-        Process::start(&[&["controller", "--policy", &policy, "--state-dir", &state], &free[..]].concat());
+    let mut controller = Process::start(
+        &[
+            &["controller", "--policy", &policy, "--state-dir", &state],
+            &free[..],
+        ]
+        .concat(),
+    );
     let uplink = format!("http://{}", controller.address("listen"));
-    let aggregator = Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
+    let aggregator =
+        Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
     let target = format!("http://{}={STREAMS}", aggregator.address("listen"));
     let tool = Process::spawn_program(
         "plimsoll-bench",
-        &["streams", "--aggregator", &target, "--controller-elsewhere", "--every", "200ms"],
+        &[
+            "streams",
+            "--aggregator",
+            &target,
+            "--controller-elsewhere",
+            "--every",
+            "200ms",
+        ],
     );
     until("all clients to connect", || {
         (tool.output_lines().pop()?["aggregators"][0]["connected"] == STREAMS).then_some(())
@@ -42,7 +55,11 @@ pub(crate) fn measure(report: &mut Report) {
     controller.kill_9();
     let at = format!("http://{}", aggregator.address("admin"));
     let took = (0..TIMES).map(|n| kill(&tool, &["--aggregator", &at], 2 * (TIMES + n)));
-    row(report, "through the aggregator, without a controller", took.collect());
+    row(
+        report,
+        "through the aggregator, without a controller",
+        took.collect(),
+    );
 }
 
 fn row(report: &mut Report, how: &str, took: Vec<[f64; 2]>) {
@@ -50,13 +67,22 @@ fn row(report: &mut Report, how: &str, took: Vec<[f64; 2]>) {
     let (p99, last) = (worst(0), worst(1));
     let title = format!("kill {how}, from the command to 1,000 clients, the worst of {TIMES}");
     let figure = format!("p99 {p99:.0} ms, last {last:.0} ms");
-    report.row(&title, "p99 <= 1 s, last <= 2 s", figure, p99 <= 1_000.0 && last <= 2_000.0);
+    report.row(
+        &title,
+        "p99 <= 1 s, last <= 2 s",
+        figure,
+        p99 <= 1_000.0 && last <= 2_000.0,
+    );
 }
 
 /// Kills, and ends the kill. Returns the milliseconds from the start of the command until 99 %, and
 /// all, of the clients had applied it.
 fn kill(tool: &Process, admin: &[&str], before: u64) -> [f64; 2] {
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3;
+    let began = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
+        * 1e3;
     output(&[&["kill", "on", "--reason", "measured"], admin].concat());
     let applied = until_all_hold(tool, before + 1);
     output(&[&["kill", "off"], admin].concat());
@@ -73,8 +99,10 @@ fn until_all_hold(tool: &Process, generation: u64) -> Value {
 
 fn drill(admin: &[&str]) -> String {
     std::thread::sleep(Duration::from_secs(2));
-    let drilled: Value =
-        serde_json::from_str(&output(&[&["kill", "drill", "--output", "json"], admin].concat())).unwrap();
+    let drilled: Value = serde_json::from_str(&output(
+        &[&["kill", "drill", "--output", "json"], admin].concat(),
+    ))
+    .unwrap();
     let ms = |figure: &str| drilled["all"][figure].as_f64().unwrap();
     format!(
         "p50 {:.0} ms, p99 {:.0} ms, last {:.0} ms, {} clients",
@@ -87,6 +115,10 @@ fn drill(admin: &[&str]) -> String {
 
 fn output(args: &[&str]) -> String {
     let ended = run(args);
-    assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
     String::from_utf8(ended.stdout).unwrap()
 }

@@ -87,7 +87,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// Error of the admitted requests against the limit, relative to it.
@@ -96,5 +99,8 @@ fn limit_error(rates: &Rates) -> f64 {
 }
 
 fn sum(summaries: &[serde_json::Value], figure: &str) -> f64 {
-    summaries.iter().filter_map(|summary| summary[figure].as_f64()).sum()
+    summaries
+        .iter()
+        .filter_map(|summary| summary[figure].as_f64())
+        .sum()
 }

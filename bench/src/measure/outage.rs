@@ -31,16 +31,28 @@ fn controller(fleet: &mut Fleet, report: &mut Report) {
     let started = Instant::now();
     let mut led = None;
     let back = watch(fleet, |_| {
-        if led.is_none() && fleet.status().is_some_and(|status| status["leading"] == true) {
+        if led.is_none()
+            && fleet
+                .status()
+                .is_some_and(|status| status["leading"] == true)
+        {
             led = Some(started.elapsed());
         }
         led.is_some_and(|led| started.elapsed() - led >= WINDOW)
     });
     let higher = fleet.status().unwrap()["epoch"].as_u64() > epoch;
     let led = led.unwrap();
-    let figure = format!("{:.0} s after its start, epoch higher: {higher}", led.as_secs_f64());
+    let figure = format!(
+        "{:.0} s after its start, epoch higher: {higher}",
+        led.as_secs_f64()
+    );
     let met = led.as_secs() <= 40 && higher;
-    report.row("controller back: time until it leads", "<= 40 s, epoch higher", figure, met);
+    report.row(
+        "controller back: time until it leads",
+        "<= 40 s, epoch higher",
+        figure,
+        met,
+    );
     rows(fleet, report, "controller", &during, &back);
 }
 
@@ -88,30 +100,73 @@ pub(crate) fn watch(fleet: &Fleet, mut is_over: impl FnMut(Duration) -> bool) ->
     }
     let rates = latest_rates(&samples, WINDOW);
     let rates = rates.unwrap_or_else(|| begin.rates_until(&samples[samples.len() - 1]));
-    Watch { least_refused, most_admitted, error: limit_error(&rates) }
+    Watch {
+        least_refused,
+        most_admitted,
+        error: limit_error(&rates),
+    }
 }
 
 fn rows(fleet: &mut Fleet, report: &mut Report, what: &str, during: &Watch, back: &Watch) {
-    let moment = |Watch { least_refused, most_admitted, .. }: &Watch| {
-        format!("{:.0} %, at most {most_admitted:.2} of the limit admitted", least_refused * 100.0)
+    let moment = |Watch {
+                      least_refused,
+                      most_admitted,
+                      ..
+                  }: &Watch| {
+        format!(
+            "{:.0} %, at most {most_admitted:.2} of the limit admitted",
+            least_refused * 100.0
+        )
     };
     let ideal = 1.0 - f64::from(LIMIT) / OFFERED;
     let bar = format!("> {:.0} % of {:.0} %", ideal * 50.0, ideal * 100.0);
     let title = format!("{what} killed for 60 s: least refused in any second");
-    report.row(&title, &bar, moment(during), during.least_refused > ideal / 2.0);
+    report.row(
+        &title,
+        &bar,
+        moment(during),
+        during.least_refused > ideal / 2.0,
+    );
     let title = format!("{what} back: least refused in any second");
     report.row(&title, &bar, moment(back), back.least_refused > ideal / 2.0);
     let title = format!("{what} back: admitted over the last 20 s against the limit");
-    report.row(&title, "within 3 %", format!("{:+.2} %", back.error * 100.0), back.error.abs() <= 0.03);
-    let errors = fleet.service_logs().iter().filter(|line| line.contains("\"ERROR\"")).count();
+    report.row(
+        &title,
+        "within 3 %",
+        format!("{:+.2} %", back.error * 100.0),
+        back.error.abs() <= 0.03,
+    );
+    let errors = fleet
+        .service_logs()
+        .iter()
+        .filter(|line| line.contains("\"ERROR\""))
+        .count();
     let lines = fleet.service_logs().len();
     let title = format!("{what} killed: errors logged by services");
-    report.row(&title, "0", format!("{errors} (of {lines} lines in all)"), errors == 0);
+    report.row(
+        &title,
+        "0",
+        format!("{errors} (of {lines} lines in all)"),
+        errors == 0,
+    );
     let summaries = fleet.stop_load();
-    let worst = summaries.iter().filter_map(|figures| figures["p99_ms"].as_f64()).fold(0.0, f64::max);
+    let worst = summaries
+        .iter()
+        .filter_map(|figures| figures["p99_ms"].as_f64())
+        .fold(0.0, f64::max);
     let failed = sum(&summaries, "failed");
-    let figure = format!("{failed} of {}, p99 of a request {worst:.1} ms", sum(&summaries, "sent"));
-    report.row(&format!("{what} killed: requests without an answer"), "0", figure, failed == 0.0);
+    let figure = format!(
+        "{failed} of {}, p99 of a request {worst:.1} ms",
+        sum(&summaries, "sent")
+    );
+    report.row(
+        &format!("{what} killed: requests without an answer"),
+        "0",
+        figure,
+        failed == 0.0,
+    );
     // The next part begins without load.
-    until("the controller to lead", || (fleet.status()?["leading"] == true).then_some(()));
+    until("the controller to lead", || {
+        (fleet.status()?["leading"] == true).then_some(())
+    });
 }

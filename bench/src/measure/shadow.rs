@@ -33,9 +33,11 @@ pub(crate) fn measure(report: &mut Report) {
             let share = 100.0 * (refused + would_drop) / offered;
             let due = 100.0 * (1.0 - 1.0 / factor).max(0.0);
             let [refused, would_drop] = [refused, would_drop].map(|count| 100.0 * count / offered);
-            let figure = format!("{share:.2} % ({refused:.2} % refused, {would_drop:.2} % would be)");
-            let title =
-                format!("{mode} at {factor} times the limit: (would-dropped + refused) / offered over 20 s");
+            let figure =
+                format!("{share:.2} % ({refused:.2} % refused, {would_drop:.2} % would be)");
+            let title = format!(
+                "{mode} at {factor} times the limit: (would-dropped + refused) / offered over 20 s"
+            );
             let bar = format!("{due:.1} % +- {ERROR_MAX} points");
             report.row(&title, &bar, figure, (share - due).abs() <= ERROR_MAX);
         }
@@ -45,13 +47,16 @@ pub(crate) fn measure(report: &mut Report) {
 /// Starts fleets until one has instances inside and outside the cohort. Instances are named after
 /// their ports, which are random.
 pub(super) fn fleet(policy: &str) -> Fleet {
-    let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(BUCKET) };
+    let cohort = Cohort {
+        percent: Percent::new(50.0).unwrap(),
+        salt: Cohort::salt_of(BUCKET),
+    };
     loop {
         let fleet = Fleet::start(policy);
         let services: Vec<_> = fleet.services().collect();
-        let enforcing = services
-            .iter()
-            .filter(|service| cohort.contains(&Name::new(&service.address("listen").to_string()).unwrap()));
+        let enforcing = services.iter().filter(|service| {
+            cohort.contains(&Name::new(&service.address("listen").to_string()).unwrap())
+        });
         if (1..services.len()).contains(&enforcing.count()) {
             return fleet;
         }
@@ -71,8 +76,11 @@ fn decided(fleet: &Fleet) -> [f64; 3] {
     ];
     kinds.map(|is_counted| {
         let lines = pages.iter().flat_map(|page| page.lines());
-        let series = lines.filter(|line| line.starts_with("plimsoll_decisions_total{") && is_counted(line));
-        series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        let series =
+            lines.filter(|line| line.starts_with("plimsoll_decisions_total{") && is_counted(line));
+        series
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
     })
 }
 

@@ -22,10 +22,18 @@ pub(crate) fn measure(report: &mut Report) {
     let watched = watch(&fleet, |since| since >= WATCHED);
     let most = watched.most_admitted;
     let title = "step from 0.8 to 10 times the limit: most admitted in any second";
-    report.row(title, "<= 1.65 x the limit", format!("{most:.2} x the limit"), most <= 1.65);
+    report.row(
+        title,
+        "<= 1.65 x the limit",
+        format!("{most:.2} x the limit"),
+        most <= 1.65,
+    );
     let summaries = fleet.stop_load();
     let (failed, not_sent) = (sum(&summaries, "failed"), sum(&summaries, "not_sent"));
     let title = "step from 0.8 to 10 times the limit: requests without an answer, or not sent";
-    let figure = format!("{failed}, {not_sent} of {}", sum(&summaries, "sent") + not_sent);
+    let figure = format!(
+        "{failed}, {not_sent} of {}",
+        sum(&summaries, "sent") + not_sent
+    );
     report.row(title, "0", figure, failed + not_sent == 0.0);
 }

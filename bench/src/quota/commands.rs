@@ -41,7 +41,11 @@ impl Commands {
             (0..pipeline).for_each(|_| ask.push(key(), &mut bytes));
             starts.push(bytes.len());
         }
-        Self { bytes, starts, pipeline }
+        Self {
+            bytes,
+            starts,
+            pipeline,
+        }
     }
 
     pub(super) const fn pipeline(&self) -> usize {
@@ -65,7 +69,10 @@ impl Ask {
             Self::Reduce => push(to, &["RL.REDUCE", &key, &max, &EVERY_S.to_string()]),
             Self::Script(digest) => {
                 let every_ms = (EVERY_S * 1_000).to_string();
-                push(to, &["EVALSHA", digest, "1", &key, &max, &max, &every_ms, "1"]);
+                push(
+                    to,
+                    &["EVALSHA", digest, "1", &key, &max, &max, &every_ms, "1"],
+                );
             }
         }
     }
@@ -86,10 +93,11 @@ mod tests {
     fn batches_hold_whole_commands_of_every_key() {
         let commands = Commands::new(&Ask::Reduce, 64, 32, 64);
         assert_eq!((commands.batches(), commands.pipeline()), (2, 32));
-        let text =
-            [commands.batch(0), commands.batch(1)].map(|batch| String::from_utf8(batch.to_vec()).unwrap());
+        let text = [commands.batch(0), commands.batch(1)]
+            .map(|batch| String::from_utf8(batch.to_vec()).unwrap());
         assert!(
-            text.iter().all(|batch| batch.matches("*4\r\n$9\r\nRL.REDUCE\r\n$21\r\n").count() == 32),
+            text.iter()
+                .all(|batch| batch.matches("*4\r\n$9\r\nRL.REDUCE\r\n$21\r\n").count() == 32),
             "{text:?}"
         );
         assert!((0..64).all(|key| text.concat().contains(&format!("{{tenant-{key:08}}}:api"))));

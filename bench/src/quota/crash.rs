@@ -30,6 +30,11 @@ pub(super) fn measure(report: &mut Report) {
             totals.kills,
             totals.slowest_start.as_secs_f64()
         );
-        report.row(&format!("`{durability}`: starts after a kill"), "all", figure, totals.kills == KILLS);
+        report.row(
+            &format!("`{durability}`: starts after a kill"),
+            "all",
+            figure,
+            totals.kills == KILLS,
+        );
     }
 }

@@ -43,7 +43,12 @@ pub(super) fn measure(report: &mut Report) {
     for callers in CALLERS {
         let commands = Arc::new(Commands::new(&Ask::Reduce, KEYS, 1, PREPARED));
         let scripts = Arc::new(Commands::new(&redis.ask, KEYS, 1, PREPARED));
-        let shape = Shape { connections: callers, core: None, warm_up: WARM_UP, during: DURING };
+        let shape = Shape {
+            connections: callers,
+            core: None,
+            warm_up: WARM_UP,
+            during: DURING,
+        };
         let round = |_| {
             let before = Syncs::of(always.process.address("admin"));
             let of_always = send(always.process.address("listen"), &commands, shape);
@@ -60,12 +65,18 @@ pub(super) fn measure(report: &mut Report) {
         add_rows(report, callers, &(0..ROUNDS).map(round).collect::<Vec<_>>());
     }
     let probe = format!("{:.3} ms", sync_probe().as_secs_f64() * 1e3);
-    report.note(&format!("median time of fdatasync after {PROBE_BYTES} bytes, without a server"), probe);
+    report.note(
+        &format!("median time of fdatasync after {PROBE_BYTES} bytes, without a server"),
+        probe,
+    );
 }
 
 fn add_rows(report: &mut Report, callers: usize, rounds: &[Round]) {
     let each = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
-    let (always, interval) = (each(|it| it.always.per_second), each(|it| it.interval.per_second));
+    let (always, interval) = (
+        each(|it| it.always.per_second),
+        each(|it| it.interval.per_second),
+    );
     let (sync_s, p99) = (each(|it| it.sync_s), each(|it| it.always.p99_us) / 1e3);
     let of = |round: &Round| {
         round.always.per_second / (callers as f64 / round.sync_s).min(round.interval.per_second)
@@ -80,11 +91,25 @@ fn add_rows(report: &mut Report, callers: usize, rounds: &[Round]) {
         "`always`, {callers} callers: rate beside the lesser of callers per sync and the rate of interval:100ms"
     );
     report.row(&what, &format!(">= {LEAST}"), figure, share >= LEAST);
-    let (redis, redis_p99) = (each(|it| it.redis.per_second), each(|it| it.redis.p99_us) / 1e3);
+    let (redis, redis_p99) = (
+        each(|it| it.redis.per_second),
+        each(|it| it.redis.p99_us) / 1e3,
+    );
     let figure = format!("{redis:.0}/s, p99 {redis_p99:.2} ms");
-    report.note(&format!("{callers} callers: Redis, appendfsync always"), figure);
-    let errors: u64 = rounds.iter().map(|round| round.always.errors + round.interval.errors).sum();
-    report.row(&format!("{callers} callers: errors"), "0", errors.to_string(), errors == 0);
+    report.note(
+        &format!("{callers} callers: Redis, appendfsync always"),
+        figure,
+    );
+    let errors: u64 = rounds
+        .iter()
+        .map(|round| round.always.errors + round.interval.errors)
+        .sum();
+    report.row(
+        &format!("{callers} callers: errors"),
+        "0",
+        errors.to_string(),
+        errors == 0,
+    );
 }
 
 /// Histogram of syncs on a metrics page: upper bounds in seconds, and counts up to each.
@@ -96,8 +121,9 @@ impl Syncs {
     }
 
     fn parse(page: &str) -> Self {
-        let buckets =
-            page.lines().filter_map(|line| line.strip_prefix("plimsoll_quota_sync_duration_seconds_bucket{"));
+        let buckets = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("plimsoll_quota_sync_duration_seconds_bucket{"));
         let bucket = |line: &str| {
             let (bound, count) = line.split_once("le=\"")?.1.split_once("\"}")?;
             Some((bound.parse().ok()?, count.trim().parse().ok()?))
@@ -148,13 +174,24 @@ mod tests {
     #[test]
     fn histogram_median_counts_only_new_samples() {
         let page = |counts: [u32; 3]| {
-            let line =
-                |(le, count)| format!("plimsoll_quota_sync_duration_seconds_bucket{{le=\"{le}\"}} {count}\n");
-            Syncs::parse(&["0.001", "0.002", "+Inf"].into_iter().zip(counts).map(line).collect::<String>())
+            let line = |(le, count)| {
+                format!("plimsoll_quota_sync_duration_seconds_bucket{{le=\"{le}\"}} {count}\n")
+            };
+            Syncs::parse(
+                &["0.001", "0.002", "+Inf"]
+                    .into_iter()
+                    .zip(counts)
+                    .map(line)
+                    .collect::<String>(),
+            )
         };
         let new = page([110, 130, 130]).since(&page([100, 100, 100]));
         assert_eq!(new.count(), 30.0);
-        assert!((new.median_s() - 0.001_25).abs() < 1e-9, "{}", new.median_s());
+        assert!(
+            (new.median_s() - 0.001_25).abs() < 1e-9,
+            "{}",
+            new.median_s()
+        );
         assert!(page([0, 0, 0]).median_s().is_nan());
     }
 }

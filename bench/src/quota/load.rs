@@ -47,7 +47,9 @@ pub(super) fn send(to: SocketAddr, commands: &Arc<Commands>, shape: Shape) -> Re
     let counted = on(shape.core, || {
         let commands = Arc::clone(commands);
         // A separate thread inherits the core.
-        thread::spawn(move || runtime().block_on(run(to, commands, shape))).join().unwrap()
+        thread::spawn(move || runtime().block_on(run(to, commands, shape)))
+            .join()
+            .unwrap()
     });
     let total = counted.into_iter().reduce(|mut total, each| {
         total.replies += each.replies;
@@ -79,7 +81,10 @@ pub(super) fn send_all(to: SocketAddr, commands: &Arc<Commands>, connections: us
                         for at in (from..commands.batches()).step_by(connections) {
                             loop {
                                 let before = connection.errors;
-                                connection.ask(commands.batch(at), commands.pipeline()).await.unwrap();
+                                connection
+                                    .ask(commands.batch(at), commands.pipeline())
+                                    .await
+                                    .unwrap();
                                 if connection.errors == before {
                                     break;
                                 }
@@ -97,7 +102,10 @@ pub(super) fn send_all(to: SocketAddr, commands: &Arc<Commands>, connections: us
 }
 
 fn runtime() -> runtime::Runtime {
-    runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 async fn run(to: SocketAddr, commands: Arc<Commands>, shape: Shape) -> Vec<Counted> {
@@ -120,11 +128,16 @@ async fn run(to: SocketAddr, commands: Arc<Commands>, shape: Shape) -> Vec<Count
             let mut at = nth * apart;
             let mut asked = Instant::now();
             while asked < end {
-                connection.ask(commands.batch(at), commands.pipeline()).await.unwrap();
+                connection
+                    .ask(commands.batch(at), commands.pipeline())
+                    .await
+                    .unwrap();
                 let answered = Instant::now();
                 if begin <= asked && answered <= end {
                     counted.replies += commands.pipeline() as u64;
-                    counted.took.saturating_record((answered - asked).as_micros() as u64);
+                    counted
+                        .took
+                        .saturating_record((answered - asked).as_micros() as u64);
                 }
                 asked = answered;
                 at = (at + 1) % commands.batches();
@@ -148,7 +161,12 @@ impl Connection {
     async fn open(to: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: vec![0; READ_BYTES], errors: 0, is_first: true })
+        Ok(Self {
+            stream,
+            buffer: vec![0; READ_BYTES],
+            errors: 0,
+            is_first: true,
+        })
     }
 
     /// Sends a batch and waits for as many replies. Each reply of these commands is one line.
@@ -156,7 +174,9 @@ impl Connection {
         while !batch.is_empty() {
             match self.stream.try_write(batch) {
                 Ok(written) => batch = &batch[written..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.writable().await?
+                }
                 Err(error) => return Err(error),
             }
         }

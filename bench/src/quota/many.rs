@@ -28,7 +28,12 @@ const RESTART_MAX: Duration = Duration::from_secs(5);
 
 pub(super) fn measure(report: &mut Report) {
     let mut server = Server::start(
-        &["--durability", "interval:100ms", "--cache-mib", &CACHE_MIB.to_string()],
+        &[
+            "--durability",
+            "interval:100ms",
+            "--cache-mib",
+            &CACHE_MIB.to_string(),
+        ],
         Some(SERVER),
     );
     let few = fill(&server, FEW);
@@ -39,18 +44,37 @@ pub(super) fn measure(report: &mut Report) {
         "buckets created, pipeline of 100: the first 2 million; all",
         format!("{few:.0}/s; {all:.0}/s"),
     );
-    let figure =
-        format!("{:.2} x ({resident_few:.0} MiB, then {resident_all:.0} MiB)", resident_all / resident_few);
-    let what = format!("memory with {BUCKETS} buckets beside {FEW}, with a cache of {CACHE_MIB} MiB");
-    report.row(&what, &format!("<= {GROWTH_MAX} x"), figure, resident_all <= resident_few * GROWTH_MAX);
-    report
-        .note("disk of each bucket before a restart", format!("{:.0} bytes", disk(&server) / BUCKETS as f64));
+    let figure = format!(
+        "{:.2} x ({resident_few:.0} MiB, then {resident_all:.0} MiB)",
+        resident_all / resident_few
+    );
+    let what =
+        format!("memory with {BUCKETS} buckets beside {FEW}, with a cache of {CACHE_MIB} MiB");
+    report.row(
+        &what,
+        &format!("<= {GROWTH_MAX} x"),
+        figure,
+        resident_all <= resident_few * GROWTH_MAX,
+    );
+    report.note(
+        "disk of each bucket before a restart",
+        format!("{:.0} bytes", disk(&server) / BUCKETS as f64),
+    );
 
     let took = server.restart_after_kill();
     let figure = format!("{:.2} s", took.as_secs_f64());
-    let what = format!("from the start of a killed server with {BUCKETS} buckets to its first answer");
-    report.row(&what, &format!("<= {:.0} s", RESTART_MAX.as_secs_f64()), figure, took <= RESTART_MAX);
-    report.note("memory after the restart", format!("{:.0} MiB", resident(&server)));
+    let what =
+        format!("from the start of a killed server with {BUCKETS} buckets to its first answer");
+    report.row(
+        &what,
+        &format!("<= {:.0} s", RESTART_MAX.as_secs_f64()),
+        figure,
+        took <= RESTART_MAX,
+    );
+    report.note(
+        "memory after the restart",
+        format!("{:.0} MiB", resident(&server)),
+    );
 
     let reads = Arc::new(Commands::new(&Ask::Reduce, BUCKETS, 1, 1_000_000));
     let shape = Shape {
@@ -60,10 +84,20 @@ pub(super) fn measure(report: &mut Report) {
         during: Duration::from_secs(5),
     };
     let replies = send(server.process.address("listen"), &reads, shape);
-    let figure =
-        format!("{:.0}/s, p99 {:.2} ms, {} errors", replies.per_second, replies.p99_us / 1e3, replies.errors);
-    report.note("takes of buckets that are not in memory, 50 connections", figure);
-    report.note("disk of each bucket at the end", format!("{:.0} bytes", disk(&server) / BUCKETS as f64));
+    let figure = format!(
+        "{:.0}/s, p99 {:.2} ms, {} errors",
+        replies.per_second,
+        replies.p99_us / 1e3,
+        replies.errors
+    );
+    report.note(
+        "takes of buckets that are not in memory, 50 connections",
+        figure,
+    );
+    report.note(
+        "disk of each bucket at the end",
+        format!("{:.0} bytes", disk(&server) / BUCKETS as f64),
+    );
     redis(report);
 }
 
@@ -71,14 +105,24 @@ pub(super) fn measure(report: &mut Report) {
 fn redis(report: &mut Report) {
     let redis = Redis::start(Persistence::Nothing, Some(SERVER));
     let empty = resident_bytes(redis.process.id()).unwrap();
-    let commands = Arc::new(Commands::new(&redis.ask, REDIS_BUCKETS, PIPELINE, REDIS_BUCKETS as usize));
+    let commands = Arc::new(Commands::new(
+        &redis.ask,
+        REDIS_BUCKETS,
+        PIPELINE,
+        REDIS_BUCKETS as usize,
+    ));
     assert_eq!(send_all(redis.address, &commands, CONNECTIONS), 0);
     let each = (resident_bytes(redis.process.id()).unwrap() - empty) as f64 / REDIS_BUCKETS as f64;
     report.note("memory of each bucket in Redis", format!("{each:.0} bytes"));
 }
 
 fn fill(server: &Server, buckets: u64) -> f64 {
-    let commands = Arc::new(Commands::new(&Ask::Reduce, buckets, PIPELINE, buckets as usize));
+    let commands = Arc::new(Commands::new(
+        &Ask::Reduce,
+        buckets,
+        PIPELINE,
+        buckets as usize,
+    ));
     let began = Instant::now();
     let errors = send_all(server.process.address("listen"), &commands, CONNECTIONS);
     if errors > 0 {
@@ -104,12 +148,16 @@ fn disk(server: &Server) -> f64 {
 fn allocated(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
 
-    let Ok(entries) = fs::read_dir(path) else { return 0 };
-    let each = entries.filter_map(Result::ok).map(|entry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => allocated(&entry.path()),
-        Ok(metadata) => metadata.blocks() * 512,
-        Err(_) => 0, // removed meanwhile
-    });
+    let Ok(entries) = fs::read_dir(path) else {
+        return 0;
+    };
+    let each = entries
+        .filter_map(Result::ok)
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => allocated(&entry.path()),
+            Ok(metadata) => metadata.blocks() * 512,
+            Err(_) => 0, // removed meanwhile
+        });
     each.sum()
 }
 

@@ -24,7 +24,11 @@ pub(crate) fn measure(report: &mut Report) {
         durable::measure(report);
         many::measure(report);
     } else {
-        report.skip("the quota server beside Redis", "none", "redis-server is not installed");
+        report.skip(
+            "the quota server beside Redis",
+            "none",
+            "redis-server is not installed",
+        );
     }
     crash::measure(report);
     shared::measure(report);
@@ -43,13 +47,29 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
         let process = Self::process(&directory, &flags, core);
-        Self { process, core, directory, flags }
+        Self {
+            process,
+            core,
+            directory,
+            flags,
+        }
     }
 
     fn process(directory: &tempfile::TempDir, flags: &[String], core: Option<usize>) -> Process {
         let data = directory.path().join("data").display().to_string();
-        let fixed = ["quota", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", &data];
-        let args: Vec<&str> = fixed.into_iter().chain(flags.iter().map(String::as_str)).collect();
+        let fixed = [
+            "quota",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+            "--data",
+            &data,
+        ];
+        let args: Vec<&str> = fixed
+            .into_iter()
+            .chain(flags.iter().map(String::as_str))
+            .collect();
         on(core, || Process::start(&args))
     }
 }
@@ -61,5 +81,10 @@ fn ask(address: SocketAddr, ask: &Ask, key: u64) -> u64 {
     stream.write_all(&command).unwrap();
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply).unwrap();
-    reply.trim().strip_prefix(':').unwrap_or_else(|| panic!("{reply}")).parse().unwrap()
+    reply
+        .trim()
+        .strip_prefix(':')
+        .unwrap_or_else(|| panic!("{reply}"))
+        .parse()
+        .unwrap()
 }

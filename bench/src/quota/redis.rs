@@ -32,20 +32,39 @@ pub(super) enum Persistence {
 impl Redis {
     pub(super) fn start(persistence: Persistence, core: Option<usize>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let mut command = Command::new("redis-server");
         command
-            .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string(), "--dir"])
+            .args([
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--port",
+                &port.to_string(),
+                "--dir",
+            ])
             .arg(directory.path());
         match persistence {
             Persistence::Nothing => command.args(["--appendonly", "no"]),
-            Persistence::Everysec => command.args(["--appendonly", "yes", "--appendfsync", "everysec"]),
+            Persistence::Everysec => {
+                command.args(["--appendonly", "yes", "--appendfsync", "everysec"])
+            }
             Persistence::Always => command.args(["--appendonly", "yes", "--appendfsync", "always"]),
         };
         let process = on(core, || Process::spawn_command(command));
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let digest = until("Redis to load the script", || load(address));
-        Self { process, address, ask: Ask::Script(digest), _directory: directory }
+        Self {
+            process,
+            address,
+            ask: Ask::Script(digest),
+            _directory: directory,
+        }
     }
 }
 
@@ -61,6 +80,9 @@ fn load(address: SocketAddr) -> Option<String> {
 }
 
 pub(super) fn is_installed() -> bool {
-    let version = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+    let version = Command::new("redis-server")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status();
     version.is_ok_and(|status| status.success())
 }

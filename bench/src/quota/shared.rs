@@ -13,8 +13,14 @@ const FAULTS: [(&str, Fault); 7] = [
     ("restarted in turn", Fault::Restarts),
     ("store killed", Fault::StoreKilled),
     ("one killed", Fault::SidecarKilled),
-    ("store stalls of 20 ms", Fault::StoreStalls(Duration::from_millis(20))),
-    ("store stalls of 60 ms", Fault::StoreStalls(Duration::from_millis(60))),
+    (
+        "store stalls of 20 ms",
+        Fault::StoreStalls(Duration::from_millis(20)),
+    ),
+    (
+        "store stalls of 60 ms",
+        Fault::StoreStalls(Duration::from_millis(60)),
+    ),
 ];
 /// Part of all debited tokens that may be lost.
 const LOST_MAX: f64 = 0.001;
@@ -43,7 +49,9 @@ pub(super) fn measure(report: &mut Report) {
             most <= MAX,
         );
         report.row(
-            &format!("{name}: most tokens lost in one run, besides those of requests without an answer"),
+            &format!(
+                "{name}: most tokens lost in one run, besides those of requests without an answer"
+            ),
             &format!("<= {lost_max}"),
             most_lost.to_string(),
             most_lost <= lost_max,

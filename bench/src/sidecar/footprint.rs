@@ -20,16 +20,31 @@ pub(super) fn measure(report: &mut Report) {
     let used = cores_over(sidecar, || sleep(IDLE));
     report.note("an idle sidecar", footprint(sidecar, used));
     let loads = [
-        ("RLS", Requests::rls(&limited.directory, OPEN), sidecar.address("listen")),
-        ("POST /v1/check", Requests::check(&limited.directory, OPEN), sidecar.address("http")),
+        (
+            "RLS",
+            Requests::rls(&limited.directory, OPEN),
+            sidecar.address("listen"),
+        ),
+        (
+            "POST /v1/check",
+            Requests::check(&limited.directory, OPEN),
+            sidecar.address("http"),
+        ),
         ("GET /nginx", Requests::nginx(OPEN), sidecar.address("http")),
     ];
     for (what, requests, to) in loads {
         let mut sent = None;
         let used = cores_over(sidecar, || sent = Some(requests.send_at(RATE, to, BUSY)));
         let sent = sent.unwrap();
-        let figure = format!("{}, p99 {:.2} ms", footprint(sidecar, used), sent.p99_us / 1e3);
-        report.note(&format!("a sidecar that answers {:.0}/s of {what}", sent.per_second), figure);
+        let figure = format!(
+            "{}, p99 {:.2} ms",
+            footprint(sidecar, used),
+            sent.p99_us / 1e3
+        );
+        report.note(
+            &format!("a sidecar that answers {:.0}/s of {what}", sent.per_second),
+            figure,
+        );
     }
 }
 

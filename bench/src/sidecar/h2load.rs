@@ -48,11 +48,17 @@ impl Requests {
     /// Requests to the rate limit service: one descriptor with a bucket and a tenant, on 4
     /// connections with 64 streams.
     pub(super) fn rls(directory: &TempDir, bucket: &str) -> Self {
-        let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
+        let entry = |key: &str, value: &str| Entry {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        };
         let entries = vec![entry("bucket", bucket), entry("tenant", "acme")];
         let request = RateLimitRequest {
             domain: "measured".to_owned(),
-            descriptors: vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }],
+            descriptors: vec![RateLimitDescriptor {
+                entries,
+                ..RateLimitDescriptor::default()
+            }],
             hits_addend: 0,
         };
         let message = request.encode_to_vec();
@@ -60,15 +66,34 @@ impl Requests {
         let body = directory.path().join(format!("rls-{bucket}"));
         fs::write(&body, [&[0], &length[..], &message].concat()).unwrap();
         let headers = ["content-type: application/grpc", "te: trailers"];
-        let flags = headers.iter().flat_map(|header| ["-H".to_owned(), (*header).to_owned()]).collect();
-        Self { path: SHOULD_RATE_LIMIT, connections: 4, at_a_time: 64, flags, body: Some(body) }
+        let flags = headers
+            .iter()
+            .flat_map(|header| ["-H".to_owned(), (*header).to_owned()])
+            .collect();
+        Self {
+            path: SHOULD_RATE_LIMIT,
+            connections: 4,
+            at_a_time: 64,
+            flags,
+            body: Some(body),
+        }
     }
 
     pub(super) fn check(directory: &TempDir, bucket: &str) -> Self {
         let body = directory.path().join(format!("check-{bucket}"));
         fs::write(&body, format!(r#"{{"bucket":"{bucket}","tenant":"acme"}}"#)).unwrap();
-        let flags = vec!["--h1".to_owned(), "-H".to_owned(), "content-type: application/json".to_owned()];
-        Self { path: "/v1/check", connections: 32, at_a_time: 1, flags, body: Some(body) }
+        let flags = vec![
+            "--h1".to_owned(),
+            "-H".to_owned(),
+            "content-type: application/json".to_owned(),
+        ];
+        Self {
+            path: "/v1/check",
+            connections: 32,
+            at_a_time: 1,
+            flags,
+            body: Some(body),
+        }
     }
 
     pub(super) fn nginx(bucket: &str) -> Self {
@@ -78,9 +103,17 @@ impl Requests {
             "x-original-method: GET".to_owned(),
             "x-original-uri: /orders/7".to_owned(),
         ];
-        let headers = headers.into_iter().flat_map(|header| ["-H".to_owned(), header]);
+        let headers = headers
+            .into_iter()
+            .flat_map(|header| ["-H".to_owned(), header]);
         let flags = ["--h1".to_owned()].into_iter().chain(headers).collect();
-        Self { path: "/nginx", connections: 32, at_a_time: 1, flags, body: None }
+        Self {
+            path: "/nginx",
+            connections: 32,
+            at_a_time: 1,
+            flags,
+            body: None,
+        }
     }
 
     /// Sends as many requests as the server answers, for some time. Only the load runs on its core.
@@ -95,12 +128,18 @@ impl Requests {
     }
 
     pub(super) fn send_at(&self, rate: usize, to: SocketAddr, during: Duration) -> Answers {
-        self.send_with(to, during, &["--rps".to_owned(), (rate / self.connections).to_string()])
+        self.send_with(
+            to,
+            during,
+            &["--rps".to_owned(), (rate / self.connections).to_string()],
+        )
     }
 
     fn send_with(&self, to: SocketAddr, during: Duration, more: &[String]) -> Answers {
         // In memory where the machine has such a folder.
-        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let directory = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
         let log = directory.path().join("log");
         let mut command = self.command(to, during);
         command.args(more).arg("--log-file").arg(&log);
@@ -111,8 +150,20 @@ impl Requests {
 
     fn command(&self, to: SocketAddr, during: Duration) -> Command {
         let mut command = Command::new("h2load");
-        command.args(["-t", "1", "-c", &self.connections.to_string(), "-m", &self.at_a_time.to_string()]);
-        command.args(["-D", &during.as_secs().to_string(), "--warm-up-time", &WARM_UP.as_secs().to_string()]);
+        command.args([
+            "-t",
+            "1",
+            "-c",
+            &self.connections.to_string(),
+            "-m",
+            &self.at_a_time.to_string(),
+        ]);
+        command.args([
+            "-D",
+            &during.as_secs().to_string(),
+            "--warm-up-time",
+            &WARM_UP.as_secs().to_string(),
+        ]);
         command.args(&self.flags);
         if let Some(body) = &self.body {
             command.arg("-d").arg(body);
@@ -130,9 +181,13 @@ impl Throughput {
             before.rsplit([' ', ',']).next()?.parse::<f64>().ok()
         };
         let per_second = count(line("finished in ")?, "req/s")?;
-        let [errored, timed_out] = ["errored", "timeout"].map(|name| count(line("requests: ")?, name));
+        let [errored, timed_out] =
+            ["errored", "timeout"].map(|name| count(line("requests: ")?, name));
         let server_errors = count(line("status codes: ")?, "5xx")?;
-        Some(Self { per_second, failed: errored? + timed_out? + server_errors })
+        Some(Self {
+            per_second,
+            failed: errored? + timed_out? + server_errors,
+        })
     }
 }
 
@@ -144,14 +199,21 @@ impl Answers {
         let mut failed = 0;
         for line in log.lines() {
             let mut fields = line.split('\t').skip(1);
-            match (fields.next(), fields.next().and_then(|us| us.parse::<u64>().ok())) {
+            match (
+                fields.next(),
+                fields.next().and_then(|us| us.parse::<u64>().ok()),
+            ) {
                 (Some("200" | "204" | "403" | "429"), Some(us)) => took.push(us),
                 _ => failed += 1,
             }
         }
         took.sort_unstable();
         let p99 = took.get(took.len() * 99 / 100).copied().unwrap_or_default();
-        Self { per_second: took.len() as f64 / during.as_secs_f64(), p99_us: p99 as f64, failed }
+        Self {
+            per_second: took.len() as f64 / during.as_secs_f64(),
+            p99_us: p99 as f64,
+            failed,
+        }
     }
 }
 
@@ -172,8 +234,18 @@ mod tests {
         let lines: String = (1..=200)
             .map(|us| format!("17{us:04}\t{}\t{us}\n", if us % 2 == 0 { 200 } else { 403 }))
             .collect();
-        let answers = Answers::of(&format!("{lines}170\t500\t9\n170\t-1\t9\n"), Duration::from_secs(2));
-        assert_eq!(answers, Answers { per_second: 100.0, p99_us: 199.0, failed: 2 });
+        let answers = Answers::of(
+            &format!("{lines}170\t500\t9\n170\t-1\t9\n"),
+            Duration::from_secs(2),
+        );
+        assert_eq!(
+            answers,
+            Answers {
+                per_second: 100.0,
+                p99_us: 199.0,
+                failed: 2
+            }
+        );
     }
 
     #[test]
@@ -181,7 +253,13 @@ mod tests {
         let summary = "finished in 5.00s, 59828.75 req/s, 2.17MB/s\n\
             requests: 9 total, 9 started, 9 done, 5 succeeded, 4 failed, 3 errored, 1 timeout\n\
             status codes: 5 2xx, 0 3xx, 4 4xx, 2 5xx\n";
-        assert_eq!(Throughput::of(summary), Some(Throughput { per_second: 59_828.75, failed: 6.0 }));
+        assert_eq!(
+            Throughput::of(summary),
+            Some(Throughput {
+                per_second: 59_828.75,
+                failed: 6.0
+            })
+        );
         assert_eq!(Throughput::of("h2load: no server"), None);
     }
 }

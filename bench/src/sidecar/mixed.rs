@@ -29,23 +29,44 @@ pub(super) fn measure(report: &mut Report) {
     sleep(SETTLE);
     let from = *fleet.answered().last().unwrap();
     let to = until("the end of the window", || {
-        fleet.answered().last().copied().filter(|last| last.at_s - from.at_s >= WINDOW_S)
+        fleet
+            .answered()
+            .last()
+            .copied()
+            .filter(|last| last.at_s - from.at_s >= WINDOW_S)
     });
     let (admitted, of_tenants) = from.rates_until(&to);
     let error = admitted / f64::from(LIMIT) - 1.0;
     let offered = f64::from(OFFERED);
-    let figure = format!("{:+.2} % ({admitted:.0}/s of {offered:.0}/s offered)", error * 100.0);
+    let figure = format!(
+        "{:+.2} % ({admitted:.0}/s of {offered:.0}/s offered)",
+        error * 100.0
+    );
     report.row(what, "within 1 %", figure, error.abs() <= 0.01);
     let weights: f64 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
     for ((name, weight), rate) in WEIGHTS.into_iter().zip(of_tenants) {
         let wanted = f64::from(LIMIT) * weight / weights;
-        let figure = format!("{:+.1} % ({rate:.0}/s of {wanted:.0}/s)", (rate / wanted - 1.0) * 100.0);
-        let title = format!("the part of {name}, with weight {weight} of {weights}, against its due");
-        report.row(&title, "within 5 %", figure, (rate / wanted - 1.0).abs() <= 0.05);
+        let figure = format!(
+            "{:+.1} % ({rate:.0}/s of {wanted:.0}/s)",
+            (rate / wanted - 1.0) * 100.0
+        );
+        let title =
+            format!("the part of {name}, with weight {weight} of {weights}, against its due");
+        report.row(
+            &title,
+            "within 5 %",
+            figure,
+            (rate / wanted - 1.0).abs() <= 0.05,
+        );
     }
     kills(&fleet, report);
     let failed = fleet.answered().last().unwrap().failed;
-    report.row("requests without a proper answer, all the while", "0", failed.to_string(), failed == 0.0);
+    report.row(
+        "requests without a proper answer, all the while",
+        "0",
+        failed.to_string(),
+        failed == 0.0,
+    );
 }
 
 /// Kills several times, and adds the time from the command to the last refusal of any path.
@@ -53,13 +74,19 @@ fn kills(fleet: &Mixed, report: &mut Report) {
     let controller = format!("http://{}", fleet.controller.address("admin"));
     let order = |args: &[&str]| {
         let ended = run(&[args, &["--controller", &controller]].concat());
-        assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        assert!(
+            ended.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     };
     let refuse = || fleet.refusals().iter().sum::<f64>();
     let mut worst = Duration::ZERO;
     for _ in 0..KILLS {
         let before = refuse();
-        until("every path to refuse", || (refuse() > before + 500.0).then_some(()));
+        until("every path to refuse", || {
+            (refuse() > before + 500.0).then_some(())
+        });
         let began = Instant::now();
         order(&["kill", "on", "--reason", "measured"]);
         let (mut last, mut refused_at) = (refuse(), Instant::now());
@@ -84,7 +111,8 @@ fn kills(fleet: &Mixed, report: &mut Report) {
         ]);
     }
     let figure = format!("{:.0} ms", worst.as_secs_f64() * 1e3);
-    let title = format!("from `plimsoll kill on` to the last refusal on any path, the worst of {KILLS}");
+    let title =
+        format!("from `plimsoll kill on` to the last refusal on any path, the worst of {KILLS}");
     report.row(&title, "<= 1 s", figure, worst <= Duration::from_secs(1));
 }
 
@@ -93,6 +121,8 @@ fn kills(fleet: &Mixed, report: &mut Report) {
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = [PathBuf::from("/usr/sbin"), root().join("target/tools")];
-    let mut all = std::env::split_paths(&path).chain(more).map(|folder| folder.join(name));
+    let mut all = std::env::split_paths(&path)
+        .chain(more)
+        .map(|folder| folder.join(name));
     all.find(|path| path.is_file())
 }

@@ -35,7 +35,11 @@ pub(crate) fn measure(report: &mut Report) {
         throughput::measure(report);
         footprint::measure(report);
     } else {
-        report.skip("throughput of the sidecar", "none", "h2load is not installed");
+        report.skip(
+            "throughput of the sidecar",
+            "none",
+            "h2load is not installed",
+        );
     }
 }
 
@@ -47,16 +51,36 @@ impl Limited {
         let (policy, state) = (path("policy.yaml"), path("state"));
         fs::write(&policy, self::policy(NO_LIMIT)).unwrap();
         let controller = on_core(LOAD, || {
-            Process::start(&[&["controller", "--policy", &policy, "--state-dir", &state], &free[..]].concat())
+            Process::start(
+                &[
+                    &["controller", "--policy", &policy, "--state-dir", &state],
+                    &free[..],
+                ]
+                .concat(),
+            )
         });
         let uplink = format!("http://{}", controller.address("listen"));
-        let aggregator =
-            on_core(LOAD, || Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat()));
+        let aggregator = on_core(LOAD, || {
+            Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat())
+        });
         let parent = format!("http://{}", aggregator.address("listen"));
-        let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let sidecar =
-            on_core(SERVER, || Process::start(&[&["sidecar", "--aggregator", &parent], &ports[..]].concat()));
-        Self { _controller: controller, _aggregator: aggregator, sidecar, directory }
+        let ports = [
+            "--rls",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+        ];
+        let sidecar = on_core(SERVER, || {
+            Process::start(&[&["sidecar", "--aggregator", &parent], &ports[..]].concat())
+        });
+        Self {
+            _controller: controller,
+            _aggregator: aggregator,
+            sidecar,
+            directory,
+        }
     }
 
     fn limit_half(&self, limit: f64) {

@@ -41,12 +41,18 @@ impl RateLimitService for Nothing {
         &self,
         _: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        Ok(Response::new(RateLimitResponse { overall_code: Code::Ok.into(), ..RateLimitResponse::default() }))
+        Ok(Response::new(RateLimitResponse {
+            overall_code: Code::Ok.into(),
+            ..RateLimitResponse::default()
+        }))
     }
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .json()
+        .with_writer(std::io::stderr)
+        .init();
     match shutdown::run_until_signal(|shutdown| run(args, shutdown)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -58,7 +64,9 @@ pub(crate) fn main(args: Args) -> ExitCode {
 
 async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let bind = async |address| {
-        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+        TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))
     };
     let (rls, http) = (bind(args.rls).await?, bind(args.http).await?);
     tracing::info!(listen = %rls.local_addr()?, http = %http.local_addr()?, "listening");

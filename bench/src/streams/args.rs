@@ -47,17 +47,38 @@ pub(crate) struct Args {
     #[arg(long, env = "PLIMSOLL_PIDS", value_name = "PID", value_delimiter = ',')]
     pub(super) pid: Vec<u32>,
     /// Number of tenants; each client decides for one of them, and a directive has an entry for each
-    #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "COUNT", default_value_t = 10)]
+    #[arg(
+        long,
+        env = "PLIMSOLL_TENANTS",
+        value_name = "COUNT",
+        default_value_t = 10
+    )]
     pub(super) tenants: usize,
     /// Unlisted tenants of each client in each bucket, by whose names it decides instead: few of them often, most of
     /// them seldom
-    #[arg(long, env = "PLIMSOLL_NAMES", value_name = "COUNT", requires = "controller_elsewhere")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_NAMES",
+        value_name = "COUNT",
+        requires = "controller_elsewhere"
+    )]
     pub(super) names: Option<usize>,
     /// Number of buckets of the names
-    #[arg(long, env = "PLIMSOLL_BUCKETS", value_name = "COUNT", default_value_t = 1, requires = "names")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_BUCKETS",
+        value_name = "COUNT",
+        default_value_t = 1,
+        requires = "names"
+    )]
     pub(super) buckets: usize,
     /// Requests/s that each client decides
-    #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE", default_value_t = 10.0)]
+    #[arg(
+        long,
+        env = "PLIMSOLL_RPS",
+        value_name = "RATE",
+        default_value_t = 10.0
+    )]
     pub(super) rps: f64,
     /// Time for which clients decide requests, from their first report on; their streams stay open, so that
     /// everything is counted
@@ -89,14 +110,24 @@ impl Args {
 }
 
 fn parse_target(text: &str) -> Result<Target, String> {
-    let (url, streams) =
-        text.rsplit_once('=').ok_or("write it as URL=STREAMS, such as http://127.0.0.1:7410=1000")?;
-    let streams = streams.parse().map_err(|_| format!("`{streams}` is not a number of streams"))?;
-    Ok(Target { url: url.to_owned(), streams })
+    let (url, streams) = text
+        .rsplit_once('=')
+        .ok_or("write it as URL=STREAMS, such as http://127.0.0.1:7410=1000")?;
+    let streams = streams
+        .parse()
+        .map_err(|_| format!("`{streams}` is not a number of streams"))?;
+    Ok(Target {
+        url: url.to_owned(),
+        streams,
+    })
 }
 
 fn parse_period(text: &str) -> Result<Duration, String> {
-    let period =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
-    if period.is_zero() { Err("give a time above 0".to_owned()) } else { Ok(period) }
+    let period = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
+    if period.is_zero() {
+        Err("give a time above 0".to_owned())
+    } else {
+        Ok(period)
+    }
 }

@@ -81,16 +81,27 @@ impl Client {
             zone: Zone::new("default")?,
             role: Role::Client,
         };
-        let keys =
-            load.names.map_or(load.tenants + KEYS_SPARE, |(names, buckets)| names * buckets * KEYS_PER_NAME);
+        let keys = load
+            .names
+            .map_or(load.tenants + KEYS_SPARE, |(names, buckets)| {
+                names * buckets * KEYS_PER_NAME
+            });
         let (limiter, subscription) = Limiter::without_transport(identity, keys, 0, number as u64);
         let targets = match load.names {
-            None => vec![(limiter.bucket(BUCKET)?, tenant(number % load.tenants.max(1)))],
+            None => vec![(
+                limiter.bucket(BUCKET)?,
+                tenant(number % load.tenants.max(1)),
+            )],
             Some((names, buckets)) => {
                 let of = |at| {
-                    Ok((limiter.bucket(&bucket(at % buckets))?, format!("user-{number}-{}", at / buckets)))
+                    Ok((
+                        limiter.bucket(&bucket(at % buckets))?,
+                        format!("user-{number}-{}", at / buckets),
+                    ))
                 };
-                (0..names * buckets).map(of).collect::<anyhow::Result<_>>()?
+                (0..names * buckets)
+                    .map(of)
+                    .collect::<anyhow::Result<_>>()?
             }
         };
         Ok(Self {
@@ -109,7 +120,9 @@ impl Client {
     }
 
     pub(crate) fn bucket(&self) -> Option<(Limiter, BucketHandle)> {
-        self.targets.first().map(|(bucket, _)| (self.limiter.clone(), bucket.clone()))
+        self.targets
+            .first()
+            .map(|(bucket, _)| (self.limiter.clone(), bucket.clone()))
     }
 
     pub(crate) fn tick(&mut self, now: MonoTime) {
@@ -118,7 +131,10 @@ impl Client {
     }
 
     fn decide_due(&mut self, now: MonoTime) {
-        let since = self.reported.replace(now).map_or(Duration::ZERO, |last| now.since(last));
+        let since = self
+            .reported
+            .replace(now)
+            .map_or(Duration::ZERO, |last| now.since(last));
         if self.load.lasts.is_some_and(|lasts| self.asked_for >= lasts) {
             return;
         }
@@ -147,16 +163,28 @@ impl Child for Client {
         self.subscription.report(now)
     }
 
-    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
-        let limit = directives.buckets.iter().find(|bucket| bucket.bucket.as_str() == BUCKET);
-        let decision = limit.and_then(|bucket| bucket.terms.limit.per_second()).map(Rate::per_second);
+    fn on_directives(
+        &mut self,
+        now: MonoTime,
+        directives: Directives,
+    ) -> Result<(), StaleDirective> {
+        let limit = directives
+            .buckets
+            .iter()
+            .find(|bucket| bucket.bucket.as_str() == BUCKET);
+        let decision = limit
+            .and_then(|bucket| bucket.terms.limit.per_second())
+            .map(Rate::per_second);
         let pushed = directives.seq > 1;
         let kill = directives.kill;
         let applied = self.subscription.on_directives(now, directives);
         if self.kill.merge(kill) {
             self.clients.kills.on_applied(kill);
         }
-        if let Some(number) = decision.and_then(decision_of).filter(|number| *number > self.applied) {
+        if let Some(number) = decision
+            .and_then(decision_of)
+            .filter(|number| *number > self.applied)
+        {
             self.applied = number;
             // The first directives of a stream are not pushed, so their age is not a propagation
             // time.
@@ -185,7 +213,10 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) fn new(clients: Arc<Clients>) -> Self {
-        Self { clients, is_connected: false }
+        Self {
+            clients,
+            is_connected: false,
+        }
     }
 }
 

@@ -60,7 +60,10 @@ impl TimedController {
     ) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir().context("cannot create a temporary directory")?;
         let lines = (0..tenants).map(|number| format!("  {}: {{ weight: 1 }}\n", tenant(number)));
-        let tenants = format!("tenants:\n  default: {{ weight: 1 }}\n{}", lines.collect::<String>());
+        let tenants = format!(
+            "tenants:\n  default: {{ weight: 1 }}\n{}",
+            lines.collect::<String>()
+        );
         let path = |name: &str| directory.path().join(name);
         fs::write(path("policy.yaml"), policy(0))?;
         fs::write(path("tenants.yaml"), &tenants)?;
@@ -81,9 +84,16 @@ impl TimedController {
         // another process.
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let serve = move || runtime.block_on(serve(args, opened, shutdown));
-        thread::Builder::new().name("controller".to_owned()).spawn(serve)?;
+        thread::Builder::new()
+            .name("controller".to_owned())
+            .spawn(serve)?;
         let brain = brain.await.context("the controller failed to start")??;
-        Ok(Self { brain, tenants, decisions: 0, _directory: directory })
+        Ok(Self {
+            brain,
+            tenants,
+            decisions: 0,
+            _directory: directory,
+        })
     }
 
     /// Makes the next decision: another limit. Calls `note` with its number and time just before it
@@ -92,8 +102,14 @@ impl TimedController {
         self.decisions += 1;
         let text = policy(self.decisions);
         let (policy, _) = Policy::read(
-            Source { name: "policy.yaml", text: &text },
-            Source { name: "tenants.yaml", text: &self.tenants },
+            Source {
+                name: "policy.yaml",
+                text: &text,
+            },
+            Source {
+                name: "tenants.yaml",
+                text: &self.tenants,
+            },
         )?;
         let policy = Arc::new(policy);
         note(self.decisions, Instant::now());
@@ -104,7 +120,11 @@ impl TimedController {
 }
 
 /// Runs the controller, and sends its brain as soon as it listens.
-async fn serve(args: Args, opened: oneshot::Sender<anyhow::Result<Shared<Brain>>>, stop: CancellationToken) {
+async fn serve(
+    args: Args,
+    opened: oneshot::Sender<anyhow::Result<Shared<Brain>>>,
+    stop: CancellationToken,
+) {
     let open = async {
         let controller = Controller::open(&args)?;
         let (grpc, admin) = (

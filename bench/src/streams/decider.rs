@@ -26,26 +26,34 @@ impl Decider {
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
         let (decided, waited) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-        let decider = Self { decided: Arc::clone(&decided), waited: Arc::clone(&waited) };
+        let decider = Self {
+            decided: Arc::clone(&decided),
+            waited: Arc::clone(&waited),
+        };
         let tenant = controller::tenant(0);
-        thread::Builder::new().name("decider".to_owned()).spawn(move || {
-            while !stop.is_cancelled() {
-                let before = process::waits_of_this_thread();
-                for (limiter, bucket) in &buckets {
-                    (0..DECISIONS_PER_TURN).for_each(|_| {
-                        let _ = limiter.check(&Request::new(bucket, &tenant));
-                    });
+        thread::Builder::new()
+            .name("decider".to_owned())
+            .spawn(move || {
+                while !stop.is_cancelled() {
+                    let before = process::waits_of_this_thread();
+                    for (limiter, bucket) in &buckets {
+                        (0..DECISIONS_PER_TURN).for_each(|_| {
+                            let _ = limiter.check(&Request::new(bucket, &tenant));
+                        });
+                    }
+                    waited.fetch_add(process::waits_of_this_thread() - before, Ordering::Relaxed);
+                    decided.fetch_add(DECISIONS_PER_TURN * buckets.len() as u64, Ordering::Relaxed);
+                    thread::sleep(PAUSE);
                 }
-                waited.fetch_add(process::waits_of_this_thread() - before, Ordering::Relaxed);
-                decided.fetch_add(DECISIONS_PER_TURN * buckets.len() as u64, Ordering::Relaxed);
-                thread::sleep(PAUSE);
-            }
-        })?;
+            })?;
         Ok(decider)
     }
 
     /// Number of decisions, and number of decisions that made the thread wait.
     pub(super) fn figures(&self) -> (u64, u64) {
-        (self.decided.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
+        (
+            self.decided.load(Ordering::Relaxed),
+            self.waited.load(Ordering::Relaxed),
+        )
     }
 }

@@ -31,7 +31,11 @@ pub(crate) struct KillFigures {
 impl Kills {
     /// Notes that a client has just applied a generation. Generations below the latest are ignored.
     pub(crate) fn on_applied(&self, generation: KillGeneration) {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3;
+        let at = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs_f64()
+            * 1e3;
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if generation > inner.0 {
             *inner = (generation, Vec::new());
@@ -42,7 +46,11 @@ impl Kills {
     }
 
     pub(crate) fn figures(&self) -> KillFigures {
-        let (generation, mut times) = self.inner.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (generation, mut times) = self
+            .inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         times.sort_by(f64::total_cmp);
         KillFigures {
             generation: generation.0,
@@ -62,7 +70,9 @@ mod tests {
     fn only_the_latest_generation_counts() {
         let kills = Kills::default();
         assert_eq!(kills.figures(), KillFigures::default());
-        [1, 1, 2, 1, 2, 2].into_iter().for_each(|generation| kills.on_applied(KillGeneration(generation)));
+        [1, 1, 2, 1, 2, 2]
+            .into_iter()
+            .for_each(|generation| kills.on_applied(KillGeneration(generation)));
         let figures = kills.figures();
         assert_eq!((figures.generation, figures.applied), (2, 3));
         assert!(figures.p50_at_ms <= figures.p99_at_ms && figures.p99_at_ms <= figures.last_at_ms);

@@ -61,12 +61,19 @@ struct Line {
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(std::io::stderr)
+        .init();
     match shutdown::run_until_signal(|shutdown| run(args, shutdown)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if error.is::<TooFewFiles>() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
+            if error.is::<TooFewFiles>() {
+                ExitCode::from(EXIT_USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -87,15 +94,30 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
         true => None,
         false => Some(TimedController::start(args.listen, args.tenants, stop.clone()).await?),
     };
-    let pids = args.pid.iter().copied().map(Some).chain(std::iter::repeat(None));
-    let watched = args.aggregator.iter().zip(pids).map(|(target, pid)| Watched::new(target, pid));
+    let pids = args
+        .pid
+        .iter()
+        .copied()
+        .map(Some)
+        .chain(std::iter::repeat(None));
+    let watched = args
+        .aggregator
+        .iter()
+        .zip(pids)
+        .map(|(target, pid)| Watched::new(target, pid));
     let mut watched: Vec<Watched> = watched.collect();
     let started = Instant::now();
-    let targets: Vec<(Target, Arc<Clients>)> =
-        watched.iter().map(|watched| (watched.target.clone(), Arc::clone(&watched.clients))).collect();
+    let targets: Vec<(Target, Arc<Clients>)> = watched
+        .iter()
+        .map(|watched| (watched.target.clone(), Arc::clone(&watched.clients)))
+        .collect();
     let network = watch::Sender::new(true);
-    let opening =
-        tokio::spawn(open_streams(targets.clone(), args.clone(), network.subscribe(), stop.clone()));
+    let opening = tokio::spawn(open_streams(
+        targets.clone(),
+        args.clone(),
+        network.subscribe(),
+        stop.clone(),
+    ));
     let storms = storms(targets, network)?;
     let decider = opening.await.context("the streams could not be opened")??;
     let mut print_lines = async || -> anyhow::Result<()> {
@@ -113,10 +135,18 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
             let from = Instant::now();
             ticks.tick().await;
             let now = Instant::now();
-            let aggregators = watched.iter_mut().map(|watched| watched.figures(now, now - from)).collect();
+            let aggregators = watched
+                .iter_mut()
+                .map(|watched| watched.figures(now, now - from))
+                .collect();
             let (decided, decisions_waited) = decider.figures();
             let at_s = (now - started).as_secs_f64();
-            let line = serde_json::to_string(&Line { at_s, aggregators, decided, decisions_waited })?;
+            let line = serde_json::to_string(&Line {
+                at_s,
+                aggregators,
+                decided,
+                decisions_waited,
+            })?;
             writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")?;
         }
     };
@@ -157,18 +187,32 @@ async fn open_streams(
     network: watch::Receiver<bool>,
     stop: CancellationToken,
 ) -> anyhow::Result<Decider> {
-    let most = targets.iter().map(|(target, _)| target.streams).max().unwrap_or_default();
+    let most = targets
+        .iter()
+        .map(|(target, _)| target.streams)
+        .max()
+        .unwrap_or_default();
     // The clients of each aggregator have their own threads, as they do not wait for another
     // aggregator's clients in production.
-    let runtimes =
-        targets.iter().map(|_| client_runtime(stop.clone())).collect::<anyhow::Result<Vec<Handle>>>()?;
+    let runtimes = targets
+        .iter()
+        .map(|_| client_runtime(stop.clone()))
+        .collect::<anyhow::Result<Vec<Handle>>>()?;
     let mut deciding = Vec::new();
     let mut opened = 0;
     for number in 0..most {
-        let open = targets.iter().zip(&runtimes).filter(|((target, _), _)| number < target.streams);
+        let open = targets
+            .iter()
+            .zip(&runtimes)
+            .filter(|((target, _), _)| number < target.streams);
         for ((target, clients), runtime) in open {
             let names = args.names.map(|names| (names, args.buckets));
-            let load = Load { tenants: args.tenants, names, rps: args.rps, lasts: args.ask_for };
+            let load = Load {
+                tenants: args.tenants,
+                names,
+                rps: args.rps,
+                lasts: args.ask_for,
+            };
             let client = Client::new(opened, load, Arc::clone(clients))?;
             // The deciding thread decides far more than all clients together, which would hide
             // their missing counts.
@@ -177,7 +221,10 @@ async fn open_streams(
             }
             let mut dial = args.dial(target)?;
             // Opened ahead, so that a storm only has to do handshakes.
-            let mut spare = args.forget_sessions.then(|| args.dial(target)).transpose()?;
+            let mut spare = args
+                .forget_sessions
+                .then(|| args.dial(target))
+                .transpose()?;
             let (client, clients) = (Shared::new(client), Arc::clone(clients));
             if args.names.is_some() {
                 runtime.spawn(tick(client.clone()));
@@ -215,11 +262,16 @@ async fn tick(client: Shared<Client>) {
 
 /// Starts a runtime of two threads, which ends when `stop` is cancelled.
 fn client_runtime(stop: CancellationToken) -> anyhow::Result<Handle> {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let handle = runtime.handle().clone();
-    thread::Builder::new().name("clients".to_owned()).spawn(move || {
-        runtime.block_on(stop.cancelled());
-        runtime.shutdown_timeout(CLOSE_TIMEOUT);
-    })?;
+    thread::Builder::new()
+        .name("clients".to_owned())
+        .spawn(move || {
+            runtime.block_on(stop.cancelled());
+            runtime.shutdown_timeout(CLOSE_TIMEOUT);
+        })?;
     Ok(handle)
 }

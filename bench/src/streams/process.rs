@@ -28,8 +28,13 @@ pub(crate) fn check_files(pid: Option<u32>, needed: u64) -> Result<(), TooFewFil
     let limits = fs::read_to_string(format!("/proc/{folder}/limits")).unwrap_or_default();
     match field(&limits, MAX_FILES) {
         Some(allowed) if allowed < needed => {
-            let process = pid.map_or_else(|| "this process".to_owned(), |pid| format!("process {pid}"));
-            Err(TooFewFiles { process, allowed, needed })
+            let process =
+                pid.map_or_else(|| "this process".to_owned(), |pid| format!("process {pid}"));
+            Err(TooFewFiles {
+                process,
+                allowed,
+                needed,
+            })
         }
         _ => Ok(()),
     }
@@ -70,13 +75,18 @@ mod tests {
 
     #[test]
     fn proc_files_are_parsed() {
-        let limits =
-            "Limit          Soft Limit  Hard Limit  Units\nMax open files 1024        524288      files\n";
+        let limits = "Limit          Soft Limit  Hard Limit  Units\nMax open files 1024        524288      files\n";
         assert_eq!(field(limits, MAX_FILES), Some(1_024));
-        assert_eq!(field("Max open files unlimited unlimited files", MAX_FILES), None);
+        assert_eq!(
+            field("Max open files unlimited unlimited files", MAX_FILES),
+            None
+        );
         let stat = "7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1000 1 1";
         assert_eq!(processor_ticks(stat), Some(300));
-        assert_eq!(field("VmPeak:  9 kB\nVmRSS:\t  1234 kB\n", "VmRSS:"), Some(1_234));
+        assert_eq!(
+            field("VmPeak:  9 kB\nVmRSS:\t  1234 kB\n", "VmRSS:"),
+            Some(1_234)
+        );
         check_files(None, 1).unwrap();
         let error = check_files(None, u64::MAX).unwrap_err();
         assert!(error.to_string().contains("ulimit -n"), "{error}");

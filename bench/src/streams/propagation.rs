@@ -37,7 +37,11 @@ impl Propagation {
 
     /// Notes decision `number`, made while `due` clients are connected.
     pub(crate) fn on_decision(&self, number: u64, at: Instant, due: usize) {
-        *self.latest() = Latest { decision: Some((number, at)), due, applied: Vec::with_capacity(due) };
+        *self.latest() = Latest {
+            decision: Some((number, at)),
+            due,
+            applied: Vec::with_capacity(due),
+        };
     }
 
     /// Notes that a client has applied decision `number`. Only the latest one counts.
@@ -52,7 +56,9 @@ impl Propagation {
 
     pub(crate) fn figures(&self, now: Instant, connected: usize) -> PropagationFigures {
         let latest = self.latest();
-        let Some((_, at)) = latest.decision else { return PropagationFigures::default() };
+        let Some((_, at)) = latest.decision else {
+            return PropagationFigures::default();
+        };
         let applied = latest.applied.len();
         let due = latest.due.min(connected).max(applied);
         let mut times = latest.applied.clone();
@@ -60,7 +66,13 @@ impl Propagation {
         times.resize(due, now.saturating_duration_since(at));
         times.sort_unstable();
         let ms = |share| quantile(&times, share).unwrap_or_default().as_secs_f64() * 1e3;
-        PropagationFigures { due, applied, p50_ms: ms(0.5), p99_ms: ms(0.99), max_ms: ms(1.0) }
+        PropagationFigures {
+            due,
+            applied,
+            p50_ms: ms(0.5),
+            p99_ms: ms(0.99),
+            max_ms: ms(1.0),
+        }
     }
 }
 
@@ -87,10 +99,16 @@ mod tests {
         propagation.on_applied(6, at + Duration::from_secs(9));
         let figures = propagation.figures(at + Duration::from_secs(1), 100);
         assert_eq!((figures.due, figures.applied), (100, 98));
-        assert!(near(figures.p50_ms, 50.0) && near(figures.p99_ms, 1_000.0), "{figures:?}");
+        assert!(
+            near(figures.p50_ms, 50.0) && near(figures.p99_ms, 1_000.0),
+            "{figures:?}"
+        );
         // The two clients that have not applied it disconnect, and are not due anymore.
         let figures = propagation.figures(at + Duration::from_secs(1), 98);
-        assert!(near(figures.p99_ms, 98.0) && near(figures.max_ms, 98.0), "{figures:?}");
+        assert!(
+            near(figures.p99_ms, 98.0) && near(figures.max_ms, 98.0),
+            "{figures:?}"
+        );
         propagation.on_decision(8, at, 0);
         assert_eq!(propagation.figures(at, 0), PropagationFigures::default());
     }

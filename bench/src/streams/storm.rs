@@ -19,7 +19,11 @@ impl Storm {
     /// Begins the next storm of this many clients. None of them is connected.
     pub(crate) fn begin(&self, clients: usize, now: Instant) {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *latest = Latest { number: latest.number + 1, began: Some((now, clients)), took: None };
+        *latest = Latest {
+            number: latest.number + 1,
+            began: Some((now, clients)),
+            took: None,
+        };
     }
 
     pub(crate) fn on_connected(&self, connected: usize, now: Instant) {
@@ -27,7 +31,9 @@ impl Storm {
         if let Some((began, clients)) = latest.began
             && connected == clients
         {
-            latest.took.get_or_insert(now.saturating_duration_since(began));
+            latest
+                .took
+                .get_or_insert(now.saturating_duration_since(began));
         }
     }
 
@@ -50,7 +56,9 @@ mod tests {
         storm.begin(2, at);
         storm.on_connected(1, at + Duration::from_secs(1));
         assert_eq!(storm.figures(), (1, None));
-        [3, 9].into_iter().for_each(|seconds| storm.on_connected(2, at + Duration::from_secs(seconds)));
+        [3, 9]
+            .into_iter()
+            .for_each(|seconds| storm.on_connected(2, at + Duration::from_secs(seconds)));
         assert_eq!(storm.figures(), (1, Some(Duration::from_secs(3))));
         storm.begin(2, at);
         assert_eq!(storm.figures(), (2, None));

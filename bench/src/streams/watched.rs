@@ -48,19 +48,31 @@ pub(super) struct Figures {
 impl Watched {
     pub(super) fn new(target: &Target, pid: Option<u32>) -> Self {
         let processor_time = pid.and_then(process::processor_time);
-        Self { target: target.clone(), clients: Arc::default(), pid, bytes: (0, 0), processor_time }
+        Self {
+            target: target.clone(),
+            clients: Arc::default(),
+            pid,
+            bytes: (0, 0),
+            processor_time,
+        }
     }
 
     pub(super) fn figures(&mut self, now: Instant, span: Duration) -> Figures {
         let clients = &self.clients;
         let connected = clients.connected.load(Ordering::Relaxed);
         let traffic = &clients.traffic;
-        let bytes = (traffic.up.load(Ordering::Relaxed), traffic.down.load(Ordering::Relaxed));
-        let rate =
-            |now: u64, before: u64| (now - before) as f64 / span.as_secs_f64() / connected.max(1) as f64;
+        let bytes = (
+            traffic.up.load(Ordering::Relaxed),
+            traffic.down.load(Ordering::Relaxed),
+        );
+        let rate = |now: u64, before: u64| {
+            (now - before) as f64 / span.as_secs_f64() / connected.max(1) as f64
+        };
         let (storms, storm_took) = clients.storm.figures();
         let processor_time = self.pid.and_then(process::processor_time);
-        let used = processor_time.zip(self.processor_time).and_then(|(now, before)| now.checked_sub(before));
+        let used = processor_time
+            .zip(self.processor_time)
+            .and_then(|(now, before)| now.checked_sub(before));
         let figures = Figures {
             aggregator: self.target.url.clone(),
             streams: self.target.streams,

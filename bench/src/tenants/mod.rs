@@ -17,20 +17,36 @@ const LOAD: Duration = Duration::from_secs(45);
 pub(crate) fn measure(report: &mut Report) {
     for kind in [Limiter::Middleware, Limiter::Sidecar] {
         for offered in OFFERED {
-            for (up, from, start) in [(UP, 3, "tiers up for 10 s"), (Duration::ZERO, 8, "all fresh")] {
+            for (up, from, start) in [
+                (UP, 3, "tiers up for 10 s"),
+                (Duration::ZERO, 8, "all fresh"),
+            ] {
                 let fleet = OneLimiter::start(kind);
                 sleep(up);
                 let limit = f64::from(LIMIT);
                 let (seconds, failed) = fleet.offer(offered * limit, LOAD);
                 let (least, most) = means_10s(&seconds, from);
-                let worst = seconds[from..].iter().copied().fold(f64::INFINITY, f64::min);
+                let worst = seconds[from..]
+                    .iter()
+                    .copied()
+                    .fold(f64::INFINITY, f64::min);
                 let name = format!("{kind:?}, each request of another name, {offered} L, {start}");
                 let figure = format!("{least:.1} .. {most:.1} of {limit}");
                 let holds = least >= 0.95 * limit && most <= 1.05 * limit;
-                report.row(&format!("{name}: admitted in 10 s"), "0.95 to 1.05 of the limit", figure, holds);
+                report.row(
+                    &format!("{name}: admitted in 10 s"),
+                    "0.95 to 1.05 of the limit",
+                    figure,
+                    holds,
+                );
                 let title = format!("{name}: least admitted in any second");
                 report.row(&title, ">= 60", format!("{worst:.0}"), worst >= 60.0);
-                report.row(&format!("{name}: failed requests"), "0", format!("{failed}"), failed == 0.0);
+                report.row(
+                    &format!("{name}: failed requests"),
+                    "0",
+                    format!("{failed}"),
+                    failed == 0.0,
+                );
             }
         }
     }

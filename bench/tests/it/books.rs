@@ -54,7 +54,9 @@ pub(crate) fn run(run: &Run) -> Books {
     let mut tiers = Tiers::start(run);
     let kills: [fn(&mut Tiers); 2] = [Tiers::kill_aggregator, Tiers::kill_controller];
     for (share, kill) in [1.0 / 3.0, 2.0 / 3.0].into_iter().zip(kills) {
-        tiers.until("another third of the requests", |asked| asked >= all * share);
+        tiers.until("another third of the requests", |asked| {
+            asked >= all * share
+        });
         if run.kills {
             kill(&mut tiers);
         }
@@ -64,7 +66,11 @@ pub(crate) fn run(run: &Run) -> Books {
         asked >= all * 0.9 && std::mem::replace(&mut earlier, asked) == asked
     });
     tiers.settle();
-    Books { decided, counted: tiers.counted(), unconfirmed: tiers.unconfirmed() }
+    Books {
+        decided,
+        counted: tiers.counted(),
+        unconfirmed: tiers.unconfirmed(),
+    }
 }
 
 impl Tiers {
@@ -79,7 +85,14 @@ impl Tiers {
         let load = ["--rps", &rps, "--ask-for", &lasts, "--every", "1s"];
         let streams = ["streams", "--controller-elsewhere", "--aggregator", &target];
         let tool = Process::spawn_program("plimsoll-bench", &[&streams[..], &load].concat());
-        Self { directory, controller, aggregator, tool, counted: 0.0, unconfirmed: 0.0 }
+        Self {
+            directory,
+            controller,
+            aggregator,
+            tool,
+            counted: 0.0,
+            unconfirmed: 0.0,
+        }
     }
 
     /// Kills the aggregator. The reports that it has not passed up stay unconfirmed.
@@ -96,7 +109,8 @@ impl Tiers {
         self.controller.kill_9();
         self.unconfirmed += given_up;
         self.counted += counted;
-        let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
+        let [listen, admin] =
+            ["listen", "admin"].map(|name| self.controller.address(name).to_string());
         self.controller = controller(&self.directory, &listen, &admin);
     }
 
@@ -136,7 +150,9 @@ impl Tiers {
 fn counted(controller: &Process) -> f64 {
     let (_, status) = http_get(controller.address("admin"), "/status");
     let status: Value = serde_json::from_str(&status).unwrap();
-    status["buckets"]["streams"]["offered"].as_f64().unwrap_or_default()
+    status["buckets"]["streams"]["offered"]
+        .as_f64()
+        .unwrap_or_default()
 }
 
 fn unconfirmed(tier: &Process) -> f64 {

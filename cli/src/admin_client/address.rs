@@ -48,14 +48,20 @@ impl Address {
 
     pub(super) fn by_other_scheme(&self) -> String {
         let scheme = if self.is_tls() { "http" } else { "https" };
-        format!("{scheme}://{}", self.uri.authority().map_or("", |authority| authority.as_str()))
+        format!(
+            "{scheme}://{}",
+            self.uri
+                .authority()
+                .map_or("", |authority| authority.as_str())
+        )
     }
 }
 
 /// Returns true for only scheme, host and port. A name before `@` would hide the host.
 fn is_bare(uri: &Uri) -> bool {
-    let has_host =
-        |authority: &http::uri::Authority| !authority.host().is_empty() && !authority.as_str().contains('@');
+    let has_host = |authority: &http::uri::Authority| {
+        !authority.host().is_empty() && !authority.as_str().contains('@')
+    };
     matches!(uri.scheme_str(), Some("http" | "https"))
         && uri.path().trim_end_matches('/').is_empty()
         && uri.query().is_none()
@@ -74,17 +80,36 @@ mod tests {
 
     #[test]
     fn address_is_scheme_host_and_port() {
-        for good in ["http://127.0.0.1:7401", "http://a:7401/", "http://[::1]:7401", "https://controller"] {
+        for good in [
+            "http://127.0.0.1:7401",
+            "http://a:7401/",
+            "http://[::1]:7401",
+            "https://controller",
+        ] {
             let address = Address::parse(good, Tier::Controller).unwrap();
             assert_eq!(address.to_string(), good.trim_end_matches('/'));
         }
-        for bad in
-            ["", "127.0.0.1:7401", "ftp://a:1", "http://", "http://a@b", "http://a/kill", "http://a/?x"]
-        {
-            assert!(Address::parse(bad, Tier::Controller).unwrap_err().contains(CONTROLLER), "{bad}");
+        for bad in [
+            "",
+            "127.0.0.1:7401",
+            "ftp://a:1",
+            "http://",
+            "http://a@b",
+            "http://a/kill",
+            "http://a/?x",
+        ] {
+            assert!(
+                Address::parse(bad, Tier::Controller)
+                    .unwrap_err()
+                    .contains(CONTROLLER),
+                "{bad}"
+            );
         }
         let error = Address::parse("redis://127.0.0.1:9049", Tier::Quota).unwrap_err();
-        assert!(error.contains(QUOTA) && error.contains("https://HOST:7432"), "{error}");
+        assert!(
+            error.contains(QUOTA) && error.contains("https://HOST:7432"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -41,7 +41,8 @@ impl CredentialArgs {
                 path.display()
             ));
         }
-        let mut builder = plimsoll_controller::http_client_builder().connect_timeout(CONNECT_TIMEOUT);
+        let mut builder =
+            plimsoll_controller::http_client_builder().connect_timeout(CONNECT_TIMEOUT);
         if address.is_tls() {
             let ca = self.ca.as_ref().ok_or_else(|| {
                 format!(
@@ -65,7 +66,9 @@ mod tests {
     use super::*;
 
     fn refused(credentials: &CredentialArgs, address: &str) -> String {
-        credentials.open(&Address::parse(address, Tier::Controller).unwrap()).unwrap_err()
+        credentials
+            .open(&Address::parse(address, Tier::Controller).unwrap())
+            .unwrap_err()
     }
 
     #[test]
@@ -74,16 +77,29 @@ mod tests {
         let path = directory.path().join("token");
         let token = Token::generate().unwrap();
         plimsoll_host::atomic_file::replace(&path, token.secret().as_bytes()).unwrap();
-        let credentials = CredentialArgs { token_file: Some(path), ca: None };
-        for address in ["http://192.0.2.1:7401", "http://controller.invalid:7401", "http://[2001:db8::1]"] {
+        let credentials = CredentialArgs {
+            token_file: Some(path),
+            ca: None,
+        };
+        for address in [
+            "http://192.0.2.1:7401",
+            "http://controller.invalid:7401",
+            "http://[2001:db8::1]",
+        ] {
             let reason = refused(&credentials, address);
             assert!(reason.contains("never sent over plain HTTP"), "{reason}");
-            assert!(reason.contains("write https://") && reason.contains("/token"), "{reason}");
+            assert!(
+                reason.contains("write https://") && reason.contains("/token"),
+                "{reason}"
+            );
             assert!(!reason.contains(token.secret()), "{reason}");
         }
         let reason = refused(&credentials, "https://127.0.0.1:7401");
         assert!(reason.contains("--ca FILE (PLIMSOLL_CA)"), "{reason}");
-        let missing = CredentialArgs { ca: Some("missing.crt".into()), ..CredentialArgs::default() };
+        let missing = CredentialArgs {
+            ca: Some("missing.crt".into()),
+            ..CredentialArgs::default()
+        };
         assert!(refused(&missing, "https://127.0.0.1:7401").contains("missing.crt"));
     }
 }

@@ -17,7 +17,10 @@ pub(crate) enum AdminError {
     Unsent(String),
     /// The request is invalid: sending it again fails again.
     #[error("{} ({address})", .refusal.error)]
-    Invalid { address: Address, refusal: ErrorBody },
+    Invalid {
+        address: Address,
+        refusal: ErrorBody,
+    },
     /// The port does not answer, or refuses a valid request.
     #[error("{0}")]
     Failed(String),
@@ -41,16 +44,23 @@ impl AdminPort {
         ))
     }
 
-    pub(super) fn refusal(&self, status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> AdminError {
+    pub(super) fn refusal(
+        &self,
+        status: StatusCode,
+        retry_after: Option<&str>,
+        body: &[u8],
+    ) -> AdminError {
         let address = self.address.clone();
         let Ok(refusal) = serde_json::from_slice::<ErrorBody>(body) else {
             return self.unexpected(&status.to_string());
         };
         let token_file = self.credentials.token_file.as_deref().map(Path::display);
         let hint = match (status, token_file) {
-            (StatusCode::UNAUTHORIZED, None) => "give the file with your token by --token-file FILE \
+            (StatusCode::UNAUTHORIZED, None) => {
+                "give the file with your token by --token-file FILE \
                  (PLIMSOLL_TOKEN_FILE); `plimsoll tokens add` makes one"
-                .to_owned(),
+                    .to_owned()
+            }
             (StatusCode::UNAUTHORIZED, Some(file)) => format!(
                 "the token of {file} is not in the tokens file of this tier: add one there with `plimsoll tokens add`, \
                  and use its token file"
@@ -61,7 +71,10 @@ impl AdminPort {
                 )
             }
             (StatusCode::TOO_MANY_REQUESTS, _) => {
-                format!("wait {} s, then try again with a valid token", retry_after.unwrap_or("a few"))
+                format!(
+                    "wait {} s, then try again with a valid token",
+                    retry_after.unwrap_or("a few")
+                )
             }
             (StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE, _) => {
                 return AdminError::Invalid { address, refusal };
@@ -78,18 +91,32 @@ impl AdminPort {
         let outermost: &(dyn Error + 'static) = error;
         let causes = || std::iter::successors(Some(outermost), |error| (*error).source());
         let is_no_http = |error: &hyper::Error| error.is_parse() || error.is_incomplete_message();
-        let handshakes = causes().filter_map(|cause| cause.downcast_ref()).map(handshake_failure);
-        let handshake = handshakes.filter(|failure| address.is_tls() && failure.label() != "other").last();
-        let ca = self.credentials.ca.as_deref().unwrap_or(Path::new("")).display();
+        let handshakes = causes()
+            .filter_map(|cause| cause.downcast_ref())
+            .map(handshake_failure);
+        let handshake = handshakes
+            .filter(|failure| address.is_tls() && failure.label() != "other")
+            .last();
+        let ca = self
+            .credentials
+            .ca
+            .as_deref()
+            .unwrap_or(Path::new(""))
+            .display();
         AdminError::Failed(match handshake {
             None if !address.is_tls()
-                && causes().filter_map(|cause| cause.downcast_ref()).any(is_no_http) =>
+                && causes()
+                    .filter_map(|cause| cause.downcast_ref())
+                    .any(is_no_http) =>
             {
                 format!(
                     "{address} speaks no plain HTTP ({cause}); if it is TLS, write {other} and give its CA with --ca"
                 )
             }
-            None => format!("nothing answers at {address}: {cause}\n  = hint: {}", remedy(address.tier)),
+            None => format!(
+                "nothing answers at {address}: {cause}\n  = hint: {}",
+                remedy(address.tier)
+            ),
             Some(failure) => match failure.label() {
                 "not_tls" => format!("{address} speaks no TLS; if it is plain HTTP, write {other}"),
                 "no_alpn" => format!(
@@ -150,16 +177,50 @@ mod tests {
     fn admin_refusals_are_usage_errors_or_hints() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
-        plimsoll_host::atomic_file::replace(&path, Token::generate().unwrap().secret().as_bytes()).unwrap();
+        plimsoll_host::atomic_file::replace(&path, Token::generate().unwrap().secret().as_bytes())
+            .unwrap();
         let address = Address::parse(CONTROLLER, Tier::Controller).unwrap();
-        let port = |token_file| AdminPort::new(&address, &CredentialArgs { token_file, ca: None }).unwrap();
+        let port = |token_file| {
+            AdminPort::new(
+                &address,
+                &CredentialArgs {
+                    token_file,
+                    ca: None,
+                },
+            )
+            .unwrap()
+        };
         let (without, with) = (port(None), port(Some(path.clone())));
         let file = path.display().to_string();
         for (port, status, body, is_usage, expected) in [
-            (&without, StatusCode::BAD_REQUEST, r#"{"error":"no","line":3}"#, true, "no (http://127"),
-            (&without, StatusCode::PAYLOAD_TOO_LARGE, r#"{"error":"no"}"#, true, "no (http://127"),
-            (&without, StatusCode::CONFLICT, r#"{"error":"no"}"#, false, "no (http://127"),
-            (&without, StatusCode::BAD_REQUEST, "<html>", false, "unexpected answer"),
+            (
+                &without,
+                StatusCode::BAD_REQUEST,
+                r#"{"error":"no","line":3}"#,
+                true,
+                "no (http://127",
+            ),
+            (
+                &without,
+                StatusCode::PAYLOAD_TOO_LARGE,
+                r#"{"error":"no"}"#,
+                true,
+                "no (http://127",
+            ),
+            (
+                &without,
+                StatusCode::CONFLICT,
+                r#"{"error":"no"}"#,
+                false,
+                "no (http://127",
+            ),
+            (
+                &without,
+                StatusCode::BAD_REQUEST,
+                "<html>",
+                false,
+                "unexpected answer",
+            ),
             (
                 &without,
                 StatusCode::UNAUTHORIZED,
@@ -167,9 +228,27 @@ mod tests {
                 false,
                 "--token-file FILE (PLIMSOLL_TOKEN_FILE)",
             ),
-            (&with, StatusCode::UNAUTHORIZED, r#"{"error":"no"}"#, false, file.as_str()),
-            (&with, StatusCode::FORBIDDEN, r#"{"error":"no"}"#, false, "use a token of that role"),
-            (&with, StatusCode::TOO_MANY_REQUESTS, r#"{"error":"no"}"#, false, "wait 7 s, then try again"),
+            (
+                &with,
+                StatusCode::UNAUTHORIZED,
+                r#"{"error":"no"}"#,
+                false,
+                file.as_str(),
+            ),
+            (
+                &with,
+                StatusCode::FORBIDDEN,
+                r#"{"error":"no"}"#,
+                false,
+                "use a token of that role",
+            ),
+            (
+                &with,
+                StatusCode::TOO_MANY_REQUESTS,
+                r#"{"error":"no"}"#,
+                false,
+                "wait 7 s, then try again",
+            ),
         ] {
             let error = port.refusal(status, Some("7"), body.as_bytes());
             assert_eq!(error.is_usage(), is_usage, "{status}: {error}");

@@ -68,7 +68,11 @@ impl AdminArgs {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub(crate) fn post<T: DeserializeOwned>(&self, route: &str, body: &impl Serialize) -> anyhow::Result<T> {
+    pub(crate) fn post<T: DeserializeOwned>(
+        &self,
+        route: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
         let port = self.controller.port()?;
         port.ask(port.post(route, body)?)
     }
@@ -91,7 +95,12 @@ impl AdminPort {
     /// They cannot be used, or a token would be sent in plaintext to another machine.
     pub(crate) fn new(address: &Address, credentials: &CredentialArgs) -> Result<Self, AdminError> {
         let (client, token) = credentials.open(address).map_err(AdminError::Unsent)?;
-        Ok(Self { address: address.clone(), credentials: credentials.clone(), token, client })
+        Ok(Self {
+            address: address.clone(),
+            credentials: credentials.clone(),
+            token,
+            client,
+        })
     }
 
     pub(crate) fn get(&self, route: &str) -> RequestBuilder {
@@ -102,16 +111,29 @@ impl AdminPort {
     ///
     /// # Errors
     /// The body cannot be serialized.
-    pub(crate) fn post(&self, route: &str, body: &impl Serialize) -> anyhow::Result<RequestBuilder> {
+    pub(crate) fn post(
+        &self,
+        route: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<RequestBuilder> {
         Ok(self.upload(route, "application/json", serde_json::to_vec(body)?))
     }
 
-    pub(crate) fn upload(&self, route: &str, content_type: &str, body: impl Into<Body>) -> RequestBuilder {
-        self.request(Method::POST, route).header(header::CONTENT_TYPE, content_type).body(body)
+    pub(crate) fn upload(
+        &self,
+        route: &str,
+        content_type: &str,
+        body: impl Into<Body>,
+    ) -> RequestBuilder {
+        self.request(Method::POST, route)
+            .header(header::CONTENT_TYPE, content_type)
+            .body(body)
     }
 
     fn request(&self, method: Method, route: &str) -> RequestBuilder {
-        let request = self.client.request(method, format!("{}{route}", self.address));
+        let request = self
+            .client
+            .request(method, format!("{}{route}", self.address));
         match &self.token {
             Some(token) => request.bearer_auth(token.secret()),
             None => request,
@@ -126,7 +148,10 @@ impl AdminPort {
         Ok(shutdown::runtime()?.block_on(self.answer(request.timeout(ANSWER_TIMEOUT)))?)
     }
 
-    pub(crate) async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, AdminError> {
+    pub(crate) async fn answer<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<T, AdminError> {
         let body = self.read(self.open(request).await?).await?;
         serde_json::from_slice(&body).map_err(|error| self.unexpected(&error.to_string()))
     }
@@ -136,12 +161,17 @@ impl AdminPort {
     /// # Errors
     /// [`AdminError`].
     pub(crate) async fn open(&self, request: RequestBuilder) -> Result<Response, AdminError> {
-        let response = request.send().await.map_err(|error| self.unanswered(&error))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| self.unanswered(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
         let (status, headers) = (response.status(), response.headers().clone());
-        let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = headers
+            .get(header::RETRY_AFTER)
+            .and_then(|value| value.to_str().ok());
         Err(self.refusal(status, retry_after, &self.read(response).await?))
     }
 

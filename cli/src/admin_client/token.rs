@@ -22,7 +22,10 @@ impl Token {
     pub(crate) fn generate() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; RANDOM_BYTES];
         getrandom::fill(&mut bytes)?;
-        Ok(Self(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
+        Ok(Self(format!(
+            "{TOKEN_PREFIX}{}",
+            URL_SAFE_NO_PAD.encode(bytes)
+        )))
     }
 
     /// Reads a token from a file that only its owner can read.
@@ -36,7 +39,9 @@ impl Token {
         refuse_readable_by_others(path, &file.metadata().map_err(unread)?)?;
         let mut text = String::new();
         let bytes_max = (TOKEN_PREFIX.len() + TOKEN_RANDOM_CHARS + 2) as u64;
-        file.take(bytes_max + 1).read_to_string(&mut text).map_err(unread)?;
+        file.take(bytes_max + 1)
+            .read_to_string(&mut text)
+            .map_err(unread)?;
         let token = text.trim_end();
         if is_token(token) {
             return Ok(Self(token.to_owned()));
@@ -94,11 +99,17 @@ mod tests {
         for mode in [0o640, 0o604, 0o644, 0o620] {
             write(&path, token.secret(), mode);
             let error = Token::read(&path).unwrap_err();
-            assert!(error.contains(&format!("chmod 600 {}", path.display())), "{error}");
+            assert!(
+                error.contains(&format!("chmod 600 {}", path.display())),
+                "{error}"
+            );
             assert!(!error.contains(token.secret()), "{mode:o}");
         }
         let error = Token::read(&directory.path().join("missing")).unwrap_err();
-        assert!(error.contains("cannot read the token file") && error.contains("missing"), "{error}");
+        assert!(
+            error.contains("cannot read the token file") && error.contains("missing"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -117,7 +128,10 @@ mod tests {
         ] {
             write(&path, &bad, 0o600);
             let error = Token::read(&path).unwrap_err();
-            assert!(error.contains("holds no token") && error.contains("tokens add"), "{error}");
+            assert!(
+                error.contains("holds no token") && error.contains("tokens add"),
+                "{error}"
+            );
             let secret = bad.trim().trim_start_matches(TOKEN_PREFIX);
             assert!(secret.is_empty() || !error.contains(secret), "{error}");
         }

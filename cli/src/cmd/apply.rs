@@ -24,20 +24,31 @@ pub(crate) struct ApplyArgs {
 
 fn parse_hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let invalid =
-        || format!("`{text}` is not a policy hash: give 16 hex digits, as `plimsoll diff` shows them");
-    if is_hash { Ok(text.to_ascii_lowercase()) } else { Err(invalid()) }
+    let invalid = || {
+        format!("`{text}` is not a policy hash: give 16 hex digits, as `plimsoll diff` shows them")
+    };
+    if is_hash {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(invalid())
+    }
 }
 
 pub(crate) fn diff(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     let policies: Policies = admin.get("/policy")?;
-    admin.output.print(&policies, |out| write_policies(out, &policies))?;
-    Ok(ExitCode::from(u8::from(policies.held.is_some() || policies.refused.is_some())))
+    admin
+        .output
+        .print(&policies, |out| write_policies(out, &policies))?;
+    Ok(ExitCode::from(u8::from(
+        policies.held.is_some() || policies.refused.is_some(),
+    )))
 }
 
 pub(crate) fn run(ApplyArgs { ack, admin }: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let policies: Policies = admin.post("/policy/ack", &Ack { hash: ack.clone() })?;
-    admin.output.print(&policies, |out| write_policies(out, &policies))?;
+    admin
+        .output
+        .print(&policies, |out| write_policies(out, &policies))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -46,16 +57,31 @@ fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
     if let Some(refused) = &policies.refused {
         writeln!(out, "refused: the files as they are now: {refused}")?;
     }
-    let Some(HeldStatus { hash, reasons, differences }) = &policies.held else {
+    let Some(HeldStatus {
+        hash,
+        reasons,
+        differences,
+    }) = &policies.held
+    else {
         return writeln!(out, "nothing is held back");
     };
     writeln!(out, "held back: {hash}")?;
-    reasons.iter().try_for_each(|reason| writeln!(out, "  ! {reason}"))?;
-    differences.iter().try_for_each(|difference| writeln!(out, "  {difference}"))?;
+    reasons
+        .iter()
+        .try_for_each(|reason| writeln!(out, "  ! {reason}"))?;
+    differences
+        .iter()
+        .try_for_each(|difference| writeln!(out, "  {difference}"))?;
     if policies.refused.is_some() {
-        return writeln!(out, "it cannot be released, because the files have changed since");
+        return writeln!(
+            out,
+            "it cannot be released, because the files have changed since"
+        );
     }
-    writeln!(out, "release it with `plimsoll apply --ack {hash}`, or change the file back")
+    writeln!(
+        out,
+        "release it with `plimsoll apply --ack {hash}`, or change the file back"
+    )
 }
 
 #[cfg(test)]
@@ -65,8 +91,16 @@ mod tests {
     #[test]
     fn a_policy_hash_is_sixteen_hex_digits() {
         assert_eq!(parse_hash("00AB98b3bfe0a6bb").unwrap(), "00ab98b3bfe0a6bb");
-        for bad in ["", "0b98ab3bfe0a6b", "0b98ab3bfe0a6bb0f", "0b98ab3bfe0a6bbx"] {
-            assert!(parse_hash(bad).unwrap_err().contains("plimsoll diff"), "{bad}");
+        for bad in [
+            "",
+            "0b98ab3bfe0a6b",
+            "0b98ab3bfe0a6bb0f",
+            "0b98ab3bfe0a6bbx",
+        ] {
+            assert!(
+                parse_hash(bad).unwrap_err().contains("plimsoll diff"),
+                "{bad}"
+            );
         }
     }
 }

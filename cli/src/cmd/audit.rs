@@ -92,7 +92,10 @@ pub(crate) fn run(command: &AuditCommand) -> anyhow::Result<ExitCode> {
 
 fn unread(PlaceArgs { file, .. }: &PlaceArgs, error: &io::Error) -> anyhow::Result<ExitCode> {
     let path = file.as_deref().unwrap_or_else(|| "".as_ref()).display();
-    writeln!(output::stderr(), "error: the audit log at {path} cannot be read: {error}")?;
+    writeln!(
+        output::stderr(),
+        "error: the audit log at {path} cannot be read: {error}"
+    )?;
     Ok(ExitCode::from(EXIT_INVALID))
 }
 
@@ -129,10 +132,20 @@ async fn verify_remote(controller: &ControllerArgs) -> anyhow::Result<Result<Ver
 /// Calls `take` with each line and its line feed. A line that is too long is passed in pieces.
 async fn each_line(mut response: Response, mut take: impl FnMut(&[u8])) -> anyhow::Result<()> {
     let mut rest = Vec::new();
-    while let Some(chunk) = response.chunk().await.context("the controller closed the connection")? {
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .context("the controller closed the connection")?
+    {
         rest.extend_from_slice(&chunk);
-        let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        rest.drain(..whole).as_slice().split_inclusive(|byte| *byte == b'\n').for_each(&mut take);
+        let whole = rest
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1);
+        rest.drain(..whole)
+            .as_slice()
+            .split_inclusive(|byte| *byte == b'\n')
+            .for_each(&mut take);
         if rest.len() > LINE_BYTES_MAX {
             take(&rest);
             rest.clear();
@@ -149,11 +162,23 @@ fn show(lines: &[Shown], format: Format) -> anyhow::Result<ExitCode> {
     match format {
         Format::Text if lines.is_empty() => writeln!(out, "the audit log has no lines")?,
         Format::Text => {
-            let headings = ["LINE", "TIME", "WHO", "ROLE", "FROM", "WHAT", "BEFORE -> AFTER", "WHY"];
+            let headings = [
+                "LINE",
+                "TIME",
+                "WHO",
+                "ROLE",
+                "FROM",
+                "WHAT",
+                "BEFORE -> AFTER",
+                "WHY",
+            ];
             write_table(&mut out, &headings, lines.iter().map(row))?;
         }
         // `verify` handles bytes that are not a line.
-        Format::Json => lines.iter().flatten().try_for_each(|line| json_line(&mut out, line))?,
+        Format::Json => lines
+            .iter()
+            .flatten()
+            .try_for_each(|line| json_line(&mut out, line))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -163,15 +188,41 @@ fn row(line: &Shown) -> Vec<String> {
         Ok(line) => line.clone(),
         Err(text) => {
             let mut row = vec![String::new(); 5];
-            row.push(format!("not a line of the log, see `plimsoll audit verify`: {text}"));
+            row.push(format!(
+                "not a line of the log, see `plimsoll audit verify`: {text}"
+            ));
             return row;
         }
     };
-    let Record { time, who, role, from, what, before, after, why, of, late } = record;
+    let Record {
+        time,
+        who,
+        role,
+        from,
+        what,
+        before,
+        after,
+        why,
+        of,
+        late,
+    } = record;
     let of = of.map(|of| format!(", of line {of}")).unwrap_or_default();
     let late = if late { ", written late" } else { "" };
-    let change = if before.is_empty() { after } else { format!("{before} -> {after}") };
-    vec![seq.to_string(), time, who, role, from, format!("{what}{of}{late}"), change, why]
+    let change = if before.is_empty() {
+        after
+    } else {
+        format!("{before} -> {after}")
+    };
+    vec![
+        seq.to_string(),
+        time,
+        who,
+        role,
+        from,
+        format!("{what}{of}{late}"),
+        change,
+        why,
+    ]
 }
 
 fn report(verified: &Result<Verified, Fault>, format: Format) -> anyhow::Result<ExitCode> {
@@ -180,19 +231,39 @@ fn report(verified: &Result<Verified, Fault>, format: Format) -> anyhow::Result<
         (Format::Text, Ok(verified)) => write_verified(&mut out, verified)?,
         (Format::Text, Err(fault)) => writeln!(out, "{fault}")?,
         (Format::Json, Ok(log)) => json_line(&mut out, &json!({ "whole": true, "log": log }))?,
-        (Format::Json, Err(fault)) => json_line(&mut out, &json!({ "whole": false, "fault": fault }))?,
+        (Format::Json, Err(fault)) => {
+            json_line(&mut out, &json!({ "whole": false, "fault": fault }))?
+        }
     }
-    Ok(if verified.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if verified.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn write_verified(out: &mut dyn Write, verified: &Verified) -> io::Result<()> {
-    let Verified { lines, first, last: Head { seq, hash, .. }, after_head, torn_bytes } = verified;
+    let Verified {
+        lines,
+        first,
+        last: Head { seq, hash, .. },
+        after_head,
+        torn_bytes,
+    } = verified;
     let lines_of = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "line");
     let span = first.map(|first| format!(", {first} to {seq}, the last one with hash {hash}"));
-    writeln!(out, "whole: {}{}", lines_of(*lines), span.unwrap_or_default())?;
+    writeln!(
+        out,
+        "whole: {}{}",
+        lines_of(*lines),
+        span.unwrap_or_default()
+    )?;
     if *after_head > 0 {
         let count = lines_of(*after_head);
-        writeln!(out, "{count} after the head: written a moment ago, or left by a crash")?;
+        writeln!(
+            out,
+            "{count} after the head: written a moment ago, or left by a crash"
+        )?;
     }
     if *torn_bytes > 0 {
         writeln!(

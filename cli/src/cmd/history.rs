@@ -42,7 +42,12 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     controller: ControllerArgs,
     /// Only these buckets
-    #[arg(long, env = "PLIMSOLL_BUCKETS", value_delimiter = ',', value_name = "NAME")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_BUCKETS",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
     buckets: Vec<Bucket>,
     /// First minute, such as 2026-12-01T00:00:00Z
     #[arg(long, env = "PLIMSOLL_FROM", value_name = "TIME", value_parser = UnixSeconds::parse)]
@@ -94,16 +99,28 @@ pub(crate) fn run(command: &HistoryCommand) -> anyhow::Result<ExitCode> {
 /// Writes the rows as they arrive.
 async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let port = args.controller.port()?;
-    let names = args.buckets.iter().map(Bucket::as_str).collect::<Vec<_>>().join(",");
+    let names = args
+        .buckets
+        .iter()
+        .map(Bucket::as_str)
+        .collect::<Vec<_>>()
+        .join(",");
     let query = [
         ("buckets", Some(names).filter(|names| !names.is_empty())),
         ("from", args.from.map(|from| from.to_string())),
         ("to", args.to.map(|to| to.to_string())),
     ];
-    let query: Vec<_> = query.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let query: Vec<_> = query
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect();
     let mut response = port.open(port.get("/history").query(&query)).await?;
     let mut out = output::stdout();
-    while let Some(chunk) = response.chunk().await.context("the controller closed the connection")? {
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .context("the controller closed the connection")?
+    {
         out.write_all(&chunk)?;
     }
     out.flush()?;
@@ -116,13 +133,19 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         Err(error) => return invalid(args, &format!("{error:#}"), None),
     };
     let port = args.admin.controller.port()?;
-    let request = port.upload("/history", "text/csv", text).query(&[("replace", args.replace)]);
+    let request = port
+        .upload("/history", "text/csv", text)
+        .query(&[("replace", args.replace)]);
     let imported: Imported = match shutdown::runtime()?.block_on(port.answer(request)) {
         Ok(imported) => imported,
-        Err(AdminError::Invalid { refusal, .. }) => return invalid(args, &refusal.error, refusal.line),
+        Err(AdminError::Invalid { refusal, .. }) => {
+            return invalid(args, &refusal.error, refusal.line);
+        }
         Err(error) => bail!(error),
     };
-    args.admin.output.print(&imported, |out| imported.write_text(out))?;
+    args.admin
+        .output
+        .print(&imported, |out| imported.write_text(out))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,7 +156,10 @@ fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Resul
             writeln!(output::stderr(), "{}{place}: {error}", args.file.display())?;
         }
         Format::Json => {
-            json_line(&mut output::stdout(), &serde_json::json!({ "error": error, "line": line }))?;
+            json_line(
+                &mut output::stdout(),
+                &serde_json::json!({ "error": error, "line": line }),
+            )?;
         }
     }
     Ok(ExitCode::from(EXIT_INVALID))
@@ -142,7 +168,10 @@ fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Resul
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if file == Path::new("-") {
-        io::stdin().lock().take(IMPORT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+        io::stdin()
+            .lock()
+            .take(IMPORT_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut bytes)?;
     } else {
         bytes = regular_file::read(file, IMPORT_BYTES_MAX)?;
     }
@@ -154,16 +183,38 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 
 impl Imported {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let row =
-            |day: &ImportedDay| vec![day.day.clone(), day.bucket.clone(), explanation(&day.result).into()];
+        let row = |day: &ImportedDay| {
+            vec![
+                day.day.clone(),
+                day.bucket.clone(),
+                explanation(&day.result).into(),
+            ]
+        };
         write_table(out, &["DAY", "BUCKET", "RESULT"], self.days.iter().map(row))?;
-        let added = self.days.iter().filter(|day| matches!(&*day.result, "added" | "replaced")).count();
-        writeln!(out, "{} minutes read, {added} of {} days count", self.minutes, self.days.len())?;
+        let added = self
+            .days
+            .iter()
+            .filter(|day| matches!(&*day.result, "added" | "replaced"))
+            .count();
+        writeln!(
+            out,
+            "{} minutes read, {added} of {} days count",
+            self.minutes,
+            self.days.len()
+        )?;
         if self.rows_of_today > 0 {
-            writeln!(out, "{} rows skipped: today is still being counted", self.rows_of_today)?;
+            writeln!(
+                out,
+                "{} rows skipped: today is still being counted",
+                self.rows_of_today
+            )?;
         }
         if self.rows_of_nothing > 0 {
-            writeln!(out, "{} rows skipped: nothing was offered in them", self.rows_of_nothing)?;
+            writeln!(
+                out,
+                "{} rows skipped: nothing was offered in them",
+                self.rows_of_nothing
+            )?;
         }
         Ok(())
     }
@@ -175,7 +226,9 @@ fn explanation(result: &str) -> &str {
         "too_few_minutes" => "does not count: fewer than 60 clean minutes",
         "cut" => "does not count: too few clean minutes to know its peak",
         "too_old" => "does not count: older than the days that are kept",
-        "no_room" => "does not count: the controller keeps 1,000 buckets and has no room for another",
+        "no_room" => {
+            "does not count: the controller keeps 1,000 buckets and has no room for another"
+        }
         other => other,
     }
 }

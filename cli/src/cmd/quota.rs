@@ -96,11 +96,17 @@ pub(crate) struct ServerArgs {
 }
 
 fn check_escapes(text: &str) -> Result<String, String> {
-    unescape(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    unescape(text)
+        .map(|_| text.to_owned())
+        .map_err(|error| error.to_string())
 }
 
 fn check_key(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("give at least one character".to_owned()) } else { check_escapes(text) }
+    if text.is_empty() {
+        Err("give at least one character".to_owned())
+    } else {
+        check_escapes(text)
+    }
 }
 
 impl ServerArgs {
@@ -115,7 +121,10 @@ impl ServerArgs {
             let port = self.port()?;
             let page = (limit - listed.buckets.len()).min(PAGE_MAX).to_string();
             let after = listed.next.as_deref().map(|after| [("after", after)]);
-            let request = port.get(LIST).query(&[("prefix", prefix), ("limit", &page)]).query(&after);
+            let request = port
+                .get(LIST)
+                .query(&[("prefix", prefix), ("limit", &page)])
+                .query(&after);
             let page: Buckets = port.ask(request)?;
             let is_empty = page.buckets.is_empty();
             listed.buckets.extend(page.buckets);
@@ -132,21 +141,38 @@ pub(crate) fn run(command: &QuotaCommand) -> anyhow::Result<ExitCode> {
         QuotaCommand::Get { key, server } => {
             let port = server.port()?;
             let buckets: Buckets = port.ask(port.get(GET).query(&[("key", key)]))?;
-            server.output.print(&buckets, |out| write_buckets(out, &buckets))?;
+            server
+                .output
+                .print(&buckets, |out| write_buckets(out, &buckets))?;
         }
-        QuotaCommand::List { prefix, limit, server } => {
+        QuotaCommand::List {
+            prefix,
+            limit,
+            server,
+        } => {
             let buckets = server.list(prefix, usize::try_from(*limit)?)?;
-            server.output.print(&buckets, |out| write_buckets(out, &buckets))?;
+            server
+                .output
+                .print(&buckets, |out| write_buckets(out, &buckets))?;
         }
-        QuotaCommand::Reset { key, prefix, server } => {
+        QuotaCommand::Reset {
+            key,
+            prefix,
+            server,
+        } => {
             let port = server.port()?;
             let wanted = match (prefix, key) {
                 (Some(prefix), _) => Reset::Prefix(prefix.clone()),
                 (None, key) => Reset::Key(key.clone().unwrap_or_default()),
             };
             let done: ResetDone = port.ask(port.post(RESET, &wanted)?)?;
-            let buckets = counted(usize::try_from(done.buckets).unwrap_or(usize::MAX), "bucket");
-            server.output.print(&done, |out| writeln!(out, "full again: {buckets}"))?;
+            let buckets = counted(
+                usize::try_from(done.buckets).unwrap_or(usize::MAX),
+                "bucket",
+            );
+            server
+                .output
+                .print(&done, |out| writeln!(out, "full again: {buckets}"))?;
         }
         QuotaCommand::Top { limit, server } => {
             let port = server.port()?;
@@ -161,10 +187,20 @@ fn write_buckets(out: &mut dyn Write, answer: &Buckets) -> io::Result<()> {
     if answer.buckets.is_empty() {
         return writeln!(out, "no buckets");
     }
-    let headings = ["KEY", "LEFT", "MAX", "REFILL", "NEXT REFILL (UTC)", "FULL AT (UTC)"];
+    let headings = [
+        "KEY",
+        "LEFT",
+        "MAX",
+        "REFILL",
+        "NEXT REFILL (UTC)",
+        "FULL AT (UTC)",
+    ];
     write_table(out, &headings, answer.buckets.iter().map(row))?;
     if answer.next.is_some() {
-        writeln!(out, "there are more: raise --limit, or give a longer --prefix")?;
+        writeln!(
+            out,
+            "there are more: raise --limit, or give a longer --prefix"
+        )?;
     }
     Ok(())
 }
@@ -172,14 +208,31 @@ fn write_buckets(out: &mut dyn Write, answer: &Buckets) -> io::Result<()> {
 fn row(BucketStatus { key, holds }: &BucketStatus) -> Vec<String> {
     let time = |time: Option<u64>| time.map_or_else(|| "full".to_owned(), date);
     let cells = match *holds {
-        Holds::Tokens { tokens, max, refill, every_ms, next_refill_ms, full_at_ms } => {
+        Holds::Tokens {
+            tokens,
+            max,
+            refill,
+            every_ms,
+            next_refill_ms,
+            full_at_ms,
+        } => {
             let every = humantime::format_duration(Duration::from_millis(every_ms));
             let refill = format!("{refill} every {every}");
-            [tokens.to_string(), max.to_string(), refill, time(next_refill_ms), time(full_at_ms)]
+            [
+                tokens.to_string(),
+                max.to_string(),
+                refill,
+                time(next_refill_ms),
+                time(full_at_ms),
+            ]
         }
-        Holds::Throttle { at_rest_ms } => {
-            ["-".to_owned(), "-".to_owned(), "throttle".to_owned(), "-".to_owned(), date(at_rest_ms)]
-        }
+        Holds::Throttle { at_rest_ms } => [
+            "-".to_owned(),
+            "-".to_owned(),
+            "throttle".to_owned(),
+            "-".to_owned(),
+            date(at_rest_ms),
+        ],
     };
     std::iter::once(key.clone()).chain(cells).collect()
 }
@@ -197,7 +250,9 @@ fn write_top(out: &mut dyn Write, top: &Top) -> io::Result<()> {
         return writeln!(out, "no key was asked for in the last minutes");
     }
     let rows = |keys: &[TopKey]| -> Vec<Vec<String>> {
-        keys.iter().map(|key| vec![key.key.clone(), key.count.to_string()]).collect()
+        keys.iter()
+            .map(|key| vec![key.key.clone(), key.count.to_string()])
+            .collect()
     };
     write_table(out, &["KEY", "ASKED"], rows(&top.asked))?;
     write_table(out, &["KEY", "REFUSED"], rows(&top.refused))
@@ -223,11 +278,27 @@ mod tests {
                 holds(7, Some(hour)),
                 "a 7 10000 10000 every 1h 2026-09-21T14:13:20.000Z 2026-09-21T14:13:20.000Z",
             ),
-            (holds(10_000, None), "a 10000 10000 10000 every 1h full full"),
-            (holds(0, Some(u64::MAX)), "a 0 10000 10000 every 1h after the year 9999 after the year 9999"),
-            (Holds::Throttle { at_rest_ms: hour }, "a - - throttle - 2026-09-21T14:13:20.000Z"),
+            (
+                holds(10_000, None),
+                "a 10000 10000 10000 every 1h full full",
+            ),
+            (
+                holds(0, Some(u64::MAX)),
+                "a 0 10000 10000 every 1h after the year 9999 after the year 9999",
+            ),
+            (
+                Holds::Throttle { at_rest_ms: hour },
+                "a - - throttle - 2026-09-21T14:13:20.000Z",
+            ),
         ] {
-            assert_eq!(row(&BucketStatus { key: "a".to_owned(), holds }).join(" "), expected);
+            assert_eq!(
+                row(&BucketStatus {
+                    key: "a".to_owned(),
+                    holds
+                })
+                .join(" "),
+                expected
+            );
         }
     }
 }

@@ -26,7 +26,12 @@ pub(crate) struct Args {
     #[arg(long, env = "PLIMSOLL_TARGETS", value_name = "URL", value_delimiter = ',', required = true, value_hint = ValueHint::Url, value_parser = parse_target)]
     pub(super) target: Vec<Uri>,
     /// Requests/s in all, optionally changing at given times, such as 800,10000@10s
-    #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE[,RATE@TIME]...", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        env = "PLIMSOLL_RPS",
+        value_name = "RATE[,RATE@TIME]...",
+        allow_hyphen_values = true
+    )]
     pub(super) rps: Schedule,
     /// Tenant of the requests; several share the rate evenly
     #[arg(
@@ -73,7 +78,9 @@ Examples:
 
 fn parse_target(text: &str) -> Result<Uri, String> {
     let invalid = |cause: &str| format!("{cause}; write it as http://HOST:PORT/PATH");
-    let uri: Uri = text.parse().map_err(|error| invalid(&format!("not a URL: {error}")))?;
+    let uri: Uri = text
+        .parse()
+        .map_err(|error| invalid(&format!("not a URL: {error}")))?;
     match uri.scheme_str() {
         Some("http") if uri.host().is_some_and(|host| !host.is_empty()) => Ok(uri),
         Some("https") => Err(invalid("https is not supported")),
@@ -83,18 +90,25 @@ fn parse_target(text: &str) -> Result<Uri, String> {
 
 fn parse_tenant(name: &str) -> Result<HeaderValue, String> {
     check_name(name).map_err(|error| error.to_string())?;
-    name.parse().map_err(|error: InvalidHeaderValue| error.to_string())
+    name.parse()
+        .map_err(|error: InvalidHeaderValue| error.to_string())
 }
 
 fn parse_hot(text: &str) -> Result<(HeaderValue, Schedule), String> {
-    let (name, rates) = text.split_once('=').ok_or("write it as NAME=RATE, such as acme=500")?;
+    let (name, rates) = text
+        .split_once('=')
+        .ok_or("write it as NAME=RATE, such as acme=500")?;
     Ok((parse_tenant(name)?, rates.parse()?))
 }
 
 fn parse_period(text: &str) -> Result<Duration, String> {
-    let period =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
-    if period.is_zero() { Err("give a time above 0".to_owned()) } else { Ok(period) }
+    let period = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
+    if period.is_zero() {
+        Err("give a time above 0".to_owned())
+    } else {
+        Ok(period)
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +117,11 @@ mod tests {
 
     #[test]
     fn target_is_a_plain_http_url() {
-        for good in ["http://127.0.0.1:8080/checkout", "http://shop/a?b=c", "http://[::1]:80"] {
+        for good in [
+            "http://127.0.0.1:8080/checkout",
+            "http://shop/a?b=c",
+            "http://[::1]:80",
+        ] {
             assert_eq!(parse_target(good).unwrap(), good);
         }
         for (bad, cause) in [
@@ -118,7 +136,10 @@ mod tests {
 
     #[test]
     fn hot_tenant_has_name_and_rate() {
-        assert_eq!(parse_hot("acme=5").unwrap(), ("acme".parse().unwrap(), Schedule::constant(5.0)));
+        assert_eq!(
+            parse_hot("acme=5").unwrap(),
+            ("acme".parse().unwrap(), Schedule::constant(5.0))
+        );
         for bad in ["acme", "=5", "acme=", "a\nb=5", "a b=5", "acme=-1"] {
             parse_hot(bad).unwrap_err();
         }

@@ -47,7 +47,9 @@ pub(crate) struct Demand {
 
 impl Demand {
     fn caller(&self, rng: &mut SmallRng) -> HeaderValue {
-        let Some(names) = self.names else { return self.tenant.clone() };
+        let Some(names) = self.names else {
+            return self.tenant.clone();
+        };
         let user = format!("-{}", rng.random_range(0..names.get()));
         let name = [self.tenant.as_bytes(), user.as_bytes()].concat();
         HeaderValue::try_from(name).unwrap_or_else(|_| self.tenant.clone())
@@ -86,22 +88,38 @@ impl Load {
     ///
     /// # Errors
     /// The histogram of waits cannot be allocated.
-    pub(crate) fn start(demands: Vec<Demand>, timeout: Duration, seed: u64) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        demands: Vec<Demand>,
+        timeout: Duration,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let tenants = demands.iter().map(|demand| (demand.tenant.clone(), Outcomes::default())).collect();
+        let tenants = demands
+            .iter()
+            .map(|demand| (demand.tenant.clone(), Outcomes::default()))
+            .collect();
         let waits = Histogram::new_with_max(WAIT_US_MAX, 3)?;
         let callers = Callers {
             client: Client::builder(TokioExecutor::new()).build(connector),
             timeout,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             requests: TaskTracker::new(),
-            results: Arc::new(Mutex::new(Results { tenants, waits, first_failure: None, answered: false })),
+            results: Arc::new(Mutex::new(Results {
+                tenants,
+                waits,
+                first_failure: None,
+                answered: false,
+            })),
         };
         let (started, stop) = (Instant::now(), CancellationToken::new());
         let mut seeds = SmallRng::seed_from_u64(seed);
         for demand in demands {
-            let (callers, stop, rng) = (callers.clone(), stop.clone(), SmallRng::from_rng(&mut seeds));
+            let (callers, stop, rng) = (
+                callers.clone(),
+                stop.clone(),
+                SmallRng::from_rng(&mut seeds),
+            );
             tokio::spawn(async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
@@ -109,7 +127,12 @@ impl Load {
                 }
             });
         }
-        Ok(Self { started, seed, callers, stop })
+        Ok(Self {
+            started,
+            seed,
+            callers,
+            stop,
+        })
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -118,11 +141,18 @@ impl Load {
         Summary {
             at_s: self.started.elapsed().as_secs_f64(),
             all: Figures {
-                outcomes: results.tenants.values().fold(Outcomes::default(), |all, tenant| all + *tenant),
+                outcomes: results
+                    .tenants
+                    .values()
+                    .fold(Outcomes::default(), |all, tenant| all + *tenant),
                 p99_ms: results.waits.value_at_quantile(0.99) as f64 / 1e3,
                 max_ms: results.waits.max() as f64 / 1e3,
             },
-            tenants: results.tenants.iter().map(|(tenant, outcomes)| (name(tenant), *outcomes)).collect(),
+            tenants: results
+                .tenants
+                .iter()
+                .map(|(tenant, outcomes)| (name(tenant), *outcomes))
+                .collect(),
             first_failure: results.first_failure.clone(),
             answered: results.answered,
             seed: self.seed,
@@ -146,7 +176,8 @@ impl Callers {
     async fn send_due(&self, demand: Demand, started: Instant, mut rng: SmallRng) {
         let mut ticks = interval(SEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut arrivals = Arrivals::new(demand.rates.clone(), SmallRng::from_rng(&mut rng)).peekable();
+        let mut arrivals =
+            Arrivals::new(demand.rates.clone(), SmallRng::from_rng(&mut rng)).peekable();
         while arrivals.peek().is_some() {
             ticks.tick().await;
             let now_s = started.elapsed().as_secs_f64();
@@ -160,7 +191,9 @@ impl Callers {
     }
 
     fn send(&self, demand: &Demand, caller: HeaderValue, permit: OwnedSemaphorePermit) {
-        let request = Request::get(demand.uri.clone()).header("x-tenant", caller).body(Empty::new());
+        let request = Request::get(demand.uri.clone())
+            .header("x-tenant", caller)
+            .body(Empty::new());
         let Ok(request) = request else { return };
         let (callers, tenant, uri) = (self.clone(), demand.tenant.clone(), demand.uri.clone());
         self.results().of(&tenant).sent += 1;
@@ -184,7 +217,9 @@ impl Callers {
                 }
             };
             outcomes.failed += 1;
-            results.first_failure.get_or_insert_with(|| format!("{cause} ({uri})"));
+            results
+                .first_failure
+                .get_or_insert_with(|| format!("{cause} ({uri})"));
         });
     }
 }
@@ -197,9 +232,16 @@ impl Results {
 
 /// Returns the status of the answer, or the reason why there was none.
 async fn status(client: &HttpClient, request: Request<Empty<Bytes>>) -> Result<StatusCode, String> {
-    let answer = client.request(request).await.map_err(|error| root_cause(&error))?;
+    let answer = client
+        .request(request)
+        .await
+        .map_err(|error| root_cause(&error))?;
     let status = answer.status();
     // The connection is reused only after the body was read.
-    answer.into_body().collect().await.map_err(|error| root_cause(&error))?;
+    answer
+        .into_body()
+        .collect()
+        .await
+        .map_err(|error| root_cause(&error))?;
     Ok(status)
 }

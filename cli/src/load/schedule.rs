@@ -19,11 +19,19 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn constant(rps: f64) -> Self {
-        Self { steps: vec![(0.0, rps)] }
+        Self {
+            steps: vec![(0.0, rps)],
+        }
     }
 
     pub(crate) fn times(&self, factor: f64) -> Self {
-        Self { steps: self.steps.iter().map(|(from_s, rps)| (*from_s, rps * factor)).collect() }
+        Self {
+            steps: self
+                .steps
+                .iter()
+                .map(|(from_s, rps)| (*from_s, rps * factor))
+                .collect(),
+        }
     }
 
     /// Arrivals in a second that begins at `at_s`, at least 1.
@@ -37,7 +45,10 @@ impl Schedule {
     fn due(&self, from_s: f64, mut arrivals: f64) -> Option<f64> {
         let mut from_s = from_s;
         for (number, (_, rps)) in self.steps.iter().enumerate() {
-            let until_s = self.steps.get(number + 1).map_or(f64::INFINITY, |(until_s, _)| *until_s);
+            let until_s = self
+                .steps
+                .get(number + 1)
+                .map_or(f64::INFINITY, |(until_s, _)| *until_s);
             if until_s <= from_s || *rps == 0.0 {
                 from_s = from_s.max(until_s);
                 continue;
@@ -67,7 +78,13 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     pub(crate) fn new(schedule: Schedule, rng: SmallRng) -> Self {
-        Self { schedule, rng, left: 0.0, room: 0.0, last_s: 0.0 }
+        Self {
+            schedule,
+            rng,
+            left: 0.0,
+            room: 0.0,
+            last_s: 0.0,
+        }
     }
 }
 
@@ -97,22 +114,30 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut steps: Vec<(f64, f64)> = Vec::new();
         for step in text.split(',') {
-            let (rps, from) = step.split_once('@').map_or((step, None), |(rps, from)| (rps, Some(from)));
-            let rps: f64 =
-                rps.parse().map_err(|_| format!("`{rps}` is not a number of requests/s, such as 800"))?;
+            let (rps, from) = step
+                .split_once('@')
+                .map_or((step, None), |(rps, from)| (rps, Some(from)));
+            let rps: f64 = rps
+                .parse()
+                .map_err(|_| format!("`{rps}` is not a number of requests/s, such as 800"))?;
             if !(0.0..=RPS_MAX).contains(&rps) {
                 return Err(format!("`{rps}` is not a rate from 0 to {RPS_MAX}"));
             }
             let from_s = match (from, steps.last()) {
                 (None, None) => 0.0,
                 (Some(from), Some((last_s, _))) => {
-                    let from_s = humantime::parse_duration(from).map_err(|error| error.to_string())?;
+                    let from_s =
+                        humantime::parse_duration(from).map_err(|error| error.to_string())?;
                     Some(from_s.as_secs_f64())
                         .filter(|from_s| from_s > last_s)
-                        .ok_or_else(|| format!("`{step}` must begin later than the step before it"))?
+                        .ok_or_else(|| {
+                            format!("`{step}` must begin later than the step before it")
+                        })?
                 }
                 _ => {
-                    return Err(format!("`{step}`: write RATE first, then RATE@TIME, such as 800,10000@10s"));
+                    return Err(format!(
+                        "`{step}`: write RATE first, then RATE@TIME, such as 800,10000@10s"
+                    ));
                 }
             };
             steps.push((from_s, rps));
@@ -134,15 +159,23 @@ mod tests {
     fn every_second_has_the_rate() {
         let moments = |rates: &str, seed| {
             let arrivals = Arrivals::new(rates.parse().unwrap(), SmallRng::seed_from_u64(seed));
-            arrivals.take_while(|due_s| *due_s < 3.0).collect::<Vec<f64>>()
+            arrivals
+                .take_while(|due_s| *due_s < 3.0)
+                .collect::<Vec<f64>>()
         };
-        for (rates, expected) in
-            [("1", [1, 1, 1]), ("10", [10; 3]), ("1000", [1000; 3]), ("10,0@1s,10@2s", [10, 0, 10])]
-        {
+        for (rates, expected) in [
+            ("1", [1, 1, 1]),
+            ("10", [10; 3]),
+            ("1000", [1000; 3]),
+            ("10,0@1s,10@2s", [10, 0, 10]),
+        ] {
             for seed in 0..20 {
                 let moments = moments(rates, seed);
                 let seen = [0.0, 1.0, 2.0].map(|from_s| {
-                    moments.iter().filter(|due_s| (from_s..from_s + 1.0).contains(*due_s)).count()
+                    moments
+                        .iter()
+                        .filter(|due_s| (from_s..from_s + 1.0).contains(*due_s))
+                        .count()
                 });
                 assert_eq!(seen, expected, "{rates} with seed {seed}");
             }
@@ -155,14 +188,33 @@ mod tests {
     fn invalid_schedules_are_rejected() {
         let steps = |text: &str| text.parse::<Schedule>().map(|schedule| schedule.steps).ok();
         assert_eq!(steps("0.5"), Some(vec![(0.0, 0.5)]));
-        assert_eq!(steps("800,10000@10s"), Some(vec![(0.0, 800.0), (10.0, 10_000.0)]));
-        assert_eq!(steps("0,5@1s,0@1500ms"), Some(vec![(0.0, 0.0), (1.0, 5.0), (1.5, 0.0)]));
-        for wrong in
-            ["", "0", "-1", "inf", "NaN", "x", "1,2", "1@1s", "1,2@3s,3@3s", "1,2@3", "1,,2@3s", "0,0@1s"]
-        {
+        assert_eq!(
+            steps("800,10000@10s"),
+            Some(vec![(0.0, 800.0), (10.0, 10_000.0)])
+        );
+        assert_eq!(
+            steps("0,5@1s,0@1500ms"),
+            Some(vec![(0.0, 0.0), (1.0, 5.0), (1.5, 0.0)])
+        );
+        for wrong in [
+            "",
+            "0",
+            "-1",
+            "inf",
+            "NaN",
+            "x",
+            "1,2",
+            "1@1s",
+            "1,2@3s,3@3s",
+            "1,2@3",
+            "1,,2@3s",
+            "0,0@1s",
+        ] {
             assert_eq!(steps(wrong), None, "{wrong}");
         }
-        assert!(steps("1000000").is_some() && steps("1000001").is_none() && steps("1e19").is_none());
+        assert!(
+            steps("1000000").is_some() && steps("1000001").is_none() && steps("1e19").is_none()
+        );
     }
 
     #[test]
@@ -184,7 +236,10 @@ mod tests {
                 (Some(seen), Some(due_s)) => (seen - due_s).abs() < 1e-9,
                 (seen, due_s) => seen == due_s,
             };
-            assert!(near, "{arrivals} from {from_s} s on: {seen:?}, not {due_s:?}");
+            assert!(
+                near,
+                "{arrivals} from {from_s} s on: {seen:?}, not {due_s:?}"
+            );
         }
         assert_eq!(schedule.times(2.0), "20,0@1s,200@2s,0@3s".parse().unwrap());
         assert_eq!(Schedule::constant(4.0).due(100.0, 2.0), Some(100.5));

@@ -53,7 +53,13 @@ pub(crate) struct Summary {
 
 impl Summary {
     pub(super) fn line(&self) -> String {
-        let Outcomes { sent, served, refused, failed, .. } = self.all.outcomes;
+        let Outcomes {
+            sent,
+            served,
+            refused,
+            failed,
+            ..
+        } = self.all.outcomes;
         format!(
             "{:>7.1} s  sent {sent}, served {served}, refused {refused}, failed {failed}, p99 {:.1} ms",
             self.at_s, self.all.p99_ms
@@ -61,7 +67,12 @@ impl Summary {
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Outcomes { sent, not_sent, timed_out, .. } = self.all.outcomes;
+        let Outcomes {
+            sent,
+            not_sent,
+            timed_out,
+            ..
+        } = self.all.outcomes;
         let Self { at_s, seed, .. } = self;
         writeln!(
             out,
@@ -69,13 +80,24 @@ impl Summary {
             sent as f64 / at_s
         )?;
         if not_sent > 0 {
-            writeln!(out, "{not_sent} more were due but not sent: too many were waiting for an answer")?;
+            writeln!(
+                out,
+                "{not_sent} more were due but not sent: too many were waiting for an answer"
+            )?;
         }
         if timed_out > 0 {
             writeln!(out, "{timed_out} of the failed requests timed out")?;
         }
-        writeln!(out, "time to an answer: p99 {:.1} ms, max {:.1} ms\n", self.all.p99_ms, self.all.max_ms)?;
-        writeln!(out, "{:<24} {:>10} {:>17} {:>17} {:>17}", "tenant", "sent", "served", "refused", "failed")?;
+        writeln!(
+            out,
+            "time to an answer: p99 {:.1} ms, max {:.1} ms\n",
+            self.all.p99_ms, self.all.max_ms
+        )?;
+        writeln!(
+            out,
+            "{:<24} {:>10} {:>17} {:>17} {:>17}",
+            "tenant", "sent", "served", "refused", "failed"
+        )?;
         for (tenant, outcomes) in &self.tenants {
             write_row(out, tenant, outcomes)?;
         }
@@ -102,13 +124,26 @@ impl Add for Outcomes {
 }
 
 fn write_row(out: &mut dyn Write, name: &str, outcomes: &Outcomes) -> io::Result<()> {
-    let Outcomes { sent, served, refused, failed, .. } = *outcomes;
+    let Outcomes {
+        sent,
+        served,
+        refused,
+        failed,
+        ..
+    } = *outcomes;
     let share = |count: u64| {
-        let percent = if sent > 0 { 100.0 * count as f64 / sent as f64 } else { 0.0 };
+        let percent = if sent > 0 {
+            100.0 * count as f64 / sent as f64
+        } else {
+            0.0
+        };
         format!("{count} ({percent:.1} %)")
     };
     let [served, refused, failed] = [served, refused, failed].map(share);
-    writeln!(out, "{name:<24} {sent:>10} {served:>17} {refused:>17} {failed:>17}")
+    writeln!(
+        out,
+        "{name:<24} {sent:>10} {served:>17} {refused:>17} {failed:>17}"
+    )
 }
 
 #[cfg(test)]
@@ -117,12 +152,29 @@ mod tests {
 
     #[test]
     fn results_have_a_row_for_each_tenant() {
-        let acme = Outcomes { sent: 200, served: 150, refused: 50, ..Outcomes::default() };
-        let shop = Outcomes { sent: 100, served: 97, failed: 3, timed_out: 1, ..Outcomes::default() };
+        let acme = Outcomes {
+            sent: 200,
+            served: 150,
+            refused: 50,
+            ..Outcomes::default()
+        };
+        let shop = Outcomes {
+            sent: 100,
+            served: 97,
+            failed: 3,
+            timed_out: 1,
+            ..Outcomes::default()
+        };
         let summary = Summary {
             at_s: 2.0,
-            all: Figures { outcomes: acme + shop, p99_ms: 12.34, max_ms: 50.0 },
-            tenants: [("acme", acme), ("shop", shop)].map(|(name, seen)| (name.to_owned(), seen)).into(),
+            all: Figures {
+                outcomes: acme + shop,
+                p99_ms: 12.34,
+                max_ms: 50.0,
+            },
+            tenants: [("acme", acme), ("shop", shop)]
+                .map(|(name, seen)| (name.to_owned(), seen))
+                .into(),
             first_failure: None,
             answered: true,
             seed: 7,
@@ -139,8 +191,14 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} is missing:\n{text}");
         }
-        assert_eq!(summary.line(), "    2.0 s  sent 300, served 247, refused 50, failed 3, p99 12.3 ms");
+        assert_eq!(
+            summary.line(),
+            "    2.0 s  sent 300, served 247, refused 50, failed 3, p99 12.3 ms"
+        );
         let json = serde_json::to_value(&summary).unwrap();
-        assert_eq!((&json["at_s"], &json["tenants"]["shop"]["timed_out"]), (&2.0.into(), &1.into()));
+        assert_eq!(
+            (&json["at_s"], &json["tenants"]["shop"]["timed_out"]),
+            (&2.0.into(), &1.into())
+        );
     }
 }

@@ -19,8 +19,12 @@ const RPS_MIN: f64 = 10.0;
 /// Maximum total load, in requests/s, so that the machine is not the bottleneck.
 const TOTAL_RPS_MAX: f64 = 8_000.0;
 /// Tenants and their shares of the load. The last two have no entry in the example policy.
-const TENANTS: [(&str, f64); 4] =
-    [("enterprise_acme", 0.4), ("free_tier", 0.3), ("corner-shop", 0.2), ("book-club", 0.1)];
+const TENANTS: [(&str, f64); 4] = [
+    ("enterprise_acme", 0.4),
+    ("free_tier", 0.3),
+    ("corner-shop", 0.2),
+    ("book-club", 0.1),
+];
 
 /// Returns the load of each service, by bucket and tenant.
 pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
@@ -37,8 +41,9 @@ pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
     let mut demands = Vec::new();
     for (service, share) in &fleet.services {
         for bucket in &fleet.buckets {
-            let uri: http::Uri =
-                format!("http://{service}/{bucket}").parse().with_context(|| format!("bucket {bucket}"))?;
+            let uri: http::Uri = format!("http://{service}/{bucket}")
+                .parse()
+                .with_context(|| format!("bucket {bucket}"))?;
             for (tenant, tenant_share) in TENANTS {
                 let rates = Schedule::constant(rate(bucket) * scale * share * tenant_share);
                 demands.push(Demand {

@@ -77,14 +77,19 @@ impl Fleet {
             .tempdir()
             .context("cannot create a temporary directory")?;
         let (policy, tenants) = policy_files(args, &directory)?;
-        let mut lines = vec![format!("policy      {} (edit it while this runs)", policy.display())];
+        let mut lines = vec![format!(
+            "policy      {} (edit it while this runs)",
+            policy.display()
+        )];
         if let Some(tenants) = &tenants {
             lines.push(format!("tenants     {}", tenants.display()));
         }
         let grpc = bind(plimsoll_controller::PORT).await?;
         let admin = bind(plimsoll_controller::ADMIN_PORT).await?;
         let (listen, admin_address) = (grpc.local_addr()?, admin.local_addr()?);
-        lines.push(format!("controller  grpc {listen}  admin http://{admin_address}/status"));
+        lines.push(format!(
+            "controller  grpc {listen}  admin http://{admin_address}/status"
+        ));
         let controller = Controller::open(&plimsoll_controller::Args {
             policy,
             tenants,
@@ -109,21 +114,30 @@ impl Fleet {
             directory,
         };
         let listeners = plimsoll_controller::Listeners { grpc, admin };
-        fleet.spawn(CONTROLLER, "the controller", |shutdown| controller.serve(listeners, shutdown));
+        fleet.spawn(CONTROLLER, "the controller", |shutdown| {
+            controller.serve(listeners, shutdown)
+        });
         fleet.quota_server().await?;
         for (zone, share) in ZONES {
             let aggregator = fleet.aggregator(zone, listen).await?;
             for number in 0..if args.no_demo { 0 } else { SERVICES_PER_ZONE } {
-                fleet.service(zone, number, aggregator, share / SERVICES_PER_ZONE as f64).await?;
+                fleet
+                    .service(zone, number, aggregator, share / SERVICES_PER_ZONE as f64)
+                    .await?;
             }
         }
         Ok(fleet)
     }
 
     async fn quota_server(&mut self) -> anyhow::Result<()> {
-        let (resp, admin) = (bind(plimsoll_quota::RESP_PORT).await?, bind(plimsoll_quota::ADMIN_PORT).await?);
+        let (resp, admin) = (
+            bind(plimsoll_quota::RESP_PORT).await?,
+            bind(plimsoll_quota::ADMIN_PORT).await?,
+        );
         let (listen, admin_address) = (resp.local_addr()?, admin.local_addr()?);
-        self.lines.push(format!("quotas      resp {listen}  admin http://{admin_address}/status"));
+        self.lines.push(format!(
+            "quotas      resp {listen}  admin http://{admin_address}/status"
+        ));
         self.quota_store = format!("plimsoll://{listen}");
         let args = plimsoll_quota::Args {
             listen,
@@ -136,14 +150,22 @@ impl Fleet {
         };
         let server = spawn_blocking(move || plimsoll_quota::Server::new(&args)).await??;
         let listeners = plimsoll_quota::Listeners { resp, admin };
-        self.spawn(QUOTA, "the quota server", |shutdown| server.serve(listeners, shutdown));
+        self.spawn(QUOTA, "the quota server", |shutdown| {
+            server.serve(listeners, shutdown)
+        });
         Ok(())
     }
 
-    async fn aggregator(&mut self, zone: &str, controller: SocketAddr) -> anyhow::Result<SocketAddr> {
+    async fn aggregator(
+        &mut self,
+        zone: &str,
+        controller: SocketAddr,
+    ) -> anyhow::Result<SocketAddr> {
         let (grpc, admin) = (bind(0).await?, bind(0).await?);
         let (listen, admin_address) = (grpc.local_addr()?, admin.local_addr()?);
-        self.lines.push(format!("{zone}      grpc {listen}  admin http://{admin_address}/status"));
+        self.lines.push(format!(
+            "{zone}      grpc {listen}  admin http://{admin_address}/status"
+        ));
         let aggregator = Aggregator::new(&plimsoll_aggregator::Args {
             tenants_per_bucket_max: plimsoll_aggregator::TENANTS_PER_BUCKET_MAX,
             decisions_per_s_max: DECISIONS_PER_S_MAX,
@@ -156,7 +178,9 @@ impl Fleet {
             security: open_on_loopback(),
         })?;
         let listeners = plimsoll_aggregator::Listeners { grpc, admin };
-        self.spawn(AGGREGATORS, "an aggregator", |shutdown| aggregator.serve(listeners, shutdown));
+        self.spawn(AGGREGATORS, "an aggregator", |shutdown| {
+            aggregator.serve(listeners, shutdown)
+        });
         Ok(listen)
     }
 
@@ -171,8 +195,15 @@ impl Fleet {
         let listen = listener.local_addr()?;
         let name = format!("{zone}-service-{number}");
         // That of the embedded policy with the most traffic, or any other.
-        let bucket = self.buckets.iter().find(|bucket| *bucket == "checkout").or(self.buckets.first());
-        self.lines.push(format!("{name}  http://{listen}/{}", bucket.map_or("", String::as_str)));
+        let bucket = self
+            .buckets
+            .iter()
+            .find(|bucket| *bucket == "checkout")
+            .or(self.buckets.first());
+        self.lines.push(format!(
+            "{name}  http://{listen}/{}",
+            bucket.map_or("", String::as_str)
+        ));
         let service = Service::new(&service::Args {
             listen,
             limiter: LimiterArgs {
@@ -188,12 +219,18 @@ impl Fleet {
             capacity: CapacityArgs::default(),
         })?;
         self.services.push((listen, share));
-        self.spawn(SERVICES, "a service", |shutdown| service.serve(listener, shutdown));
+        self.spawn(SERVICES, "a service", |shutdown| {
+            service.serve(listener, shutdown)
+        });
         Ok(())
     }
 
-    fn spawn<F, E>(&mut self, tier: usize, what: &'static str, serve: impl FnOnce(CancellationToken) -> F)
-    where
+    fn spawn<F, E>(
+        &mut self,
+        tier: usize,
+        what: &'static str,
+        serve: impl FnOnce(CancellationToken) -> F,
+    ) where
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<anyhow::Error> + Send + 'static,
     {
@@ -201,7 +238,9 @@ impl Fleet {
         let (shutdown, failed) = (tier.shutdown.clone(), self.failed.clone());
         let part = serve(shutdown.clone());
         tier.tasks.spawn(async move {
-            let ended = part.await.map_err(|error| error.into().context(format!("{what} failed")));
+            let ended = part
+                .await
+                .map_err(|error| error.into().context(format!("{what} failed")));
             if shutdown.is_cancelled() {
                 return ended;
             }
@@ -248,7 +287,10 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok::<_, anyhow::Error>(path)
     };
-    let policy = args.policy.clone().map_or_else(|| write("policy.yaml", POLICY), Ok)?;
+    let policy = args
+        .policy
+        .clone()
+        .map_or_else(|| write("policy.yaml", POLICY), Ok)?;
     let tenants = match (&args.tenants, &args.policy) {
         (None, None) => Some(write("tenants.yaml", TENANTS)?),
         (tenants, _) => tenants.clone(),
@@ -258,13 +300,18 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
 
 /// Returns the buckets of the policy, and one bucket for each pattern.
 fn demo_buckets(policy: &Policy) -> Vec<String> {
-    let buckets = policy.entries().map(|(entry, _)| entry.replace('*', "users"));
+    let buckets = policy
+        .entries()
+        .map(|(entry, _)| entry.replace('*', "users"));
     buckets.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Only this machine uses the demo, so its admin ports need no token.
 fn open_on_loopback() -> SecurityArgs {
-    SecurityArgs { admin_open_on_loopback: true, ..SecurityArgs::default() }
+    SecurityArgs {
+        admin_open_on_loopback: true,
+        ..SecurityArgs::default()
+    }
 }
 
 /// Listens on loopback, on `port` or, if it is taken, on any free port.
@@ -272,6 +319,8 @@ async fn bind(port: u16) -> anyhow::Result<TcpListener> {
     let preferred = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     match preferred {
         Ok(listener) => Ok(listener),
-        Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback"),
+        Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("cannot listen on loopback"),
     }
 }

@@ -55,7 +55,10 @@ pub(crate) struct Args {
 /// A tier cannot start or fails, or the summary cannot be printed.
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let started = Instant::now();
-    let mut end = pin!(timeout(args.duration.unwrap_or(Duration::MAX), shutdown.cancelled()));
+    let mut end = pin!(timeout(
+        args.duration.unwrap_or(Duration::MAX),
+        shutdown.cancelled()
+    ));
     let fleet = Fleet::start(&args).await?;
     let prints_tables = args.output.format == Format::Text;
     // A failed output does not stop the demo.
@@ -65,7 +68,10 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
         writeln!(output::stderr(), "{}", fleet.describe())
     };
     let load = (!args.no_demo)
-        .then(|| demand::demands(&fleet).and_then(|demands| Load::start(demands, load::TIMEOUT, LOAD_SEED)))
+        .then(|| {
+            demand::demands(&fleet)
+                .and_then(|demands| Load::start(demands, load::TIMEOUT, LOAD_SEED))
+        })
         .transpose()?;
     let mut window = Window::new(SUMMARY_WINDOW);
     let mut looks = interval(LOOK_EVERY);
@@ -80,15 +86,23 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
         window.push(started.elapsed(), &status.buckets);
         if prints_tables && look.is_multiple_of(LOOKS_PER_TABLE) {
             let present = window.summary(started.elapsed(), TABLE_WINDOW, None);
-            let _ = writeln!(output::stdout(), "{}", table::present(&status, &fleet.policies(), &present));
+            let _ = writeln!(
+                output::stdout(),
+                "{}",
+                table::present(&status, &fleet.policies(), &present)
+            );
         }
     }
     window.push(started.elapsed(), &fleet.status().buckets);
-    let summary =
-        window.summary(started.elapsed(), SUMMARY_WINDOW, load.as_ref().map(|load| load.summary().all));
+    let summary = window.summary(
+        started.elapsed(),
+        SUMMARY_WINDOW,
+        load.as_ref().map(|load| load.summary().all),
+    );
     if let Some(load) = load {
         load.stop().await;
     }
     fleet.stop().await.context("a part of the demo failed")?;
-    args.output.print(&summary, |out| table::write_summary(out, &summary))
+    args.output
+        .print(&summary, |out| table::write_summary(out, &summary))
 }

@@ -55,13 +55,20 @@ pub(super) struct Line {
 
 impl Window {
     pub(super) const fn new(span: Duration) -> Self {
-        Self { span, statuses: VecDeque::new() }
+        Self {
+            span,
+            statuses: VecDeque::new(),
+        }
     }
 
     /// Adds a status, and drops statuses that are older than the span.
     pub(super) fn push(&mut self, at: Duration, buckets: &BTreeMap<Bucket, BucketStatus>) {
         self.statuses.push_back((at, buckets.clone()));
-        while self.statuses.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) > self.span) {
+        while self
+            .statuses
+            .get(1)
+            .is_some_and(|(second, _)| at.saturating_sub(*second) > self.span)
+        {
             self.statuses.pop_front();
         }
     }
@@ -69,19 +76,40 @@ impl Window {
     /// Returns the seconds of the average and the average rates over the last `span`, or over the
     /// whole run if it is shorter.
     fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
-        let Some(newest @ (end, last)) = self.statuses.back() else { return (0.0, BTreeMap::new()) };
+        let Some(newest @ (end, last)) = self.statuses.back() else {
+            return (0.0, BTreeMap::new());
+        };
         let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);
-        let (begin, first) = self.statuses.iter().min_by_key(|(at, _)| off(at)).unwrap_or(newest);
+        let (begin, first) = self
+            .statuses
+            .iter()
+            .min_by_key(|(at, _)| off(at))
+            .unwrap_or(newest);
         let seconds = (*end - *begin).as_secs_f64();
         let buckets = last.iter().map(|(name, bucket)| {
             let before = first.get(name);
             let tenants = bucket.tenants.iter().map(|(tenant, traffic)| {
                 let before = before.and_then(|before| before.tenants.get(tenant));
-                (tenant.to_string(), average(bucket, traffic, before, seconds))
+                (
+                    tenant.to_string(),
+                    average(bucket, traffic, before, seconds),
+                )
             });
             let tenants = Some(tenants.collect());
-            let line = average(bucket, &bucket.traffic, before.map(|before| &before.traffic), seconds);
-            (name.to_string(), Line { limit_rps: bucket.limit_rps, tenants, ..line })
+            let line = average(
+                bucket,
+                &bucket.traffic,
+                before.map(|before| &before.traffic),
+                seconds,
+            );
+            (
+                name.to_string(),
+                Line {
+                    limit_rps: bucket.limit_rps,
+                    tenants,
+                    ..line
+                },
+            )
         });
         (seconds, buckets.collect())
     }
@@ -91,7 +119,10 @@ impl Window {
     fn mean_limit(&self, bucket: &str, window_s: f64) -> Option<f64> {
         let (end, last) = self.statuses.back()?;
         let last_rps = last.get(bucket)?.limit_rps?;
-        let of_window = self.statuses.iter().filter(|(at, _)| (*end - *at).as_secs_f64() <= window_s);
+        let of_window = self
+            .statuses
+            .iter()
+            .filter(|(at, _)| (*end - *at).as_secs_f64() <= window_s);
         let ends = of_window.clone().skip(1).map(|(at, _)| *at).chain([*end]);
         // Sums differences, so that the mean of a limit that never changed is exact.
         let (mut above, mut seconds) = (0.0, 0.0);
@@ -109,29 +140,54 @@ impl Window {
         for (name, line) in &mut buckets {
             line.limit_rps = self.mean_limit(name, window_s);
         }
-        Summary { duration_s: ran.as_secs_f64(), window_s, buckets, load }
+        Summary {
+            duration_s: ran.as_secs_f64(),
+            window_s,
+            buckets,
+            load,
+        }
     }
 }
 
 /// Returns the rates of the traffic of a bucket, or of one of its tenants, since `before`.
 fn average(bucket: &BucketStatus, now: &Traffic, before: Option<&Traffic>, seconds: f64) -> Line {
     let before = before.copied().unwrap_or_default();
-    let rate =
-        |now: u64, before: u64| if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 };
+    let rate = |now: u64, before: u64| {
+        if seconds > 0.0 {
+            now.saturating_sub(before) as f64 / seconds
+        } else {
+            0.0
+        }
+    };
     let offered_rps = rate(asked(now), asked(&before));
-    let by_limit = rate(now.dropped + now.guard_dropped, before.dropped + before.guard_dropped);
+    let by_limit = rate(
+        now.dropped + now.guard_dropped,
+        before.dropped + before.guard_dropped,
+    );
     let by_quotas = rate(by_quotas(now), by_quotas(&before));
     let refused = rate(refused(now), refused(&before));
-    let share = if offered_rps > 0.0 { refused / offered_rps } else { 0.0 };
+    let share = if offered_rps > 0.0 {
+        refused / offered_rps
+    } else {
+        0.0
+    };
     Line {
         limit_rps: None,
         offered_rps,
         admitted_rps: rate(now.admitted, before.admitted),
         quota_refused_rps: by_quotas,
-        drop_ratio: bucket.limit_rps.filter(|_| bucket.mode != Mode::Shadow).map(|_| share),
-        would_drop_ratio: bucket.limit_rps.filter(|_| bucket.mode == Mode::Shadow).map(|_| share),
+        drop_ratio: bucket
+            .limit_rps
+            .filter(|_| bucket.mode != Mode::Shadow)
+            .map(|_| share),
+        would_drop_ratio: bucket
+            .limit_rps
+            .filter(|_| bucket.mode == Mode::Shadow)
+            .map(|_| share),
         reasons: [
-            now.drop_reason.or(Some(Reason::ClusterOverload)).filter(|_| by_limit > 0.0),
+            now.drop_reason
+                .or(Some(Reason::ClusterOverload))
+                .filter(|_| by_limit > 0.0),
             Some(Reason::TenantQuotaExceeded).filter(|_| by_quotas > 0.0),
         ]
         .into_iter()
@@ -189,15 +245,35 @@ mod tests {
             (3, 700, Some(100.0)),
             (4, 800, Some(100.0)),
         ] {
-            let status = BucketStatus { limit_rps, ..bucket(&[("admitted", admitted)]) };
-            window.push(Duration::from_secs(at_s), &[(Bucket::new("b").unwrap(), status)].into());
+            let status = BucketStatus {
+                limit_rps,
+                ..bucket(&[("admitted", admitted)])
+            };
+            window.push(
+                Duration::from_secs(at_s),
+                &[(Bucket::new("b").unwrap(), status)].into(),
+            );
         }
-        let line =
-            |window: &Window| window.summary(Duration::from_secs(9), window.span, None).buckets["b"].clone();
-        assert_eq!((line(&window).admitted_rps, line(&window).limit_rps), (200.0, Some(200.0)));
+        let line = |window: &Window| {
+            window
+                .summary(Duration::from_secs(9), window.span, None)
+                .buckets["b"]
+                .clone()
+        };
+        assert_eq!(
+            (line(&window).admitted_rps, line(&window).limit_rps),
+            (200.0, Some(200.0))
+        );
         window.push(
             Duration::from_secs(5),
-            &[(Bucket::new("b").unwrap(), BucketStatus { limit_rps: None, ..bucket(&[]) })].into(),
+            &[(
+                Bucket::new("b").unwrap(),
+                BucketStatus {
+                    limit_rps: None,
+                    ..bucket(&[])
+                },
+            )]
+            .into(),
         );
         assert_eq!(line(&window).limit_rps, None);
     }
@@ -206,12 +282,41 @@ mod tests {
     fn refusals_show_the_reason_of_their_layer() {
         let (limit, quota) = (Reason::ClusterOverload, Reason::TenantQuotaExceeded);
         for (counts, offered, by_quotas, drop_ratio, reasons) in [
-            (&[("offered", 100), ("admitted", 100)][..], 10.0, 0.0, 0.0, vec![]),
-            (&[("offered", 100), ("admitted", 60), ("dropped", 40)], 10.0, 0.0, 0.4, vec![limit]),
-            (&[("offered", 100), ("admitted", 62), ("guard_dropped", 38)], 10.0, 0.0, 0.38, vec![limit]),
-            (&[("offered", 100), ("admitted", 70), ("quota_dropped", 30)], 10.0, 3.0, 0.3, vec![quota]),
             (
-                &[("offered", 50), ("admitted", 40), ("dropped", 10), ("quota_repeated", 50)],
+                &[("offered", 100), ("admitted", 100)][..],
+                10.0,
+                0.0,
+                0.0,
+                vec![],
+            ),
+            (
+                &[("offered", 100), ("admitted", 60), ("dropped", 40)],
+                10.0,
+                0.0,
+                0.4,
+                vec![limit],
+            ),
+            (
+                &[("offered", 100), ("admitted", 62), ("guard_dropped", 38)],
+                10.0,
+                0.0,
+                0.38,
+                vec![limit],
+            ),
+            (
+                &[("offered", 100), ("admitted", 70), ("quota_dropped", 30)],
+                10.0,
+                3.0,
+                0.3,
+                vec![quota],
+            ),
+            (
+                &[
+                    ("offered", 50),
+                    ("admitted", 40),
+                    ("dropped", 10),
+                    ("quota_repeated", 50),
+                ],
                 10.0,
                 5.0,
                 0.6,
@@ -220,8 +325,16 @@ mod tests {
         ] {
             let bucket = bucket(counts);
             let line = average(&bucket, &bucket.traffic, None, 10.0);
-            assert_eq!((line.offered_rps, line.quota_refused_rps), (offered, by_quotas), "{counts:?}");
-            assert_eq!((line.drop_ratio, line.reasons), (Some(drop_ratio), reasons), "{counts:?}");
+            assert_eq!(
+                (line.offered_rps, line.quota_refused_rps),
+                (offered, by_quotas),
+                "{counts:?}"
+            );
+            assert_eq!(
+                (line.drop_ratio, line.reasons),
+                (Some(drop_ratio), reasons),
+                "{counts:?}"
+            );
         }
     }
 }

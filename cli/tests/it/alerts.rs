@@ -33,7 +33,11 @@ fn rules() -> String {
 
 fn shipped() -> BTreeSet<String> {
     let rules = rules();
-    rules.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).map(str::to_owned).collect()
+    rules
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("- alert: "))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Alerts of trust, which fire in separate tests.
@@ -64,11 +68,18 @@ pub(crate) struct Alerts {
 impl Alerts {
     /// Starts the server on every process of a fleet.
     fn start(test: &str, fleet: &Fleet) -> Option<Self> {
-        let aggregators = fleet.zones.iter().map(|zone| zone.aggregator.address("admin"));
+        let aggregators = fleet
+            .zones
+            .iter()
+            .map(|zone| zone.aggregator.address("admin"));
         let services = fleet.services().map(|service| service.address("listen"));
         Self::of(
             test,
-            [fleet.controller.address("admin")].into_iter().chain(aggregators).chain(services).collect(),
+            [fleet.controller.address("admin")]
+                .into_iter()
+                .chain(aggregators)
+                .chain(services)
+                .collect(),
         )
     }
 
@@ -78,7 +89,11 @@ impl Alerts {
         let count = (pages.len() + 1).to_string();
         let server = RealPrometheus::start_with_rules(test, pages, &rules())?;
         let address = server.url().trim_start_matches("http://").parse().unwrap();
-        let mut alerts = Self { server, address, fired: BTreeSet::new() };
+        let mut alerts = Self {
+            server,
+            address,
+            fired: BTreeSet::new(),
+        };
         alerts.until_pages("1", &count);
         alerts.until_firing(&[]);
         Some(alerts)
@@ -101,7 +116,11 @@ impl Alerts {
         let answer = self.get("/api/v1/alerts")?;
         let alerts = answer["data"]["alerts"].as_array()?.clone();
         let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
-        Some(firing.map(|alert| alert["labels"]["alertname"].as_str().unwrap().to_owned()).collect())
+        Some(
+            firing
+                .map(|alert| alert["labels"]["alertname"].as_str().unwrap().to_owned())
+                .collect(),
+        )
     }
 
     /// Waits until all of these fire, and nothing else if the list is empty.
@@ -132,19 +151,33 @@ fn lost_aggregator_alerts_fire_until_its_return() {
         rates.offered > 2.0 * f64::from(LIMIT) && rates.admitted < 1.1 * f64::from(LIMIT)
     });
     let test = "alerts::lost_aggregator_alerts_fire_until_its_return";
-    let Some(mut alerts) = Alerts::start(test, &fleet) else { return };
+    let Some(mut alerts) = Alerts::start(test, &fleet) else {
+        return;
+    };
 
     fleet.zones[0].aggregator.kill_9();
-    alerts.until_firing(&["PlimsollAggregatorLost", "PlimsollShareReleased", "PlimsollNoContact"]);
+    alerts.until_firing(&[
+        "PlimsollAggregatorLost",
+        "PlimsollShareReleased",
+        "PlimsollNoContact",
+    ]);
     alerts.until_firing(&["PlimsollAdmittedAboveLimit"]);
     // Both figures follow the release over 30 s, the rates a few seconds later than the metric.
-    fleet.until_rates("as much beyond the limit as was released", Duration::from_secs(3), |rates| {
-        let beyond = rates.admitted - f64::from(LIMIT);
-        let released = fleet.controller_metric("plimsoll_bucket_released", "");
-        beyond > 0.1 * f64::from(LIMIT) && (released / beyond - 1.0).abs() < 0.5
-    });
+    fleet.until_rates(
+        "as much beyond the limit as was released",
+        Duration::from_secs(3),
+        |rates| {
+            let beyond = rates.admitted - f64::from(LIMIT);
+            let released = fleet.controller_metric("plimsoll_bucket_released", "");
+            beyond > 0.1 * f64::from(LIMIT) && (released / beyond - 1.0).abs() < 0.5
+        },
+    );
     // It stays so until an operator acts.
-    alerts.until_firing(&["PlimsollAggregatorLost", "PlimsollShareReleased", "PlimsollAdmittedAboveLimit"]);
+    alerts.until_firing(&[
+        "PlimsollAggregatorLost",
+        "PlimsollShareReleased",
+        "PlimsollAdmittedAboveLimit",
+    ]);
 
     fleet.restart_aggregator(0);
     alerts.until_resolved(&["PlimsollAggregatorLost", "PlimsollShareReleased"]);
@@ -156,13 +189,20 @@ fn every_other_alert_fires_and_is_resolved() {
     let _turn = turn(IDLE);
     let good = policy(LIMIT, "enforce", false);
     let mut fleet = Fleet::start(&good);
-    until("the controller to lead", || fleet.status().filter(|status| status["leading"] == true));
+    until("the controller to lead", || {
+        fleet.status().filter(|status| status["leading"] == true)
+    });
     let test = "alerts::every_other_alert_fires_and_is_resolved";
-    let Some(mut alerts) = Alerts::start(test, &fleet) else { return };
+    let Some(mut alerts) = Alerts::start(test, &fleet) else {
+        return;
+    };
 
     for (name, fault) in [
         ("PlimsollPolicyRefused", "buckets: {".to_owned()),
-        ("PlimsollPolicyHeld", policy(10 * LIMIT, "enforce", false).replace("guardrails: off\n", "")),
+        (
+            "PlimsollPolicyHeld",
+            policy(10 * LIMIT, "enforce", false).replace("guardrails: off\n", ""),
+        ),
     ] {
         fleet.save_policy(&fault);
         alerts.until_firing(&[name]);
@@ -173,7 +213,11 @@ fn every_other_alert_fires_and_is_resolved() {
     let admin = format!("http://{}", fleet.controller.address("admin"));
     let command = |args: &[&str]| {
         let output = run(&[args, &["--controller", &admin]].concat());
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     };
     let state = fleet.policy_path().with_file_name("state");
     let saved = state.join("controller.state");
@@ -184,7 +228,9 @@ fn every_other_alert_fires_and_is_resolved() {
     // A state of an earlier epoch, without the kill.
     fleet.controller.kill_9();
     fleet.restart_controller();
-    until("the next epoch to begin", || fleet.status().filter(|status| status["leading"] == true));
+    until("the next epoch to begin", || {
+        fleet.status().filter(|status| status["leading"] == true)
+    });
     fleet.controller.kill_9();
     fs::write(&saved, older).unwrap();
     fleet.restart_controller();
@@ -196,14 +242,28 @@ fn every_other_alert_fires_and_is_resolved() {
     fleet.save_policy(&policy(LIMIT, "shadow", false));
     alerts.until_resolved(&["PlimsollModeDiffersFromFile"]);
 
-    let (upper, lower) = (fleet.controller.address("listen"), fleet.zones[0].aggregator.address("listen"));
+    let (upper, lower) = (
+        fleet.controller.address("listen"),
+        fleet.zones[0].aggregator.address("listen"),
+    );
     let (upper, lower) = (format!("http://{upper}"), format!("http://{lower}"));
     let free = ["--listen", "127.0.0.1:0"];
     let stranger = ["service", "--zone", "zone-x", "--aggregator", &lower];
     let mut stranger = Process::start(&[&stranger[..], &free].concat());
-    let twin = ["aggregator", "--zone", "zone-b", "--name", "zone-b-aggregator", "--controller", &upper];
+    let twin = [
+        "aggregator",
+        "--zone",
+        "zone-b",
+        "--name",
+        "zone-b-aggregator",
+        "--controller",
+        &upper,
+    ];
     let mut twin = Process::start(&[&twin[..], &free, &["--admin", "127.0.0.1:0"]].concat());
-    alerts.until_firing(&["PlimsollClientsInOtherZones", "PlimsollAggregatorNameConflict"]);
+    alerts.until_firing(&[
+        "PlimsollClientsInOtherZones",
+        "PlimsollAggregatorNameConflict",
+    ]);
     assert!(stranger.terminate().success());
     twin.kill_9();
     alerts.until_resolved(&["PlimsollClientsInOtherZones"]);
@@ -223,7 +283,10 @@ fn every_other_alert_fires_and_is_resolved() {
     alerts.until_resolved(&["PlimsollZoneOnHold"]);
 
     fleet.controller.kill_9();
-    fleet.zones.iter_mut().for_each(|zone| zone.aggregator.kill_9());
+    fleet
+        .zones
+        .iter_mut()
+        .for_each(|zone| zone.aggregator.kill_9());
     fleet.restart_controller();
     alerts.until_firing(&["PlimsollTakeoverIncomplete"]);
     (0..fleet.zones.len()).for_each(|zone| fleet.restart_aggregator(zone));
@@ -251,7 +314,11 @@ fn every_other_alert_fires_and_is_resolved() {
     fs::rename(&state, &away).unwrap();
     fs::write(&state, "").unwrap();
     let killed = run(&["kill", "on", "--reason", "a test", "--controller", &admin]);
-    assert!(killed.status.success(), "{}", String::from_utf8_lossy(&killed.stderr));
+    assert!(
+        killed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&killed.stderr)
+    );
     alerts.until_firing(&["PlimsollStateNotSaved"]);
     fs::remove_file(&state).unwrap();
     fs::rename(&away, &state).unwrap();
@@ -261,9 +328,14 @@ fn every_other_alert_fires_and_is_resolved() {
     // longer than a test waits.
     let runtime = Runtime::new().unwrap();
     let in_runtime = runtime.enter();
-    let crowd = Limiter::builder("crowd").zone("zone-a").aggregator(&lower).buckets_max(2_000);
+    let crowd = Limiter::builder("crowd")
+        .zone("zone-a")
+        .aggregator(&lower)
+        .buckets_max(2_000);
     let (crowd, _feed) = crowd.build().unwrap();
-    let buckets: Vec<_> = (0..1_100).map(|bucket| crowd.bucket(&format!("b{bucket}")).unwrap()).collect();
+    let buckets: Vec<_> = (0..1_100)
+        .map(|bucket| crowd.bucket(&format!("b{bucket}")).unwrap())
+        .collect();
     alerts.until_firing(&["PlimsollBucketUnprotected"]);
     drop((buckets, in_runtime));
 
@@ -279,7 +351,12 @@ fn every_other_alert_fires_and_is_resolved() {
         .chain(OF_TRUST)
         .chain(OF_QUOTAS)
         .chain([SIDECAR_LATE]);
-    let tested: BTreeSet<&str> = alerts.fired.iter().map(String::as_str).chain(elsewhere).collect();
+    let tested: BTreeSet<&str> = alerts
+        .fired
+        .iter()
+        .map(String::as_str)
+        .chain(elsewhere)
+        .collect();
     assert_eq!(tested, shipped().iter().map(String::as_str).collect());
     alerts.server.stop();
 }
@@ -289,12 +366,18 @@ fn every_other_alert_fires_and_is_resolved() {
 fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
     let instance = |controller: &Process| {
         let (_, status) = http(controller.address("admin"), "GET", "/status", &[]).unwrap();
-        serde_json::from_str::<Value>(&status).unwrap()["instance"].as_str().unwrap().to_owned()
+        serde_json::from_str::<Value>(&status).unwrap()["instance"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let second = tempfile::tempdir().unwrap();
     fleet.controller.kill_9();
     fs::copy(fleet.policy_path(), second.path().join("policy.yaml")).unwrap();
-    let state = fleet.policy_path().with_file_name("state").join("controller.state");
+    let state = fleet
+        .policy_path()
+        .with_file_name("state")
+        .join("controller.state");
     let saved = fs::read(&state).unwrap();
     fleet.restart_controller();
     // The instance of a process is random.
@@ -304,18 +387,44 @@ fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
         let path = |name: &str| second.path().join(name).display().to_string();
         let (policy, state) = (path("policy.yaml"), path("state"));
         let flags = ["controller", "--policy", &policy, "--state-dir", &state];
-        let twin =
-            Process::start(&[&flags[..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]].concat());
+        let twin = Process::start(
+            &[
+                &flags[..],
+                &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+            ]
+            .concat(),
+        );
         (instance(&twin) > instance(&fleet.controller)).then_some(twin)
     });
     let parent = format!("http://{}", twin.address("listen"));
-    let flags = ["aggregator", "--zone", "zone-a", "--name", "of-the-twin", "--controller", &parent];
-    let aggregator =
-        Process::start(&[&flags[..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]].concat());
-    let both =
-        [&fleet.zones[0].aggregator, &aggregator].map(|one| format!("http://{}", one.address("listen")));
+    let flags = [
+        "aggregator",
+        "--zone",
+        "zone-a",
+        "--name",
+        "of-the-twin",
+        "--controller",
+        &parent,
+    ];
+    let aggregator = Process::start(
+        &[
+            &flags[..],
+            &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+        ]
+        .concat(),
+    );
+    let both = [&fleet.zones[0].aggregator, &aggregator]
+        .map(|one| format!("http://{}", one.address("listen")));
     let both = both.join(",");
-    let service = ["service", "--zone", "zone-a", "--aggregator", &both, "--listen", "127.0.0.1:0"];
+    let service = [
+        "service",
+        "--zone",
+        "zone-a",
+        "--aggregator",
+        &both,
+        "--listen",
+        "127.0.0.1:0",
+    ];
     let service = Process::start(&service);
     alerts.until_firing(&["PlimsollControllerConflict"]);
     drop((service, aggregator, twin));
@@ -326,7 +435,9 @@ fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
 fn underadmission_alert_follows_its_gauge() {
     let page = HelpDesk::showing("plimsoll_underadmitting{bucket=\"api\"}", 0.0);
     let test = "alerts::underadmission_alert_follows_its_gauge";
-    let Some(mut alerts) = Alerts::of(test, vec![page.address]) else { return };
+    let Some(mut alerts) = Alerts::of(test, vec![page.address]) else {
+        return;
+    };
     *page.tickets.lock().unwrap() = Some(1.0);
     alerts.until_firing(&[UNDERADMITTING]);
     *page.tickets.lock().unwrap() = Some(0.0);
@@ -344,6 +455,9 @@ fn tests_change_only_the_waits_of_alerts() {
         .collect();
     assert!(!changed.is_empty());
     for (before, after) in changed {
-        assert!(before.trim_start().starts_with("for: ") && after.trim_start() == "for: 1s", "{before}");
+        assert!(
+            before.trim_start().starts_with("for: ") && after.trim_start() == "for: 1s",
+            "{before}"
+        );
     }
 }

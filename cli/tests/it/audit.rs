@@ -18,7 +18,10 @@ fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write_policy(folder.path(), 100);
     let mut tokens = String::new();
-    for (number, (name, role)) in [("ann", "operator"), ("eve", "admin")].into_iter().enumerate() {
+    for (number, (name, role)) in [("ann", "operator"), ("eve", "admin")]
+        .into_iter()
+        .enumerate()
+    {
         let token = format!("plimsoll_{number:043}");
         let file = folder.path().join(name);
         fs::write(&file, &token).unwrap();
@@ -31,8 +34,11 @@ fn folder() -> TempDir {
 
 fn write_policy(folder: &Path, limit: u32) {
     let enforced = format!("search: {{ limit: {limit}, mode: enforce }}");
-    fs::write(folder.join("policy.yaml"), format!("buckets: {{ api: {{ limit: 100 }}, {enforced} }}\n"))
-        .unwrap();
+    fs::write(
+        folder.join("policy.yaml"),
+        format!("buckets: {{ api: {{ limit: 100 }}, {enforced} }}\n"),
+    )
+    .unwrap();
 }
 
 fn state(folder: &TempDir) -> PathBuf {
@@ -43,12 +49,25 @@ fn start(folder: &TempDir) -> Process {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (policy, tokens, state) = (path("policy.yaml"), path("tokens"), path("state"));
     let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let args = ["controller", "--policy", &policy, "--tokens", &tokens, "--state-dir", &state];
+    let args = [
+        "controller",
+        "--policy",
+        &policy,
+        "--tokens",
+        &tokens,
+        "--state-dir",
+        &state,
+    ];
     Process::start(&[&args[..], &free].concat())
 }
 
 /// Runs a command as the owner of a token, and returns its exit code and all its output.
-fn command(folder: &TempDir, controller: &Process, name: &str, args: &[&str]) -> (Option<i32>, String) {
+fn command(
+    folder: &TempDir,
+    controller: &Process,
+    name: &str,
+    args: &[&str],
+) -> (Option<i32>, String) {
     let token = folder.path().join(name).display().to_string();
     let url = format!("http://{}", controller.address("admin"));
     let ended = run(&[args, &["--controller", &url, "--token-file", &token]].concat());
@@ -65,14 +84,26 @@ fn succeed(folder: &TempDir, controller: &Process, name: &str, args: &[&str]) ->
 
 /// Returns the lines of the log, from its files.
 fn lines(state: &Path) -> Vec<Value> {
-    let ended = run(&["audit", "show", "--file", &state.display().to_string(), "-o", "json"]);
+    let ended = run(&[
+        "audit",
+        "show",
+        "--file",
+        &state.display().to_string(),
+        "-o",
+        "json",
+    ]);
     let text = String::from_utf8(ended.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn verify(state: &Path) -> (Option<i32>, String) {
     let ended = run(&["audit", "verify", "--file", &state.display().to_string()]);
-    (ended.status.code(), String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap())
+    (
+        ended.status.code(),
+        String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap(),
+    )
 }
 
 fn held(folder: &TempDir, controller: &Process) -> Value {
@@ -85,15 +116,35 @@ fn audit_log_holds_the_whole_session() {
     let folder = folder();
     let controller = start(&folder);
     let ann = |args: &[&str]| succeed(&folder, &controller, "ann", args);
-    ann(&["rollout", "promote", "api", "--force", "--reason", "we know it"]);
+    ann(&[
+        "rollout",
+        "promote",
+        "api",
+        "--force",
+        "--reason",
+        "we know it",
+    ]);
     ann(&["rollout", "abort", "api", "--reason", "we do not"]);
-    ann(&["kill", "on", "--reason", "too many refusals", "--bucket", "api"]);
+    ann(&[
+        "kill",
+        "on",
+        "--reason",
+        "too many refusals",
+        "--bucket",
+        "api",
+    ]);
     ann(&["kill", "off", "--bucket", "api", "--reason", "mended"]);
     let (code, _) = command(&folder, &controller, "ann", &["rollout", "promote", "api"]);
-    assert_eq!(code, Some(1), "its gate does not pass, so nothing changes and nothing is recorded");
+    assert_eq!(
+        code,
+        Some(1),
+        "its gate does not pass, so nothing changes and nothing is recorded"
+    );
     write_policy(folder.path(), 1_000);
     let hash = until("the policy to be held back", || {
-        held(&folder, &controller)["held"]["hash"].as_str().map(str::to_owned)
+        held(&folder, &controller)["held"]["hash"]
+            .as_str()
+            .map(str::to_owned)
     });
     succeed(&folder, &controller, "eve", &["apply", "--ack", &hash]);
 
@@ -120,11 +171,21 @@ fn audit_log_holds_the_whole_session() {
     for (line, start) in found.iter().zip(starts) {
         assert!(line.starts_with(start), "{line} instead of {start}");
     }
-    assert!(found[6].contains("|held back|") && lines[6]["of"] == lines[5]["seq"], "{found:#?}");
-    assert!(found[7].ends_with(&format!("|{hash}|buckets.search.limit 100 -> 1000")), "{}", found[7]);
+    assert!(
+        found[6].contains("|held back|") && lines[6]["of"] == lines[5]["seq"],
+        "{found:#?}"
+    );
+    assert!(
+        found[7].ends_with(&format!("|{hash}|buckets.search.limit 100 -> 1000")),
+        "{}",
+        found[7]
+    );
 
     let shown = ann(&["audit", "show", "--last", "3"]);
-    assert!(shown.contains("WHO") && shown.contains("eve") && !shown.contains("kill on api"), "{shown}");
+    assert!(
+        shown.contains("WHO") && shown.contains("eve") && !shown.contains("kill on api"),
+        "{shown}"
+    );
     let remote = ann(&["audit", "verify"]);
     assert!(
         remote.contains("whole: 8 lines, 1 to 8") && remote.contains(&field(&lines[7], "hash")),
@@ -137,32 +198,66 @@ fn audit_log_holds_the_whole_session() {
 fn full_disk_blocks_only_added_refusals() {
     let folder = folder();
     let controller = start(&folder);
-    let failing =
-        || metric(&http_get(controller.address("admin"), "/metrics").1, "plimsoll_audit_failing", "");
-    succeed(&folder, &controller, "ann", &["kill", "on", "--bucket", "api", "--reason", "first"]);
+    let failing = || {
+        metric(
+            &http_get(controller.address("admin"), "/metrics").1,
+            "plimsoll_audit_failing",
+            "",
+        )
+    };
+    succeed(
+        &folder,
+        &controller,
+        "ann",
+        &["kill", "on", "--bucket", "api", "--reason", "first"],
+    );
     assert_eq!(failing(), 0.0);
     // Every write to a file fails from now on, as on a full disk.
     controller.limit(Resource::Fsize, Some(0));
-    succeed(&folder, &controller, "ann", &["kill", "on", "--bucket", "api", "--reason", "disk full"]);
-    let promote = ["rollout", "promote", "search", "--to", "enforce", "--force", "--reason", "a test"];
-    for args in [&["kill", "off", "--bucket", "search"][..], &["kill", "off", "--bucket", "api"]] {
+    succeed(
+        &folder,
+        &controller,
+        "ann",
+        &["kill", "on", "--bucket", "api", "--reason", "disk full"],
+    );
+    let promote = [
+        "rollout", "promote", "search", "--to", "enforce", "--force", "--reason", "a test",
+    ];
+    for args in [
+        &["kill", "off", "--bucket", "search"][..],
+        &["kill", "off", "--bucket", "api"],
+    ] {
         let (code, text) = command(&folder, &controller, "ann", args);
         assert_eq!(code, Some(1), "{text}");
-        assert!(text.contains("audit log cannot be written") && text.contains("--state-dir"), "{text}");
+        assert!(
+            text.contains("audit log cannot be written") && text.contains("--state-dir"),
+            "{text}"
+        );
     }
     succeed(&folder, &controller, "ann", &["rollout", "abort", "search"]);
     let (code, text) = command(&folder, &controller, "ann", &promote);
-    assert!(code == Some(1) && text.contains("audit log cannot be written"), "{text}");
+    assert!(
+        code == Some(1) && text.contains("audit log cannot be written"),
+        "{text}"
+    );
     assert_eq!(failing(), 1.0);
     write_policy(folder.path(), 150);
     let policies = until("the policy to be held back", || {
         let policies = held(&folder, &controller);
         policies["held"].is_object().then_some(policies)
     });
-    assert!(policies["held"]["reasons"].to_string().contains("audit log cannot be written"), "{policies}");
+    assert!(
+        policies["held"]["reasons"]
+            .to_string()
+            .contains("audit log cannot be written"),
+        "{policies}"
+    );
     let hash = policies["held"]["hash"].as_str().unwrap().to_owned();
     let (code, text) = command(&folder, &controller, "eve", &["apply", "--ack", &hash]);
-    assert!(code == Some(1) && text.contains("audit log cannot be written"), "{text}");
+    assert!(
+        code == Some(1) && text.contains("audit log cannot be written"),
+        "{text}"
+    );
 
     controller.limit(Resource::Fsize, None);
     until("the policy to be put in force by itself", || {
@@ -170,15 +265,42 @@ fn full_disk_blocks_only_added_refusals() {
         (policies["held"].is_null() && policies["in_force"] == hash.as_str()).then_some(())
     });
     until("the log to be written", || (failing() == 0.0).then_some(()));
-    succeed(&folder, &controller, "ann", &["kill", "off", "--bucket", "api"]);
+    succeed(
+        &folder,
+        &controller,
+        "ann",
+        &["kill", "off", "--bucket", "api"],
+    );
     succeed(&folder, &controller, "ann", &promote);
     let lines = lines(&state(&folder));
-    let resumed = lines.iter().find(|line| line["what"] == "audit log resumed").unwrap();
-    assert!(resumed["after"].as_str().unwrap().ends_with("entries were not written"), "{resumed}");
-    let late = lines.iter().filter(|line| line["late"] == true).map(|line| &line["what"]);
-    assert_eq!(late.collect::<Vec<_>>(), ["kill on api", "abort search"], "{lines:#?}");
-    let refused = lines.iter().filter(|line| line["what"] == "kill off api").count();
-    assert_eq!(refused, 1, "a refused command has no line of its own: {lines:#?}");
+    let resumed = lines
+        .iter()
+        .find(|line| line["what"] == "audit log resumed")
+        .unwrap();
+    assert!(
+        resumed["after"]
+            .as_str()
+            .unwrap()
+            .ends_with("entries were not written"),
+        "{resumed}"
+    );
+    let late = lines
+        .iter()
+        .filter(|line| line["late"] == true)
+        .map(|line| &line["what"]);
+    assert_eq!(
+        late.collect::<Vec<_>>(),
+        ["kill on api", "abort search"],
+        "{lines:#?}"
+    );
+    let refused = lines
+        .iter()
+        .filter(|line| line["what"] == "kill off api")
+        .count();
+    assert_eq!(
+        refused, 1,
+        "a refused command has no line of its own: {lines:#?}"
+    );
     let (code, text) = verify(&state(&folder));
     assert_eq!(code, Some(0), "{text}");
 }

@@ -5,15 +5,23 @@ use crate::chart::{chart, flags, helm, help};
 use std::collections::BTreeMap;
 
 /// The chart requests its certificates from cert-manager.
-const ISSUER: &[&str] =
-    &["certManager.issuerRef.name=ca", "trustDomain=example.org", "tokens.secret=operators"];
+const ISSUER: &[&str] = &[
+    "certManager.issuerRef.name=ca",
+    "trustDomain=example.org",
+    "tokens.secret=operators",
+];
 /// The chart uses existing Secrets.
-const SECRETS: &[&str] =
-    &["controller.certificates.secret=top", "zones[0].certificates.secret=low", "tokens.secret=operators"];
+const SECRETS: &[&str] = &[
+    "controller.certificates.secret=top",
+    "zones[0].certificates.secret=low",
+    "tokens.secret=operators",
+];
 const INSECURE: &[&str] = &["insecure=true"];
 /// Both Deployments of a release `p` with a zone `eu-1a`, and the tier that each starts.
-const TIERS: [(&str, &str); 2] =
-    [("p-plimsoll-controller", "controller"), ("p-plimsoll-eu-1a", "aggregator")];
+const TIERS: [(&str, &str); 2] = [
+    ("p-plimsoll-controller", "controller"),
+    ("p-plimsoll-eu-1a", "aggregator"),
+];
 
 /// Documents and notes of a release.
 struct Rendered {
@@ -26,8 +34,14 @@ struct Rendered {
 /// installed, and then `test` is recorded as skipped.
 fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
     let chart = chart();
-    let mut args =
-        vec!["install", "p", chart.to_str().unwrap(), "--dry-run=client", "--set", "zones[0].name=eu-1a"];
+    let mut args = vec![
+        "install",
+        "p",
+        chart.to_str().unwrap(),
+        "--dry-run=client",
+        "--set",
+        "zones[0].name=eu-1a",
+    ];
     args.extend(values.iter().flat_map(|value| ["--set", value]));
     let output = helm(&format!("chart_trust::{test}"), &args)?;
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -37,12 +51,22 @@ fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
     let out = text(output.stdout);
     let (manifest, notes) = out.split_once("\nNOTES:\n").unwrap();
     let value = |document: &str, mark: &str| {
-        document.lines().find_map(|line| line.strip_prefix(mark)).unwrap_or_default().to_owned()
+        document
+            .lines()
+            .find_map(|line| line.strip_prefix(mark))
+            .unwrap_or_default()
+            .to_owned()
     };
-    let objects = manifest
-        .split("\n---\n")
-        .map(|document| ((value(document, "kind: "), value(document, "  name: ")), document.to_owned()));
-    Some(Ok(Rendered { objects: objects.collect(), notes: notes.to_owned() }))
+    let objects = manifest.split("\n---\n").map(|document| {
+        (
+            (value(document, "kind: "), value(document, "  name: ")),
+            document.to_owned(),
+        )
+    });
+    Some(Ok(Rendered {
+        objects: objects.collect(),
+        notes: notes.to_owned(),
+    }))
 }
 
 impl Rendered {
@@ -57,29 +81,48 @@ impl Rendered {
 }
 
 fn assert_has(text: &str, wanted: &[&str]) {
-    wanted.iter().for_each(|wanted| assert!(text.contains(wanted), "{wanted:?} is missing:\n{text}"));
+    wanted
+        .iter()
+        .for_each(|wanted| assert!(text.contains(wanted), "{wanted:?} is missing:\n{text}"));
 }
 
 fn assert_has_none(text: &str, unwanted: &[&str]) {
-    unwanted.iter().for_each(|unwanted| assert!(!text.contains(unwanted), "{unwanted:?}:\n{text}"));
+    unwanted
+        .iter()
+        .for_each(|unwanted| assert!(!text.contains(unwanted), "{unwanted:?}:\n{text}"));
 }
 
 #[test]
 fn untrusted_chart_is_refused_with_advice() {
     let test = "untrusted_chart_is_refused_with_advice";
-    let three = ["certManager.issuerRef.name", "certificates.secret of every zone", "insecure: true"];
+    let three = [
+        "certManager.issuerRef.name",
+        "certificates.secret of every zone",
+        "insecure: true",
+    ];
     for (values, wanted) in [
         (&[][..], &three[..]),
         (&["tokens.secret=operators"], &three),
         // The zone has none.
-        (&["controller.certificates.secret=top", "tokens.secret=operators"], &three),
+        (
+            &[
+                "controller.certificates.secret=top",
+                "tokens.secret=operators",
+            ],
+            &three,
+        ),
         (
             &["certManager.issuerRef.name=ca", "trustDomain=example.org"],
             &["tokens.secret", "plimsoll tokens add"],
         ),
-        (&["certManager.issuerRef.name=ca", "tokens.secret=operators"], &["trustDomain"]),
+        (
+            &["certManager.issuerRef.name=ca", "tokens.secret=operators"],
+            &["trustDomain"],
+        ),
     ] {
-        let Some(rendered) = render(test, values) else { return };
+        let Some(rendered) = render(test, values) else {
+            return;
+        };
         assert_has(&rendered.err().unwrap(), wanted);
     }
 }
@@ -87,10 +130,16 @@ fn untrusted_chart_is_refused_with_advice() {
 #[test]
 fn chart_mounts_certificates_and_tokens_as_directories() {
     let test = "chart_mounts_certificates_and_tokens_as_directories";
-    for (values, secrets) in
-        [(ISSUER, ["p-plimsoll-controller-tls", "p-plimsoll-eu-1a-tls"]), (SECRETS, ["top", "low"])]
-    {
-        let Some(rendered) = render(test, values) else { return };
+    for (values, secrets) in [
+        (
+            ISSUER,
+            ["p-plimsoll-controller-tls", "p-plimsoll-eu-1a-tls"],
+        ),
+        (SECRETS, ["top", "low"]),
+    ] {
+        let Some(rendered) = render(test, values) else {
+            return;
+        };
         let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
         for ((name, _), secret) in TIERS.into_iter().zip(secrets) {
             let deployment = rendered.object("Deployment", name);
@@ -109,7 +158,15 @@ fn chart_mounts_certificates_and_tokens_as_directories() {
                     "fsGroup: 65532",
                 ],
             );
-            assert_has_none(deployment, &["subPath:", "--insecure", "--admin-open-on-loopback", "http://"]);
+            assert_has_none(
+                deployment,
+                &[
+                    "subPath:",
+                    "--insecure",
+                    "--admin-open-on-loopback",
+                    "http://",
+                ],
+            );
         }
     }
 }
@@ -117,22 +174,46 @@ fn chart_mounts_certificates_and_tokens_as_directories() {
 #[test]
 fn chart_addresses_use_https_unless_insecure() {
     let test = "chart_addresses_use_https_unless_insecure";
-    for (values, scheme, grpc) in [(ISSUER, "https", "https"), (INSECURE, "http", "kubernetes.io/h2c")] {
-        let Some(rendered) = render(test, values) else { return };
+    for (values, scheme, grpc) in [
+        (ISSUER, "https", "https"),
+        (INSECURE, "http", "kubernetes.io/h2c"),
+    ] {
+        let Some(rendered) = render(test, values) else {
+            return;
+        };
         let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
         for (name, tier) in TIERS {
             let deployment = rendered.object("Deployment", name);
             let probe = |path| {
-                format!("httpGet: {{ path: {path}, port: admin, scheme: {} }}\n", scheme.to_uppercase())
+                format!(
+                    "httpGet: {{ path: {path}, port: admin, scheme: {} }}\n",
+                    scheme.to_uppercase()
+                )
             };
             let scrape = format!("prometheus.io/scheme: {scheme}\n");
-            assert_has(deployment, &[&probe("/healthz"), &probe("/readyz"), &scrape]);
+            assert_has(
+                deployment,
+                &[&probe("/healthz"), &probe("/readyz"), &scrape],
+            );
             if tier == "aggregator" {
-                assert_has(deployment, &[&format!("- --controller={scheme}://p-plimsoll-controller:7400\n")]);
+                assert_has(
+                    deployment,
+                    &[&format!(
+                        "- --controller={scheme}://p-plimsoll-controller:7400\n"
+                    )],
+                );
             }
-            assert_has(rendered.object("Service", name), &[&format!("appProtocol: {grpc} }}\n")]);
+            assert_has(
+                rendered.object("Service", name),
+                &[&format!("appProtocol: {grpc} }}\n")],
+            );
         }
-        assert_has(&rendered.notes, &[&format!("  eu-1a: {scheme}://p-plimsoll-eu-1a.default:7410\n")]);
+        assert_has(
+            &rendered.notes,
+            &[&format!(
+                "  eu-1a: {scheme}://p-plimsoll-eu-1a.default:7410\n"
+            )],
+        );
     }
 }
 
@@ -141,7 +222,9 @@ fn insecure_chart_has_no_certificates() {
     let insecure_anyhow = [ISSUER, INSECURE].concat();
     for values in [INSECURE, &insecure_anyhow] {
         let test = "insecure_chart_has_no_certificates";
-        let Some(rendered) = render(test, values) else { return };
+        let Some(rendered) = render(test, values) else {
+            return;
+        };
         let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
         assert!(!rendered.has_kind("Certificate"));
         for (name, _) in TIERS {
@@ -156,7 +239,9 @@ fn insecure_chart_has_no_certificates() {
 #[test]
 fn issuer_certifies_each_process_identity() {
     let test = "issuer_certifies_each_process_identity";
-    let Some(rendered) = render(test, ISSUER) else { return };
+    let Some(rendered) = render(test, ISSUER) else {
+        return;
+    };
     let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
     let paths = ["controller", "zone/eu-1a/aggregator"];
     for ((name, _), path) in TIERS.into_iter().zip(paths) {
@@ -174,15 +259,23 @@ fn issuer_certifies_each_process_identity() {
         );
     }
     // A process with its own Secret needs none.
-    let Some(rendered) = render(test, &[ISSUER, SECRETS].concat()) else { return };
-    assert!(!rendered.unwrap_or_else(|error| panic!("{error}")).has_kind("Certificate"));
+    let Some(rendered) = render(test, &[ISSUER, SECRETS].concat()) else {
+        return;
+    };
+    assert!(
+        !rendered
+            .unwrap_or_else(|error| panic!("{error}"))
+            .has_kind("Certificate")
+    );
 }
 
 #[test]
 fn unnameable_zone_needs_an_insecure_chart() {
     let test = "unnameable_zone_needs_an_insecure_chart";
     let zone = &["zones[0].name=eu:1a"][..];
-    let Some(refused) = render(test, &[ISSUER, zone].concat()) else { return };
+    let Some(refused) = render(test, &[ISSUER, zone].concat()) else {
+        return;
+    };
     assert_has(&refused.err().unwrap(), &["eu:1a", "letters, digits"]);
     assert!(render(test, &[INSECURE, zone].concat()).unwrap().is_ok());
 }
@@ -191,7 +284,9 @@ fn unnameable_zone_needs_an_insecure_chart() {
 fn rendered_flags_exist() {
     let metrics = [ISSUER, &["tokens.neededForMetrics=true"]].concat();
     for values in [metrics.as_slice(), SECRETS, INSECURE] {
-        let Some(rendered) = render("rendered_flags_exist", values) else { return };
+        let Some(rendered) = render("rendered_flags_exist", values) else {
+            return;
+        };
         let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
         for (name, tier) in TIERS {
             let help = help(&[tier.to_owned()]);

@@ -28,7 +28,10 @@ impl HelpDesk {
     pub(crate) fn showing(name: &'static str, tickets: f64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let desk = Self { tickets: Arc::new(Mutex::new(Some(tickets))), address };
+        let desk = Self {
+            tickets: Arc::new(Mutex::new(Some(tickets))),
+            address,
+        };
         let shared = desk.clone();
         // The thread ends with the tests.
         thread::spawn(move || {
@@ -66,9 +69,15 @@ fn policy(url: &str) -> String {
 fn waits_for(scene: &Scene, what: &str) -> Value {
     until(&format!("`{what}` to be the only reason"), || {
         let status = scene.status("good");
-        let why = status["why"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap());
+        let why = status["why"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|reason| reason.as_str().unwrap());
         // The number of instances is always reported.
-        let why: Vec<&str> = why.filter(|reason| !reason.starts_with("the evidence rests on")).collect();
+        let why: Vec<&str> = why
+            .filter(|reason| !reason.starts_with("the evidence rests on"))
+            .collect();
         (why.len() == 1 && why[0].starts_with(what)).then_some(status)
     })
 }
@@ -78,7 +87,9 @@ fn query_gate_waits_while_its_server_fails() {
     let _turn = turn(OFFERED);
     let desk = HelpDesk::open(3.0);
     let test = "extra_gates::query_gate_waits_while_its_server_fails";
-    let Some(mut server) = RealPrometheus::start(test, Some(desk.address)) else { return };
+    let Some(mut server) = RealPrometheus::start(test, Some(desk.address)) else {
+        return;
+    };
     let scene = Scene::start_with(&policy(&server.url()), &["--query-every", "200ms"]);
 
     // The answer is kept as evidence.
@@ -90,12 +101,18 @@ fn query_gate_waits_while_its_server_fails() {
         (&"tickets".into(), &3.0.into(), &20.0.into())
     );
     let (_, output) = scene.command(&["rollout", "history", "good"]);
-    assert!(output.contains("    tickets is 3, maximum 20 (answered "), "{output}");
+    assert!(
+        output.contains("    tickets is 3, maximum 20 (answered "),
+        "{output}"
+    );
 
     // The server is down: the canary keeps its stage although all other gates pass.
     server.stop();
     let lost = waits_for(&scene, "tickets is unknown: the server cannot be reached");
-    assert_eq!((&lost["gate"], &lost["stage"]), (&"inconclusive".into(), &"canary".into()));
+    assert_eq!(
+        (&lost["gate"], &lost["stage"]),
+        (&"inconclusive".into(), &"canary".into())
+    );
     let (code, output) = scene.command(&["rollout", "promote", "good"]);
     assert!(
         code == Some(1)
@@ -111,7 +128,10 @@ fn query_gate_waits_while_its_server_fails() {
     });
     assert_eq!(later["evidence"]["queries"][0]["value"], Value::Null);
     let (_, page) = http_get(scene.admin(), "/metrics");
-    assert!(!page.contains("plimsoll_rollout_query_value{entry=\"good\""), "{page}");
+    assert!(
+        !page.contains("plimsoll_rollout_query_value{entry=\"good\""),
+        "{page}"
+    );
 
     // The server is back. A new number shows that it has read the page again; it would also answer
     // with the old one.
@@ -121,7 +141,10 @@ fn query_gate_waits_while_its_server_fails() {
         (scene.status("good")["evidence"]["queries"][0]["value"] == 4.0).then_some(())
     });
     scene.promote("good", "enforce");
-    assert_eq!(scene.last_change("good", "promote")["evidence"]["queries"][0]["value"], 4.0);
+    assert_eq!(
+        scene.last_change("good", "promote")["evidence"]["queries"][0]["value"],
+        4.0
+    );
 
     // A series without a value is unknown, not zero.
     let (code, output) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
@@ -134,11 +157,17 @@ fn query_gate_waits_while_its_server_fails() {
     // A number above the maximum ends the canary.
     desk.set(Some(31.0));
     let change = scene.last_change("good", "breach");
-    assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
+    assert_eq!(
+        (&change["from"], &change["to"]),
+        (&"canary".into(), &"shadow".into())
+    );
     assert_eq!(change["why"][0], "tickets is 31, above the maximum of 20");
     assert_eq!(change["evidence"]["queries"][0]["value"], 31.0);
     let (code, output) = scene.command(&["rollout", "promote", "good"]);
-    assert!(code == Some(1) && output.contains("tickets is 31, above the maximum of 20"), "{output}");
+    assert!(
+        code == Some(1) && output.contains("tickets is 31, above the maximum of 20"),
+        "{output}"
+    );
     let (_, page) = http_get(scene.admin(), "/metrics");
     for wanted in [
         "plimsoll_rollout_query_value{entry=\"good\",query=\"tickets\"} 31",

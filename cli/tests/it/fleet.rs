@@ -73,8 +73,9 @@ impl Fleet {
         let mut fleet = Self::without_services(policy, tenants);
         for zone in &mut fleet.zones {
             let parent = zone.aggregator.address("listen");
-            zone.services =
-                (0..SERVICES_PER_ZONE).map(|_| service(zone.name, parent, service_flags)).collect();
+            zone.services = (0..SERVICES_PER_ZONE)
+                .map(|_| service(zone.name, parent, service_flags))
+                .collect();
         }
         fleet
     }
@@ -86,9 +87,18 @@ impl Fleet {
         let parent = controller.address("listen");
         let zones = ZONES.map(|(name, _)| {
             let aggregator = start_aggregator(name, parent);
-            Zone { name, aggregator, services: Vec::new() }
+            Zone {
+                name,
+                aggregator,
+                services: Vec::new(),
+            }
         });
-        Self { controller, zones: zones.into(), load: Vec::new(), directory }
+        Self {
+            controller,
+            zones: zones.into(),
+            load: Vec::new(),
+            directory,
+        }
     }
 
     /// Starts a total load of `rps` requests/s.
@@ -110,10 +120,21 @@ impl Fleet {
     fn start_load_with(&mut self, steps: &[(Duration, f64)], more: &[&str]) {
         for (zone, (_, share)) in self.zones.iter().zip(ZONES) {
             let targets: Vec<String> = zone.services.iter().map(target).collect();
-            let steps: Vec<(Duration, f64)> = steps.iter().map(|(from, rps)| (*from, rps * share)).collect();
+            let steps: Vec<(Duration, f64)> = steps
+                .iter()
+                .map(|(from, rps)| (*from, rps * share))
+                .collect();
             let (targets, rps) = (targets.join(","), schedule(&steps));
-            let flags = ["--target", &targets, "--rps", &rps, "--tenant", "acme,corner-shop"];
-            self.load.push(Process::spawn(&[&LOAD[..], &flags, more].concat()));
+            let flags = [
+                "--target",
+                &targets,
+                "--rps",
+                &rps,
+                "--tenant",
+                "acme,corner-shop",
+            ];
+            self.load
+                .push(Process::spawn(&[&LOAD[..], &flags, more].concat()));
         }
     }
 
@@ -121,7 +142,9 @@ impl Fleet {
     /// flags of `load`.
     pub(crate) fn start_load_evenly(&mut self, flags: &[&str]) {
         let targets: Vec<String> = self.services().map(target).collect();
-        self.load.push(Process::spawn(&[&LOAD[..], &["--target", &targets.join(",")], flags].concat()));
+        self.load.push(Process::spawn(
+            &[&LOAD[..], &["--target", &targets.join(",")], flags].concat(),
+        ));
     }
 
     /// Returns the lines of the first load generator so far, each counted from its start.
@@ -162,7 +185,12 @@ impl Fleet {
     }
 
     /// Waits until the rates over `span` are as `wanted`, and returns them.
-    pub(crate) fn until_rates(&self, what: &str, span: Duration, wanted: impl Fn(&Rates) -> bool) -> Rates {
+    pub(crate) fn until_rates(
+        &self,
+        what: &str,
+        span: Duration,
+        wanted: impl Fn(&Rates) -> bool,
+    ) -> Rates {
         let mut samples = vec![self.sample()];
         until(what, || {
             samples.push(self.sample());
@@ -177,18 +205,28 @@ impl Fleet {
     }
 
     pub(crate) fn controller_metric(&self, name: &str, label: &str) -> f64 {
-        metric(&http_get(self.controller.address("admin"), "/metrics").1, name, label)
+        metric(
+            &http_get(self.controller.address("admin"), "/metrics").1,
+            name,
+            label,
+        )
     }
 
     /// 0 while it is down.
     pub(crate) fn aggregator_metric(&self, zone: usize, name: &str) -> f64 {
-        let page = http(self.zones[zone].aggregator.address("admin"), "GET", "/metrics", &[]);
+        let page = http(
+            self.zones[zone].aggregator.address("admin"),
+            "GET",
+            "/metrics",
+            &[],
+        );
         page.map_or(0.0, |(_, page)| metric(&page, name, ""))
     }
 
     /// Starts the controller again on its addresses and its saved state.
     pub(crate) fn restart_controller(&mut self) {
-        let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
+        let [listen, admin] =
+            ["listen", "admin"].map(|name| self.controller.address(name).to_string());
         self.controller = controller(&self.directory, &listen, &admin);
     }
 
@@ -196,7 +234,8 @@ impl Fleet {
     pub(crate) fn restart_aggregator(&mut self, zone: usize) {
         let parent = self.controller.address("listen");
         let zone = &mut self.zones[zone];
-        let [listen, admin] = ["listen", "admin"].map(|name| zone.aggregator.address(name).to_string());
+        let [listen, admin] =
+            ["listen", "admin"].map(|name| zone.aggregator.address(name).to_string());
         zone.aggregator = aggregator(zone.name, parent, &listen, &admin);
     }
 
@@ -208,9 +247,12 @@ impl Fleet {
 impl Sample {
     pub(crate) fn rates_until(&self, later: &Self) -> Rates {
         let seconds = (later.at - self.at).as_secs_f64();
-        let [admit, dropped, would_dropped] =
-            [later.admit - self.admit, later.drop - self.drop, later.would_drop - self.would_drop]
-                .map(|count| count / seconds);
+        let [admit, dropped, would_dropped] = [
+            later.admit - self.admit,
+            later.drop - self.drop,
+            later.would_drop - self.would_drop,
+        ]
+        .map(|count| count / seconds);
         Rates {
             offered: admit + dropped + would_dropped,
             admitted: admit + would_dropped,
@@ -224,12 +266,20 @@ impl Sample {
 pub(crate) fn latest_rates(samples: &[Sample], span: Duration) -> Option<Rates> {
     let last = samples.last()?;
     // The latest sample that is old enough: the window moves with time.
-    let from = samples.iter().rev().find(|sample| last.at - sample.at >= span)?;
+    let from = samples
+        .iter()
+        .rev()
+        .find(|sample| last.at - sample.at >= span)?;
     Some(from.rates_until(last))
 }
 
 pub(crate) fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sample {
-    let mut sample = Sample { at: Instant::now(), admit: 0.0, drop: 0.0, would_drop: 0.0 };
+    let mut sample = Sample {
+        at: Instant::now(),
+        admit: 0.0,
+        drop: 0.0,
+        would_drop: 0.0,
+    };
     for service in services {
         let (_, page) = http_get(service.address("listen"), "/metrics");
         sample.admit += metric(&page, "plimsoll_decisions_total", "result=\"admit\"");
@@ -242,15 +292,23 @@ pub(crate) fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sam
 /// Returns the sum of a metric over all its series with `label` in their labels.
 pub(crate) fn metric(page: &str, name: &str, label: &str) -> f64 {
     let series = page.lines().filter(|line| {
-        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
+        line.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && line.contains(label)
     });
-    series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    series
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
 }
 
 /// Formats rates that change at these times, in the syntax of `load --rps`.
 pub(crate) fn schedule(steps: &[(Duration, f64)]) -> String {
     let step = |(from, rps): &(Duration, f64)| {
-        if from.is_zero() { rps.to_string() } else { format!("{rps}@{}ms", from.as_millis()) }
+        if from.is_zero() {
+            rps.to_string()
+        } else {
+            format!("{rps}@{}ms", from.as_millis())
+        }
     };
     steps.iter().map(step).collect::<Vec<_>>().join(",")
 }
@@ -277,19 +335,44 @@ pub(crate) fn start_aggregator(zone: &str, controller: SocketAddr) -> Process {
 fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-    let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
+    let files = [
+        "controller",
+        "--policy",
+        &policy,
+        "--tenants",
+        &tenants,
+        "--state-dir",
+        &state,
+    ];
     Process::start(&[&files[..], &["--listen", listen, "--admin", admin]].concat())
 }
 
 fn aggregator(zone: &str, parent: SocketAddr, listen: &str, admin: &str) -> Process {
     let (parent, name) = (format!("http://{parent}"), format!("{zone}-aggregator"));
-    let flags = ["aggregator", "--zone", zone, "--name", &name, "--controller", &parent];
+    let flags = [
+        "aggregator",
+        "--zone",
+        zone,
+        "--name",
+        &name,
+        "--controller",
+        &parent,
+    ];
     Process::start(&[&flags[..], &["--listen", listen, "--admin", admin]].concat())
 }
 
 pub(crate) fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
     let (parent, listen) = (format!("http://{parent}"), free());
-    let common =
-        ["service", "--zone", zone, "--aggregator", &parent, "--listen", &listen, "--buckets", BUCKET];
+    let common = [
+        "service",
+        "--zone",
+        zone,
+        "--aggregator",
+        &parent,
+        "--listen",
+        &listen,
+        "--buckets",
+        BUCKET,
+    ];
     Process::start(&[&common[..], flags].concat())
 }

@@ -25,23 +25,40 @@ fn protected_service_keeps_its_goodput_under_overload() {
     let _turn = turn(2 * OFFERED);
     let mut fleet = Fleet::start_with(&policy(LIMIT, "shadow", false), TENANTS, &SERVICE);
     let (rps, timeout) = (OFFERED.to_string(), format!("{TIMEOUT_MS}ms"));
-    fleet.start_load_evenly(&["--rps", &rps, "--tenant", "acme", "--timeout", &timeout, "--every", "250ms"]);
+    fleet.start_load_evenly(&[
+        "--rps",
+        &rps,
+        "--tenant",
+        "acme",
+        "--timeout",
+        &timeout,
+        "--every",
+        "250ms",
+    ]);
 
     // Only while the load generator keeps up with the load.
-    until_rates("the unprotected services to answer too late", &mut fleet, |rate| {
-        rate("not_sent") == 0.0
-            && rate("sent") > 2.0 * CAPACITY
-            && rate("served") < 0.25 * CAPACITY
-            && rate("timed_out") > 0.0
-    });
+    until_rates(
+        "the unprotected services to answer too late",
+        &mut fleet,
+        |rate| {
+            rate("not_sent") == 0.0
+                && rate("sent") > 2.0 * CAPACITY
+                && rate("served") < 0.25 * CAPACITY
+                && rate("timed_out") > 0.0
+        },
+    );
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
-    until_rates("the protected services to answer in time", &mut fleet, |rate| {
-        rate("not_sent") == 0.0
-            && rate("sent") > 2.0 * CAPACITY
-            && rate("served") > 0.6 * CAPACITY
-            && rate("refused") > CAPACITY
-    });
+    until_rates(
+        "the protected services to answer in time",
+        &mut fleet,
+        |rate| {
+            rate("not_sent") == 0.0
+                && rate("sent") > 2.0 * CAPACITY
+                && rate("served") > 0.6 * CAPACITY
+                && rate("refused") > CAPACITY
+        },
+    );
 
     let summaries = fleet.stop_load();
     assert!(
@@ -58,7 +75,10 @@ fn until_rates(what: &str, fleet: &mut Fleet, wanted: impl Fn(&dyn Fn(&str) -> f
         let number = |line: &Value, figure: &str| line[figure].as_f64().unwrap();
         let now = lines.last()?;
         let seconds = |from: &Value| number(now, "at_s") - number(from, "at_s");
-        let from = lines.iter().rev().find(|line| seconds(line) >= SPAN.as_secs_f64())?;
+        let from = lines
+            .iter()
+            .rev()
+            .find(|line| seconds(line) >= SPAN.as_secs_f64())?;
         wanted(&|figure| (number(now, figure) - number(from, figure)) / seconds(from)).then_some(())
     });
 }

@@ -42,12 +42,16 @@ fn status(controller: &Process) -> Value {
 
 fn metric(controller: &Process, name: &str) -> Option<f64> {
     let page = http_get(controller.address("admin"), "/metrics").1;
-    page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    page.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
 /// The minutes of whole days before today, with a different rate each day.
 fn week(days: i64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs() as i64;
     let today = now - now % 86_400;
     let mut text = "time_utc,bucket,offered_rps,clean\n".to_owned();
     for back in (1..=days).rev() {
@@ -74,19 +78,42 @@ fn imported_history_survives_restarts() {
     let imported = history(&first, &["import", &name]);
     let output = text(&imported.stdout);
     assert!(imported.status.success(), "{}", text(&imported.stderr));
-    assert!(output.ends_with("360 minutes read, 4 of 4 days count\n"), "{output}");
+    assert!(
+        output.ends_with("360 minutes read, 4 of 4 days count\n"),
+        "{output}"
+    );
     let again: Value =
-        serde_json::from_slice(&history(&first, &["import", &name, "--output", "json"]).stdout).unwrap();
-    assert!(again["days"].as_array().unwrap().iter().all(|day| day["result"] == "kept"), "{again}");
+        serde_json::from_slice(&history(&first, &["import", &name, "--output", "json"]).stdout)
+            .unwrap();
+    assert!(
+        again["days"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|day| day["result"] == "kept"),
+        "{again}"
+    );
     let replaced = history(&first, &["import", &name, "--replace"]);
-    assert!(text(&replaced.stdout).contains("replaced"), "{}", text(&replaced.stdout));
+    assert!(
+        text(&replaced.stdout).contains("replaced"),
+        "{}",
+        text(&replaced.stdout)
+    );
 
     assert_eq!(text(&history(&first, &["export"]).stdout), csv);
     let from = csv.lines().nth(360).unwrap().split(',').next().unwrap();
     let some = text(&history(&first, &["export", "--from", from, "--buckets", "api/a"]).stdout);
     let row = some.lines().nth(1).unwrap();
-    assert!(some.lines().count() == 2 && row.ends_with(",api/a,110.000,true"), "{some}");
-    assert!(text(&history(&first, &["export", "--buckets", "other"]).stdout).lines().count() == 1);
+    assert!(
+        some.lines().count() == 2 && row.ends_with(",api/a,110.000,true"),
+        "{some}"
+    );
+    assert!(
+        text(&history(&first, &["export", "--buckets", "other"]).stdout)
+            .lines()
+            .count()
+            == 1
+    );
 
     // A pattern's bucket has a limit only after its first request, so the policy names the bucket
     // here.
@@ -97,10 +124,16 @@ fn imported_history_survives_restarts() {
     let limit = bucket["limit_rps"].as_f64().unwrap();
     assert!((limit - 1.2 * 138.5).abs() < 1e-6, "{bucket}");
     assert_eq!(
-        (bucket["learned"]["days"].as_u64(), bucket["learned"]["limit_rps"].as_f64()),
+        (
+            bucket["learned"]["days"].as_u64(),
+            bucket["learned"]["limit_rps"].as_f64()
+        ),
         (Some(4), Some(limit))
     );
-    assert_eq!(metric(&second, "plimsoll_bucket_learned_days{bucket=\"api/a\"}"), Some(4.0));
+    assert_eq!(
+        metric(&second, "plimsoll_bucket_learned_days{bucket=\"api/a\"}"),
+        Some(4.0)
+    );
     assert_eq!(text(&history(&second, &["export"]).stdout), csv);
 
     // The exported file is traffic for a simulation.
@@ -111,7 +144,14 @@ fn imported_history_survives_restarts() {
          traffic: [ { bucket: api/a, load: { trace: { csv: week.csv, speed: 600 } } } ]\n",
     )
     .unwrap();
-    let simulated = run(&["simulate", scenario.to_str().unwrap(), "--seeds", "1", "--output", "json"]);
+    let simulated = run(&[
+        "simulate",
+        scenario.to_str().unwrap(),
+        "--seeds",
+        "1",
+        "--output",
+        "json",
+    ]);
     let outcome: Value = serde_json::from_slice(&simulated.stdout).unwrap();
     let offered = outcome["buckets"]["api/a"]["offered_rps"].as_f64().unwrap();
     assert!((100.0..200.0).contains(&offered), "{offered}");
@@ -133,13 +173,30 @@ fn invalid_import_changes_nothing() {
     );
     let refused = history(&controller, &["import", name, "--output", "json"]);
     let output: Value = serde_json::from_slice(&refused.stdout).unwrap();
-    assert_eq!((refused.status.code(), output["line"].as_u64()), (Some(2), Some(272)));
+    assert_eq!(
+        (refused.status.code(), output["line"].as_u64()),
+        (Some(2), Some(272))
+    );
     fs::write(&file, vec![b'\n'; 33 << 20]).unwrap();
     let refused = history(&controller, &["import", name]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("32 MiB"), "{}", text(&refused.stderr));
-    assert_eq!(history(&controller, &["import", "/nowhere.csv"]).status.code(), Some(2));
-    assert_eq!(text(&history(&controller, &["export"]).stdout).lines().count(), 1);
+    assert!(
+        text(&refused.stderr).contains("32 MiB"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(
+        history(&controller, &["import", "/nowhere.csv"])
+            .status
+            .code(),
+        Some(2)
+    );
+    assert_eq!(
+        text(&history(&controller, &["export"]).stdout)
+            .lines()
+            .count(),
+        1
+    );
     let unreachable = run(&["history", "export", "--controller", "http://127.0.0.1:1"]);
     assert_eq!(unreachable.status.code(), Some(1));
     assert!(
@@ -148,7 +205,12 @@ fn invalid_import_changes_nothing() {
         text(&unreachable.stderr)
     );
     // A page in a browser cannot send an import.
-    let (code, _) =
-        http(controller.address("admin"), "POST", "/history", &[("content-length", "0")]).unwrap();
+    let (code, _) = http(
+        controller.address("admin"),
+        "POST",
+        "/history",
+        &[("content-length", "0")],
+    )
+    .unwrap();
     assert_eq!(code, 415);
 }

@@ -47,7 +47,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// Runs `plimsoll kill`, which must succeed, and returns its output.
 pub(crate) fn kill(args: &[&str]) -> String {
     let ended = run(&[&["kill"], args].concat());
-    assert_eq!(ended.status.code(), Some(0), "{args:?}: {}", text(&ended.stderr));
+    assert_eq!(
+        ended.status.code(),
+        Some(0),
+        "{args:?}: {}",
+        text(&ended.stderr)
+    );
     text(&ended.stdout)
 }
 
@@ -66,25 +71,45 @@ fn commanded_kill_ends_in_shadow() {
         (fleet.controller_metric("plimsoll_policy_refused", "") == 1.0).then_some(())
     });
     let controller = admin(&fleet.controller);
-    let output = kill(&["on", "--reason", "it refuses paying callers", "--controller", &controller]);
-    assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
+    let output = kill(&[
+        "on",
+        "--reason",
+        "it refuses paying callers",
+        "--controller",
+        &controller,
+    ]);
+    assert!(
+        output.contains("killed: the whole fleet, generation 1"),
+        "{output}"
+    );
     fleet.until_rates("no refusals", QUIET, refuses_nothing);
     let output = kill(&["status", "--controller", &controller]);
-    assert!(output.contains("killed") && output.contains("\"it refuses paying callers\""), "{output}");
+    assert!(
+        output.contains("killed") && output.contains("\"it refuses paying callers\""),
+        "{output}"
+    );
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     fleet.controller.kill_9();
     fleet.restart_controller();
     let status = kill_json(&["status", "--controller", &controller]);
     assert_eq!(status["fleet"]["generation"], 1, "{status}");
-    assert_eq!(status["fleet"]["command"]["reason"], "it refuses paying callers", "{status}");
+    assert_eq!(
+        status["fleet"]["command"]["reason"], "it refuses paying callers",
+        "{status}"
+    );
     fleet.until_rates("no refusals", QUIET, refuses_nothing);
 
     let output = kill(&["off", "--controller", &controller]);
-    assert!(output.contains("no longer killed") && output.contains("stays in shadow"), "{output}");
+    assert!(
+        output.contains("no longer killed") && output.contains("stays in shadow"),
+        "{output}"
+    );
     fleet.controller.kill_9();
     fleet.restart_controller();
-    until("the controller to lead", || (fleet.status()?["leading"] == true).then_some(()));
+    until("the controller to lead", || {
+        (fleet.status()?["leading"] == true).then_some(())
+    });
     fleet.until_rates("no refusals", QUIET, refuses_nothing);
     assert_eq!(fleet.status().unwrap()["buckets"][BUCKET]["mode"], "shadow");
 
@@ -107,21 +132,38 @@ fn controller_learns_of_aggregator_kills() {
     let output = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{output}");
     assert!(
-        output.contains(&controller) && output.contains("--aggregator") && output.contains("--kill-file"),
+        output.contains(&controller)
+            && output.contains("--aggregator")
+            && output.contains("--kill-file"),
         "{output}"
     );
 
     // With an aggregator in the arguments, only that is contacted.
-    let order = ["on", "--reason", "no controller", "--controller", &controller, "--aggregator", &aggregator];
+    let order = [
+        "on",
+        "--reason",
+        "no controller",
+        "--controller",
+        &controller,
+        "--aggregator",
+        &aggregator,
+    ];
     let output = kill(&order);
-    assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
+    assert!(
+        output.contains("killed: the whole fleet, generation 1"),
+        "{output}"
+    );
     let zone_refuses = |fleet: &Fleet, zone: usize| {
         let from = fleet.sample_zone(zone);
         std::thread::sleep(Duration::from_secs(1));
         from.rates_until(&fleet.sample_zone(zone)).dropped > 0.0
     };
-    until("its zone to refuse nothing", || (!zone_refuses(&fleet, 0)).then_some(()));
-    until("the other zone to refuse still", || zone_refuses(&fleet, 1).then_some(()));
+    until("its zone to refuse nothing", || {
+        (!zone_refuses(&fleet, 0)).then_some(())
+    });
+    until("the other zone to refuse still", || {
+        zone_refuses(&fleet, 1).then_some(())
+    });
     // After a restart the aggregator has lost its state, and takes the claims of its clients.
     fleet.zones[0].aggregator.kill_9();
     fleet.restart_aggregator(0);
@@ -138,22 +180,39 @@ fn controller_learns_of_aggregator_kills() {
         let status = kill_json(&["status", "--controller", &controller]);
         status["claims"].get(0).cloned()
     });
-    assert_eq!((&claim["bucket"], &claim["generation"]), (&Value::Null, &1.into()), "{claim}");
+    assert_eq!(
+        (&claim["bucket"], &claim["generation"]),
+        (&Value::Null, &1.into()),
+        "{claim}"
+    );
     let shown = text(&run(&["status", "--controller", &controller]).stdout);
-    assert!(shown.contains("kill generation 1 of the whole fleet, without an order: ignored"), "{shown}");
+    assert!(
+        shown.contains("kill generation 1 of the whole fleet, without an order: ignored"),
+        "{shown}"
+    );
     assert!(!zone_refuses(&fleet, 0));
     assert!(zone_refuses(&fleet, 1));
 
     // An order counts, and the controller learns of it.
     let output = kill(&["on", "--reason", "again", "--aggregator", &aggregator]);
-    assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
+    assert!(
+        output.contains("killed: the whole fleet, generation 1"),
+        "{output}"
+    );
     fleet.until_rates("no refusals anywhere", QUIET, refuses_nothing);
     let status = kill_json(&["status", "--controller", &controller]);
     assert_eq!(
-        (&status["fleet"]["killed"], &status["fleet"]["command"]["reason"]),
+        (
+            &status["fleet"]["killed"],
+            &status["fleet"]["command"]["reason"]
+        ),
         (&true.into(), &Value::Null)
     );
-    assert_eq!(status["claims"], serde_json::json!([]), "the generation has reached it");
+    assert_eq!(
+        status["claims"],
+        serde_json::json!([]),
+        "the generation has reached it"
+    );
 
     fleet.controller.kill_9();
     let status = kill_json(&["off", "--aggregator", &aggregator]);
@@ -187,10 +246,19 @@ fn kill_file_kills_one_process() {
     fleet.until_rates("refusals again", SPAN, |rates| rates.dropped > 0.0);
 
     let mut service = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    service.args(["service", "--listen", "127.0.0.1:0", "--aggregator", "http://127.0.0.1:9"]);
+    service.args([
+        "service",
+        "--listen",
+        "127.0.0.1:0",
+        "--aggregator",
+        "http://127.0.0.1:9",
+    ]);
     let refused = service.env("PLIMSOLL_KILL", "1").output().unwrap();
     assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("create the kill file"), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("create the kill file"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -208,18 +276,32 @@ fn drill_times_every_client_and_enforcement_continues() {
         );
         for zone in ["zone-a", "zone-b"] {
             let reached = &drilled["zones"][zone];
-            assert_eq!((&reached["clients"], &reached["missing"]), (&2.into(), &0.into()), "{drilled}");
+            assert_eq!(
+                (&reached["clients"], &reached["missing"]),
+                (&2.into(), &0.into()),
+                "{drilled}"
+            );
             assert!(reached["p50_ms"].as_f64() > Some(0.0), "{drilled}");
-            assert!(reached["p50_ms"].as_f64() <= reached["last_ms"].as_f64(), "{drilled}");
+            assert!(
+                reached["p50_ms"].as_f64() <= reached["last_ms"].as_f64(),
+                "{drilled}"
+            );
         }
     }
     let rates = before.rates_until(&fleet.sample());
     assert!(refuses(&rates) && rates.would_dropped == 0.0, "{rates:?}");
-    assert_eq!(fleet.status().unwrap()["kill_generation"], 0, "a drill kills nothing");
+    assert_eq!(
+        fleet.status().unwrap()["kill_generation"],
+        0,
+        "a drill kills nothing"
+    );
 
     let aggregator = admin(&fleet.zones[1].aggregator);
     let output = kill(&["drill", "--aggregator", &aggregator]);
-    assert!(output.contains("zone-b") && !output.contains("zone-a") && output.contains(" ms"), "{output}");
+    assert!(
+        output.contains("zone-b") && !output.contains("zone-a") && output.contains(" ms"),
+        "{output}"
+    );
 
     // A client that does not answer is reported as missing. On a busy machine its stream may end
     // before the drill begins, or another client may be late as well: then the drill is repeated
@@ -230,11 +312,22 @@ fn drill_times_every_client_and_enforcement_continues() {
             return None;
         }
         fleet.zones[0].services[0].signal("STOP");
-        let ended = run(&["kill", "drill", "--timeout", "1s", "--controller", &controller]);
+        let ended = run(&[
+            "kill",
+            "drill",
+            "--timeout",
+            "1s",
+            "--controller",
+            &controller,
+        ]);
         fleet.zones[0].services[0].signal("CONT");
         let output = text(&ended.stdout);
         let is_missing = output.contains("1 clients are missing");
-        assert_eq!(ended.status.code() == Some(1), output.contains("incomplete: "), "{output}");
+        assert_eq!(
+            ended.status.code() == Some(1),
+            output.contains("incomplete: "),
+            "{output}"
+        );
         is_missing.then_some(())
     });
 }
@@ -247,7 +340,11 @@ impl SmallDisk {
     fn mount() -> Option<Self> {
         let directory = TempDir::new().unwrap();
         let mount = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"];
-        let mounted = Command::new("mount").args(mount).arg(directory.path()).output().ok()?;
+        let mounted = Command::new("mount")
+            .args(mount)
+            .arg(directory.path())
+            .output()
+            .ok()?;
         mounted.status.success().then_some(Self(directory))
     }
 
@@ -272,23 +369,39 @@ fn full_disk_stops_no_kill() {
     let files = TempDir::new().unwrap();
     let path = files.path().join("policy.yaml");
     fs::write(&path, policy(LIMIT, "enforce", false)).unwrap();
-    let (path, state) = (path.display().to_string(), disk.path().display().to_string());
+    let (path, state) = (
+        path.display().to_string(),
+        disk.path().display().to_string(),
+    );
     let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let flags = [&["controller", "--policy", &path, "--state-dir", &state], &free[..]].concat();
+    let flags = [
+        &["controller", "--policy", &path, "--state-dir", &state],
+        &free[..],
+    ]
+    .concat();
     let mut controller = Process::start(&flags);
     let uplink = format!("http://{}", controller.address("listen"));
-    let aggregator = Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
+    let aggregator =
+        Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
     let generation = || {
         let (_, page) = http(aggregator.address("admin"), "GET", "/kill", &[]).unwrap();
-        serde_json::from_str::<Value>(&page).unwrap()["fleet"]["generation"].as_u64().unwrap()
+        serde_json::from_str::<Value>(&page).unwrap()["fleet"]["generation"]
+            .as_u64()
+            .unwrap()
     };
     let filler = disk.path().join("filler");
     // Fills the disk to the last byte.
     let _ = fs::write(&filler, vec![0; 8 << 20]);
     let admin = admin(&controller);
     let status = kill_json(&["on", "--reason", "the disk is full", "--controller", &admin]);
-    assert_eq!((&status["fleet"]["killed"], &status["saved"]), (&true.into(), &false.into()), "{status}");
-    until("the kill to reach the aggregator", || (generation() == 1).then_some(()));
+    assert_eq!(
+        (&status["fleet"]["killed"], &status["saved"]),
+        (&true.into(), &false.into()),
+        "{status}"
+    );
+    until("the kill to reach the aggregator", || {
+        (generation() == 1).then_some(())
+    });
 
     // The controller saves the kill as soon as there is room.
     fs::remove_file(&filler).unwrap();
@@ -299,7 +412,10 @@ fn full_disk_stops_no_kill() {
     drop(aggregator);
     let controller = Process::start(&flags);
     let status = kill_json(&["status", "--controller", &self::admin(&controller)]);
-    assert_eq!(status["fleet"]["command"]["reason"], "the disk is full", "{status}");
+    assert_eq!(
+        status["fleet"]["command"]["reason"], "the disk is full",
+        "{status}"
+    );
 }
 
 #[test]
@@ -311,11 +427,31 @@ fn invalid_kill_commands_fail_with_a_hint() {
         (vec!["on"], 2, vec!["--reason"]),
         (vec!["on", "--reason", ""], 2, vec!["empty"]),
         (vec!["on", "--reason", "a\nb"], 2, vec!["control character"]),
-        (vec!["on", "--reason", &long], 2, vec!["300 bytes exceed the maximum of 256"]),
-        ([&["on", "--bucket", "no good"], &reason[..]].concat(), 2, vec!["--bucket"]),
-        ([&["on", "--ttl", "0s"], &reason[..]].concat(), 2, vec!["1s", "kill off"]),
-        ([&["on", "--ttl", "soon"], &reason[..]].concat(), 2, vec!["10m"]),
-        ([&["on", "--controller", "127.0.0.1:7401"], &reason[..]].concat(), 2, vec!["http://127.0.0.1:7401"]),
+        (
+            vec!["on", "--reason", &long],
+            2,
+            vec!["300 bytes exceed the maximum of 256"],
+        ),
+        (
+            [&["on", "--bucket", "no good"], &reason[..]].concat(),
+            2,
+            vec!["--bucket"],
+        ),
+        (
+            [&["on", "--ttl", "0s"], &reason[..]].concat(),
+            2,
+            vec!["1s", "kill off"],
+        ),
+        (
+            [&["on", "--ttl", "soon"], &reason[..]].concat(),
+            2,
+            vec!["10m"],
+        ),
+        (
+            [&["on", "--controller", "127.0.0.1:7401"], &reason[..]].concat(),
+            2,
+            vec!["http://127.0.0.1:7401"],
+        ),
         (vec!["of"], 2, vec!["off"]),
         (
             [&["on"], &reason[..], &unreachable].concat(),
@@ -323,16 +459,31 @@ fn invalid_kill_commands_fail_with_a_hint() {
             vec!["127.0.0.1:9", "--aggregator", "--kill-file"],
         ),
         (
-            [&["status", "--aggregator", "http://127.0.0.1:19"], &unreachable[..]].concat(),
+            [
+                &["status", "--aggregator", "http://127.0.0.1:19"],
+                &unreachable[..],
+            ]
+            .concat(),
             1,
             vec!["nothing answers at http://127.0.0.1:19", "--kill-file"],
         ),
     ] {
-        let Output { status, stdout, stderr } = run(&[&["kill"], args.as_slice()].concat());
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = run(&[&["kill"], args.as_slice()].concat());
         let output = text(&stderr);
-        assert_eq!((status.code(), text(&stdout).as_str()), (Some(code), ""), "{args:?}: {output}");
+        assert_eq!(
+            (status.code(), text(&stdout).as_str()),
+            (Some(code), ""),
+            "{args:?}: {output}"
+        );
         for hint in hints {
-            assert!(output.contains(hint), "{args:?}: {hint} is missing: {output}");
+            assert!(
+                output.contains(hint),
+                "{args:?}: {hint} is missing: {output}"
+            );
         }
     }
 }

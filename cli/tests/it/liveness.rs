@@ -19,7 +19,11 @@ fn fleet() -> Fleet {
     let fleet = Fleet::start(&policy(300, "enforce", false));
     until("the controller to lead with both zones", || {
         let status = fleet.status()?;
-        let connected = status["aggregators"].as_array()?.iter().filter(|a| a["connected"] == true).count();
+        let connected = status["aggregators"]
+            .as_array()?
+            .iter()
+            .filter(|a| a["connected"] == true)
+            .count();
         (status["leading"] == true && connected == 2).then_some(())
     });
     fleet
@@ -28,7 +32,11 @@ fn fleet() -> Fleet {
 /// Returns the aggregator of zone a in the status of the controller.
 fn listed(fleet: &Fleet) -> Option<Value> {
     let status = fleet.status()?;
-    status["aggregators"].as_array()?.iter().find(|aggregator| aggregator["zone"] == "zone-a").cloned()
+    status["aggregators"]
+        .as_array()?
+        .iter()
+        .find(|aggregator| aggregator["zone"] == "zone-a")
+        .cloned()
 }
 
 fn command(fleet: &Fleet, args: &[&str]) -> (Option<i32>, String) {
@@ -54,14 +62,23 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     let mut fleet = fleet();
     fleet.start_patient_load(OFFERED.into());
     until("the traffic to be known", || {
-        (fleet.controller_metric("plimsoll_bucket_offered", "") > f64::from(OFFERED) / 2.0).then_some(())
+        (fleet.controller_metric("plimsoll_bucket_offered", "") > f64::from(OFFERED) / 2.0)
+            .then_some(())
     });
     let connected = logged(&fleet.controller, "aggregator connected");
-    assert!(connected["fields"]["zone"].is_string() && connected["fields"]["aggregator"].is_string());
+    assert!(
+        connected["fields"]["zone"].is_string() && connected["fields"]["aggregator"].is_string()
+    );
     fleet.zones[0].aggregator.kill_9();
     let lost = logged(&fleet.controller, "aggregator disconnected");
     assert_eq!(lost["fields"]["zone"], "zone-a");
-    assert!(lost["fields"]["reason"].as_str().unwrap().starts_with("the connection broke: "), "{lost}");
+    assert!(
+        lost["fields"]["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("the connection broke: "),
+        "{lost}"
+    );
     let (code, text) = command(&fleet, &["status"]);
     assert!(
         code == Some(0) && text.contains(&format!("aggregator {LOST}: disconnected, last report ")),
@@ -73,9 +90,16 @@ fn lost_aggregator_stays_visible_until_forgotten() {
         let is_shown = fleet.controller_metric("plimsoll_bucket_released", "") > 0.0;
         (lost["released"].as_f64()? > 0.0 && lost["expired"] == false && is_shown).then_some(())
     });
-    until("the aggregator to expire", || listed(&fleet).filter(|lost| lost["expired"] == true));
+    until("the aggregator to expire", || {
+        listed(&fleet).filter(|lost| lost["expired"] == true)
+    });
     let expired = logged(&fleet.controller, "aggregator expired: ");
-    assert!(message(&expired).unwrap().ends_with(&format!("`plimsoll forget {LOST}`")), "{expired}");
+    assert!(
+        message(&expired)
+            .unwrap()
+            .ends_with(&format!("`plimsoll forget {LOST}`")),
+        "{expired}"
+    );
     assert_eq!(of_lost(&fleet, "plimsoll_aggregator_expired"), 1.0);
     assert_eq!(of_lost(&fleet, "plimsoll_aggregator_connected"), 0.0);
     assert!(of_lost(&fleet, "plimsoll_aggregator_silent_seconds") >= 59.0);
@@ -89,13 +113,22 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     fleet.restart_controller();
     logged(&fleet.controller, "aggregator expired: ");
     let lost = listed(&fleet).unwrap();
-    assert!(lost["expired"] == true && lost["stale"] == true && lost["connected"] == false, "{lost}");
+    assert!(
+        lost["expired"] == true && lost["stale"] == true && lost["connected"] == false,
+        "{lost}"
+    );
     until("the share to be released again", || {
         (fleet.controller_metric("plimsoll_bucket_released", "") > 0.0).then_some(())
     });
     let (_, text) = command(&fleet, &["status"]);
-    assert!(text.contains(&format!("aggregator {LOST}: expired, last report 1m ")), "{text}");
-    assert!(text.contains("/s of silent aggregators are released to the others"), "{text}");
+    assert!(
+        text.contains(&format!("aggregator {LOST}: expired, last report 1m ")),
+        "{text}"
+    );
+    assert!(
+        text.contains("/s of silent aggregators are released to the others"),
+        "{text}"
+    );
 
     let (code, text) = command(&fleet, &["forget", "zone-a/zone-a-agregator"]);
     assert_eq!(code, Some(2), "{text}");
@@ -107,12 +140,17 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     let (code, text) = command(&fleet, &["forget", LOST]);
     assert_eq!(
         (code, text.as_str()),
-        (Some(0), "forgotten: zone-a/zone-a-aggregator; its share of every limit is free\n")
+        (
+            Some(0),
+            "forgotten: zone-a/zone-a-aggregator; its share of every limit is free\n"
+        )
     );
     assert_eq!(listed(&fleet), None);
     fleet.controller.kill_9();
     fleet.restart_controller();
-    until("the controller to lead", || fleet.status().filter(|status| status["leading"] == true));
+    until("the controller to lead", || {
+        fleet.status().filter(|status| status["leading"] == true)
+    });
     assert_eq!(listed(&fleet), None);
 }
 
@@ -126,11 +164,21 @@ fn frozen_controller_ends_no_canary() {
     let (file, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
     fs::write(&file, policy(300, "canary", false)).unwrap();
     fs::write(&tenants, TENANTS).unwrap();
-    let files = ["controller", "--policy", &file, "--tenants", &tenants, "--state-dir", &state];
+    let files = [
+        "controller",
+        "--policy",
+        &file,
+        "--tenants",
+        &tenants,
+        "--state-dir",
+        &state,
+    ];
     let controller = Process::start(&[&files[..], &FREE, &["--feed-stale", "3s"]].concat());
     let parent = format!("http://{}", controller.address("listen"));
-    let _aggregator = Process::start(&[&["aggregator", "--controller", &parent], &FREE[..]].concat());
-    let status = || serde_json::from_str::<Value>(&http_get(controller.address("admin"), "/status").1).ok();
+    let _aggregator =
+        Process::start(&[&["aggregator", "--controller", &parent], &FREE[..]].concat());
+    let status =
+        || serde_json::from_str::<Value>(&http_get(controller.address("admin"), "/status").1).ok();
     let silence = || status()?["aggregators"][0]["last_report_s"].as_f64();
     let heard = || until("a report", || silence().filter(|silence| *silence < 1.0));
     heard();

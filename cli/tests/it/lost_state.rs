@@ -12,7 +12,12 @@ use crate::turns::{IDLE, turn};
 
 fn operate(fleet: &Fleet, args: &[&str]) -> String {
     let ended = run(&[args, &["--controller", &admin(&fleet.controller)]].concat());
-    assert_eq!(ended.status.code(), Some(0), "{args:?}: {}", text(&ended.stderr));
+    assert_eq!(
+        ended.status.code(),
+        Some(0),
+        "{args:?}: {}",
+        text(&ended.stderr)
+    );
     text(&ended.stdout)
 }
 
@@ -31,7 +36,12 @@ fn kill_and_enforce(fleet: &Fleet) {
     let controller = admin(&fleet.controller);
     kill(&["on", "--reason", "drill", "--controller", &controller]);
     kill(&["off", "--controller", &controller]);
-    operate(fleet, &["rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "drill"]);
+    operate(
+        fleet,
+        &[
+            "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "drill",
+        ],
+    );
 }
 
 #[test]
@@ -52,11 +62,19 @@ fn lost_and_older_states_keep_their_word() {
     fleet.restart_controller();
     let status = until_clients(&fleet, true);
     assert_eq!(status["buckets"][BUCKET]["mode"], "enforce");
-    assert!(status["state_lost"].as_str().unwrap().contains("no state was found"), "{status}");
+    assert!(
+        status["state_lost"]
+            .as_str()
+            .unwrap()
+            .contains("no state was found"),
+        "{status}"
+    );
     assert!(operate(&fleet, &["status"]).contains("state lost: no state was found"));
     assert!(operate(&fleet, &["acknowledge-loss"]).starts_with("acknowledged: no state was found"));
     assert_eq!(fleet.status().unwrap()["state_lost"], Value::Null);
-    until("both aggregators to enforce", || mode_everywhere(&fleet, "enforce"));
+    until("both aggregators to enforce", || {
+        mode_everywhere(&fleet, "enforce")
+    });
 
     // An older state does not know the kill: clients stay in shadow, and status shows it.
     kill_and_enforce(&fleet);
@@ -65,19 +83,40 @@ fn lost_and_older_states_keep_their_word() {
     fs::write(&saved, &older).unwrap();
     fleet.restart_controller();
     let status = until_clients(&fleet, false);
-    assert!(status["state_lost"].as_str().unwrap().contains("this state ends at epoch"), "{status}");
+    assert!(
+        status["state_lost"]
+            .as_str()
+            .unwrap()
+            .contains("this state ends at epoch"),
+        "{status}"
+    );
     let all = fleet.services().count();
-    assert!(operate(&fleet, &["status"]).contains(&format!("{all} of {all} clients do not carry it out")));
+    assert!(
+        operate(&fleet, &["status"])
+            .contains(&format!("{all} of {all} clients do not carry it out"))
+    );
     let output = kill(&["off", "--controller", &admin(&fleet.controller)]);
-    assert!(output.contains("processes that claimed a kill follow the controller again"), "{output}");
+    assert!(
+        output.contains("processes that claimed a kill follow the controller again"),
+        "{output}"
+    );
     until_clients(&fleet, true);
-    until("both aggregators to enforce", || mode_everywhere(&fleet, "enforce"));
+    until("both aggregators to enforce", || {
+        mode_everywhere(&fleet, "enforce")
+    });
 }
 
 fn mode_everywhere(fleet: &Fleet, mode: &str) -> Option<()> {
-    let is_there =
-        |zone| crate::process::http_get(zone, "/status").1.contains(&format!("\"mode\":\"{mode}\""));
-    fleet.zones.iter().all(|zone| is_there(zone.aggregator.address("admin"))).then_some(())
+    let is_there = |zone| {
+        crate::process::http_get(zone, "/status")
+            .1
+            .contains(&format!("\"mode\":\"{mode}\""))
+    };
+    fleet
+        .zones
+        .iter()
+        .all(|zone| is_there(zone.aggregator.address("admin")))
+        .then_some(())
 }
 
 #[test]
@@ -99,6 +138,10 @@ fn start_that_fails_leaves_no_state() {
         "--admin",
         &admin,
     ]);
-    assert!(text(&ended.stderr).contains("--admin"), "{}", text(&ended.stderr));
+    assert!(
+        text(&ended.stderr).contains("--admin"),
+        "{}",
+        text(&ended.stderr)
+    );
     assert!(!fs::exists(&state).unwrap());
 }

@@ -41,9 +41,16 @@ impl Operator {
     fn run_with(&self, variables: &[(&str, &str)], line: &str) -> (i32, String) {
         let args: Vec<&str> = line.split(' ').collect();
         let mut command = command("plimsoll", &args);
-        let output = command.current_dir(self.0.path()).envs(variables.iter().copied()).output().unwrap();
+        let output = command
+            .current_dir(self.0.path())
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
         let text = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(text).unwrap(),
+        )
     }
 
     fn run(&self, line: &str) -> (i32, String) {
@@ -59,15 +66,29 @@ impl Operator {
     fn fail(&self, code: i32, line: &str, parts: &[&str]) {
         let (actual, text) = self.run(line);
         assert_eq!(actual, code, "{line}: {text}");
-        parts.iter().for_each(|part| assert!(text.contains(part), "{line}: no {part:?} in: {text}"));
+        parts
+            .iter()
+            .for_each(|part| assert!(text.contains(part), "{line}: no {part:?} in: {text}"));
     }
 
     fn controller(&self, args: &[&str]) -> Process {
         self.write("policy.yaml", &policy(100, "enforce", false), 0o644);
         let path = |name: &str| self.path(name).display().to_string();
-        let state = tempfile::tempdir_in(self.0.path()).unwrap().keep().display().to_string();
+        let state = tempfile::tempdir_in(self.0.path())
+            .unwrap()
+            .keep()
+            .display()
+            .to_string();
         let (policy, tokens) = (path("policy.yaml"), path("tokens"));
-        let fixed = ["controller", "--policy", &policy, "--state-dir", &state, "--tokens", &tokens];
+        let fixed = [
+            "controller",
+            "--policy",
+            &policy,
+            "--state-dir",
+            &state,
+            "--tokens",
+            &tokens,
+        ];
         Process::start(&[&fixed[..], &["--listen", "127.0.0.1:0"], args].concat())
     }
 }
@@ -76,7 +97,10 @@ impl Operator {
 fn tokens_are_added_and_comments_stay() {
     let operator = Operator::new();
     let text = operator.succeed("tokens add ann --role viewer --file tokens --out ann.token");
-    assert_eq!([operator.mode("tokens"), operator.mode("ann.token")], [0o600, 0o600]);
+    assert_eq!(
+        [operator.mode("tokens"), operator.mode("ann.token")],
+        [0o600, 0o600]
+    );
     let ann = operator.read("ann.token");
     assert!(!text.contains(ann.trim()), "{text}");
     let line = format!("ann viewer {}\n", TokenHash::of(ann.trim()));
@@ -86,9 +110,20 @@ fn tokens_are_added_and_comments_stay() {
     operator.write("tokens", &format!("# team\n\n{}", line.trim_end()), 0o640);
     let ben = operator.succeed("tokens add ben --role admin --file tokens --out -");
     assert_eq!(ben.lines().count(), 1, "{ben}");
-    assert_eq!(operator.read("tokens"), format!("# team\n\n{line}ben admin {}\n", TokenHash::of(ben.trim())));
+    assert_eq!(
+        operator.read("tokens"),
+        format!("# team\n\n{line}ben admin {}\n", TokenHash::of(ben.trim()))
+    );
     assert_eq!(operator.mode("tokens"), 0o640);
-    assert_eq!(operator.read("tokens").parse::<Tokens>().unwrap().entries().len(), 2);
+    assert_eq!(
+        operator
+            .read("tokens")
+            .parse::<Tokens>()
+            .unwrap()
+            .entries()
+            .len(),
+        2
+    );
 
     std::os::unix::fs::symlink("tokens", operator.path("link")).unwrap();
     operator.succeed("tokens add cleo --role viewer --file link --out cleo.token");
@@ -108,21 +143,45 @@ fn wrong_token_arguments_change_nothing() {
             "tokens add ann --role admin --file tokens --out new",
             "line 2: the name `ann` is in line 1 already",
         ),
-        ("tokens add a*b --role admin --file tokens --out new", "a name consists of letters"),
-        ("tokens add loopback --role admin --file tokens --out new", "reserved"),
-        ("tokens add ben --role root --file tokens --out new", "[possible values: viewer, operator, admin]"),
-        ("tokens add ben --role admin --file broken --out new", "line 2: write it as NAME ROLE sha256:HEX"),
-        ("tokens add ben --role admin --file plain --out new", "takes only its hash"),
-        ("tokens add ben --role admin --file . --out new", "a directory, not a regular file"),
+        (
+            "tokens add a*b --role admin --file tokens --out new",
+            "a name consists of letters",
+        ),
+        (
+            "tokens add loopback --role admin --file tokens --out new",
+            "reserved",
+        ),
+        (
+            "tokens add ben --role root --file tokens --out new",
+            "[possible values: viewer, operator, admin]",
+        ),
+        (
+            "tokens add ben --role admin --file broken --out new",
+            "line 2: write it as NAME ROLE sha256:HEX",
+        ),
+        (
+            "tokens add ben --role admin --file plain --out new",
+            "takes only its hash",
+        ),
+        (
+            "tokens add ben --role admin --file . --out new",
+            "a directory, not a regular file",
+        ),
         (
             "tokens add ben --role admin --file tokens --out ann.token",
             "ann.token exists and is not overwritten",
         ),
-        ("tokens add ben --role admin --file tokens", "--out <TOKEN_FILE>"),
+        (
+            "tokens add ben --role admin --file tokens",
+            "--out <TOKEN_FILE>",
+        ),
     ] {
         let (code, text) = operator.run(line);
         assert_eq!(code, 2, "{line}: {text}");
-        assert!(text.contains(expected) && !text.contains(token.trim()), "{line}: {text}");
+        assert!(
+            text.contains(expected) && !text.contains(token.trim()),
+            "{line}: {text}"
+        );
         assert_eq!(
             (operator.read("tokens"), operator.read("ann.token")),
             (tokens.clone(), token.clone()),
@@ -135,7 +194,10 @@ fn wrong_token_arguments_change_nothing() {
         "tokens add ben --role admin --file no/tokens --out new",
         &["cannot write the tokens file"],
     );
-    assert!(!operator.path("new").exists(), "a token whose hash is in no file is left");
+    assert!(
+        !operator.path("new").exists(),
+        "a token whose hash is in no file is left"
+    );
     operator.succeed("tokens add ben --role admin --file comments --out new");
 }
 
@@ -143,7 +205,9 @@ fn wrong_token_arguments_change_nothing() {
 fn commands_send_flag_or_environment_tokens() {
     let operator = Operator::new();
     for role in ["viewer", "operator", "admin"] {
-        operator.succeed(&format!("tokens add {role} --role {role} --file tokens --out {role}.token"));
+        operator.succeed(&format!(
+            "tokens add {role} --role {role} --file tokens --out {role}.token"
+        ));
     }
     operator.succeed("tokens add other --role admin --file elsewhere --out other.token");
     let controller = operator.controller(&["--admin", "127.0.0.1:0"]);
@@ -154,23 +218,42 @@ fn commands_send_flag_or_environment_tokens() {
     operator.fail(
         1,
         &status,
-        &["give the file with your token by --token-file FILE (PLIMSOLL_TOKEN_FILE)", &admin],
+        &[
+            "give the file with your token by --token-file FILE (PLIMSOLL_TOKEN_FILE)",
+            &admin,
+        ],
     );
     operator.succeed(&format!("{status} --token-file viewer.token"));
-    let role = ["operator", "viewer", "use a token of that role in place of viewer.token"];
+    let role = [
+        "operator",
+        "viewer",
+        "use a token of that role in place of viewer.token",
+    ];
     operator.fail(1, &format!("{kill} --token-file viewer.token"), &role);
     operator.succeed(&format!("{kill} --token-file operator.token"));
-    let unknown =
-        ["the token of other.token is not in the tokens file of this tier", "`plimsoll tokens add`"];
+    let unknown = [
+        "the token of other.token is not in the tokens file of this tier",
+        "`plimsoll tokens add`",
+    ];
     operator.fail(1, &format!("{status} --token-file other.token"), &unknown);
-    operator.fail(1, &format!("history export --controller {admin}"), &["--token-file FILE"]);
+    operator.fail(
+        1,
+        &format!("history export --controller {admin}"),
+        &["--token-file FILE"],
+    );
     assert!(
         operator
-            .succeed(&format!("history export --controller {admin} --token-file viewer.token"))
+            .succeed(&format!(
+                "history export --controller {admin} --token-file viewer.token"
+            ))
             .contains("time_utc")
     );
 
-    operator.write("week.csv", "time_utc,bucket,offered_rps\n2026-01-05T00:00:00Z,checkout,10\n", 0o644);
+    operator.write(
+        "week.csv",
+        "time_utc,bucket,offered_rps\n2026-01-05T00:00:00Z,checkout,10\n",
+        0o644,
+    );
     let import = format!("history import week.csv --controller {admin}");
     operator.fail(
         1,
@@ -180,7 +263,10 @@ fn commands_send_flag_or_environment_tokens() {
     operator.succeed(&format!("{import} --token-file admin.token"));
 
     // A flag wins over the environment.
-    let variables = [("PLIMSOLL_TOKEN_FILE", "viewer.token"), ("PLIMSOLL_CONTROLLER_ADMIN", &*admin)];
+    let variables = [
+        ("PLIMSOLL_TOKEN_FILE", "viewer.token"),
+        ("PLIMSOLL_CONTROLLER_ADMIN", &*admin),
+    ];
     let (code, text) = operator.run_with(&variables, "status");
     assert_eq!(code, 0, "{text}");
     let (code, text) = operator.run_with(&variables, "status --token-file other.token");
@@ -209,19 +295,34 @@ fn wrong_credentials_are_never_sent() {
             format!("kill on --reason x --aggregator {far} --token-file ann.token"),
             "never sent over plain HTTP",
         ),
-        (format!("history export --controller {far} --token-file ann.token"), "never sent over plain HTTP"),
+        (
+            format!("history export --controller {far} --token-file ann.token"),
+            "never sent over plain HTTP",
+        ),
         (
             format!("status --controller {near} --token-file open.token"),
             "(mode 0644): run `chmod 600 open.token`",
         ),
-        (format!("status --controller {near} --token-file hash.token"), "hash.token holds no token"),
-        (format!("status --controller {near} --token-file missing"), "cannot read the token file missing"),
-        (format!("status --controller {tls} --token-file ann.token"), "--ca FILE (PLIMSOLL_CA)"),
+        (
+            format!("status --controller {near} --token-file hash.token"),
+            "hash.token holds no token",
+        ),
+        (
+            format!("status --controller {near} --token-file missing"),
+            "cannot read the token file missing",
+        ),
+        (
+            format!("status --controller {tls} --token-file ann.token"),
+            "--ca FILE (PLIMSOLL_CA)",
+        ),
         (
             format!("status --controller {tls} --ca missing"),
             "cannot read the CA missing: No such file or directory",
         ),
-        (format!("status --controller {tls} --ca tokens"), "tokens: has no whole certificate"),
+        (
+            format!("status --controller {tls} --ca tokens"),
+            "tokens: has no whole certificate",
+        ),
         (
             "status --controller ftp://127.0.0.1".to_owned(),
             "write it as http://127.0.0.1:7401, or as https://",
@@ -229,9 +330,16 @@ fn wrong_credentials_are_never_sent() {
     ] {
         let (code, text) = operator.run(&line);
         assert_eq!(code, 2, "{line}: {text}");
-        assert!(text.contains(expected) && !text.contains(token.trim()), "{line}: {text}");
+        assert!(
+            text.contains(expected) && !text.contains(token.trim()),
+            "{line}: {text}"
+        );
     }
-    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "a command connected");
+    assert_eq!(
+        listener.accept().unwrap_err().kind(),
+        ErrorKind::WouldBlock,
+        "a command connected"
+    );
 }
 
 #[test]
@@ -246,11 +354,16 @@ fn commands_verify_the_server_and_its_scheme() {
     let port = controller.address("admin").port();
     let tls = format!("https://127.0.0.1:{port}");
 
-    operator.succeed(&format!("status --controller {tls} --ca ca/ca.crt --token-file ann.token"));
+    operator.succeed(&format!(
+        "status --controller {tls} --ca ca/ca.crt --token-file ann.token"
+    ));
     operator.succeed(&format!(
         "kill on --reason test --controller https://localhost:{port} --ca ca/ca.crt --token-file ann.token"
     ));
-    let variables = [("PLIMSOLL_CA", "ca/ca.crt"), ("PLIMSOLL_CONTROLLER_ADMIN", &tls)];
+    let variables = [
+        ("PLIMSOLL_CA", "ca/ca.crt"),
+        ("PLIMSOLL_CONTROLLER_ADMIN", &tls),
+    ];
     let (code, text) = operator.run_with(&variables, "status --token-file ann.token");
     assert_eq!(code, 0, "{text}");
 
@@ -258,19 +371,50 @@ fn commands_verify_the_server_and_its_scheme() {
     let certs = operator.path("aggregator").display().to_string();
     let tokens = operator.path("tokens").display().to_string();
     let parent = format!("https://{}", controller.address("listen"));
-    let fixed =
-        ["aggregator", "--zone", "a", "--name", "one", "--controller", &parent, "--listen", "127.0.0.1:0"];
-    let rest = ["--admin", "0.0.0.0:0", "--certs", &certs, "--tokens", &tokens];
+    let fixed = [
+        "aggregator",
+        "--zone",
+        "a",
+        "--name",
+        "one",
+        "--controller",
+        &parent,
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let rest = [
+        "--admin",
+        "0.0.0.0:0",
+        "--certs",
+        &certs,
+        "--tokens",
+        &tokens,
+    ];
     let aggregator = Process::start(&[&fixed[..], &rest].concat());
     let zone = format!("https://127.0.0.1:{}", aggregator.address("admin").port());
-    operator
-        .succeed(&format!("kill on --reason test --aggregator {zone} --ca ca/ca.crt --token-file ann.token"));
-    operator.fail(1, &format!("kill status --aggregator {zone} --ca ca/ca.crt"), &["--token-file FILE"]);
+    operator.succeed(&format!(
+        "kill on --reason test --aggregator {zone} --ca ca/ca.crt --token-file ann.token"
+    ));
+    operator.fail(
+        1,
+        &format!("kill status --aggregator {zone} --ca ca/ca.crt"),
+        &["--token-file FILE"],
+    );
     for (line, text) in [
-        (format!("status --controller {zone}"), "is no controller: check the address"),
-        (format!("kill status --aggregator {tls}"), "is no aggregator: check the address"),
+        (
+            format!("status --controller {zone}"),
+            "is no controller: check the address",
+        ),
+        (
+            format!("kill status --aggregator {tls}"),
+            "is no aggregator: check the address",
+        ),
     ] {
-        operator.fail(1, &format!("{line} --ca ca/ca.crt --token-file ann.token"), &[text]);
+        operator.fail(
+            1,
+            &format!("{line} --ca ca/ca.crt --token-file ann.token"),
+            &[text],
+        );
     }
 
     operator.fail(
@@ -280,13 +424,27 @@ fn commands_verify_the_server_and_its_scheme() {
     );
 
     let foreign = format!("status --controller {tls} --ca foreign/ca.crt --token-file ann.token");
-    operator.fail(1, &foreign, &["is not signed by a CA in foreign/ca.crt: give the file"]);
+    operator.fail(
+        1,
+        &foreign,
+        &["is not signed by a CA in foreign/ca.crt: give the file"],
+    );
     let plain = format!("http://127.0.0.1:{port}");
     let with_token = format!("status --controller {plain} --token-file ann.token");
-    operator.fail(1, &with_token, &["speaks no plain HTTP", &format!("write {tls}"), "--ca"]);
+    operator.fail(
+        1,
+        &with_token,
+        &["speaks no plain HTTP", &format!("write {tls}"), "--ca"],
+    );
 
     let controller = operator.controller(&["--admin", "127.0.0.1:0"]);
     let port = controller.address("admin").port();
-    let line = format!("status --controller https://127.0.0.1:{port} --ca ca/ca.crt --token-file ann.token");
-    operator.fail(1, &line, &["speaks no TLS", &format!("write http://127.0.0.1:{port}")]);
+    let line = format!(
+        "status --controller https://127.0.0.1:{port} --ca ca/ca.crt --token-file ann.token"
+    );
+    operator.fail(
+        1,
+        &line,
+        &["speaks no TLS", &format!("write http://127.0.0.1:{port}")],
+    );
 }

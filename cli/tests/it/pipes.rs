@@ -14,7 +14,13 @@ fn closed() -> Stdio {
 
 /// Runs a command with a closed standard output, and returns its exit status and standard error.
 fn without_reader(mut command: Command) -> (ExitStatus, String) {
-    let ended = command.stdout(closed()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    let ended = command
+        .stdout(closed())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
     (ended.status, String::from_utf8(ended.stderr).unwrap())
 }
 
@@ -38,19 +44,34 @@ fn closed_pipe_is_no_error() {
         (&["check", &good, "--output", "json"], 0),
         (&["check", &bad, "--output", "json"], 2),
         (&["simulate", &scenario, "--seeds", "1"], 0),
-        (&["simulate", &scenario, "--seeds", "1", "--output", "json"], 0),
+        (
+            &["simulate", &scenario, "--seeds", "1", "--output", "json"],
+            0,
+        ),
         (&["--help"], 0),
     ];
     for (args, code) in commands {
         let (status, errors) = without_reader(command("plimsoll", args));
-        assert_eq!((status.code(), errors.as_str()), (Some(code), ""), "{args:?}");
+        assert_eq!(
+            (status.code(), errors.as_str()),
+            (Some(code), ""),
+            "{args:?}"
+        );
     }
     // Without standard error the exit code remains.
-    for (args, code) in
-        [(&["check", &bad][..], 2), (&["rollout", "status", "--controller", "http://127.0.0.1:1"], 1)]
-    {
+    for (args, code) in [
+        (&["check", &bad][..], 2),
+        (
+            &["rollout", "status", "--controller", "http://127.0.0.1:1"],
+            1,
+        ),
+    ] {
         let mut command = command("plimsoll", args);
-        let status = command.stdout(Stdio::null()).stderr(closed()).status().unwrap();
+        let status = command
+            .stdout(Stdio::null())
+            .stderr(closed())
+            .status()
+            .unwrap();
         assert_eq!(status.code(), Some(code), "{args:?}");
     }
 }

@@ -56,8 +56,9 @@ impl Process {
     pub(crate) fn listening(mut self) -> Self {
         let listening = self.wait_for(|line| line["fields"]["listen"].is_string());
         if let Some(fields) = listening["fields"].as_object() {
-            let addresses =
-                fields.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.parse().ok()?)));
+            let addresses = fields
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.parse().ok()?)));
             self.addresses = addresses.collect();
         }
         self
@@ -77,19 +78,35 @@ impl Process {
 
     pub(crate) fn spawn_command(mut command: Command) -> Self {
         let stdout = tempfile::tempfile().unwrap();
-        command.stdin(Stdio::null()).stdout(stdout.try_clone().unwrap()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        command
+            .stdin(Stdio::null())
+            .stdout(stdout.try_clone().unwrap())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let stderr = child.stderr.take().unwrap();
         let log = Arc::<Log>::default();
         let reader = Arc::clone(&log);
         thread::spawn(move || reader.follow(stderr));
-        Self { child, addresses: BTreeMap::new(), log, stdout, command: format!("{command:?}") }
+        Self {
+            child,
+            addresses: BTreeMap::new(),
+            log,
+            stdout,
+            command: format!("{command:?}"),
+        }
     }
 
     /// Returns the logged address of this name: `listen` or `admin`.
     pub(crate) fn address(&self, name: &str) -> SocketAddr {
         let address = self.addresses.get(name);
-        *address.unwrap_or_else(|| panic!("{} logged no address {name}: {:?}", self.command, self.addresses))
+        *address.unwrap_or_else(|| {
+            panic!(
+                "{} logged no address {name}: {:?}",
+                self.command, self.addresses
+            )
+        })
     }
 
     /// Waits for a log line, which may already be written, and returns it.
@@ -124,11 +141,21 @@ impl Process {
     pub(crate) fn limit(&self, resource: Resource, limit: Option<u64>) {
         let pid = Pid::from_raw(self.child.id().cast_signed());
         let hard = getrlimit(resource).maximum;
-        prlimit(pid, resource, Rlimit { current: limit, maximum: hard }).unwrap();
+        prlimit(
+            pid,
+            resource,
+            Rlimit {
+                current: limit,
+                maximum: hard,
+            },
+        )
+        .unwrap();
     }
 
     pub(crate) fn descriptors(&self) -> u64 {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+            .unwrap()
+            .count() as u64
     }
 
     pub(crate) fn log(&self) -> Vec<String> {
@@ -150,7 +177,9 @@ impl Process {
     /// Waits for its exit status, and for the end of its log.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let status = until("the process to end", || self.child.try_wait().unwrap());
-        until("the end of the log", || self.log.lock().closed.then_some(()));
+        until("the end of the log", || {
+            self.log.lock().closed.then_some(())
+        });
         status
     }
 
@@ -169,8 +198,12 @@ impl Process {
     /// Returns the complete lines of its standard output, parsed as JSON.
     pub(crate) fn output_lines(&self) -> Vec<Value> {
         let output = self.output();
-        let whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
+        let whole = output
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        whole
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Returns the processes that it has started; none once it has ended, because its id may then
@@ -180,15 +213,27 @@ impl Process {
             return Vec::new();
         }
         let pid = self.child.id();
-        let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        listed.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+        let listed =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        listed
+            .split_whitespace()
+            .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+            .collect()
     }
 
     /// Sends a signal by its name, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(pid).status().unwrap();
-        assert!(sent.success(), "{name} could not be sent to {}", self.command);
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(pid)
+            .status()
+            .unwrap();
+        assert!(
+            sent.success(),
+            "{name} could not be sent to {}",
+            self.command
+        );
     }
 }
 
@@ -228,7 +273,10 @@ pub(crate) fn message(line: &Value) -> Option<&str> {
 }
 
 pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
-    command("plimsoll", args).stdin(Stdio::null()).output().unwrap()
+    command("plimsoll", args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 pub(crate) fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
@@ -254,9 +302,17 @@ pub(crate) fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
 pub(crate) fn binary(name: &str) -> PathBuf {
     let running = std::env::current_exe().unwrap();
     let folder = running.parent().unwrap();
-    let folder = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
+    let folder = if folder.ends_with("deps") {
+        folder.parent().unwrap()
+    } else {
+        folder
+    };
     let path = folder.join(name);
-    assert!(path.exists(), "{} is missing: build it with `cargo build --workspace --bins`", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: build it with `cargo build --workspace --bins`",
+        path.display()
+    );
     path
 }
 
@@ -273,7 +329,8 @@ pub(crate) fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
 
 /// Returns the status and the body of the answer to a GET.
 pub(crate) fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
-    http(address, "GET", path, &[]).unwrap_or_else(|error| panic!("http://{address}{path}: {error}"))
+    http(address, "GET", path, &[])
+        .unwrap_or_else(|error| panic!("http://{address}{path}: {error}"))
 }
 
 /// Returns the status and the body of the answer to a request.
@@ -289,12 +346,26 @@ pub(crate) fn http(
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     // HTTP/1.0, so that the end of the body is the end of the connection.
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    stream.write_all(format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\n{headers}\r\n").as_bytes())?;
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    stream.write_all(
+        format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\n{headers}\r\n").as_bytes(),
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let no_answer = || io::Error::new(io::ErrorKind::InvalidData, format!("not an HTTP answer: {answer:?}"));
+    let no_answer = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("not an HTTP answer: {answer:?}"),
+        )
+    };
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(no_answer)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(no_answer)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .ok_or_else(no_answer)?;
     Ok((status, body.to_owned()))
 }

@@ -25,7 +25,8 @@ fn overloaded_fleet() -> Fleet {
 
 fn holds(limit: u32) -> impl Fn(&Rates) -> bool {
     move |rates| {
-        rates.offered > 3.0 * f64::from(limit) && (rates.admitted / f64::from(limit) - 1.0).abs() < 0.1
+        rates.offered > 3.0 * f64::from(limit)
+            && (rates.admitted / f64::from(limit) - 1.0).abs() < 0.1
     }
 }
 
@@ -41,13 +42,25 @@ fn total_limit_holds_and_follows_the_policy() {
         let (_, body) = http_get(zone.aggregator.address("admin"), "/status");
         let status: serde_json::Value = serde_json::from_str(&body).unwrap();
         let clients = status["clients"].as_array().unwrap();
-        let names: BTreeSet<String> =
-            clients.iter().map(|client| client["name"].as_str().unwrap().to_owned()).collect();
-        let listen = zone.services.iter().map(|service| service.address("listen").to_string());
-        assert_eq!(names, listen.collect(), "clients are named after their listen address");
+        let names: BTreeSet<String> = clients
+            .iter()
+            .map(|client| client["name"].as_str().unwrap().to_owned())
+            .collect();
+        let listen = zone
+            .services
+            .iter()
+            .map(|service| service.address("listen").to_string());
+        assert_eq!(
+            names,
+            listen.collect(),
+            "clients are named after their listen address"
+        );
         assert_eq!(status["clients"][0]["connected"], true, "{status}");
         let sample = fleet.sample_zone(number);
-        assert!(sample.admit > 0.0 && sample.drop > sample.admit, "both zones share the limit: {sample:?}");
+        assert!(
+            sample.admit > 0.0 && sample.drop > sample.admit,
+            "both zones share the limit: {sample:?}"
+        );
     }
 
     fleet.save_policy(&policy(LIMIT / 2, "enforce", false));
@@ -55,8 +68,14 @@ fn total_limit_holds_and_follows_the_policy() {
 
     let summaries = fleet.stop_load();
     for figures in summaries {
-        assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
-        assert!(figures["refused"].as_u64() > figures["served"].as_u64(), "{figures}");
+        assert_eq!(
+            figures["failed"], 0,
+            "every request was answered: {figures}"
+        );
+        assert!(
+            figures["refused"].as_u64() > figures["served"].as_u64(),
+            "{figures}"
+        );
     }
 }
 
@@ -64,8 +83,12 @@ fn total_limit_holds_and_follows_the_policy() {
 fn limit_holds_for_an_independent_caller() {
     let _turn = turn(ALL);
     let fleet = Fleet::start(&policy(LIMIT, "enforce", false));
-    let callers: Result<Vec<Wrk>, _> =
-        fleet.zones.iter().flat_map(|zone| &zone.services).map(Wrk::start).collect();
+    let callers: Result<Vec<Wrk>, _> = fleet
+        .zones
+        .iter()
+        .flat_map(|zone| &zone.services)
+        .map(Wrk::start)
+        .collect();
     let Ok(_callers) = callers else {
         skipped("limit_holds_for_an_independent_caller: wrk is not installed");
         return;
@@ -81,7 +104,10 @@ impl Wrk {
         let address = format!("http://{}/{BUCKET}", service.address("listen"));
         let mut wrk = Command::new("wrk");
         wrk.args(["-t1", "-c2", "-d120s", "-H", "x-tenant: acme", &address]);
-        wrk.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(Self)
+        wrk.stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Self)
     }
 }
 
@@ -95,7 +121,11 @@ impl Drop for Wrk {
 /// Reports that a test could not run, with the reason, to `./test`.
 pub(crate) fn skipped(line: &str) {
     if let Some(file) = std::env::var_os("PLIMSOLL_SKIPPED") {
-        let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .unwrap();
         writeln!(file, "{line}").unwrap();
     }
 }
@@ -112,7 +142,10 @@ fn check_protected(fleet: &Fleet, span: Duration) {
             // machine that is too busy to send so much, load stops and surges, and a surge admits
             // up to 1.65 times the limit.
             let is_held = rates.admitted < 1.65 * f64::from(LIMIT);
-            assert!(is_held || rates.dropped > 0.4 * rates.offered, "protection lapsed: {rates:?}");
+            assert!(
+                is_held || rates.dropped > 0.4 * rates.offered,
+                "protection lapsed: {rates:?}"
+            );
             last = now;
         }
         (now.at - begin.at >= span).then_some(())
@@ -126,15 +159,26 @@ fn check_recovered(fleet: &mut Fleet) {
     fleet.until_rates("the limit to hold again", SPAN, holds(LIMIT));
     check_logs_are_short(fleet);
     for figures in fleet.stop_load() {
-        assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
+        assert_eq!(
+            figures["failed"], 0,
+            "every request was answered: {figures}"
+        );
     }
 }
 
 fn check_logs_are_short(fleet: &Fleet) {
     let lines = fleet.service_logs();
     // A few for each of four services: started, disconnected, connected again.
-    assert!(lines.len() < 60, "services log too much: {} lines, such as {:?}", lines.len(), lines.last());
-    assert!(!lines.iter().any(|line| line.contains("\"ERROR\"")), "{lines:?}");
+    assert!(
+        lines.len() < 60,
+        "services log too much: {} lines, such as {:?}",
+        lines.len(),
+        lines.last()
+    );
+    assert!(
+        !lines.iter().any(|line| line.contains("\"ERROR\"")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -174,25 +218,38 @@ fn up_ends_cleanly_with_a_summary() {
     let _turn = turn(ALL);
     let summary_after = |duration: &str| -> serde_json::Value {
         let ended = run(&["up", "--duration", duration, "--output", "json"]);
-        assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(
+            ended.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
         serde_json::from_slice(&ended.stdout).unwrap()
     };
     let reasons = |summary: &serde_json::Value, bucket: &str| -> Vec<String> {
-        serde_json::from_value(summary["buckets"][bucket]["tenants"]["enterprise_acme"]["reasons"].clone())
-            .unwrap()
+        serde_json::from_value(
+            summary["buckets"][bucket]["tenants"]["enterprise_acme"]["reasons"].clone(),
+        )
+        .unwrap()
     };
     let mut summary = summary_after("12s");
     // A busy machine may need longer until the controller knows the rates, and until a tenant has
     // used its quota.
-    let is_known =
-        |summary| [reasons(summary, "checkout"), reasons(summary, "reports")].iter().all(|it| !it.is_empty());
+    let is_known = |summary| {
+        [reasons(summary, "checkout"), reasons(summary, "reports")]
+            .iter()
+            .all(|it| !it.is_empty())
+    };
     if !is_known(&summary) {
         summary = summary_after("40s");
     }
     assert_eq!(reasons(&summary, "checkout"), ["cluster_overload"]);
     assert_eq!(reasons(&summary, "reports"), ["tenant_quota_exceeded"]);
     let checkout = &summary["buckets"]["checkout"];
-    assert_eq!((&checkout["limit_rps"], &checkout["mode"]), (&1000.0.into(), &"enforce".into()));
+    assert_eq!(
+        (&checkout["limit_rps"], &checkout["mode"]),
+        (&1000.0.into(), &"enforce".into())
+    );
     assert!(checkout["offered_rps"].as_f64() >= checkout["admitted_rps"].as_f64());
     assert!(checkout["tenants"]["enterprise_acme"]["offered_rps"].as_f64() > Some(0.0));
     assert!(checkout["tenants"]["enterprise_acme"]["limit_rps"].is_null());

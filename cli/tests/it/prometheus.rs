@@ -28,10 +28,17 @@ impl RealPrometheus {
         rules: &str,
     ) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let itself = SocketAddr::from(([127, 0, 0, 1], port));
-        let targets: Vec<String> =
-            [itself].into_iter().chain(pages).map(|target| format!("'{target}'")).collect();
+        let targets: Vec<String> = [itself]
+            .into_iter()
+            .chain(pages)
+            .map(|target| format!("'{target}'"))
+            .collect();
         let scrape = format!(
             "global: {{ scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms }}\n\
              rule_files: [ rules.yml ]\nscrape_configs: [ {{ job_name: tests, static_configs: [ {{ targets: [ {} ] }} ] }} ]\n",
@@ -40,10 +47,18 @@ impl RealPrometheus {
         fs::write(folder.path().join("prometheus.yml"), scrape).unwrap();
         fs::write(folder.path().join("rules.yml"), rules).unwrap();
         match spawn(&folder, port) {
-            Ok(child) => Some(Self { child, port, folder }),
+            Ok(child) => Some(Self {
+                child,
+                port,
+                folder,
+            }),
             Err(error) => {
                 if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
-                    let mut file = fs::File::options().append(true).create(true).open(skipped).unwrap();
+                    let mut file = fs::File::options()
+                        .append(true)
+                        .create(true)
+                        .open(skipped)
+                        .unwrap();
                     writeln!(file, "{test}: prometheus is not installed: {error}").unwrap();
                 }
                 None
@@ -76,8 +91,14 @@ impl Drop for RealPrometheus {
 
 fn spawn(folder: &TempDir, port: u16) -> std::io::Result<Child> {
     Command::new("prometheus")
-        .arg(format!("--config.file={}", folder.path().join("prometheus.yml").display()))
-        .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+        .arg(format!(
+            "--config.file={}",
+            folder.path().join("prometheus.yml").display()
+        ))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            folder.path().join("data").display()
+        ))
         .arg(format!("--web.listen-address=127.0.0.1:{port}"))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

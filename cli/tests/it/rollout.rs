@@ -46,11 +46,18 @@ fn instance_name(in_cohort: bool, nth: usize) -> String {
     let fits = |name: &String| {
         let instance = Name::new(name).unwrap();
         BUCKETS.iter().all(|bucket| {
-            let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(bucket) };
+            let cohort = Cohort {
+                percent: Percent::new(50.0).unwrap(),
+                salt: Cohort::salt_of(bucket),
+            };
             cohort.contains(&instance) == in_cohort
         })
     };
-    (0..).map(|number| format!("shop-{number}")).filter(fits).nth(nth).unwrap()
+    (0..)
+        .map(|number| format!("shop-{number}"))
+        .filter(fits)
+        .nth(nth)
+        .unwrap()
 }
 
 impl Scene {
@@ -97,9 +104,19 @@ impl Scene {
     fn start_service(&mut self, zone: usize, in_cohort: bool, flags: &[&str]) {
         let parent = format!("http://{}", self.aggregators[zone].address("listen"));
         let (name, buckets) = (instance_name(in_cohort, zone), BUCKETS.join(","));
-        let identity = ["service", "--zone", ZONES[zone], "--name", &name, "--aggregator", &parent];
+        let identity = [
+            "service",
+            "--zone",
+            ZONES[zone],
+            "--name",
+            &name,
+            "--aggregator",
+            &parent,
+        ];
         let addresses = ["--buckets", &buckets, "--listen", "127.0.0.1:0"];
-        self.services.push(Process::start(&[&identity[..], &addresses[..], flags].concat()));
+        self.services.push(Process::start(
+            &[&identity[..], &addresses[..], flags].concat(),
+        ));
     }
 
     /// Replaces all services; services in the cohort get these flags.
@@ -121,12 +138,21 @@ impl Scene {
             .iter()
             .map(|service| format!("http://{}/{bucket}", service.address("listen")))
             .collect();
-        let args = ["load", "--target", &targets.join(","), "--rps", &rps.to_string(), "--tenant", "acme"];
+        let args = [
+            "load",
+            "--target",
+            &targets.join(","),
+            "--rps",
+            &rps.to_string(),
+            "--tenant",
+            "acme",
+        ];
         self.load.push(Process::spawn(&args));
     }
 
     fn restart_controller(&mut self) {
-        let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
+        let [listen, admin] =
+            ["listen", "admin"].map(|name| self.controller.address(name).to_string());
         self.controller.kill_9();
         self.controller = controller(&self.directory, &listen, &admin);
     }
@@ -147,7 +173,12 @@ impl Scene {
 
     pub(crate) fn status(&self, entry: &str) -> Value {
         let all = self.json(&["rollout", "status"]);
-        all.as_array().unwrap().iter().find(|status| status["entry"] == entry).unwrap().clone()
+        all.as_array()
+            .unwrap()
+            .iter()
+            .find(|status| status["entry"] == entry)
+            .unwrap()
+            .clone()
     }
 
     fn stage(&self, entry: &str) -> String {
@@ -168,7 +199,10 @@ impl Scene {
                 eprint!("{output}");
                 before.clone_from(&output);
             }
-            assert!(code == Some(0) || (code == Some(1) && output.contains("--force --reason")), "{output}");
+            assert!(
+                code == Some(0) || (code == Some(1) && output.contains("--force --reason")),
+                "{output}"
+            );
             (code == Some(0)).then_some(())
         });
         assert_eq!(self.stage(entry), to);
@@ -178,7 +212,12 @@ impl Scene {
     pub(crate) fn last_change(&self, entry: &str, cause: &str) -> Value {
         until(&format!("{entry} to change by {cause}"), || {
             let history = self.json(&["rollout", "history", entry]);
-            history.as_array().unwrap().last().filter(|change| change["cause"] == cause).cloned()
+            history
+                .as_array()
+                .unwrap()
+                .last()
+                .filter(|change| change["cause"] == cause)
+                .cloned()
         })
     }
 }
@@ -208,40 +247,79 @@ fn good_traffic_promotes_and_bad_rolls_back() {
     assert_eq!(code, Some(2), "{output}");
     assert!(output.contains("no entry `god`; it has `good`"), "{output}");
     let (code, output) = scene.command(&["rollout", "promote", "good", "--to", "shadow"]);
-    assert!(code == Some(2) && output.contains("plimsoll rollout abort"), "{output}");
+    assert!(
+        code == Some(2) && output.contains("plimsoll rollout abort"),
+        "{output}"
+    );
     let (code, output) = scene.command(&["rollout", "promote", "good", "--to", "enforce"]);
-    assert!(code == Some(1) && output.contains("canary is skipped"), "{output}");
+    assert!(
+        code == Some(1) && output.contains("canary is skipped"),
+        "{output}"
+    );
 
     // Good traffic: shadow, canary, enforce, with the evidence of each.
     scene.promote("good", "canary");
     scene.promote("good", "enforce");
     let change = scene.last_change("good", "promote");
     let evidence = &change["evidence"];
-    assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"enforce".into()));
+    assert_eq!(
+        (&change["from"], &change["to"]),
+        (&"canary".into(), &"enforce".into())
+    );
     assert!(evidence["with_data_ms"].as_u64() >= Some(1_800), "{change}");
     for side in ["canary", "control"] {
         assert!(evidence[side]["samples"].as_u64() >= Some(40), "{change}");
         assert_eq!(evidence[side]["refused"], 0);
     }
     let (_, output) = scene.command(&["rollout", "history", "good"]);
-    assert!(output.contains("good: canary -> enforce (promote)") && output.contains("p99"), "{output}");
+    assert!(
+        output.contains("good: canary -> enforce (promote)") && output.contains("p99"),
+        "{output}"
+    );
 
     // Refusals above the gate: promoted only by force, and rolled back as soon as they are
     // reported.
     let (code, output) = scene.command(&["rollout", "promote", "tight"]);
-    assert!(code == Some(1) && output.contains("would-drop ratio"), "{output}");
-    let (code, output) = scene.command(&["rollout", "promote", "tight", "--force", "--reason", "a trial"]);
+    assert!(
+        code == Some(1) && output.contains("would-drop ratio"),
+        "{output}"
+    );
+    let (code, output) = scene.command(&[
+        "rollout", "promote", "tight", "--force", "--reason", "a trial",
+    ]);
     assert_eq!(code, Some(0), "{output}");
     let change = scene.last_change("tight", "breach");
-    assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
-    assert!(change["why"][0].as_str().unwrap().starts_with("drop ratio of the canary cohort"), "{change}");
-    assert!(change["evidence"]["canary"]["refused"].as_u64() > Some(0), "{change}");
+    assert_eq!(
+        (&change["from"], &change["to"]),
+        (&"canary".into(), &"shadow".into())
+    );
+    assert!(
+        change["why"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("drop ratio of the canary cohort"),
+        "{change}"
+    );
+    assert!(
+        change["evidence"]["canary"]["refused"].as_u64() > Some(0),
+        "{change}"
+    );
     let forced = scene.json(&["rollout", "history", "tight"]);
-    assert!(forced.as_array().unwrap().iter().any(|change| change["why"][0] == "a trial"), "{forced}");
+    assert!(
+        forced
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|change| change["why"][0] == "a trial"),
+        "{forced}"
+    );
 
     // Stages and history survive a restart of the controller.
     scene.restart_controller();
-    assert_eq!((scene.stage("good").as_str(), scene.stage("tight").as_str()), ("enforce", "shadow"));
+    assert_eq!(
+        (scene.stage("good").as_str(), scene.stage("tight").as_str()),
+        ("enforce", "shadow")
+    );
     assert_eq!(scene.last_change("tight", "breach"), change);
 
     // The cohort becomes slow: aborted, promoted again, and rolled back.
@@ -250,18 +328,36 @@ fn good_traffic_promotes_and_bad_rolls_back() {
     scene.replace_services(&["--workers", "200", "--work-ms", "1000"]);
     scene.promote("good", "canary");
     let change = scene.last_change("good", "breach");
-    assert!(change["why"][0].as_str().unwrap().starts_with("p99 of the canary cohort is"), "{change}");
-    assert!(change["evidence"]["canary"]["p99_us"].as_u64() > Some(900_000), "{change}");
+    assert!(
+        change["why"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("p99 of the canary cohort is"),
+        "{change}"
+    );
+    assert!(
+        change["evidence"]["canary"]["p99_us"].as_u64() > Some(900_000),
+        "{change}"
+    );
 
     // A zone is silent: rolled back as soon as its reports are stale.
     scene.replace_services(&[]);
     scene.promote("good", "canary");
     scene.aggregators[1].signal("STOP");
     let change = scene.last_change("good", "stale");
-    assert!(change["why"][0].as_str().unwrap().starts_with("zone zone-b has sent no report"), "{change}");
+    assert!(
+        change["why"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("zone zone-b has sent no report"),
+        "{change}"
+    );
     let (code, output) = scene.command(&["rollout", "promote", "good"]);
     assert!(code == Some(1) && output.contains("zone-b"), "{output}");
     scene.aggregators[1].signal("CONT");
     let (_, page) = http_get(scene.controller.address("admin"), "/metrics");
-    assert!(page.contains("plimsoll_rollout_gate{entry=\"good\",result="), "{page}");
+    assert!(
+        page.contains("plimsoll_rollout_gate{entry=\"good\",result="),
+        "{page}"
+    );
 }

@@ -33,8 +33,11 @@ fn descriptor_shortage_is_reported_until_over() {
     assert_eq!(metric(&page, "plimsoll_descriptors_limit", ""), hard as f64);
     drop(waiting);
     // One line for all failures; connected children stayed connected.
-    let lines =
-        aggregator.log().iter().filter(|line| line.contains("connections cannot be accepted")).count();
+    let lines = aggregator
+        .log()
+        .iter()
+        .filter(|line| line.contains("connections cannot be accepted"))
+        .count();
     assert_eq!(lines, 1);
     assert_eq!(metric(&page, "plimsoll_children", ""), 2.0);
     assert_eq!(http(admin, "GET", "/healthz", &[]).unwrap().0, 200);

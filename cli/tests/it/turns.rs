@@ -22,7 +22,9 @@ pub(crate) struct Turn(u32);
 pub(crate) fn turn(rps: u32) -> Turn {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_full = |running: &mut u32| *running > 0 && running.saturating_add(rps) > RPS_MAX;
-    let mut running = ENDED.wait_while(running, is_full).unwrap_or_else(PoisonError::into_inner);
+    let mut running = ENDED
+        .wait_while(running, is_full)
+        .unwrap_or_else(PoisonError::into_inner);
     *running += rps;
     Turn(rps)
 }

@@ -36,36 +36,58 @@ const OWN: [(&str, Apply); 13] = [
             builder.without("TLS", "tls")
         }
     }),
-    ("PLIMSOLL_COLD_RPS", |builder, value| builder.parse(text(value), cold)),
-    ("PLIMSOLL_DIRECTIVES", |builder, value| builder.directive_cache(value)),
-    ("PLIMSOLL_GRACE", |builder, value| builder.parse(time(value, "20s"), LimiterBuilder::failover_delay)),
+    ("PLIMSOLL_COLD_RPS", |builder, value| {
+        builder.parse(text(value), cold)
+    }),
+    ("PLIMSOLL_DIRECTIVES", |builder, value| {
+        builder.directive_cache(value)
+    }),
+    ("PLIMSOLL_GRACE", |builder, value| {
+        builder.parse(time(value, "20s"), LimiterBuilder::failover_delay)
+    }),
     ("PLIMSOLL_INSECURE", |builder, value| {
         let yes = parse_yes_no(value).ok_or_else(|| "write true or false".to_owned());
-        builder.parse(yes, |builder, yes| if yes { builder.insecure() } else { builder })
+        builder.parse(
+            yes,
+            |builder, yes| if yes { builder.insecure() } else { builder },
+        )
     }),
-    ("PLIMSOLL_KEYS_MAX", |builder, value| builder.parse(up_to(value, KEYS_MAX), LimiterBuilder::keys_max)),
-    ("PLIMSOLL_KILL_FILE", |builder, value| builder.kill_file(value)),
-    ("PLIMSOLL_NAME", |builder, value| builder.parse(text(value), LimiterBuilder::name)),
+    ("PLIMSOLL_KEYS_MAX", |builder, value| {
+        builder.parse(up_to(value, KEYS_MAX), LimiterBuilder::keys_max)
+    }),
+    ("PLIMSOLL_KILL_FILE", |builder, value| {
+        builder.kill_file(value)
+    }),
+    ("PLIMSOLL_NAME", |builder, value| {
+        builder.parse(text(value), LimiterBuilder::name)
+    }),
     ("PLIMSOLL_READY_WITHIN", |builder, value| {
         builder.parse(time(value, "5s"), LimiterBuilder::ready_within)
     }),
-    ("PLIMSOLL_ZONE", |builder, value| builder.parse(text(value), LimiterBuilder::zone)),
+    ("PLIMSOLL_ZONE", |builder, value| {
+        builder.parse(text(value), LimiterBuilder::zone)
+    }),
 ];
 
 #[cfg(feature = "quota")]
 const OF_STORE: [(&str, Apply); 5] = [
     ("PLIMSOLL_QUOTA_STORE", |builder, value| {
-        let store = text(value).and_then(|url| QuotaStore::new(url).map_err(|error| error.to_string()));
+        let store =
+            text(value).and_then(|url| QuotaStore::new(url).map_err(|error| error.to_string()));
         builder.parse(store, LimiterBuilder::quota_store)
     }),
-    ("PLIMSOLL_QUOTA_CA", |builder, value| of_store(builder, |store| Ok(store.ca(value)))),
+    ("PLIMSOLL_QUOTA_CA", |builder, value| {
+        of_store(builder, |store| Ok(store.ca(value)))
+    }),
     ("PLIMSOLL_QUOTA_PASSWORD_FILE", |builder, value| {
         of_store(builder, |store| Ok(store.password_file(value)))
     }),
     ("PLIMSOLL_QUOTA_TIMEOUT", |builder, value| {
         of_store(builder, |store| Ok(store.timeout(time(value, "20ms")?)))
     }),
-    ("PLIMSOLL_QUOTA_USERNAME", |builder, value| of_store(builder, |store| Ok(store.username(text(value)?)))),
+    ("PLIMSOLL_QUOTA_USERNAME", |builder, value| {
+        of_store(builder, |store| Ok(store.username(text(value)?)))
+    }),
 ];
 #[cfg(not(feature = "quota"))]
 const OF_STORE: [(&str, Apply); 5] = {
@@ -122,16 +144,22 @@ impl LimiterBuilder {
     {
         let mut given: BTreeMap<&'static str, OsString> = BTreeMap::new();
         for (name, value) in variables {
-            let Some(name) = name.as_ref().to_str() else { continue };
+            let Some(name) = name.as_ref().to_str() else {
+                continue;
+            };
             if let Some((name, _)) = all().find(|(own, _)| *own == name) {
                 given.insert(name, value.as_ref().to_owned());
             }
         }
         for (name, apply) in all() {
-            let Some(value) = given.remove(name) else { continue };
+            let Some(value) = given.remove(name) else {
+                continue;
+            };
             let earlier = self.error.take();
             self = match value.is_empty() {
-                true => self.fail("the value is empty; give it one or unset the variable".to_owned()),
+                true => {
+                    self.fail("the value is empty; give it one or unset the variable".to_owned())
+                }
                 false => apply(self, &value),
             };
             let fault = self.error.take().map(|error| {
@@ -139,7 +167,11 @@ impl LimiterBuilder {
                     BuildError::Variable { cause, .. } => cause,
                     error => error.to_string(),
                 };
-                BuildError::Variable { name, value: quoted(&value.to_string_lossy()), cause: quoted(&cause) }
+                BuildError::Variable {
+                    name,
+                    value: quoted(&value.to_string_lossy()),
+                    cause: quoted(&cause),
+                }
             });
             self.error = earlier.or(fault);
         }
@@ -154,13 +186,21 @@ impl LimiterBuilder {
     }
 
     fn fail(self, cause: String) -> Self {
-        self.set(|_| Err(BuildError::Variable { name: "", value: String::new(), cause }))
+        self.set(|_| {
+            Err(BuildError::Variable {
+                name: "",
+                value: String::new(),
+                cause,
+            })
+        })
     }
 
     #[cfg(not(all(feature = "tls", feature = "quota")))]
     fn without(self, what: &str, feature: &str) -> Self {
         let library = "this library was built without";
-        self.fail(format!("{library} {what}; build plimsoll-client with its feature `{feature}`"))
+        self.fail(format!(
+            "{library} {what}; build plimsoll-client with its feature `{feature}`"
+        ))
     }
 }
 
@@ -171,32 +211,48 @@ fn of_store(
 ) -> LimiterBuilder {
     match builder.quota_store.take() {
         Some(store) => builder.parse(apply(store), LimiterBuilder::quota_store),
-        None => builder.fail("it needs the address of the store: set PLIMSOLL_QUOTA_STORE".to_owned()),
+        None => {
+            builder.fail("it needs the address of the store: set PLIMSOLL_QUOTA_STORE".to_owned())
+        }
     }
 }
 
 fn text(value: &OsStr) -> Result<&str, String> {
-    value.to_str().map(str::trim).ok_or_else(|| "the value is not UTF-8".to_owned())
+    value
+        .to_str()
+        .map(str::trim)
+        .ok_or_else(|| "the value is not UTF-8".to_owned())
 }
 
 fn time(value: &OsStr, example: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text(value)?).map_err(|error| format!("{error}; write it like {example}"))
+    humantime::parse_duration(text(value)?)
+        .map_err(|error| format!("{error}; write it like {example}"))
 }
 
 fn up_to(value: &OsStr, max: usize) -> Result<usize, String> {
-    let number = text(value)?.parse().ok().filter(|number| (1..=max).contains(number));
+    let number = text(value)?
+        .parse()
+        .ok()
+        .filter(|number| (1..=max).contains(number));
     number.ok_or_else(|| format!("write a whole number from 1 to {max}"))
 }
 
 /// Applies `NAME=RATE,NAME=RATE`.
 fn cold(builder: LimiterBuilder, rates: &str) -> LimiterBuilder {
-    rates.split(',').fold(builder, |builder, entry| match entry.split_once('=') {
-        None => builder.fail(format!("`{entry}`: write it as NAME=RATE, such as checkout=100")),
-        Some((bucket, rps)) => {
-            let rate = rps.trim().parse().map_err(|_| format!("`{rps}` is not a number of requests/s"));
-            builder.parse(rate, |builder, rps| builder.cold_rps(bucket.trim(), rps))
-        }
-    })
+    rates
+        .split(',')
+        .fold(builder, |builder, entry| match entry.split_once('=') {
+            None => builder.fail(format!(
+                "`{entry}`: write it as NAME=RATE, such as checkout=100"
+            )),
+            Some((bucket, rps)) => {
+                let rate = rps
+                    .trim()
+                    .parse()
+                    .map_err(|_| format!("`{rps}` is not a number of requests/s"));
+                builder.parse(rate, |builder, rps| builder.cold_rps(bucket.trim(), rps))
+            }
+        })
 }
 
 fn quoted(text: &str) -> String {
@@ -220,7 +276,10 @@ mod tests {
     #[test]
     fn each_variable_sets_what_its_method_sets() {
         let builder = with(&[
-            ("PLIMSOLL_AGGREGATOR", "http://127.0.0.1:7410, http://127.0.0.1:7411"),
+            (
+                "PLIMSOLL_AGGREGATOR",
+                "http://127.0.0.1:7410, http://127.0.0.1:7411",
+            ),
             ("PLIMSOLL_ZONE", "eu-1a"),
             ("PLIMSOLL_NAME", "host:8080"),
             ("PLIMSOLL_INSECURE", "true"),
@@ -235,20 +294,46 @@ mod tests {
             ("PATH", "/bin"),
         ])
         .unwrap();
-        let Aggregators::List(names) = &builder.addresses.aggregators else { panic!("{builder:?}") };
-        assert_eq!(names.iter().map(AsRef::as_ref).collect::<Vec<_>>(), ["127.0.0.1:7410", "127.0.0.1:7411"]);
-        assert_eq!((builder.zone.unwrap().as_str(), builder.name.unwrap().as_str()), ("eu-1a", "host:8080"));
-        assert_eq!(builder.directive_cache.as_deref(), Some("/var/cache/shop".as_ref()));
+        let Aggregators::List(names) = &builder.addresses.aggregators else {
+            panic!("{builder:?}")
+        };
+        assert_eq!(
+            names.iter().map(AsRef::as_ref).collect::<Vec<_>>(),
+            ["127.0.0.1:7410", "127.0.0.1:7411"]
+        );
+        assert_eq!(
+            (
+                builder.zone.unwrap().as_str(),
+                builder.name.unwrap().as_str()
+            ),
+            ("eu-1a", "host:8080")
+        );
+        assert_eq!(
+            builder.directive_cache.as_deref(),
+            Some("/var/cache/shop".as_ref())
+        );
         assert_eq!(builder.kill_file.as_deref(), Some("/etc/kill".as_ref()));
-        let cold: Vec<_> =
-            builder.cold.iter().map(|(name, rate)| (name.as_str(), rate.per_second())).collect();
+        let cold: Vec<_> = builder
+            .cold
+            .iter()
+            .map(|(name, rate)| (name.as_str(), rate.per_second()))
+            .collect();
         assert_eq!(cold, [("checkout", 100.0), ("search", 0.5)]);
         assert_eq!((builder.keys_max, builder.buckets_max), (500, 2_000));
         assert!(builder.is_insecure);
         assert_eq!(builder.failover_delay, Duration::from_secs(90));
-        assert_eq!((builder.before_policy, builder.ready_within.as_secs()), (BeforePolicy::Deny, 7));
+        assert_eq!(
+            (builder.before_policy, builder.ready_within.as_secs()),
+            (BeforePolicy::Deny, 7)
+        );
         #[cfg(feature = "tls")]
-        assert_eq!(with(&[("PLIMSOLL_CERTS", "/c")]).unwrap().certificates.as_deref(), Some("/c".as_ref()));
+        assert_eq!(
+            with(&[("PLIMSOLL_CERTS", "/c")])
+                .unwrap()
+                .certificates
+                .as_deref(),
+            Some("/c".as_ref())
+        );
     }
 
     #[test]
@@ -263,7 +348,11 @@ mod tests {
     fn bad_value_error_names_its_variable() {
         for (name, value, remedy) in [
             ("PLIMSOLL_AGGREGATOR", "127.0.0.1:7410", "https://HOST:PORT"),
-            ("PLIMSOLL_AGGREGATOR", "http://127.0.0.1:7410,", "https://HOST:PORT"),
+            (
+                "PLIMSOLL_AGGREGATOR",
+                "http://127.0.0.1:7410,",
+                "https://HOST:PORT",
+            ),
             ("PLIMSOLL_AGGREGATOR", "", "unset"),
             ("PLIMSOLL_ZONE", "eu 1a", "letters"),
             ("PLIMSOLL_ZONE", "", "unset"),
@@ -284,14 +373,18 @@ mod tests {
                 assert!(error.contains(part), "{error} has no {part}");
             }
         }
-        let long = with(&[("PLIMSOLL_ZONE", &"x".repeat(100_000))]).unwrap_err().to_string();
+        let long = with(&[("PLIMSOLL_ZONE", &"x".repeat(100_000))])
+            .unwrap_err()
+            .to_string();
         assert!(long.len() < 2_000, "{} bytes", long.len());
     }
 
     #[cfg(feature = "quota")]
     fn store_of(variables: &[(&str, &str)]) -> Result<String, String> {
         let builder = with(variables);
-        builder.map(|builder| format!("{:?}", builder.quota_store)).map_err(|error| error.to_string())
+        builder
+            .map(|builder| format!("{:?}", builder.quota_store))
+            .map_err(|error| error.to_string())
     }
 
     #[cfg(feature = "quota")]
@@ -321,9 +414,21 @@ mod tests {
                 "PLIMSOLL_QUOTA_USERNAME",
                 "set PLIMSOLL_QUOTA_STORE",
             ),
-            (&[("PLIMSOLL_QUOTA_STORE", "quota:9049")], "PLIMSOLL_QUOTA_STORE", "plimsoll://HOST:PORT"),
-            (&[("PLIMSOLL_QUOTA_STORE", "")], "PLIMSOLL_QUOTA_STORE", "unset"),
-            (&[address, ("PLIMSOLL_QUOTA_TIMEOUT", "20")], "PLIMSOLL_QUOTA_TIMEOUT", "20ms"),
+            (
+                &[("PLIMSOLL_QUOTA_STORE", "quota:9049")],
+                "PLIMSOLL_QUOTA_STORE",
+                "plimsoll://HOST:PORT",
+            ),
+            (
+                &[("PLIMSOLL_QUOTA_STORE", "")],
+                "PLIMSOLL_QUOTA_STORE",
+                "unset",
+            ),
+            (
+                &[address, ("PLIMSOLL_QUOTA_TIMEOUT", "20")],
+                "PLIMSOLL_QUOTA_TIMEOUT",
+                "20ms",
+            ),
         ] {
             let error = store_of(variables).unwrap_err();
             assert!(error.contains(name) && error.contains(remedy), "{error}");

@@ -118,5 +118,9 @@ pub(super) fn named<N>(
     name: &str,
     new: impl FnOnce(&str) -> Result<N, InvalidName>,
 ) -> Result<N, BuildError> {
-    new(name).map_err(|source| BuildError::Name { what, name: name.to_owned(), source })
+    new(name).map_err(|source| BuildError::Name {
+        what,
+        name: name.to_owned(),
+        source,
+    })
 }

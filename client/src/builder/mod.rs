@@ -131,7 +131,9 @@ impl LimiterBuilder {
                 return Err(BuildError::NoAggregators);
             }
             let addresses: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
-            let malformed = |address: &str| BuildError::Address { address: address.to_owned() };
+            let malformed = |address: &str| BuildError::Address {
+                address: address.to_owned(),
+            };
             builder.addresses = Addresses::of(&addresses).map_err(malformed)?;
             Ok(())
         })
@@ -199,7 +201,9 @@ impl LimiterBuilder {
     /// Without it, every request is admitted and counted during that time.
     pub fn cold_rps(self, bucket: &str, rps: f64) -> Self {
         self.set(|builder| {
-            builder.cold.insert(named("bucket", bucket, Bucket::new)?, Rate::new(rps)?);
+            builder
+                .cold
+                .insert(named("bucket", bucket, Bucket::new)?, Rate::new(rps)?);
             Ok(())
         })
     }
@@ -294,7 +298,9 @@ impl LimiterBuilder {
             return Err(error);
         }
         let (service, zone) = (self.service.take(), self.zone.take());
-        let owner = service.zip(zone).map(|(service, zone)| Owner { service, zone });
+        let owner = service
+            .zip(zone)
+            .map(|(service, zone)| Owner { service, zone });
         let owner = owner.ok_or(BuildError::NoAggregators)?;
         let seed = rng::seed_process()?;
         let mut instance = [0; 16];
@@ -303,7 +309,9 @@ impl LimiterBuilder {
         let lifecycle = Lifecycle::new(self.name.clone().map(|name| (owner.service.clone(), name)));
         let identity = Identity {
             instance: InstanceId(u128::from_be_bytes(instance)),
-            name: self.name.unwrap_or_else(|| host_and_process(&owner.service)),
+            name: self
+                .name
+                .unwrap_or_else(|| host_and_process(&owner.service)),
             service: owner.service.clone(),
             zone: owner.zone.clone(),
             role: Role::Client,
@@ -360,13 +368,22 @@ impl LimiterBuilder {
             before_policy: self.before_policy,
             ready_within: self.ready_within,
             local_kill,
-            counters: Arc::new(Counters { zone, ..Counters::default() }),
+            counters: Arc::new(Counters {
+                zone,
+                ..Counters::default()
+            }),
             lifecycle,
         });
         if matches!(control.aggregators, Aggregators::None) {
             control.table.problems.raise(SetupProblem::NoAggregator);
         }
-        Ok((Limiter { table, control: Some(Arc::clone(&control)) }, Feed { control }))
+        Ok((
+            Limiter {
+                table,
+                control: Some(Arc::clone(&control)),
+            },
+            Feed { control },
+        ))
     }
 }
 

@@ -44,7 +44,9 @@ impl LimiterBuilder {
                 Security::Mutual(certificates_of(directory, owner)?)
             }
             (Scheme::Https, None) => {
-                return Err(BuildError::CertificatesNeeded { address: self.addresses.first() });
+                return Err(BuildError::CertificatesNeeded {
+                    address: self.addresses.first(),
+                });
             }
             (Scheme::Http | Scheme::Dns, unused) => {
                 if let Some(directory) = unused
@@ -57,7 +59,9 @@ impl LimiterBuilder {
                          LimiterBuilder::aggregators"
                     );
                 }
-                Security::Plain { anywhere: self.is_insecure }
+                Security::Plain {
+                    anywhere: self.is_insecure,
+                }
             }
         })
     }
@@ -65,8 +69,12 @@ impl LimiterBuilder {
     #[cfg(not(feature = "tls"))]
     fn open(&self, _: &Owner) -> Result<Security, BuildError> {
         match self.addresses.scheme {
-            Scheme::Https => Err(BuildError::WithoutTls { address: self.addresses.first() }),
-            Scheme::Http | Scheme::Dns => Ok(Security::Plain { anywhere: self.is_insecure }),
+            Scheme::Https => Err(BuildError::WithoutTls {
+                address: self.addresses.first(),
+            }),
+            Scheme::Http | Scheme::Dns => Ok(Security::Plain {
+                anywhere: self.is_insecure,
+            }),
         }
     }
 }
@@ -75,13 +83,20 @@ impl LimiterBuilder {
 #[cfg(feature = "tls")]
 fn certificates_of(directory: &Path, owner: &Owner) -> Result<Certificates, BuildError> {
     let certificates = Certificates::open(directory)?;
-    let role = PeerRole::Service { zone: owner.zone.clone(), service: owner.service.clone() };
+    let role = PeerRole::Service {
+        zone: owner.zone.clone(),
+        service: owner.service.clone(),
+    };
     match certificates.check_role(role) {
         Ok(()) => Ok(certificates),
         Err(RoleError::Invalid(error)) => Err(error.into()),
-        Err(RoleError::Other { certificate, expected: limiter }) => {
-            Err(BuildError::WrongCertificate { certificate, limiter })
-        }
+        Err(RoleError::Other {
+            certificate,
+            expected: limiter,
+        }) => Err(BuildError::WrongCertificate {
+            certificate,
+            limiter,
+        }),
     }
 }
 
@@ -92,37 +107,57 @@ mod tests {
 
     fn built(addresses: &[&str], is_insecure: bool) -> Result<(), BuildError> {
         let builder = Limiter::builder("shop").aggregators(addresses);
-        let builder = if is_insecure { builder.insecure() } else { builder };
+        let builder = if is_insecure {
+            builder.insecure()
+        } else {
+            builder
+        };
         builder.build_detached().map(|_| ())
     }
 
     #[test]
     fn plaintext_beyond_loopback_needs_permission() {
-        for address in
-            ["http://127.0.0.1:7410", "http://[::1]:7410", "http://localhost:7410", "dns://localhost:7410"]
-        {
+        for address in [
+            "http://127.0.0.1:7410",
+            "http://[::1]:7410",
+            "http://localhost:7410",
+            "dns://localhost:7410",
+        ] {
             built(&[address], false).unwrap();
         }
-        for address in ["http://10.0.0.1:7410", "http://aggregator:7410", "dns://aggregators:7410"] {
+        for address in [
+            "http://10.0.0.1:7410",
+            "http://aggregator:7410",
+            "dns://aggregators:7410",
+        ] {
             let error = built(&[address], false).unwrap_err();
             assert!(
                 matches!(&error, BuildError::Plaintext { address: given } if given == address),
                 "{error}"
             );
             let text = error.to_string();
-            for word in [address, "LimiterBuilder::certificates", "LimiterBuilder::insecure"] {
+            for word in [
+                address,
+                "LimiterBuilder::certificates",
+                "LimiterBuilder::insecure",
+            ] {
                 assert!(text.contains(word), "{text}");
             }
             built(&[address], true).unwrap();
         }
         let error = built(&["http://127.0.0.1:7410", "http://10.0.0.1:7410"], false).unwrap_err();
-        assert!(error.to_string().contains("http://10.0.0.1:7410"), "{error}");
+        assert!(
+            error.to_string().contains("http://10.0.0.1:7410"),
+            "{error}"
+        );
     }
 
     #[test]
     fn secure_address_is_never_reached_in_plaintext() {
         for is_insecure in [false, true] {
-            let error = built(&["https://127.0.0.1:7410"], is_insecure).unwrap_err().to_string();
+            let error = built(&["https://127.0.0.1:7410"], is_insecure)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("`https://127.0.0.1:7410`"), "{error}");
             assert!(error.contains("LimiterBuilder::certificates"), "{error}");
         }
@@ -130,11 +165,16 @@ mod tests {
 
     #[test]
     fn malformed_address_error_lists_allowed_forms() {
-        for bad in
-            [&["a:7410"][..], &["https://a"], &["https://a:1", "http://b:1"], &["dns://a:1", "dns://b:1"]]
-        {
+        for bad in [
+            &["a:7410"][..],
+            &["https://a"],
+            &["https://a:1", "http://b:1"],
+            &["dns://a:1", "dns://b:1"],
+        ] {
             let error = built(bad, true).unwrap_err();
-            let BuildError::Address { address } = &error else { panic!("{error}") };
+            let BuildError::Address { address } = &error else {
+                panic!("{error}")
+            };
             assert!(
                 bad.contains(&address.as_str()) && error.to_string().contains("https://HOST:PORT"),
                 "{error}"

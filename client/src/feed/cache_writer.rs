@@ -24,7 +24,9 @@ impl Control {
         let (mut saved_at, mut tried) = (Instant::now(), None);
         while self.cache.is_some() {
             ticks.tick().await;
-            let kills = self.subscription.with(|subscription, _| subscription.unsaved_kills());
+            let kills = self
+                .subscription
+                .with(|subscription, _| subscription.unsaved_kills());
             // Kill generations that could not be saved are tried again with the next regular save.
             if saved_at.elapsed() >= SAVE_INTERVAL || kills.is_some() && kills != tried {
                 (saved_at, tried) = (Instant::now(), kills);
@@ -39,12 +41,20 @@ impl Control {
     }
 
     async fn save(&self) {
-        let Some(file) = self.cache.clone() else { return };
-        let unsaved = self.subscription.with(|subscription, _| subscription.unsaved());
-        let Some((version, snapshot)) = unsaved else { return };
+        let Some(file) = self.cache.clone() else {
+            return;
+        };
+        let unsaved = self
+            .subscription
+            .with(|subscription, _| subscription.unsaved());
+        let Some((version, snapshot)) = unsaved else {
+            return;
+        };
         let path = file.path.clone();
         match spawn_blocking(move || file.write(snapshot)).await {
-            Ok(Ok(())) => self.subscription.with(|subscription, _| subscription.directives.saved = version),
+            Ok(Ok(())) => self
+                .subscription
+                .with(|subscription, _| subscription.directives.saved = version),
             Ok(Err(error)) if self.counters.save_failures.fetch_add(1, Ordering::Relaxed) == 0 => {
                 let path = path.display();
                 tracing::warn!(%path, %error, "directive cache not written; later failures are logged at debug level");

@@ -42,7 +42,8 @@ impl Control {
     }
 
     pub(crate) fn unreported(&self) -> u64 {
-        self.subscription.with(|subscription, _| subscription.unreported())
+        self.subscription
+            .with(|subscription, _| subscription.unreported())
     }
 
     #[cfg(feature = "tls")]

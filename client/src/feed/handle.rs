@@ -30,7 +30,9 @@ impl FeedHandle {
             // A feed without work has ended long before: the decisions since then count as well.
             let _ = task.await;
         }
-        Flushed { unreported: self.control.unreported() }
+        Flushed {
+            unreported: self.control.unreported(),
+        }
     }
 }
 

@@ -54,7 +54,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn on_refusal_changed(&self, before: Option<&'static str>, now: Option<&'static str>) {
+    pub(super) fn on_refusal_changed(
+        &self,
+        before: Option<&'static str>,
+        now: Option<&'static str>,
+    ) {
         let mut refused = self.refused();
         if let Some(reason) = now {
             *refused.entry(reason).or_default() += 1;
@@ -76,7 +80,12 @@ impl Limiter {
     pub fn health(&self) -> Health {
         match &self.control {
             Some(control) => control.health(),
-            None => Health { feed: None, connected: 0, refused: BTreeMap::new(), certificate: None },
+            None => Health {
+                feed: None,
+                connected: 0,
+                refused: BTreeMap::new(),
+                certificate: None,
+            },
         }
     }
 }

@@ -67,7 +67,12 @@ pub(crate) fn parse_yes_no(value: &OsStr) -> Option<bool> {
 fn exists(file: &Path) -> io::Result<bool> {
     match file.symlink_metadata() {
         Ok(_) => Ok(true),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
             Ok(false)
         }
         Err(error) => Err(error),
@@ -101,7 +106,10 @@ mod tests {
         assert!(!exists(&file.join("below/what/is/not")).unwrap());
         std::fs::write(&file, "").unwrap();
         assert!(exists(&file).unwrap() && exists(directory.path()).unwrap());
-        assert!(!exists(&file.join("below")).unwrap(), "no file lies below a file");
+        assert!(
+            !exists(&file.join("below")).unwrap(),
+            "no file lies below a file"
+        );
         assert!(exists(Path::new("a\0b")).is_err());
     }
 }

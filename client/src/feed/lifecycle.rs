@@ -40,7 +40,11 @@ pub(crate) struct Lifecycle {
 
 impl Lifecycle {
     pub(crate) fn new(instance: Option<(Name, Name)>) -> Self {
-        Self { state: AtomicU8::new(FeedState::NotRun as u8), built: Instant::now(), instance }
+        Self {
+            state: AtomicU8::new(FeedState::NotRun as u8),
+            built: Instant::now(),
+            instance,
+        }
     }
 
     pub(super) fn state(&self) -> FeedState {
@@ -60,12 +64,14 @@ impl Control {
     /// Raises a setup problem if requests were decided for a while and the feed was never run. Called before
     /// problems, health and metrics are read.
     pub(crate) fn check_running(&self) {
-        let is_overdue =
-            self.lifecycle.state() == FeedState::NotRun && self.lifecycle.built.elapsed() >= NOT_RUN_MAX;
+        let is_overdue = self.lifecycle.state() == FeedState::NotRun
+            && self.lifecycle.built.elapsed() >= NOT_RUN_MAX;
         if is_overdue && self.has_work() {
             let unreported = self.unreported();
             if unreported > 0 {
-                self.table.problems.raise_unreported(SetupProblem::FeedNotRun, unreported);
+                self.table
+                    .problems
+                    .raise_unreported(SetupProblem::FeedNotRun, unreported);
             }
         }
     }
@@ -77,7 +83,9 @@ impl Control {
             self.lifecycle.set(FeedState::Stopped);
             let unreported = self.unreported();
             if Arc::strong_count(self) > 1 || unreported > 0 {
-                self.table.problems.raise_unreported(SetupProblem::FeedNotRun, unreported);
+                self.table
+                    .problems
+                    .raise_unreported(SetupProblem::FeedNotRun, unreported);
             }
         }
     }
@@ -96,11 +104,20 @@ impl Running {
             && !running(|running| running.insert(instance.clone()))
         {
             let (service, name) = instance;
-            return Err(FeedError::AlreadyRunning { service: service.to_string(), name: name.to_string() });
+            return Err(FeedError::AlreadyRunning {
+                service: service.to_string(),
+                name: name.to_string(),
+            });
         }
         control.lifecycle.set(FeedState::Running);
-        control.table.problems.clear(SetupProblem::FeedNotRun.kind(), "");
-        Ok(Self { control, has_ended: false })
+        control
+            .table
+            .problems
+            .clear(SetupProblem::FeedNotRun.kind(), "");
+        Ok(Self {
+            control,
+            has_ended: false,
+        })
     }
 
     pub(super) fn end(mut self) {
@@ -116,7 +133,10 @@ impl Drop for Running {
         }
         if !self.has_ended {
             let unreported = self.control.unreported();
-            self.control.table.problems.raise_unreported(SetupProblem::FeedStopped, unreported);
+            self.control
+                .table
+                .problems
+                .raise_unreported(SetupProblem::FeedStopped, unreported);
         }
     }
 }

@@ -78,7 +78,11 @@ impl Feed {
             Err(_) if control.has_work() => return Err(FeedError::NoRuntime),
             Err(_) => None,
         };
-        Ok(FeedHandle { control, shutdown, task })
+        Ok(FeedHandle {
+            control,
+            shutdown,
+            task,
+        })
     }
 
     /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none
@@ -126,7 +130,9 @@ async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationTo
                     Err(error) => debug_assert!(false, "{error}, which the builder has excluded"),
                 }
             }
-            Aggregators::List(_) | Aggregators::ByName(_) => streams::run(&control, &shutdown).await,
+            Aggregators::List(_) | Aggregators::ByName(_) => {
+                streams::run(&control, &shutdown).await
+            }
         }
     };
     tokio::select! {
@@ -138,7 +144,9 @@ async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationTo
     }
     control.save_last().await;
     running.end();
-    Flushed { unreported: control.unreported() }
+    Flushed {
+        unreported: control.unreported(),
+    }
 }
 
 /// Returns the way to an aggregator at `HOST:PORT`, by the scheme that the protection needs.

@@ -33,7 +33,11 @@ pub(super) struct StreamLog {
 
 impl StreamLog {
     pub(super) fn new(control: &Control, address: &Arc<str>) -> Self {
-        Self::of(Arc::clone(&control.counters), Arc::clone(&control.table), Arc::clone(address))
+        Self::of(
+            Arc::clone(&control.counters),
+            Arc::clone(&control.table),
+            Arc::clone(address),
+        )
     }
 
     const fn of(counters: Arc<Counters>, table: Arc<Table>, address: Arc<str>) -> Self {
@@ -50,8 +54,12 @@ impl StreamLog {
     }
 
     fn set_silent(&self, is_silent: bool) {
-        let problem = is_silent.then(|| SetupProblem::SilentAggregator { address: self.address.to_string() });
-        self.table.problems.set(SetupProblem::SILENT_AGGREGATOR, &self.address, problem);
+        let problem = is_silent.then(|| SetupProblem::SilentAggregator {
+            address: self.address.to_string(),
+        });
+        self.table
+            .problems
+            .set(SetupProblem::SILENT_AGGREGATOR, &self.address, problem);
     }
 
     fn set_foreign(&mut self, zone: Option<&str>) {
@@ -59,10 +67,16 @@ impl StreamLog {
             zone: self.counters.zone.clone(),
             aggregator_zone: zone.to_owned(),
         });
-        if let Some(before) = self.foreign.take().filter(|before| foreign.as_ref() != Some(before)) {
+        if let Some(before) = self
+            .foreign
+            .take()
+            .filter(|before| foreign.as_ref() != Some(before))
+        {
             self.table.problems.clear(before.kind(), before.subject());
         }
-        foreign.iter().for_each(|problem| self.table.problems.raise(problem.clone()));
+        foreign
+            .iter()
+            .for_each(|problem| self.table.problems.raise(problem.clone()));
         self.foreign = foreign;
     }
 
@@ -116,9 +130,13 @@ impl Observer for StreamLog {
 
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
         self.close();
-        self.counters.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);
+        self.counters
+            .disconnects
+            .fetch_add(u64::from(was_connected), Ordering::Relaxed);
         let is_invalid = matches!(error, StreamError::Decode(_));
-        self.counters.invalid.fetch_add(u64::from(is_invalid), Ordering::Relaxed);
+        self.counters
+            .invalid
+            .fetch_add(u64::from(is_invalid), Ordering::Relaxed);
         let reason = error.refusal();
         self.set_refused(reason);
         let is_repeated = self.warned.contains(&reason);
@@ -126,8 +144,8 @@ impl Observer for StreamLog {
             self.warned.push(reason);
         }
         self.strange += u32::from(!was_connected && is_strange(error));
-        let is_silent =
-            !was_connected && (matches!(error, StreamError::Silent(_)) || self.strange == STRANGE_MAX);
+        let is_silent = !was_connected
+            && (matches!(error, StreamError::Silent(_)) || self.strange == STRANGE_MAX);
         if is_silent {
             // Logged with its remedy, once.
             self.set_silent(true);
@@ -138,7 +156,9 @@ impl Observer for StreamLog {
             _ if was_connected => {
                 tracing::warn!(aggregator, %error, reason, "aggregator lost; the directives held stay in force");
             }
-            _ if is_repeated => tracing::debug!(aggregator, %error, reason, "aggregator still unreachable"),
+            _ if is_repeated => {
+                tracing::debug!(aggregator, %error, reason, "aggregator still unreachable")
+            }
             Some(reason) => {
                 tracing::warn!(aggregator, %error, reason, "connection not trusted; the directives held stay in force");
             }
@@ -202,7 +222,11 @@ mod tests {
     }
 
     fn log(counters: &Arc<Counters>) -> StreamLog {
-        StreamLog::of(Arc::clone(counters), Arc::new(Table::new(8, 0, 7)), "aggregator:7410".into())
+        StreamLog::of(
+            Arc::clone(counters),
+            Arc::new(Table::new(8, 0, 7)),
+            "aggregator:7410".into(),
+        )
     }
 
     fn forbidden() -> StreamError {
@@ -214,9 +238,26 @@ mod tests {
         let (levels, counters) = (Levels::default(), Arc::new(Counters::default()));
         let mut log = log(&counters);
         tracing::subscriber::with_default(levels.clone(), || {
-            let refusals = [forbidden(), forbidden(), StreamError::Ended, forbidden(), StreamError::Ended];
-            refusals.iter().for_each(|error| log.on_disconnected(error, false));
-            assert_eq!(levels.take(), [Level::WARN, Level::DEBUG, Level::WARN, Level::DEBUG, Level::DEBUG]);
+            let refusals = [
+                forbidden(),
+                forbidden(),
+                StreamError::Ended,
+                forbidden(),
+                StreamError::Ended,
+            ];
+            refusals
+                .iter()
+                .for_each(|error| log.on_disconnected(error, false));
+            assert_eq!(
+                levels.take(),
+                [
+                    Level::WARN,
+                    Level::DEBUG,
+                    Level::WARN,
+                    Level::DEBUG,
+                    Level::DEBUG
+                ]
+            );
             log.on_connected(None);
             log.on_disconnected(&forbidden(), true);
             log.on_disconnected(&forbidden(), false);
@@ -230,14 +271,19 @@ mod tests {
         let mut log = log(&counters);
         let table = Arc::clone(&log.table);
         let silent = || StreamError::Silent(std::time::Duration::from_secs(15));
-        let problem = SetupProblem::SilentAggregator { address: "aggregator:7410".to_owned() };
+        let problem = SetupProblem::SilentAggregator {
+            address: "aggregator:7410".to_owned(),
+        };
         tracing::subscriber::with_default(levels.clone(), || {
             log.on_disconnected(&silent(), false);
             log.on_disconnected(&silent(), false);
             assert_eq!(levels.take(), [Level::WARN, Level::DEBUG, Level::DEBUG]);
         });
         assert_eq!(table.problems.list(), std::slice::from_ref(&problem));
-        assert!(problem.to_string().contains("`aggregator:7410`"), "{problem}");
+        assert!(
+            problem.to_string().contains("`aggregator:7410`"),
+            "{problem}"
+        );
         log.on_connected(None);
         assert_eq!(table.problems.list(), []);
         log.on_disconnected(&silent(), true);
@@ -252,14 +298,27 @@ mod tests {
         let mut log = log(&Arc::new(Counters::default()));
         let table = Arc::clone(&log.table);
         let fail = |log: &mut StreamLog, status: fn(&'static str) -> Status, times| {
-            (0..times).for_each(|_| log.on_disconnected(&StreamError::Closed(Box::new(status("x"))), false));
+            (0..times).for_each(|_| {
+                log.on_disconnected(&StreamError::Closed(Box::new(status("x"))), false)
+            });
             table.problems.list().len()
         };
-        assert_eq!(fail(&mut log, Status::unavailable, 10), 0, "an aggregator that stops");
-        assert_eq!(fail(&mut log, Status::resource_exhausted, 10), 0, "one without room");
+        assert_eq!(
+            fail(&mut log, Status::unavailable, 10),
+            0,
+            "an aggregator that stops"
+        );
+        assert_eq!(
+            fail(&mut log, Status::resource_exhausted, 10),
+            0,
+            "one without room"
+        );
         assert_eq!(fail(&mut log, Status::unimplemented, STRANGE_MAX - 1), 0);
         log.on_connected(None);
-        assert_eq!(fail(&mut log, Status::failed_precondition, STRANGE_MAX - 1), 0);
+        assert_eq!(
+            fail(&mut log, Status::failed_precondition, STRANGE_MAX - 1),
+            0
+        );
         assert_eq!(fail(&mut log, Status::unknown, 1), 1);
         log.on_connected(None);
         assert_eq!(table.problems.list(), []);
@@ -267,18 +326,35 @@ mod tests {
 
     #[test]
     fn wrong_zone_aggregator_is_one_logged_problem() {
-        let (levels, counters) =
-            (Levels::default(), Counters { zone: "a".to_owned(), ..Counters::default() });
+        let (levels, counters) = (
+            Levels::default(),
+            Counters {
+                zone: "a".to_owned(),
+                ..Counters::default()
+            },
+        );
         let mut log = log(&Arc::new(counters));
         tracing::subscriber::with_default(levels.clone(), || {
-            ["a", "b", "b"].iter().for_each(|zone| log.on_connected(Some(zone)));
+            ["a", "b", "b"]
+                .iter()
+                .for_each(|zone| log.on_connected(Some(zone)));
         });
-        assert_eq!(levels.take(), [Level::INFO, Level::INFO, Level::WARN, Level::INFO]);
-        let problem = SetupProblem::ForeignZone { zone: "a".to_owned(), aggregator_zone: "b".to_owned() };
+        assert_eq!(
+            levels.take(),
+            [Level::INFO, Level::INFO, Level::WARN, Level::INFO]
+        );
+        let problem = SetupProblem::ForeignZone {
+            zone: "a".to_owned(),
+            aggregator_zone: "b".to_owned(),
+        };
         let table = Arc::clone(&log.table);
         assert_eq!(table.problems.list(), std::slice::from_ref(&problem));
         log.on_connected(Some("a"));
-        assert_eq!(table.problems.list(), [], "the aggregator is of this zone now");
+        assert_eq!(
+            table.problems.list(),
+            [],
+            "the aggregator is of this zone now"
+        );
         log.on_connected(Some("b"));
         assert_eq!(table.problems.list(), [problem]);
         drop(log);

@@ -32,15 +32,22 @@ const RESOLVE_MAX: Duration = Duration::from_secs(5);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(control: &Control, shutdown: &CancellationToken) {
-    let mut streams =
-        Streams { control, shutdown, lost: Arc::default(), stops: HashMap::new(), tasks: JoinSet::new() };
+    let mut streams = Streams {
+        control,
+        shutdown,
+        lost: Arc::default(),
+        stops: HashMap::new(),
+        tasks: JoinSet::new(),
+    };
     match &control.aggregators {
         Aggregators::List(names) => {
             streams.list(names);
             shutdown.cancelled().await;
         }
         Aggregators::ByName(name) => streams.follow_dns(name).await,
-        Aggregators::None | Aggregators::One(_) => debug_assert!(false, "a feed of several aggregators"),
+        Aggregators::None | Aggregators::One(_) => {
+            debug_assert!(false, "a feed of several aggregators")
+        }
     }
     while streams.tasks.join_next().await.is_some() {}
 }
@@ -92,7 +99,10 @@ impl Streams<'_> {
     }
 
     fn list(&mut self, names: &[Arc<str>]) {
-        let new = self.control.subscription.with(|subscription, now| subscription.list_endpoints(now, names));
+        let new = self
+            .control
+            .subscription
+            .with(|subscription, now| subscription.list_endpoints(now, names));
         for (id, name) in new {
             let dial = match dial(&name, &self.control.security) {
                 Ok(dial) => dial,
@@ -105,9 +115,17 @@ impl Streams<'_> {
             let stop = self.shutdown.child_token();
             self.stops.insert(id, stop.clone());
             let subscription = self.control.subscription.clone();
-            let child = Shared::new(SessionChild { subscription: subscription.clone(), id });
+            let child = Shared::new(SessionChild {
+                subscription: subscription.clone(),
+                id,
+            });
             let log = StreamLog::new(self.control, &name);
-            let observer = SessionObserver { log, subscription, id, lost: Arc::clone(&self.lost) };
+            let observer = SessionObserver {
+                log,
+                subscription,
+                id,
+                lost: Arc::clone(&self.lost),
+            };
             self.tasks.spawn(async move {
                 child::run(child, dial, stop, observer).await;
                 id
@@ -117,15 +135,25 @@ impl Streams<'_> {
 
     /// Ends the streams to aggregators that are not listed any more and own no bucket.
     fn end_unused(&mut self) {
-        let unused = self.control.subscription.with(|subscription, _| subscription.remove_unused_endpoints());
-        unused.iter().filter_map(|id| self.stops.get(id)).for_each(CancellationToken::cancel);
+        let unused = self
+            .control
+            .subscription
+            .with(|subscription, _| subscription.remove_unused_endpoints());
+        unused
+            .iter()
+            .filter_map(|id| self.stops.get(id))
+            .for_each(CancellationToken::cancel);
     }
 }
 
 /// Returns all addresses of a name. An empty answer is an error.
 async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
     let answer: Vec<_> = timeout(RESOLVE_MAX, lookup_host(name)).await??.collect();
-    if answer.is_empty() { Err("the answer is empty".into()) } else { Ok(answer) }
+    if answer.is_empty() {
+        Err("the answer is empty".into())
+    } else {
+        Ok(answer)
+    }
 }
 
 fn jittered(span: Duration) -> Duration {
@@ -141,28 +169,38 @@ struct SessionChild {
 
 impl Child for SessionChild {
     fn on_open(&mut self, _now: MonoTime) {
-        self.subscription.with(|subscription, _| subscription.open_stream(self.id));
+        self.subscription
+            .with(|subscription, _| subscription.open_stream(self.id));
     }
 
     fn report(&mut self, _now: MonoTime) -> Report {
         // All streams use the clock of the subscription that they share.
-        self.subscription.with(|subscription, now| subscription.report_to(self.id, now))
+        self.subscription
+            .with(|subscription, now| subscription.report_to(self.id, now))
     }
 
-    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
-        self.subscription.with(|subscription, now| subscription.apply(self.id, now, directives))
+    fn on_directives(
+        &mut self,
+        _now: MonoTime,
+        directives: Directives,
+    ) -> Result<(), StaleDirective> {
+        self.subscription
+            .with(|subscription, now| subscription.apply(self.id, now, directives))
     }
 
     fn on_farewell_read(&mut self, _now: MonoTime) {
-        self.subscription.with(|subscription, _| subscription.on_read_by(self.id));
+        self.subscription
+            .with(|subscription, _| subscription.on_read_by(self.id));
     }
 
     fn is_report_due(&self) -> bool {
-        self.subscription.with(|subscription, _| subscription.is_report_due_to(self.id))
+        self.subscription
+            .with(|subscription, _| subscription.is_report_due_to(self.id))
     }
 
     fn report_interval(&self) -> Duration {
-        self.subscription.with(|subscription, _| subscription.report_interval_to(self.id))
+        self.subscription
+            .with(|subscription, _| subscription.report_interval_to(self.id))
     }
 }
 
@@ -183,7 +221,8 @@ impl Observer for SessionObserver {
     }
 
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
-        self.subscription.with(|subscription, now| subscription.on_lost(self.id, now));
+        self.subscription
+            .with(|subscription, now| subscription.on_lost(self.id, now));
         self.log.on_disconnected(error, was_connected);
         self.lost.notify_one();
     }

@@ -25,19 +25,35 @@ async fn guards_refill_without_an_aggregator() {
     let directive = BucketDirective {
         bucket: Bucket::new("api").unwrap(),
         whole: true,
-        terms: Terms { limit, mode: Mode::Enforce, clients: Some(1), ..Terms::default() },
+        terms: Terms {
+            limit,
+            mode: Mode::Enforce,
+            clients: Some(1),
+            ..Terms::default()
+        },
         keys: vec![KeyDirective {
             tenant: Tenant::default_class(),
-            values: Values { guard: Some(rate(1_000.0)), ..Values::default() },
+            values: Values {
+                guard: Some(rate(1_000.0)),
+                ..Values::default()
+            },
         }],
     };
-    let message =
-        Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
+    let message = Directives {
+        epoch: Some(Epoch(1)),
+        seq: 1,
+        buckets: vec![directive],
+        ..Directives::default()
+    };
     feed.control.subscription.with(|subscription, now| {
         subscription.report(now);
         subscription.on_directives(now, message).unwrap();
     });
-    let drain = || (0..1_000_000).position(|_| !key.check().is_admit()).unwrap();
+    let drain = || {
+        (0..1_000_000)
+            .position(|_| !key.check().is_admit())
+            .unwrap()
+    };
     assert!(drain() > 3);
     assert_eq!(drain(), 0);
     let running = feed.spawn().unwrap();
@@ -65,7 +81,9 @@ impl Warnings {
 
     fn with(&self, words: &[&str]) -> usize {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+        text.lines()
+            .filter(|line| words.iter().all(|word| line.contains(word)))
+            .count()
     }
 }
 
@@ -90,7 +108,10 @@ fn decide(limiter: &Limiter, requests: u64) {
 }
 
 fn current_thread() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 #[test]
@@ -98,7 +119,10 @@ fn unrun_feed_warns_once_when_dropped() {
     let (warnings, _guard) = Warnings::collect();
     let (limiter, feed) = unreachable();
     decide(&limiter, 3);
-    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::NotRun)));
+    assert_eq!(
+        (limiter.setup_problems(), limiter.health().feed),
+        (vec![], Some(FeedState::NotRun))
+    );
     drop(feed);
     decide(&limiter, 4);
     assert_eq!(limiter.setup_problems(), [SetupProblem::FeedNotRun]);
@@ -132,11 +156,17 @@ fn ended_runtime_stops_the_feed_with_warning() {
     let runtime = current_thread();
     let handle = runtime.block_on(async { feed.spawn() }).unwrap();
     decide(&limiter, 5);
-    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::Running)));
+    assert_eq!(
+        (limiter.setup_problems(), limiter.health().feed),
+        (vec![], Some(FeedState::Running))
+    );
     drop(runtime);
     assert_eq!(limiter.setup_problems(), [SetupProblem::FeedStopped]);
     assert_eq!(limiter.health().feed, Some(FeedState::Stopped));
-    assert_eq!(warnings.with(&["WARN", "feed", "FeedHandle::shutdown", "unreported=5"]), 1);
+    assert_eq!(
+        warnings.with(&["WARN", "feed", "FeedHandle::shutdown", "unreported=5"]),
+        1
+    );
     drop(handle);
     assert_eq!(warnings.with(&["WARN"]), 1, "the end was logged already");
 }
@@ -152,8 +182,14 @@ fn dropped_handle_leaves_the_feed_running() {
         drop(handle);
         tokio::task::yield_now().await;
     });
-    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::Running)));
-    assert_eq!(warnings.with(&["WARN", "FeedHandle::shutdown", "unreported=6"]), 1);
+    assert_eq!(
+        (limiter.setup_problems(), limiter.health().feed),
+        (vec![], Some(FeedState::Running))
+    );
+    assert_eq!(
+        warnings.with(&["WARN", "FeedHandle::shutdown", "unreported=6"]),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +198,10 @@ async fn shutdown_returns_unreported_decisions() {
     let handle = feed.spawn().unwrap();
     decide(&limiter, 7);
     assert_eq!(handle.shutdown().await, Flushed { unreported: 7 });
-    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::Stopped)));
+    assert_eq!(
+        (limiter.setup_problems(), limiter.health().feed),
+        (vec![], Some(FeedState::Stopped))
+    );
 
     let (alone, feed) = Limiter::builder("shop").build_detached().unwrap();
     let handle = feed.spawn().unwrap();
@@ -193,18 +232,28 @@ async fn unrun_feed_becomes_a_problem_when_deciding() {
 fn feed_needs_a_runtime_to_spawn() {
     let (_limiter, feed) = unreachable();
     let error = feed.spawn().unwrap_err();
-    assert!(matches!(error, FeedError::NoRuntime) && error.to_string().contains("tokio"), "{error}");
+    assert!(
+        matches!(error, FeedError::NoRuntime) && error.to_string().contains("tokio"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_instance_runs_no_two_feeds() {
     let named = || {
         let builder = Limiter::builder("twice").name("host:1");
-        builder.aggregator("http://127.0.0.1:9").build_detached().unwrap().1
+        builder
+            .aggregator("http://127.0.0.1:9")
+            .build_detached()
+            .unwrap()
+            .1
     };
     let first = named().spawn().unwrap();
     let refused = named().spawn().unwrap_err();
-    assert!(matches!(refused, FeedError::AlreadyRunning { .. }), "{refused}");
+    assert!(
+        matches!(refused, FeedError::AlreadyRunning { .. }),
+        "{refused}"
+    );
     for word in ["host:1", "twice", "LimiterBuilder::name"] {
         assert!(refused.to_string().contains(word), "{refused}");
     }
@@ -228,7 +277,10 @@ async fn mute_server_is_named() {
             break;
         }
     }
-    assert_eq!(limiter.setup_problems(), [SetupProblem::SilentAggregator { address }]);
+    assert_eq!(
+        limiter.setup_problems(),
+        [SetupProblem::SilentAggregator { address }]
+    );
     handle.shutdown().await;
 }
 
@@ -239,6 +291,9 @@ fn missing_aggregators_are_an_immediate_problem() {
     assert_eq!(limiter.setup_problems(), [SetupProblem::NoAggregator]);
     assert_eq!(warnings.with(&["WARN", "PLIMSOLL_AGGREGATOR"]), 1);
     let none: [&str; 0] = [];
-    let error = Limiter::builder("shop").aggregators(&none).build_detached().unwrap_err();
+    let error = Limiter::builder("shop")
+        .aggregators(&none)
+        .build_detached()
+        .unwrap_err();
     assert!(error.to_string().contains("empty list"), "{error}");
 }

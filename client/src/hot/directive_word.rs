@@ -60,7 +60,9 @@ impl DirectiveWord {
     /// the bucket's default class.
     pub(crate) fn cut(ratio: DropRatio, is_established: bool, at_tenant_limit: bool) -> Self {
         let mark = Self(Self::following().0 | u64::from(ratio.units()) << Self::RATIO_AT);
-        mark.with(Self::GUARDED, is_established).with(Self::COHERENT, true).at_tenant_limit(at_tenant_limit)
+        mark.with(Self::GUARDED, is_established)
+            .with(Self::COHERENT, true)
+            .at_tenant_limit(at_tenant_limit)
     }
 
     /// Sets enforcement of a marked key, independently of the default class: in a canary that is
@@ -76,13 +78,23 @@ impl DirectiveWord {
         if !class.is_held() {
             return class;
         }
-        let mut word = if self.is_established() { established } else { class };
+        let mut word = if self.is_established() {
+            established
+        } else {
+            class
+        };
         if self.0 & Self::COHERENT != 0 {
             let own = self.0 >> Self::RATIO_AT << Self::RATIO_AT;
             word = Self(word.rest() | own);
-            word = word.with(Self::INDEPENDENT, true).at_tenant_limit(self.is_at_tenant_limit());
+            word = word
+                .with(Self::INDEPENDENT, true)
+                .at_tenant_limit(self.is_at_tenant_limit());
         }
-        if self.is_cold() { word.enforced(self.is_enforced()) } else { word }
+        if self.is_cold() {
+            word.enforced(self.is_enforced())
+        } else {
+            word
+        }
     }
 
     pub(crate) fn with_ratio(self, ratio: DropRatio) -> Self {
@@ -143,7 +155,11 @@ impl DirectiveWord {
     }
 
     const fn with(self, flag: u64, yes: bool) -> Self {
-        if yes { Self(self.0 | flag) } else { Self(self.0 & !flag) }
+        if yes {
+            Self(self.0 | flag)
+        } else {
+            Self(self.0 & !flag)
+        }
     }
 
     #[inline]
@@ -274,9 +290,21 @@ mod tests {
     #[test]
     fn word_holds_its_parts_apart() {
         let none = DirectiveWord::new(DropRatio::NONE);
-        let all = none.enforced(true).guarded(true).independent(true).coherent(true);
-        let all = all.at_tenant_limit(true).cold(true).wait(WaitClass::LONGEST);
-        for directive in [DirectiveWord::NOTHING, none, all, DirectiveWord::new(DropRatio::ALL)] {
+        let all = none
+            .enforced(true)
+            .guarded(true)
+            .independent(true)
+            .coherent(true);
+        let all = all
+            .at_tenant_limit(true)
+            .cold(true)
+            .wait(WaitClass::LONGEST);
+        for directive in [
+            DirectiveWord::NOTHING,
+            none,
+            all,
+            DirectiveWord::new(DropRatio::ALL),
+        ] {
             for id in [0, 1, IDS_MAX as u32 - 1] {
                 let word = KeyWord::new(id, directive);
                 assert_eq!((word.id(), word.directive()), (id, directive));
@@ -287,56 +315,95 @@ mod tests {
     #[test]
     fn class_mark_resolves_to_its_word() {
         let ratio = |units| DropRatio::new(units).unwrap();
-        let class = DirectiveWord::new(ratio(8)).enforced(true).guarded(true).wait(WaitClass::LONGEST);
+        let class = DirectiveWord::new(ratio(8))
+            .enforced(true)
+            .guarded(true)
+            .wait(WaitClass::LONGEST);
         let established = class.with_ratio(ratio(4));
         let cut = class.with_ratio(ratio(6)).independent(true);
         for (mark, due) in [
             (DirectiveWord::following(), class),
             (DirectiveWord::established(), established),
             (DirectiveWord::cut(ratio(6), false, false), cut),
-            (DirectiveWord::cut(ratio(6), true, true), cut.at_tenant_limit(true)),
+            (
+                DirectiveWord::cut(ratio(6), true, true),
+                cut.at_tenant_limit(true),
+            ),
         ] {
             assert!(!mark.is_held() && mark != DirectiveWord::NOTHING);
             assert_eq!(mark.resolve(class, established), due);
-            assert_eq!(mark.on_side(false).resolve(class, established), due.enforced(false));
-            assert_eq!(mark.resolve(DirectiveWord::NOTHING, established), DirectiveWord::NOTHING);
+            assert_eq!(
+                mark.on_side(false).resolve(class, established),
+                due.enforced(false)
+            );
+            assert_eq!(
+                mark.resolve(DirectiveWord::NOTHING, established),
+                DirectiveWord::NOTHING
+            );
         }
         assert!(DirectiveWord::new(DropRatio::NONE).is_held() && !DirectiveWord::NOTHING.is_held());
     }
 
     #[test]
     fn class_of_waits_changes_nothing_else() {
-        for word in [DirectiveWord::new(DropRatio::NONE), DirectiveWord::new(DropRatio::ALL).cold(true)] {
+        for word in [
+            DirectiveWord::new(DropRatio::NONE),
+            DirectiveWord::new(DropRatio::ALL).cold(true),
+        ] {
             for class in WaitClass::all() {
                 let waiting = word.enforced(true).wait(WaitClass::LONGEST).wait(class);
                 assert_eq!((waiting.class(), waiting.ratio()), (class, word.ratio()));
                 assert_eq!(waiting.wait(WaitClass::SHORTEST), word.enforced(true));
                 let refusal = waiting.refusal(Reason::TenantLimit, 0);
-                assert_eq!((refusal.reason(), refusal.retry_after()), (Reason::TenantLimit, class.base()));
+                assert_eq!(
+                    (refusal.reason(), refusal.retry_after()),
+                    (Reason::TenantLimit, class.base())
+                );
             }
         }
     }
 
     #[test]
     fn refusals_at_a_tenant_limit_name_it() {
-        let word = DirectiveWord::new(DropRatio::ALL).enforced(true).independent(true);
-        let reasons =
-            |word: DirectiveWord| [Outcome::Dropped, Outcome::GuardDropped].map(|by| word.reason(by));
+        let word = DirectiveWord::new(DropRatio::ALL)
+            .enforced(true)
+            .independent(true);
+        let reasons = |word: DirectiveWord| {
+            [Outcome::Dropped, Outcome::GuardDropped].map(|by| word.reason(by))
+        };
         assert_eq!(reasons(word), [Reason::ClusterOverload, Reason::BurstGuard]);
         assert_eq!(reasons(word.cold(true)), [Reason::ColdStart; 2]);
-        assert_eq!(reasons(word.at_tenant_limit(true)), [Reason::TenantLimit; 2]);
-        assert!(word.is_plain() && !word.at_tenant_limit(true).is_plain(), "plain words have one reason");
+        assert_eq!(
+            reasons(word.at_tenant_limit(true)),
+            [Reason::TenantLimit; 2]
+        );
+        assert!(
+            word.is_plain() && !word.at_tenant_limit(true).is_plain(),
+            "plain words have one reason"
+        );
     }
 
     #[test]
     fn word_refuses_like_its_ratio() {
         let draws = [0, 1, 2, 1 << 30, (1 << 30) + 2, u32::MAX - 1, u32::MAX];
-        for units in [0, 1, 2, 1 << 29, (1 << 29) + 1, DropRatio::ONE - 1, DropRatio::ONE] {
+        for units in [
+            0,
+            1,
+            2,
+            1 << 29,
+            (1 << 29) + 1,
+            DropRatio::ONE - 1,
+            DropRatio::ONE,
+        ] {
             let ratio = DropRatio::new(units).unwrap();
             let word = DirectiveWord::new(ratio).enforced(true).independent(true);
             assert_eq!(word.ratio(), ratio);
             for draw in draws {
-                assert_eq!(word.refuses(draw), coin::refuses(ratio, draw), "{draw} of {units}");
+                assert_eq!(
+                    word.refuses(draw),
+                    coin::refuses(ratio, draw),
+                    "{draw} of {units}"
+                );
             }
         }
     }

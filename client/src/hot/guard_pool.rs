@@ -36,8 +36,13 @@ impl GuardPool {
     pub(crate) fn fill(&self, tokens: u64, depth: f64, threads: usize) -> u32 {
         // A cast from a float saturates.
         let depth = depth as u32;
-        let batches = BATCHES.saturating_mul(u32::try_from(threads).unwrap_or(u32::MAX)).max(1);
-        self.batch.store((depth / batches).clamp(1, TokenBatch::LEFT_MAX), Ordering::Relaxed);
+        let batches = BATCHES
+            .saturating_mul(u32::try_from(threads).unwrap_or(u32::MAX))
+            .max(1);
+        self.batch.store(
+            (depth / batches).clamp(1, TokenBatch::LEFT_MAX),
+            Ordering::Relaxed,
+        );
         self.depth.store(depth, Ordering::Relaxed);
         self.tokens.store(tokens, Ordering::Release);
         self.missed.swap(0, Ordering::Relaxed)
@@ -58,24 +63,31 @@ impl GuardPool {
             false => (Some(counters.batch(key)), counters.batch(key).left(refill)),
         };
         let missing = u64::from(n - left.min(n));
-        let at_once = if batch.is_some() { u64::from(self.batch.load(Ordering::Relaxed)) } else { 0 };
+        let at_once = if batch.is_some() {
+            u64::from(self.batch.load(Ordering::Relaxed))
+        } else {
+            0
+        };
         let depth = u64::from(self.depth.load(Ordering::Relaxed));
         let reserve = u64::from(self.reserve.load(Ordering::Relaxed));
         let kept = if established { 0 } else { reserve };
         let mut drawn = 0;
         let pays = |tokens: u64| {
             // A cost above the capacity passes when the pool is full; otherwise it could never pass.
-            let whole = n > 1 && u64::from(n) > depth && depth > 0 && tokens + u64::from(left) >= depth;
+            let whole =
+                n > 1 && u64::from(n) > depth && depth > 0 && tokens + u64::from(left) >= depth;
             // A batch holds no part of the reserve: any request of the thread may use it up.
             let at_once = at_once.min(tokens.saturating_sub(reserve));
             (tokens >= missing + kept || whole).then(|| at_once.max(missing).min(tokens))
         };
         // A batch that suffices draws no other: other threads may need those tokens.
         if missing > 0 {
-            let taken = self.tokens.fetch_update(Ordering::Acquire, Ordering::Relaxed, |tokens| {
-                drawn = pays(tokens)?;
-                Some(tokens - drawn)
-            });
+            let taken = self
+                .tokens
+                .fetch_update(Ordering::Acquire, Ordering::Relaxed, |tokens| {
+                    drawn = pays(tokens)?;
+                    Some(tokens - drawn)
+                });
             if taken.is_err() {
                 // Without depth there is none to be found. Threads need not contend to count that.
                 if depth > 0 {
@@ -104,7 +116,10 @@ impl GuardPool {
             counters.note_used(key, -i32::try_from(n).unwrap_or(i32::MAX));
         } else {
             let batch = counters.batch(key);
-            let left = batch.left(refill).saturating_add(taken).min(TokenBatch::LEFT_MAX);
+            let left = batch
+                .left(refill)
+                .saturating_add(taken)
+                .min(TokenBatch::LEFT_MAX);
             counters.set_batch(key, batch.after(0u32.wrapping_sub(n), left, refill));
         }
     }
@@ -131,9 +146,12 @@ impl Table {
         let refill = self.refill_number();
         let established = self.own_directive(target.key).is_established();
         let take = |id: &u32| {
-            self.tokens(*id).is_some_and(|tokens| tokens.take(counters, *id, refill, n, established))
+            self.tokens(*id)
+                .is_some_and(|tokens| tokens.take(counters, *id, refill, n, established))
         };
-        Some(target.source()).filter(take).or_else(|| self.headroom_for(target).filter(take))
+        Some(target.source())
+            .filter(take)
+            .or_else(|| self.headroom_for(target).filter(take))
     }
 
     /// Returns `n` tokens to where they were [taken](Self::take) from.
@@ -145,7 +163,9 @@ impl Table {
     }
 
     pub(crate) fn keep(&self, id: u32, reserve: Tokens) {
-        self.tokens(id).into_iter().for_each(|pool| pool.keep(reserve.as_f64()));
+        self.tokens(id)
+            .into_iter()
+            .for_each(|pool| pool.keep(reserve.as_f64()));
     }
 
     /// Sets the tokens of a guard or a headroom, which take effect with the next
@@ -153,7 +173,9 @@ impl Table {
     pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) -> u32 {
         let pool = self.tokens(id);
         debug_assert!(pool.is_some(), "{id} is no id of tokens");
-        pool.map_or(0, |pool| pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used()))
+        pool.map_or(0, |pool| {
+            pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used())
+        })
     }
 }
 
@@ -175,14 +197,25 @@ mod tests {
         let block = counters.block(0);
         pool.fill(100, 100.0, 5);
         assert!(pool.take(block, 0, 1, 1, false));
-        assert_eq!((pool.tokens(), block.batch(0).left(1)), (95, 4), "100 / (4 * 5) at once");
+        assert_eq!(
+            (pool.tokens(), block.batch(0).left(1)),
+            (95, 4),
+            "100 / (4 * 5) at once"
+        );
         assert_eq!(block.batch(0).left(2), 0);
         pool.fill(3, 100.0, 5);
         assert!(pool.take(block, 0, 2, 1, false));
-        assert_eq!((pool.tokens(), block.batch(0).left(2), block.batch(0).used()), (0, 2, 2));
+        assert_eq!(
+            (pool.tokens(), block.batch(0).left(2), block.batch(0).used()),
+            (0, 2, 2)
+        );
         pool.fill(9, 3.0, 5);
         assert!(pool.take(block, 0, 3, 1, false));
-        assert_eq!((pool.tokens(), block.batch(0).left(3)), (8, 0), "never less than one");
+        assert_eq!(
+            (pool.tokens(), block.batch(0).left(3)),
+            (8, 0),
+            "never less than one"
+        );
     }
 
     #[test]
@@ -190,7 +223,9 @@ mod tests {
         let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
         let block = counters.block(0);
         pool.fill(100, 100.0, 5);
-        let left: Vec<u64> = (0..7).map(|_| (pool.take(block, 0, 1, 1, false), pool.tokens()).1).collect();
+        let left: Vec<u64> = (0..7)
+            .map(|_| (pool.take(block, 0, 1, 1, false), pool.tokens()).1)
+            .collect();
         assert_eq!(left, [95, 95, 95, 95, 95, 90, 90]);
     }
 
@@ -200,7 +235,11 @@ mod tests {
         let block = counters.block(0);
         pool.keep(8.0);
         pool.fill(12, 16.0, 1);
-        let taken = |established| (0..99).filter(|_| pool.take(block, 0, 1, 1, established)).count();
+        let taken = |established| {
+            (0..99)
+                .filter(|_| pool.take(block, 0, 1, 1, established))
+                .count()
+        };
         assert_eq!((taken(false), taken(true)), (4, 8));
     }
 
@@ -215,12 +254,25 @@ mod tests {
         }
         assert_eq!(block.batch(0).used(), 10);
         pool.fill(9, 10.0, 1);
-        assert!(!pool.take(block, 0, 2, 50, false), "more than the depth, and the pool is not full");
+        assert!(
+            !pool.take(block, 0, 2, 50, false),
+            "more than the depth, and the pool is not full"
+        );
         pool.fill(10, 10.0, 1);
-        assert!(pool.take(block, 0, 3, 50, false), "a cost above the depth needs a full pool");
-        assert_eq!((pool.tokens(), block.batch(0).used()), (0, 60), "the debt is recorded");
+        assert!(
+            pool.take(block, 0, 3, 50, false),
+            "a cost above the depth needs a full pool"
+        );
+        assert_eq!(
+            (pool.tokens(), block.batch(0).used()),
+            (0, 60),
+            "the debt is recorded"
+        );
         pool.fill(0, 0.0, 1);
-        assert!(!pool.take(block, 0, 4, 50, false), "a depth of 0 admits nothing");
+        assert!(
+            !pool.take(block, 0, 4, 50, false),
+            "a depth of 0 admits nothing"
+        );
     }
 
     #[test]
@@ -246,7 +298,10 @@ mod tests {
             assert!(pool.take(block, 0, 1, 50, false));
             pool.give_back(block, 0, 1, 50);
             assert_eq!(block.batch(0).used(), 0);
-            assert_eq!((0..9).filter(|_| pool.take(block, 0, 1, 1, false)).count(), 5);
+            assert_eq!(
+                (0..9).filter(|_| pool.take(block, 0, 1, 1, false)).count(),
+                5
+            );
         }
     }
 }

@@ -107,10 +107,17 @@ impl Guards {
     /// Sets the headroom pool of a bucket, the number of clients that share it and the bucket's limit, or
     /// removes the pool with all its tokens. A new pool starts full; an existing one keeps its tokens up to
     /// the new depth, and none without headroom.
-    pub(crate) fn set_pool(&mut self, table: &Table, bucket: u32, pool: Option<(ZonePool, u32, Limit)>) {
+    pub(crate) fn set_pool(
+        &mut self,
+        table: &Table,
+        bucket: u32,
+        pool: Option<(ZonePool, u32, Limit)>,
+    ) {
         let id = table.headroom(bucket);
         match pool {
-            Some((zone, clients, limit)) => self.put(table, id, OfZone::Pool(bucket, zone, clients, limit)),
+            Some((zone, clients, limit)) => {
+                self.put(table, id, OfZone::Pool(bucket, zone, clients, limit))
+            }
             None if self.set.remove(&id).is_some() => {
                 table.fill(id, Tokens::NONE, Tokens::NONE);
                 table.refill();
@@ -123,7 +130,9 @@ impl Guards {
     /// not refilled, and lapse. No bucket without a pool has any.
     pub(crate) fn grant(&mut self, table: &Table, bucket: u32, tokens: Tokens) {
         let id = table.headroom(bucket);
-        let Some(set) = self.set.get_mut(&id) else { return };
+        let Some(set) = self.set.get_mut(&id) else {
+            return;
+        };
         let most = Tokens::new(parameters::GRANT_DEPTH_REQUESTS);
         set.granted = (tokens.min(most), parameters::GRANT_LAPSE);
         set.refill(table, id, Duration::ZERO);
@@ -148,7 +157,16 @@ impl Guards {
                 let used = table.counters.used(id);
                 let granted = (Tokens::NONE, Duration::ZERO);
                 let tokens = part.depth;
-                vacant.insert(Set { of_zone, part, tokens, granted, used, debt: 0, group, measured: 0 });
+                vacant.insert(Set {
+                    of_zone,
+                    part,
+                    tokens,
+                    granted,
+                    used,
+                    debt: 0,
+                    group,
+                    measured: 0,
+                });
                 table.fill(id, part.depth, part.depth);
                 table.refill();
             }
@@ -178,14 +196,19 @@ impl Guards {
         for place in places {
             let counts = table.counters.counts(place.key);
             on_counts(place, counts);
-            let Some(own) = self.offered.get_mut(place.key as usize) else { continue };
+            let Some(own) = self.offered.get_mut(place.key as usize) else {
+                continue;
+            };
             // A sum read during writes may be lower than the previous one.
             let fresh = counts.offered.saturating_sub(own.seen);
             if fresh == 0 {
                 continue;
             }
             own.seen += fresh;
-            if let Some(source) = self.offered.get_mut(table.target_of(*place).source() as usize) {
+            if let Some(source) = self
+                .offered
+                .get_mut(table.target_of(*place).source() as usize)
+            {
                 source.directive.fresh += fresh;
                 if table.own_directive(place.key).is_established() {
                     source.established += fresh;
@@ -218,8 +241,14 @@ impl Guards {
         let elapsed = self.refilled.map_or(Duration::ZERO, |at| now.since(at));
         self.refilled = Some(now);
         for (id, set) in &mut self.set {
-            let part = self.offered.get(*id as usize).map_or(0.0, |offered| offered.established_part);
-            table.keep(*id, Tokens::new(parameters::GUARD_RESERVE * part * set.part.depth.as_f64()));
+            let part = self
+                .offered
+                .get(*id as usize)
+                .map_or(0.0, |offered| offered.established_part);
+            table.keep(
+                *id,
+                Tokens::new(parameters::GUARD_RESERVE * part * set.part.depth.as_f64()),
+            );
             set.refill(table, *id, elapsed);
         }
         table.refill();
@@ -231,14 +260,24 @@ impl OfZone {
     fn part(&self, table: &Table, (id, group): (u32, f64), offered: &[Offered]) -> Guard {
         let load = |key: u32| offered.get(key as usize);
         match *self {
-            Self::Guard(zone) => Guard::part_of(&zone, load(id).and_then(|load| load.directive.rate)),
+            Self::Guard(zone) => {
+                Guard::part_of(&zone, load(id).and_then(|load| load.directive.rate))
+            }
             Self::Pool(bucket, zone, clients, limit) => {
-                let own = table.default_key(bucket).and_then(load).and_then(|load| load.bucket.rate);
+                let own = table
+                    .default_key(bucket)
+                    .and_then(load)
+                    .and_then(|load| load.bucket.rate);
                 let group = Guard::depth_of_group(group, limit);
                 Guard::pool(&zone, own, clients, group)
             }
             Self::Nothing(rate) => {
-                let alone = ZoneGuard { limit: Limit::PerSecond(rate), rate, offered: None, clients: 1 };
+                let alone = ZoneGuard {
+                    limit: Limit::PerSecond(rate),
+                    rate,
+                    offered: None,
+                    clients: 1,
+                };
                 Guard::part_of(&alone, Some(Rate::ZERO))
             }
         }
@@ -255,17 +294,28 @@ impl Set {
         let fresh = used.wrapping_sub(self.used);
         self.debt += u64::from(fresh);
         self.used = used;
-        let late = elapsed.saturating_sub(parameters::REFILL).min(parameters::PAUSE_MAX);
+        let late = elapsed
+            .saturating_sub(parameters::REFILL)
+            .min(parameters::PAUSE_MAX);
         let depth = self.part.depth;
-        let deeper = depth.plus(Tokens::new(self.part.rate.per_second() * late.as_secs_f64()));
-        self.tokens = self.tokens.pay(&mut self.debt).refilled(self.part.rate, elapsed, deeper);
+        let deeper = depth.plus(Tokens::new(
+            self.part.rate.per_second() * late.as_secs_f64(),
+        ));
+        self.tokens = self
+            .tokens
+            .pay(&mut self.debt)
+            .refilled(self.part.rate, elapsed, deeper);
         self.tokens = self.tokens.pay(&mut self.debt);
         let (granted, left) = self.granted;
         let left = left.saturating_sub(elapsed).max(late);
         let granted = granted.pay(&mut self.debt).plus(self.tokens.above(depth));
         self.tokens = self.tokens.min(depth);
         let lapses = left.is_zero() || depth == Tokens::NONE;
-        self.granted = if lapses { Default::default() } else { (granted, left) };
+        self.granted = if lapses {
+            Default::default()
+        } else {
+            (granted, left)
+        };
         // Two parts of a token are a whole one. Debts are paid first.
         let mut debt = self.debt;
         let free = self.tokens.plus(self.granted.0).pay(&mut debt);

@@ -61,7 +61,8 @@ fn refill_during_decisions_accounts_for_every_token() {
         let blocks = Arc::new(Counters::new(1, 2));
         pool.fill(1, 8.0, 1);
         let decide = |at: usize| {
-            let (pool, refills, blocks) = (Arc::clone(&pool), Arc::clone(&refills), Arc::clone(&blocks));
+            let (pool, refills, blocks) =
+                (Arc::clone(&pool), Arc::clone(&refills), Arc::clone(&blocks));
             move || {
                 let take_one = || {
                     let refill = refills.load(Ordering::Acquire) as u16;
@@ -72,11 +73,19 @@ fn refill_during_decisions_accounts_for_every_token() {
             }
         };
         let threads = [thread::spawn(decide(0)), thread::spawn(decide(1))];
-        let used = || [0, 1].map(|thread| blocks.block(thread).batch(0).used()).into_iter().sum::<u32>();
+        let used = || {
+            [0, 1]
+                .map(|thread| blocks.block(thread).batch(0).used())
+                .into_iter()
+                .sum::<u32>()
+        };
         let before = used();
         pool.fill(u64::from(1_u32.saturating_sub(before) + 1), 8.0, 1);
         refills.fetch_add(1, Ordering::Release);
-        let passed: u32 = threads.map(|thread| thread.join().unwrap()).into_iter().sum();
+        let passed: u32 = threads
+            .map(|thread| thread.join().unwrap())
+            .into_iter()
+            .sum();
         assert_eq!(used(), passed, "every token is accounted for");
     });
 }
@@ -91,14 +100,20 @@ fn lost_headroom_refills_no_tokens() {
         let counters = Arc::new(Counters::new(2, 1));
         headroom.fill(2, 8.0, 1);
         let decide = {
-            let (headroom, refills, counters) =
-                (Arc::clone(&headroom), Arc::clone(&refills), Arc::clone(&counters));
+            let (headroom, refills, counters) = (
+                Arc::clone(&headroom),
+                Arc::clone(&refills),
+                Arc::clone(&counters),
+            );
             move || {
                 let (guard, block) = (GuardPool::default(), counters.block(0));
                 let refill = refills.load(Ordering::Acquire) as u16;
-                let has_token =
-                    guard.take(block, 0, refill, 1, false) || headroom.take(block, 1, refill, 1, false);
-                assert!(refill == 0 || !has_token, "a token after the headroom was lost");
+                let has_token = guard.take(block, 0, refill, 1, false)
+                    || headroom.take(block, 1, refill, 1, false);
+                assert!(
+                    refill == 0 || !has_token,
+                    "a token after the headroom was lost"
+                );
                 u32::from(has_token)
             }
         };
@@ -117,8 +132,9 @@ fn lost_headroom_refills_no_tokens() {
 fn coherent_coin_never_draws_without_a_key() {
     model(|| {
         let shared = Arc::new((AtomicU64::new(0), SharedKey::default()));
-        let half =
-            DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap()).enforced(true).independent(true);
+        let half = DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap())
+            .enforced(true)
+            .independent(true);
         let reader = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
@@ -148,16 +164,23 @@ fn directive_is_never_torn() {
     model(|| {
         let word = Arc::new(AtomicU64::new(0));
         let pool = Arc::new(GuardPool::default());
-        let half =
-            DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap()).enforced(true).guarded(true);
+        let half = DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap())
+            .enforced(true)
+            .guarded(true);
         let none = DirectiveWord::new(DropRatio::NONE).independent(true);
         let reader = {
             let (word, pool) = (Arc::clone(&word), Arc::clone(&pool));
             thread::spawn(move || {
                 for _ in 0..2 {
                     let seen = KeyWord::load(&word).directive();
-                    assert!([DirectiveWord::NOTHING, half, none].contains(&seen), "{seen:?}");
-                    assert!(!seen.is_guarded() || !pool.is_empty(), "a guard without its tokens");
+                    assert!(
+                        [DirectiveWord::NOTHING, half, none].contains(&seen),
+                        "{seen:?}"
+                    );
+                    assert!(
+                        !seen.is_guarded() || !pool.is_empty(),
+                        "a guard without its tokens"
+                    );
                 }
             })
         };

@@ -57,7 +57,10 @@ pub(crate) struct SeededDraws {
 
 impl SeededDraws {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { decisions: SmallRng::seed_from_u64(seed), jitter: Wyrand::with_seed(seed) }
+        Self {
+            decisions: SmallRng::seed_from_u64(seed),
+            jitter: Wyrand::with_seed(seed),
+        }
     }
 }
 
@@ -132,13 +135,24 @@ mod tests {
             seed_thread();
             (0..10_000).map(|_| ThreadRng.draw()).collect::<Vec<Draw>>()
         };
-        let (one, other) =
-            (std::thread::spawn(draws).join().unwrap(), std::thread::spawn(draws).join().unwrap());
-        assert!(one.iter().zip(&other).filter(|(one, other)| one == other).count() < 3);
+        let (one, other) = (
+            std::thread::spawn(draws).join().unwrap(),
+            std::thread::spawn(draws).join().unwrap(),
+        );
+        assert!(
+            one.iter()
+                .zip(&other)
+                .filter(|(one, other)| one == other)
+                .count()
+                < 3
+        );
         for part in [Draw::coin, Draw::other] {
             let mean = one.iter().map(|draw| f64::from(part(*draw))).sum::<f64>() / 10_000.0;
             // Eight standard deviations of the mean of 10,000 uniform draws.
-            assert!((mean / f64::from(u32::MAX) - 0.5).abs() < 8.0 * 0.289 / 100.0, "{mean}");
+            assert!(
+                (mean / f64::from(u32::MAX) - 0.5).abs() < 8.0 * 0.289 / 100.0,
+                "{mean}"
+            );
         }
     }
 
@@ -146,18 +160,26 @@ mod tests {
     fn jitter_is_even_and_differs_by_thread() {
         let jitter = || {
             seed_thread();
-            (0..10_000).map(|_| ThreadRng.jitter()).collect::<Vec<u32>>()
+            (0..10_000)
+                .map(|_| ThreadRng.jitter())
+                .collect::<Vec<u32>>()
         };
-        let (one, other) =
-            (std::thread::spawn(jitter).join().unwrap(), std::thread::spawn(jitter).join().unwrap());
+        let (one, other) = (
+            std::thread::spawn(jitter).join().unwrap(),
+            std::thread::spawn(jitter).join().unwrap(),
+        );
         assert_ne!(one[0], other[0]);
         // The requests of one caller may be one of every few of a thread.
         for every in 1..=20 {
             let mut fourths = [0_usize; 4];
-            one.iter().step_by(every).for_each(|jitter| fourths[(jitter >> 30) as usize] += 1);
+            one.iter()
+                .step_by(every)
+                .for_each(|jitter| fourths[(jitter >> 30) as usize] += 1);
             let expected = 10_000 / every / 4;
             assert!(
-                fourths.iter().all(|count| count.abs_diff(expected) < expected / 10 + 3),
+                fourths
+                    .iter()
+                    .all(|count| count.abs_diff(expected) < expected / 10 + 3),
                 "{every}: {fourths:?}"
             );
         }

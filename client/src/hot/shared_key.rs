@@ -29,7 +29,10 @@ pub(crate) struct SharedKey {
 impl SharedKey {
     #[inline]
     pub(crate) fn load(&self) -> DrawKey {
-        DrawKey::of_halves(self.k0.load(Ordering::Relaxed), self.k1.load(Ordering::Relaxed))
+        DrawKey::of_halves(
+            self.k0.load(Ordering::Relaxed),
+            self.k1.load(Ordering::Relaxed),
+        )
     }
 
     /// Replaces the key. Directives that use it must be published after this call.

@@ -12,7 +12,9 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Locks, also after a panic of another thread: what it has left under the lock is counts and caches, which stay valid.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Adds to a counter that other threads write to as well if `is_shared`, and otherwise only this thread.
@@ -21,7 +23,10 @@ pub(crate) fn add(counter: &AtomicU64, n: u64, is_shared: bool) {
     if is_shared {
         counter.fetch_add(n, Ordering::Relaxed);
     } else {
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        counter.store(
+            counter.load(Ordering::Relaxed).wrapping_add(n),
+            Ordering::Relaxed,
+        );
     }
 }
 

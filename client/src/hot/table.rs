@@ -108,7 +108,10 @@ impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (buckets_max, keys_max) = (self.default_keys.len(), self.keys_max());
         let mut table = f.debug_struct("Table");
-        table.field("buckets_max", &buckets_max).field("keys_max", &keys_max).finish_non_exhaustive()
+        table
+            .field("buckets_max", &buckets_max)
+            .field("keys_max", &keys_max)
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,7 +122,12 @@ impl Table {
         Self::with_buckets(keys_max, BUCKETS_MAX_DEFAULT, thread_slots, seed)
     }
 
-    pub(crate) fn with_buckets(keys_max: usize, buckets_max: usize, thread_slots: usize, seed: u64) -> Self {
+    pub(crate) fn with_buckets(
+        keys_max: usize,
+        buckets_max: usize,
+        thread_slots: usize,
+        seed: u64,
+    ) -> Self {
         let keys_max = keys_max.max(1);
         let declared_keys = buckets_max.min(keys_max / DECLARED_KEYS);
         // Every bucket takes at least one key, that of its default class.
@@ -158,8 +166,13 @@ impl Table {
 
     pub(crate) fn declare(&self, bucket: &str) -> Result<Option<BucketPlace>, InvalidName> {
         check_name(bucket)?;
-        let Some(id) = self.buckets.intern(0, bucket) else { return Ok(None) };
-        Ok(self.keys.pin(id, DEFAULT_TENANT).and_then(|key| self.set_default_key(id, key)))
+        let Some(id) = self.buckets.intern(0, bucket) else {
+            return Ok(None);
+        };
+        Ok(self
+            .keys
+            .pin(id, DEFAULT_TENANT)
+            .and_then(|key| self.set_default_key(id, key)))
     }
 
     fn bucket(&self, bucket: &str) -> Option<BucketPlace> {
@@ -171,16 +184,25 @@ impl Table {
     }
 
     fn bucket_place(&self, bucket: u32, default_key: u32) -> BucketPlace {
-        BucketPlace { bucket, default_key, default_slot: self.keys.slot_of(default_key) }
+        BucketPlace {
+            bucket,
+            default_key,
+            default_slot: self.keys.slot_of(default_key),
+        }
     }
 
     pub(crate) fn default_key(&self, bucket: u32) -> Option<u32> {
-        self.default_keys.get(bucket as usize)?.load(Ordering::Acquire).checked_sub(1)
+        self.default_keys
+            .get(bucket as usize)?
+            .load(Ordering::Acquire)
+            .checked_sub(1)
     }
 
     fn set_default_key(&self, bucket: u32, default_key: u32) -> Option<BucketPlace> {
         self.begin_bucket(bucket, default_key);
-        self.default_keys.get(bucket as usize)?.store(default_key + 1, Ordering::Release);
+        self.default_keys
+            .get(bucket as usize)?
+            .store(default_key + 1, Ordering::Release);
         Some(self.bucket_place(bucket, default_key))
     }
 
@@ -202,7 +224,9 @@ impl Table {
     fn encoded(&self, place: BucketPlace, tenant: &str) -> KeyWord {
         let found = Encoded::of(tenant).map(|name| self.keys.look_up_name(place.bucket, &name));
         if found.is_none() && self.invalid_tenants.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!("tenant of a request is empty, logged once: it counts as the class `default`");
+            tracing::warn!(
+                "tenant of a request is empty, logged once: it counts as the class `default`"
+            );
         }
         match found {
             Some(Lookup::Found(own)) => own,
@@ -212,12 +236,18 @@ impl Table {
 
     pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = Encoded::of(tenant).and_then(|name| self.keys.known(place.bucket, &name));
-        self.follow(own.unwrap_or_else(|| self.keys.word(place.default_slot)), place.default_slot)
+        self.follow(
+            own.unwrap_or_else(|| self.keys.word(place.default_slot)),
+            place.default_slot,
+        )
     }
 
     #[inline]
     pub(crate) fn target_of(&self, place: KeyPlace) -> Target {
-        Target { key: place.key, ..self.follow(self.keys.word(place.slot), place.default_slot) }
+        Target {
+            key: place.key,
+            ..self.follow(self.keys.word(place.slot), place.default_slot)
+        }
     }
 
     /// Lets a key without a directive follow its bucket's default class.
@@ -228,16 +258,25 @@ impl Table {
             directive if directive.is_held() => own,
             _ => self.follow_marked(own, default_slot),
         };
-        Target { key: own.id(), follows }
+        Target {
+            key: own.id(),
+            follows,
+        }
     }
 
     /// Lets a [marked](DirectiveWord::following) key follow its bucket's default class.
     #[inline(never)]
     fn follow_marked(&self, own: KeyWord, default_slot: u32) -> KeyWord {
         let default = self.keys.word(default_slot);
-        let established = self.established.get(self.keys.owner_of(own.id()) as usize).map(KeyWord::load);
+        let established = self
+            .established
+            .get(self.keys.owner_of(own.id()) as usize)
+            .map(KeyWord::load);
         let established = established.unwrap_or_default().directive();
-        KeyWord::new(default.id(), own.directive().resolve(default.directive(), established))
+        KeyWord::new(
+            default.id(),
+            own.directive().resolve(default.directive(), established),
+        )
     }
 
     pub(crate) fn publish_established(&self, bucket: u32, word: DirectiveWord) {
@@ -248,7 +287,12 @@ impl Table {
 
     pub(crate) fn place_of(&self, key: u32, default_key: u32) -> KeyPlace {
         let [slot, default_slot] = [key, default_key].map(|key| self.keys.slot_of(key));
-        KeyPlace { key, slot, default_key, default_slot }
+        KeyPlace {
+            key,
+            slot,
+            default_key,
+            default_slot,
+        }
     }
 
     pub(crate) fn peek(&self, target: Target) -> Peek {
@@ -266,7 +310,9 @@ impl Table {
     pub(crate) fn has_tokens(&self, target: Target, cost: u32) -> bool {
         let cost = cost.min(COST_MAX);
         let pays = |id| self.tokens(id).is_some_and(|tokens| tokens.pays(cost));
-        !target.word().is_guarded() || pays(target.source()) || self.headroom_for(target).is_some_and(pays)
+        !target.word().is_guarded()
+            || pays(target.source())
+            || self.headroom_for(target).is_some_and(pays)
     }
 
     pub(crate) fn known_bucket(&self, bucket: &str) -> Option<BucketPlace> {
@@ -300,7 +346,11 @@ impl Table {
 
     pub(crate) fn raise_full(&self, bucket: &str) {
         let (setting, max) = self.setting_reached(bucket);
-        self.problems.raise(SetupProblem::BucketsFull { bucket: bucket.to_owned(), setting, max });
+        self.problems.raise(SetupProblem::BucketsFull {
+            bucket: bucket.to_owned(),
+            setting,
+            max,
+        });
     }
 
     pub(crate) fn setting_reached(&self, bucket: &str) -> (&'static str, usize) {
@@ -345,7 +395,9 @@ impl Table {
 
     pub(super) fn tokens(&self, id: u32) -> Option<&GuardPool> {
         let at = id as usize;
-        self.guards.get(at).or_else(|| Some(&self.headrooms.get(at - self.guards.len())?.0))
+        self.guards
+            .get(at)
+            .or_else(|| Some(&self.headrooms.get(at - self.guards.len())?.0))
     }
 
     /// Begins a refill: voids the batches that threads hold, so that they take new ones from the pools.

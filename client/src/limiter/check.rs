@@ -47,7 +47,11 @@ impl Decided {
 
     #[inline]
     pub(crate) const fn of(verdict: Verdict) -> Self {
-        Self { verdict, withheld: None, quota: None }
+        Self {
+            verdict,
+            withheld: None,
+            quota: None,
+        }
     }
 }
 
@@ -143,13 +147,33 @@ impl Limiter {
         let started = Instant::now();
         loop {
             let left = request.within.saturating_sub(started.elapsed());
-            let queued = if left.is_zero() || request.cost == 0 { None } else { self.key(request) };
+            let queued = if left.is_zero() || request.cost == 0 {
+                None
+            } else {
+                self.key(request)
+            };
             let verdict = match &queued {
-                Some(key) => wait(self, key, &Request { of: RequestOf::Key(key), ..*request }, left).await,
+                Some(key) => {
+                    wait(
+                        self,
+                        key,
+                        &Request {
+                            of: RequestOf::Key(key),
+                            ..*request
+                        },
+                        left,
+                    )
+                    .await
+                }
                 None => verdict(&self.each(request, true).await),
             };
-            let Verdict::Refuse(refusal) = verdict else { return verdict };
-            let is_quota = matches!(refusal.reason(), Reason::TenantQuotaExceeded | Reason::QuotaDegraded);
+            let Verdict::Refuse(refusal) = verdict else {
+                return verdict;
+            };
+            let is_quota = matches!(
+                refusal.reason(),
+                Reason::TenantQuotaExceeded | Reason::QuotaDegraded
+            );
             let left = request.within.saturating_sub(started.elapsed());
             // A queue is left at the deadline, or is full, unless a quota has refused.
             if (queued.is_some() && !is_quota) || refusal.retry_after() >= left {
@@ -166,13 +190,14 @@ impl Limiter {
             None => self
                 .known_target(request.of, request.tenant)
                 .map_or_else(Peek::default, |target| self.table.peek(target)),
-            Some(requests) => {
-                requests.iter().map(|request| self.peek(request)).fold(Peek::default(), |one, other| Peek {
+            Some(requests) => requests.iter().map(|request| self.peek(request)).fold(
+                Peek::default(),
+                |one, other| Peek {
                     ratio: one.ratio.max(other.ratio),
                     enforced: one.enforced || other.enforced,
                     exhausted: one.exhausted || other.exhausted,
-                })
-            }
+                },
+            ),
         }
     }
 
@@ -185,16 +210,26 @@ impl Limiter {
         trace: impl FnOnce() -> Option<TraceId>,
     ) -> Verdict {
         if cost == 1 {
-            return self.table.decide_traced(target, trace, thread_ctx(&self.table));
+            return self
+                .table
+                .decide_traced(target, trace, thread_ctx(&self.table));
         }
-        let trace = if target.word().uses_trace() { trace() } else { None };
-        self.table.decide_in_full(target, cost, trace, thread_ctx(&self.table)).verdict
+        let trace = if target.word().uses_trace() {
+            trace()
+        } else {
+            None
+        };
+        self.table
+            .decide_in_full(target, cost, trace, thread_ctx(&self.table))
+            .verdict
     }
 
     #[inline(never)]
     fn check_quotas(&self, request: Request<'_>) -> Verdict {
         // It does not wait, so it is ready with the first poll.
-        self.each(&request, false).now_or_never().map_or(Verdict::Admit, |each| verdict(&each))
+        self.each(&request, false)
+            .now_or_never()
+            .map_or(Verdict::Admit, |each| verdict(&each))
     }
 
     #[inline(never)]
@@ -203,12 +238,18 @@ impl Limiter {
             [request] => self.check(&request.trace(request.trace.or(trace))),
             // The most frequent number, without a list.
             [one, other] if let (Some(one), Some(other)) = (self.part(one), self.part(other)) => {
-                self.table.decide_parts(&mut [one, other], trace, thread_ctx(&self.table)).0
+                self.table
+                    .decide_parts(&mut [one, other], trace, thread_ctx(&self.table))
+                    .0
             }
             _ => {
-                let mut parts: Each<Part> =
-                    requests.iter().filter_map(|request| self.part(request)).collect();
-                self.table.decide_parts(&mut parts, trace, thread_ctx(&self.table)).0
+                let mut parts: Each<Part> = requests
+                    .iter()
+                    .filter_map(|request| self.part(request))
+                    .collect();
+                self.table
+                    .decide_parts(&mut parts, trace, thread_ctx(&self.table))
+                    .0
             }
         }
     }
@@ -231,7 +272,9 @@ impl Limiter {
                 );
                 Some(self.table.target(bucket.place, request.tenant))
             }
-            RequestOf::Name(name) if request.cost > 0 => self.table.target_by_names(name, request.tenant),
+            RequestOf::Name(name) if request.cost > 0 => {
+                self.table.target_by_names(name, request.tenant)
+            }
             of => self.known_target(of, request.tenant),
         }
     }
@@ -255,7 +298,12 @@ impl Limiter {
             RequestOf::Bucket(bucket) => bucket.place.bucket,
             _ => self.table.keys.owner_of(target.key),
         };
-        Some(Subject { target, bucket, tenant: request.tenant, cost: request.cost })
+        Some(Subject {
+            target,
+            bucket,
+            tenant: request.tenant,
+            cost: request.cost,
+        })
     }
 
     pub(crate) fn begin(&self, request: &Request<'_>, waits: bool) -> Step {
@@ -277,5 +325,8 @@ impl Limiter {
 }
 
 fn verdict(each: &[Decided]) -> Verdict {
-    each.iter().map(|decided| decided.verdict).find(|verdict| !verdict.is_admit()).unwrap_or(Verdict::Admit)
+    each.iter()
+        .map(|decided| decided.verdict)
+        .find(|verdict| !verdict.is_admit())
+        .unwrap_or(Verdict::Admit)
 }

@@ -32,14 +32,19 @@ pub struct KeyHandle {
 
 impl fmt::Debug for BucketHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BucketHandle").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("BucketHandle")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
     }
 }
 
 impl BucketHandle {
     /// Returns the name of the bucket.
     pub fn name(&self) -> &str {
-        self.table.responses.name(self.place.bucket).unwrap_or_default()
+        self.table
+            .responses
+            .name(self.place.bucket)
+            .unwrap_or_default()
     }
 
     /// Resolves a tenant's key once; the key is not evicted while the handle lives. An empty tenant, or one without room
@@ -50,7 +55,13 @@ impl BucketHandle {
         let key = pin.as_ref().map_or(self.place.default_key, |pin| pin.key);
         let place = self.table.place_of(key, self.place.default_key);
         let (table, bucket) = (Arc::clone(&self.table), self.place.bucket);
-        KeyHandle { table, place, bucket, tenant: tenant.into(), _pin: pin }
+        KeyHandle {
+            table,
+            place,
+            bucket,
+            tenant: tenant.into(),
+            _pin: pin,
+        }
     }
 }
 
@@ -72,12 +83,18 @@ impl KeyHandle {
 #[cfg(not(feature = "testing"))]
 #[inline]
 pub(crate) fn thread_ctx(table: &Table) -> DecideCtx<'_, ThreadRng> {
-    DecideCtx { counters: table.counters.current_thread(), draws: ThreadRng }
+    DecideCtx {
+        counters: table.counters.current_thread(),
+        draws: ThreadRng,
+    }
 }
 
 /// Returns the counters of the current thread, and its random generator unless a test has set a seed.
 #[cfg(feature = "testing")]
 #[inline]
 pub(crate) fn thread_ctx(table: &Table) -> DecideCtx<'_, crate::testing::Draws<'_>> {
-    DecideCtx { counters: table.counters.current_thread(), draws: crate::testing::Draws(table) }
+    DecideCtx {
+        counters: table.counters.current_thread(),
+        draws: crate::testing::Draws(table),
+    }
 }

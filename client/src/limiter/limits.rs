@@ -27,7 +27,11 @@ impl Limits {
     }
 
     pub(crate) fn get(&self, bucket: u32) -> Limit {
-        match self.0.get(bucket as usize).map_or(0, |shared| shared.load(Ordering::Relaxed)) {
+        match self
+            .0
+            .get(bucket as usize)
+            .map_or(0, |shared| shared.load(Ordering::Relaxed))
+        {
             0 => Limit::Unknown,
             Self::UNLIMITED => Limit::Unlimited,
             word => Rate::new(f64::from_bits(word - 1)).map_or(Limit::Unknown, Limit::PerSecond),

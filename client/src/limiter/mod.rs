@@ -109,14 +109,24 @@ impl Limiter {
     /// If the name is invalid or the table is full.
     pub fn bucket(&self, name: &str) -> Result<BucketHandle, BucketError> {
         let declared = self.table.declare(name);
-        let place = declared.map_err(|source| BucketError::Name { name: name.to_owned(), source })?;
+        let place = declared.map_err(|source| BucketError::Name {
+            name: name.to_owned(),
+            source,
+        })?;
         let place = place.ok_or_else(|| {
             self.table.raise_full(name);
             let (setting, max) = self.table.setting_reached(name);
-            BucketError::Full { bucket: name.to_owned(), setting, max }
+            BucketError::Full {
+                bucket: name.to_owned(),
+                setting,
+                max,
+            }
         })?;
         self.table.responses.set_name(place.bucket, name);
-        Ok(BucketHandle { table: Arc::clone(&self.table), place })
+        Ok(BucketHandle {
+            table: Arc::clone(&self.table),
+            place,
+        })
     }
 }
 

@@ -22,7 +22,10 @@ struct Slot {
 impl QuotaDefinitions {
     pub(crate) fn new(buckets: usize) -> Self {
         let buckets = (0..buckets).map(|_| Slot::default()).collect();
-        Self { buckets, any: AtomicBool::new(false) }
+        Self {
+            buckets,
+            any: AtomicBool::new(false),
+        }
     }
 
     /// Returns true if any bucket has quotas: one relaxed load.
@@ -40,14 +43,19 @@ impl QuotaDefinitions {
 
     /// Sets the quotas of a bucket; none if the list is empty. Quotas that did not change keep their identity.
     pub(crate) fn set(&self, bucket: u32, quotas: Option<&BucketQuotas>) {
-        let Some(slot) = self.buckets.get(bucket as usize) else { return };
+        let Some(slot) = self.buckets.get(bucket as usize) else {
+            return;
+        };
         let quotas = quotas.filter(|quotas| !quotas.is_empty());
         let mut held = slot.quotas.write().unwrap_or_else(PoisonError::into_inner);
         if held.as_ref() != quotas {
             *held = quotas.cloned();
         }
         if slot.any.swap(held.is_some(), Ordering::Relaxed) != held.is_some() {
-            let any = self.buckets.iter().any(|slot| slot.any.load(Ordering::Relaxed));
+            let any = self
+                .buckets
+                .iter()
+                .any(|slot| slot.any.load(Ordering::Relaxed));
             self.any.store(any, Ordering::Relaxed);
         }
     }
@@ -55,7 +63,9 @@ impl QuotaDefinitions {
     /// Returns true if a bucket has quotas: one relaxed load.
     #[inline]
     pub(crate) fn has(&self, bucket: u32) -> bool {
-        self.buckets.get(bucket as usize).is_some_and(|slot| slot.any.load(Ordering::Relaxed))
+        self.buckets
+            .get(bucket as usize)
+            .is_some_and(|slot| slot.any.load(Ordering::Relaxed))
     }
 
     /// Returns the quotas of a bucket, `None` if it has none. Takes a lock that is held for a moment by a directive that
@@ -65,7 +75,10 @@ impl QuotaDefinitions {
             return None;
         }
         let slot = self.buckets.get(bucket as usize)?;
-        slot.quotas.read().unwrap_or_else(PoisonError::into_inner).clone()
+        slot.quotas
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -93,7 +106,10 @@ mod tests {
         let definitions = QuotaDefinitions::new(2);
         assert_eq!((definitions.has(1), definitions.get(1)), (false, None));
         definitions.set(1, Some(&quotas(&["calls"])));
-        assert_eq!((definitions.has(1), definitions.get(1)), (true, Some(quotas(&["calls"]))));
+        assert_eq!(
+            (definitions.has(1), definitions.get(1)),
+            (true, Some(quotas(&["calls"])))
+        );
         assert_eq!(definitions.get(0), None, "another bucket");
         definitions.set(2, Some(&quotas(&["calls"])));
         assert_eq!(definitions.get(2), None, "no such bucket");

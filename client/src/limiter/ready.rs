@@ -48,7 +48,9 @@ impl std::str::FromStr for BeforePolicy {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let all = [Self::Allow, Self::Deny];
-        all.into_iter().find(|policy| policy.as_str() == text).ok_or("write allow or deny")
+        all.into_iter()
+            .find(|policy| policy.as_str() == text)
+            .ok_or("write allow or deny")
     }
 }
 
@@ -62,7 +64,8 @@ impl Table {
         if let Some(word) = self.hooks.fallback() {
             self.publish(default_key, word);
         }
-        if self.before_policy.is_held() && self.own_directive(default_key) == DirectiveWord::NOTHING {
+        if self.before_policy.is_held() && self.own_directive(default_key) == DirectiveWord::NOTHING
+        {
             self.publish(default_key, self.before_policy);
         }
     }
@@ -72,9 +75,13 @@ impl Limiter {
     /// Returns true if every bucket that was declared or had a request has a directive, of now or of the
     /// [cache](crate::LimiterBuilder::directive_cache). Without an aggregator nothing is waited for.
     pub fn is_ready(&self) -> bool {
-        let Some(control) = &self.control else { return true };
+        let Some(control) = &self.control else {
+            return true;
+        };
         matches!(control.aggregators, Aggregators::None)
-            || control.subscription.with(|subscription, _| subscription.are_policies_known())
+            || control
+                .subscription
+                .with(|subscription, _| subscription.are_policies_known())
     }
 
     /// Waits until the limiter [is ready](Self::is_ready), for [`ready_within`](crate::LimiterBuilder::ready_within) at
@@ -92,7 +99,10 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     pub async fn ready(&self) -> bool {
-        let within = self.control.as_ref().map_or(Duration::ZERO, |control| control.ready_within);
+        let within = self
+            .control
+            .as_ref()
+            .map_or(Duration::ZERO, |control| control.ready_within);
         let known = async {
             while !self.is_ready() {
                 sleep(CHECKED_EVERY).await;

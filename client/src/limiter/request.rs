@@ -82,7 +82,13 @@ impl<'a> Request<'a> {
 
     #[inline]
     fn of(of: RequestOf<'a>, tenant: &'a str) -> Self {
-        Self { of, tenant, cost: 1, trace: None, within: Duration::ZERO }
+        Self {
+            of,
+            tenant,
+            cost: 1,
+            trace: None,
+            within: Duration::ZERO,
+        }
     }
 
     /// Sets the number of requests that this one counts as. It is admitted or refused as a whole, and takes as many tokens.

@@ -91,17 +91,28 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     pub fn status(&self) -> Status {
-        let problems = self.setup_problems().into_iter().map(|problem| ProblemStatus {
-            problem: problem.kind(),
-            subject: problem.subject().to_owned(),
-            text: problem.to_string(),
-        });
+        let problems = self
+            .setup_problems()
+            .into_iter()
+            .map(|problem| ProblemStatus {
+                problem: problem.kind(),
+                subject: problem.subject().to_owned(),
+                text: problem.to_string(),
+            });
         let problems = problems.collect();
         let is_up = self.table.layered.store().map(|store| store.is_up());
         let quota_store = is_up.map(|is_up| if is_up { "up" } else { "down" });
         match &self.control {
-            Some(control) => Status { problems, quota_store, ..self.of_control(control) },
-            None => Status { problems, quota_store, ..Status::default() },
+            Some(control) => Status {
+                problems,
+                quota_store,
+                ..self.of_control(control)
+            },
+            None => Status {
+                problems,
+                quota_store,
+                ..Status::default()
+            },
         }
     }
 
@@ -116,13 +127,18 @@ impl Limiter {
             refused: health.refused,
             ..subscription.status(now)
         });
-        status.buckets.iter_mut().for_each(|(name, bucket)| bucket.quotas = self.quotas_of(name));
+        status
+            .buckets
+            .iter_mut()
+            .for_each(|(name, bucket)| bucket.quotas = self.quotas_of(name));
         status
     }
 
     fn quotas_of(&self, bucket: &str) -> Vec<String> {
         let place = self.table.known_bucket(bucket);
-        let quotas = place.and_then(|place| self.table.quotas.get(place.bucket)).unwrap_or_default();
+        let quotas = place
+            .and_then(|place| self.table.quotas.get(place.bucket))
+            .unwrap_or_default();
         quotas.iter().map(|quota| quota.name.to_string()).collect()
     }
 }
@@ -135,7 +151,9 @@ impl Subscription {
             let terms = posted.map(Posted::terms);
             let status = BucketStatus {
                 mode: ShownMode::from(self.mode_of(bucket)).as_str(),
-                limit_rps: terms.and_then(|terms| terms.limit.shown()).map(Rate::per_second),
+                limit_rps: terms
+                    .and_then(|terms| terms.limit.shown())
+                    .map(Rate::per_second),
                 nearest: terms.and_then(|terms| Some(terms.unlisted?.nearest()?.to_owned())),
                 admissions: figures.get(bucket).copied().unwrap_or_default(),
                 quotas: Vec::new(),

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
 
 use plimsoll_core::stats::metrics::{About, Family, Kind, Value};
 
@@ -21,8 +23,17 @@ impl Collector for Metrics {
 
 pub(super) fn descs() -> Vec<Desc> {
     let describe = |about: About| {
-        let labels = about.labels.iter().map(|label| (*label).to_owned()).collect();
-        Desc::new(about.name.to_owned(), about.help.to_owned(), labels, HashMap::new())
+        let labels = about
+            .labels
+            .iter()
+            .map(|label| (*label).to_owned())
+            .collect();
+        Desc::new(
+            about.name.to_owned(),
+            about.help.to_owned(),
+            labels,
+            HashMap::new(),
+        )
     };
     let descs: prometheus::Result<_> = Metrics::described().into_iter().map(describe).collect();
     // An invalid name is excluded by a test.
@@ -32,7 +43,11 @@ pub(super) fn descs() -> Vec<Desc> {
 
 /// Converts families; those without a series are left out.
 fn collected(families: Vec<Family>) -> Vec<MetricFamily> {
-    families.into_iter().filter(|family| !family.series.is_empty()).map(convert).collect()
+    families
+        .into_iter()
+        .filter(|family| !family.series.is_empty())
+        .map(convert)
+        .collect()
 }
 
 fn convert(family: Family) -> MetricFamily {

@@ -19,7 +19,9 @@ fn limiter() -> Limiter {
     let recorder = limiter.table.responses.recorder(bucket.place.bucket);
     recorder.ended(Duration::from_millis(3), Some(Ending::Status(200)));
     recorder.ended(Duration::from_millis(30), Some(Ending::Grpc(14)));
-    limiter.table.problems.raise(SetupProblem::LayerTwice { bucket: "orders".to_owned() });
+    limiter.table.problems.raise(SetupProblem::LayerTwice {
+        bucket: "orders".to_owned(),
+    });
     limiter
 }
 
@@ -36,7 +38,10 @@ fn values(families: &[Family]) -> Values {
             let mut add = |suffix: &str, le: Option<&str>, value: f64| {
                 let labels = family.labels_of(series).chain(le.map(|le| ("le", le)));
                 let name = format!("{}{suffix}", family.about.name);
-                assert!(values.insert(identity(&name, labels), value).is_none(), "{name} twice");
+                assert!(
+                    values.insert(identity(&name, labels), value).is_none(),
+                    "{name} twice"
+                );
             };
             match &series.value {
                 Value::Number(value) => add("", None, *value),
@@ -61,19 +66,55 @@ fn limiter_exports_all_its_metrics() {
     for (name, labels, value) in [
         (
             "plimsoll_decisions_total",
-            vec![("bucket", "orders"), ("mode", "unknown"), ("result", "admit")],
+            vec![
+                ("bucket", "orders"),
+                ("mode", "unknown"),
+                ("result", "admit"),
+            ],
             3.0,
         ),
-        ("plimsoll_responses_total", vec![("bucket", "orders"), ("code", "200")], 1.0),
-        ("plimsoll_responses_total", vec![("bucket", "orders"), ("code", "grpc_unavailable")], 1.0),
-        ("plimsoll_request_duration_seconds_count", vec![("bucket", "orders")], 2.0),
-        ("plimsoll_request_duration_seconds_sum", vec![("bucket", "orders")], 0.033),
-        ("plimsoll_request_duration_seconds_bucket", vec![("bucket", "orders"), ("le", "0.005")], 1.0),
-        ("plimsoll_setup_problems", vec![("problem", "layer_twice"), ("subject", "orders")], 1.0),
-        ("plimsoll_requests_passed_total", vec![("reason", "counted_before")], 0.0),
+        (
+            "plimsoll_responses_total",
+            vec![("bucket", "orders"), ("code", "200")],
+            1.0,
+        ),
+        (
+            "plimsoll_responses_total",
+            vec![("bucket", "orders"), ("code", "grpc_unavailable")],
+            1.0,
+        ),
+        (
+            "plimsoll_request_duration_seconds_count",
+            vec![("bucket", "orders")],
+            2.0,
+        ),
+        (
+            "plimsoll_request_duration_seconds_sum",
+            vec![("bucket", "orders")],
+            0.033,
+        ),
+        (
+            "plimsoll_request_duration_seconds_bucket",
+            vec![("bucket", "orders"), ("le", "0.005")],
+            1.0,
+        ),
+        (
+            "plimsoll_setup_problems",
+            vec![("problem", "layer_twice"), ("subject", "orders")],
+            1.0,
+        ),
+        (
+            "plimsoll_requests_passed_total",
+            vec![("reason", "counted_before")],
+            0.0,
+        ),
         ("plimsoll_feed_unreported", vec![], 3.0),
     ] {
-        assert_eq!(values.get(&identity(name, labels.into_iter())), Some(&value), "{name} of {values:#?}");
+        assert_eq!(
+            values.get(&identity(name, labels.into_iter())),
+            Some(&value),
+            "{name} of {values:#?}"
+        );
     }
 }
 
@@ -81,7 +122,10 @@ fn limiter_exports_all_its_metrics() {
 fn metric_names_follow_the_convention() {
     let described = Metrics::described();
     assert!(described.len() > 20, "{}", described.len());
-    for About { name, help, kind, .. } in &described {
+    for About {
+        name, help, kind, ..
+    } in &described
+    {
         assert!(name.starts_with("plimsoll_"), "{name}");
         assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
         assert!(help.ends_with('.'), "{name}: {help}");
@@ -94,14 +138,22 @@ fn registry_gathers_what_the_text_says() {
     let metrics = Metrics::new(&limiter());
     let registry = ::prometheus::Registry::new();
     registry.register(Box::new(metrics.clone())).unwrap();
-    assert!(registry.register(Box::new(metrics.clone())).is_err(), "registered twice");
+    assert!(
+        registry.register(Box::new(metrics.clone())).is_err(),
+        "registered twice"
+    );
     // A registry sorts families and series.
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort();
         lines
     };
-    let gathered = ::prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    let gathered = ::prometheus::TextEncoder::new()
+        .encode_to_string(&registry.gather())
+        .unwrap();
     assert_eq!(sorted(&gathered), sorted(&metrics.text()));
-    assert!(gathered.contains("plimsoll_setup_problems{problem=\"layer_twice\",subject=\"orders\"} 1\n"));
+    assert!(
+        gathered
+            .contains("plimsoll_setup_problems{problem=\"layer_twice\",subject=\"orders\"} 1\n")
+    );
 }

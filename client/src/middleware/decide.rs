@@ -78,7 +78,9 @@ fn decide(limiter: &Limiter, request: &Request<'_>, head: Head<'_>) -> Decision 
     if stacked::is_counted(head, table, subject.bucket) {
         return passed(table, Pass::CountedBefore);
     }
-    let recorder = table.responses.recorder_of_key(subject.bucket, subject.target.key);
+    let recorder = table
+        .responses
+        .recorder_of_key(subject.bucket, subject.target.key);
     if table.quotas.has(subject.bucket) {
         return by_quotas(table, table.begin(subject, trace_of(head), WAITS), recorder);
     }
@@ -99,9 +101,12 @@ impl Decision {
     fn of(table: &Arc<Table>, decided: Decided, recorder: Recorder) -> Self {
         match decided.verdict {
             Verdict::Admit => Self::Admitted(Some(recorder)),
-            Verdict::Refuse(refusal) => {
-                Self::Refused(RefusedBy { refusal, table: Arc::clone(table), recorder, quota: decided.quota })
-            }
+            Verdict::Refuse(refusal) => Self::Refused(RefusedBy {
+                refusal,
+                table: Arc::clone(table),
+                recorder,
+                quota: decided.quota,
+            }),
         }
     }
 }

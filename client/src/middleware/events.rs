@@ -24,17 +24,20 @@ pub(super) fn refused(refusal: Refusal, recorder: Recorder) {
     if !tracing::enabled!(target: TARGET, Level::WARN) {
         return;
     }
-    recorder.log(START.get_or_init(Instant::now).elapsed(), |bucket, suppressed| {
-        tracing::warn!(
-            target: TARGET,
-            bucket,
-            reason = refusal.reason().as_str(),
-            // Whole milliseconds: digits after those say nothing.
-            retry_after_s = refusal.retry_after().as_millis() as f64 / 1e3,
-            suppressed_refusals = suppressed,
-            "request refused to shed load"
-        );
-    });
+    recorder.log(
+        START.get_or_init(Instant::now).elapsed(),
+        |bucket, suppressed| {
+            tracing::warn!(
+                target: TARGET,
+                bucket,
+                reason = refusal.reason().as_str(),
+                // Whole milliseconds: digits after those say nothing.
+                retry_after_s = refusal.retry_after().as_millis() as f64 / 1e3,
+                suppressed_refusals = suppressed,
+                "request refused to shed load"
+            );
+        },
+    );
 }
 
 #[inline]

@@ -86,7 +86,11 @@ impl PlimsollLayer {
     fn of(decider: Decider) -> Self {
         // The first reading calibrates the clock, which no request should wait for.
         let _ = Instant::now();
-        Self { decider: Arc::new(decider), format: None, body: PhantomData }
+        Self {
+            decider: Arc::new(decider),
+            format: None,
+            body: PhantomData,
+        }
     }
 
     /// Gives responses the body [`PlimsollBody`], for services such as tonic's, which cannot make
@@ -106,7 +110,11 @@ impl PlimsollLayer {
     /// # Ok(()) }
     /// ```
     pub fn either_body(self) -> PlimsollLayer<EitherBody> {
-        PlimsollLayer { decider: self.decider, format: self.format, body: PhantomData }
+        PlimsollLayer {
+            decider: self.decider,
+            format: self.format,
+            body: PhantomData,
+        }
     }
 }
 
@@ -157,7 +165,9 @@ impl<B> PlimsollLayer<B> {
         T: Body<Data = Bytes>,
         F: Fn(&Refused<'_>) -> Response<T> + Send + Sync + 'static,
     {
-        self.with(|format| format.respond = Some(Arc::new(move |refused| respond(refused).map(complete))))
+        self.with(|format| {
+            format.respond = Some(Arc::new(move |refused| respond(refused).map(complete)))
+        })
     }
 
     fn form(self, set: impl FnOnce(RefusalFormat) -> RefusalFormat) -> Self {
@@ -165,7 +175,9 @@ impl<B> PlimsollLayer<B> {
     }
 
     fn with(mut self, set: impl FnOnce(&mut Format)) -> Self {
-        set(Arc::make_mut(self.format.get_or_insert_with(|| Arc::new(Format::DEFAULT))));
+        set(Arc::make_mut(
+            self.format.get_or_insert_with(|| Arc::new(Format::DEFAULT)),
+        ));
         self
     }
 }
@@ -188,12 +200,18 @@ fn complete(body: impl Body<Data = Bytes>) -> Bytes {
 
 impl<B> Clone for PlimsollLayer<B> {
     fn clone(&self) -> Self {
-        Self { decider: Arc::clone(&self.decider), format: self.format.clone(), body: PhantomData }
+        Self {
+            decider: Arc::clone(&self.decider),
+            format: self.format.clone(),
+            body: PhantomData,
+        }
     }
 }
 
 impl<B> fmt::Debug for PlimsollLayer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlimsollLayer").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("PlimsollLayer")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }

@@ -159,7 +159,9 @@ mod tenant;
 
 pub use crate::hot::thread_counters::Pass;
 pub use layer::PlimsollLayer;
-pub use refusal::{ERROR_DOMAIN, RateLimitHeaders, RefusalFormat, RefusalOf, Refused, quota_fields};
+pub use refusal::{
+    ERROR_DOMAIN, RateLimitHeaders, RefusalFormat, RefusalOf, Refused, quota_fields,
+};
 pub use request::Head;
 pub use response::{EitherBody, PlimsollBody, ResponseBody, SameBody};
 pub use rules::{PathFault, Rule, Rules, RulesError};

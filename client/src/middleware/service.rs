@@ -21,7 +21,10 @@ impl<S, B> Layer<S> for PlimsollLayer<B> {
     type Service = PlimsollService<S, B>;
 
     fn layer(&self, inner: S) -> PlimsollService<S, B> {
-        PlimsollService { inner, layer: self.clone() }
+        PlimsollService {
+            inner,
+            layer: self.clone(),
+        }
     }
 }
 
@@ -33,7 +36,10 @@ pub struct PlimsollService<S, B = SameBody> {
 
 impl<S: Clone, B> Clone for PlimsollService<S, B> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), layer: self.layer.clone() }
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
     }
 }
 
@@ -83,7 +89,10 @@ where
                     stacked::mark_again(request.extensions_mut());
                 }
                 // Called immediately, so that the instance that was polled ready gets the request.
-                State::Admitted { response: self.inner.call(request), timing: None }
+                State::Admitted {
+                    response: self.inner.call(request),
+                    timing: None,
+                }
             }
             Decision::Refused(by) => State::refuse(&self.layer, head, &by),
             // The instance that was polled ready waits with the request.
@@ -91,7 +100,12 @@ where
                 Some(inner) => {
                     let layer = self.layer.clone();
                     State::Asking {
-                        waiting: Box::new(Waiting { asked: *asked, inner, request: Some(request), layer }),
+                        waiting: Box::new(Waiting {
+                            asked: *asked,
+                            inner,
+                            request: Some(request),
+                            layer,
+                        }),
                     }
                 }
                 None => State::admit(&mut self.inner, request, Some(asked.recorder)),
@@ -136,18 +150,26 @@ impl<F, B, S, Q> State<F, B, S, Request<Q>> {
         S: Service<Request<Q>, Future = F>,
     {
         events::admitted(recorder);
-        recorder.into_iter().for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
+        recorder
+            .into_iter()
+            .for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
         let timing = recorder.map(Timing::start);
         // Called immediately, so that the instance that was polled ready gets the request.
-        Self::Admitted { response: inner.call(request), timing }
+        Self::Admitted {
+            response: inner.call(request),
+            timing,
+        }
     }
 
     fn refuse(layer: &PlimsollLayer<B>, head: Head<'_>, by: &RefusedBy) -> Self {
         let response = layer.refuse(head, by);
         let status = || Ending::Status(response.status().as_u16());
-        by.recorder.refused(ending_of(&response).unwrap_or_else(status));
+        by.recorder
+            .refused(ending_of(&response).unwrap_or_else(status));
         events::refused(by.refusal, by.recorder);
-        Self::Refused { response: Some(response) }
+        Self::Refused {
+            response: Some(response),
+        }
     }
 }
 
@@ -158,7 +180,9 @@ impl<B, S, Q> Waiting<B, S, Request<Q>> {
         S: Service<Request<Q>, Future = F>,
     {
         let decided = ready!(Pin::new(&mut self.asked.asking).poll(cx));
-        let Some(request) = self.request.take() else { return Poll::Pending };
+        let Some(request) = self.request.take() else {
+            return Poll::Pending;
+        };
         Poll::Ready(match self.asked.decided(decided) {
             Decision::Refused(by) => State::refuse(&self.layer, Head::of(&request), &by),
             _ => State::admit(&mut self.inner, request, Some(self.asked.recorder)),
@@ -183,8 +207,9 @@ where
         match state.project() {
             StateProjected::Admitted { response, timing } => {
                 let response = ready!(response.poll(cx));
-                let outcome =
-                    timing.take().map_or_else(Outcome::default, |timing| timing.responded(&response));
+                let outcome = timing
+                    .take()
+                    .map_or_else(Outcome::default, |timing| timing.responded(&response));
                 Poll::Ready(response.map(|response| B::admitted(response, outcome)))
             }
             // Like other futures, this one is not polled again after it was ready.
@@ -206,13 +231,21 @@ struct Timing {
 
 impl Timing {
     fn start(recorder: Recorder) -> Self {
-        Self { recorder, started: Instant::now(), ending: Some(Ending::Aborted) }
+        Self {
+            recorder,
+            started: Instant::now(),
+            ending: Some(Ending::Aborted),
+        }
     }
 
     /// Records the duration. Returns the outcome, which is pending if the trailers will show it.
     fn responded<R, E>(mut self, response: &Result<Response<R>, E>) -> Outcome {
         self.ending = response.as_ref().map_or(Some(Ending::Error), ending_of);
-        if self.ending.is_none() { Outcome::pending(self.recorder) } else { Outcome::default() }
+        if self.ending.is_none() {
+            Outcome::pending(self.recorder)
+        } else {
+            Outcome::default()
+        }
     }
 }
 

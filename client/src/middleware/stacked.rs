@@ -43,7 +43,10 @@ struct Mark {
 /// neither decided nor counted again. Called once for each request.
 #[inline]
 pub(super) fn is_counted(request: Head<'_>, table: &Table, bucket: u32) -> bool {
-    request.extensions.get::<Marks>().is_some_and(|marks| marks.meet(table, bucket))
+    request
+        .extensions
+        .get::<Marks>()
+        .is_some_and(|marks| marks.meet(table, bucket))
 }
 
 #[inline]
@@ -58,7 +61,9 @@ pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
 #[cold]
 pub(super) fn mark_again(extensions: &mut Extensions) {
     let used = extensions.get::<Marks>().and_then(|marks| {
-        let used = marks.iter().find(|mark| mark.is_used.load(Ordering::Relaxed))?;
+        let used = marks
+            .iter()
+            .find(|mark| mark.is_used.load(Ordering::Relaxed))?;
         Some((used.limiter, used.bucket))
     });
     if let Some((limiter, bucket)) = used {
@@ -69,9 +74,16 @@ pub(super) fn mark_again(extensions: &mut Extensions) {
 impl Marks {
     #[cold]
     fn push(extensions: &mut Extensions, limiter: u64, bucket: u32) {
-        let before = extensions.get::<Self>().filter(|marks| marks.iter().count() < MARKS_MAX);
+        let before = extensions
+            .get::<Self>()
+            .filter(|marks| marks.iter().count() < MARKS_MAX);
         let before = before.map(|marks| Arc::clone(&marks.0));
-        extensions.insert(Self(Arc::new(Mark { limiter, bucket, is_used: AtomicBool::new(false), before })));
+        extensions.insert(Self(Arc::new(Mark {
+            limiter,
+            bucket,
+            is_used: AtomicBool::new(false),
+            before,
+        })));
     }
 
     fn iter(&self) -> impl Iterator<Item = &Mark> {
@@ -116,26 +128,45 @@ mod tests {
         let counted_before = is_counted(Head::of(request), &limiter.table, bucket);
         match counted_before {
             true => mark_again(request.extensions_mut()),
-            false => mark(request.extensions_mut(), limiter.table.responses.recorder(bucket)),
+            false => mark(
+                request.extensions_mut(),
+                limiter.table.responses.recorder(bucket),
+            ),
         }
         !counted_before
     }
 
     fn raised(limiter: &Limiter) -> Vec<String> {
-        let problems = limiter.setup_problems().into_iter().filter(|problem| problem.kind() == "layer_twice");
-        problems.map(|problem| problem.subject().to_owned()).collect()
+        let problems = limiter
+            .setup_problems()
+            .into_iter()
+            .filter(|problem| problem.kind() == "layer_twice");
+        problems
+            .map(|problem| problem.subject().to_owned())
+            .collect()
     }
 
     #[test]
     fn request_counts_per_limiter_and_bucket() {
         let (ours, other) = (limiter(), limiter());
-        let layers = [(&ours, 0), (&ours, 1), (&ours, 0), (&ours, 0), (&other, 0), (&ours, 1), (&ours, 0)];
+        let layers = [
+            (&ours, 0),
+            (&ours, 1),
+            (&ours, 0),
+            (&ours, 0),
+            (&other, 0),
+            (&ours, 1),
+            (&ours, 0),
+        ];
         let counted = [true, true, false, false, true, false, false];
         let mut request = Request::new(());
         for (at, ((limiter, bucket), counted)) in layers.into_iter().zip(counted).enumerate() {
             assert_eq!(pass(&mut request, limiter, bucket), counted, "layer {at}");
         }
-        assert_eq!((raised(&ours), raised(&other)), (vec!["a".to_owned(), "b".to_owned()], vec![]));
+        assert_eq!(
+            (raised(&ours), raised(&other)),
+            (vec!["a".to_owned(), "b".to_owned()], vec![])
+        );
     }
 
     #[test]
@@ -143,8 +174,14 @@ mod tests {
         let limiter = limiter();
         let mut outer = Request::new(());
         assert!(pass(&mut outer, &limiter, 0));
-        let counted: Vec<bool> = (0..4).map(|_| pass(&mut outer.clone(), &limiter, 0)).collect();
-        assert_eq!(counted, [false, true, true, true], "requests with the extensions of one are a batch");
+        let counted: Vec<bool> = (0..4)
+            .map(|_| pass(&mut outer.clone(), &limiter, 0))
+            .collect();
+        assert_eq!(
+            counted,
+            [false, true, true, true],
+            "requests with the extensions of one are a batch"
+        );
     }
 
     #[test]
@@ -162,7 +199,10 @@ mod tests {
         let (limiter, stacked) = (limiter(), limiter());
         let is_marked = |limiter: &Limiter, bucket| {
             let mut request = Request::new(());
-            mark(request.extensions_mut(), limiter.table.responses.recorder(bucket));
+            mark(
+                request.extensions_mut(),
+                limiter.table.responses.recorder(bucket),
+            );
             request.extensions().get::<Marks>().is_some()
         };
         let thread = || {
@@ -172,8 +212,15 @@ mod tests {
             let mut request = Request::new(());
             Marks::push(request.extensions_mut(), stacked.table.responses.limiter, 0);
             assert!(!pass(&mut request, &stacked, 0));
-            assert!((0..rest).all(|_| is_marked(&stacked, 1)), "a stacked limiter marks all requests");
-            assert_eq!((0..rest).filter(|_| is_marked(&limiter, 1)).count(), 100, "another one does not");
+            assert!(
+                (0..rest).all(|_| is_marked(&stacked, 1)),
+                "a stacked limiter marks all requests"
+            );
+            assert_eq!(
+                (0..rest).filter(|_| is_marked(&limiter, 1)).count(),
+                100,
+                "another one does not"
+            );
         };
         std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
     }

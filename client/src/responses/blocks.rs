@@ -54,13 +54,19 @@ pub(super) struct Block<'a> {
 impl Blocks {
     pub(super) fn new(thread_slots: usize) -> Self {
         let words = (thread_slots + 1) * Cohort::COUNT * WORDS;
-        Self { words: zeroed(words), thread_slots }
+        Self {
+            words: zeroed(words),
+            thread_slots,
+        }
     }
 
     #[inline]
     pub(super) fn of_current_thread(&self, cohort: Cohort) -> Block<'_> {
         let slot = slots::current(self.thread_slots);
-        Block { words: self.words(slot.unwrap_or(self.thread_slots), cohort), is_shared: slot.is_none() }
+        Block {
+            words: self.words(slot.unwrap_or(self.thread_slots), cohort),
+            is_shared: slot.is_none(),
+        }
     }
 
     #[inline]
@@ -70,14 +76,18 @@ impl Blocks {
     }
 
     fn sum(&self, cohorts: &[Cohort], word: usize) -> u64 {
-        let words = self.of_all_threads(cohorts).filter_map(|words| words.get(word));
+        let words = self
+            .of_all_threads(cohorts)
+            .filter_map(|words| words.get(word));
         words.map(|word| word.load(Ordering::Relaxed)).sum()
     }
 
     fn of_all_threads(&self, cohorts: &[Cohort]) -> impl Iterator<Item = &[AtomicU64]> {
         let used = slots::high_watermark().min(self.thread_slots);
         let slots = move || (0..used).chain([self.thread_slots]);
-        cohorts.iter().flat_map(move |cohort| slots().map(|slot| self.words(slot, *cohort)))
+        cohorts
+            .iter()
+            .flat_map(move |cohort| slots().map(|slot| self.words(slot, *cohort)))
     }
 
     pub(super) fn total(&self, cohorts: &[Cohort], ending: Ending) -> u64 {
@@ -88,14 +98,17 @@ impl Blocks {
     /// with any status.
     pub(super) fn failed(&self, cohorts: &[Cohort]) -> u64 {
         let server_errors = (FIRST_FAILURE..STATUSES.end).map(Ending::Status);
-        let failures =
-            server_errors.chain(FAILURES.map(Ending::Grpc)).chain([Ending::Error, Ending::Aborted]);
+        let failures = server_errors
+            .chain(FAILURES.map(Ending::Grpc))
+            .chain([Ending::Error, Ending::Aborted]);
         let all: u64 = failures.map(|ending| self.total(cohorts, ending)).sum();
         all.saturating_sub(self.sum(cohorts, REFUSALS_LIKE_FAILURES))
     }
 
     pub(super) fn refusals(&self) -> u64 {
-        (0..Cohort::COUNT as u8).map(|bits| self.sum(&[Cohort::from_bits(bits)], REFUSALS)).sum()
+        (0..Cohort::COUNT as u8)
+            .map(|bits| self.sum(&[Cohort::from_bits(bits)], REFUSALS))
+            .sum()
     }
 
     pub(super) fn micros(&self, cohorts: &[Cohort]) -> u64 {
@@ -103,7 +116,10 @@ impl Blocks {
     }
 
     /// Returns the bins that may have counts, ascending.
-    pub(super) fn durations<'a>(&'a self, cohorts: &'a [Cohort]) -> impl Iterator<Item = (Bin, u64)> + 'a {
+    pub(super) fn durations<'a>(
+        &'a self,
+        cohorts: &'a [Cohort],
+    ) -> impl Iterator<Item = (Bin, u64)> + 'a {
         let blocks = self.of_all_threads(cohorts);
         let chunks = blocks.filter_map(|words| Some(words.get(CHUNKS)?.load(Ordering::Relaxed)));
         let chunks = chunks.fold(0, |all, chunks| all | chunks);
@@ -145,7 +161,9 @@ impl Block<'_> {
 
     #[inline]
     fn set(self, word: usize, bits: u64) {
-        let Some(word) = self.words.get(word) else { return };
+        let Some(word) = self.words.get(word) else {
+            return;
+        };
         if word.load(Ordering::Relaxed) & bits != bits {
             word.fetch_or(bits, Ordering::Relaxed);
         }
@@ -168,7 +186,9 @@ fn word_of(ending: Ending) -> usize {
 fn is_failure(ending: Ending) -> bool {
     match ending {
         Ending::Status(status) => !(STATUSES.start..FIRST_FAILURE).contains(&status),
-        Ending::Grpc(code) => FAILURES.iter().any(|failure| place(*failure) == place(code)),
+        Ending::Grpc(code) => FAILURES
+            .iter()
+            .any(|failure| place(*failure) == place(code)),
         Ending::Error | Ending::Aborted => true,
         Ending::Success => false,
     }

@@ -15,7 +15,10 @@ const fn cohort(side: Side, in_canary: bool) -> Cohort {
 
 /// The labels of cohorts in metrics, empty outside of canary.
 pub(super) const LABELS: [(&str, &[Cohort]); 3] = [
-    ("", &[cohort(Side::Control, false), cohort(Side::Canary, false)]),
+    (
+        "",
+        &[cohort(Side::Control, false), cohort(Side::Canary, false)],
+    ),
     (Side::Control.as_str(), &[cohort(Side::Control, true)]),
     (Side::Canary.as_str(), &[cohort(Side::Canary, true)]),
 ];
@@ -30,8 +33,15 @@ impl Cohort {
 
     #[inline]
     pub(super) const fn from_bits(bits: u8) -> Self {
-        let side = if bits & 1 == 1 { Side::Canary } else { Side::Control };
-        Self { side, in_canary: bits & 2 == 2 }
+        let side = if bits & 1 == 1 {
+            Side::Canary
+        } else {
+            Side::Control
+        };
+        Self {
+            side,
+            in_canary: bits & 2 == 2,
+        }
     }
 }
 

@@ -19,7 +19,11 @@ impl EventGate {
     /// Returns the refusals since the last event, except for one, if an event is due. `refusals` returns all refusals
     /// so far; it is called only for an event.
     #[inline]
-    pub(super) fn pass(&self, now: Duration, refusals: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    pub(super) fn pass(
+        &self,
+        now: Duration,
+        refusals: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let due = self.due.load(Ordering::Relaxed);
         if now < due {
@@ -27,7 +31,9 @@ impl EventGate {
         }
         let next = now.saturating_add(EVENT_EVERY.as_nanos() as u64);
         // Of the threads that refuse together, one logs.
-        self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        self.due
+            .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
+            .ok()?;
         let all = refusals()?;
         let logged = self.logged.swap(all, Ordering::Relaxed);
         Some(all.saturating_sub(logged).saturating_sub(1))

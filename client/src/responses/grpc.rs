@@ -30,7 +30,11 @@ pub(super) const FAILURES: [u8; 6] = [GRPC_UNKNOWN, 4, 12, 13, 14, 15];
 
 #[inline]
 pub(super) const fn place(code: u8) -> usize {
-    if (code as usize) < LABELS.len() { code as usize } else { GRPC_UNKNOWN as usize }
+    if (code as usize) < LABELS.len() {
+        code as usize
+    } else {
+        GRPC_UNKNOWN as usize
+    }
 }
 
 #[cfg(test)]
@@ -46,7 +50,10 @@ mod tests {
                 .chars()
                 .enumerate()
                 .flat_map(|(at, c)| {
-                    (at > 0 && c.is_uppercase()).then_some('_').into_iter().chain(c.to_lowercase())
+                    (at > 0 && c.is_uppercase())
+                        .then_some('_')
+                        .into_iter()
+                        .chain(c.to_lowercase())
                 })
                 .collect();
             assert_eq!(*label, format!("grpc_{words}"));

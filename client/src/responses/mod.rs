@@ -28,7 +28,9 @@ use blocks::{Block, Blocks, STATUSES};
 use events::EventGate;
 use grpc::LABELS;
 
-const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+const EDGES_MS: [u64; 15] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000,
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -90,11 +92,16 @@ impl Responses {
     }
 
     pub(crate) fn divide_by_key(&self, keys_max: usize) {
-        self.key_sides.get_or_init(|| (0..keys_max).map(|_| AtomicBool::new(false)).collect());
+        self.key_sides
+            .get_or_init(|| (0..keys_max).map(|_| AtomicBool::new(false)).collect());
     }
 
     pub(crate) fn set_side(&self, key: u32, side: Side) {
-        if let Some(is_canary) = self.key_sides.get().and_then(|sides| sides.get(key as usize)) {
+        if let Some(is_canary) = self
+            .key_sides
+            .get()
+            .and_then(|sides| sides.get(key as usize))
+        {
             is_canary.store(side == Side::Canary, Ordering::Relaxed);
         }
     }
@@ -105,7 +112,11 @@ impl Responses {
         let is_canary = |is_canary: &AtomicBool| is_canary.load(Ordering::Relaxed);
         let sides = self.key_sides.get()?;
         let is_canary = sides.get(key as usize).is_some_and(is_canary);
-        Some(if is_canary { Side::Canary } else { Side::Control })
+        Some(if is_canary {
+            Side::Canary
+        } else {
+            Side::Control
+        })
     }
 
     pub(crate) fn set_cohort(&self, bucket: usize, cohort: Cohort) {
@@ -139,11 +150,17 @@ impl Responses {
     #[inline]
     pub(crate) fn cohort(&self, bucket: usize) -> Cohort {
         let bucket = self.buckets.get(bucket);
-        bucket.map_or_else(Cohort::default, |of| Cohort::from_bits(of.cohort.load(Ordering::Relaxed)))
+        bucket.map_or_else(Cohort::default, |of| {
+            Cohort::from_bits(of.cohort.load(Ordering::Relaxed))
+        })
     }
 
     pub(crate) fn recorder(&self, bucket: u32) -> Recorder {
-        Recorder { limiter: self.limiter, bucket, cohort: self.cohort(bucket as usize) }
+        Recorder {
+            limiter: self.limiter,
+            bucket,
+            cohort: self.cohort(bucket as usize),
+        }
     }
 
     #[inline]
@@ -151,7 +168,13 @@ impl Responses {
         let recorder = self.recorder(bucket);
         match self.side(key) {
             None => recorder,
-            Some(side) => Recorder { cohort: Cohort { side, ..recorder.cohort }, ..recorder },
+            Some(side) => Recorder {
+                cohort: Cohort {
+                    side,
+                    ..recorder.cohort
+                },
+                ..recorder
+            },
         }
     }
 
@@ -159,17 +182,27 @@ impl Responses {
     /// the time since any fixed moment.
     pub(crate) fn event(&self, bucket: usize, now: Duration) -> Option<u64> {
         let bucket = self.buckets.get(bucket)?;
-        bucket.events.pass(now, || bucket.blocks.get().map(Blocks::refusals))
+        bucket
+            .events
+            .pass(now, || bucket.blocks.get().map(Blocks::refusals))
     }
 
     /// Returns the counters of a response on this thread. Allocates with the first response of a bucket only.
     fn block(&self, of: Recorder) -> Option<Block<'_>> {
-        Some(self.blocks(of.bucket as usize)?.of_current_thread(of.cohort))
+        Some(
+            self.blocks(of.bucket as usize)?
+                .of_current_thread(of.cohort),
+        )
     }
 
     /// Returns the counters of a bucket, allocated with the first call.
     fn blocks(&self, bucket: usize) -> Option<&Blocks> {
-        Some(self.buckets.get(bucket)?.blocks.get_or_init(|| Blocks::new(self.thread_slots)))
+        Some(
+            self.buckets
+                .get(bucket)?
+                .blocks
+                .get_or_init(|| Blocks::new(self.thread_slots)),
+        )
     }
 
     fn used_blocks(&self, bucket: usize) -> Option<&Blocks> {
@@ -178,9 +211,16 @@ impl Responses {
 
     /// Returns the failures and durations since the last report on one side of the canary, whether the bucket was in
     /// canary or not.
-    pub(crate) fn since(&self, bucket: usize, side: Side, reported: &mut Reported) -> (u64, Histogram) {
+    pub(crate) fn since(
+        &self,
+        bucket: usize,
+        side: Side,
+        reported: &mut Reported,
+    ) -> (u64, Histogram) {
         let mut latency = Histogram::default();
-        let Some(blocks) = self.used_blocks(bucket) else { return (0, latency) };
+        let Some(blocks) = self.used_blocks(bucket) else {
+            return (0, latency);
+        };
         let cohorts = [false, true].map(|in_canary| Cohort { side, in_canary });
         reported.bins.resize(BINS, 0);
         for (bin, now) in blocks.durations(&cohorts) {
@@ -189,12 +229,19 @@ impl Responses {
         }
         // A response that is being counted can be missing in one of the sums, so that the difference falls for a moment.
         let failed = blocks.failed(&cohorts).max(reported.failed);
-        (failed - std::mem::replace(&mut reported.failed, failed), latency)
+        (
+            failed - std::mem::replace(&mut reported.failed, failed),
+            latency,
+        )
     }
 
     pub(crate) fn snapshots(&self, bucket: usize) -> Vec<(&'static str, Snapshot)> {
-        let Some(blocks) = self.used_blocks(bucket) else { return Vec::new() };
-        let all = cohort::LABELS.into_iter().map(|(label, cohorts)| (label, Snapshot::of(blocks, cohorts)));
+        let Some(blocks) = self.used_blocks(bucket) else {
+            return Vec::new();
+        };
+        let all = cohort::LABELS
+            .into_iter()
+            .map(|(label, cohorts)| (label, Snapshot::of(blocks, cohorts)));
         all.filter(|(_, snapshot)| !snapshot.is_empty()).collect()
     }
 }
@@ -202,7 +249,9 @@ impl Responses {
 impl Snapshot {
     fn of(blocks: &Blocks, cohorts: &[Cohort]) -> Self {
         let endings = STATUSES.map(|status| (status.to_string(), Ending::Status(status)));
-        let grpc = (0..).zip(LABELS).map(|(code, label)| (label.to_owned(), Ending::Grpc(code)));
+        let grpc = (0..)
+            .zip(LABELS)
+            .map(|(code, label)| (label.to_owned(), Ending::Grpc(code)));
         let others = [
             ("ok".to_owned(), Ending::Success),
             ("error".to_owned(), Ending::Error),
@@ -210,7 +259,10 @@ impl Snapshot {
         ];
         let all = endings.chain(grpc).chain(others);
         let codes = all.map(|(code, ending)| (code, blocks.total(cohorts, ending)));
-        Self { codes: codes.filter(|(_, count)| *count > 0).collect(), durations: durations(blocks, cohorts) }
+        Self {
+            codes: codes.filter(|(_, count)| *count > 0).collect(),
+            durations: durations(blocks, cohorts),
+        }
     }
 
     const fn is_empty(&self) -> bool {
@@ -229,5 +281,9 @@ fn durations(blocks: &Blocks, cohorts: &[Cohort]) -> Durations {
         count += requests;
     }
     buckets.extend(edges.map(|edge| (edge.as_secs_f64(), count)));
-    Durations { buckets, sum: blocks.micros(cohorts) as f64 / 1e6, count }
+    Durations {
+        buckets,
+        sum: blocks.micros(cohorts) as f64 / 1e6,
+        count,
+    }
 }

@@ -18,19 +18,28 @@ impl ObservedResponse {
     /// Makes an HTTP response. A status from 500 is a failure of the service.
     #[must_use]
     pub const fn status(status: u16) -> Self {
-        Self { ending: Ending::Status(status), took: None }
+        Self {
+            ending: Ending::Status(status),
+            took: None,
+        }
     }
 
     /// Makes a response of any protocol that is no failure.
     #[must_use]
     pub const fn success() -> Self {
-        Self { ending: Ending::Success, took: None }
+        Self {
+            ending: Ending::Success,
+            took: None,
+        }
     }
 
     /// Makes a failure of the service, with or without a response.
     #[must_use]
     pub const fn failure() -> Self {
-        Self { ending: Ending::Error, took: None }
+        Self {
+            ending: Ending::Error,
+            took: None,
+        }
     }
 
     /// Adds the time from the decision to the response.
@@ -46,13 +55,19 @@ impl Limiter {
     #[must_use]
     pub fn limit(&self, bucket: &str) -> Option<f64> {
         let place = self.table.known_bucket(bucket)?;
-        self.table.limits.get(place.bucket).per_second().map(Rate::per_second)
+        self.table
+            .limits
+            .get(place.bucket)
+            .per_second()
+            .map(Rate::per_second)
     }
 
     /// Records a response to a request that the caller observed, for rollout gates and metrics. Returns false if the
     /// bucket is unknown.
     pub fn record(&self, request: &Request<'_>, response: ObservedResponse) -> bool {
-        let Some(place) = self.table.known_bucket(request.bucket()) else { return false };
+        let Some(place) = self.table.known_bucket(request.bucket()) else {
+            return false;
+        };
         let key = self.table.known_target(place, request.tenant).key;
         let recorder = self.table.responses.recorder_of_key(place.bucket, key);
         match response.took {

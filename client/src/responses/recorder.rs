@@ -15,7 +15,10 @@ use crate::hot::sync::lock;
 const HELD_MAX: usize = 4;
 
 /// The responses of every limiter of this process, by the limiter's number.
-static LIMITERS: Mutex<Limiters> = Mutex::new(Limiters { created: 0, alive: BTreeMap::new() });
+static LIMITERS: Mutex<Limiters> = Mutex::new(Limiters {
+    created: 0,
+    alive: BTreeMap::new(),
+});
 
 thread_local! {
     static HELD: RefCell<[Option<Arc<Responses>>; HELD_MAX]> = const { RefCell::new([const { None }; HELD_MAX]) };
@@ -77,7 +80,9 @@ impl Recorder {
         let bucket = self.bucket;
         self.with(|responses| {
             let suppressed = responses.event(bucket as usize, now);
-            suppressed.into_iter().for_each(|n| log(responses.name(bucket).unwrap_or_default(), n));
+            suppressed
+                .into_iter()
+                .for_each(|n| log(responses.name(bucket).unwrap_or_default(), n));
         });
     }
 
@@ -105,13 +110,18 @@ impl Recorder {
             if held[0].as_ref().filter(is_it).is_none() {
                 hold_first(&mut held, self.limiter);
             }
-            held[0].as_ref().filter(is_it).inspect(|responses| record(responses));
+            held[0]
+                .as_ref()
+                .filter(is_it)
+                .inspect(|responses| record(responses));
             Some(())
         });
         // The thread is ending and has dropped its references, or `record` has logged to a subscriber that itself
         // makes requests.
         if !matches!(recorded, Ok(Some(()))) {
-            find(self.limiter).iter().for_each(|responses| record(responses));
+            find(self.limiter)
+                .iter()
+                .for_each(|responses| record(responses));
         }
     }
 }
@@ -120,7 +130,10 @@ impl Recorder {
 #[cold]
 fn hold_first(held: &mut [Option<Arc<Responses>>; HELD_MAX], limiter: u64) {
     let is_it = |responses: &Arc<Responses>| responses.limiter == limiter;
-    match held.iter().position(|responses| responses.as_ref().is_some_and(is_it)) {
+    match held
+        .iter()
+        .position(|responses| responses.as_ref().is_some_and(is_it))
+    {
         Some(at) => held[..=at].rotate_right(1),
         None => {
             if let Some(found) = find(limiter) {
@@ -144,7 +157,12 @@ mod tests {
 
     fn recorded(responses: &Responses) -> (u64, u64) {
         let recorded = responses.snapshots(0).pop();
-        recorded.map_or((0, 0), |(_, all)| (all.codes.iter().map(|code| code.1).sum(), all.durations.count))
+        recorded.map_or((0, 0), |(_, all)| {
+            (
+                all.codes.iter().map(|code| code.1).sum(),
+                all.durations.count,
+            )
+        })
     }
 
     #[test]
@@ -158,7 +176,11 @@ mod tests {
         }
         for (number, limiter) in limiters.iter().enumerate() {
             let (rounds, durations) = (5.min(number as u64 + 1), number as u64 + 1);
-            assert_eq!(recorded(limiter), (rounds * (durations + 1), rounds * durations), "limiter {number}");
+            assert_eq!(
+                recorded(limiter),
+                (rounds * (durations + 1), rounds * durations),
+                "limiter {number}"
+            );
         }
     }
 
@@ -169,7 +191,9 @@ mod tests {
             let recorder = limiter.recorder(0);
             std::thread::scope(|scope| {
                 for _ in 0..4 {
-                    scope.spawn(|| (0..1_000).for_each(|_| recorder.ended(MS, Some(Ending::Aborted))));
+                    scope.spawn(|| {
+                        (0..1_000).for_each(|_| recorder.ended(MS, Some(Ending::Aborted)))
+                    });
                 }
             });
             assert_eq!(recorded(&limiter), (4_000, 4_000), "{thread_slots} slots");
@@ -194,6 +218,9 @@ mod tests {
         let (number, recorder) = (limiter.limiter, limiter.recorder(0));
         drop(limiter);
         recorder.ended(MS, Some(Ending::Error));
-        assert!(find(number).is_none(), "a limiter that is gone is forgotten");
+        assert!(
+            find(number).is_none(),
+            "a limiter that is gone is forgotten"
+        );
     }
 }

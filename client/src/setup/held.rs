@@ -40,10 +40,16 @@ impl SetupProblems {
         let same = |held: &SetupProblem| held.kind() == kind && held.subject() == subject;
         match inner.held.iter().position(same) {
             Some(at) => inner.held[at] = problem,
-            None if inner.held.iter().filter(|held| held.kind() == kind).count() >= SETUP_PROBLEMS_MAX => {}
+            None if inner.held.iter().filter(|held| held.kind() == kind).count()
+                >= SETUP_PROBLEMS_MAX => {}
             None => {
-                let logged = inner.logged.iter().filter(|(of_kind, _)| *of_kind == kind).count();
-                let is_new = logged < SETUP_PROBLEMS_MAX && inner.logged.insert((kind, subject.to_owned()));
+                let logged = inner
+                    .logged
+                    .iter()
+                    .filter(|(of_kind, _)| *of_kind == kind)
+                    .count();
+                let is_new =
+                    logged < SETUP_PROBLEMS_MAX && inner.logged.insert((kind, subject.to_owned()));
                 inner.held.push(problem.clone());
                 drop(inner);
                 if is_new {
@@ -61,7 +67,9 @@ impl SetupProblems {
     }
 
     pub(crate) fn clear(&self, kind: &'static str, subject: &str) {
-        self.inner().held.retain(|held| held.kind() != kind || held.subject() != subject);
+        self.inner()
+            .held
+            .retain(|held| held.kind() != kind || held.subject() != subject);
     }
 
     pub(crate) fn list(&self) -> Vec<SetupProblem> {
@@ -79,7 +87,10 @@ mod tests {
     use super::*;
 
     fn unknown(bucket: &str, nearest: Option<&str>) -> SetupProblem {
-        SetupProblem::UnknownBucket { bucket: bucket.to_owned(), nearest: nearest.map(str::to_owned) }
+        SetupProblem::UnknownBucket {
+            bucket: bucket.to_owned(),
+            nearest: nearest.map(str::to_owned),
+        }
     }
 
     #[test]
@@ -88,7 +99,13 @@ mod tests {
         problems.raise(unknown("chekout", None));
         problems.raise(SetupProblem::FeedNotRun);
         problems.raise(unknown("chekout", Some("checkout")));
-        assert_eq!(problems.list(), [unknown("chekout", Some("checkout")), SetupProblem::FeedNotRun]);
+        assert_eq!(
+            problems.list(),
+            [
+                unknown("chekout", Some("checkout")),
+                SetupProblem::FeedNotRun
+            ]
+        );
         problems.clear("unknown_bucket", "other");
         problems.clear("unknown_bucket", "chekout");
         assert_eq!(problems.list(), [SetupProblem::FeedNotRun]);
@@ -97,7 +114,8 @@ mod tests {
     #[test]
     fn problems_of_a_kind_are_bounded() {
         let problems = SetupProblems::default();
-        (0..10 * SETUP_PROBLEMS_MAX).for_each(|number| problems.raise(unknown(&format!("b{number}"), None)));
+        (0..10 * SETUP_PROBLEMS_MAX)
+            .for_each(|number| problems.raise(unknown(&format!("b{number}"), None)));
         assert_eq!(problems.list().len(), SETUP_PROBLEMS_MAX);
         assert_eq!(problems.inner().logged.len(), SETUP_PROBLEMS_MAX);
         problems.raise(SetupProblem::FeedStopped);

@@ -126,7 +126,9 @@ impl SetupProblem {
             | Self::QuotasWithoutStore { bucket }
             | Self::QuotasInMemory { bucket }
             | Self::BucketsFull { bucket, .. } => bucket,
-            Self::ForeignZone { aggregator_zone, .. } => aggregator_zone,
+            Self::ForeignZone {
+                aggregator_zone, ..
+            } => aggregator_zone,
             Self::SilentAggregator { address } => address,
             Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
         }

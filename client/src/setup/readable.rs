@@ -49,18 +49,36 @@ mod tests {
 
     #[test]
     fn errors_that_main_returns_read_as_text() {
-        let address = || Limiter::builder("shop").aggregator("a:7410").build_detached().unwrap_err();
+        let address = || {
+            Limiter::builder("shop")
+                .aggregator("a:7410")
+                .build_detached()
+                .unwrap_err()
+        };
         let name = || Limiter::builder("s h").build_detached().unwrap_err();
-        let bucket = || Limiter::builder("shop").build_detached().unwrap().0.bucket("").unwrap_err();
+        let bucket = || {
+            Limiter::builder("shop")
+                .build_detached()
+                .unwrap()
+                .0
+                .bucket("")
+                .unwrap_err()
+        };
         let _: (BuildError, BucketError) = (address(), bucket());
         for (text, expected) in [
             (printed(address()), address().to_string()),
             (printed(name()), name().to_string()),
             (printed(bucket()), bucket().to_string()),
-            (printed(FeedError::NoRuntime), FeedError::NoRuntime.to_string()),
+            (
+                printed(FeedError::NoRuntime),
+                FeedError::NoRuntime.to_string(),
+            ),
         ] {
             assert_eq!(text, format!("Error: {expected}"));
-            assert!(!text.contains('{') && text.matches("a name").count() <= 1, "{text}");
+            assert!(
+                !text.contains('{') && text.matches("a name").count() <= 1,
+                "{text}"
+            );
         }
         let outer = Outer(std::io::Error::other("the inner one"));
         assert_eq!(printed(outer), "Error: the outer error: the inner one");

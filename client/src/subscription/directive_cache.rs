@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, Leader, Posted, StaleDirective};
+use plimsoll_core::directive::{
+    Board, BucketDirective, Directives, Epoch, Leader, Posted, StaleDirective,
+};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::names::Bucket;
 
@@ -60,7 +62,10 @@ impl DirectiveCache {
     }
 
     pub(super) fn restore(&mut self, saved: Directives, kills: &Kills) {
-        self.follow(saved.epoch.map(|epoch| Leader { epoch, instance: None }));
+        self.follow(saved.epoch.map(|epoch| Leader {
+            epoch,
+            instance: None,
+        }));
         for mut directive in saved.buckets {
             kills.cap_knowledge(&mut directive);
             self.board.apply(&directive);
@@ -73,8 +78,15 @@ impl DirectiveCache {
     /// have precedence.
     pub(super) fn snapshot(&self, used_first: &[Bucket], kills: &Kills) -> Directives {
         let is_used: BTreeSet<&Bucket> = used_first.iter().collect();
-        let others = self.board.iter().map(|(bucket, _)| bucket).filter(|bucket| !is_used.contains(bucket));
-        let whole = used_first.iter().chain(others).filter_map(|bucket| self.board.since(bucket, 0));
+        let others = self
+            .board
+            .iter()
+            .map(|(bucket, _)| bucket)
+            .filter(|bucket| !is_used.contains(bucket));
+        let whole = used_first
+            .iter()
+            .chain(others)
+            .filter_map(|bucket| self.board.since(bucket, 0));
         Directives {
             epoch: self.epoch(),
             seq: 1,
@@ -94,7 +106,11 @@ impl DirectiveCache {
     }
 
     fn version(&self, kills: &Kills) -> Version {
-        Version { directives: self.board.version(), epoch: self.epoch(), kills: kills.version() }
+        Version {
+            directives: self.board.version(),
+            epoch: self.epoch(),
+            kills: kills.version(),
+        }
     }
 }
 
@@ -107,21 +123,35 @@ mod tests {
 
     fn directive(bucket: &str) -> BucketDirective {
         let bucket = Bucket::new(bucket).unwrap();
-        BucketDirective { bucket, whole: true, terms: Terms::default(), keys: Vec::new() }
+        BucketDirective {
+            bucket,
+            whole: true,
+            terms: Terms::default(),
+            keys: Vec::new(),
+        }
     }
 
     #[test]
     fn snapshot_lists_used_buckets_first() {
         let (mut cache, kills) = (DirectiveCache::default(), Kills::default());
         assert_eq!(cache.unsaved(&kills), None);
-        ["a", "b", "c"].iter().for_each(|bucket| assert!(cache.apply(&directive(bucket))));
+        ["a", "b", "c"]
+            .iter()
+            .for_each(|bucket| assert!(cache.apply(&directive(bucket))));
         let version = cache.unsaved(&kills).unwrap();
         let snapshot = cache.snapshot(&[Bucket::new("c").unwrap()], &kills);
-        let names: Vec<&str> = snapshot.buckets.iter().map(|directive| directive.bucket.as_str()).collect();
+        let names: Vec<&str> = snapshot
+            .buckets
+            .iter()
+            .map(|directive| directive.bucket.as_str())
+            .collect();
         assert_eq!(names, ["c", "a", "b"]);
         cache.saved = version;
         assert_eq!(cache.unsaved(&kills), None);
-        cache.follow(Some(Leader { epoch: Epoch(1), instance: None }));
+        cache.follow(Some(Leader {
+            epoch: Epoch(1),
+            instance: None,
+        }));
         assert!(cache.unsaved(&kills).is_some());
     }
 
@@ -130,11 +160,24 @@ mod tests {
         let kills = Kills::default();
         let mut cache = DirectiveCache::default();
         let buckets = vec![directive("a")];
-        cache.restore(Directives { epoch: Some(Epoch(5)), buckets, ..Directives::default() }, &kills);
-        assert_eq!((cache.is_restored, cache.restored_epoch()), (true, Some(Epoch(5))));
+        cache.restore(
+            Directives {
+                epoch: Some(Epoch(5)),
+                buckets,
+                ..Directives::default()
+            },
+            &kills,
+        );
+        assert_eq!(
+            (cache.is_restored, cache.restored_epoch()),
+            (true, Some(Epoch(5)))
+        );
         assert_eq!(cache.unsaved(&kills), None);
         cache.apply(&directive("b"));
-        assert_eq!((cache.is_restored, cache.restored_epoch(), cache.epoch()), (false, None, Some(Epoch(5))));
+        assert_eq!(
+            (cache.is_restored, cache.restored_epoch(), cache.epoch()),
+            (false, None, Some(Epoch(5)))
+        );
         assert!(cache.unsaved(&kills).is_some());
     }
 }

@@ -45,19 +45,38 @@ pub(crate) struct Enforcement {
 
 impl Enforcement {
     pub(super) fn new(name: Name) -> Self {
-        Self { name, canary_by: CanaryBy::Instance, kills: Kills::default(), observes: false }
+        Self {
+            name,
+            canary_by: CanaryBy::Instance,
+            kills: Kills::default(),
+            observes: false,
+        }
     }
 
     pub(super) fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
-        if self.observes { Mode::Shadow } else { self.kills.mode(bucket, terms) }
+        if self.observes {
+            Mode::Shadow
+        } else {
+            self.kills.mode(bucket, terms)
+        }
     }
 
     pub(super) fn mode_without_terms(&self, bucket: &Bucket) -> Mode {
-        self.mode(bucket, &Terms { mode: Mode::Enforce, ..Terms::default() })
+        self.mode(
+            bucket,
+            &Terms {
+                mode: Mode::Enforce,
+                ..Terms::default()
+            },
+        )
     }
 
     pub(super) fn stance(&self, bucket: &Bucket, terms: &Terms) -> Stance<'_> {
-        Stance { mode: self.mode(bucket, terms), cohort: terms.cohort, of: self }
+        Stance {
+            mode: self.mode(bucket, terms),
+            cohort: terms.cohort,
+            of: self,
+        }
     }
 }
 
@@ -76,7 +95,11 @@ impl Stance<'_> {
             CanaryBy::Instance => self.cohort.contains(&self.of.name),
             CanaryBy::Key => self.cohort.contains_key(&self.of.name, tenant),
         };
-        if is_member { Side::Canary } else { Side::Control }
+        if is_member {
+            Side::Canary
+        } else {
+            Side::Control
+        }
     }
 
     pub(super) fn division(&self) -> Division {

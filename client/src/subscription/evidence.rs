@@ -45,7 +45,8 @@ impl EvidenceCollector {
         if self.counts.len() <= at {
             self.counts.resize(at + 1, BySide::default());
         }
-        let counts = &mut self.counts[at][table.responses.side(key).unwrap_or(Side::Control) as usize];
+        let counts =
+            &mut self.counts[at][table.responses.side(key).unwrap_or(Side::Control) as usize];
         *counts = counts.plus(new);
     }
 
@@ -62,12 +63,17 @@ impl EvidenceCollector {
     ) {
         self.cohorts.resize(self.cohorts.len().max(id + 1), None);
         let before = std::mem::replace(&mut self.cohorts[id], cohort);
-        let counts = table.default_key(id as u32).and_then(|key| self.counts.get_mut(key as usize));
+        let counts = table
+            .default_key(id as u32)
+            .and_then(|key| self.counts.get_mut(key as usize));
         let counts = counts.map(std::mem::take).unwrap_or_default();
         for side in SIDES {
             let collected = self.responses.entry((id, side)).or_default();
             let (failed, latency) = table.responses.since(id, side, collected);
-            let surplus = self.surplus.as_mut().map(|surplus| surplus.entry((id, side)).or_default());
+            let surplus = self
+                .surplus
+                .as_mut()
+                .map(|surplus| surplus.entry((id, side)).or_default());
             let Some((mode, division)) = cohort.filter(|_| cohort == before) else {
                 surplus.into_iter().for_each(|surplus| *surplus = 0);
                 continue;
@@ -82,12 +88,21 @@ impl EvidenceCollector {
                 refused: counts.refused(),
                 would_dropped: counts.would_dropped,
                 failed,
-                unobserved: surplus.map_or(0, |surplus| unobserved(counts, latency.samples(), surplus)),
+                unobserved: surplus
+                    .map_or(0, |surplus| unobserved(counts, latency.samples(), surplus)),
                 latency,
                 ..Outcomes::default()
             };
             if !outcomes.is_empty() {
-                evidence.add(&CohortKey { bucket: bucket.clone(), mode, side }, &outcomes, COHORTS_MAX);
+                evidence.add(
+                    &CohortKey {
+                        bucket: bucket.clone(),
+                        mode,
+                        side,
+                    },
+                    &outcomes,
+                    COHORTS_MAX,
+                );
             }
         }
     }
@@ -105,7 +120,11 @@ pub(super) fn responses(table: &Table, buckets: &[Bucket]) -> Vec<BucketResponse
     let of = |(id, bucket): (usize, &Bucket)| {
         let bucket = bucket.clone();
         let all = table.responses.snapshots(id).into_iter();
-        all.map(move |(cohort, responses)| BucketResponses { bucket: bucket.clone(), cohort, responses })
+        all.map(move |(cohort, responses)| BucketResponses {
+            bucket: bucket.clone(),
+            cohort,
+            responses,
+        })
     };
     buckets.iter().enumerate().flat_map(of).collect()
 }

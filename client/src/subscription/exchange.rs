@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::directive::{BucketDirective, Directives, Epoch, Posted, StaleDirective, Values};
+use plimsoll_core::directive::{
+    BucketDirective, Directives, Epoch, Posted, StaleDirective, Values,
+};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId};
@@ -27,7 +29,9 @@ impl Subscription {
         now: MonoTime,
         names: &[Arc<str>],
     ) -> Vec<(EndpointId, Arc<str>)> {
-        let Some(routing) = &mut self.routing else { return Vec::new() };
+        let Some(routing) = &mut self.routing else {
+            return Vec::new();
+        };
         let new = routing.assignment.list(now, names);
         for (id, _) in &new {
             self.sessions.add(*id, self.directives.restored_epoch());
@@ -36,7 +40,10 @@ impl Subscription {
     }
 
     pub(crate) fn remove_unused_endpoints(&mut self) -> Vec<EndpointId> {
-        self.routing.as_mut().map(|routing| routing.assignment.remove_unused()).unwrap_or_default()
+        self.routing
+            .as_mut()
+            .map(|routing| routing.assignment.remove_unused())
+            .unwrap_or_default()
     }
 
     /// Ends the session with an aggregator that was [removed](Self::remove_unused_endpoints), after its
@@ -64,7 +71,9 @@ impl Subscription {
     }
 
     pub(crate) fn report_interval_to(&self, id: EndpointId) -> Duration {
-        self.sessions.get(id).map_or(REPORT_INTERVAL_DEFAULT, |session| session.report_interval)
+        self.sessions
+            .get(id)
+            .map_or(REPORT_INTERVAL_DEFAULT, |session| session.report_interval)
     }
 }
 
@@ -72,22 +81,34 @@ impl Subscription {
 
 impl Subscription {
     pub(crate) fn is_report_due_to(&self, id: EndpointId) -> bool {
-        self.sessions
-            .get(id)
-            .is_some_and(|session| session.stream.sent_kills.is_report_due(&self.enforcement.kills))
+        self.sessions.get(id).is_some_and(|session| {
+            session
+                .stream
+                .sent_kills
+                .is_report_due(&self.enforcement.kills)
+        })
     }
 
     pub(crate) fn report_to(&mut self, id: EndpointId, now: MonoTime) -> Report {
         self.sync_names();
         self.evict_idle_keys(now);
-        let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Report::default();
+        };
         let routing = self.routing.as_ref();
-        let is_wanted = |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
+        let is_wanted =
+            |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
         let subscribed = session.subscribe(self.buckets.len(), is_wanted);
         let greets = session.greet();
-        let established = if greets { self.established(id) } else { BTreeSet::new() };
+        let established = if greets {
+            self.established(id)
+        } else {
+            BTreeSet::new()
+        };
         let unapplied = self.unapplied(id);
-        let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Report::default();
+        };
         let leader = self.directives.leader;
         let mut report = Report {
             identity: greets.then(|| self.identity.clone()),
@@ -99,14 +120,24 @@ impl Subscription {
                 .filter(|_| leader != session.sequence.leader())
                 .and_then(|leader| leader.instance),
             killed_locally: u32::from(self.enforcement.observes),
-            subscriptions: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
+            subscriptions: subscribed
+                .into_iter()
+                .map(|bucket| self.buckets[bucket].clone())
+                .collect(),
             ..Report::default()
         };
-        session.stream.sent_kills.fill(&self.enforcement.kills, &mut report);
+        session
+            .stream
+            .sent_kills
+            .fill(&self.enforcement.kills, &mut report);
         let (registry, table, evidence) = (&self.registry, &self.table, &mut self.evidence);
         let counts_of = |key| {
             let is_draining = routing.is_some_and(|routing| routing.is_draining(key));
-            if is_draining { Counts::ZERO } else { registry.counts(table, KeyId(key)) }
+            if is_draining {
+                Counts::ZERO
+            } else {
+                registry.counts(table, KeyId(key))
+            }
         };
         let on_increase = |key, new| evidence.add(table, registry.places(), key, new);
         session.report_counts(&mut report, registry.keys(), counts_of, on_increase);
@@ -124,14 +155,20 @@ impl Subscription {
     }
 
     fn owns(&self, id: EndpointId, bucket: usize) -> bool {
-        self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(bucket) == Some(id))
+        self.routing
+            .as_ref()
+            .is_none_or(|routing| routing.assignment.owner(bucket) == Some(id))
     }
 
     /// Returns the buckets of an aggregator with a directed mode that is carried out only in part,
     /// because of a kill that the decision did not know.
     fn unapplied(&self, id: EndpointId) -> BTreeSet<Bucket> {
         let is_unapplied = |(at, bucket): &(usize, &Bucket)| {
-            let terms = self.directives.get(bucket).filter(|_| self.owns(id, *at)).map(Posted::terms);
+            let terms = self
+                .directives
+                .get(bucket)
+                .filter(|_| self.owns(id, *at))
+                .map(Posted::terms);
             terms.is_some_and(|terms| self.enforcement.mode(bucket, terms) < terms.mode)
         };
         let buckets = self.buckets.iter().enumerate().filter(is_unapplied);
@@ -145,7 +182,9 @@ impl Subscription {
     /// reports can follow each other immediately when a stream breaks or ends, and a rate over so
     /// little time is noise.
     fn is_measurement_due(&self, now: MonoTime, interval: Duration) -> bool {
-        let Some(at) = self.publisher.guards.measured else { return true };
+        let Some(at) = self.publisher.guards.measured else {
+            return true;
+        };
         self.routing.is_none() && now.since(at) >= interval / 2
     }
 
@@ -158,7 +197,8 @@ impl Subscription {
             let posted = self.directives.get(bucket);
             let stance = posted.map(|posted| self.enforcement.stance(bucket, posted.terms()));
             let cohort = stance.map(|stance| (stance.mode, stance.division()));
-            self.evidence.collect(&self.table, at, bucket, cohort, &mut collected);
+            self.evidence
+                .collect(&self.table, at, bucket, cohort, &mut collected);
         }
         report.evidence = collected;
     }
@@ -174,22 +214,43 @@ impl Subscription {
         message: Directives,
     ) -> Result<(), StaleDirective> {
         self.publisher.set_time(now);
-        let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Ok(());
+        };
         let kills = &mut self.enforcement.kills;
         // Kill generations and the acknowledgement come before the check of the epoch: both hold even if the
         // directives are stale.
-        let have_kills_changed = kills.merge_directives(&message).inspect_err(|_| self.rejected += 1)?;
+        let have_kills_changed = kills
+            .merge_directives(&message)
+            .inspect_err(|_| self.rejected += 1)?;
         kills.merge_drill(message.drill);
         session.acknowledge(message.echo, message.parent);
         let leader = message.leader();
         if let Some((held, got)) = self.directives.leader.zip(leader) {
-            let name = || self.routing.as_ref().and_then(|routing| routing.assignment.name(id));
-            let peer = || name().map_or("the aggregator".to_owned(), |name| format!("aggregator {name}"));
+            let name = || {
+                self.routing
+                    .as_ref()
+                    .and_then(|routing| routing.assignment.name(id))
+            };
+            let peer = || {
+                name().map_or("the aggregator".to_owned(), |name| {
+                    format!("aggregator {name}")
+                })
+            };
             if held.is_rival_of(got) {
-                self.other_controllers.note(now, held.max(got), held.min(got), Role::Aggregator, peer);
+                self.other_controllers.note(
+                    now,
+                    held.max(got),
+                    held.min(got),
+                    Role::Aggregator,
+                    peer,
+                );
             }
         }
-        let accepted = self.directives.check_leader(leader).and_then(|()| session.accept(now, &message));
+        let accepted = self
+            .directives
+            .check_leader(leader)
+            .and_then(|()| session.accept(now, &message));
         if accepted.is_ok() {
             self.directives.follow(leader);
         } else {
@@ -211,22 +272,38 @@ impl Subscription {
             changed.into_iter().for_each(|bucket| self.publish(bucket));
         }
         if accepted.is_ok() {
-            message.grants.into_iter().for_each(|(bucket, tokens)| self.apply_grant(id, &bucket, tokens));
+            message
+                .grants
+                .into_iter()
+                .for_each(|(bucket, tokens)| self.apply_grant(id, &bucket, tokens));
         }
         accepted
     }
 
     fn apply_standings(&mut self, id: EndpointId, standings: &[(KeyId, Standing)]) {
-        let Some(session) = self.sessions.get(id) else { return };
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
         let keys = session.keys_of(standings.iter().map(|(id, _)| *id));
         for (key, (_, standing)) in keys.into_iter().zip(standings) {
-            let Some(key) = key.filter(|key| (*key as usize) < self.registry.keys().len()) else { continue };
+            let Some(key) = key.filter(|key| (*key as usize) < self.registry.keys().len()) else {
+                continue;
+            };
             let at = self.table.keys.owner_of(key) as usize;
-            let Some(bucket) = self.buckets.get(at).filter(|_| self.owns(id, at)) else { continue };
+            let Some(bucket) = self.buckets.get(at).filter(|_| self.owns(id, at)) else {
+                continue;
+            };
             let posted = self.directives.get(bucket);
             let (enforcement, registry) = (&self.enforcement, &self.registry);
-            let published = Published { id: at, bucket, posted, enforcement, registry };
-            self.publisher.set_standing(&self.table, published, key, *standing);
+            let published = Published {
+                id: at,
+                bucket,
+                posted,
+                enforcement,
+                registry,
+            };
+            self.publisher
+                .set_standing(&self.table, published, key, *standing);
         }
     }
 
@@ -236,15 +313,19 @@ impl Subscription {
         let is_owned = |key: u32| self.owns(id, self.table.keys.owner_of(key) as usize);
         let keys = (0..self.registry.keys().len() as u32)
             .filter(|key| self.publisher.names.of(*key).established && is_owned(*key));
-        let mut keys: Vec<(u64, u32)> =
-            keys.map(|key| (self.table.counters.counts(key).offered, key)).collect();
+        let mut keys: Vec<(u64, u32)> = keys
+            .map(|key| (self.table.counters.counts(key).offered, key))
+            .collect();
         keys.sort_unstable_by_key(|(offered, _)| Reverse(*offered));
         let most = keys.into_iter().take(ESTABLISHED_MAX);
-        most.map(|(_, key)| self.registry.keys()[key as usize].clone()).collect()
+        most.map(|(_, key)| self.registry.keys()[key as usize].clone())
+            .collect()
     }
 
     fn apply_grant(&mut self, id: EndpointId, bucket: &Bucket, tokens: Tokens) {
-        let Some(at) = self.buckets.iter().position(|known| known == bucket) else { return };
+        let Some(at) = self.buckets.iter().position(|known| known == bucket) else {
+            return;
+        };
         if self.owns(id, at) {
             self.publisher.guards.grant(&self.table, at as u32, tokens);
         }
@@ -258,7 +339,10 @@ impl Subscription {
         epoch: Option<Epoch>,
         mut directive: BucketDirective,
     ) -> Option<usize> {
-        let bucket = self.buckets.iter().position(|bucket| *bucket == directive.bucket)?;
+        let bucket = self
+            .buckets
+            .iter()
+            .position(|bucket| *bucket == directive.bucket)?;
         self.enforcement.kills.cap_knowledge(&mut directive);
         let Some(routing) = &self.routing else {
             return self.directives.apply(&directive).then_some(bucket);
@@ -271,9 +355,16 @@ impl Subscription {
     }
 
     pub(super) fn apply_received(&mut self, bucket: usize) {
-        let owner = self.routing.as_ref().and_then(|routing| routing.assignment.owner(bucket));
-        let Some(session) = owner.and_then(|owner| self.sessions.get(owner)) else { return };
-        let Some(whole) = session.stream.received.since(&self.buckets[bucket], 0) else { return };
+        let owner = self
+            .routing
+            .as_ref()
+            .and_then(|routing| routing.assignment.owner(bucket));
+        let Some(session) = owner.and_then(|owner| self.sessions.get(owner)) else {
+            return;
+        };
+        let Some(whole) = session.stream.received.since(&self.buckets[bucket], 0) else {
+            return;
+        };
         if self.apply_of_owner(bucket, session.sequence.epoch(), whole) {
             self.publish(bucket);
         }
@@ -291,13 +382,20 @@ impl Subscription {
         epoch: Option<Epoch>,
         mut directive: BucketDirective,
     ) -> bool {
-        let Some(routing) = &mut self.routing else { return false };
+        let Some(routing) = &mut self.routing else {
+            return false;
+        };
         if !routing.accept_epoch(bucket, epoch) {
             self.rejected += 1;
             return false;
         }
-        if !routing.assignment.ratios_apply(bucket) && self.directives.get(&directive.bucket).is_some() {
-            directive.keys.iter_mut().for_each(|key| key.values = Values::default());
+        if !routing.assignment.ratios_apply(bucket)
+            && self.directives.get(&directive.bucket).is_some()
+        {
+            directive
+                .keys
+                .iter_mut()
+                .for_each(|key| key.values = Values::default());
             (directive.terms.pool, directive.terms.cut) = (None, None);
         }
         self.directives.apply(&directive)
@@ -313,7 +411,11 @@ impl Child for Subscription {
         self.report_to(ONLY, now)
     }
 
-    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
+    fn on_directives(
+        &mut self,
+        now: MonoTime,
+        directives: Directives,
+    ) -> Result<(), StaleDirective> {
         self.apply(ONLY, now, directives)
     }
 

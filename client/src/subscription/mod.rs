@@ -81,7 +81,9 @@ pub struct Subscription {
 
 impl std::fmt::Debug for Subscription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Subscription").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Subscription")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }
 
@@ -109,7 +111,9 @@ impl Subscription {
     /// `failover_delay`.
     pub(crate) fn use_several_aggregators(&mut self, failover_delay: Duration) {
         let mut routing = Routing::new(failover_delay);
-        self.buckets.iter().for_each(|bucket| routing.add_bucket(bucket));
+        self.buckets
+            .iter()
+            .for_each(|bucket| routing.add_bucket(bucket));
         self.routing = Some(routing);
         self.sessions = Sessions::default();
     }
@@ -162,15 +166,26 @@ impl Subscription {
         self.publisher.set_time(now);
         // Directives may wait for names that the request path is about to use first, and in a
         // canary that is divided by key each new one has its own side.
-        if self.directives.is_restored || !self.publisher.cold_rates.is_empty() || self.publisher.is_divided()
+        if self.directives.is_restored
+            || !self.publisher.cold_rates.is_empty()
+            || self.publisher.is_divided()
         {
             self.sync_names();
         }
         // Every report measures the offered rates. Without reports, or with several aggregators, the tick
         // does it.
         let interval = self.sessions.report_interval();
-        let due = if self.routing.is_some() { interval } else { interval * 2 };
-        if self.publisher.guards.measured.is_some_and(|at| now.since(at) >= due) {
+        let due = if self.routing.is_some() {
+            interval
+        } else {
+            interval * 2
+        };
+        if self
+            .publisher
+            .guards
+            .measured
+            .is_some_and(|at| now.since(at) >= due)
+        {
             self.sync_names();
             self.measure(now);
         }
@@ -181,22 +196,31 @@ impl Subscription {
     fn measure(&mut self, now: MonoTime) {
         let (table, refusals) = (&self.table, &mut self.refusals);
         let on_counts = |place: &_, counts| refusals.add(table, place, counts);
-        self.publisher.guards.measure(now, table, self.registry.places(), on_counts);
+        self.publisher
+            .guards
+            .measure(now, table, self.registry.places(), on_counts);
         self.check_admissions(now);
     }
 
     fn add_refusals(&mut self) {
         for place in self.registry.places() {
-            self.refusals.add(&self.table, place, self.table.counters.counts(place.key));
+            self.refusals
+                .add(&self.table, place, self.table.counters.counts(place.key));
         }
     }
 
     fn check_assignment(&mut self, now: MonoTime) {
-        if !self.routing.as_mut().is_some_and(|routing| routing.take_check_turn(now)) {
+        if !self
+            .routing
+            .as_mut()
+            .is_some_and(|routing| routing.take_check_turn(now))
+        {
             return;
         }
         self.sync_names();
-        let Some(routing) = &mut self.routing else { return };
+        let Some(routing) = &mut self.routing else {
+            return;
+        };
         let changes = routing.check(now, &self.sessions, &self.buckets, &self.directives);
         for change in &changes {
             if let Change::Moved { bucket, from, to } = change {
@@ -222,7 +246,11 @@ impl Subscription {
 
     fn publish(&mut self, id: usize) {
         // Nothing is measured before the first stream, so all refusals of a cold start may be new.
-        if self.table.default_key(id as u32).is_some_and(|key| self.table.is_cold(key)) {
+        if self
+            .table
+            .default_key(id as u32)
+            .is_some_and(|key| self.table.is_cold(key))
+        {
             self.add_refusals();
         }
         if self.directives.get(&self.buckets[id]).is_some() {
@@ -232,8 +260,13 @@ impl Subscription {
         let posted = self.directives.get(bucket);
         self.raise_unlisted(bucket, posted);
         self.raise_quotas_without_store(bucket, posted);
-        let published =
-            Published { id, bucket, posted, enforcement: &self.enforcement, registry: &self.registry };
+        let published = Published {
+            id,
+            bucket,
+            posted,
+            enforcement: &self.enforcement,
+            registry: &self.registry,
+        };
         self.publisher.publish(&self.table, published);
     }
 
@@ -243,20 +276,28 @@ impl Subscription {
             bucket: bucket.to_string(),
             nearest: unlisted.nearest().map(str::to_owned),
         });
-        self.table.problems.set(SetupProblem::UNKNOWN_BUCKET, bucket.as_str(), problem);
+        self.table
+            .problems
+            .set(SetupProblem::UNKNOWN_BUCKET, bucket.as_str(), problem);
     }
 
     fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
         let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
-        let quotas = quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none());
-        let problem = quotas.map(|_| SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() });
-        self.table.problems.set(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str(), problem);
+        let quotas =
+            quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none());
+        let problem = quotas.map(|_| SetupProblem::QuotasWithoutStore {
+            bucket: bucket.to_string(),
+        });
+        self.table
+            .problems
+            .set(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str(), problem);
     }
 
     fn publish_key(&mut self, id: u32) {
         let key = &self.registry.keys()[id as usize];
         if let Some(posted) = self.directives.get(&key.bucket) {
-            self.publisher.publish_key(&self.table, id, key, posted, &self.enforcement);
+            self.publisher
+                .publish_key(&self.table, id, key, posted, &self.enforcement);
         }
     }
 }
@@ -268,20 +309,30 @@ impl Subscription {
     pub fn counts(&mut self) -> BTreeMap<Key, Counts> {
         self.sync_names();
         let all = self.registry.keys().iter().zip((0..).map(KeyId));
-        all.map(|(key, id)| (key.clone(), self.registry.counts(&self.table, id))).collect()
+        all.map(|(key, id)| (key.clone(), self.registry.counts(&self.table, id)))
+            .collect()
     }
 
     pub(crate) fn unreported(&mut self) -> u64 {
         self.sync_names();
-        let decided =
-            self.registry.places().iter().map(|place| self.table.counters.counts(place.key).asked());
-        decided.sum::<u64>().saturating_sub(self.sessions.acknowledged())
+        let decided = self
+            .registry
+            .places()
+            .iter()
+            .map(|place| self.table.counters.counts(place.key).asked());
+        decided
+            .sum::<u64>()
+            .saturating_sub(self.sessions.acknowledged())
     }
 
     pub(crate) fn refusals(&mut self) -> Vec<(Bucket, [Refused; Reason::ALL.len()])> {
         self.sync_names();
         self.add_refusals();
-        self.buckets.iter().cloned().zip((0..).map(|id| self.refusals.of(&self.table, id))).collect()
+        self.buckets
+            .iter()
+            .cloned()
+            .zip((0..).map(|id| self.refusals.of(&self.table, id)))
+            .collect()
     }
 
     /// Returns how long ago the controller last counted a report of this zone, the waits of all
@@ -289,7 +340,9 @@ impl Subscription {
     /// of buckets.
     pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.sessions.upstream_age(now, |id| {
-            self.routing.as_ref().is_none_or(|routing| routing.assignment.owns_any(id))
+            self.routing
+                .as_ref()
+                .is_none_or(|routing| routing.assignment.owns_any(id))
         })
     }
 
@@ -307,7 +360,9 @@ impl Subscription {
     }
 
     pub(crate) fn posted(&self) -> impl Iterator<Item = (&Bucket, Option<&Posted>)> {
-        self.buckets.iter().map(|bucket| (bucket, self.directives.get(bucket)))
+        self.buckets
+            .iter()
+            .map(|bucket| (bucket, self.directives.get(bucket)))
     }
 
     pub(crate) fn responses(&self) -> Vec<BucketResponses> {
@@ -324,7 +379,11 @@ impl Subscription {
 impl Subscription {
     pub(crate) fn unsaved(&self) -> Option<(Version, Directives)> {
         let version = self.directives.unsaved(&self.enforcement.kills)?;
-        Some((version, self.directives.snapshot(&self.buckets, &self.enforcement.kills)))
+        Some((
+            version,
+            self.directives
+                .snapshot(&self.buckets, &self.enforcement.kills),
+        ))
     }
 
     pub(crate) fn unsaved_kills(&self) -> Option<u64> {

@@ -14,7 +14,11 @@ impl Subscription {
         let keys = self.table.keys.take_log();
         let known = self.buckets.len();
         let buckets = self.table.buckets.take_log();
-        self.buckets.extend(buckets.inserted().filter_map(|(_, _, name)| Bucket::new(name).ok()));
+        self.buckets.extend(
+            buckets
+                .inserted()
+                .filter_map(|(_, _, name)| Bucket::new(name).ok()),
+        );
         self.table.buckets.return_log(buckets);
         for id in known..self.buckets.len() {
             if let Some(routing) = &mut self.routing {
@@ -45,10 +49,18 @@ impl Subscription {
     }
 
     fn add_key(&mut self, id: u32, handover: Handover) {
-        let Some(routing) = &mut self.routing else { return };
+        let Some(routing) = &mut self.routing else {
+            return;
+        };
         let name = &self.registry.keys()[id as usize];
-        let bucket = self.buckets.iter().position(|bucket| *bucket == name.bucket);
-        debug_assert!(bucket.is_some(), "the registry enters keys of known buckets only");
+        let bucket = self
+            .buckets
+            .iter()
+            .position(|bucket| *bucket == name.bucket);
+        debug_assert!(
+            bucket.is_some(),
+            "the registry enters keys of known buckets only"
+        );
         let owner = bucket.and_then(|bucket| routing.add_key(id, bucket));
         if let Some(owner) = owner {
             self.sessions.assign_key(owner, id, name.clone(), handover);
@@ -62,15 +74,23 @@ impl Subscription {
         // again.
         let stays = |id| !is_crowded && self.table.has_own_directive(id);
         let is_settled = |KeyId(id), counts| match &self.routing {
-            None => self.sessions.get(ONLY).is_none_or(|session| session.is_settled(id, counts)),
+            None => self
+                .sessions
+                .get(ONLY)
+                .is_none_or(|session| session.is_settled(id, counts)),
             Some(routing) => {
-                let session = routing.owner_of_key(id).and_then(|owner| self.sessions.get(owner));
-                session.map_or(counts == Counts::ZERO, |session| session.is_settled(id, counts))
+                let session = routing
+                    .owner_of_key(id)
+                    .and_then(|owner| self.sessions.get(owner));
+                session.map_or(counts == Counts::ZERO, |session| {
+                    session.is_settled(id, counts)
+                })
             }
         };
         for change in self.registry.sweep(now, &self.table, stays, is_settled) {
             if let Change::Released(id) = change {
-                self.publisher.withdraw_key(self.table.keys.owner_of(id) as usize, id);
+                self.publisher
+                    .withdraw_key(self.table.keys.owner_of(id) as usize, id);
             }
         }
     }
@@ -102,6 +122,7 @@ impl Subscription {
     fn decided(&self, is_meant: impl Fn(usize) -> bool) -> u64 {
         let keys = (0..self.registry.keys().len() as u32)
             .filter(|key| is_meant(self.table.keys.owner_of(*key) as usize));
-        keys.map(|key| self.registry.counts(&self.table, KeyId(key)).asked()).sum()
+        keys.map(|key| self.registry.counts(&self.table, KeyId(key)).asked())
+            .sum()
     }
 }

@@ -50,7 +50,8 @@ impl Routing {
 
     pub(super) fn add_key(&mut self, key: u32, bucket: usize) -> Option<EndpointId> {
         let at = key as usize;
-        self.bucket_of.resize((at + 1).max(self.bucket_of.len()), bucket);
+        self.bucket_of
+            .resize((at + 1).max(self.bucket_of.len()), bucket);
         self.bucket_of[at] = bucket;
         self.buckets[bucket].keys.push(key);
         self.assignment.owner(bucket)
@@ -77,7 +78,13 @@ impl Routing {
         names: &[Bucket],
         directives: &DirectiveCache,
     ) -> Vec<Change> {
-        let view = View { sessions, names, buckets: &self.buckets, directives, now };
+        let view = View {
+            sessions,
+            names,
+            buckets: &self.buckets,
+            directives,
+            now,
+        };
         self.assignment.on_tick(now, &view)
     }
 
@@ -99,7 +106,8 @@ impl Routing {
     }
 
     pub(super) fn is_draining(&self, key: u32) -> bool {
-        self.bucket(key).is_some_and(|bucket| self.assignment.is_draining(bucket))
+        self.bucket(key)
+            .is_some_and(|bucket| self.assignment.is_draining(bucket))
     }
 
     pub(super) fn keys(&self, bucket: usize) -> &[u32] {
@@ -122,8 +130,13 @@ struct View<'a> {
 
 impl SessionState for View<'_> {
     fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool {
-        let Some(session) = self.sessions.get(at) else { return true };
-        self.buckets[bucket].keys.iter().all(|key| session.is_confirmed(*key))
+        let Some(session) = self.sessions.get(at) else {
+            return true;
+        };
+        self.buckets[bucket]
+            .keys
+            .iter()
+            .all(|key| session.is_confirmed(*key))
     }
 
     fn has_directive(&self, bucket: usize, at: EndpointId) -> bool {
@@ -131,15 +144,22 @@ impl SessionState for View<'_> {
         if self.directives.get(name).is_none() {
             return true;
         }
-        let posted = self.sessions.get(at).and_then(|session| session.stream.received.get(name));
+        let posted = self
+            .sessions
+            .get(at)
+            .and_then(|session| session.stream.received.get(name));
         posted.is_some_and(|posted| {
             let has_value = |values: Values| values.ratio.is_some() || values.guard.is_some();
-            posted.terms().limit.per_second().is_none() || posted.keys().any(|(_, values)| has_value(values))
+            posted.terms().limit.per_second().is_none()
+                || posted.keys().any(|(_, values)| has_value(values))
         })
     }
 
     fn reaches_controller(&self, at: EndpointId) -> bool {
-        let age = self.sessions.get(at).and_then(|session| session.upstream_age(self.now));
+        let age = self
+            .sessions
+            .get(at)
+            .and_then(|session| session.upstream_age(self.now));
         age.is_some_and(|age| age <= CONTROLLER_SILENT_AFTER)
     }
 }

@@ -62,7 +62,9 @@ impl Store for QuotaLedger {
         asked.iter().enumerate().find_map(|(at, of)| {
             of.quotas.iter().find_map(|quota| {
                 let (cost, until_ms) = *inner.remembered.get(&id(quota, of.tenant))?;
-                let left = until_ms.checked_sub(inner.now_ms()).filter(|left| *left > 0)?;
+                let left = until_ms
+                    .checked_sub(inner.now_ms())
+                    .filter(|left| *left > 0)?;
                 (u64::from(of.cost) >= cost).then(|| refused(at, quota, left))
             })
         })
@@ -71,15 +73,24 @@ impl Store for QuotaLedger {
     fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
         let inner = self.inner();
         let (rate, now_ms) = (quota.rate, inner.now_ms());
-        let balance = inner.balances.get(&id(quota, tenant))?.refilled(rate, now_ms);
+        let balance = inner
+            .balances
+            .get(&id(quota, tenant))?
+            .refilled(rate, now_ms);
         let reset = Duration::from_millis(balance.next_refill_ms(rate).saturating_sub(now_ms));
-        Some(QuotaLeft { quota: Arc::clone(quota), remaining: balance.tokens, reset })
+        Some(QuotaLeft {
+            quota: Arc::clone(quota),
+            remaining: balance.tokens,
+            reset,
+        })
     }
 
     /// Answers immediately for quotas with leases, as if one were held. A request that does not
     /// wait follows the policies of other quotas.
     fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
-        let has_leases = asked.iter().all(|of| of.quotas.iter().all(|quota| quota.lease() > 1));
+        let has_leases = asked
+            .iter()
+            .all(|of| of.quotas.iter().all(|quota| quota.lease() > 1));
         let exact = self.inner().take(asked, waits || has_leases);
         if has_leases || !waits {
             return Taking::Ready(exact);
@@ -107,27 +118,36 @@ impl Inner {
         let now = self.now_ms();
         let of_key = |(at, of): (usize, &Asked<'_>)| {
             let (tenant, cost) = (of.tenant.to_owned(), u64::from(of.cost));
-            of.quotas.iter().map(|quota| (at, Arc::clone(quota), tenant.clone(), cost)).collect::<Vec<_>>()
+            of.quotas
+                .iter()
+                .map(|quota| (at, Arc::clone(quota), tenant.clone(), cost))
+                .collect::<Vec<_>>()
         };
         let all: Vec<_> = asked.iter().enumerate().flat_map(of_key).collect();
         if self.is_failing || !is_asked {
-            let mut degraded =
-                all.iter().filter(|(_, quota, tenant, cost)| !self.allow(now, quota, tenant, *cost));
-            return degraded.next().map_or(Exact::Granted, |(at, quota, ..)| Exact::Refused {
-                at: *at,
-                quota: Arc::clone(quota),
-                reason: Reason::QuotaDegraded,
-                retry_after: None,
-            });
+            let mut degraded = all
+                .iter()
+                .filter(|(_, quota, tenant, cost)| !self.allow(now, quota, tenant, *cost));
+            return degraded
+                .next()
+                .map_or(Exact::Granted, |(at, quota, ..)| Exact::Refused {
+                    at: *at,
+                    quota: Arc::clone(quota),
+                    reason: Reason::QuotaDegraded,
+                    retry_after: None,
+                });
         }
         let mut after = self.balances.clone();
         for (at, quota, tenant, cost) in all {
             let id = id(&quota, &tenant);
-            let balance = after.entry(id.clone()).or_insert_with(|| Balance::full(quota.rate, now));
+            let balance = after
+                .entry(id.clone())
+                .or_insert_with(|| Balance::full(quota.rate, now));
             let held = balance.refilled(quota.rate, now);
             if held.tokens < cost {
-                let at_ms =
-                    held.holds_at_ms(quota.rate, cost).unwrap_or_else(|| held.next_refill_ms(quota.rate));
+                let at_ms = held
+                    .holds_at_ms(quota.rate, cost)
+                    .unwrap_or_else(|| held.next_refill_ms(quota.rate));
                 self.remembered.insert(id, (cost, at_ms));
                 return refused(at, &quota, at_ms.saturating_sub(now));
             }
@@ -154,7 +174,10 @@ impl Inner {
 }
 
 fn id(quota: &Quota, tenant: &str) -> Id {
-    (quota.name.clone(), (quota.key == QuotaKey::Tenant).then(|| tenant.to_owned()))
+    (
+        quota.name.clone(),
+        (quota.key == QuotaKey::Tenant).then(|| tenant.to_owned()),
+    )
 }
 
 fn refused(at: usize, quota: &Arc<Quota>, left_ms: u64) -> Exact {

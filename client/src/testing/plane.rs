@@ -72,7 +72,14 @@ impl ControlPlane {
         table.hooks.seed(seed);
         let ledger = QuotaLedger::default();
         table.layered.set_store(ledger.clone());
-        Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default(), ledger }
+        Self {
+            limiter: Limiter {
+                table: Arc::new(table),
+                control: None,
+            },
+            state: Arc::default(),
+            ledger,
+        }
     }
 
     /// Returns the limiter, for the service under test.
@@ -104,7 +111,10 @@ impl ControlPlane {
         // A cast from a float saturates.
         let ratio = DropRatio::new((share * f64::from(DropRatio::ONE)).round() as u32);
         let ratio = ratio.ok().filter(|_| is_valid);
-        let ratio = ratio.ok_or_else(|| RuleError::Share { bucket: bucket.to_owned(), share })?;
+        let ratio = ratio.ok_or_else(|| RuleError::Share {
+            bucket: bucket.to_owned(),
+            share,
+        })?;
         self.set(bucket, Rule::Drop(ratio))
     }
 
@@ -116,7 +126,10 @@ impl ControlPlane {
     /// If the limit is negative or not finite, the bucket's name is invalid, or the limiter has no
     /// room for it.
     pub fn limit(&self, bucket: &str, rps: f64) -> Result<(), RuleError> {
-        let rate = Rate::new(rps).map_err(|source| RuleError::Rate { bucket: bucket.to_owned(), source })?;
+        let rate = Rate::new(rps).map_err(|source| RuleError::Rate {
+            bucket: bucket.to_owned(),
+            source,
+        })?;
         self.set(bucket, Rule::Limit(rate))
     }
 
@@ -156,7 +169,10 @@ impl ControlPlane {
     pub fn advance(&self, span: Duration) {
         let table = self.table();
         let mut state = self.state();
-        let limits = state.buckets.values_mut().filter_map(|of| of.limit.as_mut());
+        let limits = state
+            .buckets
+            .values_mut()
+            .filter_map(|of| of.limit.as_mut());
         limits.for_each(|limit| limit.advance(table, span));
         table.refill();
         self.ledger.advance(span);
@@ -170,7 +186,9 @@ impl ControlPlane {
         let bucket = self.limiter.bucket(bucket)?.place.bucket;
         let keys = &self.table().keys;
         let of_bucket = (0..KEYS_MAX as u32).filter(|key| keys.owner_of(*key) == bucket);
-        let sum = of_bucket.fold(Counts::ZERO, |sum, key| sum.plus(self.table().counters.counts(key)));
+        let sum = of_bucket.fold(Counts::ZERO, |sum, key| {
+            sum.plus(self.table().counters.counts(key))
+        });
         Ok(sum.into())
     }
 
@@ -194,11 +212,18 @@ impl ControlPlane {
     /// If the quota is out of range, the bucket's name is invalid, or the limiter has no room for it.
     pub fn quota(&self, bucket: &str, max: u64, every: Duration) -> Result<(), RuleError> {
         let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-        let invalid = |cause: String| RuleError::Quota { bucket: bucket.to_owned(), cause };
-        let rate = QuotaRate::new(max, max, every_ms).map_err(|error| invalid(error.to_string()))?;
+        let invalid = |cause: String| RuleError::Quota {
+            bucket: bucket.to_owned(),
+            cause,
+        };
+        let rate =
+            QuotaRate::new(max, max, every_ms).map_err(|error| invalid(error.to_string()))?;
         let name = Name::new(bucket).map_err(|error| invalid(error.to_string()))?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 1);
-        self.quotas(bucket, vec![quota.map_err(|error| invalid(error.to_string()))?])
+        self.quotas(
+            bucket,
+            vec![quota.map_err(|error| invalid(error.to_string()))?],
+        )
     }
 
     /// Gives a bucket these exact quotas in place of others. Quotas with a lease are decided
@@ -209,8 +234,10 @@ impl ControlPlane {
     /// no room for it.
     pub fn quotas(&self, bucket: &str, quotas: Vec<Quota>) -> Result<(), RuleError> {
         let quotas = BucketQuotas::new(quotas.into_iter().map(Arc::new).collect());
-        let quotas = quotas
-            .map_err(|error| RuleError::Quota { bucket: bucket.to_owned(), cause: error.to_string() })?;
+        let quotas = quotas.map_err(|error| RuleError::Quota {
+            bucket: bucket.to_owned(),
+            cause: error.to_string(),
+        })?;
         self.of(bucket, |of, place| {
             self.table().quotas.set(place.bucket, Some(&quotas));
             of.has_quotas = !quotas.is_empty();
@@ -248,7 +275,11 @@ impl ControlPlane {
         })
     }
 
-    fn of(&self, bucket: &str, set: impl FnOnce(&mut OfBucket, BucketPlace)) -> Result<(), RuleError> {
+    fn of(
+        &self,
+        bucket: &str,
+        set: impl FnOnce(&mut OfBucket, BucketPlace),
+    ) -> Result<(), RuleError> {
         let place = self.limiter.bucket(bucket)?.place;
         set(self.state().buckets.entry(place.bucket).or_default(), place);
         self.publish_all();
@@ -277,7 +308,9 @@ impl ControlPlane {
 impl State {
     fn word(&self, bucket: Option<u32>) -> DirectiveWord {
         let none = OfBucket::default();
-        let of = bucket.and_then(|bucket| self.buckets.get(&bucket)).unwrap_or(&none);
+        let of = bucket
+            .and_then(|bucket| self.buckets.get(&bucket))
+            .unwrap_or(&none);
         let rule = match of.rule.unwrap_or(self.fallback) {
             // No directive enforces nothing, and refusals of quotas are carried out.
             Rule::Admit if of.has_quotas => Rule::Drop(DropRatio::NONE),

@@ -51,7 +51,13 @@ pub(super) struct VirtualLimit {
 
 impl VirtualLimit {
     pub(super) fn new(table: &Table, key: u32, rate: Rate) -> Self {
-        let limit = Self { key, rate, tokens: depth(rate), used: table.counters.used(key), debt: 0 };
+        let limit = Self {
+            key,
+            rate,
+            tokens: depth(rate),
+            used: table.counters.used(key),
+            debt: 0,
+        };
         table.fill(key, limit.tokens, depth(rate));
         limit
     }
@@ -62,12 +68,20 @@ impl VirtualLimit {
         self.debt += u64::from(used.wrapping_sub(self.used));
         self.used = used;
         let depth = depth(self.rate);
-        self.tokens = self.tokens.pay(&mut self.debt).refilled(self.rate, span, depth).pay(&mut self.debt);
+        self.tokens = self
+            .tokens
+            .pay(&mut self.debt)
+            .refilled(self.rate, span, depth)
+            .pay(&mut self.debt);
         table.fill(self.key, self.tokens, depth);
     }
 }
 
 /// Returns the depth of a limit: at least one request, unless the limit is 0.
 fn depth(rate: Rate) -> Tokens {
-    if rate == Rate::ZERO { Tokens::NONE } else { Tokens::new((rate.per_second() * DEPTH_S).max(1.0)) }
+    if rate == Rate::ZERO {
+        Tokens::NONE
+    } else {
+        Tokens::new((rate.per_second() * DEPTH_S).max(1.0))
+    }
 }

@@ -12,7 +12,9 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn admitted(plane: &ControlPlane, bucket: &str, n: u32) -> u32 {
     let limiter = plane.limiter();
-    (0..n).map(|_| u32::from(limiter.check(&Request::new(bucket, "acme")).is_admit())).sum()
+    (0..n)
+        .map(|_| u32::from(limiter.check(&Request::new(bucket, "acme")).is_admit()))
+        .sum()
 }
 
 fn reason(verdict: Verdict) -> Option<Reason> {
@@ -35,12 +37,19 @@ fn every_way_refuses_for_the_set_reason() {
             limiter.check(&Request::new(&bucket, "acme").cost(3)),
             limiter.check(&key.request()),
             limiter.check(&Request::new("orders", "jo")),
-            limiter.check(&Request::all(&[Request::new(&bucket, "acme"), Request::new(&bucket, "acme")])),
+            limiter.check(&Request::all(&[
+                Request::new(&bucket, "acme"),
+                Request::new(&bucket, "acme"),
+            ])),
         ];
         assert_eq!(verdicts.map(reason), [Some(expected); 5]);
         assert_eq!(
             plane.counts("orders").unwrap(),
-            Decisions { offered: 8, refused: 8, ..Decisions::default() }
+            Decisions {
+                offered: 8,
+                refused: 8,
+                ..Decisions::default()
+            }
         );
         assert_eq!(plane.tenant_counts("orders", "jo").unwrap().refused, 1);
         assert_eq!(admitted(&plane, "search", 5), 5, "another bucket");
@@ -54,8 +63,20 @@ fn equal_seeds_decide_alike_everywhere() {
     type Decide = fn(&ControlPlane) -> Verdict;
     let ways: [Decide; 3] = [
         |plane| plane.limiter().check(&Request::new("orders", "acme")),
-        |plane| plane.limiter().check(&Request::new(&plane.limiter().bucket("orders").unwrap(), "acme")),
-        |plane| plane.limiter().bucket("orders").unwrap().key("acme").check(),
+        |plane| {
+            plane.limiter().check(&Request::new(
+                &plane.limiter().bucket("orders").unwrap(),
+                "acme",
+            ))
+        },
+        |plane| {
+            plane
+                .limiter()
+                .bucket("orders")
+                .unwrap()
+                .key("acme")
+                .check()
+        },
     ];
     let run = |seed, decide: Decide| {
         let plane = ControlPlane::new(seed);
@@ -83,11 +104,15 @@ fn refused_callers_wait_as_tests_set() {
         plane.refuse("orders", reason).unwrap();
         for (wait, from, to) in [(0, 1, 3), (1, 1, 3), (30, 29, 60), (3_600, 120, 240)] {
             plane.retry_after("orders", SECOND * wait).unwrap();
-            let Verdict::Refuse(refusal) = plane.limiter().check(&Request::new("orders", "acme")) else {
+            let Verdict::Refuse(refusal) = plane.limiter().check(&Request::new("orders", "acme"))
+            else {
                 panic!("admitted")
             };
             let span = SECOND * from..SECOND * to;
-            assert!(span.contains(&refusal.retry_after()), "{reason:?} {wait}: {refusal:?}");
+            assert!(
+                span.contains(&refusal.retry_after()),
+                "{reason:?} {wait}: {refusal:?}"
+            );
             assert_eq!(refusal.reason(), reason);
         }
     }
@@ -97,9 +122,18 @@ fn refused_callers_wait_as_tests_set() {
 fn invalid_rule_errors_name_the_bucket() {
     let plane = ControlPlane::new(7);
     for (result, text) in [
-        (plane.refuse("", Reason::TenantLimit), "bucket ``: a name must not be empty"),
-        (plane.drop_share("orders", 1.5), "share of bucket `orders` to refuse: from 0 to 1, not 1.5"),
-        (plane.drop_share("orders", f64::NAN), "share of bucket `orders` to refuse: from 0 to 1, not NaN"),
+        (
+            plane.refuse("", Reason::TenantLimit),
+            "bucket ``: a name must not be empty",
+        ),
+        (
+            plane.drop_share("orders", 1.5),
+            "share of bucket `orders` to refuse: from 0 to 1, not 1.5",
+        ),
+        (
+            plane.drop_share("orders", f64::NAN),
+            "share of bucket `orders` to refuse: from 0 to 1, not NaN",
+        ),
         (
             plane.limit("orders", -1.0),
             "limit of bucket `orders`: a rate is a number of requests/s from 0 to 1000000000000, not -1",

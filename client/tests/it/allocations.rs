@@ -28,7 +28,11 @@ const DECISIONS: usize = 1_000;
 /// Returns the allocations of this thread, and the refusals among [`DECISIONS`] decisions.
 fn count(mut decide: impl FnMut(usize) -> Verdict) -> (u64, usize) {
     let mut refused = 0;
-    let info = measure(|| refused = (0..DECISIONS).filter(|i| !black_box(decide(*i)).is_admit()).count());
+    let info = measure(|| {
+        refused = (0..DECISIONS)
+            .filter(|i| !black_box(decide(*i)).is_admit())
+            .count()
+    });
     (info.count_total, refused)
 }
 
@@ -44,7 +48,10 @@ fn check_refused(ratio: u32, refused: usize, how: &str) {
         ALL => DECISIONS..=DECISIONS,
         _ => DECISIONS * 3 / 8..=DECISIONS * 5 / 8,
     };
-    assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused at {ratio} {how}");
+    assert!(
+        expected.contains(&refused),
+        "{refused} of {DECISIONS} refused at {ratio} {how}"
+    );
 }
 
 /// Decides in every way with new names, on a new thread, including its first decision.
@@ -53,15 +60,24 @@ fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) +
         let bucket = limiter.bucket("b").unwrap();
         let key = bucket.key("acme");
         let case_name = case.replace(' ', "-");
-        let (new, newer) = (names(&format!("by-handle-{case_name}")), names(&format!("by-name-{case_name}")));
+        let (new, newer) = (
+            names(&format!("by-handle-{case_name}")),
+            names(&format!("by-name-{case_name}")),
+        );
         let trace = |i: usize| TraceId::new(i as u128 + 1);
         let ask = |asked: Asked<'_>| limiter.check(&asked);
         let named = || Asked::new("b", "acme");
         let ways: [(&str, &dyn Fn(usize) -> Verdict); 10] = [
             ("by key", &|_| ask(key.request())),
-            ("by bucket and known tenant", &|_| ask(Asked::new(&bucket, "acme"))),
-            ("by bucket and new tenants", &|i| ask(Asked::new(&bucket, &new[i]))),
-            ("by bucket and invalid tenant", &|_| ask(Asked::new(&bucket, "no name"))),
+            ("by bucket and known tenant", &|_| {
+                ask(Asked::new(&bucket, "acme"))
+            }),
+            ("by bucket and new tenants", &|i| {
+                ask(Asked::new(&bucket, &new[i]))
+            }),
+            ("by bucket and invalid tenant", &|_| {
+                ask(Asked::new(&bucket, "no name"))
+            }),
             ("by names", &|_| ask(named())),
             ("by names, new ones", &|i| ask(Asked::new("b", &newer[i]))),
             ("by key and trace", &|i| ask(key.request().trace(trace(i)))),
@@ -94,33 +110,77 @@ async fn decision_allocates_nothing() {
         (Coin::Coherent, HALF, "coherent"),
         (Coin::Dithered, ALL, "all refused"),
     ] {
-        let coherence = Some(Coherence { key: CoinKey::from_bytes([7; 16]), salt: 1 });
-        let terms = Terms { mode: Mode::Enforce, coin, coherence, ..Terms::default() };
-        let values = Values { ratio: Some(DropRatio::new(ratio).unwrap()), ..Values::default() };
-        fleet.direct_values("b", terms, &[("default", values)]).await;
-        every_way(fleet.limiter.clone(), case, move |refused, how| check_refused(ratio, refused, how));
+        let coherence = Some(Coherence {
+            key: CoinKey::from_bytes([7; 16]),
+            salt: 1,
+        });
+        let terms = Terms {
+            mode: Mode::Enforce,
+            coin,
+            coherence,
+            ..Terms::default()
+        };
+        let values = Values {
+            ratio: Some(DropRatio::new(ratio).unwrap()),
+            ..Values::default()
+        };
+        fleet
+            .direct_values("b", terms, &[("default", values)])
+            .await;
+        every_way(fleet.limiter.clone(), case, move |refused, how| {
+            check_refused(ratio, refused, how)
+        });
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn decision_with_a_guard_allocates_nothing() {
     let fleet = Fleet::start(&["b"]).await;
-    for (per_second, case) in [(0.001, "a guard that refuses"), (1e9, "a guard that does not")] {
+    for (per_second, case) in [
+        (0.001, "a guard that refuses"),
+        (1e9, "a guard that does not"),
+    ] {
         let guard = Some(Rate::new(per_second).unwrap());
         let ratio = Some(DropRatio::NONE);
-        let terms = Terms { mode: Mode::Enforce, clients: Some(1), ..Terms::default() };
-        fleet.direct_values("b", terms, &[("default", Values { guard, ratio, ..Values::default() })]).await;
+        let terms = Terms {
+            mode: Mode::Enforce,
+            clients: Some(1),
+            ..Terms::default()
+        };
+        fleet
+            .direct_values(
+                "b",
+                terms,
+                &[(
+                    "default",
+                    Values {
+                        guard,
+                        ratio,
+                        ..Values::default()
+                    },
+                )],
+            )
+            .await;
         every_way(fleet.limiter.clone(), case, move |refused, how| {
             // The guard's burst is 3 requests for all ways together.
-            let expected = if per_second < 1.0 { DECISIONS - 4..=DECISIONS } else { 0..=0 };
-            assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused {how}, {case}");
+            let expected = if per_second < 1.0 {
+                DECISIONS - 4..=DECISIONS
+            } else {
+                0..=0
+            };
+            assert!(
+                expected.contains(&refused),
+                "{refused} of {DECISIONS} refused {how}, {case}"
+            );
         });
     }
 }
 
 #[test]
 fn decision_for_an_undeclared_bucket_allocates_nothing() {
-    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").build_detached().unwrap();
+    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")
+        .build_detached()
+        .unwrap();
     let buckets = names("bucket");
     let (allocations, refused) = count(|i| limiter.check(&Asked::new(&*buckets[i], "acme")));
     assert_eq!((allocations, refused), (0, 0));
@@ -131,20 +191,41 @@ fn middleware_admits_a_request_without_allocation() {
     use http::Method;
     use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 
-    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").build_detached().unwrap();
+    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")
+        .build_detached()
+        .unwrap();
     let names = std::collections::HashMap::from([("acme", std::sync::Arc::<str>::from("acme"))]);
     for (source, of) in [
         (Tenant::header("x-tenant").unwrap(), "a header"),
-        (Tenant::from_fn(|request| request.headers.get("x-tenant")?.to_str().ok()), "a function"),
+        (
+            Tenant::from_fn(|request| request.headers.get("x-tenant")?.to_str().ok()),
+            "a function",
+        ),
         (Tenant::constant("acme").unwrap(), "a constant"),
         (Tenant::default(), "the default class"),
-        (Tenant::by(move |request: Head<'_>| names.get(request.header("x-tenant")?).cloned()), "an own name"),
-        (Tenant::forwarded_address("x-tenant", 1).unwrap().or(Tenant::peer_address()), "an address"),
-        (Tenant::header("x-other").unwrap().or(Tenant::header("x-tenant").unwrap()), "the second source"),
+        (
+            Tenant::by(move |request: Head<'_>| names.get(request.header("x-tenant")?).cloned()),
+            "an own name",
+        ),
+        (
+            Tenant::forwarded_address("x-tenant", 1)
+                .unwrap()
+                .or(Tenant::peer_address()),
+            "an address",
+        ),
+        (
+            Tenant::header("x-other")
+                .unwrap()
+                .or(Tenant::header("x-tenant").unwrap()),
+            "the second source",
+        ),
     ] {
         let rules = [
             Rule::unlimited().path("/{*rest}").methods([Method::TRACE]),
-            Rule::bucket("read").prefix("/orders").methods([Method::GET]).cost(|_| 2),
+            Rule::bucket("read")
+                .prefix("/orders")
+                .methods([Method::GET])
+                .cost(|_| 2),
             Rule::bucket("write"),
         ];
         let layer = PlimsollLayer::new(Rules::new(&limiter, source, rules).unwrap());
@@ -185,12 +266,23 @@ where
             info.count_total
         };
         let marking = (0..MARKED).map(|n| allocates(cases[n % cases.len()]));
-        assert_eq!(marking.max(), Some(MARK_ALLOCATIONS), "a mark, for the tenant of {of}");
+        assert_eq!(
+            marking.max(),
+            Some(MARK_ALLOCATIONS),
+            "a mark, for the tenant of {of}"
+        );
         for case in cases {
             let requests: Vec<u64> = (0..512).map(|_| allocates(case)).collect();
-            let marked = requests.iter().filter(|allocations| **allocations > 0).count();
+            let marked = requests
+                .iter()
+                .filter(|allocations| **allocations > 0)
+                .count();
             assert_eq!(marked, 2, "of 512 for {case:?} and the tenant of {of}");
-            assert!(requests.iter().all(|allocations| [0, MARK_ALLOCATIONS].contains(allocations)));
+            assert!(
+                requests
+                    .iter()
+                    .all(|allocations| [0, MARK_ALLOCATIONS].contains(allocations))
+            );
         }
     };
     std::thread::scope(|scope| scope.spawn(calls).join()).unwrap();

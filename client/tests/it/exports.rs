@@ -2,15 +2,15 @@
 //! here begins with another crate of the workspace.
 
 use plimsoll_client::middleware::{
-    EitherBody, Pass, PathFault, PlimsollBody, PlimsollLayer, PlimsollService, RateLimitHeaders, Refused,
-    ResponseBody, ResponseFuture, Rule, Rules, RulesError, TenantError,
+    EitherBody, Pass, PathFault, PlimsollBody, PlimsollLayer, PlimsollService, RateLimitHeaders,
+    Refused, ResponseBody, ResponseFuture, Rule, Rules, RulesError, TenantError,
 };
 use plimsoll_client::testing::{ControlPlane, Decisions, RuleError};
 use plimsoll_client::{
-    BucketError, BucketHandle, BucketRef, BucketStatus, BuildError, CertificateHealth, CertificatesError,
-    DropRatio, Feed, FeedError, FeedHandle, FeedState, Flushed, Health, InvalidName, InvalidPeerId,
-    InvalidRate, Limiter, LimiterBuilder, Metrics, Peek, PeerId, PeerRole, ProblemStatus, Reason, Refusal,
-    Request, SetupProblem, Status, TraceId, Verdict,
+    BucketError, BucketHandle, BucketRef, BucketStatus, BuildError, CertificateHealth,
+    CertificatesError, DropRatio, Feed, FeedError, FeedHandle, FeedState, Flushed, Health,
+    InvalidName, InvalidPeerId, InvalidRate, Limiter, LimiterBuilder, Metrics, Peek, PeerId,
+    PeerRole, ProblemStatus, Reason, Refusal, Request, SetupProblem, Status, TraceId, Verdict,
 };
 use std::error::Error;
 
@@ -20,17 +20,36 @@ fn is_an_error<E: Error + Send + Sync + 'static>() {}
 
 #[test]
 fn types_of_the_limiter_can_be_fields() {
-    is_a_field::<(Limiter, LimiterBuilder, BucketHandle, Feed, FeedHandle, Metrics)>();
+    is_a_field::<(
+        Limiter,
+        LimiterBuilder,
+        BucketHandle,
+        Feed,
+        FeedHandle,
+        Metrics,
+    )>();
     is_a_field::<(Verdict, Refusal, Reason, Peek, DropRatio, TraceId, Flushed)>();
     is_a_field::<(Status, BucketStatus, ProblemStatus)>();
-    is_a_field::<(Health, CertificateHealth, FeedState, SetupProblem, PeerId, PeerRole)>();
+    is_a_field::<(
+        Health,
+        CertificateHealth,
+        FeedState,
+        SetupProblem,
+        PeerId,
+        PeerRole,
+    )>();
     is_a_field::<(Request<'static>, BucketRef<'static>)>();
 }
 
 #[test]
 fn types_of_the_middleware_can_be_fields() {
     use plimsoll_client::middleware::Tenant;
-    is_a_field::<(PlimsollLayer, PlimsollLayer<EitherBody>, PlimsollService<()>, PlimsollBody<()>)>();
+    is_a_field::<(
+        PlimsollLayer,
+        PlimsollLayer<EitherBody>,
+        PlimsollService<()>,
+        PlimsollBody<()>,
+    )>();
     is_a_field::<(Rule, Rules, Tenant, Pass, RateLimitHeaders)>();
     is_a_field::<ResponseFuture<(), EitherBody>>();
     let _: fn(&Refused<'_>) -> http::Response<http_body_util::Full<axum::body::Bytes>> =
@@ -75,5 +94,8 @@ fn errors_can_be_returned_and_matched() {
         }
         _ => {}
     };
-    Limiter::builder("a name").build_detached().map(drop).unwrap_or_else(cause);
+    Limiter::builder("a name")
+        .build_detached()
+        .map(drop)
+        .unwrap_or_else(cause);
 }

@@ -34,7 +34,10 @@ fn units(percent: u32) -> DropRatio {
 }
 
 fn values(percent: u32) -> Values {
-    Values { ratio: Some(units(percent)), ..Values::default() }
+    Values {
+        ratio: Some(units(percent)),
+        ..Values::default()
+    }
 }
 
 fn identity() -> Identity {
@@ -56,18 +59,31 @@ fn now(report: u64) -> MonoTime {
 }
 
 fn direct(subscription: &mut Subscription) {
-    let hot = HOT.iter().map(|percent| (hot_tenant(*percent), values(*percent)));
+    let hot = HOT
+        .iter()
+        .map(|percent| (hot_tenant(*percent), values(*percent)));
     let keys = hot.chain([("default".to_owned(), values(10))]);
-    let keys = keys.map(|(tenant, values)| KeyDirective { tenant: Tenant::new(&tenant).unwrap(), values });
+    let keys = keys.map(|(tenant, values)| KeyDirective {
+        tenant: Tenant::new(&tenant).unwrap(),
+        values,
+    });
     let limit = Limit::PerSecond(Rate::new(1_000.0).unwrap());
     let directive = BucketDirective {
         bucket: Bucket::new("api").unwrap(),
         whole: true,
-        terms: Terms { limit, mode: Mode::Enforce, ..Terms::default() },
+        terms: Terms {
+            limit,
+            mode: Mode::Enforce,
+            ..Terms::default()
+        },
         keys: keys.collect(),
     };
-    let message =
-        Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
+    let message = Directives {
+        epoch: Some(Epoch(1)),
+        seq: 1,
+        buckets: vec![directive],
+        ..Directives::default()
+    };
     subscription.on_open(now(0));
     subscription.report(now(0));
     subscription.on_directives(now(0), message).unwrap();
@@ -99,18 +115,27 @@ fn invent(number: u64, name: &mut [u8; 24]) -> &str {
 
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default() * 4_096
+    text.split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .unwrap_or_default()
+        * 4_096
 }
 
 #[test]
 fn unknown_tenant_flood_spares_frequent_ones() {
     let before = resident();
     let mut limiter = None;
-    let made = measure(|| limiter = Some(Limiter::without_transport(identity(), KEYS_MAX, THREADS, 7)));
+    let made =
+        measure(|| limiter = Some(Limiter::without_transport(identity(), KEYS_MAX, THREADS, 7)));
     let (limiter, mut subscription) = limiter.unwrap();
     // Buckets, their headroom and the table itself take memory in addition to the keys.
     let cap = KEYS_MAX as u64 * BYTES_PER_KEY + 2 * 1_024 * BYTES_PER_KEY + 4_096;
-    assert!(made.bytes_current.unsigned_abs() <= cap, "{} of {cap} bytes", made.bytes_current);
+    assert!(
+        made.bytes_current.unsigned_abs() <= cap,
+        "{} of {cap} bytes",
+        made.bytes_current
+    );
 
     let bucket = limiter.bucket("api").unwrap();
     direct(&mut subscription);
@@ -136,26 +161,50 @@ fn unknown_tenant_flood_spares_frequent_ones() {
         reported += measure(|| drop(subscription.report(now(report)))).bytes_current;
     }
     assert_eq!(allocations, 0, "no decision allocates");
-    assert!(reported.unsigned_abs() <= KEYS_MAX as u64 * BYTES_PER_REPORTED_KEY, "{reported} bytes");
+    assert!(
+        reported.unsigned_abs() <= KEYS_MAX as u64 * BYTES_PER_REPORTED_KEY,
+        "{reported} bytes"
+    );
     let grown = resident().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes for {UNKNOWN} names");
 
     let counts: BTreeMap<Key, _> = subscription.counts();
     assert!(counts.len() <= KEYS_MAX);
     let offered = |tenant: &str| {
-        let key = Key { bucket: Bucket::new("api").unwrap(), tenant: Tenant::new(tenant).unwrap() };
+        let key = Key {
+            bucket: Bucket::new("api").unwrap(),
+            tenant: Tenant::new(tenant).unwrap(),
+        };
         counts.get(&key).map_or(0, |counts| counts.offered)
     };
     for ((percent, tenant), requests) in HOT.iter().zip(&hot).zip(&requests) {
         let share = requests.refused as f64 / requests.sent as f64;
         let ratio = f64::from(*percent) / 100.0;
-        assert!((share - ratio).abs() < 0.01, "{tenant}: {share} of {} refused", requests.sent);
-        assert_eq!(offered(tenant), requests.sent, "{tenant} had an id of its own all the time");
+        assert!(
+            (share - ratio).abs() < 0.01,
+            "{tenant}: {share} of {} refused",
+            requests.sent
+        );
+        assert_eq!(
+            offered(tenant),
+            requests.sent,
+            "{tenant} had an id of its own all the time"
+        );
     }
     let missed = late.sent - offered("latecomer");
-    assert!(late.sent > 4_000 && missed < 16, "{missed} of {} without an id", late.sent);
+    assert!(
+        late.sent > 4_000 && missed < 16,
+        "{missed} of {} without an id",
+        late.sent
+    );
     let share = unknown.refused as f64 / unknown.sent as f64;
-    assert!((share - 0.1).abs() < 0.01, "{share} of the unknown refused, by the ratio of the default class");
+    assert!(
+        (share - 0.1).abs() < 0.01,
+        "{share} of the unknown refused, by the ratio of the default class"
+    );
     let all: u64 = counts.values().map(|counts| counts.offered).sum();
-    assert_eq!(all, unknown.sent + late.sent + requests.iter().map(|requests| requests.sent).sum::<u64>());
+    assert_eq!(
+        all,
+        unknown.sent + late.sent + requests.iter().map(|requests| requests.sent).sum::<u64>()
+    );
 }

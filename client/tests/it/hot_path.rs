@@ -40,7 +40,10 @@ const END: &str = "/proc/decisions-end";
 
 fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
     // Every epoch has another salt, so that draw keys change during decisions.
-    let coherence = Coherence { key: CoinKey::from_bytes([7; 16]), salt: epoch };
+    let coherence = Coherence {
+        key: CoinKey::from_bytes([7; 16]),
+        salt: epoch,
+    };
     let bucket = |(name, coin, guard): (&str, Coin, Option<f64>)| BucketDirective {
         bucket: Bucket::new(name).unwrap(),
         whole: true,
@@ -89,14 +92,19 @@ fn limiter() -> (Limiter, Subscription) {
     }
     subscription.on_open(MonoTime::ZERO);
     subscription.report(MonoTime::ZERO);
-    subscription.on_directives(MonoTime::ZERO, directives(1, 1, DropRatio::ONE / 2)).unwrap();
+    subscription
+        .on_directives(MonoTime::ZERO, directives(1, 1, DropRatio::ONE / 2))
+        .unwrap();
     (limiter, subscription)
 }
 
 const BUCKETS: [&str; 3] = ["plain", "guarded", "coherent"];
 
 fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
-    let name = BUCKETS.into_iter().find(|bucket| way.ends_with(bucket)).unwrap();
+    let name = BUCKETS
+        .into_iter()
+        .find(|bucket| way.ends_with(bucket))
+        .unwrap();
     let bucket = limiter.bucket(name).unwrap();
     let key = bucket.key("acme");
     let fresh: Vec<String> = match way {
@@ -107,27 +115,36 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
     let first = usize::from(key.check().is_admit());
     let _ = std::fs::metadata(BEGIN);
     let admitted = match way {
-        "by-handle-plain" | "by-handle-guarded" => {
-            (0..times).filter(|_| limiter.check(&key.request()).is_admit()).count()
-        }
+        "by-handle-plain" | "by-handle-guarded" => (0..times)
+            .filter(|_| limiter.check(&key.request()).is_admit())
+            .count(),
         "by-handle-coherent" => {
             let trace = |n: &usize| TraceId::new(*n as u128 + 1);
-            (0..times).filter(|n| limiter.check(&key.request().trace(trace(n))).is_admit()).count()
+            (0..times)
+                .filter(|n| limiter.check(&key.request().trace(trace(n))).is_admit())
+                .count()
         }
         "by-tenant-plain" | "by-tenant-guarded" => (0..times)
-            .filter(|_| limiter.check(&Request::new(&bucket, "orders/tenant_1234")).is_admit())
+            .filter(|_| {
+                limiter
+                    .check(&Request::new(&bucket, "orders/tenant_1234"))
+                    .is_admit()
+            })
             .count(),
-        "by-names-plain" => {
-            (0..times).filter(|_| limiter.check(&Request::new(name, "acme")).is_admit()).count()
-        }
+        "by-names-plain" => (0..times)
+            .filter(|_| limiter.check(&Request::new(name, "acme")).is_admit())
+            .count(),
         "by-two-keys-plain" => {
             // Each request is counted for both keys, so half as many.
             let both = [Request::new(&bucket, "acme"), Request::new(&bucket, "jo")];
-            2 * (0..times / 2).filter(|_| limiter.check(&Request::all(&both)).is_admit()).count()
+            2 * (0..times / 2)
+                .filter(|_| limiter.check(&Request::all(&both)).is_admit())
+                .count()
         }
-        "fresh-names-guarded" => {
-            fresh.iter().filter(|tenant| limiter.check(&Request::new(&bucket, tenant)).is_admit()).count()
-        }
+        "fresh-names-guarded" => fresh
+            .iter()
+            .filter(|tenant| limiter.check(&Request::new(&bucket, tenant)).is_admit())
+            .count(),
         _ => panic!("unknown way {way}"),
     };
     let _ = std::fs::metadata(END);
@@ -146,7 +163,9 @@ fn exchange_messages(mut subscription: Subscription, over: &AtomicBool) -> Subsc
         }
         subscription.report(now);
         let ratio = DropRatio::ONE / 2 + (seq as u32 % 3) * (DropRatio::ONE / 8);
-        subscription.on_directives(now, directives(epoch, seq, ratio)).unwrap();
+        subscription
+            .on_directives(now, directives(epoch, seq, ratio))
+            .unwrap();
         subscription.on_tick(now);
     }
     subscription
@@ -169,7 +188,11 @@ fn decisions() {
         return;
     }
     let times = 20_000;
-    for way in INSTRUCTIONS.iter().map(|(way, _)| *way).chain(["fresh-names-guarded"]) {
+    for way in INSTRUCTIONS
+        .iter()
+        .map(|(way, _)| *way)
+        .chain(["fresh-names-guarded"])
+    {
         let (limiter, subscription) = limiter();
         let over = AtomicBool::new(false);
         let (admitted, mut subscription) = std::thread::scope(|scope| {
@@ -178,10 +201,19 @@ fn decisions() {
             over.store(true, Ordering::Relaxed);
             (admitted, other.join().unwrap())
         });
-        let counts =
-            subscription.counts().into_values().fold(Default::default(), plimsoll_core::report::Counts::plus);
-        assert_eq!((counts.offered, counts.admitted()), (times as u64 + 1, admitted as u64), "{way}");
-        assert!((1..times).contains(&admitted), "{admitted} of {times} admitted {way}");
+        let counts = subscription
+            .counts()
+            .into_values()
+            .fold(Default::default(), plimsoll_core::report::Counts::plus);
+        assert_eq!(
+            (counts.offered, counts.admitted()),
+            (times as u64 + 1, admitted as u64),
+            "{way}"
+        );
+        assert!(
+            (1..times).contains(&admitted),
+            "{admitted} of {times} admitted {way}"
+        );
     }
 }
 
@@ -204,8 +236,16 @@ fn watched(tool: &str, arguments: &[&str], way: &str, times: usize) -> Option<()
         Err(missing) => {
             if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
                 use std::io::Write;
-                let mut file = std::fs::OpenOptions::new().append(true).create(true).open(skipped).unwrap();
-                writeln!(file, "hot_path::{tool}: {missing}; install the package `{tool}`").unwrap();
+                let mut file = std::fs::OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .open(skipped)
+                    .unwrap();
+                writeln!(
+                    file,
+                    "hot_path::{tool}: {missing}; install the package `{tool}`"
+                )
+                .unwrap();
             }
             None
         }
@@ -218,8 +258,10 @@ fn instructions(folder: &Path, way: &str, times: usize) -> Option<f64> {
     let file = format!("--callgrind-out-file={}", out.display());
     watched("valgrind", &["--tool=callgrind", &file], way, times)?;
     let profile = std::fs::read_to_string(out).unwrap();
-    let total =
-        profile.lines().find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
+    let total = profile.lines().find_map(|line| {
+        line.strip_prefix("summary: ")
+            .or(line.strip_prefix("totals: "))
+    });
     Some(total.unwrap().trim().parse().unwrap())
 }
 
@@ -229,8 +271,12 @@ fn decision_takes_the_recorded_number_of_instructions() {
     let mut found = BTreeMap::new();
     for (way, _) in INSTRUCTIONS {
         let (few, many) = (10_000, 60_000);
-        let Some(of_few) = instructions(folder.path(), way, few) else { return };
-        let Some(of_many) = instructions(folder.path(), way, many) else { return };
+        let Some(of_few) = instructions(folder.path(), way, few) else {
+            return;
+        };
+        let Some(of_many) = instructions(folder.path(), way, many) else {
+            return;
+        };
         found.insert(way, (of_many - of_few) / (many - few) as f64);
     }
     for (way, expected) in INSTRUCTIONS {
@@ -250,7 +296,12 @@ fn decision_takes_the_recorded_number_of_instructions() {
 #[test]
 fn decision_makes_no_system_call() {
     let folder = tempfile::tempdir().unwrap();
-    for way in ["by-handle-guarded", "by-handle-coherent", "by-tenant-guarded", "fresh-names-guarded"] {
+    for way in [
+        "by-handle-guarded",
+        "by-handle-coherent",
+        "by-tenant-guarded",
+        "fresh-names-guarded",
+    ] {
         let trace = folder.path().join(way);
         let out = trace.display().to_string();
         if watched("strace", &["-f", "-o", &out], way, 100_000).is_none() {
@@ -259,7 +310,9 @@ fn decision_makes_no_system_call() {
         let trace = std::fs::read_to_string(trace).unwrap();
         let begins = trace.lines().find(|line| line.contains(BEGIN)).unwrap();
         let thread = begins.split_whitespace().next().unwrap();
-        let of_thread = trace.lines().filter(|line| line.split_whitespace().next() == Some(thread));
+        let of_thread = trace
+            .lines()
+            .filter(|line| line.split_whitespace().next() == Some(thread));
         let after = of_thread.skip_while(|line| !line.contains(BEGIN)).skip(1);
         // A call that another thread interrupts takes a second line in the trace.
         let begun = after.filter(|line| !line.contains("resumed>"));

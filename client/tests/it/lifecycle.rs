@@ -9,16 +9,23 @@ use crate::parent::{ALL, Aggregator};
 const EACH: u64 = 2_000;
 
 fn connected_to(aggregators: &[&Aggregator]) -> (Limiter, plimsoll_client::Feed) {
-    let addresses: Vec<String> =
-        aggregators.iter().map(|aggregator| format!("http://{}", aggregator.address)).collect();
-    Limiter::builder("shop").aggregators(&addresses).build_detached().unwrap()
+    let addresses: Vec<String> = aggregators
+        .iter()
+        .map(|aggregator| format!("http://{}", aggregator.address))
+        .collect();
+    Limiter::builder("shop")
+        .aggregators(&addresses)
+        .build_detached()
+        .unwrap()
 }
 
 fn decide(limiter: &Limiter, bucket: &str) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tenant = format!("tenant-{thread}");
-            scope.spawn(move || (0..EACH).for_each(|_| _ = limiter.check(&Request::new(bucket, &tenant))));
+            scope.spawn(move || {
+                (0..EACH).for_each(|_| _ = limiter.check(&Request::new(bucket, &tenant)))
+            });
         }
     });
 }
@@ -46,7 +53,10 @@ async fn every_decision_before_a_shutdown_is_delivered() {
 async fn dns_name_leads_to_its_aggregator() {
     let aggregator = Aggregator::start(|service| service).await;
     let name = format!("dns://localhost:{}", aggregator.address.port());
-    let (_limiter, feed) = Limiter::builder("shop").aggregator(&name).build_detached().unwrap();
+    let (_limiter, feed) = Limiter::builder("shop")
+        .aggregator(&name)
+        .build_detached()
+        .unwrap();
     let feed = feed.spawn().unwrap();
     aggregator.applied(Epoch(1)).await;
     feed.shutdown().await;
@@ -58,10 +68,18 @@ async fn feed_whose_handle_is_dropped_goes_on() {
     let (limiter, feed) = connected_to(&[&aggregator]);
     limiter.bucket("api").unwrap();
     drop(feed.spawn().unwrap());
-    aggregator.direct("api", Mode::Enforce, &[("default", ALL)]).await;
+    aggregator
+        .direct("api", Mode::Enforce, &[("default", ALL)])
+        .await;
     assert!(!limiter.check(&Request::new("api", "acme")).is_admit());
     let status = limiter.status();
-    assert_eq!((status.connected, status.feed, status.problems), (1, Some(FeedState::Running), vec![]));
+    assert_eq!(
+        (status.connected, status.feed, status.problems),
+        (1, Some(FeedState::Running), vec![])
+    );
     let api = &status.buckets["api"];
-    assert_eq!((api.mode, api.limit_rps, api.nearest.as_deref()), ("enforce", Some(100.0), None));
+    assert_eq!(
+        (api.mode, api.limit_rps, api.nearest.as_deref()),
+        ("enforce", Some(100.0), None)
+    );
 }

@@ -16,12 +16,22 @@ type Place = fn(Layer) -> Router;
 const INSIDE: Place = |layer| Router::new().nest("/api", orders().layer(layer));
 const ON_ROUTES: Place = |layer| Router::new().nest("/api", orders().route_layer(layer));
 const IN_SERVICE: Place = |layer| Router::new().nest_service("/api", orders().layer(layer));
-const AROUND_SERVICE: Place =
-    |layer| Router::new().nest_service("/api", tower::Layer::layer(&layer, orders().with_state::<()>(())));
-const OUTSIDE: Place =
-    |layer| Router::new().nest("/api", orders()).fallback(get(async || "nothing")).layer(layer);
+const AROUND_SERVICE: Place = |layer| {
+    Router::new().nest_service(
+        "/api",
+        tower::Layer::layer(&layer, orders().with_state::<()>(())),
+    )
+};
+const OUTSIDE: Place = |layer| {
+    Router::new()
+        .nest("/api", orders())
+        .fallback(get(async || "nothing"))
+        .layer(layer)
+};
 const AROUND: Place = |layer| {
-    let router = Router::new().nest("/api", orders()).fallback(get(async || "nothing"));
+    let router = Router::new()
+        .nest("/api", orders())
+        .fallback(get(async || "nothing"));
     Router::new().fallback_service(tower::Layer::layer(&layer, router.with_state::<()>(())))
 };
 
@@ -36,7 +46,9 @@ const PLACES: [(&str, Place); 6] = [
 
 fn orders() -> Router {
     let router = Router::new().route("/orders/{id}", get(async || "orders"));
-    router.route("/healthz", get(async || "healthz")).route("/{*rest}", get(async || "any"))
+    router
+        .route("/healthz", get(async || "healthz"))
+        .route("/{*rest}", get(async || "any"))
 }
 
 struct App {
@@ -47,9 +59,14 @@ struct App {
 impl App {
     fn new(place: Place, rule: Rule) -> Self {
         let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
-        let rules = Rules::new(&limiter, Tenant::default(), [rule, Rule::otherwise("rest")]).unwrap();
-        let keys = ["orders", "rest"].map(|name| (name, limiter.bucket(name).unwrap().key("default")));
-        Self { router: place(PlimsollLayer::new(rules)), keys }
+        let rules =
+            Rules::new(&limiter, Tenant::default(), [rule, Rule::otherwise("rest")]).unwrap();
+        let keys =
+            ["orders", "rest"].map(|name| (name, limiter.bucket(name).unwrap().key("default")));
+        Self {
+            router: place(PlimsollLayer::new(rules)),
+            keys,
+        }
     }
 
     async fn get(&self, uri: &str) -> Option<&'static str> {
@@ -58,9 +75,17 @@ impl App {
         let request = Request::get(uri).body(Body::empty()).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), 200, "{uri}");
-        let counted: Vec<_> = offered().iter().zip(before).map(|(after, before)| after - before).collect();
+        let counted: Vec<_> = offered()
+            .iter()
+            .zip(before)
+            .map(|(after, before)| after - before)
+            .collect();
         assert!(counted.iter().sum::<u64>() <= 1, "{uri}: {counted:?}");
-        self.keys.iter().zip(counted).find(|(_, counted)| *counted == 1).map(|((bucket, _), _)| *bucket)
+        self.keys
+            .iter()
+            .zip(counted)
+            .find(|(_, counted)| *counted == 1)
+            .map(|((bucket, _), _)| *bucket)
     }
 }
 
@@ -101,7 +126,11 @@ async fn exemption_covers_only_the_visible_path() {
         let is_stripped = !["outside", "around"].contains(&name);
         let expected = if is_stripped { None } else { Some("rest") };
         assert_eq!(app.get("/api/healthz").await, expected, "{name}");
-        for uri in ["/api/%68ealthz", "/api/x/../healthz", "/api/healthz/../orders/7"] {
+        for uri in [
+            "/api/%68ealthz",
+            "/api/x/../healthz",
+            "/api/healthz/../orders/7",
+        ] {
             assert_eq!(app.get(uri).await, Some("rest"), "{uri} {name}");
         }
     }

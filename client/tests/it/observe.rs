@@ -63,7 +63,10 @@ impl<S: Subscriber> Layer<S> for Kept {
 }
 
 async fn send(plane: &ControlPlane, paths: &[&str]) -> Kept {
-    let rules = [Rule::unlimited().exact("/health"), Rule::bucket("orders").exact("/orders")];
+    let rules = [
+        Rule::unlimited().exact("/health"),
+        Rule::bucket("orders").exact("/orders"),
+    ];
     let rules = Rules::new(&plane.limiter(), Tenant::default(), rules).unwrap();
     let trace = TraceLayer::new_for_http().make_span_with(|request: &Request<Body>| {
         tracing::info_span!(
@@ -79,7 +82,8 @@ async fn send(plane: &ControlPlane, paths: &[&str]) -> Kept {
         .layer(PlimsollLayer::new(rules))
         .layer(trace);
     let kept = Kept::default();
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(kept.clone()));
+    let _guard =
+        tracing::subscriber::set_default(tracing_subscriber::registry().with(kept.clone()));
     for path in paths {
         let request = Request::get(*path).body(Body::empty()).unwrap();
         app.clone().oneshot(request).await.unwrap();
@@ -96,12 +100,24 @@ async fn spans_have_verdict_bucket_and_reason() {
     let fields = |kept: &Kept| {
         let spans = kept.spans.lock().unwrap();
         let field = |span: &Fields, name: &str| span.0.get(name).cloned().unwrap_or_default();
-        let names = ["path", "plimsoll.verdict", "plimsoll.bucket", "plimsoll.reason"];
-        spans.iter().map(|span| names.map(|name| field(span, name)).join(" ")).collect::<Vec<_>>()
+        let names = [
+            "path",
+            "plimsoll.verdict",
+            "plimsoll.bucket",
+            "plimsoll.reason",
+        ];
+        spans
+            .iter()
+            .map(|span| names.map(|name| field(span, name)).join(" "))
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         fields(&admitted),
-        ["/orders admitted orders ", "/health passed  unlimited", "/other passed  no_rule",]
+        [
+            "/orders admitted orders ",
+            "/health passed  unlimited",
+            "/other passed  no_rule",
+        ]
     );
     assert_eq!(fields(&refused), ["/orders refused orders tenant_limit"]);
 }
@@ -114,18 +130,37 @@ async fn refusals_of_ten_seconds_are_one_event() {
     let kept = send(&plane, &["/orders"; REQUESTS]).await;
     let events = kept.events.lock().unwrap().clone();
     let first = &events[0].0;
-    assert_eq!((first["bucket"].as_str(), first["reason"].as_str()), ("orders", "cluster_overload"));
+    assert_eq!(
+        (first["bucket"].as_str(), first["reason"].as_str()),
+        ("orders", "cluster_overload")
+    );
     assert_eq!(first["suppressed_refusals"], "0");
-    let (whole, millis) = first["retry_after_s"].split_once('.').unwrap_or((&first["retry_after_s"], ""));
-    assert!(whole.parse::<u64>().unwrap() >= 1 && millis.len() <= 3, "{first:?}");
+    let (whole, millis) = first["retry_after_s"]
+        .split_once('.')
+        .unwrap_or((&first["retry_after_s"], ""));
+    assert!(
+        whole.parse::<u64>().unwrap() >= 1 && millis.len() <= 3,
+        "{first:?}"
+    );
     // A slow machine may take more than ten seconds for all.
-    let logged: usize =
-        events.iter().map(|event| event.0["suppressed_refusals"].parse::<usize>().unwrap() + 1).sum();
-    assert!(events.len() < REQUESTS && logged <= REQUESTS, "{logged} refusals in {} events", events.len());
+    let logged: usize = events
+        .iter()
+        .map(|event| event.0["suppressed_refusals"].parse::<usize>().unwrap() + 1)
+        .sum();
+    assert!(
+        events.len() < REQUESTS && logged <= REQUESTS,
+        "{logged} refusals in {} events",
+        events.len()
+    );
     assert_eq!(plane.counts("orders").unwrap().offered, REQUESTS as u64);
     let quiet = ControlPlane::new(1);
     assert!(
-        send(&quiet, &["/orders"]).await.events.lock().unwrap().is_empty(),
+        send(&quiet, &["/orders"])
+            .await
+            .events
+            .lock()
+            .unwrap()
+            .is_empty(),
         "admitted requests are not logged"
     );
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use plimsoll_client::Limiter;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Message, Terms, Values};
+use plimsoll_core::directive::{
+    BucketDirective, Directives, Epoch, KeyDirective, Message, Terms, Values,
+};
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::DropRatio;
@@ -66,14 +68,19 @@ impl Fleet {
     pub(crate) async fn start(buckets: &[&str]) -> Self {
         let aggregator = Aggregator::start(|service| service).await;
         let address = format!("http://{}", aggregator.address);
-        let builder = Limiter::builder("shop").aggregator(&address).keys_max(KEYS_MAX);
+        let builder = Limiter::builder("shop")
+            .aggregator(&address)
+            .keys_max(KEYS_MAX);
         let (limiter, feed) = builder.build_detached().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
         }
         tokio::spawn(feed.run(aggregator.stop.child_token()));
         aggregator.applied(Epoch(1)).await;
-        Self { limiter, aggregator }
+        Self {
+            limiter,
+            aggregator,
+        }
     }
 }
 
@@ -98,27 +105,58 @@ impl Aggregator {
             received,
         });
         let stop = CancellationToken::new();
-        let listener = transport::listen("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = transport::listen("--listen", "127.0.0.1:0".parse().unwrap())
+            .await
+            .unwrap();
         let address = listener.local_addr().unwrap();
-        let service = secure(ParentService::new(parent.clone(), stop.clone(), IgnoreRejected));
+        let service = secure(ParentService::new(
+            parent.clone(),
+            stop.clone(),
+            IgnoreRejected,
+        ));
         tokio::spawn(transport::serve(
             listener,
             Connections::default(),
             service,
             stop.clone().cancelled_owned(),
         ));
-        Self { address, parent, received: receiver, _stop: stop.clone().drop_guard(), stop }
+        Self {
+            address,
+            parent,
+            received: receiver,
+            _stop: stop.clone().drop_guard(),
+            stop,
+        }
     }
 
     pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&'static str, u32)]) {
         let value = |(tenant, units): &(&'static str, u32)| {
-            (*tenant, Values { ratio: Some(DropRatio::new(*units).unwrap()), ..Values::default() })
+            (
+                *tenant,
+                Values {
+                    ratio: Some(DropRatio::new(*units).unwrap()),
+                    ..Values::default()
+                },
+            )
         };
         let values: Vec<_> = ratios.iter().map(value).collect();
-        self.direct_values(bucket, Terms { mode, ..Terms::default() }, &values).await;
+        self.direct_values(
+            bucket,
+            Terms {
+                mode,
+                ..Terms::default()
+            },
+            &values,
+        )
+        .await;
     }
 
-    pub(crate) async fn direct_values(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) {
+    pub(crate) async fn direct_values(
+        &self,
+        bucket: &str,
+        terms: Terms,
+        values: &[(&str, Values)],
+    ) {
         let epoch = self.post(bucket, terms, values);
         self.applied(epoch).await;
     }
@@ -127,7 +165,10 @@ impl Aggregator {
         let directive = BucketDirective {
             bucket: Bucket::new(bucket).unwrap(),
             whole: true,
-            terms: Terms { limit: Limit::PerSecond(Rate::new(100.0).unwrap()), ..terms },
+            terms: Terms {
+                limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
+                ..terms
+            },
             keys: values
                 .iter()
                 .map(|(tenant, values)| KeyDirective {
@@ -150,32 +191,57 @@ impl Aggregator {
     }
 
     pub(crate) async fn counted(&self, bucket: &str, tenant: &str, expected: Counts) {
-        let key = Key { bucket: Bucket::new(bucket).unwrap(), tenant: Tenant::new(tenant).unwrap() };
-        self.until(|received| received.counts.get(&key).copied().unwrap_or_default() == expected).await;
+        let key = Key {
+            bucket: Bucket::new(bucket).unwrap(),
+            tenant: Tenant::new(tenant).unwrap(),
+        };
+        self.until(|received| received.counts.get(&key).copied().unwrap_or_default() == expected)
+            .await;
     }
 
     pub(crate) fn offered(&self) -> u64 {
-        self.received.borrow().counts.values().map(|counts| counts.offered).sum()
+        self.received
+            .borrow()
+            .counts
+            .values()
+            .map(|counts| counts.offered)
+            .sum()
     }
 
     async fn until(&self, condition: impl Fn(&Received) -> bool) {
         let mut received = self.received.clone();
-        let waited = tokio::time::timeout(PATIENCE, received.wait_for(|received| condition(received))).await;
+        let waited =
+            tokio::time::timeout(PATIENCE, received.wait_for(|received| condition(received))).await;
         if waited.is_err() {
-            panic!("the parent has not received what the test expects, but {:?}", self.received.borrow());
+            panic!(
+                "the parent has not received what the test expects, but {:?}",
+                self.received.borrow()
+            );
         }
     }
 }
 
 impl Parent for Scripted {
-    fn on_report(&mut self, _: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
+    fn on_report(
+        &mut self,
+        _: MonoTime,
+        stream: StreamId,
+        report: Report,
+    ) -> Result<bool, StreamRejected> {
         let stream = self.streams.entry(stream).or_default();
         stream.covered = report.seq;
-        stream.keys.extend(report.definitions.into_iter().map(|(id, definition)| (id, definition.key)));
+        stream.keys.extend(
+            report
+                .definitions
+                .into_iter()
+                .map(|(id, definition)| (id, definition.key)),
+        );
         self.received.send_modify(|received| {
             received.epoch = received.epoch.max(report.epoch);
             for (id, tally) in report.tallies.iter() {
-                received.counts.insert(stream.keys[&id].clone(), tally.counts);
+                received
+                    .counts
+                    .insert(stream.keys[&id].clone(), tally.counts);
             }
         });
         Ok(false)
@@ -191,7 +257,10 @@ impl Parent for Scripted {
         let directives = Directives {
             epoch: Some(self.epoch),
             seq: stream.seq,
-            echo: Echo { covered: stream.covered, confirmed: stream.covered },
+            echo: Echo {
+                covered: stream.covered,
+                confirmed: stream.covered,
+            },
             report_interval: Some(Duration::from_millis(10)),
             buckets: self.buckets.values().cloned().collect(),
             parent: Some(InstanceId(1)),

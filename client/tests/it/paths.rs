@@ -92,27 +92,43 @@ impl Shop {
     fn new(routes: Router, rules: impl IntoIterator<Item = Rule>) -> Self {
         let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let rules = Rules::new(&limiter, Tenant::default(), rules).unwrap();
-        let keys = BUCKETS.map(|name| (name, limiter.bucket(name).unwrap().key("default"))).into();
-        Self { router: routes.layer(PlimsollLayer::new(rules)), keys }
+        let keys = BUCKETS
+            .map(|name| (name, limiter.bucket(name).unwrap().key("default")))
+            .into();
+        Self {
+            router: routes.layer(PlimsollLayer::new(rules)),
+            keys,
+        }
     }
 
     async fn get(&self, uri: &str) -> (Option<String>, Option<&'static str>) {
         let before = self.offered();
-        let request = Request::get(uri.parse::<Uri>().unwrap()).body(Body::empty()).unwrap();
+        let request = Request::get(uri.parse::<Uri>().unwrap())
+            .body(Body::empty())
+            .unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let is_found = response.status() == StatusCode::OK;
-        let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
+        let body = axum::body::to_bytes(response.into_body(), 1_000)
+            .await
+            .unwrap();
         let reached = is_found.then(|| String::from_utf8(body.to_vec()).unwrap());
         (reached, self.counted_since(&before))
     }
 
     fn offered(&self) -> Vec<u64> {
-        self.keys.iter().map(|(_, key)| key.counts().offered).collect()
+        self.keys
+            .iter()
+            .map(|(_, key)| key.counts().offered)
+            .collect()
     }
 
     fn counted_since(&self, before: &[u64]) -> Option<&'static str> {
         let after = self.offered();
-        let mut counted = self.keys.iter().zip(before.iter().zip(after)).filter(|(_, (was, is))| *was != is);
+        let mut counted = self
+            .keys
+            .iter()
+            .zip(before.iter().zip(after))
+            .filter(|(_, (was, is))| *was != is);
         let ((bucket, _), (was, is)) = counted.next()?;
         assert_eq!((is - was, counted.count()), (1, 0), "counted once");
         Some(bucket)
@@ -153,7 +169,10 @@ async fn path_rule_limits_its_route_handler() {
                 assert_eq!(counted, reached, "{target}");
             }
         } else if let Some(reached) = reached {
-            assert!(counted == reached || Some(counted) == counted_plain, "{target}: {counted}, {reached}");
+            assert!(
+                counted == reached || Some(counted) == counted_plain,
+                "{target}: {counted}, {reached}"
+            );
         } else {
             // Another server may take it for the plain path.
             assert_eq!(Some(counted), counted_plain, "{target}");
@@ -163,7 +182,11 @@ async fn path_rule_limits_its_route_handler() {
         }
     }
     for healthz in ["/healthz", "/healthz?x", "/%68ealthz"] {
-        assert_eq!(shop.get(healthz).await.1, (healthz == "/%68ealthz").then_some("rest"), "{healthz}");
+        assert_eq!(
+            shop.get(healthz).await.1,
+            (healthz == "/%68ealthz").then_some("rest"),
+            "{healthz}"
+        );
     }
 }
 
@@ -171,7 +194,9 @@ async fn path_rule_limits_its_route_handler() {
 fn dispatcher() -> Router {
     let dispatch = async |page: Result<Path<String>, PathRejection>| {
         // Not UTF-8.
-        let Ok(Path(page)) = page else { return StatusCode::BAD_REQUEST.into_response() };
+        let Ok(Path(page)) = page else {
+            return StatusCode::BAD_REQUEST.into_response();
+        };
         match page.split('/').next() {
             Some("checkout") if page == "checkout" => "checkout".into_response(),
             Some("orders") if page.len() > "orders/".len() => "orders".into_response(),
@@ -196,7 +221,10 @@ async fn path_rule_limits_what_a_handler_decodes() {
             );
         }
     }
-    assert_eq!(shop.get("/%63heckout").await, (Some("checkout".to_owned()), Some("checkout")));
+    assert_eq!(
+        shop.get("/%63heckout").await,
+        (Some("checkout".to_owned()), Some("checkout"))
+    );
 }
 
 #[tokio::test]
@@ -208,8 +236,16 @@ async fn every_request_target_form_is_counted() {
     for (method, target, bucket) in [
         (Method::GET, "/checkout", Some("checkout")),
         (Method::GET, "/%63heckout", Some("checkout")),
-        (Method::GET, "http://shop.example/checkout", Some("checkout")),
-        (Method::GET, "http://shop.example/a/../checkout", Some("checkout")),
+        (
+            Method::GET,
+            "http://shop.example/checkout",
+            Some("checkout"),
+        ),
+        (
+            Method::GET,
+            "http://shop.example/a/../checkout",
+            Some("checkout"),
+        ),
         (Method::GET, "//shop.example/checkout", Some("rest")),
         (Method::OPTIONS, "*", Some("rest")),
         (Method::CONNECT, "shop.example:80", Some("rest")),
@@ -217,12 +253,20 @@ async fn every_request_target_form_is_counted() {
     ] {
         let before = shop.offered();
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let request =
-            format!("{method} {target} HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n");
+        let request = format!(
+            "{method} {target} HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).await.unwrap();
-        assert!(response.starts_with("HTTP/1.1 "), "{method} {target}: {response}");
-        assert_eq!(shop.counted_since(&before), bucket, "{method} {target}: {response}");
+        assert!(
+            response.starts_with("HTTP/1.1 "),
+            "{method} {target}: {response}"
+        );
+        assert_eq!(
+            shop.counted_since(&before),
+            bucket,
+            "{method} {target}: {response}"
+        );
     }
 }

@@ -25,7 +25,10 @@ fn zone(name: &str) -> Zone {
 }
 
 fn service_of(zone: Zone, service: &str) -> PeerRole {
-    PeerRole::Service { zone, service: Name::new(service).unwrap() }
+    PeerRole::Service {
+        zone,
+        service: Name::new(service).unwrap(),
+    }
 }
 
 struct Zonal {
@@ -36,7 +39,10 @@ struct Zonal {
 
 impl Zonal {
     async fn start() -> Self {
-        Self::with_aggregator(PeerRole::Aggregator { zone: zone("default") }).await
+        Self::with_aggregator(PeerRole::Aggregator {
+            zone: zone("default"),
+        })
+        .await
     }
 
     async fn with_aggregator(role: PeerRole) -> Self {
@@ -45,11 +51,19 @@ impl Zonal {
         authority.write(&directory, role, Validity::lasting(DAY));
         let certificates = Certificates::open(&directory).unwrap();
         let aggregator = Aggregator::start(|service| service.secured(certificates)).await;
-        Self { authority, files, aggregator }
+        Self {
+            authority,
+            files,
+            aggregator,
+        }
     }
 
     fn certify(&self, validity: Validity) {
-        self.authority.write(&self.directory(), service_of(zone("default"), "shop"), validity);
+        self.authority.write(
+            &self.directory(),
+            service_of(zone("default"), "shop"),
+            validity,
+        );
     }
 
     fn directory(&self) -> std::path::PathBuf {
@@ -74,8 +88,14 @@ impl Zonal {
 
     fn post(&self, units: u32) -> Epoch {
         let ratio = DropRatio::new(units).unwrap();
-        let values = Values { ratio: Some(ratio), ..Values::default() };
-        let terms = Terms { mode: Mode::Enforce, ..Terms::default() };
+        let values = Values {
+            ratio: Some(ratio),
+            ..Values::default()
+        };
+        let terms = Terms {
+            mode: Mode::Enforce,
+            ..Terms::default()
+        };
         self.aggregator.post("api", terms, &[("default", values)])
     }
 }
@@ -92,17 +112,28 @@ async fn until(limiter: &Limiter, what: &str, wanted: impl Fn(&Health) -> bool) 
 }
 
 fn is_expired(health: &Health) -> bool {
-    health.certificate.as_ref().is_some_and(|certificate| certificate.is_expired)
+    health
+        .certificate
+        .as_ref()
+        .is_some_and(|certificate| certificate.is_expired)
 }
 
 fn admits(limiter: &Limiter) -> usize {
-    (0..1_000).filter(|_| limiter.check(&plimsoll_client::Request::new("api", "acme")).is_admit()).count()
+    (0..1_000)
+        .filter(|_| {
+            limiter
+                .check(&plimsoll_client::Request::new("api", "acme"))
+                .is_admit()
+        })
+        .count()
 }
 
 fn page(limiter: &Limiter) -> String {
     let registry = Registry::new();
     registry.register(Box::new(Metrics::new(limiter))).unwrap();
-    TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
+    TextEncoder::new()
+        .encode_to_string(&registry.gather())
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,18 +144,31 @@ async fn expired_certificate_leaves_the_service_deciding() {
     zonal.aggregator.applied(zonal.post(ALL)).await;
     assert_eq!(admits(&limiter), 0);
     let health = limiter.health();
-    assert!(health.refused.is_empty() && !is_expired(&health), "{health:?}");
+    assert!(
+        health.refused.is_empty() && !is_expired(&health),
+        "{health:?}"
+    );
 
-    until(&limiter, "the certificate expires and is refused", |health| {
-        is_expired(health) && health.connected == 0 && health.refused.contains_key("expired")
-    })
+    until(
+        &limiter,
+        "the certificate expires and is refused",
+        |health| {
+            is_expired(health) && health.connected == 0 && health.refused.contains_key("expired")
+        },
+    )
     .await;
     let opened = zonal.post(0);
     assert_eq!(admits(&limiter), 0, "the last directives stay in force");
     let text = page(&limiter);
-    assert!(text.contains("plimsoll_feed_refused{reason=\"expired\"} 1\n"), "{text}");
+    assert!(
+        text.contains("plimsoll_feed_refused{reason=\"expired\"} 1\n"),
+        "{text}"
+    );
     assert!(text.contains("plimsoll_feed_connected 0\n"), "{text}");
-    assert!(text.contains("plimsoll_certificate_not_after_timestamp_seconds "), "{text}");
+    assert!(
+        text.contains("plimsoll_certificate_not_after_timestamp_seconds "),
+        "{text}"
+    );
 
     zonal.certify(Validity::lasting(DAY));
     zonal.aggregator.applied(opened).await;
@@ -141,7 +185,11 @@ async fn restarted_service_decides_by_its_cache() {
     let zonal = Zonal::start().await;
     let cache = zonal.files.path().join("directives");
     zonal.certify(Validity::lasting(DAY));
-    let (limiter, feed) = zonal.builder().directive_cache(&cache).build_detached().unwrap();
+    let (limiter, feed) = zonal
+        .builder()
+        .directive_cache(&cache)
+        .build_detached()
+        .unwrap();
     limiter.bucket("api").unwrap();
     let running = feed.spawn().unwrap();
     zonal.aggregator.applied(zonal.post(ALL)).await;
@@ -150,9 +198,13 @@ async fn restarted_service_decides_by_its_cache() {
 
     zonal.certify(Validity::ended());
     let limiter = zonal.spawn(zonal.builder().directive_cache(&cache));
-    until(&limiter, "the connection is refused, and the cached directives apply", |health| {
-        is_expired(health) && health.refused.contains_key("expired") && admits(&limiter) == 0
-    })
+    until(
+        &limiter,
+        "the connection is refused, and the cached directives apply",
+        |health| {
+            is_expired(health) && health.refused.contains_key("expired") && admits(&limiter) == 0
+        },
+    )
     .await;
     let opened = zonal.post(0);
     assert_eq!(admits(&limiter), 0);
@@ -165,7 +217,12 @@ async fn restarted_service_decides_by_its_cache() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_aggregator_certificate_is_refused_with_reason() {
     for (role, reason) in [
-        (PeerRole::Aggregator { zone: zone("other") }, "forbidden"),
+        (
+            PeerRole::Aggregator {
+                zone: zone("other"),
+            },
+            "forbidden",
+        ),
         (service_of(zone("default"), "shop"), "forbidden"),
         (PeerRole::Controller, "forbidden"),
     ] {
@@ -173,14 +230,21 @@ async fn wrong_aggregator_certificate_is_refused_with_reason() {
         zonal.certify(Validity::lasting(DAY));
         let limiter = zonal.spawn(zonal.builder());
         let what = format!("an aggregator with the certificate of {role:?}");
-        until(&limiter, &what, |health| health.refused.contains_key(reason)).await;
+        until(&limiter, &what, |health| {
+            health.refused.contains_key(reason)
+        })
+        .await;
         assert_eq!(zonal.aggregator.offered(), 0);
         assert_eq!(admits(&limiter), 1_000);
     }
     // Another authority, of the same name.
     let zonal = Zonal::start().await;
     let other = Authority::new("test.example");
-    other.write(&zonal.directory(), service_of(zone("default"), "shop"), Validity::lasting(DAY));
+    other.write(
+        &zonal.directory(),
+        service_of(zone("default"), "shop"),
+        Validity::lasting(DAY),
+    );
     let limiter = zonal.spawn(zonal.builder());
     until(&limiter, "an aggregator of another authority", |health| {
         health.refused.contains_key("unknown_authority")
@@ -190,7 +254,10 @@ async fn wrong_aggregator_certificate_is_refused_with_reason() {
     let plain = Aggregator::start(|service| service).await;
     let builder = Limiter::builder("shop").aggregator(&format!("https://{}", plain.address));
     let limiter = zonal.spawn(builder.certificates(zonal.directory()));
-    until(&limiter, "an aggregator in plaintext", |health| health.refused.contains_key("not_tls")).await;
+    until(&limiter, "an aggregator in plaintext", |health| {
+        health.refused.contains_key("not_tls")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,7 +269,10 @@ async fn shared_aggregator_name_uses_tls() {
     let limiter = zonal.spawn(builder().certificates(zonal.directory()));
     zonal.aggregator.applied(zonal.post(ALL)).await;
     assert_eq!(admits(&limiter), 0);
-    let endpoint = format!("plimsoll_endpoint_connected{{endpoint=\"{}\"}} 1\n", zonal.aggregator.address);
+    let endpoint = format!(
+        "plimsoll_endpoint_connected{{endpoint=\"{}\"}} 1\n",
+        zonal.aggregator.address
+    );
     assert!(page(&limiter).contains(&endpoint), "{}", page(&limiter));
     let plain = zonal.spawn(builder());
     assert_eq!(plain.health().certificate, None);
@@ -210,28 +280,48 @@ async fn shared_aggregator_name_uses_tls() {
 
 fn built(directory: &Path) -> BuildError {
     let builder = Limiter::builder("shop").aggregator("https://127.0.0.1:7410");
-    builder.certificates(directory).build_detached().err().unwrap()
+    builder
+        .certificates(directory)
+        .build_detached()
+        .err()
+        .unwrap()
 }
 
 #[test]
 fn mismatched_certificate_refusal_shows_both_identities() {
     let (authority, files) = (Authority::new("test.example"), tempfile::tempdir().unwrap());
     for (role, id) in [
-        (PeerRole::Controller, "spiffe://test.example/plimsoll/controller"),
         (
-            PeerRole::Aggregator { zone: zone("default") },
+            PeerRole::Controller,
+            "spiffe://test.example/plimsoll/controller",
+        ),
+        (
+            PeerRole::Aggregator {
+                zone: zone("default"),
+            },
             "spiffe://test.example/plimsoll/zone/default/aggregator",
         ),
-        (service_of(zone("other"), "shop"), "spiffe://test.example/plimsoll/zone/other/service/shop"),
-        (service_of(zone("default"), "shop2"), "spiffe://test.example/plimsoll/zone/default/service/shop2"),
+        (
+            service_of(zone("other"), "shop"),
+            "spiffe://test.example/plimsoll/zone/other/service/shop",
+        ),
+        (
+            service_of(zone("default"), "shop2"),
+            "spiffe://test.example/plimsoll/zone/default/service/shop2",
+        ),
     ] {
         authority.write(files.path(), role, Validity::lasting(DAY));
         let error = built(files.path());
         let text = error.to_string();
-        assert!(matches!(error, BuildError::WrongCertificate { .. }), "{text}");
-        for word in
-            [id, "spiffe://test.example/plimsoll/zone/default/service/shop", "LimiterBuilder::certificates"]
-        {
+        assert!(
+            matches!(error, BuildError::WrongCertificate { .. }),
+            "{text}"
+        );
+        for word in [
+            id,
+            "spiffe://test.example/plimsoll/zone/default/service/shop",
+            "LimiterBuilder::certificates",
+        ] {
             assert!(text.contains(word), "{word} is not in: {text}");
         }
     }
@@ -245,8 +335,19 @@ fn missing_file_refusal_names_the_method() {
     for word in [missing.to_str().unwrap(), "LimiterBuilder::certificates"] {
         assert!(text.contains(word), "{text}");
     }
-    authority.write(files.path(), service_of(zone("default"), "shop"), Validity::lasting(DAY));
+    authority.write(
+        files.path(),
+        service_of(zone("default"), "shop"),
+        Validity::lasting(DAY),
+    );
     let builder = Limiter::builder("shop:api").aggregator("https://127.0.0.1:7410");
-    let error = builder.certificates(files.path()).build_detached().err().unwrap();
-    assert!(matches!(error, BuildError::NoIdentity(_)) && error.to_string().contains("shop:api"), "{error}");
+    let error = builder
+        .certificates(files.path())
+        .build_detached()
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, BuildError::NoIdentity(_)) && error.to_string().contains("shop:api"),
+        "{error}"
+    );
 }

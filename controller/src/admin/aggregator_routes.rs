@@ -36,7 +36,9 @@ pub struct Forgotten {
 }
 
 pub(crate) fn routes(commands: Commands) -> Routes {
-    Routes::new().operator(Method::POST, FORGET, forget).with_state(commands)
+    Routes::new()
+        .operator(Method::POST, FORGET, forget)
+        .with_state(commands)
 }
 
 async fn forget(
@@ -44,14 +46,21 @@ async fn forget(
     Extension(caller): Extension<Caller>,
     JsonBody(asked): JsonBody<Forget>,
 ) -> Answer {
-    let forgotten = commands.brain.with(|brain, _| brain.forget(&asked.aggregator));
+    let forgotten = commands
+        .brain
+        .with(|brain, _| brain.forget(&asked.aggregator));
     let (zone, name) = forgotten.map_err(|error| match error {
         ForgetError::Unknown { .. } => invalid(error),
         ForgetError::Connected(_) => conflict(error),
     })?;
     tracing::warn!(%zone, aggregator = %name, "aggregator forgotten by command: its share is free");
     let (before, after) = ("known".to_owned(), "forgotten".to_owned());
-    let change = Entry { what: format!("forget {}", asked.aggregator), before, after, why: String::new() };
+    let change = Entry {
+        what: format!("forget {}", asked.aggregator),
+        before,
+        after,
+        why: String::new(),
+    };
     let saved = commands.note(&caller, change).await;
     Ok(Json(Forgotten { zone, name, saved }).into_response())
 }

@@ -41,8 +41,8 @@ impl AggregatorStatus {
         let (durable, stale) = (brain.durable(), brain.stale_aggregators());
         let status = |place: &Place| {
             let mut sessions = brain.downstream.sessions.iter();
-            let child =
-                sessions.find(|child| child.identity.zone == place.0 && child.identity.name == place.1);
+            let child = sessions
+                .find(|child| child.identity.zone == place.0 && child.identity.name == place.1);
             let registered = brain.downstream.aggregators.get(place);
             let expired = durable.expired.iter().find(|expired| expired.is_at(place));
             let last_report = expired.map(|expired| expired.age_s(brain.unix_s()) as f64);
@@ -57,11 +57,14 @@ impl AggregatorStatus {
                 counts_cut: child.map_or(0, |child| child.cut),
                 since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
                 last_report_s,
-                silent_s: registered.map_or(last_report_s, |aggregator| aggregator.silent_for.as_secs_f64()),
+                silent_s: registered.map_or(last_report_s, |aggregator| {
+                    aggregator.silent_for.as_secs_f64()
+                }),
                 released: registered.map_or(0.0, |aggregator| 1.0 - aggregator.presence()),
                 stale: stale.contains(place),
                 expired: expired.is_some(),
-                name_conflict: registered.is_some_and(|aggregator| brain.has_name_conflict(aggregator)),
+                name_conflict: registered
+                    .is_some_and(|aggregator| brain.has_name_conflict(aggregator)),
             }
         };
         brain.known_aggregators().iter().map(status).collect()

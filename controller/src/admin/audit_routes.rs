@@ -19,20 +19,29 @@ struct AuditQuery {
 }
 
 pub(crate) fn routes(audit: AuditLog) -> Routes {
-    Routes::new().viewer(Method::GET, ROUTE, lines).with_state(audit)
+    Routes::new()
+        .viewer(Method::GET, ROUTE, lines)
+        .with_state(audit)
 }
 
 async fn lines(State(audit): State<AuditLog>, Query(query): Query<AuditQuery>) -> Answer {
     let open = move || -> io::Result<(Snapshot, String)> {
         let mut snapshot = Snapshot::open(audit.directory())?;
-        let head = snapshot.head().map(serde_json::to_string).transpose()?.unwrap_or_default();
+        let head = snapshot
+            .head()
+            .map(serde_json::to_string)
+            .transpose()?
+            .unwrap_or_default();
         query.last.map_or(Ok(()), |count| snapshot.last(count))?;
         Ok((snapshot, head))
     };
     let opened = on_disk("the audit log", open).await?;
-    let (mut snapshot, head) =
-        opened.map_err(|error| unavailable(format_args!("the audit log cannot be read: {error}")))?;
+    let (mut snapshot, head) = opened
+        .map_err(|error| unavailable(format_args!("the audit log cannot be read: {error}")))?;
     let body = streamed(move |send| snapshot.each_chunk(|chunk| send(chunk).is_ok()));
-    let headers = [(header::CONTENT_TYPE.as_str(), "application/x-ndjson"), (HEAD_HEADER, &head)];
+    let headers = [
+        (header::CONTENT_TYPE.as_str(), "application/x-ndjson"),
+        (HEAD_HEADER, &head),
+    ];
     Ok((headers, body).into_response())
 }

@@ -73,8 +73,16 @@ struct ImportedDay {
 pub(crate) fn routes(Commands { brain, audit }: Commands, recorder: HistoryRecorder) -> Routes {
     Routes::new()
         .viewer(Method::GET, "/history", export)
-        .admin(Method::POST, "/history", import.layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX)))
-        .with_state(RouteState { brain, audit, recorder })
+        .admin(
+            Method::POST,
+            "/history",
+            import.layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX)),
+        )
+        .with_state(RouteState {
+            brain,
+            audit,
+            recorder,
+        })
 }
 
 async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuery>) -> Answer {
@@ -82,20 +90,36 @@ async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuer
         None => Ok(Minute(otherwise)),
         Some(text) => UnixSeconds::parse(text).map(|time| Minute::of_unix(time.as_secs())),
     };
-    let (Ok(from), Ok(to)) = (minute(query.from.as_ref(), i64::MIN), minute(query.to.as_ref(), i64::MAX))
-    else {
-        return Err(invalid("from and to are points in time such as 2026-12-01T00:00:00Z"));
+    let (Ok(from), Ok(to)) = (
+        minute(query.from.as_ref(), i64::MIN),
+        minute(query.to.as_ref(), i64::MAX),
+    ) else {
+        return Err(invalid(
+            "from and to are points in time such as 2026-12-01T00:00:00Z",
+        ));
     };
     let names = query.buckets.iter().flat_map(|names| names.split(','));
-    let buckets: Vec<Bucket> = names.map(Bucket::new).collect::<Result<_, _>>().map_err(invalid)?;
-    let days = move || shared.recorder.with_store(&shared.brain, |store| Ok((store.days()?, store.clone())));
+    let buckets: Vec<Bucket> = names
+        .map(Bucket::new)
+        .collect::<Result<_, _>>()
+        .map_err(invalid)?;
+    let days = move || {
+        shared
+            .recorder
+            .with_store(&shared.brain, |store| Ok((store.days()?, store.clone())))
+    };
     let (days, store) = on_disk("the history", days).await?.map_err(unavailable)?;
     let body = streamed(move |send| {
         send(format!("{HEADER}\n"))?;
-        for day in days.into_iter().filter(|day| (from.day()..=to.day()).contains(day)) {
+        for day in days
+            .into_iter()
+            .filter(|day| (from.day()..=to.day()).contains(day))
+        {
             for some in store.read_day(day)?.0.chunks(MINUTES_PER_CHUNK) {
                 let mut rows = String::new();
-                let wanted = some.iter().filter(|minute| (from..to).contains(&minute.minute));
+                let wanted = some
+                    .iter()
+                    .filter(|minute| (from..to).contains(&minute.minute));
                 wanted.for_each(|minute| csv::append(&mut rows, minute, &buckets));
                 send(rows)?;
             }
@@ -113,12 +137,19 @@ async fn import(
     body: Bytes,
 ) -> Answer {
     // A form on a web page cannot send this type without a preflight request.
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/csv")) {
-        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv"));
+        return Err(refused(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send it as content-type text/csv",
+        ));
     }
     let added = spawn_blocking(move || add_days(&shared, &caller, query.replace, &body)).await;
-    added.map_err(internal)?.map(|imported| Json(imported).into_response())
+    added
+        .map_err(internal)?
+        .map(|imported| Json(imported).into_response())
 }
 
 fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) -> Answer<Imported> {
@@ -126,13 +157,23 @@ fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) ->
     let policy = shared.brain.with(|brain, _| brain.policy().clone());
     let today = Minute::of_unix(unix_s()).day();
     let import = Import::parse(text, &policy, today).map_err(|CsvError { line, reason }| {
-        (StatusCode::BAD_REQUEST, Json(ErrorBody { error: reason, line: Some(line) }))
+        (
+            StatusCode::BAD_REQUEST,
+            Json(ErrorBody {
+                error: reason,
+                line: Some(line),
+            }),
+        )
     })?;
     let days = import.days();
     let change = Entry {
         what: "history import".to_owned(),
         before: String::new(),
-        after: format!("{} minutes on {} days of buckets", import.minutes.len(), days.len()),
+        after: format!(
+            "{} minutes on {} days of buckets",
+            import.minutes.len(),
+            days.len()
+        ),
         why: if replace {
             "days that the history has are replaced"
         } else {
@@ -144,21 +185,31 @@ fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) ->
     let logged = Handle::current().block_on(recording).map_err(unavailable)?;
     // Saved first: nothing is learned from days that a restart would lose.
     let full = |error: String| refused(StatusCode::INSUFFICIENT_STORAGE, error);
-    let saved = shared.recorder.with_store(&shared.brain, |store| store.merge(&import.minutes, replace));
+    let saved = shared
+        .recorder
+        .with_store(&shared.brain, |store| store.merge(&import.minutes, replace));
     if let Err(error) = saved {
         logged.refused(&error);
         return Err(full(error.to_string()));
     }
-    let (filed, closed, changes) = shared.brain.with(|brain, _| brain.import_history(&days, today, replace));
+    let (filed, closed, changes) = shared
+        .brain
+        .with(|brain, _| brain.import_history(&days, today, replace));
     log_limits(&changes);
     shared.brain.notify();
     if let Some(closed) = closed {
-        let saved = shared.recorder.with_store(&shared.brain, |store| store.write_closed(&closed));
+        let saved = shared
+            .recorder
+            .with_store(&shared.brain, |store| store.write_closed(&closed));
         saved.map_err(|error| {
-            full(format!("the import is in force, but the next restart loses it: {error}"))
+            full(format!(
+                "the import is in force, but the next restart loses it: {error}"
+            ))
         })?;
     }
-    let day = |day: Day| UnixSeconds::from_secs(day.first_minute().as_unix()).to_string()[..10].to_owned();
+    let day = |day: Day| {
+        UnixSeconds::from_secs(day.first_minute().as_unix()).to_string()[..10].to_owned()
+    };
     let days = filed.into_iter().map(|(bucket, at, filed)| ImportedDay {
         bucket,
         day: day(at),

@@ -8,8 +8,8 @@ use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
-    Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON,
-    STATUS, TTL_MAX_S, Tier, unknown_bucket,
+    Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF,
+    ON, STATUS, TTL_MAX_S, Tier, unknown_bucket,
 };
 use plimsoll_core::kill::{KilledBucketsFull, Scope};
 use plimsoll_core::names::Bucket;
@@ -17,7 +17,9 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::UnixSeconds;
 use plimsoll_proto::shared::Shared;
 
-use crate::admin::{Answer, BrainState, Commands, conflict, in_effect, invalid, to_the_end, unavailable};
+use crate::admin::{
+    Answer, BrainState, Commands, conflict, in_effect, invalid, to_the_end, unavailable,
+};
 use crate::audit::{Actor, Entry};
 use crate::brain::{Brain, display};
 use crate::state::Command;
@@ -26,7 +28,9 @@ use crate::tasks::unix_s;
 
 pub(crate) fn routes(commands: Commands) -> Routes {
     Routes::new()
-        .viewer(Method::GET, STATUS, async |State(brain): BrainState| Json(brain.with(kill_status)))
+        .viewer(Method::GET, STATUS, async |State(brain): BrainState| {
+            Json(brain.with(kill_status))
+        })
         .operator(Method::POST, ON, kill)
         .operator(Method::POST, OFF, end_kill)
         .operator(Method::POST, DRILL, run_drill)
@@ -39,12 +43,16 @@ async fn kill(
     JsonBody(order): JsonBody<KillOn>,
 ) -> Answer {
     if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
-        return Err(invalid(format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds")));
+        return Err(invalid(format_args!(
+            "ttl_s: must be from 1 to {TTL_MAX_S} seconds"
+        )));
     }
     let brain = &commands.brain;
     check_known(brain, order.bucket.as_ref())?;
     let now_s = unix_s();
-    let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
+    let until_s = order
+        .ttl_s
+        .map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
     let scope = Scope::from(order.bucket);
     let since_s = Some(now_s);
     let why = order.reason.to_string();
@@ -65,7 +73,12 @@ async fn kill(
     if let Some(until_s) = until_s {
         after = format!("{after}, until {}", UnixSeconds::from_secs(until_s));
     }
-    let change = Entry { what: format!("kill on {scope}"), before, after, why };
+    let change = Entry {
+        what: format!("kill on {scope}"),
+        before,
+        after,
+        why,
+    };
     commands.note(&caller, change).await;
     Ok(Json(brain.with(kill_status)).into_response())
 }
@@ -87,12 +100,20 @@ async fn end_kill(
             why: reason.clone().unwrap_or_default(),
         };
         // The kill ends once that is recorded.
-        let _recorded = audit.record(Actor::from(&caller), change).await.map_err(unavailable)?;
+        let _recorded = audit
+            .record(Actor::from(&caller), change)
+            .await
+            .map_err(unavailable)?;
         let (ended, passed) = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
         let by = caller.by(order.by).map(|text| text.to_string());
         tracing::warn!(%scope, ended, passed, reason, by, "end of a kill ordered by command");
         in_effect(&brain).await;
-        Ok(Json(KillEnded { ended, passed, status: brain.with(kill_status) }).into_response())
+        Ok(Json(KillEnded {
+            ended,
+            passed,
+            status: brain.with(kill_status),
+        })
+        .into_response())
     })
     .await
 }
@@ -103,7 +124,14 @@ async fn run_drill(
     JsonBody(order): JsonBody<DrillOrder>,
 ) -> Response {
     let after = format!("within {} ms", order.timeout_ms);
-    audit.note(Actor::from(&caller), Entry { what: "kill drill".to_owned(), after, ..Entry::default() });
+    audit.note(
+        Actor::from(&caller),
+        Entry {
+            what: "kill drill".to_owned(),
+            after,
+            ..Entry::default()
+        },
+    );
     let away = |brain: &Brain| brain.aggregators_away().count();
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
 }
@@ -112,11 +140,19 @@ fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
     let Some(bucket) = bucket else { return Ok(()) };
     brain.with(|brain, _| {
         let scope = Scope::Bucket(bucket.clone());
-        let is_killed = brain.kills().bucket(bucket).max(brain.kill_claims().highest(&scope)).0 > 0;
+        let is_killed = brain
+            .kills()
+            .bucket(bucket)
+            .max(brain.kill_claims().highest(&scope))
+            .0
+            > 0;
         if brain.knows(bucket) || is_killed {
             return Ok(());
         }
-        Err(invalid(unknown_bucket(bucket, brain.known_buckets().map(Bucket::as_str))))
+        Err(invalid(unknown_bucket(
+            bucket,
+            brain.known_buckets().map(Bucket::as_str),
+        )))
     })
 }
 
@@ -131,10 +167,18 @@ fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
         tier: Tier::Controller,
         fleet: kill_state(brain, &Scope::Fleet),
         buckets: buckets
-            .map(|bucket| (bucket.clone(), kill_state(brain, &Scope::Bucket(bucket.clone()))))
+            .map(|bucket| {
+                (
+                    bucket.clone(),
+                    kill_state(brain, &Scope::Bucket(bucket.clone())),
+                )
+            })
             .collect(),
         in_shadow: durable.in_shadow_since_kill().map(str::to_owned).collect(),
-        away: brain.aggregators_away().map(|place| display(&place)).collect(),
+        away: brain
+            .aggregators_away()
+            .map(|place| display(&place))
+            .collect(),
         killed_locally: brain.killed_locally(),
         claims: Claimed::list(brain.kill_claims()),
         saved: brain.is_saved(),
@@ -144,7 +188,9 @@ fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
 fn kill_state(brain: &Brain, scope: &Scope) -> KillState {
     let durable = brain.durable();
     let generation = durable.generation(scope);
-    let of_bucket = scope.bucket().and_then(|bucket| durable.bucket_kills.get(bucket));
+    let of_bucket = scope
+        .bucket()
+        .and_then(|bucket| durable.bucket_kills.get(bucket));
     let order = |command: &Command| KillOrder {
         reason: command.reason.clone(),
         by: command.by.clone(),

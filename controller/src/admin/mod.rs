@@ -61,7 +61,10 @@ impl Commands {
     /// Returns true if it is saved.
     async fn note(&self, caller: &Caller, change: Entry) -> bool {
         let noted = self.audit.note(Actor::from(caller), change);
-        let (saved, _) = tokio::join!(in_effect(&self.brain), timeout(TIMEOUT, self.audit.settled(noted)));
+        let (saved, _) = tokio::join!(
+            in_effect(&self.brain),
+            timeout(TIMEOUT, self.audit.settled(noted))
+        );
         saved
     }
 }
@@ -72,16 +75,23 @@ type Refused = (StatusCode, Json<ErrorBody>);
 
 /// Completes a command even if the caller disconnects after its line was written.
 async fn to_the_end(command: impl Future<Output = Answer> + Send + 'static) -> Answer {
-    tokio::spawn(command).await.unwrap_or_else(|error| Err(internal(error)))
+    tokio::spawn(command)
+        .await
+        .unwrap_or_else(|error| Err(internal(error)))
 }
 
 /// Runs `f`, which waits for the disk of `what`.
 ///
 /// # Errors
 /// With an answer if the disk does not answer in time.
-async fn on_disk<T: Send + 'static>(what: &str, f: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+async fn on_disk<T: Send + 'static>(
+    what: &str,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Answer<T> {
     let Ok(done) = timeout(TIMEOUT, spawn_blocking(f)).await else {
-        return Err(unavailable(format_args!("the disk of {what} does not answer")));
+        return Err(unavailable(format_args!(
+            "the disk of {what} does not answer"
+        )));
     };
     done.map_err(internal)
 }
@@ -102,7 +112,13 @@ fn streamed<C: Into<Bytes> + Send + Sync + 'static>(
 }
 
 fn refused(status: StatusCode, reason: impl ToString) -> Refused {
-    (status, Json(ErrorBody { error: reason.to_string(), line: None }))
+    (
+        status,
+        Json(ErrorBody {
+            error: reason.to_string(),
+            line: None,
+        }),
+    )
 }
 
 /// The answer while a disk, or the audit log, cannot be used.
@@ -141,7 +157,11 @@ pub(crate) fn routes(
     let metrics = move || metrics::page(&for_metrics, &events, &security);
     let status = move || async move {
         let status = for_status.with(|brain, now| Status::of(brain, now));
-        Json(Status { refused_children: refused.refused(), security: trust.status(), ..status })
+        Json(Status {
+            refused_children: refused.refused(),
+            security: trust.status(),
+            ..status
+        })
     };
     admin_server::routes(metrics, || true)
         .viewer(Method::GET, "/status", status)

@@ -15,7 +15,8 @@ use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{
-    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, on_disk, to_the_end, unavailable,
+    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, on_disk, to_the_end,
+    unavailable,
 };
 use crate::audit::{Actor, Entry};
 use crate::brain::{AckError, Brain};
@@ -112,7 +113,11 @@ impl Policies {
             differences: held.differences.clone(),
         });
         let refused = brain.policies.refused.clone();
-        Self { in_force: brain.policy().hash().to_string(), held, refused }
+        Self {
+            in_force: brain.policy().hash().to_string(),
+            held,
+            refused,
+        }
     }
 }
 
@@ -129,12 +134,19 @@ pub struct HeldStatus {
 
 pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
     let get = Method::GET;
-    let acknowledge = async move |State(commands): State<Commands>, Extension(caller), JsonBody(asked)| {
-        to_the_end(acknowledge(commands, files, caller, asked)).await
-    };
+    let acknowledge =
+        async move |State(commands): State<Commands>, Extension(caller), JsonBody(asked)| {
+            to_the_end(acknowledge(commands, files, caller, asked)).await
+        };
     Routes::new()
-        .viewer(get.clone(), "/rollout", async |State(brain): BrainState| Json(brain.with(statuses)))
-        .viewer(get.clone(), "/rollout/history", async |State(brain): BrainState| Json(brain.with(changes)))
+        .viewer(get.clone(), "/rollout", async |State(brain): BrainState| {
+            Json(brain.with(statuses))
+        })
+        .viewer(
+            get.clone(),
+            "/rollout/history",
+            async |State(brain): BrainState| Json(brain.with(changes)),
+        )
         .operator(Method::POST, "/rollout/promote", promote)
         .operator(Method::POST, "/rollout/abort", abort)
         .viewer(get, "/policy", async |State(brain): BrainState| {
@@ -161,7 +173,9 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
             file: stage.file,
             pending: stage.pending,
             next: crate::rollout::next_stage(stage.stage),
-            gate: judgement.as_ref().map(|judgement| judgement.as_str().to_owned()),
+            gate: judgement
+                .as_ref()
+                .map(|judgement| judgement.as_str().to_owned()),
             why,
             auto_promote: policy.rollout.auto_promote,
             evidence,
@@ -186,7 +200,10 @@ async fn promote(
         let planned = brain.with(|brain, now| brain.preview_promotion(now, &entry, to, force));
         let planned = planned.map_err(|error| not_moved(&error))?;
         let change = Entry::of_change("promote", &planned);
-        let logged = audit.record(Actor::from(&caller), change).await.map_err(unavailable)?;
+        let logged = audit
+            .record(Actor::from(&caller), change)
+            .await
+            .map_err(unavailable)?;
         // To the stage that was recorded, regardless of later changes.
         match brain.with(|brain, now| brain.promote(now, &entry, Some(planned.to), force)) {
             Ok(change) => {
@@ -212,7 +229,11 @@ async fn abort(
     let change = change.map_err(|error| not_moved(&error))?;
     let saved = match &change {
         None => in_effect(brain).await,
-        Some(change) => commands.note(&caller, Entry::of_change("abort", change)).await,
+        Some(change) => {
+            commands
+                .note(&caller, Entry::of_change("abort", change))
+                .await
+        }
     };
     Ok(done(brain, change, saved))
 }
@@ -223,15 +244,25 @@ async fn acknowledge(
     caller: Caller,
     asked: Ack,
 ) -> Answer {
-    let on_disk = on_disk("the policy", move || files.hash()).await?.map_err(conflict)?;
+    let on_disk = on_disk("the policy", move || files.hash())
+        .await?
+        .map_err(conflict)?;
     let planned = brain.with(|brain, _| {
         let policy = brain.policies.acknowledged(&asked.hash, on_disk)?;
         let why = one_line(&differences(brain.policy(), &policy));
         let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
-        Ok::<_, AckError>(Entry { what: "apply".to_owned(), before, after, why })
+        Ok::<_, AckError>(Entry {
+            what: "apply".to_owned(),
+            before,
+            after,
+            why,
+        })
     });
     let planned = planned.map_err(conflict)?;
-    let logged = audit.record(Actor::from(&caller), planned).await.map_err(unavailable)?;
+    let logged = audit
+        .record(Actor::from(&caller), planned)
+        .await
+        .map_err(unavailable)?;
     match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
         Ok(hash) => {
             tracing::info!(policy = %hash, "held policy acknowledged and in force");
@@ -248,12 +279,18 @@ async fn acknowledge(
 fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Response {
     // The statistics and the time of the change may have been filled in since.
     let change = change.map(|change| {
-        brain.with(|brain, _| brain.durable().change(change.number).cloned()).unwrap_or(change)
+        brain
+            .with(|brain, _| brain.durable().change(change.number).cloned())
+            .unwrap_or(change)
     });
     Json(Done { change, saved }).into_response()
 }
 
 fn not_moved(error: &RolloutError) -> Refused {
     let is_unknown = matches!(error, RolloutError::Unknown { .. });
-    if is_unknown { invalid(error) } else { conflict(error) }
+    if is_unknown {
+        invalid(error)
+    } else {
+        conflict(error)
+    }
 }

@@ -22,7 +22,9 @@ pub struct Acknowledged {
 }
 
 pub(crate) fn routes(commands: Commands) -> Routes {
-    Routes::new().operator(Method::POST, ACKNOWLEDGE_LOSS, acknowledge).with_state(commands)
+    Routes::new()
+        .operator(Method::POST, ACKNOWLEDGE_LOSS, acknowledge)
+        .with_state(commands)
 }
 
 async fn acknowledge(

@@ -82,7 +82,9 @@ impl UnlistedStatus {
     fn list(brain: &Brain, now: MonoTime) -> Vec<Self> {
         let each = brain.buckets.unlisted.iter().map(|(bucket, asked)| Self {
             bucket: bucket.clone(),
-            nearest: asked.nearest.and_then(|unlisted| unlisted.nearest().map(str::to_owned)),
+            nearest: asked
+                .nearest
+                .and_then(|unlisted| unlisted.nearest().map(str::to_owned)),
             times: asked.times,
             age_s: now.since(asked.at).as_secs_f64(),
         });
@@ -200,16 +202,28 @@ impl Status {
         let unapplied = brain.downstream.sessions.unapplied();
         let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
         for protected in brain.buckets.states.values() {
-            let stage = protected.entry.as_ref().and_then(|entry| durable.stages.get(entry));
-            let mut tenants: BTreeMap<Tenant, Traffic> =
-                brain.policy().tenants().map(|(tenant, _)| (tenant.clone(), Traffic::default())).collect();
+            let stage = protected
+                .entry
+                .as_ref()
+                .and_then(|entry| durable.stages.get(entry));
+            let mut tenants: BTreeMap<Tenant, Traffic> = brain
+                .policy()
+                .tenants()
+                .map(|(tenant, _)| (tenant.clone(), Traffic::default()))
+                .collect();
             let mut traffic = Traffic::default();
             for (tenant, share) in protected.shares() {
                 traffic.add_share(share);
-                tenants.entry(class(brain, tenant)).or_default().add_share(share);
+                tenants
+                    .entry(class(brain, tenant))
+                    .or_default()
+                    .add_share(share);
             }
             if protected.divided_limit().per_second().is_none() {
-                tenants.values_mut().chain([&mut traffic]).for_each(|traffic| traffic.law_ratio = None);
+                tenants
+                    .values_mut()
+                    .chain([&mut traffic])
+                    .for_each(|traffic| traffic.law_ratio = None);
             }
             let mode = protected.mode(durable);
             let status = BucketStatus {
@@ -218,7 +232,9 @@ impl Status {
                 learned: history::learned_policy(brain.policy(), &protected.name)
                     .map(|learned| brain.limits.history.status(&protected.name, learned)),
                 queried: Queried::of(brain, &protected.name, now),
-                mode: Some(mode).filter(|_| protected.listing != Listing::None).into(),
+                mode: Some(mode)
+                    .filter(|_| protected.listing != Listing::None)
+                    .into(),
                 killed: durable.kill_of(&protected.name).is_on(),
                 clients_unapplied: unapplied.get(&protected.name).copied().unwrap_or_default(),
                 file_mode: stage.map(|stage| stage.file),
@@ -228,10 +244,9 @@ impl Status {
                     .is_some_and(|entry| brain.rollouts.is_latency_unreported(entry)),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance.tokens(),
-                released_rps: protected
-                    .limit
-                    .per_second()
-                    .map_or(0.0, |_| durable.expired.released(&protected.name) + protected.silent.released),
+                released_rps: protected.limit.per_second().map_or(0.0, |_| {
+                    durable.expired.released(&protected.name) + protected.silent.released
+                }),
                 unheard_rps: protected.silent.unheard,
                 quotas: QuotaStatus::list(&protected.terms.quotas),
                 quota_dropped_rps: protected.quota_drops.per_second,
@@ -251,16 +266,19 @@ impl Status {
         for (key, tally) in brain.keys.totals() {
             if let Some(bucket) = buckets.get_mut(&key.bucket) {
                 bucket.traffic.add_counts(tally.counts);
-                bucket.tenants.entry(class(brain, &key.tenant)).or_default().add_counts(tally.counts);
+                bucket
+                    .tenants
+                    .entry(class(brain, &key.tenant))
+                    .or_default()
+                    .add_counts(tally.counts);
             }
         }
         Self {
             epoch: durable.epoch.0,
             instance: format!("{:?}", brain.downstream.sessions.own()),
-            lost_lead: brain
-                .leadership
-                .lost()
-                .map(|lost| OtherController::new(lost.to, &lost.through, lost.to.epoch == durable.epoch)),
+            lost_lead: brain.leadership.lost().map(|lost| {
+                OtherController::new(lost.to, &lost.through, lost.to.epoch == durable.epoch)
+            }),
             other_controllers: OtherController::list(&brain.leadership.others, now),
             refused_children: Vec::new(),
             security: SecurityStatus::default(),
@@ -269,7 +287,12 @@ impl Status {
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),
             kill_claims: Claimed::list(brain.kill_claims()),
-            unprotected: brain.buckets.no_room.iter().map(|(bucket, _)| bucket.clone()).collect(),
+            unprotected: brain
+                .buckets
+                .no_room
+                .iter()
+                .map(|(bucket, _)| bucket.clone())
+                .collect(),
             unlisted: UnlistedStatus::list(brain, now),
             leading: brain.downstream.takeover.leading,
             state_lost: durable.loss.clone(),
@@ -288,9 +311,17 @@ impl Status {
 
 impl Queried {
     fn of(brain: &Brain, bucket: &Bucket, now: MonoTime) -> Option<Self> {
-        let LimitSource::Prometheus(source) = &brain.policy().bucket(bucket)?.source else { return None };
-        let answer = brain.limits.answers.get(&(source.url.clone(), source.query.clone()))?;
-        Some(Self { answer_rps: answer.rate.per_second(), age_s: now.since(answer.at).as_secs_f64() })
+        let LimitSource::Prometheus(source) = &brain.policy().bucket(bucket)?.source else {
+            return None;
+        };
+        let answer = brain
+            .limits
+            .answers
+            .get(&(source.url.clone(), source.query.clone()))?;
+        Some(Self {
+            answer_rps: answer.rate.per_second(),
+            age_s: now.since(answer.at).as_secs_f64(),
+        })
     }
 }
 
@@ -302,9 +333,17 @@ impl Traffic {
         self.offered_rps += share.offered;
         self.allocated_rps += share.allocation;
         let mean = refused / self.offered_rps;
-        self.law_ratio = Some(if mean.is_finite() { mean } else { share.ratio.as_f64() });
+        self.law_ratio = Some(if mean.is_finite() {
+            mean
+        } else {
+            share.ratio.as_f64()
+        });
         if share.ratio > DropRatio::NONE && self.drop_reason != Some(Reason::ClusterOverload) {
-            let reason = if share.at_tenant_limit { Reason::TenantLimit } else { Reason::ClusterOverload };
+            let reason = if share.at_tenant_limit {
+                Reason::TenantLimit
+            } else {
+                Reason::ClusterOverload
+            };
             self.drop_reason = Some(reason);
         }
     }
@@ -322,7 +361,11 @@ impl Traffic {
 }
 
 fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
-    if brain.policy().is_listed(tenant) { tenant.clone() } else { Tenant::default_class() }
+    if brain.policy().is_listed(tenant) {
+        tenant.clone()
+    } else {
+        Tenant::default_class()
+    }
 }
 
 #[cfg(test)]
@@ -339,8 +382,11 @@ mod tests {
     #[test]
     fn tenant_limit_reason_needs_all_refused_tenants() {
         let half = DropRatio::ONE / 2;
-        let (free, stopped, overloaded) =
-            (share(10.0, 0, false), share(10.0, half, true), share(20.0, half, false));
+        let (free, stopped, overloaded) = (
+            share(10.0, 0, false),
+            share(10.0, half, true),
+            share(20.0, half, false),
+        );
         for (shares, reason) in [
             (vec![&free], None),
             (vec![&free, &stopped], Some(Reason::TenantLimit)),
@@ -348,7 +394,9 @@ mod tests {
             (vec![&overloaded, &stopped], Some(Reason::ClusterOverload)),
         ] {
             let mut traffic = Traffic::default();
-            shares.into_iter().for_each(|share| traffic.add_share(share));
+            shares
+                .into_iter()
+                .for_each(|share| traffic.add_share(share));
             assert_eq!(traffic.drop_reason, reason);
         }
     }

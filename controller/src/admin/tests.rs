@@ -30,12 +30,18 @@ fn every_route_names_its_callers() {
     let directory = tempfile::tempdir().unwrap();
     let controller = Controller::open(&crate::tasks::tests::args(directory.path())).unwrap();
     let routes = admin::routes(
-        Commands { brain: controller.brain.clone(), audit: controller.audit.clone() },
+        Commands {
+            brain: controller.brain.clone(),
+            audit: controller.audit.clone(),
+        },
         controller.policy.files.clone(),
         controller.recorder.clone(),
         controller.events.clone(),
         controller.security.clone(),
     );
     let table: Vec<String> = routes.iter().map(ToString::to_string).collect();
-    assert_eq!(table, TABLE.trim().lines().map(str::trim).collect::<Vec<_>>());
+    assert_eq!(
+        table,
+        TABLE.trim().lines().map(str::trim).collect::<Vec<_>>()
+    );
 }

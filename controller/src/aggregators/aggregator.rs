@@ -136,13 +136,21 @@ impl Aggregator {
     /// Keeps the counts of one part of a report until the last part shows that they are all there: a tick between
     /// two parts must not take the keys of the later part for idle.
     fn stage(&mut self, entered: &Entered) {
-        for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
+        for entry in entered
+            .entries
+            .iter()
+            .filter(|entry| entry.origin == Origin::Observed)
+        {
             // Without an id the key found no room, and was counted as rejected.
             let Some(own) = entry.own else { continue };
             // Late counts tell how much was offered, but not how fast.
             let (counts, late) = (entry.delta.counts, entry.delta.late);
             let offered = counts.offered.saturating_sub(late.offered) as f64;
-            self.staged.push((own, offered, counts.passed().saturating_sub(late.passed()) as f64));
+            self.staged.push((
+                own,
+                offered,
+                counts.passed().saturating_sub(late.passed()) as f64,
+            ));
         }
     }
 
@@ -161,7 +169,12 @@ impl Aggregator {
         }
     }
 
-    pub(super) fn on_tick(&mut self, since_last: Duration, any_reported: bool, parameters: &Parameters) {
+    pub(super) fn on_tick(
+        &mut self,
+        since_last: Duration,
+        any_reported: bool,
+        parameters: &Parameters,
+    ) {
         self.activity = Activity::Idle;
         let was_silent_for = self.silent_for;
         if self.reported {
@@ -171,11 +184,18 @@ impl Aggregator {
         }
         let after = parameters.silent_after();
         if !self.fresh.span.is_zero() {
-            self.activity = Activity::Counted { span: self.fresh.span, gap: self.fresh.gap };
+            self.activity = Activity::Counted {
+                span: self.fresh.span,
+                gap: self.fresh.gap,
+            };
             self.smooth(parameters);
         } else if !self.reported && any_reported && self.silent_for >= after {
             // The first silent tick accounts for all the time since the last report.
-            let span = if was_silent_for < after { self.silent_for } else { since_last };
+            let span = if was_silent_for < after {
+                self.silent_for
+            } else {
+                since_last
+            };
             self.activity = Activity::Silent(span);
         }
         self.reported = false;
@@ -185,7 +205,12 @@ impl Aggregator {
         let (span, gap) = (self.fresh.span, self.fresh.gap);
         let known = self.rates.len();
         self.rates.resize(known.max(self.fresh.offered.len()), 0.0);
-        let counts = self.fresh.offered.iter().copied().chain(std::iter::repeat(0.0));
+        let counts = self
+            .fresh
+            .offered
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(0.0));
         for (rate, count) in self.rates.iter_mut().zip(counts) {
             // After a silence the old rate is no evidence of the present one.
             *rate = if gap >= parameters.silent_after() {
@@ -198,9 +223,16 @@ impl Aggregator {
 
     pub(super) fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
         self.staged.retain(|(key, ..)| !keys.contains(key));
-        for column in [&mut self.rates, &mut self.fresh.offered, &mut self.fresh.passed] {
+        for column in [
+            &mut self.rates,
+            &mut self.fresh.offered,
+            &mut self.fresh.passed,
+        ] {
             for key in keys {
-                column.get_mut(key.index()).into_iter().for_each(|value| *value = 0.0);
+                column
+                    .get_mut(key.index())
+                    .into_iter()
+                    .for_each(|value| *value = 0.0);
             }
         }
     }
@@ -216,7 +248,8 @@ impl Aggregator {
     }
 
     pub(crate) fn has_name_conflict(&self, now: MonoTime) -> bool {
-        self.conflict_at.is_some_and(|at| now.since(at) < CONFLICT_SHOWN)
+        self.conflict_at
+            .is_some_and(|at| now.since(at) < CONFLICT_SHOWN)
     }
 
     /// The share of its last known traffic that counts: 0..=1.
@@ -233,10 +266,18 @@ impl Aggregator {
     }
 
     pub(crate) fn offered(&self, key: KeyId) -> f64 {
-        self.fresh.offered.get(key.index()).copied().unwrap_or_default()
+        self.fresh
+            .offered
+            .get(key.index())
+            .copied()
+            .unwrap_or_default()
     }
 
     pub(crate) fn passed(&self, key: KeyId) -> f64 {
-        self.fresh.passed.get(key.index()).copied().unwrap_or_default()
+        self.fresh
+            .passed
+            .get(key.index())
+            .copied()
+            .unwrap_or_default()
     }
 }

@@ -53,14 +53,19 @@ impl Leadership {
 
     /// Takes the loss of the lead if it is due for the log, once a minute.
     pub(crate) fn take_unlogged(&mut self, now: MonoTime) -> Option<LostLead> {
-        let is_due = self.lost_logged_at.is_none_or(|at| now.since(at) >= LOGGED_EVERY);
+        let is_due = self
+            .lost_logged_at
+            .is_none_or(|at| now.since(at) >= LOGGED_EVERY);
         let lost = self.lost.clone().filter(|_| is_due)?;
         self.lost_logged_at = Some(now);
         Some(lost)
     }
 
     pub(crate) const fn leader(&self, epoch: Epoch) -> Leader {
-        Leader { epoch, instance: Some(self.own) }
+        Leader {
+            epoch,
+            instance: Some(self.own),
+        }
     }
 
     /// Takes the controllers that an aggregator names, while this one has `epoch`. Returns the next epoch if this
@@ -77,16 +82,30 @@ impl Leadership {
     ) -> Option<Epoch> {
         let own = self.leader(epoch);
         let name = || format!("aggregator {}/{}", place.0, place.1);
-        if let Some(other) = report.other_controller.filter(|other| other.instance != own.instance) {
+        if let Some(other) = report
+            .other_controller
+            .filter(|other| other.instance != own.instance)
+        {
             self.others.note(now, own, other, Role::Aggregator, name);
         }
-        let claimed = report.leader().filter(|claimed| claimed.epoch > epoch || claimed.is_rival_of(own))?;
-        let is_other = claimed.instance.is_some_and(|instance| instance != self.own);
+        let claimed = report
+            .leader()
+            .filter(|claimed| claimed.epoch > epoch || claimed.is_rival_of(own))?;
+        let is_other = claimed
+            .instance
+            .is_some_and(|instance| instance != self.own);
         let uptime = now.since(self.started_at);
-        if is_other && report.controller_age.is_some_and(|age| uptime > age + REPLACED_WITHIN) {
+        if is_other
+            && report
+                .controller_age
+                .is_some_and(|age| uptime > age + REPLACED_WITHIN)
+        {
             self.others.note(now, own, claimed, Role::Aggregator, name);
             if claimed > own {
-                self.lost.get_or_insert_with(|| LostLead { to: claimed, through: name() });
+                self.lost.get_or_insert_with(|| LostLead {
+                    to: claimed,
+                    through: name(),
+                });
             }
             return None;
         }
@@ -111,7 +130,10 @@ mod tests {
     }
 
     fn leader(epoch: u64, instance: u128) -> Leader {
-        Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) }
+        Leader {
+            epoch: Epoch(epoch),
+            instance: Some(InstanceId(instance)),
+        }
     }
 
     fn place() -> Place {
@@ -143,7 +165,15 @@ mod tests {
             (60_000, leader(9, 9), None, (Some(10), false, false)),
             (60_000, leader(7, 1), Some(50_000), (Some(8), false, false)),
             (15_000, leader(9, 9), Some(0), (Some(10), false, false)),
-            (60_000, Leader { epoch: Epoch(9), instance: None }, Some(0), (Some(10), false, false)),
+            (
+                60_000,
+                Leader {
+                    epoch: Epoch(9),
+                    instance: None,
+                },
+                Some(0),
+                (Some(10), false, false),
+            ),
             // Living ones.
             (15_001, leader(9, 1), Some(0), (None, true, false)),
             (60_000, leader(7, 9), Some(44_999), (None, true, true)),
@@ -152,7 +182,11 @@ mod tests {
             let mut leadership = started();
             let got = leadership.on_report(at(ms), Epoch(7), &place(), &claims(claimed, age));
             let is_shown = leadership.others.has_rival(at(ms));
-            let got = (got.map(|epoch| epoch.0), leadership.lost().is_some(), is_shown);
+            let got = (
+                got.map(|epoch| epoch.0),
+                leadership.lost().is_some(),
+                is_shown,
+            );
             assert_eq!(got, (next, lost, shown), "{claimed:?} {age:?} at {ms}");
         }
     }
@@ -161,7 +195,12 @@ mod tests {
     fn epoch_exceeds_claims_by_bounded_steps() {
         let mut leadership = started();
         let mut claim = |ms, epoch: u64, claimed| {
-            leadership.on_report(at(ms), Epoch(epoch), &place(), &claims(leader(claimed, 9), None))
+            leadership.on_report(
+                at(ms),
+                Epoch(epoch),
+                &place(),
+                &claims(leader(claimed, 9), None),
+            )
         };
         let far = 7 + EPOCH_STEP_MAX;
         assert_eq!(claim(20_000, 7, far + 1), None);
@@ -193,7 +232,13 @@ mod tests {
                 }
             }
             assert!(led > 190, "one of them leads to the end");
-            assert_eq!(sides.iter().filter(|(side, _)| side.lost().is_none()).count(), 1);
+            assert_eq!(
+                sides
+                    .iter()
+                    .filter(|(side, _)| side.lost().is_none())
+                    .count(),
+                1
+            );
             assert!(sides.iter().all(|(_, epoch)| epoch.0 <= 12), "{sides:?}");
         }
     }

@@ -21,8 +21,15 @@ pub(crate) struct Liveness {
 
 impl Liveness {
     /// Waits from `now` on for the aggregators that are `known` from before a restart.
-    pub(crate) fn new(now: MonoTime, stale_after: Duration, known: impl Iterator<Item = Place>) -> Self {
-        Self { stale_after, reported_at: known.map(|place| (place, now)).collect() }
+    pub(crate) fn new(
+        now: MonoTime,
+        stale_after: Duration,
+        known: impl Iterator<Item = Place>,
+    ) -> Self {
+        Self {
+            stale_after,
+            reported_at: known.map(|place| (place, now)).collect(),
+        }
     }
 
     pub(crate) fn on_report(&mut self, now: MonoTime, place: &Place) {
@@ -39,7 +46,10 @@ impl Liveness {
 
     /// The aggregators without a report for too long, and for how long.
     pub(crate) fn stale(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
-        let ages = self.reported_at.iter().map(move |(place, at)| (place, now.since(*at)));
+        let ages = self
+            .reported_at
+            .iter()
+            .map(move |(place, at)| (place, now.since(*at)));
         ages.filter(|(_, age)| *age > self.stale_after)
     }
 
@@ -49,19 +59,25 @@ impl Liveness {
 
     /// The time since the last report of an aggregator; zero if it is unknown.
     pub(crate) fn silence(&self, now: MonoTime, place: &Place) -> Duration {
-        self.reported_at.get(place).map_or(Duration::ZERO, |at| now.since(*at))
+        self.reported_at
+            .get(place)
+            .map_or(Duration::ZERO, |at| now.since(*at))
     }
 
     /// The zone of the aggregator without a report for the longest time, if that is too long.
     pub(crate) fn stalest(&self, now: MonoTime) -> Option<StaleZone> {
         let ((zone, _), age) = self.stale(now).max_by_key(|(_, age)| *age)?;
-        Some(StaleZone { zone: zone.to_string(), age })
+        Some(StaleZone {
+            zone: zone.to_string(),
+            age,
+        })
     }
 
     /// Forgets aggregators that are stale, unless they still `count`.
     pub(crate) fn forget_stale(&mut self, now: MonoTime, counts: impl Fn(&Place) -> bool) {
         let stale_after = self.stale_after;
-        self.reported_at.retain(|place, at| now.since(*at) <= stale_after || counts(place));
+        self.reported_at
+            .retain(|place, at| now.since(*at) <= stale_after || counts(place));
     }
 }
 
@@ -80,13 +96,25 @@ mod tests {
 
     #[test]
     fn silent_zone_is_stale_unless_it_left() {
-        let mut liveness =
-            Liveness::new(at(0), Duration::from_secs(60), [place("a"), place("b")].into_iter());
+        let mut liveness = Liveness::new(
+            at(0),
+            Duration::from_secs(60),
+            [place("a"), place("b")].into_iter(),
+        );
         liveness.on_report(at(10), &place("c"));
         liveness.on_report(at(30), &place("a"));
         assert_eq!(liveness.stalest(at(60)), None);
-        let stale = |zone: &str, s| Some(StaleZone { zone: zone.to_owned(), age: Duration::from_secs(s) });
-        assert_eq!(liveness.stalest(at(61)), stale("b", 61), "it never came back");
+        let stale = |zone: &str, s| {
+            Some(StaleZone {
+                zone: zone.to_owned(),
+                age: Duration::from_secs(s),
+            })
+        };
+        assert_eq!(
+            liveness.stalest(at(61)),
+            stale("b", 61),
+            "it never came back"
+        );
         liveness.on_report(at(61), &place("b"));
         assert_eq!(liveness.stalest(at(61)), None);
         assert_eq!(liveness.stalest(at(100)), stale("c", 90));
@@ -95,6 +123,9 @@ mod tests {
         liveness.forget_stale(at(100), |_| true);
         assert_eq!(liveness.stale(at(100)).count(), 1);
         liveness.forget_stale(at(100), |_| false);
-        assert_eq!((liveness.stale(at(100)).count(), liveness.reported_at.len()), (0, 1));
+        assert_eq!(
+            (liveness.stale(at(100)).count(), liveness.reported_at.len()),
+            (0, 1)
+        );
     }
 }

@@ -49,8 +49,10 @@ impl Aggregators {
         instance: InstanceId,
         holds: BTreeMap<Bucket, Rate>,
     ) -> Option<InstanceId> {
-        let aggregator =
-            self.by_place.entry(place).or_insert_with(|| Aggregator::new(now, instance, holds.clone()));
+        let aggregator = self
+            .by_place
+            .entry(place)
+            .or_insert_with(|| Aggregator::new(now, instance, holds.clone()));
         let before = aggregator.greet(now, instance, holds);
         (before != instance).then_some(before)
     }
@@ -81,7 +83,10 @@ impl Aggregators {
     /// places.
     pub(crate) fn remove_absent(&mut self, kept: bool) -> Vec<Place> {
         let is_absent = |aggregator: &Aggregator| aggregator.presence() == 0.0 && !kept;
-        let absent = self.by_place.iter().filter(|(_, aggregator)| is_absent(aggregator));
+        let absent = self
+            .by_place
+            .iter()
+            .filter(|(_, aggregator)| is_absent(aggregator));
         let absent: Vec<Place> = absent.map(|(place, _)| place.clone()).collect();
         for place in &absent {
             self.by_place.remove(place);
@@ -90,11 +95,15 @@ impl Aggregators {
     }
 
     pub(crate) fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
-        self.by_place.values_mut().for_each(|aggregator| aggregator.forget_keys(keys));
+        self.by_place
+            .values_mut()
+            .for_each(|aggregator| aggregator.forget_keys(keys));
     }
 
     pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
-        self.by_place.values_mut().for_each(|aggregator| aggregator.board.remove(gone));
+        self.by_place
+            .values_mut()
+            .for_each(|aggregator| aggregator.board.remove(gone));
     }
 
     pub(crate) fn clear_fresh(&mut self) {
@@ -132,7 +141,10 @@ impl Aggregators {
     }
 
     pub(crate) fn place_of(&self, instance: InstanceId) -> Option<&Place> {
-        self.by_place.iter().find(|(_, aggregator)| aggregator.instance == instance).map(|(place, _)| place)
+        self.by_place
+            .iter()
+            .find(|(_, aggregator)| aggregator.instance == instance)
+            .map(|(place, _)| place)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Place, &Aggregator)> + Clone {

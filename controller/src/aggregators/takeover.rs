@@ -19,7 +19,13 @@ pub(crate) struct Takeover {
 
 impl Takeover {
     pub(crate) const fn new(started_at: MonoTime, knows_aggregators: bool) -> Self {
-        Self { started_at, leading: false, knows_aggregators, expected: 0, is_complete: false }
+        Self {
+            started_at,
+            leading: false,
+            knows_aggregators,
+            expected: 0,
+            is_complete: false,
+        }
     }
 
     /// Returns true once every aggregator that reported before the start has had time to come back.
@@ -33,16 +39,25 @@ impl Takeover {
     /// latest `start_wait` after the start. Afterwards an aggregator that arrives with a hold stays
     /// on it until it has shown its traffic, and an aggregator without any hold is sent rates
     /// immediately.
-    pub(crate) fn on_tick(&mut self, now: MonoTime, aggregators: &mut Aggregators, parameters: &Parameters) {
+    pub(crate) fn on_tick(
+        &mut self,
+        now: MonoTime,
+        aggregators: &mut Aggregators,
+        parameters: &Parameters,
+    ) {
         let waited = now.since(self.started_at) >= parameters::START_WAIT;
         let has_shown = |aggregator: &Aggregator| {
-            aggregator.rated_reports > 0 || now.since(aggregator.greeted_at) >= parameters::START_WAIT
+            aggregator.rated_reports > 0
+                || now.since(aggregator.greeted_at) >= parameters::START_WAIT
         };
         if !self.leading {
-            let connected = aggregators.iter().filter(|(_, aggregator)| !aggregator.is_silent(parameters));
+            let connected = aggregators
+                .iter()
+                .filter(|(_, aggregator)| !aggregator.is_silent(parameters));
             let mut connected = connected.peekable();
             let any = connected.peek().is_some();
-            self.leading = any && (waited || connected.all(|(_, aggregator)| has_shown(aggregator)));
+            self.leading =
+                any && (waited || connected.all(|(_, aggregator)| has_shown(aggregator)));
         }
         if self.leading {
             for aggregator in aggregators.by_place.values_mut() {
@@ -62,7 +77,8 @@ impl Takeover {
             return 0.0;
         }
         let left = parameters::HOLDS_GONE.saturating_sub(now.since(self.started_at));
-        (left.as_secs_f64() / (parameters::HOLDS_GONE - parameters::HOLDS_KEPT).as_secs_f64()).min(1.0)
+        (left.as_secs_f64() / (parameters::HOLDS_GONE - parameters::HOLDS_KEPT).as_secs_f64())
+            .min(1.0)
     }
 
     /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the
@@ -78,10 +94,15 @@ impl Takeover {
         if reserved_share <= 0.0 {
             return limit;
         }
-        let served = aggregators.iter().filter(|(_, aggregator)| aggregator.served);
+        let served = aggregators
+            .iter()
+            .filter(|(_, aggregator)| aggregator.served);
         let even = limit / expected.max(served.clone().count()) as f64;
         let brought = |aggregator: &Aggregator| {
-            aggregator.first_holds.get(bucket).map_or(even, |hold| hold.per_second())
+            aggregator
+                .first_holds
+                .get(bucket)
+                .map_or(even, |hold| hold.per_second())
         };
         let held: f64 = served.map(|(_, aggregator)| brought(aggregator)).sum();
         limit - reserved_share * (limit - held).max(0.0)

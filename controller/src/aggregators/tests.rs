@@ -15,7 +15,12 @@ fn aggregators(names: &[&str]) -> Aggregators {
     let mut aggregators = Aggregators::default();
     for (name, instance) in names.iter().zip(1..) {
         assert_eq!(
-            aggregators.greet(MonoTime::ZERO, place(name), InstanceId(instance), BTreeMap::new()),
+            aggregators.greet(
+                MonoTime::ZERO,
+                place(name),
+                InstanceId(instance),
+                BTreeMap::new()
+            ),
             None
         );
     }
@@ -24,19 +29,44 @@ fn aggregators(names: &[&str]) -> Aggregators {
 
 /// Enters a report with `offered` requests of key 0 over `span_ms`, a quarter of them refused.
 fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) {
-    let counts = Counts { offered, dropped: offered / 4, ..Counts::ZERO };
-    let delta = Tally { counts, late: Counts::ZERO };
-    let entry = Entry { own: Some(KeyId(0)), delta, origin: Origin::Observed };
+    let counts = Counts {
+        offered,
+        dropped: offered / 4,
+        ..Counts::ZERO
+    };
+    let delta = Tally {
+        counts,
+        late: Counts::ZERO,
+    };
+    let entry = Entry {
+        own: Some(KeyId(0)),
+        delta,
+        origin: Origin::Observed,
+    };
     let span = Some(Duration::from_millis(span_ms));
     let entries = if offered > 0 { vec![entry] } else { Vec::new() };
-    let report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
-    aggregators.enter(&place(name), &report, &Entered { span, entries, ..Entered::default() });
+    let report = Report {
+        time: Some(MonoTime::ZERO),
+        ..Report::default()
+    };
+    aggregators.enter(
+        &place(name),
+        &report,
+        &Entered {
+            span,
+            entries,
+            ..Entered::default()
+        },
+    );
 }
 
 fn tick(aggregators: &mut Aggregators) -> Vec<Activity> {
     aggregators.on_tick(TICK, &Parameters::default());
     aggregators.clear_fresh();
-    aggregators.iter().map(|(_, aggregator)| aggregator.activity).collect()
+    aggregators
+        .iter()
+        .map(|(_, aggregator)| aggregator.activity)
+        .collect()
 }
 
 fn rate(aggregators: &Aggregators, name: &str) -> f64 {
@@ -44,27 +74,63 @@ fn rate(aggregators: &Aggregators, name: &str) -> f64 {
 }
 
 fn enter_part(aggregators: &mut Aggregators, offered: u64, more: bool) {
-    let delta = Tally { counts: Counts { offered, ..Counts::ZERO }, late: Counts::ZERO };
-    let entries = vec![Entry { own: Some(KeyId(0)), delta, origin: Origin::Observed }];
-    let report = Report { time: Some(MonoTime::ZERO), more, ..Report::default() };
-    aggregators.enter(&place("a"), &report, &Entered { span: Some(TICK), entries, ..Entered::default() });
+    let delta = Tally {
+        counts: Counts {
+            offered,
+            ..Counts::ZERO
+        },
+        late: Counts::ZERO,
+    };
+    let entries = vec![Entry {
+        own: Some(KeyId(0)),
+        delta,
+        origin: Origin::Observed,
+    }];
+    let report = Report {
+        time: Some(MonoTime::ZERO),
+        more,
+        ..Report::default()
+    };
+    aggregators.enter(
+        &place("a"),
+        &report,
+        &Entered {
+            span: Some(TICK),
+            entries,
+            ..Entered::default()
+        },
+    );
 }
 
 #[test]
 fn complete_report_parts_give_a_rate() {
     let mut aggregators = aggregators(&["a"]);
     enter_part(&mut aggregators, 300, true);
-    assert_eq!(tick(&mut aggregators), [Activity::Idle], "a tick between two parts");
+    assert_eq!(
+        tick(&mut aggregators),
+        [Activity::Idle],
+        "a tick between two parts"
+    );
     assert_eq!(rate(&aggregators, "a"), 0.0);
     enter_part(&mut aggregators, 200, false);
-    assert_eq!(tick(&mut aggregators), [Activity::Counted { span: TICK, gap: TICK }]);
+    assert_eq!(
+        tick(&mut aggregators),
+        [Activity::Counted {
+            span: TICK,
+            gap: TICK
+        }]
+    );
     assert_eq!(rate(&aggregators, "a"), 1_000.0);
     // The last part of this report never arrives.
     enter_part(&mut aggregators, 9_000, true);
     aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(1), BTreeMap::new());
     enter_part(&mut aggregators, 500, false);
     tick(&mut aggregators);
-    assert!((rate(&aggregators, "a") - 1_000.0).abs() < 1e-9, "{}", rate(&aggregators, "a"));
+    assert!(
+        (rate(&aggregators, "a") - 1_000.0).abs() < 1e-9,
+        "{}",
+        rate(&aggregators, "a")
+    );
 }
 
 #[test]
@@ -77,7 +143,11 @@ fn rate_uses_report_spans_and_absent_keys() {
         let span = Duration::from_millis(span);
         assert_eq!(aggregator.activity, Activity::Counted { span, gap: span });
         assert_eq!(aggregator.passed(KeyId(0)), (offered - offered / 4) as f64);
-        assert!((rate(&aggregators, "a") - expected).abs() < 1e-9, "{}", rate(&aggregators, "a"));
+        assert!(
+            (rate(&aggregators, "a") - expected).abs() < 1e-9,
+            "{}",
+            rate(&aggregators, "a")
+        );
         aggregators.clear_fresh();
     }
 }
@@ -94,7 +164,13 @@ fn silence_is_counted_once_from_its_beginning() {
         aggregators.on_tick(TICK, &Parameters::default());
         let activity = aggregators.get(&place("b")).unwrap().activity;
         match step {
-            1 => assert_eq!(activity, Activity::Counted { span: TICK, gap: TICK }),
+            1 => assert_eq!(
+                activity,
+                Activity::Counted {
+                    span: TICK,
+                    gap: TICK
+                }
+            ),
             2 | 3 => assert_eq!(activity, Activity::Idle, "its report may only be late"),
             4 => assert_eq!(activity, Activity::Silent(3 * TICK), "from its last report"),
             _ => assert_eq!(activity, Activity::Silent(TICK)),
@@ -140,10 +216,17 @@ fn delayed_reports_are_no_silence() {
     aggregators.on_tick(TICK, &Parameters::default());
     assert_eq!(
         aggregators.get(&place("a")).unwrap().activity,
-        Activity::Counted { span: 3 * TICK, gap: TICK }
+        Activity::Counted {
+            span: 3 * TICK,
+            gap: TICK
+        }
     );
     let left = 0.4_f64.powi(3) * 9_000.0;
-    assert!((rate(&aggregators, "a") - (1_000.0 + left)).abs() < 1e-6, "{}", rate(&aggregators, "a"));
+    assert!(
+        (rate(&aggregators, "a") - (1_000.0 + left)).abs() < 1e-6,
+        "{}",
+        rate(&aggregators, "a")
+    );
 }
 
 #[test]
@@ -151,11 +234,17 @@ fn first_greeting_gives_the_first_holds() {
     let mut aggregators = Aggregators::default();
     let bucket = Bucket::new("api").unwrap();
     for (instance, hold) in [(1, Some(600.0)), (1, Some(750.0)), (2, None)] {
-        let holds = hold.map(|hold| (bucket.clone(), Rate::new(hold).unwrap())).into_iter().collect();
+        let holds = hold
+            .map(|hold| (bucket.clone(), Rate::new(hold).unwrap()))
+            .into_iter()
+            .collect();
         aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(instance), holds);
         let aggregator = aggregators.get(&place("a")).unwrap();
         assert_eq!(aggregator.first_holds[&bucket], Rate::new(600.0).unwrap());
-        assert_eq!(aggregator.holds.get(&bucket).map(|hold| hold.per_second()), hold);
+        assert_eq!(
+            aggregator.holds.get(&bucket).map(|hold| hold.per_second()),
+            hold
+        );
     }
 }
 
@@ -169,7 +258,10 @@ fn new_process_keeps_the_rates() {
     assert_eq!(replaced, Some(InstanceId(1)));
     assert_eq!(rate(&aggregators, "a"), 1_000.0);
     assert!(aggregators.get(&place("a")).unwrap().served);
-    assert_eq!(aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new()), None);
+    assert_eq!(
+        aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new()),
+        None
+    );
 }
 
 #[test]
@@ -177,15 +269,28 @@ fn returning_process_reveals_a_shared_name() {
     let mut aggregators = Aggregators::default();
     let place = place("a");
     let in_conflict = |aggregators: &Aggregators, s: u64| {
-        aggregators.get(&place).unwrap().has_name_conflict(MonoTime::from_elapsed(Duration::from_secs(s)))
+        aggregators
+            .get(&place)
+            .unwrap()
+            .has_name_conflict(MonoTime::from_elapsed(Duration::from_secs(s)))
     };
     // The time, the process that greets, and whether it shows a conflict.
-    for (s, instance, conflict) in
-        [(0, 1, false), (1, 1, false), (2, 2, false), (3, 3, false), (4, 2, true), (5, 2, true), (6, 3, true)]
-    {
+    for (s, instance, conflict) in [
+        (0, 1, false),
+        (1, 1, false),
+        (2, 2, false),
+        (3, 3, false),
+        (4, 2, true),
+        (5, 2, true),
+        (6, 3, true),
+    ] {
         let now = MonoTime::from_elapsed(Duration::from_secs(s));
         aggregators.greet(now, place.clone(), InstanceId(instance), BTreeMap::new());
-        assert_eq!(in_conflict(&aggregators, s), conflict, "process {instance} at {s}");
+        assert_eq!(
+            in_conflict(&aggregators, s),
+            conflict,
+            "process {instance} at {s}"
+        );
     }
     assert!(in_conflict(&aggregators, 65) && !in_conflict(&aggregators, 66));
 }

@@ -96,7 +96,10 @@ struct Unhashed<'a> {
     prev: &'a str,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -105,21 +108,38 @@ const fn is_false(flag: &bool) -> bool {
 
 impl Actor {
     pub(crate) fn controller(part: &str, from: impl Into<String>) -> Self {
-        Self { who: part.to_owned(), role: "controller".to_owned(), from: from.into() }
+        Self {
+            who: part.to_owned(),
+            role: "controller".to_owned(),
+            from: from.into(),
+        }
     }
 }
 
 impl From<&Caller> for Actor {
     fn from(caller: &Caller) -> Self {
         let Caller { name, role, from } = caller;
-        Self { who: name.to_string(), role: role.to_string(), from: from.to_string() }
+        Self {
+            who: name.to_string(),
+            role: role.to_string(),
+            from: from.to_string(),
+        }
     }
 }
 
 // === impl Entry ===
 
 impl Entry {
-    pub(crate) fn of_change(command: &str, Change { entry, from, to, why, .. }: &Change) -> Self {
+    pub(crate) fn of_change(
+        command: &str,
+        Change {
+            entry,
+            from,
+            to,
+            why,
+            ..
+        }: &Change,
+    ) -> Self {
         Self {
             what: format!("{command} {entry}"),
             before: from.map(|from| from.to_string()).unwrap_or_default(),
@@ -135,7 +155,12 @@ impl Record {
     /// Returns the content of a line, with texts of bounded length. `unix_s` is the time of the change.
     pub(super) fn new(unix_s: i64, actor: Actor, entry: Entry) -> Self {
         let Actor { who, role, from } = actor;
-        let Entry { what, before, after, why } = entry;
+        let Entry {
+            what,
+            before,
+            after,
+            why,
+        } = entry;
         Self {
             time: UnixSeconds::from_secs(unix_s).to_string(),
             who: cut(who),
@@ -153,7 +178,15 @@ impl Record {
     pub(super) fn continued(&self, unix_s: i64, seq: u64, after: &str, why: String) -> Self {
         let time = UnixSeconds::from_secs(unix_s).to_string();
         let after = after.to_owned();
-        Self { time, before: String::new(), after, why: cut(why), of: Some(seq), late: false, ..self.clone() }
+        Self {
+            time,
+            before: String::new(),
+            after,
+            why: cut(why),
+            of: Some(seq),
+            late: false,
+            ..self.clone()
+        }
     }
 }
 
@@ -163,7 +196,12 @@ fn cut(text: String) -> String {
     let mut text = text.replace(Text::is_unfit, "?");
     if text.len() > TEXT_BYTES_MAX {
         let fits = |end: &usize| text.is_char_boundary(*end);
-        text.truncate((0..=TEXT_BYTES_MAX - ELLIPSIS.len()).rev().find(fits).unwrap_or(0));
+        text.truncate(
+            (0..=TEXT_BYTES_MAX - ELLIPSIS.len())
+                .rev()
+                .find(fits)
+                .unwrap_or(0),
+        );
         text.push_str(ELLIPSIS);
     }
     text
@@ -188,12 +226,20 @@ impl Line {
 impl Head {
     /// The head of a log without lines.
     pub(super) fn genesis() -> Self {
-        Self { seq: 0, hash: "0".repeat(HASH_DIGITS), first: 1 }
+        Self {
+            seq: 0,
+            hash: "0".repeat(HASH_DIGITS),
+            first: 1,
+        }
     }
 
     pub(super) fn append(&mut self, record: &Record) -> Result<String, serde_json::Error> {
         let seq = self.seq + 1;
-        let body = serde_json::to_string(&Unhashed { seq, record, prev: &self.hash })?;
+        let body = serde_json::to_string(&Unhashed {
+            seq,
+            record,
+            prev: &self.hash,
+        })?;
         let hash = hash_of(&body);
         let open = body.strip_suffix('}').unwrap_or(&body);
         let line = format!("{open}{HASH_KEY}{hash}{HASH_END}\n");
@@ -216,8 +262,16 @@ mod tests {
     use super::*;
 
     fn record(what: &str) -> Record {
-        let actor = Actor { who: "alice".into(), role: "operator".into(), from: "10.0.0.1".into() };
-        let entry = Entry { what: what.into(), before: "off".into(), ..Entry::default() };
+        let actor = Actor {
+            who: "alice".into(),
+            role: "operator".into(),
+            from: "10.0.0.1".into(),
+        };
+        let entry = Entry {
+            what: what.into(),
+            before: "off".into(),
+            ..Entry::default()
+        };
         Record::new(0, actor, entry)
     }
 
@@ -225,8 +279,13 @@ mod tests {
     fn line_hash_covers_everything_before_it() {
         let mut head = Head::genesis();
         let first = head.append(&record("kill on")).unwrap();
-        let second =
-            head.append(&Record { late: true, of: Some(1), ..record("kill \"off\",\"hash\":\"") }).unwrap();
+        let second = head
+            .append(&Record {
+                late: true,
+                of: Some(1),
+                ..record("kill \"off\",\"hash\":\"")
+            })
+            .unwrap();
         let body = first.split(",\"hash\"").next().unwrap();
         assert_eq!(
             body,
@@ -241,26 +300,60 @@ mod tests {
         assert_eq!(first.hash, hash_of(&format!("{body}}}")));
         let second = Line::parse(second.trim_end().as_bytes()).unwrap();
         assert_eq!(
-            (second.seq, &second.prev, second.record.late, second.record.of),
+            (
+                second.seq,
+                &second.prev,
+                second.record.late,
+                second.record.of
+            ),
             (2, &first.hash, true, Some(1))
         );
         assert_eq!(second.record.what, "kill \"off\",\"hash\":\"");
-        assert_eq!(head, Head { seq: 2, hash: second.hash, first: 1 });
+        assert_eq!(
+            head,
+            Head {
+                seq: 2,
+                hash: second.hash,
+                first: 1
+            }
+        );
     }
 
     #[test]
     fn audit_hash_is_standard_sha_256() {
-        assert_eq!(hash_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            hash_of("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
     }
 
     #[test]
     fn longest_escaped_line_can_be_read() {
         let long = "\"\n".repeat(100_000);
-        let actor = Actor { who: long.clone(), role: long.clone(), from: long.clone() };
-        let entry = Entry { what: long.clone(), before: long.clone(), after: long.clone(), why: long };
+        let actor = Actor {
+            who: long.clone(),
+            role: long.clone(),
+            from: long.clone(),
+        };
+        let entry = Entry {
+            what: long.clone(),
+            before: long.clone(),
+            after: long.clone(),
+            why: long,
+        };
         let record = Record::new(i64::MAX, actor, entry);
-        assert!(record.why.len() <= TEXT_BYTES_MAX && record.why.ends_with("..."), "{}", record.why.len());
-        let line = Head::genesis().append(&Record { of: Some(u64::MAX), late: true, ..record }).unwrap();
+        assert!(
+            record.why.len() <= TEXT_BYTES_MAX && record.why.ends_with("..."),
+            "{}",
+            record.why.len()
+        );
+        let line = Head::genesis()
+            .append(&Record {
+                of: Some(u64::MAX),
+                late: true,
+                ..record
+            })
+            .unwrap();
         assert!(line.len() <= LINE_BYTES_MAX, "{}", line.len());
         assert_eq!(cut("ü".repeat(TEXT_BYTES_MAX)).len(), TEXT_BYTES_MAX - 1);
         assert_eq!(cut("a\u{1b}[2J\n\u{202e}".to_owned()), "a?[2J??");

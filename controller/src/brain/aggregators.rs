@@ -53,19 +53,37 @@ impl Brain {
     pub(super) fn expire_aggregators(&mut self, unix_s: i64) {
         let expired = self.durable.expired.prune(unix_s);
         self.pending_saves.note_wanted(!expired.is_empty());
-        let kept = self.buckets.states.values().any(BucketState::is_never_released);
+        let kept = self
+            .buckets
+            .states
+            .values()
+            .any(BucketState::is_never_released);
         let mut gone = Vec::new();
-        if !kept && self.downstream.takeover.has_waited(self.clock.progress.now()) {
-            let missing =
-                self.durable.children.iter().filter(|place| !self.downstream.aggregators.contains(place));
+        if !kept
+            && self
+                .downstream
+                .takeover
+                .has_waited(self.clock.progress.now())
+        {
+            let missing = self
+                .durable
+                .children
+                .iter()
+                .filter(|place| !self.downstream.aggregators.contains(place));
             gone.extend(missing.cloned());
         }
         gone.extend(self.downstream.aggregators.remove_absent(kept));
         for place in gone {
             let silent_s = i64::try_from(self.silence(&place).as_secs()).unwrap_or(i64::MAX);
-            let released: Vec<(Bucket, Rate)> =
-                self.buckets.states.values().filter_map(|bucket| bucket.hold_of(&place)).collect();
-            self.durable.expired.add(place.clone(), unix_s.saturating_sub(silent_s), released);
+            let released: Vec<(Bucket, Rate)> = self
+                .buckets
+                .states
+                .values()
+                .filter_map(|bucket| bucket.hold_of(&place))
+                .collect();
+            self.durable
+                .expired
+                .add(place.clone(), unix_s.saturating_sub(silent_s), released);
             self.pending_saves.note_wanted(true);
             self.remove_aggregator(&place);
         }
@@ -84,9 +102,15 @@ impl Brain {
     /// Removes an aggregator for good: it left cleanly, or an operator knows that it does not
     /// return. The share that is still held for it is free immediately.
     pub(super) fn dismiss(&mut self, place: &Place) {
-        let sessions = self.downstream.sessions.iter().filter(|child| is_at(&child.identity, place));
+        let sessions = self
+            .downstream
+            .sessions
+            .iter()
+            .filter(|child| is_at(&child.identity, place));
         let instances: Vec<_> = sessions.map(|child| child.identity.instance).collect();
-        instances.into_iter().for_each(|instance| self.downstream.sessions.remove(instance));
+        instances
+            .into_iter()
+            .for_each(|instance| self.downstream.sessions.remove(instance));
         self.downstream.liveness.leave(place);
         self.downstream.aggregators.by_place.remove(place);
         self.remove_aggregator(place);
@@ -106,9 +130,17 @@ impl Brain {
         let Some(place) = known.iter().find(|place| display(place) == given) else {
             let known: Vec<String> = known.iter().map(display).collect();
             let nearest = nearest(given, known.iter().map(String::as_str)).map(str::to_owned);
-            return Err(ForgetError::Unknown { given: given.to_owned(), nearest });
+            return Err(ForgetError::Unknown {
+                given: given.to_owned(),
+                nearest,
+            });
         };
-        if self.downstream.sessions.connected().any(|child| is_at(&child.identity, place)) {
+        if self
+            .downstream
+            .sessions
+            .connected()
+            .any(|child| is_at(&child.identity, place))
+        {
             return Err(ForgetError::Connected(given.to_owned()));
         }
         self.dismiss(place);
@@ -119,14 +151,25 @@ impl Brain {
     pub(crate) fn known_aggregators(&self) -> BTreeSet<Place> {
         let registered = self.downstream.aggregators.iter().map(|(place, _)| place);
         let stale = self.downstream.liveness.places();
-        let known = registered.chain(&self.durable.children).chain(stale).cloned();
-        known.chain(self.durable.expired.iter().map(|expired| expired.place())).collect()
+        let known = registered
+            .chain(&self.durable.children)
+            .chain(stale)
+            .cloned();
+        known
+            .chain(self.durable.expired.iter().map(|expired| expired.place()))
+            .collect()
     }
 
     /// The aggregators without a report for too long, expired ones included.
     pub(crate) fn stale_aggregators(&self) -> BTreeSet<Place> {
-        let stale = self.downstream.liveness.stale(self.clock.progress.now()).map(|(place, _)| place.clone());
-        stale.chain(self.durable.expired.iter().map(|expired| expired.place())).collect()
+        let stale = self
+            .downstream
+            .liveness
+            .stale(self.clock.progress.now())
+            .map(|(place, _)| place.clone());
+        stale
+            .chain(self.durable.expired.iter().map(|expired| expired.place()))
+            .collect()
     }
 
     /// The time of day in seconds since 1970 at the last tick; 0 before the first.
@@ -145,6 +188,8 @@ impl Brain {
 
     /// The time since the last report of an aggregator that has not expired, without pauses of this process.
     pub(crate) fn silence(&self, place: &Place) -> Duration {
-        self.downstream.liveness.silence(self.clock.progress.now(), place)
+        self.downstream
+            .liveness
+            .silence(self.clock.progress.now(), place)
     }
 }

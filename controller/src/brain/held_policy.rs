@@ -68,12 +68,21 @@ pub(crate) struct Policies {
 
 impl Policies {
     pub(super) const fn new(in_force: Arc<Policy>, traffic: TrafficRecord) -> Self {
-        Self { in_force, held: None, refused: None, traffic }
+        Self {
+            in_force,
+            held: None,
+            refused: None,
+            traffic,
+        }
     }
 
     fn hold(&mut self, policy: Arc<Policy>, reasons: Vec<String>) {
         let differences = differences(&self.in_force, &policy);
-        self.held = Some(HeldPolicy { policy, differences, reasons });
+        self.held = Some(HeldPolicy {
+            policy,
+            differences,
+            reasons,
+        });
     }
 
     pub(super) fn replace(&mut self, policy: Arc<Policy>) {
@@ -84,16 +93,28 @@ impl Policies {
     ///
     /// # Errors
     /// If no policy is held back, or another one, or if the files have changed.
-    pub(crate) fn acknowledged(&self, hash: &str, on_disk: PolicyHash) -> Result<Arc<Policy>, AckError> {
+    pub(crate) fn acknowledged(
+        &self,
+        hash: &str,
+        on_disk: PolicyHash,
+    ) -> Result<Arc<Policy>, AckError> {
         let Some(HeldPolicy { policy, .. }) = &self.held else {
-            return Err(AckError::Nothing { in_force: self.in_force.hash() });
+            return Err(AckError::Nothing {
+                in_force: self.in_force.hash(),
+            });
         };
         if policy.hash().to_string() != hash {
             let asked = hash.chars().take(HASH_CHARS_MAX).collect();
-            return Err(AckError::Other { held: policy.hash(), asked });
+            return Err(AckError::Other {
+                held: policy.hash(),
+                asked,
+            });
         }
         if policy.hash() != on_disk {
-            return Err(AckError::Changed { held: policy.hash(), on_disk });
+            return Err(AckError::Changed {
+                held: policy.hash(),
+                on_disk,
+            });
         }
         Ok(Arc::clone(policy))
     }
@@ -125,7 +146,11 @@ impl Brain {
             self.settle_modes(&before);
             return Offer::Taken;
         }
-        let reasons = if policy.guardrails { self.reasons_to_hold(&policy) } else { Vec::new() };
+        let reasons = if policy.guardrails {
+            self.reasons_to_hold(&policy)
+        } else {
+            Vec::new()
+        };
         if reasons.is_empty() {
             self.on_policy(policy);
             return Offer::Taken;
@@ -149,7 +174,10 @@ impl Brain {
         let mut durable = self.durable.clone();
         durable.on_policy(offered);
         let stage = |durable: &DurableState, entry: &str| {
-            durable.stages.get(entry).map_or(Mode::Shadow, |stage| stage.stage)
+            durable
+                .stages
+                .get(entry)
+                .map_or(Mode::Shadow, |stage| stage.stage)
         };
         let before = Regime {
             policy: in_force,
@@ -162,7 +190,11 @@ impl Brain {
             stage: &|entry| stage(&durable, entry),
         };
         // Before the first tick, boosts count as they did at the last tick before the restart.
-        let unix_s = self.clock.unix_s.or(self.durable.ticked_s).unwrap_or(i64::MIN);
+        let unix_s = self
+            .clock
+            .unix_s
+            .or(self.durable.ticked_s)
+            .unwrap_or(i64::MIN);
         let mut reasons = reasons_to_hold(&before, &after, self.policies.traffic.moments(), unix_s);
         if reasons.is_empty() && self.durable.held.as_ref() == Some(&offered.hash().to_string()) {
             reasons.push(HELD_BEFORE.to_owned());
@@ -175,7 +207,11 @@ impl Brain {
     ///
     /// # Errors
     /// If no policy is held back, or another one, or if the files have changed.
-    pub(crate) fn acknowledge(&mut self, hash: &str, on_disk: PolicyHash) -> Result<PolicyHash, AckError> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        hash: &str,
+        on_disk: PolicyHash,
+    ) -> Result<PolicyHash, AckError> {
         let policy = self.policies.acknowledged(hash, on_disk)?;
         let hash = policy.hash();
         self.on_policy(policy);
@@ -187,7 +223,8 @@ impl Brain {
         let before = self.durable.clone();
         self.durable.on_policy(&policy);
         let unix_s = self.durable.ticked_s.unwrap_or(i64::MIN);
-        self.rollouts.on_edit(&mut self.durable, &self.policies.in_force, &policy, unix_s);
+        self.rollouts
+            .on_edit(&mut self.durable, &self.policies.in_force, &policy, unix_s);
         // A promotion may be refused by this change before the next tick, and names its time.
         if let Some(now_s) = self.clock.unix_s {
             self.durable.stamp(now_s);
@@ -219,9 +256,12 @@ impl Brain {
             }
         }
         self.assign_holds();
-        self.pending_saves.note_change(before != self.durable || self.pending_saves.is_untouched());
+        self.pending_saves
+            .note_change(before != self.durable || self.pending_saves.is_untouched());
         for child in self.downstream.sessions.iter_mut() {
-            policy.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
+            policy
+                .exact_buckets()
+                .for_each(|(bucket, _)| child.subscribe(bucket));
         }
     }
 }
@@ -233,8 +273,21 @@ mod tests {
 
     fn policy(limit: u32) -> Arc<Policy> {
         let text = format!("buckets: {{ api: {{ limit: {limit} }} }}\n");
-        let policy = Source { name: "policy.yaml", text: &text };
-        Arc::new(Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0)
+        let policy = Source {
+            name: "policy.yaml",
+            text: &text,
+        };
+        Arc::new(
+            Policy::read(
+                policy,
+                Source {
+                    name: "tenants.yaml",
+                    text: ONE_CLASS_TENANTS,
+                },
+            )
+            .unwrap()
+            .0,
+        )
     }
 
     #[test]
@@ -243,12 +296,21 @@ mod tests {
         let mut policies = Policies::new(good, TrafficRecord::default());
         policies.hold(Arc::clone(&low), vec!["a reason".to_owned()]);
         let (name, other) = (low.hash().to_string(), policy(99).hash());
-        assert!(matches!(policies.acknowledged("0123456789abcdef", low.hash()), Err(AckError::Other { .. })));
-        let changed = AckError::Changed { held: low.hash(), on_disk: other };
+        assert!(matches!(
+            policies.acknowledged("0123456789abcdef", low.hash()),
+            Err(AckError::Other { .. })
+        ));
+        let changed = AckError::Changed {
+            held: low.hash(),
+            on_disk: other,
+        };
         assert_eq!(policies.acknowledged(&name, other), Err(changed));
         let released = policies.acknowledged(&name, low.hash()).unwrap();
         policies.replace(released);
         assert_eq!(policies.in_force.hash(), low.hash());
-        assert!(matches!(policies.acknowledged(&name, low.hash()), Err(AckError::Nothing { .. })));
+        assert!(matches!(
+            policies.acknowledged(&name, low.hash()),
+            Err(AckError::Nothing { .. })
+        ));
     }
 }

@@ -33,7 +33,13 @@ struct Account {
 impl Keys {
     pub(crate) fn new(now: MonoTime, keys_max: usize) -> Self {
         let table = KeyTable::new(keys_max.saturating_add(DECLARED_MAX));
-        Self { table, new: Vec::new(), keys_max, listed: HashSet::new(), now }
+        Self {
+            table,
+            new: Vec::new(),
+            keys_max,
+            listed: HashSet::new(),
+            now,
+        }
     }
 
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
@@ -67,7 +73,9 @@ impl Keys {
 
     /// Every key with its total counts. The counts of evicted keys are part of the class `default`.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (&Key, Tally)> {
-        self.table.iter().map(|(_, key, account)| (key, account.total))
+        self.table
+            .iter()
+            .map(|(_, key, account)| (key, account.total))
     }
 
     pub(crate) fn total(&self, id: KeyId) -> Tally {
@@ -82,11 +90,16 @@ impl Keys {
 
     pub(crate) fn take_new(&mut self) -> Vec<(KeyId, Key)> {
         let new = std::mem::take(&mut self.new);
-        new.into_iter().map(|id| (id, self.table.key(id).clone())).collect()
+        new.into_iter()
+            .map(|id| (id, self.table.key(id).clone()))
+            .collect()
     }
 
     pub(crate) fn entering(&mut self) -> Entering<'_> {
-        Entering { keys: self, entries: Vec::new() }
+        Entering {
+            keys: self,
+            entries: Vec::new(),
+        }
     }
 
     /// Evicts idle keys in a part of the table if `may_leave` allows it, and returns them by bucket. Their
@@ -105,7 +118,10 @@ impl Keys {
             }
         }
         for (bucket, ids) in &evicted {
-            let totals = ids.iter().filter_map(|id| self.table.remove(*id)).map(|account| account.total);
+            let totals = ids
+                .iter()
+                .filter_map(|id| self.table.remove(*id))
+                .map(|account| account.total);
             let total = totals.fold(Tally::ZERO, Tally::plus);
             let default = self.table.get(&default_of(bucket));
             if let Some(default) = default.map(|default| self.table.value_mut(default)) {
@@ -149,17 +165,26 @@ impl Ledger for Entering<'_> {
     }
 
     fn add(&mut self, place: Option<Place>, _: KeyId, key: &Key, new: New) -> Option<Place> {
-        let place = place.filter(|place| self.keys.table.is_current(*place)).or_else(|| self.keys.place(key));
+        let place = place
+            .filter(|place| self.keys.table.is_current(*place))
+            .or_else(|| self.keys.place(key));
         let own = place.map(|place| place.id);
         if let Some(account) = own.map(|own| self.keys.table.value_mut(own)) {
             account.total = account.total.plus(new.delta);
             account.counted = self.keys.now;
         }
-        self.entries.push(Entry { own, delta: new.delta, origin: new.origin });
+        self.entries.push(Entry {
+            own,
+            delta: new.delta,
+            origin: new.origin,
+        });
         place
     }
 }
 
 fn default_of(bucket: &Bucket) -> Key {
-    Key { bucket: bucket.clone(), tenant: Tenant::default_class() }
+    Key {
+        bucket: bucket.clone(),
+        tenant: Tenant::default_class(),
+    }
 }

@@ -18,8 +18,12 @@ impl Brain {
     /// # Errors
     /// If there is no room for another bucket with its own kill.
     pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), KilledBucketsFull> {
-        let has_passed = self.durable.pass_claim(scope, self.kills.claims().highest(scope));
-        let changed = self.durable.on_command(scope, command, &self.policies.in_force)?;
+        let has_passed = self
+            .durable
+            .pass_claim(scope, self.kills.claims().highest(scope));
+        let changed = self
+            .durable
+            .on_command(scope, command, &self.policies.in_force)?;
         self.on_kill_change(changed || has_passed);
         Ok(())
     }
@@ -29,8 +33,12 @@ impl Brain {
     /// claim.
     pub fn on_kill_ends(&mut self, now: MonoTime, scope: &Scope) -> (bool, bool) {
         let now = self.time(now);
-        let passed = self.durable.pass_claim(scope, self.kills.claims().highest(scope));
-        let ended = self.durable.on_command_ends(scope, now, &self.policies.in_force);
+        let passed = self
+            .durable
+            .pass_claim(scope, self.kills.claims().highest(scope));
+        let ended = self
+            .durable
+            .on_command_ends(scope, now, &self.policies.in_force);
         self.on_kill_change(true);
         (ended, passed)
     }
@@ -54,17 +62,26 @@ impl Brain {
     }
 
     pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
-        let named = self.policies.in_force.exact_buckets().map(|(bucket, _)| bucket);
+        let named = self
+            .policies
+            .in_force
+            .exact_buckets()
+            .map(|(bucket, _)| bucket);
         named.chain(self.buckets.states.values().map(|bucket| &bucket.name))
     }
 
     pub(crate) fn killed_locally(&self) -> u32 {
-        self.downstream.sessions.connected().map(|child| child.killed_locally).fold(0, u32::saturating_add)
+        self.downstream
+            .sessions
+            .connected()
+            .map(|child| child.killed_locally)
+            .fold(0, u32::saturating_add)
     }
 
     /// Begins a drill among the aggregators.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
-        self.kills.begin_drill(now, None, due_children(&self.downstream))
+        self.kills
+            .begin_drill(now, None, due_children(&self.downstream))
     }
 
     /// The confirmations of the latest drill.
@@ -74,7 +91,8 @@ impl Brain {
 
     /// Joins a drill that began at an aggregator. Returns true if it is later than the latest one.
     pub(super) fn join_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
-        self.kills.on_drill(now, drill, None, due_children(&self.downstream))
+        self.kills
+            .on_drill(now, drill, None, due_children(&self.downstream))
     }
 
     pub(super) fn on_time(&mut self, now: MonoTime, unix_s: i64) {
@@ -88,12 +106,15 @@ impl Brain {
     /// controller that has lost its state. Returns true if a drill began at the aggregator.
     pub(super) fn learn_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         let (evidence, time) = (self.recovers(now), self.time(now));
-        let changed = self.durable.on_report(report, evidence, time, &self.policies.in_force);
+        let changed = self
+            .durable
+            .on_report(report, evidence, time, &self.policies.in_force);
         let place = place_of(child);
         let changed = self.recover(now, &place, report) || changed;
         self.on_kill_change(changed);
         self.note_claims(now, child, report);
-        self.kills.on_confirmation(now, child.instance, Role::Aggregator, report);
+        self.kills
+            .on_confirmation(now, child.instance, Role::Aggregator, report);
         self.join_drill(now, report.drill)
     }
 
@@ -106,9 +127,15 @@ impl Brain {
         };
         note(&Scope::Fleet, KillClaim::of(child, report.kill));
         for (bucket, generation) in &report.kills {
-            note(&Scope::Bucket(bucket.clone()), KillClaim::of(child, *generation));
+            note(
+                &Scope::Bucket(bucket.clone()),
+                KillClaim::of(child, *generation),
+            );
         }
-        report.claims.iter().for_each(|(scope, claim)| note(scope, claim.clone()));
+        report
+            .claims
+            .iter()
+            .for_each(|(scope, claim)| note(scope, claim.clone()));
     }
 
     /// The generations that aggregators and clients claim without an order.
@@ -121,7 +148,10 @@ impl Brain {
     }
 
     const fn time(&self, now: MonoTime) -> Now {
-        Now { at: now, unix_s: self.clock.unix_s }
+        Now {
+            at: now,
+            unix_s: self.clock.unix_s,
+        }
     }
 
     /// Updates the generations that aggregators are sent from the durable state, before directives are
@@ -129,12 +159,18 @@ impl Brain {
     pub(super) fn settle_kills(&mut self) {
         let changed = self.durable.settle_held(&self.policies.in_force);
         self.pending_saves.note_change(changed);
-        let DurableState { kill, forgotten, bucket_kills, .. } = &self.durable;
+        let DurableState {
+            kill,
+            forgotten,
+            bucket_kills,
+            ..
+        } = &self.durable;
         self.kills.forget(*forgotten);
         self.kills.raise(&Scope::Fleet, *kill);
         for (bucket, switch) in bucket_kills {
             if self.kills.kills().bucket(bucket).max(*forgotten) < switch.generation {
-                self.kills.raise(&Scope::Bucket(bucket.clone()), switch.generation);
+                self.kills
+                    .raise(&Scope::Bucket(bucket.clone()), switch.generation);
             }
         }
         let durable = &self.durable;
@@ -157,6 +193,13 @@ fn due_children(downstream: &Downstream) -> impl Iterator<Item = (InstanceId, Du
     downstream.sessions.connected().map(|child| {
         let place = place_of(&child.identity);
         let clients = downstream.aggregators.clients(&place).map_or(1, u64::from);
-        (child.identity.instance, DueChild { zone: place.0, role: Role::Aggregator, clients })
+        (
+            child.identity.instance,
+            DueChild {
+                zone: place.0,
+                role: Role::Aggregator,
+                clients,
+            },
+        )
     })
 }

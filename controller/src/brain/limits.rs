@@ -50,12 +50,18 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(super) fn of(&self, policy: &Policy, bucket: &Bucket) -> Limit {
-        let Some(of_bucket) = policy.bucket(bucket) else { return Limit::Unknown };
+        let Some(of_bucket) = policy.bucket(bucket) else {
+            return Limit::Unknown;
+        };
         match &of_bucket.source {
             LimitSource::Learned(learned) => self.history.limit(bucket, learned),
             LimitSource::Prometheus(source) => {
-                let answer = self.answers.get(&(source.url.clone(), source.query.clone()));
-                answer.map_or(Limit::Unknown, |answer| Limit::PerSecond(source.bounds.clamp(answer.rate)))
+                let answer = self
+                    .answers
+                    .get(&(source.url.clone(), source.query.clone()));
+                answer.map_or(Limit::Unknown, |answer| {
+                    Limit::PerSecond(source.bounds.clamp(answer.rate))
+                })
             }
             LimitSource::Unlimited | LimitSource::PerSecond(_) => of_bucket.limit(),
         }
@@ -75,13 +81,17 @@ impl Limits {
         policy: &Policy,
     ) {
         for (asked, rate) in saved {
-            self.answers.entry(asked).or_insert(LimitAnswer { rate, at: now });
+            self.answers
+                .entry(asked)
+                .or_insert(LimitAnswer { rate, at: now });
         }
         self.retain_asked(policy);
     }
 
     fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer, policy: &Policy) {
-        let before = self.answers.insert((source.url.clone(), source.query.clone()), answer);
+        let before = self
+            .answers
+            .insert((source.url.clone(), source.query.clone()), answer);
         self.has_unsaved_answers |= before.is_none_or(|before| before.rate != answer.rate);
         self.retain_asked(policy);
     }
@@ -95,7 +105,9 @@ impl Limits {
             })
             .collect();
         self.answers.retain(|(url, query), _| {
-            asked.iter().any(|source| source.url == *url && source.query == *query)
+            asked
+                .iter()
+                .any(|source| source.url == *url && source.query == *query)
         });
     }
 }
@@ -105,8 +117,17 @@ impl Limits {
 impl Brain {
     /// Takes what must be saved: minutes that are over, summaries of closed days, and answers.
     pub(crate) fn take_unsaved_history(&mut self) -> Unsaved {
-        let Limits { history, answers, has_unsaved_answers } = &mut self.limits;
-        let rates = || answers.iter().map(|(asked, answer)| (asked.clone(), answer.rate)).collect();
+        let Limits {
+            history,
+            answers,
+            has_unsaved_answers,
+        } = &mut self.limits;
+        let rates = || {
+            answers
+                .iter()
+                .map(|(asked, answer)| (asked.clone(), answer.rate))
+                .collect()
+        };
         Unsaved {
             minutes: history.take_unwritten(),
             closed: history.take_closed(),
@@ -115,13 +136,17 @@ impl Brain {
     }
 
     pub(crate) fn on_minute_written(&mut self, minute: &MinuteSamples) -> LimitChanges {
-        self.limits.history.on_written(minute, &self.policies.in_force);
+        self.limits
+            .history
+            .on_written(minute, &self.policies.in_force);
         self.apply_limits()
     }
 
     pub(crate) fn restore_history(&mut self, now: MonoTime, restored: Restored) {
         let policy = &self.policies.in_force;
-        self.limits.history.restore(restored.closed, restored.minutes, policy);
+        self.limits
+            .history
+            .restore(restored.closed, restored.minutes, policy);
         self.limits.restore_answers(now, restored.answers, policy);
         self.apply_limits();
     }
@@ -134,33 +159,56 @@ impl Brain {
         today: Day,
         replace: bool,
     ) -> (FiledDays, Option<ClosedDays>, LimitChanges) {
-        let filed = self.limits.history.import(days, today, replace, &self.policies.in_force);
-        (filed, self.limits.history.take_closed(), self.apply_limits())
+        let filed = self
+            .limits
+            .history
+            .import(days, today, replace, &self.policies.in_force);
+        (
+            filed,
+            self.limits.history.take_closed(),
+            self.apply_limits(),
+        )
     }
 
     pub(crate) fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer) -> LimitChanges {
-        self.limits.on_answer(source, answer, &self.policies.in_force);
+        self.limits
+            .on_answer(source, answer, &self.policies.in_force);
         self.apply_limits()
     }
 
     pub(super) fn sample_minute(&mut self, now: MonoTime, unix_s: i64) {
         let (buckets, keys, durable) = (&self.buckets, &self.keys, &self.durable);
         let total = |bucket: &BucketState| {
-            bucket.tenants.keys().fold(Tally::ZERO, |sum, key| sum.plus(keys.total(key)))
+            bucket
+                .tenants
+                .keys()
+                .fold(Tally::ZERO, |sum, key| sum.plus(keys.total(key)))
         };
         // Buckets outside of the policy are left out: any client may invent names.
         let totals = || {
-            let covered = buckets.states.values().filter(|bucket| bucket.entry.is_some());
+            let covered = buckets
+                .states
+                .values()
+                .filter(|bucket| bucket.entry.is_some());
             covered.map(move |bucket| (&bucket.name, total(bucket), durable.kill_of(&bucket.name)))
         };
-        self.limits.history.on_time(now, Minute::of_unix(unix_s), &self.policies.in_force, totals);
+        self.limits.history.on_time(
+            now,
+            Minute::of_unix(unix_s),
+            &self.policies.in_force,
+            totals,
+        );
     }
 
     /// Marks counts as late if they are no evidence of the present minute: the counts of an aggregator that
     /// was cut off, and counts from before this controller started.
     pub(super) fn note_late(&mut self, entered: &Entered) {
         let all = entered.span.is_none_or(|span| span > REPORT_SPAN_MAX);
-        for entry in entered.entries.iter().filter(|entry| all || entry.origin == Origin::TakenOver) {
+        for entry in entered
+            .entries
+            .iter()
+            .filter(|entry| all || entry.origin == Origin::TakenOver)
+        {
             if let Some(own) = entry.own {
                 self.keys.note_late(own, entry.delta);
             }
@@ -170,9 +218,16 @@ impl Brain {
     fn apply_limits(&mut self) -> LimitChanges {
         let mut changes = Vec::new();
         for bucket in self.buckets.states.values_mut() {
-            let (old, new) = (bucket.limit, self.limits.of(&self.policies.in_force, &bucket.name));
+            let (old, new) = (
+                bucket.limit,
+                self.limits.of(&self.policies.in_force, &bucket.name),
+            );
             if bucket.set_limit(new) {
-                changes.push(LimitChange { bucket: bucket.name.clone(), old, new });
+                changes.push(LimitChange {
+                    bucket: bucket.name.clone(),
+                    old,
+                    new,
+                });
             }
         }
         if !changes.is_empty() {

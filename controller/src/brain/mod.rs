@@ -115,19 +115,34 @@ impl Brain {
         }
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
         // Without a saved policy the files are active as they are, held back before or not.
-        let held = durable.held.take().filter(|held| *held != policy.hash().to_string());
+        let held = durable
+            .held
+            .take()
+            .filter(|held| *held != policy.hash().to_string());
         let mut rollouts = Rollouts::restored(&durable);
         rollouts.recovery = (!durable.recovering.is_empty()).then(|| Recovery::new(now));
         let mut brain = Self {
-            policies: Policies::new(Arc::clone(&policy), TrafficRecord::restored(&durable.traffic)),
+            policies: Policies::new(
+                Arc::clone(&policy),
+                TrafficRecord::restored(&durable.traffic),
+            ),
             pending_saves: PendingSaves::default(),
             kills: KillRelay::new(instance),
-            clock: Clock { at: now, unix_s: None, progress: Progress::new(now), swept: now },
+            clock: Clock {
+                at: now,
+                unix_s: None,
+                progress: Progress::new(now),
+                swept: now,
+            },
             downstream: Downstream {
                 sessions: Sessions::new(instance, CHILDREN_MAX, KEYS_MAX),
                 aggregators: Aggregators::default(),
                 takeover: Takeover::new(now, !durable.children.is_empty()),
-                liveness: Liveness::new(now, parameters.feed_stale, durable.children.iter().cloned()),
+                liveness: Liveness::new(
+                    now,
+                    parameters.feed_stale,
+                    durable.children.iter().cloned(),
+                ),
             },
             parameters,
             durable,
@@ -146,7 +161,10 @@ impl Brain {
     /// clients is cut.
     #[must_use]
     pub fn with_decisions_per_s_max(mut self, decisions_per_s_max: u64) -> Self {
-        self.downstream.sessions = self.downstream.sessions.with_decisions_per_s_max(decisions_per_s_max);
+        self.downstream.sessions = self
+            .downstream
+            .sessions
+            .with_decisions_per_s_max(decisions_per_s_max);
         self
     }
 
@@ -172,7 +190,10 @@ impl Brain {
         let sessions = &self.downstream.sessions;
         self.downstream.aggregators.post(|place, instance, board| {
             // A stream begins with everything, so that an aggregator without one needs no board.
-            let Some(child) = sessions.get(instance).filter(|child| child.stream.is_some()) else {
+            let Some(child) = sessions
+                .get(instance)
+                .filter(|child| child.stream.is_some())
+            else {
                 *board = Board::default();
                 return;
             };
@@ -181,8 +202,15 @@ impl Brain {
                     board.apply(&bucket.directive(place, policy, durable));
                 }
             }
-            for (bucket, asked) in buckets.unlisted.iter().filter(|(bucket, _)| child.is_subscribed(bucket)) {
-                let terms = Terms { unlisted: asked.nearest, ..Terms::default() };
+            for (bucket, asked) in buckets
+                .unlisted
+                .iter()
+                .filter(|(bucket, _)| child.is_subscribed(bucket))
+            {
+                let terms = Terms {
+                    unlisted: asked.nearest,
+                    ..Terms::default()
+                };
                 if terms.unlisted.is_some() {
                     board.apply(&BucketDirective {
                         bucket: bucket.clone(),
@@ -207,7 +235,10 @@ impl Brain {
 
     /// The number of aggregators among which a limit is divided evenly while their traffic is unknown.
     fn expected_aggregators(&self) -> usize {
-        self.durable.children.len().max(self.downstream.aggregators.len())
+        self.durable
+            .children
+            .len()
+            .max(self.downstream.aggregators.len())
     }
 
     /// Takes the durable state if it must be saved now, with the number to report to

@@ -16,7 +16,12 @@ use crate::aggregators::{Place, place_of};
 use crate::bucket::Listing;
 
 impl Parent for Brain {
-    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
+    fn on_report(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        report: Report,
+    ) -> Result<bool, StreamRejected> {
         // Every check that can refuse the report is first, so that a refused report changes
         // nothing.
         let child = self.downstream.sessions.check(stream, &report)?.clone();
@@ -26,7 +31,9 @@ impl Parent for Brain {
                 "a controller takes aggregators; connect the client to an aggregator of its zone (port 7410)",
             ));
         }
-        report.path.check(self.downstream.sessions.own(), child.instance, 0, true)?;
+        report
+            .path
+            .check(self.downstream.sessions.own(), child.instance, 0, true)?;
         let greets = report.identity.is_some();
         if greets
             && self.downstream.aggregators.len() >= CHILDREN_MAX
@@ -45,7 +52,10 @@ impl Parent for Brain {
             self.enter(now, stream, &place, &report)?;
             return Ok(self.downstream.aggregators.revision != revision);
         }
-        if let Some(next) = self.leadership.on_report(now, self.durable.epoch, &place, &report) {
+        if let Some(next) = self
+            .leadership
+            .on_report(now, self.durable.epoch, &place, &report)
+        {
             self.note_older_state(now, &place, next);
             self.durable.epoch = next;
             self.pending_saves.note_change(true);
@@ -63,7 +73,11 @@ impl Parent for Brain {
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
-        self.downstream.sessions.close(now, stream).into_iter().for_each(|gone| self.kills.on_close(gone));
+        self.downstream
+            .sessions
+            .close(now, stream)
+            .into_iter()
+            .for_each(|gone| self.kills.on_close(gone));
     }
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
@@ -75,8 +89,21 @@ impl Parent for Brain {
         let covered = child.books.seq();
         if self.leadership.lost().is_some() {
             // As a parent without a controller: children keep to their holds, and kills still reach them.
-            let (head, echo) = (Head::of(self.kills.kills()), Echo { covered, confirmed: 0 });
-            return child.next_message(now, head, &mut Board::default(), false, echo, self.kills.kills());
+            let (head, echo) = (
+                Head::of(self.kills.kills()),
+                Echo {
+                    covered,
+                    confirmed: 0,
+                },
+            );
+            return child.next_message(
+                now,
+                head,
+                &mut Board::default(),
+                false,
+                echo,
+                self.kills.kills(),
+            );
         }
         let leader = self.leadership.leader(self.durable.epoch);
         let head = Head {
@@ -85,7 +112,10 @@ impl Parent for Brain {
             policy_hash: Some(self.policies.in_force.hash().as_u64()),
             ..Head::of(self.kills.kills())
         };
-        let echo = Echo { covered, confirmed: covered };
+        let echo = Echo {
+            covered,
+            confirmed: covered,
+        };
         let place = place_of(&child.identity);
         let board = &mut self.downstream.aggregators.by_place.get_mut(&place)?.board;
         let mut message = child.next_message(now, head, board, true, echo, self.kills.kills())?;
@@ -112,20 +142,32 @@ impl Brain {
         report: &Report,
     ) -> Result<(), StreamRejected> {
         let mut entering = self.keys.entering();
-        let entered = self.downstream.sessions.enter(now, stream, report, &mut entering);
-        let entered = Entered { entries: entering.entries, ..entered.ok_or(StreamRejected::Unknown)? };
+        let entered = self
+            .downstream
+            .sessions
+            .enter(now, stream, report, &mut entering);
+        let entered = Entered {
+            entries: entering.entries,
+            ..entered.ok_or(StreamRejected::Unknown)?
+        };
         self.note_late(&entered);
         self.introduce_keys();
         self.note_counts(&entered);
         self.downstream.aggregators.enter(place, report, &entered);
-        self.downstream.liveness.on_report(self.clock.progress.now(), place);
+        self.downstream
+            .liveness
+            .on_report(self.clock.progress.now(), place);
         self.record_evidence(stream, report, &entered, place);
         Ok(())
     }
 
     /// Adds decisions to their buckets that are no older than the reports of a stream in order.
     fn note_counts(&mut self, entered: &Entered) {
-        for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
+        for entry in entered
+            .entries
+            .iter()
+            .filter(|entry| entry.origin == Origin::Observed)
+        {
             let counts = entry.delta.counts.since(entry.delta.late);
             let Some(id) = entry.own else { continue };
             if let Some(bucket) = self.buckets.states.get_mut(&self.keys.key(id).bucket) {
@@ -136,17 +178,31 @@ impl Brain {
         }
     }
 
-    fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
+    fn greet(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        report: &Report,
+    ) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
         let (place, instance) = (place_of(&identity), identity.instance);
         let child = self.downstream.sessions.open(now, stream, identity)?;
-        self.policies.in_force.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
+        self.policies
+            .in_force
+            .exact_buckets()
+            .for_each(|(bucket, _)| child.subscribe(bucket));
         let progress = self.clock.progress.now();
-        if let Some(replaced) =
-            self.downstream.aggregators.greet(progress, place.clone(), instance, report.holds.clone())
-        {
+        if let Some(replaced) = self.downstream.aggregators.greet(
+            progress,
+            place.clone(),
+            instance,
+            report.holds.clone(),
+        ) {
             self.downstream.sessions.remove(replaced);
-            self.buckets.states.values_mut().for_each(|bucket| bucket.on_replaced(&place));
+            self.buckets
+                .states
+                .values_mut()
+                .for_each(|bucket| bucket.on_replaced(&place));
         }
         let returned = self.durable.expired.remove(&place);
         self.pending_saves.note_wanted(returned);
@@ -159,11 +215,20 @@ impl Brain {
     /// one of them is new to the aggregator.
     fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
         let policy = Arc::clone(&self.policies.in_force);
-        let Some(child) = self.downstream.sessions.by_stream(stream) else { return false };
-        for bucket in report.unsubscriptions.iter().filter(|bucket| !policy.is_exact(bucket)) {
+        let Some(child) = self.downstream.sessions.by_stream(stream) else {
+            return false;
+        };
+        for bucket in report
+            .unsubscriptions
+            .iter()
+            .filter(|bucket| !policy.is_exact(bucket))
+        {
             child.unsubscribe(bucket);
         }
-        let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
+        let of_keys = report
+            .definitions
+            .values()
+            .map(|definition| &definition.key.bucket);
         let (mut latest, mut any_new, mut unlisted) = (None, false, Vec::new());
         let (mut room, mut places) = (self.buckets.room(), None);
         for bucket in report.subscriptions.iter().chain(of_keys) {
@@ -171,8 +236,11 @@ impl Brain {
             if latest.replace(bucket) == Some(bucket) {
                 continue;
             }
-            let Some(child) =
-                self.downstream.sessions.by_stream(stream).filter(|child| !child.is_subscribed(bucket))
+            let Some(child) = self
+                .downstream
+                .sessions
+                .by_stream(stream)
+                .filter(|child| !child.is_subscribed(bucket))
             else {
                 continue;
             };
@@ -184,10 +252,14 @@ impl Brain {
                 }
                 Listing::Pattern => {
                     let patterned = |name: &Bucket| {
-                        self.buckets.states.get(name).is_some_and(|it| it.listing == Listing::Pattern)
+                        self.buckets
+                            .states
+                            .get(name)
+                            .is_some_and(|it| it.listing == Listing::Pattern)
                     };
                     let taken = || child.subscriptions().filter(|name| patterned(name)).count();
-                    let places = places.get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
+                    let places =
+                        places.get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
                     let is_known = self.buckets.states.contains_key(bucket);
                     if *places == 0 || !is_known && room == 0 {
                         self.buckets.no_room.note(now, bucket);

@@ -36,7 +36,11 @@ impl PendingSaves {
     }
 
     pub(super) fn on_saved(&mut self, number: u64) {
-        debug_assert!(number <= self.changes, "change {number} of {} is not known", self.changes);
+        debug_assert!(
+            number <= self.changes,
+            "change {number} of {} is not known",
+            self.changes
+        );
         self.saved = self.saved.max(number);
         self.failure = None;
     }
@@ -78,7 +82,10 @@ mod tests {
         assert_eq!(saves.take_due(), Some(1));
         saves.note_change(true);
         saves.on_saved(1);
-        assert!(!saves.is_saved(), "a change that came during the save is not part of it");
+        assert!(
+            !saves.is_saved(),
+            "a change that came during the save is not part of it"
+        );
         saves.on_failed("no room".to_owned());
         assert_eq!(saves.failure.as_deref(), Some("no room"));
         assert!(saves.is_in_effect() && !saves.is_saved());

@@ -44,8 +44,11 @@ impl Brain {
     }
 
     fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
-        self.downstream.takeover.expected =
-            self.downstream.takeover.expected.max(self.expected_aggregators());
+        self.downstream.takeover.expected = self
+            .downstream
+            .takeover
+            .expected
+            .max(self.expected_aggregators());
         let most_expected = self.downstream.takeover.expected;
         let tick = Tick {
             since_last,
@@ -56,22 +59,48 @@ impl Brain {
             leading: self.downstream.takeover.leading,
         };
         let expected = self.expected_aggregators();
-        let any_missing =
-            self.durable.children.iter().any(|place| !self.downstream.aggregators.contains(place));
-        let is_served = |place: &Place| self.downstream.aggregators.get(place).is_some_and(|it| it.served);
+        let any_missing = self
+            .durable
+            .children
+            .iter()
+            .any(|place| !self.downstream.aggregators.contains(place));
+        let is_served = |place: &Place| {
+            self.downstream
+                .aggregators
+                .get(place)
+                .is_some_and(|it| it.served)
+        };
         let all_served = self.durable.children.iter().all(is_served);
-        let reserved_share = self.downstream.takeover.reserved_share(self.clock.progress.now(), all_served);
+        let reserved_share = self
+            .downstream
+            .takeover
+            .reserved_share(self.clock.progress.now(), all_served);
         let is_judged = tick.leading
             && !any_missing
-            && tick.aggregators.iter().all(|(_, it)| it.served && !it.is_silent(tick.parameters));
+            && tick
+                .aggregators
+                .iter()
+                .all(|(_, it)| it.served && !it.is_silent(tick.parameters));
         let durable = &self.durable;
         self.buckets.each_with_scratch(|bucket, scratch| {
             bucket.assign_holds(tick.aggregators, expected);
-            let limit = bucket.divided_limit().per_second().map_or(0.0, Rate::per_second);
+            let limit = bucket
+                .divided_limit()
+                .per_second()
+                .map_or(0.0, Rate::per_second);
             // A share that is never released is not released by a restart of the controller either.
-            let reserved_share = if any_missing && bucket.is_never_released() { 1.0 } else { reserved_share };
-            let divisible =
-                Takeover::divisible(&bucket.name, limit, tick.aggregators, most_expected, reserved_share);
+            let reserved_share = if any_missing && bucket.is_never_released() {
+                1.0
+            } else {
+                reserved_share
+            };
+            let divisible = Takeover::divisible(
+                &bucket.name,
+                limit,
+                tick.aggregators,
+                most_expected,
+                reserved_share,
+            );
             bucket.on_tick(&tick, divisible, scratch);
             let is_judged = is_judged && !durable.kill_of(&bucket.name).is_on();
             bucket.check_admissions(now, is_judged.then_some(divisible));
@@ -80,8 +109,9 @@ impl Brain {
 
     fn evict_keys(&mut self, now: MonoTime) {
         let (policy, aggregators) = (&self.policies.in_force, &self.downstream.aggregators);
-        let may_leave =
-            |id, key: &Key| !policy.is_listed(&key.tenant) && !aggregators.is_held(id, &self.parameters);
+        let may_leave = |id, key: &Key| {
+            !policy.is_listed(&key.tenant) && !aggregators.is_held(id, &self.parameters)
+        };
         for (bucket, keys) in self.keys.on_tick(now, may_leave) {
             self.downstream.aggregators.forget_keys(&keys);
             if let Some(bucket) = self.buckets.states.get_mut(&bucket) {
@@ -99,7 +129,12 @@ impl Brain {
         self.clock.swept = now;
         self.buckets.no_room.prune(now);
         self.buckets.unlisted.prune(now);
-        for bucket in self.downstream.sessions.connected().flat_map(Child::subscriptions) {
+        for bucket in self
+            .downstream
+            .sessions
+            .connected()
+            .flat_map(Child::subscriptions)
+        {
             if let Some(state) = self.buckets.states.get_mut(bucket) {
                 state.used = now;
             }
@@ -108,7 +143,8 @@ impl Brain {
         let unused = self.buckets.states.values().filter(|bucket| {
             Buckets::is_unused(now, bucket, has_room)
                 && bucket.tenants.keys().all(|key| {
-                    self.keys.is_idle(now, key) && !self.downstream.aggregators.is_held(key, &self.parameters)
+                    self.keys.is_idle(now, key)
+                        && !self.downstream.aggregators.is_held(key, &self.parameters)
                 })
         });
         let (mut gone, mut keys) = (BTreeSet::<Bucket>::new(), HashSet::<KeyId>::new());
@@ -123,12 +159,17 @@ impl Brain {
         self.downstream.aggregators.forget_keys(&keys);
         self.downstream.aggregators.remove_buckets(&gone);
         self.downstream.sessions.unsubscribe(&gone);
-        self.buckets.states.retain(|bucket, _| !gone.contains(bucket));
+        self.buckets
+            .states
+            .retain(|bucket, _| !gone.contains(bucket));
     }
 
     /// Returns what the counts of the last seconds show of each bucket.
     pub fn admission_figures(&self) -> impl Iterator<Item = (&Bucket, AdmissionFigures)> {
-        self.buckets.states.values().map(|bucket| (&bucket.name, bucket.admissions.figures()))
+        self.buckets
+            .states
+            .values()
+            .map(|bucket| (&bucket.name, bucket.admissions.figures()))
     }
 
     pub(crate) fn take_unprotected(&mut self) -> Vec<Bucket> {

@@ -29,7 +29,10 @@ pub(super) struct TrafficRecord {
 
 impl TrafficRecord {
     pub(super) fn restored(saved: &Offered) -> Self {
-        Self { moments: VecDeque::from([saved.clone()]), last: None }
+        Self {
+            moments: VecDeque::from([saved.clone()]),
+            last: None,
+        }
     }
 
     fn is_due(&self, now: MonoTime) -> bool {
@@ -49,8 +52,16 @@ impl TrafficRecord {
     }
 
     fn busiest(&self) -> Offered {
-        let total = |offered: &&Offered| offered.values().flat_map(|tenants| tenants.values()).sum::<f64>();
-        let busiest = self.moments.iter().max_by(|one, other| total(one).total_cmp(&total(other)));
+        let total = |offered: &&Offered| {
+            offered
+                .values()
+                .flat_map(|tenants| tenants.values())
+                .sum::<f64>()
+        };
+        let busiest = self
+            .moments
+            .iter()
+            .max_by(|one, other| total(one).total_cmp(&total(other)));
         busiest.cloned().unwrap_or_default()
     }
 }
@@ -75,7 +86,9 @@ impl Brain {
     fn offered(&self) -> Offered {
         let rate = |id| -> f64 {
             let rates = self.downstream.aggregators.iter();
-            rates.map(|(_, aggregator)| aggregator.presence() * aggregator.rate(id)).sum()
+            rates
+                .map(|(_, aggregator)| aggregator.presence() * aggregator.rate(id))
+                .sum()
         };
         let rated = self.keys.iter().map(|(id, key)| (rate(id), key));
         by_bucket(rated.filter(|(rate, _)| *rate >= RATE_MIN).collect())
@@ -90,8 +103,16 @@ fn by_bucket(mut rates: Vec<(f64, &Key)>) -> Offered {
     }
     let mut offered = Offered::new();
     for (at, (rate, key)) in rates.into_iter().enumerate() {
-        let tenant = if at < TRAFFIC_KEYS_MAX { key.tenant.clone() } else { Tenant::default_class() };
-        *offered.entry(key.bucket.clone()).or_default().entry(tenant).or_default() += rate;
+        let tenant = if at < TRAFFIC_KEYS_MAX {
+            key.tenant.clone()
+        } else {
+            Tenant::default_class()
+        };
+        *offered
+            .entry(key.bucket.clone())
+            .or_default()
+            .entry(tenant)
+            .or_default() += rate;
     }
     offered
 }
@@ -113,12 +134,19 @@ mod tests {
         assert!(record.is_due(at(0)));
         record.add(at(0), of(500.0));
         assert!(!record.is_due(MonoTime::from_elapsed(EVERY - Duration::from_millis(1))));
-        assert_eq!(record.busiest(), of(1_000.0), "the saved traffic counts as one moment");
+        assert_eq!(
+            record.busiest(),
+            of(1_000.0),
+            "the saved traffic counts as one moment"
+        );
         for moment in 1..=MOMENTS_MAX as u32 {
             assert!(record.is_due(at(moment)));
             record.add(at(moment), of(f64::from(moment)));
         }
-        assert_eq!((record.moments().count(), record.busiest()), (MOMENTS_MAX, of(MOMENTS_MAX as f64)));
+        assert_eq!(
+            (record.moments().count(), record.busiest()),
+            (MOMENTS_MAX, of(MOMENTS_MAX as f64))
+        );
     }
 
     #[test]
@@ -129,11 +157,20 @@ mod tests {
         };
         let keys: Vec<Key> = (0..10_000).map(key).collect();
         let rate = |number: usize| if number == 9_999 { 50.0 } else { 1.0 };
-        let offered = by_bucket(keys.iter().enumerate().map(|(number, key)| (rate(number), key)).collect());
+        let offered = by_bucket(
+            keys.iter()
+                .enumerate()
+                .map(|(number, key)| (rate(number), key))
+                .collect(),
+        );
         let tenants = &offered[&keys[0].bucket];
         assert_eq!(tenants.len(), TRAFFIC_KEYS_MAX + 1);
         assert_eq!(tenants[&keys[9_999].tenant], 50.0);
         assert_eq!(tenants[&Tenant::default_class()], 8_000.0);
-        assert_eq!(tenants.values().sum::<f64>(), 10_049.0, "no request is left out");
+        assert_eq!(
+            tenants.values().sum::<f64>(),
+            10_049.0,
+            "no request is left out"
+        );
     }
 }

@@ -10,6 +10,7 @@ impl BucketState {
     /// limit, so a bucket with a tenant limit is not judged.
     pub(crate) fn check_admissions(&mut self, now: MonoTime, divisible: Option<f64>) {
         let is_judged = self.terms.tenant_limit.is_none();
-        self.admissions.on_tick(now, |_| divisible.filter(|rate| is_judged && *rate > 0.0));
+        self.admissions
+            .on_tick(now, |_| divisible.filter(|rate| is_judged && *rate > 0.0));
     }
 }

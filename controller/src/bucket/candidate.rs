@@ -27,8 +27,18 @@ pub(crate) struct Candidate {
 impl Candidate {
     pub(super) fn configured(present: Option<Self>, policy: Option<&BucketPolicy>) -> Option<Self> {
         let limit = policy?.candidate?;
-        let fresh = Self { limit, balance: Balance::default(), ratio: 0.0, offered: 0.0, would_dropped: 0.0 };
-        Some(present.filter(|present| present.limit == limit).unwrap_or(fresh))
+        let fresh = Self {
+            limit,
+            balance: Balance::default(),
+            ratio: 0.0,
+            offered: 0.0,
+            would_dropped: 0.0,
+        };
+        Some(
+            present
+                .filter(|present| present.limit == limit)
+                .unwrap_or(fresh),
+        )
     }
 
     /// Counts the requests `offered` to one of the `presences` zones over `span`.
@@ -36,15 +46,24 @@ impl Candidate {
         let would_dropped = offered * self.ratio;
         self.offered += offered;
         self.would_dropped += would_dropped;
-        self.balance
-            .add(self.limit.per_second() * span.as_secs_f64() / presences - (offered - would_dropped));
+        self.balance.add(
+            self.limit.per_second() * span.as_secs_f64() / presences - (offered - would_dropped),
+        );
     }
 
     /// Sets the ratio for the next tick, once all zones were counted. `offered` is in requests/s over all
     /// zones.
     pub(super) fn decide(&mut self, offered: f64, burst: Duration, parameters: &Parameters) {
         let limit = self.limit.per_second();
-        let target = if limit > 0.0 { self.balance.target(limit, burst, parameters) } else { 0.0 };
-        self.ratio = if offered > 0.0 { (1.0 - target / offered).clamp(0.0, 1.0) } else { 0.0 };
+        let target = if limit > 0.0 {
+            self.balance.target(limit, burst, parameters)
+        } else {
+            0.0
+        };
+        self.ratio = if offered > 0.0 {
+            (1.0 - target / offered).clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
     }
 }

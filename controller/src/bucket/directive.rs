@@ -31,7 +31,10 @@ impl BucketState {
                 entitlement: Some(self.entitlement(tenant, share, policy)),
                 ..Values::default()
             };
-            KeyDirective { tenant: tenant.name.clone(), values }
+            KeyDirective {
+                tenant: tenant.name.clone(),
+                values,
+            }
         });
         BucketDirective {
             bucket: self.name.clone(),
@@ -44,7 +47,9 @@ impl BucketState {
                 kill: durable.kill_of(&self.name),
                 cohort: self.terms.cohort,
                 coin: self.terms.coin,
-                coherence: durable.coherence().filter(|_| self.terms.coin == Coin::Coherent),
+                coherence: durable
+                    .coherence()
+                    .filter(|_| self.terms.coin == Coin::Coherent),
                 presences: Some(self.presences),
                 hold: zone.and_then(|zone| zone.hold).and_then(Rate::computed),
                 headroom: sent.and_then(|zone| zone.headroom),
@@ -58,10 +63,23 @@ impl BucketState {
         }
     }
 
-    fn entitlement(&self, tenant: &BucketTenant, share: Option<&Share>, policy: &Policy) -> Entitlement {
+    fn entitlement(
+        &self,
+        tenant: &BucketTenant,
+        share: Option<&Share>,
+        policy: &Policy,
+    ) -> Entitlement {
         let plain = policy.tenant(&tenant.name).weight;
         let raised = share.map_or(1.0, |share| share.weight / plain.get());
-        let weight = if raised > 0.0 { plain.times(raised) } else { plain };
-        Entitlement { weight, floor: policy.fairness().min_floor, tenant_limit: self.terms.tenant_limit }
+        let weight = if raised > 0.0 {
+            plain.times(raised)
+        } else {
+            plain
+        };
+        Entitlement {
+            weight,
+            floor: policy.fairness().min_floor,
+            tenant_limit: self.terms.tenant_limit,
+        }
     }
 }

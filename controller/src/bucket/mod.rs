@@ -130,7 +130,10 @@ impl BucketState {
     /// The share of each tenant with its own entry. Empty without a limit, and before rates are
     /// sent.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
-        self.tenants.iter().map(|tenant| &tenant.name).zip(&self.shares)
+        self.tenants
+            .iter()
+            .map(|tenant| &tenant.name)
+            .zip(&self.shares)
     }
 
     /// Returns true if the share of a silent aggregator is never released.
@@ -140,8 +143,15 @@ impl BucketState {
 
     /// The limit, with the entry of the policy that covers the bucket, if it is learned or queried.
     pub(crate) fn moving_limit(&self) -> Option<MovingLimit<'_>> {
-        let limit = self.limit.per_second().filter(|_| self.terms.has_moving_limit)?;
-        Some(MovingLimit { entry: self.entry.as_deref()?, bucket: &self.name, limit })
+        let limit = self
+            .limit
+            .per_second()
+            .filter(|_| self.terms.has_moving_limit)?;
+        Some(MovingLimit {
+            entry: self.entry.as_deref()?,
+            bucket: &self.name,
+            limit,
+        })
     }
 
     /// The limit that the law divides. A bucket without one may have only a tenant limit.
@@ -155,12 +165,17 @@ impl BucketState {
     }
 
     pub(crate) fn is_divided(&self) -> bool {
-        self.divided_limit().per_second().is_some_and(|limit| limit > Rate::ZERO)
+        self.divided_limit()
+            .per_second()
+            .is_some_and(|limit| limit > Rate::ZERO)
     }
 
     /// The current mode: the stage of its entry, lowered by kills.
     pub(crate) fn mode(&self, durable: &DurableState) -> Mode {
-        let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
+        let stage = self
+            .entry
+            .as_ref()
+            .and_then(|entry| durable.stages.get(entry));
         durable.mode_of(&self.name, stage.map_or(Mode::Shadow, |stage| stage.stage))
     }
 
@@ -214,24 +229,39 @@ impl BucketState {
         if !aggregators.iter().any(|(_, aggregator)| aggregator.served) {
             self.presences = Presences::sum([expected as f64].into_iter());
         }
-        for (place, aggregator) in aggregators.iter().filter(|(_, aggregator)| !aggregator.served) {
+        for (place, aggregator) in aggregators
+            .iter()
+            .filter(|(_, aggregator)| !aggregator.served)
+        {
             let zone = self.zones.entry(place.clone()).or_default();
             let has_hold = aggregator.holds.contains_key(&self.name);
             // A new process lives on what the process before it brought.
-            let first_hold = aggregator.first_holds.get(&self.name).map(|hold| hold.per_second());
+            let first_hold = aggregator
+                .first_holds
+                .get(&self.name)
+                .map(|hold| hold.per_second());
             zone.hold = (!has_hold).then(|| first_hold.unwrap_or(limit / expected.max(1) as f64));
         }
     }
 
     fn deny_all(&mut self, aggregators: &Aggregators) {
-        let share = Share { ratio: DropRatio::ALL, ..Share::default() };
+        let share = Share {
+            ratio: DropRatio::ALL,
+            ..Share::default()
+        };
         self.shares.clear();
         self.shares.resize(self.tenants.len(), share);
         for (place, _) in aggregators.iter() {
             let parts = vec![Part::default(); self.tenants.len()];
             // No hold: a hold of zero would outlive the limit of zero, if the limit is raised while no
             // controller runs.
-            self.zones.insert(place.clone(), ZoneShare { parts, ..ZoneShare::default() });
+            self.zones.insert(
+                place.clone(),
+                ZoneShare {
+                    parts,
+                    ..ZoneShare::default()
+                },
+            );
         }
     }
 
@@ -252,7 +282,10 @@ impl PolicyTerms {
             tenant_limit: bucket.tenant_limit,
             release: bucket.release,
             coin: bucket.coin,
-            cohort: Cohort { percent: bucket.rollout.canary_percent, salt: Cohort::salt_of(name) },
+            cohort: Cohort {
+                percent: bucket.rollout.canary_percent,
+                salt: Cohort::salt_of(name),
+            },
             quotas: bucket.quotas.clone(),
         })
     }

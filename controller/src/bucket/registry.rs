@@ -62,15 +62,23 @@ impl Buckets {
     pub(crate) fn on_policy(&mut self, policy: &Policy) -> Vec<Bucket> {
         self.patterned_max = ASKED_MAX.min(ASKED_KEYS_MAX / policy.tenants().count().max(1));
         let covered = self.unlisted.iter().map(|(name, _)| name);
-        let covered = covered.filter(|name| Listing::of(policy, name) != Listing::None).cloned();
+        let covered = covered
+            .filter(|name| Listing::of(policy, name) != Listing::None)
+            .cloned();
         let covered: Vec<Bucket> = covered.collect();
         covered.iter().for_each(|name| self.unlisted.remove(name));
-        self.unlisted.iter_mut().for_each(|(_, asked)| asked.nearest = None);
+        self.unlisted
+            .iter_mut()
+            .for_each(|(_, asked)| asked.nearest = None);
         covered
     }
 
     pub(crate) fn room(&self) -> usize {
-        let patterned = self.states.values().filter(|state| state.listing == Listing::Pattern).count();
+        let patterned = self
+            .states
+            .values()
+            .filter(|state| state.listing == Listing::Pattern)
+            .count();
         self.patterned_max.saturating_sub(patterned)
     }
 
@@ -83,22 +91,33 @@ impl Buckets {
     pub(crate) fn is_unused(now: MonoTime, bucket: &BucketState, has_room: bool) -> bool {
         match bucket.listing {
             Listing::Exact => false,
-            Listing::Pattern => bucket.used != now && (!has_room || now.since(bucket.used) >= UNUSED),
+            Listing::Pattern => {
+                bucket.used != now && (!has_room || now.since(bucket.used) >= UNUSED)
+            }
             Listing::None => true,
         }
     }
 
     pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> &mut BucketState {
-        debug_assert!(!self.states.contains_key(name), "bucket {name} is known already");
+        debug_assert!(
+            !self.states.contains_key(name),
+            "bucket {name} is known already"
+        );
         self.no_room.remove(name);
-        self.states.entry(name.clone()).or_insert_with(|| BucketState::new(name.clone(), listing))
+        self.states
+            .entry(name.clone())
+            .or_insert_with(|| BucketState::new(name.clone(), listing))
     }
 
     /// Searches the policy for names similar to some uncovered names; the next call continues with
     /// others. A search happens once for each name and policy.
     pub(crate) fn find_nearest(&mut self, policy: &Policy) {
         let mut budget = COMPARISONS_MAX;
-        for (name, asked) in self.unlisted.iter_mut().filter(|(_, asked)| asked.nearest.is_none()) {
+        for (name, asked) in self
+            .unlisted
+            .iter_mut()
+            .filter(|(_, asked)| asked.nearest.is_none())
+        {
             let name = name.as_str();
             let mut known = policy.exact_buckets().map(|(name, _)| name.as_str());
             let nearest = nearest(name, &mut known).and_then(|name| Bucket::new(name).ok());
@@ -110,7 +129,10 @@ impl Buckets {
         }
     }
 
-    pub(crate) fn each_with_scratch(&mut self, mut apply: impl FnMut(&mut BucketState, &mut Scratch)) {
+    pub(crate) fn each_with_scratch(
+        &mut self,
+        mut apply: impl FnMut(&mut BucketState, &mut Scratch),
+    ) {
         for state in self.states.values_mut() {
             apply(state, &mut self.scratch);
         }
@@ -127,11 +149,23 @@ mod tests {
     }
 
     fn policy(tenants: usize) -> Policy {
-        let listed: String = (1..tenants).map(|number| format!("  t{number}: {{}}\n")).collect();
+        let listed: String = (1..tenants)
+            .map(|number| format!("  t{number}: {{}}\n"))
+            .collect();
         let tenants = format!("tenants:\n  default: {{}}\n{listed}");
-        let policy =
-            Source { name: "policy.yaml", text: "buckets: { a: { limit: 1 }, 'api/*': { limit: 1 } }\n" };
-        Policy::read(policy, Source { name: "tenants.yaml", text: &tenants }).unwrap().0
+        let policy = Source {
+            name: "policy.yaml",
+            text: "buckets: { a: { limit: 1 }, 'api/*': { limit: 1 } }\n",
+        };
+        Policy::read(
+            policy,
+            Source {
+                name: "tenants.yaml",
+                text: &tenants,
+            },
+        )
+        .unwrap()
+        .0
     }
 
     #[test]
@@ -153,30 +187,59 @@ mod tests {
     fn covered_unlisted_name_is_returned() {
         let mut buckets = Buckets::default();
         ["a", "api/x", "c"].iter().for_each(|name| {
-            buckets.unlisted.note(MonoTime::ZERO, &Bucket::new(name).unwrap());
+            buckets
+                .unlisted
+                .note(MonoTime::ZERO, &Bucket::new(name).unwrap());
         });
         let covered = buckets.on_policy(&policy(1));
         assert!(covered.iter().map(Bucket::as_str).eq(["a", "api/x"]));
-        assert!(buckets.unlisted.iter().map(|(name, _)| name.as_str()).eq(["c"]));
+        assert!(
+            buckets
+                .unlisted
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .eq(["c"])
+        );
     }
 
     #[test]
     fn similar_names_are_searched_once() {
-        let listed: String = (0..4_000).map(|number| format!("  n{number}: {{ limit: 1 }}\n")).collect();
-        let text = format!("buckets:\n  checkout: {{ limit: 1 }}\n  'api/*': {{ limit: 1 }}\n{listed}");
-        let tenants = Source { name: "tenants.yaml", text: "tenants:\n  default: {}\n" };
-        let policy = Policy::read(Source { name: "policy.yaml", text: &text }, tenants).unwrap().0;
+        let listed: String = (0..4_000)
+            .map(|number| format!("  n{number}: {{ limit: 1 }}\n"))
+            .collect();
+        let text =
+            format!("buckets:\n  checkout: {{ limit: 1 }}\n  'api/*': {{ limit: 1 }}\n{listed}");
+        let tenants = Source {
+            name: "tenants.yaml",
+            text: "tenants:\n  default: {}\n",
+        };
+        let policy = Policy::read(
+            Source {
+                name: "policy.yaml",
+                text: &text,
+            },
+            tenants,
+        )
+        .unwrap()
+        .0;
         let mut buckets = Buckets::default();
         for name in ["chekout", "xyzzy-unlike", "check-out", "zzz"] {
-            buckets.unlisted.note(MonoTime::ZERO, &Bucket::new(name).unwrap());
+            buckets
+                .unlisted
+                .note(MonoTime::ZERO, &Bucket::new(name).unwrap());
         }
         let found = |buckets: &Buckets| -> Vec<Option<Option<String>>> {
             let each = buckets.unlisted.iter().map(|(_, asked)| asked.nearest);
-            each.map(|unlisted| Some(unlisted?.nearest().map(str::to_owned))).collect()
+            each.map(|unlisted| Some(unlisted?.nearest().map(str::to_owned)))
+                .collect()
         };
         buckets.find_nearest(&policy);
         let checkout = || Some(Some("checkout".to_owned()));
-        assert_eq!(found(&buckets), [checkout(), checkout(), Some(None), None], "10,000 comparisons");
+        assert_eq!(
+            found(&buckets),
+            [checkout(), checkout(), Some(None), None],
+            "10,000 comparisons"
+        );
         buckets.find_nearest(&policy);
         assert_eq!(found(&buckets)[3], Some(None));
     }
@@ -184,6 +247,9 @@ mod tests {
     #[test]
     fn listing_is_exact_patterned_or_absent() {
         let of = |name: &str| Listing::of(&policy(1), &Bucket::new(name).unwrap());
-        assert_eq!([of("a"), of("api/x"), of("b")], [Listing::Exact, Listing::Pattern, Listing::None]);
+        assert_eq!(
+            [of("a"), of("api/x"), of("b")],
+            [Listing::Exact, Listing::Pattern, Listing::None]
+        );
     }
 }

@@ -19,19 +19,29 @@ impl<'a> ZoneTails<'a> {
         floor: f64,
         tenant_limit: f64,
     ) -> Self {
-        let zones = zones.map(|(tail, presence)| tail.map(|tail| (tail, presence))).collect();
-        Self { zones, floor, tenant_limit }
+        let zones = zones
+            .map(|(tail, presence)| tail.map(|tail| (tail, presence)))
+            .collect();
+        Self {
+            zones,
+            floor,
+            tenant_limit,
+        }
     }
 
     /// The part of the traffic of a zone's class that no tenant limit refuses.
     pub(super) fn within(&self, zone: usize) -> f64 {
         let tail = self.zones.get(zone).copied().flatten();
-        let part = tail.map_or(1.0, |(tail, _)| tail.within(self.tenant_limit) / tail.offered());
+        let part = tail.map_or(1.0, |(tail, _)| {
+            tail.within(self.tenant_limit) / tail.offered()
+        });
         if part.is_finite() { part } else { 1.0 }
     }
 
     pub(super) fn floors(&self) -> f64 {
-        self.each().map(|(tail, presence)| presence * tail.established.passes(self.floor)).sum()
+        self.each()
+            .map(|(tail, presence)| presence * tail.established.passes(self.floor))
+            .sum()
     }
 
     pub(super) fn new_share(&self, zone: usize) -> Option<NewShare> {
@@ -40,9 +50,16 @@ impl<'a> ZoneTails<'a> {
     }
 
     fn new_part(&self, tail: &Tail, presence: f64) -> f64 {
-        let all: f64 = self.each().map(|(tail, presence)| presence * tail.new.total()).sum();
+        let all: f64 = self
+            .each()
+            .map(|(tail, presence)| presence * tail.new.total())
+            .sum();
         let part = presence * tail.new.total() / all;
-        if part.is_finite() { part } else { presence / self.zones.len() as f64 }
+        if part.is_finite() {
+            part
+        } else {
+            presence / self.zones.len() as f64
+        }
     }
 
     /// The part of each zone in the class's `allocation` in requests/s, by one level in all zones; `None` while one of
@@ -54,12 +71,15 @@ impl<'a> ZoneTails<'a> {
             floor: self.floor,
             tenant_limit: self.tenant_limit,
         };
-        let spreads = zones.iter().map(|(tail, presence)| (*tail, spread(tail, *presence), *presence));
+        let spreads = zones
+            .iter()
+            .map(|(tail, presence)| (*tail, spread(tail, *presence), *presence));
         let level = Tail::common_level(spreads.clone(), allocation);
         let floors = self.floors();
         let passes = |(tail, spread, presence): (&Tail, Spread, f64)| {
             if level < self.floor && floors <= allocation {
-                presence * tail.established.passes(self.floor) + spread.new_share * (allocation - floors)
+                presence * tail.established.passes(self.floor)
+                    + spread.new_share * (allocation - floors)
             } else {
                 presence * tail.passes(level, &spread)
             }
@@ -84,10 +104,25 @@ mod tests {
     fn tenant_limit_lowers_class_demand() {
         let mut bins = vec![0.0; Bin::COUNT];
         bins[Bin::of(400.0).index()] = 4_000.0;
-        let tail = Tail { established: Demand { bins, ..Demand::default() }, names: 10, ..Tail::default() };
+        let tail = Tail {
+            established: Demand {
+                bins,
+                ..Demand::default()
+            },
+            names: 10,
+            ..Tail::default()
+        };
         for (tenant_limit, due) in [(50.0, 0.125), (500.0, 1.0), (f64::INFINITY, 1.0)] {
-            let tails = ZoneTails::new([(Some(&tail), 1.0), (None, 1.0)].into_iter(), 0.0, tenant_limit);
-            assert!((tails.within(0) / due - 1.0).abs() < 0.05, "{tenant_limit}: {}", tails.within(0));
+            let tails = ZoneTails::new(
+                [(Some(&tail), 1.0), (None, 1.0)].into_iter(),
+                0.0,
+                tenant_limit,
+            );
+            assert!(
+                (tails.within(0) / due - 1.0).abs() < 0.05,
+                "{tenant_limit}: {}",
+                tails.within(0)
+            );
             assert_eq!(tails.within(1), 1.0, "a zone that cuts no names shows none");
             assert_eq!(tails.shares(100.0), None);
         }

@@ -26,16 +26,35 @@ pub(crate) struct BucketTenants {
 impl BucketTenants {
     pub(crate) fn new(policy: &Policy) -> Self {
         let tenants = policy.tenants().map(|(tenant, _)| tenant);
-        let entries: Vec<BucketTenant> =
-            tenants.map(|tenant| BucketTenant { name: tenant.clone(), key: None }).collect();
-        let by_name: HashMap<Tenant, usize> =
-            entries.iter().map(|entry| entry.name.clone()).zip(0..).collect();
-        let default = by_name.get(&Tenant::default_class()).copied().unwrap_or_default();
-        Self { entries, default, by_name, pooled: Vec::new() }
+        let entries: Vec<BucketTenant> = tenants
+            .map(|tenant| BucketTenant {
+                name: tenant.clone(),
+                key: None,
+            })
+            .collect();
+        let by_name: HashMap<Tenant, usize> = entries
+            .iter()
+            .map(|entry| entry.name.clone())
+            .zip(0..)
+            .collect();
+        let default = by_name
+            .get(&Tenant::default_class())
+            .copied()
+            .unwrap_or_default();
+        Self {
+            entries,
+            default,
+            by_name,
+            pooled: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, key: KeyId, tenant: &Tenant) {
-        match self.by_name.get(tenant).and_then(|at| self.entries.get_mut(*at)) {
+        match self
+            .by_name
+            .get(tenant)
+            .and_then(|at| self.entries.get_mut(*at))
+        {
             Some(entry) => entry.key = Some(key),
             None => self.pooled.push(key),
         }
@@ -51,7 +70,10 @@ impl BucketTenants {
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
-        self.entries.iter().filter_map(|entry| entry.key).chain(self.pooled.iter().copied())
+        self.entries
+            .iter()
+            .filter_map(|entry| entry.key)
+            .chain(self.pooled.iter().copied())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -65,7 +87,11 @@ impl BucketTenants {
     /// Fills `into` with the `value` of each tenant's key, in order. Keys of other tenants add to the class `default`.
     pub(crate) fn gather(&self, value: impl Fn(KeyId) -> f64, into: &mut Vec<f64>) {
         into.clear();
-        into.extend(self.entries.iter().map(|entry| entry.key.map_or(0.0, &value)));
+        into.extend(
+            self.entries
+                .iter()
+                .map(|entry| entry.key.map_or(0.0, &value)),
+        );
         debug_assert!(
             self.default < into.len() || self.pooled.is_empty(),
             "every policy has the class `default`"
@@ -84,12 +110,27 @@ mod tests {
     #[test]
     fn unlisted_tenant_counts_once_in_its_class() {
         let tenants = "tenants: { default: {}, listed: {} }\n";
-        let policy = Source { name: "policy.yaml", text: "buckets: {}\n" };
-        let policy = Policy::read(policy, Source { name: "tenants.yaml", text: tenants }).unwrap().0;
+        let policy = Source {
+            name: "policy.yaml",
+            text: "buckets: {}\n",
+        };
+        let policy = Policy::read(
+            policy,
+            Source {
+                name: "tenants.yaml",
+                text: tenants,
+            },
+        )
+        .unwrap()
+        .0;
         let mut tenants = BucketTenants::new(&policy);
         let mut gathered = Vec::new();
         tenants.gather(|_| 5.0, &mut gathered);
-        assert_eq!(gathered, [0.0, 0.0], "a listed tenant is there before it has a key");
+        assert_eq!(
+            gathered,
+            [0.0, 0.0],
+            "a listed tenant is there before it has a key"
+        );
         for (key, name) in [(0, "default"), (1, "listed"), (2, "zoe"), (3, "adam")] {
             tenants.add(KeyId(key), &Tenant::new(name).unwrap());
         }

@@ -63,7 +63,10 @@ impl BucketState {
 
     fn observe(&mut self, tick: &Tick<'_>) {
         let mut served = self.served(tick.aggregators);
-        for Served { aggregator, rates, .. } in &mut served {
+        for Served {
+            aggregator, rates, ..
+        } in &mut served
+        {
             self.tenants.gather(|key| aggregator.rate(key), rates);
         }
         self.shares.clear();
@@ -73,7 +76,10 @@ impl BucketState {
 
     fn sum_offered(&mut self, served: &[Served<'_>]) {
         for (at, share) in self.shares.iter_mut().enumerate() {
-            share.offered = served.iter().map(|served| served.presence * served.rates[at]).sum();
+            share.offered = served
+                .iter()
+                .map(|served| served.presence * served.rates[at])
+                .sum();
         }
     }
 
@@ -83,10 +89,25 @@ impl BucketState {
         self.presences = Presences::sum([total].into_iter());
         let presences = total.max(1.0);
 
-        let zones = served.iter().map(|served| (served.aggregator.tails.get(&self.name), served.presence));
-        let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
-        let tails = ZoneTails::new(zones, tick.policy.fairness().min_floor.per_second(), tenant_limit);
-        for (at, Served { aggregator, rates, .. }) in served.iter_mut().enumerate() {
+        let zones = served
+            .iter()
+            .map(|served| (served.aggregator.tails.get(&self.name), served.presence));
+        let tenant_limit = self
+            .terms
+            .tenant_limit
+            .map_or(f64::INFINITY, Rate::per_second);
+        let tails = ZoneTails::new(
+            zones,
+            tick.policy.fairness().min_floor.per_second(),
+            tenant_limit,
+        );
+        for (
+            at,
+            Served {
+                aggregator, rates, ..
+            },
+        ) in served.iter_mut().enumerate()
+        {
             self.tenants.gather(|key| aggregator.rate(key), rates);
             // Requests above the tenant limits of unlisted names are refused in any case.
             if let Some(rate) = rates.get_mut(self.tenants.class()) {
@@ -99,7 +120,9 @@ impl BucketState {
         self.settle_balance(tick, divisible, presences, &served, scratch);
         self.evaluate_candidate(tick, presences, &served, scratch);
         self.set_weights(tick, &served, scratch);
-        let target = self.balance.target(divisible, self.terms.burst, tick.parameters);
+        let target = self
+            .balance
+            .target(divisible, self.terms.burst, tick.parameters);
         self.divide(tick, target, divisible, &tails, scratch);
         let class = self.shares.get(self.tenants.class());
         let sent = class.filter(|class| class.offered > class.allocation);
@@ -114,18 +137,39 @@ impl BucketState {
     }
 
     fn served<'a>(&self, aggregators: &'a Aggregators) -> Vec<Served<'a>> {
-        let served = aggregators.iter().filter(|(_, aggregator)| aggregator.served);
+        let served = aggregators
+            .iter()
+            .filter(|(_, aggregator)| aggregator.served);
         let served = served.map(|(place, aggregator)| {
-            let presence = if self.is_never_released() { 1.0 } else { aggregator.presence() };
-            Served { place, aggregator, presence, rates: Vec::new() }
+            let presence = if self.is_never_released() {
+                1.0
+            } else {
+                aggregator.presence()
+            };
+            Served {
+                place,
+                aggregator,
+                presence,
+                rates: Vec::new(),
+            }
         });
         served.collect()
     }
 
     fn silent_shares(&self, served: &[Served<'_>]) -> SilentShares {
         let mut silent = SilentShares::default();
-        for Served { place, presence, rates, .. } in served {
-            let hold = self.zones.get(*place).and_then(|zone| zone.hold).unwrap_or_default();
+        for Served {
+            place,
+            presence,
+            rates,
+            ..
+        } in served
+        {
+            let hold = self
+                .zones
+                .get(*place)
+                .and_then(|zone| zone.hold)
+                .unwrap_or_default();
             silent.unheard += (1.0 - presence) * rates.iter().sum::<f64>();
             silent.released += (1.0 - presence) * hold;
         }
@@ -142,7 +186,13 @@ impl BucketState {
         served: &[Served<'_>],
         scratch: &mut Scratch,
     ) {
-        for Served { place, aggregator, presence, rates } in served {
+        for Served {
+            place,
+            aggregator,
+            presence,
+            rates,
+        } in served
+        {
             let zone = self.zones.entry((*place).clone()).or_default();
             match aggregator.activity {
                 Activity::Idle => {}
@@ -153,11 +203,13 @@ impl BucketState {
                     if released || unaccounted {
                         continue;
                     }
-                    self.tenants.gather(|key| aggregator.passed(key), &mut scratch.counts);
+                    self.tenants
+                        .gather(|key| aggregator.passed(key), &mut scratch.counts);
                     let passed: f64 = scratch.counts.iter().sum();
                     let credit = divisible * span.as_secs_f64() / presences;
                     // The counts replace what was assumed meanwhile.
-                    self.balance.add(credit - passed - assumed.unwrap_or_default());
+                    self.balance
+                        .add(credit - passed - assumed.unwrap_or_default());
                 }
                 Activity::Silent(span) => {
                     let offered: f64 = rates.iter().sum();
@@ -177,14 +229,17 @@ impl BucketState {
         served: &[Served<'_>],
         scratch: &mut Scratch,
     ) {
-        let Some(candidate) = &mut self.candidate else { return };
+        let Some(candidate) = &mut self.candidate else {
+            return;
+        };
         for Served { aggregator, .. } in served {
             // Counts after a gap tell how much was offered, not how fast. The candidate owes nothing, so it
             // skips them.
             if let Activity::Counted { span, gap } = aggregator.activity
                 && gap < tick.parameters.silent_after()
             {
-                self.tenants.gather(|key| aggregator.offered(key), &mut scratch.counts);
+                self.tenants
+                    .gather(|key| aggregator.offered(key), &mut scratch.counts);
                 candidate.count(scratch.counts.iter().sum(), span, presences);
             }
         }
@@ -195,13 +250,30 @@ impl BucketState {
     /// Sets the weight of each tenant for this tick: its weight in the policy, its boost, and its burst
     /// credit.
     fn set_weights(&mut self, tick: &Tick<'_>, served: &[Served<'_>], scratch: &mut Scratch) {
-        let limit = self.divided_limit().per_second().map_or(0.0, Rate::per_second);
+        let limit = self
+            .divided_limit()
+            .per_second()
+            .map_or(0.0, Rate::per_second);
         let plain = |tenant: &BucketTenant| tick.policy.tenant(&tenant.name).weight.get();
-        let sum_passed = |key: KeyId| served.iter().map(|served| served.aggregator.passed(key)).sum();
+        let sum_passed = |key: KeyId| {
+            served
+                .iter()
+                .map(|served| served.aggregator.passed(key))
+                .sum()
+        };
         self.tenants.gather(sum_passed, &mut scratch.counts);
-        let active = self.tenants.iter().zip(&self.shares).filter(|(_, share)| share.offered > 0.0);
+        let active = self
+            .tenants
+            .iter()
+            .zip(&self.shares)
+            .filter(|(_, share)| share.offered > 0.0);
         let active: f64 = active.map(|(tenant, _)| plain(tenant)).sum();
-        for ((entry, share), passed) in self.tenants.iter().zip(&mut self.shares).zip(&scratch.counts) {
+        for ((entry, share), passed) in self
+            .tenants
+            .iter()
+            .zip(&mut self.shares)
+            .zip(&scratch.counts)
+        {
             let tenant = tick.policy.tenant(&entry.name);
             let weight = tenant.weight_at(tick.unix_s).get();
             let multiplier = tenant.burst_multiplier.get();
@@ -210,9 +282,14 @@ impl BucketState {
                 continue;
             }
             // Without any active tenant the whole limit would be the fair part of this one.
-            let fair = if active > 0.0 { tenant.weight.get() * limit / active } else { limit };
+            let fair = if active > 0.0 {
+                tenant.weight.get() * limit / active
+            } else {
+                limit
+            };
             let burst = self.bursts.entry(entry.name.clone()).or_default();
-            share.weight = weight * burst.on_tick(tick.since_last.as_secs_f64(), fair, *passed, multiplier);
+            share.weight =
+                weight * burst.on_tick(tick.since_last.as_secs_f64(), fair, *passed, multiplier);
         }
     }
 
@@ -225,22 +302,31 @@ impl BucketState {
         scratch: &mut Scratch,
     ) {
         let floor = tick.policy.fairness().min_floor.per_second();
-        let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
+        let tenant_limit = self
+            .terms
+            .tenant_limit
+            .map_or(f64::INFINITY, Rate::per_second);
         scratch.claimants.clear();
-        scratch.claimants.extend(self.shares.iter().map(|share| Claimant {
-            offered: share.offered,
-            weight: share.weight,
-            floor,
-            tenant_limit,
-        }));
+        scratch
+            .claimants
+            .extend(self.shares.iter().map(|share| Claimant {
+                offered: share.offered,
+                weight: share.weight,
+                floor,
+                tenant_limit,
+            }));
         if let Some(class) = scratch.claimants.get_mut(self.tenants.class()) {
             // The tenant limit is of each name. So is the floor, but names that a caller invents must leave half to the
             // tenants that the policy lists.
             class.tenant_limit = f64::INFINITY;
             class.floor = floor.max(tails.floors().min(target / 2.0));
         }
-        scratch.division.divide(target, divisible, &scratch.claimants);
-        scratch.holding.divide(divisible, divisible, &scratch.claimants);
+        scratch
+            .division
+            .divide(target, divisible, &scratch.claimants);
+        scratch
+            .holding
+            .divide(divisible, divisible, &scratch.claimants);
         let given = scratch.claimants.iter().zip(&scratch.division.allocations);
         for (share, (claimant, allocation)) in self.shares.iter_mut().zip(given) {
             share.allocation = *allocation;
@@ -252,16 +338,22 @@ impl BucketState {
                 share.ratio = DropRatio::of_excess(offered, allowed);
             }
         }
-        for (wholes, division) in
-            [(&mut scratch.sent, &scratch.division), (&mut scratch.held, &scratch.holding)]
-        {
+        for (wholes, division) in [
+            (&mut scratch.sent, &scratch.division),
+            (&mut scratch.held, &scratch.holding),
+        ] {
             let given = division.allocations.iter().zip(&division.rooms);
             wholes.clear();
-            wholes.extend(self.shares.iter().zip(given).map(|(share, (allocation, room))| Whole {
-                offered: share.offered,
-                allocation: *allocation,
-                room: *room,
-            }));
+            wholes.extend(
+                self.shares
+                    .iter()
+                    .zip(given)
+                    .map(|(share, (allocation, room))| Whole {
+                        offered: share.offered,
+                        allocation: *allocation,
+                        room: *room,
+                    }),
+            );
         }
     }
 
@@ -277,13 +369,24 @@ impl BucketState {
     ) {
         let class = self.tenants.class();
         let share_of = |at: usize| of_class.filter(|_| at == class);
-        let Served { place, aggregator, presence, rates } = served;
+        let Served {
+            place,
+            aggregator,
+            presence,
+            rates,
+        } = served;
         let Some(zone) = self.zones.get_mut(*place) else {
-            debug_assert!(false, "settling the balance adds every zone that is sent rates");
+            debug_assert!(
+                false,
+                "settling the balance adds every zone that is sent rates"
+            );
             return;
         };
         debug_assert_eq!(scratch.sent.len(), rates.len(), "one rate for each tenant");
-        let child = Child { presence: *presence, presences };
+        let child = Child {
+            presence: *presence,
+            presences,
+        };
         zone.parts.clear();
         zone.parts.extend(
             scratch
@@ -297,14 +400,18 @@ impl BucketState {
         let of_headroom = child.headroom_part(offered, rates.iter().sum());
         zone.headroom = Some(match scratch.division.headroom {
             None => Headroom::None,
-            Some(headroom) => Headroom::Shared(Rate::computed(headroom * of_headroom).unwrap_or_default()),
+            Some(headroom) => {
+                Headroom::Shared(Rate::computed(headroom * of_headroom).unwrap_or_default())
+            }
         });
         if aggregator.is_silent(parameters) && zone.hold.is_some() {
             return;
         }
         let headroom = scratch.holding.headroom;
         let held = scratch.held.iter().zip(rates);
-        let of_keys: f64 = held.map(|(whole, rate)| whole.hold(child, *rate, headroom.is_none())).sum();
+        let of_keys: f64 = held
+            .map(|(whole, rate)| whole.hold(child, *rate, headroom.is_none()))
+            .sum();
         zone.hold = Some(of_keys + headroom.unwrap_or_default() * of_headroom);
     }
 }

@@ -19,8 +19,8 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, MonoTime};
 use plimsoll_core::report::Tally;
 use plimsoll_policy::learning::{
-    Baseline, CLEAN_MINUTES_MIN, Closed, DAYS_MIN, Day, DaySamples, Filed, Minute, REFUSED_MAX, Sample,
-    window,
+    Baseline, CLEAN_MINUTES_MIN, Closed, DAYS_MIN, Day, DaySamples, Filed, Minute, REFUSED_MAX,
+    Sample, window,
 };
 use plimsoll_policy::{LEARNED_MAX, Learned, LimitSource, Policy, UnixSeconds};
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,9 @@ impl History {
         if self.sampler.minute() == Some(minute) {
             return;
         }
-        let totals = totals().map(|(name, tally, kill)| (name.clone(), (tally, kill))).collect();
+        let totals = totals()
+            .map(|(name, tally, kill)| (name.clone(), (tally, kill)))
+            .collect();
         if let Some(mut ended) = self.sampler.turn(now, minute, totals) {
             self.reject_excess(&mut ended.samples, policy);
             if !self.sampler.push(ended) {
@@ -111,12 +113,18 @@ impl History {
     /// Returns the room for further buckets without a limit to be learned by their exact name;
     /// listed ones always have room, since a policy bounds their number.
     fn room(&self, policy: &Policy) -> usize {
-        BUCKETS_MAX.saturating_sub(self.baselines.keys().filter(|bucket| !has_place(policy, bucket)).count())
+        BUCKETS_MAX.saturating_sub(
+            self.baselines
+                .keys()
+                .filter(|bucket| !has_place(policy, bucket))
+                .count(),
+        )
     }
 
     /// Removes the samples of new buckets beyond [`BUCKETS_MAX`]. Buckets with a learned limit come first.
     fn reject_excess(&mut self, samples: &mut BTreeMap<Bucket, Sample>, policy: &Policy) {
-        let is_new = |bucket: &&Bucket| !self.baselines.contains_key(*bucket) && !has_place(policy, bucket);
+        let is_new =
+            |bucket: &&Bucket| !self.baselines.contains_key(*bucket) && !has_place(policy, bucket);
         let mut new: Vec<Bucket> = samples.keys().filter(is_new).cloned().collect();
         if new.len() <= self.room(policy) {
             return;
@@ -141,7 +149,8 @@ impl History {
 
     pub(crate) fn take_closed(&mut self) -> Option<ClosedDays> {
         let closed = |(bucket, baseline): (&Bucket, &Baseline)| (bucket.clone(), baseline.closed());
-        std::mem::take(&mut self.has_unsaved_days).then(|| self.baselines.iter().map(closed).collect())
+        std::mem::take(&mut self.has_unsaved_days)
+            .then(|| self.baselines.iter().map(closed).collect())
     }
 
     pub(crate) fn take_unwritten(&mut self) -> Vec<MinuteSamples> {
@@ -153,14 +162,25 @@ impl History {
         self.replay(written, policy, |_| true);
     }
 
-    fn replay(&mut self, minute: &MinuteSamples, policy: &Policy, counts: impl Fn(&Baseline) -> bool) {
+    fn replay(
+        &mut self,
+        minute: &MinuteSamples,
+        policy: &Policy,
+        counts: impl Fn(&Baseline) -> bool,
+    ) {
         for bucket in minute.samples.keys() {
-            if !self.baselines.contains_key(bucket) && (has_place(policy, bucket) || self.room(policy) > 0) {
+            if !self.baselines.contains_key(bucket)
+                && (has_place(policy, bucket) || self.room(policy) > 0)
+            {
                 self.baselines.insert(bucket.clone(), Baseline::default());
             }
         }
         let day = minute.minute.day();
-        for (bucket, baseline) in self.baselines.iter_mut().filter(|(_, baseline)| counts(baseline)) {
+        for (bucket, baseline) in self
+            .baselines
+            .iter_mut()
+            .filter(|(_, baseline)| counts(baseline))
+        {
             if baseline.today() != Some(day) {
                 self.has_unsaved_days |= baseline.today().is_some();
                 baseline.turn(day, learned_policy(policy, bucket));
@@ -190,7 +210,9 @@ impl History {
             .collect();
         for minute in minutes {
             let day = minute.minute.day();
-            self.replay(&minute, policy, |baseline| baseline.today().is_none_or(|today| today <= day));
+            self.replay(&minute, policy, |baseline| {
+                baseline.today().is_none_or(|today| today <= day)
+            });
         }
         self.on_policy(policy);
     }
@@ -226,7 +248,12 @@ impl History {
                 baseline.turn(today, learned);
                 baseline
             });
-            let result = baseline.file(*day, samples, replace, learned.unwrap_or(&Learned::default()));
+            let result = baseline.file(
+                *day,
+                samples,
+                replace,
+                learned.unwrap_or(&Learned::default()),
+            );
             filed.push((bucket.clone(), *day, Some(result)));
             touched.insert(bucket.clone());
         }
@@ -244,8 +271,12 @@ impl History {
     /// without it.
     pub(crate) fn limit(&self, bucket: &Bucket, learned: &Learned) -> Limit {
         let baseline = self.baselines.get(bucket);
-        let learned_limit = baseline.and_then(|baseline| baseline.limit(learned)).map(|step| step.limit);
-        learned_limit.or(learned.until_history).map_or(Limit::Unknown, Limit::PerSecond)
+        let learned_limit = baseline
+            .and_then(|baseline| baseline.limit(learned))
+            .map(|step| step.limit);
+        learned_limit
+            .or(learned.until_history)
+            .map_or(Limit::Unknown, Limit::PerSecond)
     }
 
     pub(crate) fn status(&self, bucket: &Bucket, learned: &Learned) -> LearningStatus {
@@ -264,7 +295,9 @@ impl History {
         };
         LearningStatus {
             limit_rps: step.map(|step| step.limit.per_second()),
-            since: step.map(|step| UnixSeconds::from_secs(step.since.first_minute().as_unix()).to_string()),
+            since: step.map(|step| {
+                UnixSeconds::from_secs(step.since.first_minute().as_unix()).to_string()
+            }),
             days,
             days_counted: days.min(window(learned)),
             minutes_today,

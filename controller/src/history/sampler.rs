@@ -45,10 +45,19 @@ impl Sampler {
         self.open.as_ref().map(|open| open.minute)
     }
 
-    pub(super) fn turn(&mut self, now: MonoTime, minute: Minute, totals: Totals) -> Option<MinuteSamples> {
+    pub(super) fn turn(
+        &mut self,
+        now: MonoTime,
+        minute: Minute,
+        totals: Totals,
+    ) -> Option<MinuteSamples> {
         debug_assert_ne!(self.minute(), Some(minute), "a minute begins once");
         let ended = self.open.take().map(|open| open.end(now, &totals));
-        self.open = Some(OpenMinute { minute, began: now, totals });
+        self.open = Some(OpenMinute {
+            minute,
+            began: now,
+            totals,
+        });
         ended
     }
 
@@ -74,12 +83,19 @@ impl OpenMinute {
         let span: Duration = now.since(self.began);
         let mut samples = BTreeMap::new();
         for (bucket, (total, kill)) in totals {
-            let (before, kill_before) = self.totals.get(bucket).copied().unwrap_or((Tally::ZERO, *kill));
+            let (before, kill_before) = self
+                .totals
+                .get(bucket)
+                .copied()
+                .unwrap_or((Tally::ZERO, *kill));
             let killed = kill.is_on() || *kill != kill_before;
             if let Some(sample) = Sample::of(total.since(before), span, killed) {
                 samples.insert(bucket.clone(), sample);
             }
         }
-        MinuteSamples { minute: self.minute, samples }
+        MinuteSamples {
+            minute: self.minute,
+            samples,
+        }
     }
 }

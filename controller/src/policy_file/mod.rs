@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_host::watch::{self, Contents, Files, Parser, WatchError};
-use plimsoll_policy::{FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy, PolicyError, PolicyHash, Source, Warning};
+use plimsoll_policy::{
+    FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy, PolicyError, PolicyHash, Source, Warning,
+};
 use tokio::sync::mpsc;
 
 use crate::tasks::unix_s;
@@ -68,17 +70,28 @@ impl PolicyFiles {
     }
 
     fn files(&self) -> Files {
-        let paths = [Some(&self.policy), self.tenants.as_ref()].into_iter().flatten();
-        Files { paths: paths.cloned().collect(), bytes_max: FILE_BYTES_MAX }
+        let paths = [Some(&self.policy), self.tenants.as_ref()]
+            .into_iter()
+            .flatten();
+        Files {
+            paths: paths.cloned().collect(),
+            bytes_max: FILE_BYTES_MAX,
+        }
     }
 
     fn parse_policy(&self, contents: &Contents) -> Result<(Policy, Vec<Warning>), PolicyError> {
         let policy = self.policy.display().to_string();
-        let tenants =
-            self.tenants.as_ref().map_or("(built-in tenants)".to_owned(), |path| path.display().to_string());
+        let tenants = self
+            .tenants
+            .as_ref()
+            .map_or("(built-in tenants)".to_owned(), |path| {
+                path.display().to_string()
+            });
         let (of_policy, of_tenants) = texts(contents);
-        let (policy, mut warnings) =
-            Policy::read(Source::from_bytes(&policy, of_policy)?, Source::from_bytes(&tenants, of_tenants)?)?;
+        let (policy, mut warnings) = Policy::read(
+            Source::from_bytes(&policy, of_policy)?,
+            Source::from_bytes(&tenants, of_tenants)?,
+        )?;
         let now = unix_s();
         warnings.retain(|warning| warning.holds_at(now));
         Ok((policy, warnings))
@@ -104,5 +117,10 @@ impl Parser for PolicyFiles {
 /// Returns the bytes of both files, in the order of [`PolicyFiles::files`].
 fn texts(contents: &Contents) -> (&[u8], &[u8]) {
     let policy = contents.first().map_or(&[][..], Vec::as_slice);
-    (policy, contents.get(1).map_or(ONE_CLASS_TENANTS.as_bytes(), Vec::as_slice))
+    (
+        policy,
+        contents
+            .get(1)
+            .map_or(ONE_CLASS_TENANTS.as_bytes(), Vec::as_slice),
+    )
 }

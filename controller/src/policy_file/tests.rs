@@ -59,7 +59,10 @@ impl Watched {
     }
 
     async fn next(&mut self) -> Reload {
-        timeout(PATIENCE, self.reloads.recv()).await.expect("no reload").expect("watching ended")
+        timeout(PATIENCE, self.reloads.recv())
+            .await
+            .expect("no reload")
+            .expect("watching ended")
     }
 
     async fn accepted(&mut self, limit: f64) -> Arc<Policy> {
@@ -85,7 +88,9 @@ impl Watched {
 
 #[tokio::test]
 async fn file_written_in_place_is_reloaded() {
-    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
+    let mut watched = Watched::start(false, |dir| {
+        fs::write(dir.join("policy.yaml"), policy(1)).unwrap()
+    });
     watched.accepted(1.0).await;
     fs::write(watched.path("policy.yaml"), policy(2)).unwrap();
     // Between truncating and writing, the file may be found empty.
@@ -99,7 +104,9 @@ async fn file_written_in_place_is_reloaded() {
 
 #[tokio::test]
 async fn renamed_policy_file_is_always_reloaded() {
-    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
+    let mut watched = Watched::start(false, |dir| {
+        fs::write(dir.join("policy.yaml"), policy(1)).unwrap()
+    });
     watched.accepted(1.0).await;
     for limit in 2..6 {
         replace(&watched.path("policy.yaml"), &policy(limit));
@@ -113,8 +120,11 @@ async fn swapped_config_map_is_reloaded() {
         let data = dir.join(name);
         fs::create_dir(&data).unwrap();
         fs::write(data.join("policy.yaml"), policy(limit)).unwrap();
-        fs::write(data.join("tenants.yaml"), format!("tenants: {{ default: {{ weight: {weight} }} }}"))
-            .unwrap();
+        fs::write(
+            data.join("tenants.yaml"),
+            format!("tenants: {{ default: {{ weight: {weight} }} }}"),
+        )
+        .unwrap();
     };
     let mut watched = Watched::start(true, |dir| {
         version(dir, "..1", 1, 1);
@@ -130,7 +140,10 @@ async fn swapped_config_map_is_reloaded() {
         fs::rename(watched.path("..data_tmp"), watched.path("..data")).unwrap();
         fs::remove_dir_all(watched.path(&format!("..{}", n - 1))).unwrap();
         let policy = watched.accepted(f64::from(n)).await;
-        assert_eq!(policy.tenants().next().unwrap().1.weight.get(), f64::from(n));
+        assert_eq!(
+            policy.tenants().next().unwrap().1.weight.get(),
+            f64::from(n)
+        );
     }
 }
 
@@ -139,7 +152,9 @@ async fn linked_policy_file_is_reloaded() {
     let elsewhere = TempDir::new().unwrap();
     let real = elsewhere.path().join("real.yaml");
     fs::write(&real, policy(1)).unwrap();
-    let mut watched = Watched::start(false, |dir| symlink(&real, dir.join("policy.yaml")).unwrap());
+    let mut watched = Watched::start(false, |dir| {
+        symlink(&real, dir.join("policy.yaml")).unwrap()
+    });
     watched.accepted(1.0).await;
     replace(&real, &policy(2));
     watched.accepted(2.0).await;
@@ -148,7 +163,10 @@ async fn linked_policy_file_is_reloaded() {
 #[tokio::test]
 async fn directory_created_later_is_watched() {
     let dir = TempDir::new().unwrap();
-    let files = PolicyFiles { policy: dir.path().join("later/policy.yaml"), tenants: None };
+    let files = PolicyFiles {
+        policy: dir.path().join("later/policy.yaml"),
+        tenants: None,
+    };
     let (tx, reloads) = mpsc::channel(1);
     tokio::spawn(files.watch(None, || (), tx));
     let mut watched = Watched { dir, reloads };
@@ -164,10 +182,17 @@ async fn directory_created_later_is_watched() {
 async fn watch_ends_when_the_receiver_is_dropped() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("policy.yaml"), policy(1)).unwrap();
-    let files = PolicyFiles { policy: dir.path().join("policy.yaml"), tenants: None };
+    let files = PolicyFiles {
+        policy: dir.path().join("policy.yaml"),
+        tenants: None,
+    };
     let (tx, mut reloads) = mpsc::channel(1);
     let watching = tokio::spawn(files.watch(None, || (), tx));
     reloads.recv().await.unwrap().unwrap();
     drop(reloads);
-    timeout(PATIENCE, watching).await.expect("still watching").unwrap().unwrap();
+    timeout(PATIENCE, watching)
+        .await
+        .expect("still watching")
+        .unwrap()
+        .unwrap();
 }

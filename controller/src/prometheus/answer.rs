@@ -79,7 +79,9 @@ pub(crate) fn single(body: &[u8]) -> Result<String, AnswerError> {
 /// When it is not a finite number, or less than zero.
 pub(crate) fn rate(text: &str) -> Result<Rate, AnswerError> {
     let number: Option<f64> = text.parse().ok();
-    number.and_then(|number| Rate::new(number).ok()).ok_or_else(|| AnswerError::Limit(text.to_owned()))
+    number
+        .and_then(|number| Rate::new(number).ok())
+        .ok_or_else(|| AnswerError::Limit(text.to_owned()))
 }
 
 /// Reads a number as a gate compares it: infinities and NaN are numbers here.
@@ -87,7 +89,8 @@ pub(crate) fn rate(text: &str) -> Result<Rate, AnswerError> {
 /// # Errors
 /// When the text is no number.
 pub(crate) fn number(text: &str) -> Result<f64, AnswerError> {
-    text.parse().map_err(|_| AnswerError::Number(text.to_owned()))
+    text.parse()
+        .map_err(|_| AnswerError::Number(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -95,8 +98,10 @@ mod tests {
     use super::*;
 
     fn vector(values: &[&str]) -> String {
-        let series: Vec<String> =
-            values.iter().map(|value| format!(r#"{{"metric":{{}},"value":[1.5,"{value}"]}}"#)).collect();
+        let series: Vec<String> = values
+            .iter()
+            .map(|value| format!(r#"{{"metric":{{}},"value":[1.5,"{value}"]}}"#))
+            .collect();
         format!(
             r#"{{"status":"success","data":{{"resultType":"vector","result":[{}]}},"warnings":[]}}"#,
             series.join(",")
@@ -105,11 +110,18 @@ mod tests {
 
     #[test]
     fn only_single_series_and_scalars_are_limits() {
-        let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1716,"12.5"]}}"#;
-        for (body, expected) in [(vector(&["700"]), 700.0), (vector(&["0"]), 0.0), (scalar.to_owned(), 12.5)]
-        {
+        let scalar =
+            r#"{"status":"success","data":{"resultType":"scalar","result":[1716,"12.5"]}}"#;
+        for (body, expected) in [
+            (vector(&["700"]), 700.0),
+            (vector(&["0"]), 0.0),
+            (scalar.to_owned(), 12.5),
+        ] {
             let text = single(body.as_bytes()).unwrap();
-            assert_eq!((rate(&text).unwrap().per_second(), number(&text)), (expected, Ok(expected)));
+            assert_eq!(
+                (rate(&text).unwrap().per_second(), number(&text)),
+                (expected, Ok(expected))
+            );
         }
     }
 
@@ -132,20 +144,38 @@ mod tests {
             ("<html>".to_owned(), "not an answer"),
             ("{}".to_owned(), "not an answer"),
             (r#"{"status":"success"}"#.to_owned(), "not an answer"),
-            (success(r#"{"resultType":"vector","result":{}}"#), "not an answer"),
-            (success(r#"{"resultType":"vector","result":[{"metric":{},"value":[1,5]}]}"#), "not an answer"),
-            (r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#.to_owned(), "parse error"),
+            (
+                success(r#"{"resultType":"vector","result":{}}"#),
+                "not an answer",
+            ),
+            (
+                success(r#"{"resultType":"vector","result":[{"metric":{},"value":[1,5]}]}"#),
+                "not an answer",
+            ),
+            (
+                r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#.to_owned(),
+                "parse error",
+            ),
             (vector(&[]), "no series"),
             (vector(&["1", "2", "3"]), "3 series"),
-            (success(r#"{"resultType":"matrix","result":[]}"#), "a matrix"),
-            (success(r#"{"resultType":"string","result":[1,"many"]}"#), "a string"),
+            (
+                success(r#"{"resultType":"matrix","result":[]}"#),
+                "a matrix",
+            ),
+            (
+                success(r#"{"resultType":"string","result":[1,"many"]}"#),
+                "a string",
+            ),
             (vector(&["NaN"]), "NaN"),
             (vector(&["+Inf"]), "+Inf"),
             (vector(&["-Inf"]), "-Inf"),
             (vector(&["-1"]), "-1"),
             (vector(&["many"]), "many"),
         ] {
-            let error = single(body.as_bytes()).and_then(|text| rate(&text)).unwrap_err().to_string();
+            let error = single(body.as_bytes())
+                .and_then(|text| rate(&text))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(why), "{body}: {error}");
         }
     }

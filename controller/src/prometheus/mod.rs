@@ -25,7 +25,9 @@ pub fn http_client_builder() -> ClientBuilder {
 
 pub(super) fn trusting(roots: RootCertStore) -> ClientBuilder {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = Client::builder().redirect(redirect::Policy::none()).no_proxy();
+    let builder = Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy();
     match ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions() {
         Ok(config) => {
             let config = config.with_root_certificates(roots).with_no_client_auth();

@@ -57,7 +57,11 @@ pub(super) async fn query(client: &Client, url: &str, query: &str) -> Result<Str
     let endpoint = format!("{}/api/v1/query", url.trim_end_matches('/'));
     let endpoint = Url::parse(&endpoint).map_err(|_| QueryError::Url(url.to_owned()))?;
     let answer = async {
-        let mut response = client.get(endpoint).query(&[("query", query)]).send().await?;
+        let mut response = client
+            .get(endpoint)
+            .query(&[("query", query)])
+            .send()
+            .await?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
@@ -69,11 +73,19 @@ pub(super) async fn query(client: &Client, url: &str, query: &str) -> Result<Str
         match answer::single(&body) {
             // A wrong query is answered with status 400 and the reason in the body.
             Err(AnswerError::Malformed(_)) | Ok(_) if !status.is_success() => {
-                let reason = status.canonical_reason().unwrap_or("not an answer").to_owned();
-                Err(QueryError::Status { status: status.as_u16(), reason })
+                let reason = status
+                    .canonical_reason()
+                    .unwrap_or("not an answer")
+                    .to_owned();
+                Err(QueryError::Status {
+                    status: status.as_u16(),
+                    reason,
+                })
             }
             number => Ok(number?),
         }
     };
-    timeout(TIMEOUT, answer).await.unwrap_or(Err(QueryError::Timeout))
+    timeout(TIMEOUT, answer)
+        .await
+        .unwrap_or(Err(QueryError::Timeout))
 }

@@ -116,14 +116,21 @@ impl QueryTask {
     ) {
         let Prometheus { url, query, .. } = source;
         let answer = answer.and_then(|text| Ok(answer::rate(&text)?));
-        self.events.with(|counts| counts.limit_queries.count(answer.is_ok()));
+        self.events
+            .with(|counts| counts.limit_queries.count(answer.is_ok()));
         match answer {
             Ok(rate) => {
                 if progress.limit_failures > 0 {
-                    tracing::info!(url, query, limit_rps = rate.per_second(), "limit query succeeds again");
+                    tracing::info!(
+                        url,
+                        query,
+                        limit_rps = rate.per_second(),
+                        "limit query succeeds again"
+                    );
                 }
                 progress.limit_failures = 0;
-                self.brain.with(|brain, now| brain.on_answer(source, LimitAnswer { rate, at: now }));
+                self.brain
+                    .with(|brain, now| brain.on_answer(source, LimitAnswer { rate, at: now }));
                 self.brain.notify();
             }
             Err(error) => {
@@ -135,7 +142,12 @@ impl QueryTask {
         }
     }
 
-    fn apply_to_gate(&self, query: &Query, progress: &mut Progress, answer: &Result<String, QueryError>) {
+    fn apply_to_gate(
+        &self,
+        query: &Query,
+        progress: &mut Progress,
+        answer: &Result<String, QueryError>,
+    ) {
         let Query { url, query } = query;
         let value = match answer {
             Ok(text) => answer::number(text).map_err(|error| error.to_string()),
@@ -149,7 +161,9 @@ impl QueryTask {
         }
         if !known {
             if progress.gate_failures.is_multiple_of(LOGGED_EVERY) {
-                let answer = value.as_ref().map_or_else(Clone::clone, ToString::to_string);
+                let answer = value
+                    .as_ref()
+                    .map_or_else(Clone::clone, ToString::to_string);
                 tracing::warn!(
                     url,
                     query,
@@ -161,8 +175,15 @@ impl QueryTask {
         }
         let valid_for = self.every * ANSWER_INTERVALS;
         self.brain.with(|brain, at| {
-            let answer = GateAnswer { at, valid_for, value };
-            brain.rollouts.answers.insert(&brain.policies.in_force, url, query, answer);
+            let answer = GateAnswer {
+                at,
+                valid_for,
+                value,
+            };
+            brain
+                .rollouts
+                .answers
+                .insert(&brain.policies.in_force, url, query, answer);
         });
     }
 }
@@ -170,7 +191,10 @@ impl QueryTask {
 pub(crate) fn every(text: &str) -> Result<Duration, String> {
     let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if every < EVERY_MIN {
-        return Err(format!("the shortest interval is {} ms", EVERY_MIN.as_millis()));
+        return Err(format!(
+            "the shortest interval is {} ms",
+            EVERY_MIN.as_millis()
+        ));
     }
     Ok(every)
 }
@@ -182,17 +206,29 @@ fn update(queries: &mut BTreeMap<Query, Progress>, policy: &Policy) {
     for (query, progress) in &mut *queries {
         progress.purpose = wanted.remove(query).unwrap_or_default();
     }
-    queries.extend(
-        wanted.into_iter().map(|(query, purpose)| (query, Progress { purpose, ..Progress::default() })),
-    );
+    queries.extend(wanted.into_iter().map(|(query, purpose)| {
+        (
+            query,
+            Progress {
+                purpose,
+                ..Progress::default()
+            },
+        )
+    }));
 }
 
 pub(super) fn queries_of(policy: &Policy) -> BTreeMap<Query, Purpose> {
     let mut queries: BTreeMap<Query, Purpose> = BTreeMap::new();
-    let of = |url: &str, query: &str| Query { url: url.to_owned(), query: query.to_owned() };
+    let of = |url: &str, query: &str| Query {
+        url: url.to_owned(),
+        query: query.to_owned(),
+    };
     for (_, bucket) in policy.entries() {
         if let LimitSource::Prometheus(source) = &bucket.source {
-            queries.entry(of(&source.url, &source.query)).or_default().limit = Some(source.clone());
+            queries
+                .entry(of(&source.url, &source.query))
+                .or_default()
+                .limit = Some(source.clone());
         }
     }
     for gate in gate_queries(policy) {
@@ -209,8 +245,10 @@ pub(super) fn due(
     every: Duration,
 ) -> Vec<(&Query, &mut Progress)> {
     let is_due = |progress: &Progress| progress.sent_at.is_none_or(|at| now.since(at) >= every);
-    let mut due: Vec<_> =
-        queries.iter_mut().filter(|(_, progress)| !progress.in_flight && is_due(progress)).collect();
+    let mut due: Vec<_> = queries
+        .iter_mut()
+        .filter(|(_, progress)| !progress.in_flight && is_due(progress))
+        .collect();
     due.sort_by_key(|(_, progress)| (progress.purpose.limit.is_none(), progress.sent_at));
     due
 }

@@ -31,13 +31,19 @@ struct JudgedLimit {
 impl JudgedLimits {
     /// Restores the lowest limits. The present window begins anew.
     pub(super) fn restored(lowest: &BTreeMap<Bucket, Rate>, with_data: Duration) -> Self {
-        let limits =
-            lowest.iter().map(|(bucket, lowest)| (bucket.clone(), JudgedLimit::new(*lowest, with_data)));
-        Self { by_bucket: limits.collect() }
+        let limits = lowest
+            .iter()
+            .map(|(bucket, lowest)| (bucket.clone(), JudgedLimit::new(*lowest, with_data)));
+        Self {
+            by_bucket: limits.collect(),
+        }
     }
 
     pub(super) fn lowest(&self) -> BTreeMap<Bucket, Rate> {
-        self.by_bucket.iter().map(|(bucket, limit)| (bucket.clone(), limit.lowest)).collect()
+        self.by_bucket
+            .iter()
+            .map(|(bucket, limit)| (bucket.clone(), limit.lowest))
+            .collect()
     }
 
     /// Notes the present limit of a bucket after so much time with requests. Returns the lowest limit judged
@@ -56,7 +62,10 @@ impl JudgedLimits {
         };
         judged.highest = judged.highest.max(limit);
         if with_data.saturating_sub(judged.from) >= window {
-            *judged = JudgedLimit { lowest: judged.lowest.min(judged.highest), ..begun };
+            *judged = JudgedLimit {
+                lowest: judged.lowest.min(judged.highest),
+                ..begun
+            };
         }
         let is_far = limit.per_second() < judged.lowest.per_second() * (1.0 - DRIFT_MAX);
         is_far.then_some(judged.lowest)
@@ -65,6 +74,10 @@ impl JudgedLimits {
 
 impl JudgedLimit {
     const fn new(limit: Rate, from: Duration) -> Self {
-        Self { lowest: limit, highest: limit, from }
+        Self {
+            lowest: limit,
+            highest: limit,
+            from,
+        }
     }
 }

@@ -87,7 +87,9 @@ use std::time::Duration;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CohortKey, Outcomes, Weighing};
-use plimsoll_core::rollout::gates::{Judgement, LatencyBasis, StaleZone, Why, leave_canary, leave_shadow};
+use plimsoll_core::rollout::gates::{
+    Judgement, LatencyBasis, StaleZone, Why, leave_canary, leave_shadow,
+};
 use plimsoll_policy::{Policy, RolloutPolicy};
 
 use self::query_gates::GateAnswers;
@@ -151,9 +153,15 @@ struct Move {
 
 impl Rollouts {
     pub(crate) fn restored(durable: &DurableState) -> Self {
-        let stats =
-            durable.stage_stats.iter().map(|(entry, saved)| (entry.clone(), StageStats::restored(saved)));
-        Self { stats: stats.collect(), last_change: durable.changes, ..Self::default() }
+        let stats = durable
+            .stage_stats
+            .iter()
+            .map(|(entry, saved)| (entry.clone(), StageStats::restored(saved)));
+        Self {
+            stats: stats.collect(),
+            last_change: durable.changes,
+            ..Self::default()
+        }
     }
 
     /// Adds the outcomes of one bucket to the stats of its `entry`. Outcomes of another mode than the entry's
@@ -166,7 +174,9 @@ impl Rollouts {
         cohort: &CohortKey,
         outcomes: &Outcomes,
     ) {
-        let Some(stage) = durable.stages.get(entry) else { return };
+        let Some(stage) = durable.stages.get(entry) else {
+            return;
+        };
         let mut ended = self.ended.get(entry).into_iter().flatten();
         let is_straggler = ended.any(|(mode, _)| *mode == cohort.mode);
         if durable.kill_of(&cohort.bucket).is_on() || cohort.mode != stage.stage || is_straggler {
@@ -190,28 +200,61 @@ impl Rollouts {
     /// Attaches to each change since the last call the evidence of the stage that it ended, and
     /// drops the stats. If an entry changed several times, the first change gets the evidence: the
     /// stages between lasted no time. `policy` was active while the stage lasted.
-    pub(crate) fn close_ended_stages(&mut self, durable: &mut DurableState, policy: &Policy, now: MonoTime) {
+    pub(crate) fn close_ended_stages(
+        &mut self,
+        durable: &mut DurableState,
+        policy: &Policy,
+        now: MonoTime,
+    ) {
         let is_new = durable.changes > self.last_change;
-        let mut rollouts: BTreeMap<String, &RolloutPolicy> =
-            if is_new { entries(policy).collect() } else { BTreeMap::new() };
-        let new = durable.history.iter_mut().skip_while(|change| change.number <= self.last_change);
+        let mut rollouts: BTreeMap<String, &RolloutPolicy> = if is_new {
+            entries(policy).collect()
+        } else {
+            BTreeMap::new()
+        };
+        let new = durable
+            .history
+            .iter_mut()
+            .skip_while(|change| change.number <= self.last_change);
         for change in new {
             // An entry that has just appeared had no stage before.
             let Some(mode) = change.from else { continue };
-            self.ended.entry(change.entry.clone()).or_default().push((mode, now));
-            let stats = self.stats.remove(&change.entry).map(|stats| stats.evidence());
+            self.ended
+                .entry(change.entry.clone())
+                .or_default()
+                .push((mode, now));
+            let stats = self
+                .stats
+                .remove(&change.entry)
+                .map(|stats| stats.evidence());
             let rollout = rollouts.remove(&change.entry);
-            let gates = rollout.map(|rollout| self.answers.of(now, rollout)).unwrap_or_default();
+            let gates = rollout
+                .map(|rollout| self.answers.of(now, rollout))
+                .unwrap_or_default();
             if stats.is_some() || !gates.is_empty() {
                 let queries = gates.iter().map(query_gates::evidence).collect();
-                change.evidence = Some(Evidence { queries, ..stats.unwrap_or_default() });
+                change.evidence = Some(Evidence {
+                    queries,
+                    ..stats.unwrap_or_default()
+                });
             }
         }
         self.last_change = durable.changes;
-        let DurableState { stage_stats, stages, .. } = durable;
-        stage_stats
-            .retain(|entry, saved| stages.get(entry).is_some_and(|stage| stage.change == saved.change));
-        self.stats.retain(|entry, stats| stages.get(entry).is_some_and(|stage| stage.change == stats.change));
+        let DurableState {
+            stage_stats,
+            stages,
+            ..
+        } = durable;
+        stage_stats.retain(|entry, saved| {
+            stages
+                .get(entry)
+                .is_some_and(|stage| stage.change == saved.change)
+        });
+        self.stats.retain(|entry, stats| {
+            stages
+                .get(entry)
+                .is_some_and(|stage| stage.change == stats.change)
+        });
     }
 
     /// Ends a tick of the controller: advances the stats, judges every gate, and makes the moves that need no
@@ -249,7 +292,13 @@ impl Rollouts {
                 why.extend(self.notes(&entry, stage.stage));
                 match &mut self.ready {
                     Some(ready) if to > stage.stage => {
-                        ready.push(Ready { entry, from: stage.stage, to, change: stage.change, why });
+                        ready.push(Ready {
+                            entry,
+                            from: stage.stage,
+                            to,
+                            change: stage.change,
+                            why,
+                        });
                     }
                     _ => durable.enter_stage(&entry, to, cause, why),
                 }
@@ -261,8 +310,11 @@ impl Rollouts {
         let saves = changed || (self.unsaved_ticks >= SAVED_EVERY && !self.stats.is_empty());
         if saves {
             self.unsaved_ticks = 0;
-            durable.stage_stats =
-                self.stats.iter().map(|(entry, stats)| (entry.clone(), stats.saved())).collect();
+            durable.stage_stats = self
+                .stats
+                .iter()
+                .map(|(entry, stats)| (entry.clone(), stats.saved()))
+                .collect();
         }
         TickOutcome { changed, saves }
     }
@@ -270,13 +322,23 @@ impl Rollouts {
     /// Makes a promotion if its gate had passed at the last tick. Returns false if it had not, or
     /// if the stage has changed since.
     pub(crate) fn promote_ready(&mut self, durable: &mut DurableState, promotion: &Ready) -> bool {
-        let Ready { entry, to, change, why, .. } = promotion;
-        let is_same = |ready: &Ready| ready.entry == *entry && ready.to == *to && ready.change == *change;
+        let Ready {
+            entry,
+            to,
+            change,
+            why,
+            ..
+        } = promotion;
+        let is_same =
+            |ready: &Ready| ready.entry == *entry && ready.to == *to && ready.change == *change;
         let ready = self.ready.as_mut().and_then(|ready| {
             let at = ready.iter().position(is_same)?;
             Some(ready.swap_remove(at))
         });
-        let is_unchanged = durable.stages.get(entry).is_some_and(|stage| stage.change == *change);
+        let is_unchanged = durable
+            .stages
+            .get(entry)
+            .is_some_and(|stage| stage.change == *change);
         let may_move = ready.is_some() && is_unchanged && !durable.is_entry_killed(entry);
         if may_move {
             durable.enter_stage(entry, *to, Cause::Gate, why.clone());
@@ -295,30 +357,60 @@ impl Rollouts {
         stale: Option<&StaleZone>,
     ) -> Option<Judgement> {
         let stage = durable.stages.get(entry)?;
-        let stats = self.stats.get(entry).filter(|stats| stats.change == stage.change);
-        let mut observed = stats.map(|stats| stats.observed(stage.stage)).unwrap_or_default();
+        let stats = self
+            .stats
+            .get(entry)
+            .filter(|stats| stats.change == stage.change);
+        let mut observed = stats
+            .map(|stats| stats.observed(stage.stage))
+            .unwrap_or_default();
         observed.stale = stale.cloned();
         observed.queries = self.answers.of(now, rollout);
         match stage.stage {
-            Mode::Shadow => Some(leave_shadow(&rollout.shadow, rollout.min_samples, &observed)),
-            Mode::Canary => Some(leave_canary(&rollout.canary, rollout.min_samples, &observed)),
+            Mode::Shadow => Some(leave_shadow(
+                &rollout.shadow,
+                rollout.min_samples,
+                &observed,
+            )),
+            Mode::Canary => Some(leave_canary(
+                &rollout.canary,
+                rollout.min_samples,
+                &observed,
+            )),
             Mode::Enforce => None,
         }
     }
 
     /// Returns what restricts the judgement of an entry's present stage: see [`Evidence::notes`].
     fn notes(&self, entry: &str, stage: Mode) -> Vec<String> {
-        self.stats.get(entry).map(|stats| stats.evidence().notes(stage)).unwrap_or_default()
+        self.stats
+            .get(entry)
+            .map(|stats| stats.evidence().notes(stage))
+            .unwrap_or_default()
     }
 
     /// Returns true if the gate out of canary compares no latency, because no instance reports it.
     pub(crate) fn is_latency_unreported(&self, entry: &str) -> bool {
-        self.stats.get(entry).is_some_and(|stats| stats.latency_basis() == LatencyBasis::NotReported)
+        self.stats
+            .get(entry)
+            .is_some_and(|stats| stats.latency_basis() == LatencyBasis::NotReported)
     }
 
     pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
-        let queries = self.answers.of(now, rollout).iter().map(query_gates::evidence).collect();
-        Evidence { queries, ..self.stats.get(entry).map(StageStats::evidence).unwrap_or_default() }
+        let queries = self
+            .answers
+            .of(now, rollout)
+            .iter()
+            .map(query_gates::evidence)
+            .collect();
+        Evidence {
+            queries,
+            ..self
+                .stats
+                .get(entry)
+                .map(StageStats::evidence)
+                .unwrap_or_default()
+        }
     }
 }
 
@@ -328,12 +420,28 @@ fn automatic_move(stage: &Stage, rollout: &RolloutPolicy, judgement: &Judgement)
     match judgement {
         Judgement::Fail(why) if stage.stage == Mode::Canary => {
             let is_stale = why.iter().any(|why| matches!(why, Why::Stale(_)));
-            let cause = if is_stale { Cause::Stale } else { Cause::Breach };
-            Some(Move { to: Mode::Shadow, cause, why: reasons(judgement) })
+            let cause = if is_stale {
+                Cause::Stale
+            } else {
+                Cause::Breach
+            };
+            Some(Move {
+                to: Mode::Shadow,
+                cause,
+                why: reasons(judgement),
+            })
         }
         Judgement::Pass if is_pending || rollout.auto_promote => {
-            let why = if is_pending { "the policy file asks for it" } else { "auto_promote" };
-            Some(Move { to: next_stage(stage.stage)?, cause: Cause::Gate, why: vec![why.to_owned()] })
+            let why = if is_pending {
+                "the policy file asks for it"
+            } else {
+                "auto_promote"
+            };
+            Some(Move {
+                to: next_stage(stage.stage)?,
+                cause: Cause::Gate,
+                why: vec![why.to_owned()],
+            })
         }
         Judgement::Pass | Judgement::Fail(_) | Judgement::Inconclusive(_) => None,
     }
@@ -360,7 +468,11 @@ pub(crate) const fn next_stage(stage: Mode) -> Option<Mode> {
 }
 
 pub(crate) fn reasons(judgement: &Judgement) -> Vec<String> {
-    judgement.reasons().iter().map(ToString::to_string).collect()
+    judgement
+        .reasons()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ pub(crate) enum RolloutError {
         /// The entries that the policy has.
         hint: String,
     },
-    #[error("the entry is killed: end the kill first (`plimsoll kill status` shows its cause), then promote")]
+    #[error(
+        "the entry is killed: end the kill first (`plimsoll kill status` shows its cause), then promote"
+    )]
     Killed,
     #[error("`{entry}` is in {stage} already; `plimsoll rollout abort` returns it to shadow")]
     Reached {
@@ -66,8 +68,14 @@ impl Rollouts {
         if durable.is_entry_killed(entry) {
             return Err(RolloutError::Killed);
         }
-        let from = durable.stages.get(entry).map_or(Mode::Shadow, |stage| stage.stage);
-        let reached = || RolloutError::Reached { entry: entry.to_owned(), stage: from };
+        let from = durable
+            .stages
+            .get(entry)
+            .map_or(Mode::Shadow, |stage| stage.stage);
+        let reached = || RolloutError::Reached {
+            entry: entry.to_owned(),
+            stage: from,
+        };
         let next = next_stage(from).ok_or_else(reached)?;
         let to = to.unwrap_or(next);
         if to <= from {
@@ -83,10 +91,16 @@ impl Rollouts {
         let notes = self.notes(entry, from);
         let (cause, mut why) = match force {
             _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
-            None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),
+            None if !rollout.require_gates => {
+                (Cause::Promote, vec!["no gate is required".to_owned()])
+            }
             None => {
                 against.extend(notes);
-                return Err(RolloutError::Gate { from, to, why: against });
+                return Err(RolloutError::Gate {
+                    from,
+                    to,
+                    why: against,
+                });
             }
             Some(reason) => (Cause::Forced, vec![reason.to_string()]),
         };
@@ -123,12 +137,20 @@ impl Rollouts {
 fn begun_anew(durable: &DurableState, entry: &str) -> Option<String> {
     let change = durable.change(durable.stages.get(entry)?.change)?;
     let is_renewal = change.cause.is_renewal();
-    is_renewal.then(|| format!("evidence counts since {}: {}", change.at(), change.why.join(", ")))
+    is_renewal.then(|| {
+        format!(
+            "evidence counts since {}: {}",
+            change.at(),
+            change.why.join(", ")
+        )
+    })
 }
 
 fn rollout_of<'a>(policy: &'a Policy, entry: &str) -> Result<&'a RolloutPolicy, RolloutError> {
     let found = policy.entries().find(|(name, _)| name == entry);
-    found.map(|(_, of_entry)| &of_entry.rollout).ok_or_else(|| RolloutError::unknown(policy, entry))
+    found
+        .map(|(_, of_entry)| &of_entry.rollout)
+        .ok_or_else(|| RolloutError::unknown(policy, entry))
 }
 
 // === impl RolloutError ===
@@ -136,17 +158,27 @@ fn rollout_of<'a>(policy: &'a Policy, entry: &str) -> Result<&'a RolloutPolicy, 
 impl RolloutError {
     /// The error for an entry that the policy does not have, with the entries that it has.
     pub(crate) fn unknown(policy: &Policy, entry: &str) -> Self {
-        let matched = Bucket::new(entry).ok().and_then(|bucket| policy.entry(&bucket));
-        let names: Vec<String> =
-            policy.entries().take(NAMES_MAX).map(|(name, _)| format!("`{name}`")).collect();
+        let matched = Bucket::new(entry)
+            .ok()
+            .and_then(|bucket| policy.entry(&bucket));
+        let names: Vec<String> = policy
+            .entries()
+            .take(NAMES_MAX)
+            .map(|(name, _)| format!("`{name}`"))
+            .collect();
         let hint = match matched {
             Some(pattern) => {
-                format!("the bucket falls under `{pattern}`, which has one stage for all its buckets")
+                format!(
+                    "the bucket falls under `{pattern}`, which has one stage for all its buckets"
+                )
             }
             None if names.is_empty() => "it has no entries at all".to_owned(),
             None => format!("it has {}", names.join(", ")),
         };
-        Self::Unknown { entry: entry.chars().take(ENTRY_CHARS_MAX).collect(), hint }
+        Self::Unknown {
+            entry: entry.chars().take(ENTRY_CHARS_MAX).collect(),
+            hint,
+        }
     }
 }
 
@@ -162,17 +194,31 @@ mod tests {
 
     impl Scene {
         fn new(text: &str) -> Self {
-            let mut scene = Self { durable: DurableState::first_start(), policy: read(text) };
+            let mut scene = Self {
+                durable: DurableState::first_start(),
+                policy: read(text),
+            };
             scene.durable.on_policy(&scene.policy);
             scene
         }
 
-        fn promote(&mut self, to: Option<Mode>, force: Option<&str>) -> Result<(Mode, Cause), RolloutError> {
+        fn promote(
+            &mut self,
+            to: Option<Mode>,
+            force: Option<&str>,
+        ) -> Result<(Mode, Cause), RolloutError> {
             let force = force.map(|reason| Text::new(reason).unwrap());
-            let promotion = Promotion { entry: "api", to, force: force.as_ref() };
+            let promotion = Promotion {
+                entry: "api",
+                to,
+                force: force.as_ref(),
+            };
             let (now, rollouts) = (MonoTime::ZERO, Rollouts::default());
             rollouts.promote(&mut self.durable, &self.policy, now, None, promotion)?;
-            Ok((self.durable.stages["api"].stage, self.durable.history.back().unwrap().cause))
+            Ok((
+                self.durable.stages["api"].stage,
+                self.durable.history.back().unwrap().cause,
+            ))
         }
 
         fn abort(&mut self, entry: &str) -> Result<bool, RolloutError> {
@@ -181,35 +227,77 @@ mod tests {
     }
 
     fn read(text: &str) -> Policy {
-        let policy = Source { name: "policy.yaml", text };
-        Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+        let policy = Source {
+            name: "policy.yaml",
+            text,
+        };
+        Policy::read(
+            policy,
+            Source {
+                name: "tenants.yaml",
+                text: ONE_CLASS_TENANTS,
+            },
+        )
+        .unwrap()
+        .0
     }
 
     #[test]
     fn forced_promotion_needs_a_reason() {
         let mut scene = Scene::new("buckets: { api: { limit: 1 } }\n");
-        assert!(matches!(scene.promote(None, None), Err(RolloutError::Gate { to: Mode::Canary, .. })));
-        assert_eq!(scene.promote(None, Some("a test")), Ok((Mode::Canary, Cause::Forced)));
+        assert!(matches!(
+            scene.promote(None, None),
+            Err(RolloutError::Gate {
+                to: Mode::Canary,
+                ..
+            })
+        ));
+        assert_eq!(
+            scene.promote(None, Some("a test")),
+            Ok((Mode::Canary, Cause::Forced))
+        );
         assert!(matches!(
             scene.promote(Some(Mode::Shadow), Some("a test")),
             Err(RolloutError::Reached { .. })
         ));
-        assert_eq!(scene.promote(None, Some("a test")), Ok((Mode::Enforce, Cause::Forced)));
-        assert!(matches!(scene.promote(None, Some("a test")), Err(RolloutError::Reached { .. })));
-        assert_eq!((scene.abort("api"), scene.abort("api")), (Ok(true), Ok(false)));
-        assert!(matches!(scene.abort("apo"), Err(RolloutError::Unknown { .. })));
+        assert_eq!(
+            scene.promote(None, Some("a test")),
+            Ok((Mode::Enforce, Cause::Forced))
+        );
+        assert!(matches!(
+            scene.promote(None, Some("a test")),
+            Err(RolloutError::Reached { .. })
+        ));
+        assert_eq!(
+            (scene.abort("api"), scene.abort("api")),
+            (Ok(true), Ok(false))
+        );
+        assert!(matches!(
+            scene.abort("apo"),
+            Err(RolloutError::Unknown { .. })
+        ));
     }
 
     #[test]
     fn promotion_without_required_gates_may_skip_canary() {
-        let mut scene = Scene::new("buckets: { api: { limit: 1 } }\nrollout: { require_gates: false }\n");
-        assert_eq!(scene.promote(Some(Mode::Enforce), None), Ok((Mode::Enforce, Cause::Promote)));
-        assert_eq!(scene.durable.history.back().unwrap().why.last().unwrap(), "canary is skipped");
+        let mut scene =
+            Scene::new("buckets: { api: { limit: 1 } }\nrollout: { require_gates: false }\n");
+        assert_eq!(
+            scene.promote(Some(Mode::Enforce), None),
+            Ok((Mode::Enforce, Cause::Promote))
+        );
+        assert_eq!(
+            scene.durable.history.back().unwrap().why.last().unwrap(),
+            "canary is skipped"
+        );
     }
 
     #[test]
     fn killed_entry_is_not_promoted() {
         let mut scene = Scene::new("kill_switch: true\nbuckets: { api: { limit: 1 } }\n");
-        assert_eq!(scene.promote(None, Some("a test")), Err(RolloutError::Killed));
+        assert_eq!(
+            scene.promote(None, Some("a test")),
+            Err(RolloutError::Killed)
+        );
     }
 }

@@ -35,25 +35,42 @@ impl GateAnswers {
     /// Stores an answer if the policy still has its query. An error replaces an earlier number
     /// immediately. Linear in the policy's queries.
     pub(crate) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
-        self.answers.insert((url.to_owned(), query.to_owned()), answer);
+        self.answers
+            .insert((url.to_owned(), query.to_owned()), answer);
         self.retain_asked(policy);
     }
 
     /// Forgets answers to queries that the policy does not have.
     pub(crate) fn retain_asked(&mut self, policy: &Policy) {
-        let is_asked =
-            |url: &str, query: &str| gate_queries(policy).any(|gate| gate.url == url && gate.query == query);
+        let is_asked = |url: &str, query: &str| {
+            gate_queries(policy).any(|gate| gate.url == url && gate.query == query)
+        };
         self.answers.retain(|(url, query), _| is_asked(url, query));
     }
 
     pub(super) fn of(&self, now: MonoTime, rollout: &RolloutPolicy) -> Vec<QueryGateState> {
         let answered = |gate: &QueryGate| {
             let latest = self.answers.get(&(gate.url.clone(), gate.query.clone()));
-            let answer = latest.map_or(Answer::Awaited, |GateAnswer { at, valid_for, value }| match value {
-                Err(why) => Answer::Missing(why.chars().take(ERROR_CHARS_MAX).collect()),
-                Ok(value) => Answer::Number { value: *value, age: now.since(*at), good_for: *valid_for },
-            });
-            QueryGateState { name: gate.name.clone(), bound: gate.bound, answer }
+            let answer = latest.map_or(
+                Answer::Awaited,
+                |GateAnswer {
+                     at,
+                     valid_for,
+                     value,
+                 }| match value {
+                    Err(why) => Answer::Missing(why.chars().take(ERROR_CHARS_MAX).collect()),
+                    Ok(value) => Answer::Number {
+                        value: *value,
+                        age: now.since(*at),
+                        good_for: *valid_for,
+                    },
+                },
+            );
+            QueryGateState {
+                name: gate.name.clone(),
+                bound: gate.bound,
+                answer,
+            }
         };
         rollout.queries.iter().map(answered).collect()
     }
@@ -61,7 +78,9 @@ impl GateAnswers {
 
 /// The query gates of all entries. A query that several entries share is listed once for each.
 pub(crate) fn gate_queries(policy: &Policy) -> impl Iterator<Item = &QueryGate> {
-    policy.entries().flat_map(|(_, entry)| entry.rollout.queries.iter())
+    policy
+        .entries()
+        .flat_map(|(_, entry)| entry.rollout.queries.iter())
 }
 
 pub(super) fn evidence(gate: &QueryGateState) -> QueryEvidence {

@@ -19,7 +19,13 @@ pub(crate) struct MovingLimit<'a> {
 impl Rollouts {
     /// Begins the evidence of entries anew if their settings in `to` can refuse more than in
     /// `from`.
-    pub(crate) fn on_edit(&self, durable: &mut DurableState, from: &Policy, to: &Policy, unix_s: i64) {
+    pub(crate) fn on_edit(
+        &self,
+        durable: &mut DurableState,
+        from: &Policy,
+        to: &Policy,
+        unix_s: i64,
+    ) {
         for (entry, why) in tightening::tightenings(from, to, unix_s) {
             self.renew(durable, &entry, Cause::Edit, why);
         }
@@ -38,19 +44,38 @@ impl Rollouts {
         if why.is_empty() {
             return;
         }
-        for (entry, _) in policy.entries().filter(|(_, entry)| tightening::is_shared(entry)) {
+        for (entry, _) in policy
+            .entries()
+            .filter(|(_, entry)| tightening::is_shared(entry))
+        {
             self.renew(durable, &entry, Cause::Drift, why.clone());
         }
     }
 
     /// Notes a limit that moves by itself, and begins the evidence of its entry anew if it is far below
     /// the lowest one judged so far.
-    pub(crate) fn on_limit(&mut self, durable: &mut DurableState, policy: &Policy, moving: MovingLimit<'_>) {
-        let MovingLimit { entry, bucket, limit } = moving;
-        let Some(stage) = durable.stages.get(entry) else { return };
-        let stats = self.stats.get_mut(entry).filter(|stats| stats.change == stage.change);
+    pub(crate) fn on_limit(
+        &mut self,
+        durable: &mut DurableState,
+        policy: &Policy,
+        moving: MovingLimit<'_>,
+    ) {
+        let MovingLimit {
+            entry,
+            bucket,
+            limit,
+        } = moving;
+        let Some(stage) = durable.stages.get(entry) else {
+            return;
+        };
+        let stats = self
+            .stats
+            .get_mut(entry)
+            .filter(|stats| stats.change == stage.change);
         // Only an entry with evidence is looked up in the policy.
-        let Some((stats, of_bucket)) = stats.and_then(|stats| Some((stats, policy.bucket(bucket)?))) else {
+        let Some((stats, of_bucket)) =
+            stats.and_then(|stats| Some((stats, policy.bucket(bucket)?)))
+        else {
             return;
         };
         let window = window(stage.stage, &of_bucket.rollout);
@@ -63,7 +88,11 @@ impl Rollouts {
 
     fn renew(&self, durable: &mut DurableState, entry: &str, cause: Cause, why: Vec<String>) {
         let change = durable.stages.get(entry).map(|stage| stage.change);
-        if self.stats.get(entry).is_some_and(|stats| Some(stats.change) == change) {
+        if self
+            .stats
+            .get(entry)
+            .is_some_and(|stats| Some(stats.change) == change)
+        {
             durable.renew_evidence(entry, cause, why);
         }
     }

@@ -51,13 +51,22 @@ struct Cohorts {
 
 impl StageStats {
     pub(super) fn begin(change: u64) -> Self {
-        Self { change, ..Self::default() }
+        Self {
+            change,
+            ..Self::default()
+        }
     }
 
     pub(super) fn restored(saved: &SavedStageStats) -> Self {
         let slot = |(time, canary, control): &SavedSlot| {
-            let cohorts = Cohorts { canary: restored(*canary), control: restored(*control) };
-            Slot { time: Duration::from_millis(*time), cohorts }
+            let cohorts = Cohorts {
+                canary: restored(*canary),
+                control: restored(*control),
+            };
+            Slot {
+                time: Duration::from_millis(*time),
+                cohorts,
+            }
         };
         let with_data = Duration::from_millis(saved.with_data_ms);
         let mut stats = Self {
@@ -72,9 +81,17 @@ impl StageStats {
     }
 
     pub(super) fn saved(&self) -> SavedStageStats {
-        let slots = self.full.iter().chain([&self.open]).filter(|slot| !slot.time.is_zero());
+        let slots = self
+            .full
+            .iter()
+            .chain([&self.open])
+            .filter(|slot| !slot.time.is_zero());
         let saved = |Slot { time, cohorts }: &Slot| {
-            (millis(*time), counts(&cohorts.canary), counts(&cohorts.control))
+            (
+                millis(*time),
+                counts(&cohorts.canary),
+                counts(&cohorts.control),
+            )
         };
         SavedStageStats {
             change: self.change,
@@ -97,7 +114,11 @@ impl StageStats {
     /// with requests only of the control cohort.
     pub(super) fn on_tick(&mut self, stage: Mode, window: Duration, tick: Duration) {
         let in_canary = self.fresh.canary.offered;
-        let in_control = if stage == Mode::Canary { 0 } else { self.fresh.control.offered };
+        let in_control = if stage == Mode::Canary {
+            0
+        } else {
+            self.fresh.control.offered
+        };
         let has_requests = in_canary > 0 || in_control > 0;
         let fresh = std::mem::take(&mut self.fresh);
         self.open.cohorts.add(&fresh);
@@ -133,13 +154,20 @@ impl StageStats {
 
     /// Notes the present limit of a bucket with a limit that moves by itself. Returns the lowest
     /// limit judged so far, if the present one is too far below it for this evidence.
-    pub(super) fn on_limit(&mut self, bucket: &Bucket, limit: Rate, window: Duration) -> Option<Rate> {
+    pub(super) fn on_limit(
+        &mut self,
+        bucket: &Bucket,
+        limit: Rate,
+        window: Duration,
+    ) -> Option<Rate> {
         self.limits.note(bucket, limit, self.with_data, window)
     }
 
     fn sum_up(&mut self) {
         self.sum = Cohorts::default();
-        self.full.iter().for_each(|slot| self.sum.add(&slot.cohorts));
+        self.full
+            .iter()
+            .for_each(|slot| self.sum.add(&slot.cohorts));
     }
 
     fn total(&self) -> Cohorts {
@@ -152,7 +180,10 @@ impl StageStats {
         let Cohorts { canary, control } = self.total();
         let drop_ratio = if stage == Mode::Shadow {
             let would_dropped = canary.would_dropped.saturating_add(control.would_dropped);
-            Reading::share(would_dropped, canary.offered.saturating_add(control.offered))
+            Reading::share(
+                would_dropped,
+                canary.offered.saturating_add(control.offered),
+            )
         } else {
             Reading::share(canary.refused, canary.offered)
         };
@@ -169,11 +200,18 @@ impl StageStats {
 
     pub(super) fn latency_basis(&self) -> LatencyBasis {
         let (has_latencies, unobserved) = (self.has_latencies, self.unobserved());
-        Observed { has_latencies, unobserved, ..Observed::default() }.latency_basis()
+        Observed {
+            has_latencies,
+            unobserved,
+            ..Observed::default()
+        }
+        .latency_basis()
     }
 
     const fn unobserved(&self) -> u64 {
-        self.sum.unobserved().saturating_add(self.open.cohorts.unobserved())
+        self.sum
+            .unobserved()
+            .saturating_add(self.open.cohorts.unobserved())
     }
 
     pub(super) fn evidence(&self) -> Evidence {
@@ -199,7 +237,9 @@ impl Cohorts {
     }
 
     const fn unobserved(&self) -> u64 {
-        self.canary.unobserved.saturating_add(self.control.unobserved)
+        self.canary
+            .unobserved
+            .saturating_add(self.control.unobserved)
     }
 
     fn add(&mut self, other: &Self) {
@@ -223,26 +263,78 @@ fn p99(latency: &Histogram, lower_bound: bool) -> Reading {
         Some(Quantile::AtLeast(p99)) => lower_bound.then_some(p99),
         None => None,
     };
-    Reading { value: value.map(|p99| p99.as_secs_f64()), samples: latency.samples() }
+    Reading {
+        value: value.map(|p99| p99.as_secs_f64()),
+        samples: latency.samples(),
+    }
 }
 
 fn sums(outcomes: &Outcomes) -> CohortSums {
-    let Outcomes { offered, refused, would_dropped, failed, unobserved, ref latency, instances } = *outcomes;
+    let Outcomes {
+        offered,
+        refused,
+        would_dropped,
+        failed,
+        unobserved,
+        ref latency,
+        instances,
+    } = *outcomes;
     let p99 = latency.quantile(0.99).map(|p99| match p99 {
         Quantile::About(p99) | Quantile::AtLeast(p99) => p99.as_micros() as u64,
     });
     let samples = latency.samples();
-    CohortSums { offered, refused, would_dropped, failed, unobserved, p99_us: p99, samples, instances }
+    CohortSums {
+        offered,
+        refused,
+        would_dropped,
+        failed,
+        unobserved,
+        p99_us: p99,
+        samples,
+        instances,
+    }
 }
 
 const fn counts(outcomes: &Outcomes) -> [u64; 6] {
-    let Outcomes { offered, refused, would_dropped, failed, unobserved, instances, .. } = *outcomes;
-    [offered, refused, would_dropped, failed, unobserved, instances as u64]
+    let Outcomes {
+        offered,
+        refused,
+        would_dropped,
+        failed,
+        unobserved,
+        instances,
+        ..
+    } = *outcomes;
+    [
+        offered,
+        refused,
+        would_dropped,
+        failed,
+        unobserved,
+        instances as u64,
+    ]
 }
 
-fn restored([offered, refused, would_dropped, failed, unobserved, instances]: [u64; 6]) -> Outcomes {
+fn restored(
+    [
+        offered,
+        refused,
+        would_dropped,
+        failed,
+        unobserved,
+        instances,
+    ]: [u64; 6],
+) -> Outcomes {
     let instances = u32::try_from(instances).unwrap_or(u32::MAX);
-    Outcomes { offered, refused, would_dropped, failed, unobserved, instances, ..Outcomes::default() }
+    Outcomes {
+        offered,
+        refused,
+        would_dropped,
+        failed,
+        unobserved,
+        instances,
+        ..Outcomes::default()
+    }
 }
 
 #[cfg(test)]
@@ -255,7 +347,11 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn asked(offered: u64, would_dropped: u64) -> Outcomes {
-        Outcomes { offered, would_dropped, ..Outcomes::default() }
+        Outcomes {
+            offered,
+            would_dropped,
+            ..Outcomes::default()
+        }
     }
 
     fn pass(stats: &mut StageStats, ticks: u64, offered: u64, would_dropped: u64) {
@@ -288,7 +384,10 @@ mod tests {
             pass(&mut stats, 1, 1, 0);
             let bad = stats.observed(Mode::Shadow).drop_ratio;
             let bad = (bad.value.unwrap() * bad.samples as f64).round() as u64;
-            let (least, most) = (120_u64.saturating_sub(younger), 126_u64.saturating_sub(younger).min(120));
+            let (least, most) = (
+                120_u64.saturating_sub(younger),
+                126_u64.saturating_sub(younger).min(120),
+            );
             assert!((least..=most).contains(&bad), "{bad} after {younger}");
             assert!(stats.full.len() <= 25);
         }
@@ -330,7 +429,12 @@ mod tests {
     fn restart_keeps_all_counts_but_latencies() {
         let mut stats = StageStats::begin(7);
         pass(&mut stats, 77, 3, 1);
-        let mut canary = Outcomes { offered: 9, refused: 2, failed: 1, ..Outcomes::default() };
+        let mut canary = Outcomes {
+            offered: 9,
+            refused: 2,
+            failed: 1,
+            ..Outcomes::default()
+        };
         canary.latency.add(Bin::of(TICK), 1);
         stats.record(Side::Canary, &canary);
         stats.on_tick(Mode::Shadow, MINUTE, TICK);
@@ -339,8 +443,14 @@ mod tests {
         let back = StageStats::restored(&serde_json::from_str(&text).unwrap());
         assert_eq!((back.saved(), back.change), (saved, 7));
         let (before, after) = (stats.observed(Mode::Shadow), back.observed(Mode::Shadow));
-        assert_eq!((before.with_data, before.drop_ratio), (after.with_data, after.drop_ratio));
-        assert_eq!((before.canary_p99.samples, after.canary_p99.samples), (1, 0));
+        assert_eq!(
+            (before.with_data, before.drop_ratio),
+            (after.with_data, after.drop_ratio)
+        );
+        assert_eq!(
+            (before.canary_p99.samples, after.canary_p99.samples),
+            (1, 0)
+        );
         assert_eq!(stats.evidence().canary.p99_us, Some(500_736));
     }
 }

@@ -30,8 +30,19 @@ struct Seen {
     is_behind_proxy: bool,
 }
 
-const GOOD: Seen = Seen { offered: 500, bad: 0, canary_ms: 20, control_ms: 20, is_behind_proxy: false };
-const PROXIED: Seen = Seen { canary_ms: 0, control_ms: 0, is_behind_proxy: true, ..GOOD };
+const GOOD: Seen = Seen {
+    offered: 500,
+    bad: 0,
+    canary_ms: 20,
+    control_ms: 20,
+    is_behind_proxy: false,
+};
+const PROXIED: Seen = Seen {
+    canary_ms: 0,
+    control_ms: 0,
+    is_behind_proxy: true,
+    ..GOOD
+};
 const NOT_COMPARED: &str = "latency is not compared: no instance reports it";
 
 fn policy(bucket: &str, more: &str, tenants: &str) -> Policy {
@@ -39,13 +50,28 @@ fn policy(bucket: &str, more: &str, tenants: &str) -> Policy {
         "buckets: {{ b: {{ {bucket} }} }}\nrollout:\n  shadow: {{ min_days: 0.0001157, window_h: 0.01 }}\n  \
          canary: {{ min_hours: 0.002777, window_min: 1 }}\n{more}"
     );
-    let source = Source { name: "policy.yaml", text: &text };
-    Policy::read(source, Source { name: "tenants.yaml", text: tenants }).unwrap().0
+    let source = Source {
+        name: "policy.yaml",
+        text: &text,
+    };
+    Policy::read(
+        source,
+        Source {
+            name: "tenants.yaml",
+            text: tenants,
+        },
+    )
+    .unwrap()
+    .0
 }
 
 impl Scene {
     fn new(mode: &str, more: &str) -> Self {
-        Self::of(policy(&format!("limit: 100, mode: {mode}"), more, ONE_CLASS_TENANTS))
+        Self::of(policy(
+            &format!("limit: 100, mode: {mode}"),
+            more,
+            ONE_CLASS_TENANTS,
+        ))
     }
 
     fn of(policy: Policy) -> Self {
@@ -53,21 +79,35 @@ impl Scene {
         let mut rollouts = Rollouts::restored(&durable);
         durable.on_policy(&policy);
         rollouts.close_ended_stages(&mut durable, &policy, MonoTime::ZERO);
-        Self { durable, rollouts, policy, stale: None, now: MonoTime::ZERO }
+        Self {
+            durable,
+            rollouts,
+            policy,
+            stale: None,
+            now: MonoTime::ZERO,
+        }
     }
 
     fn edit(&mut self, policy: Policy) {
         self.durable.on_policy(&policy);
-        self.rollouts.on_edit(&mut self.durable, &self.policy, &policy, 0);
-        self.rollouts.close_ended_stages(&mut self.durable, &self.policy, self.now);
+        self.rollouts
+            .on_edit(&mut self.durable, &self.policy, &policy, 0);
+        self.rollouts
+            .close_ended_stages(&mut self.durable, &self.policy, self.now);
         self.policy = policy;
     }
 
     fn moves(&mut self, limit: f64) {
         let bucket = Bucket::new("b").unwrap();
-        let moving = MovingLimit { entry: "b", bucket: &bucket, limit: Rate::new(limit).unwrap() };
-        self.rollouts.on_limit(&mut self.durable, &self.policy, moving);
-        self.rollouts.close_ended_stages(&mut self.durable, &self.policy, self.now);
+        let moving = MovingLimit {
+            entry: "b",
+            bucket: &bucket,
+            limit: Rate::new(limit).unwrap(),
+        };
+        self.rollouts
+            .on_limit(&mut self.durable, &self.policy, moving);
+        self.rollouts
+            .close_ended_stages(&mut self.durable, &self.policy, self.now);
     }
 
     fn stage(&self) -> Mode {
@@ -78,23 +118,52 @@ impl Scene {
         let stage = self.stage();
         for tick in 1..=ticks {
             for side in [Side::Canary, Side::Control] {
-                let Seen { offered, bad, canary_ms, control_ms, is_behind_proxy } = seen;
-                let ms = if side == Side::Canary { canary_ms } else { control_ms };
+                let Seen {
+                    offered,
+                    bad,
+                    canary_ms,
+                    control_ms,
+                    is_behind_proxy,
+                } = seen;
+                let ms = if side == Side::Canary {
+                    canary_ms
+                } else {
+                    control_ms
+                };
                 let mut latency = Histogram::default();
-                latency.add(Bin::of(Duration::from_millis(ms)), if ms > 0 { offered } else { 0 });
-                let mut outcomes = Outcomes { offered, latency, ..Outcomes::default() };
+                latency.add(
+                    Bin::of(Duration::from_millis(ms)),
+                    if ms > 0 { offered } else { 0 },
+                );
+                let mut outcomes = Outcomes {
+                    offered,
+                    latency,
+                    ..Outcomes::default()
+                };
                 match (self.stage(), side) {
-                    (Mode::Shadow, _) | (Mode::Canary, Side::Control) => outcomes.would_dropped = bad,
+                    (Mode::Shadow, _) | (Mode::Canary, Side::Control) => {
+                        outcomes.would_dropped = bad
+                    }
                     _ => outcomes.refused = bad,
                 }
                 if is_behind_proxy && ms == 0 {
                     outcomes.unobserved = offered - outcomes.refused;
                 }
-                let cohort = CohortKey { bucket: Bucket::new("b").unwrap(), mode: self.stage(), side };
+                let cohort = CohortKey {
+                    bucket: Bucket::new("b").unwrap(),
+                    mode: self.stage(),
+                    side,
+                };
                 self.rollouts.record(&self.durable, "b", &cohort, &outcomes);
             }
             self.now = self.now + TICK;
-            self.rollouts.on_tick(&mut self.durable, &self.policy, self.now, TICK, self.stale.as_ref());
+            self.rollouts.on_tick(
+                &mut self.durable,
+                &self.policy,
+                self.now,
+                TICK,
+                self.stale.as_ref(),
+            );
             if self.stage() != stage {
                 return tick;
             }
@@ -103,7 +172,11 @@ impl Scene {
     }
 
     fn rollout_policy(&self) -> &RolloutPolicy {
-        &self.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout
+        &self
+            .policy
+            .bucket(&Bucket::new("b").unwrap())
+            .unwrap()
+            .rollout
     }
 
     fn evidence(&self) -> Evidence {
@@ -112,8 +185,14 @@ impl Scene {
 
     fn answer(&mut self, query: &str, value: Result<f64, &str>) {
         let valid_for = Duration::from_secs(90);
-        let answer = GateAnswer { at: self.now, valid_for, value: value.map_err(ToOwned::to_owned) };
-        self.rollouts.answers.insert(&self.policy, "http://p", query, answer);
+        let answer = GateAnswer {
+            at: self.now,
+            valid_for,
+            value: value.map_err(ToOwned::to_owned),
+        };
+        self.rollouts
+            .answers
+            .insert(&self.policy, "http://p", query, answer);
     }
 
     fn cause(&self) -> Cause {
@@ -124,20 +203,50 @@ impl Scene {
 #[test]
 fn only_auto_promote_enforces_good_evidence() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
-    assert_eq!((scene.run(1_000, GOOD), scene.stage(), scene.cause()), (20, Mode::Canary, Cause::Gate));
-    assert_eq!((scene.run(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
-    let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
     assert_eq!(
-        (evidence.with_data_ms, evidence.canary.offered, evidence.canary.refused),
+        (scene.run(1_000, GOOD), scene.stage(), scene.cause()),
+        (20, Mode::Canary, Cause::Gate)
+    );
+    assert_eq!((scene.run(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
+    let evidence = scene
+        .durable
+        .history
+        .back()
+        .unwrap()
+        .evidence
+        .clone()
+        .unwrap();
+    assert_eq!(
+        (
+            evidence.with_data_ms,
+            evidence.canary.offered,
+            evidence.canary.refused
+        ),
         (10_000, 10_000, 0)
     );
     assert_eq!(evidence.canary.p99_us, evidence.control.p99_us);
-    assert_eq!(scene.run(1_000, Seen { bad: 500, ..GOOD }), 1_000, "no evidence leaves enforce");
+    assert_eq!(
+        scene.run(1_000, Seen { bad: 500, ..GOOD }),
+        1_000,
+        "no evidence leaves enforce"
+    );
 
     let mut scene = Scene::new("shadow", "");
-    assert_eq!((scene.run(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow));
-    let rollout = &scene.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout;
-    assert_eq!(scene.rollouts.judge(scene.now, &scene.durable, "b", rollout, None), Some(Judgement::Pass));
+    assert_eq!(
+        (scene.run(1_000, GOOD), scene.stage()),
+        (1_000, Mode::Shadow)
+    );
+    let rollout = &scene
+        .policy
+        .bucket(&Bucket::new("b").unwrap())
+        .unwrap()
+        .rollout;
+    assert_eq!(
+        scene
+            .rollouts
+            .judge(scene.now, &scene.durable, "b", rollout, None),
+        Some(Judgement::Pass)
+    );
     // The file asks for enforce: one gate after the other.
     scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
     assert_eq!((scene.run(1, GOOD), scene.stage()), (1, Mode::Canary));
@@ -152,30 +261,48 @@ fn recorded_promotion_waits_unlike_returns() {
     scene.rollouts.ready = Some(Vec::new());
     assert_eq!((scene.run(100, GOOD), scene.stage()), (100, Mode::Shadow));
     let ready = scene.rollouts.ready.clone().unwrap();
-    assert_eq!((ready.len(), ready[0].from, ready[0].to), (1, Mode::Shadow, Mode::Canary));
+    assert_eq!(
+        (ready.len(), ready[0].from, ready[0].to),
+        (1, Mode::Shadow, Mode::Canary)
+    );
     assert!(scene.rollouts.promote_ready(&mut scene.durable, &ready[0]));
     assert_eq!((scene.stage(), scene.cause()), (Mode::Canary, Cause::Gate));
-    assert!(!scene.rollouts.promote_ready(&mut scene.durable, &ready[0]), "it is made once");
+    assert!(
+        !scene.rollouts.promote_ready(&mut scene.durable, &ready[0]),
+        "it is made once"
+    );
     scene.run(1_000, Seen { bad: 1, ..GOOD });
-    assert_eq!((scene.stage(), scene.cause()), (Mode::Shadow, Cause::Breach));
+    assert_eq!(
+        (scene.stage(), scene.cause()),
+        (Mode::Shadow, Cause::Breach)
+    );
     // A stage that has changed since.
     assert_eq!(scene.run(100, GOOD), 100);
     let ready = scene.rollouts.ready.clone().unwrap();
-    scene.durable.enter_stage("b", Mode::Shadow, Cause::Abort, Vec::new());
+    scene
+        .durable
+        .enter_stage("b", Mode::Shadow, Cause::Abort, Vec::new());
     assert!(!scene.rollouts.promote_ready(&mut scene.durable, &ready[0]));
     assert_eq!(scene.stage(), Mode::Shadow);
 }
 
 #[test]
 fn bad_canary_returns_to_shadow_immediately() {
-    let slow = Seen { canary_ms: 40, ..GOOD };
-    for (seen, reason) in
-        [(Seen { bad: 1, ..GOOD }, "drop ratio of the canary cohort"), (slow, "p99 of the canary cohort")]
-    {
+    let slow = Seen {
+        canary_ms: 40,
+        ..GOOD
+    };
+    for (seen, reason) in [
+        (Seen { bad: 1, ..GOOD }, "drop ratio of the canary cohort"),
+        (slow, "p99 of the canary cohort"),
+    ] {
         let mut scene = Scene::new("canary", "");
         scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
         // Two ticks bring the thousand samples that the gate needs.
-        assert_eq!((scene.run(1_000, seen), scene.stage(), scene.cause()), (2, Mode::Shadow, Cause::Breach));
+        assert_eq!(
+            (scene.run(1_000, seen), scene.stage(), scene.cause()),
+            (2, Mode::Shadow, Cause::Breach)
+        );
         let last = scene.durable.history.back().unwrap();
         assert!(last.why[0].starts_with(reason), "{:?}", last.why);
         assert_eq!(last.evidence.as_ref().unwrap().canary.offered, 1_000);
@@ -189,11 +316,17 @@ fn bad_canary_returns_to_shadow_immediately() {
 
 #[test]
 fn stale_zone_ends_only_the_canary() {
-    let stale = Some(StaleZone { zone: "z".to_owned(), age: Duration::from_secs(61) });
+    let stale = Some(StaleZone {
+        zone: "z".to_owned(),
+        age: Duration::from_secs(61),
+    });
     let mut scene = Scene::new("canary", "");
     scene.run(5, GOOD);
     scene.stale = stale.clone();
-    assert_eq!((scene.run(9, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Stale));
+    assert_eq!(
+        (scene.run(9, GOOD), scene.stage(), scene.cause()),
+        (1, Mode::Shadow, Cause::Stale)
+    );
     for mode in ["enforce", "shadow"] {
         let mut scene = Scene::new(mode, "  auto_promote: true\n");
         scene.stale = stale.clone();
@@ -204,16 +337,33 @@ fn stale_zone_ends_only_the_canary() {
 #[test]
 fn foreign_or_killed_evidence_is_dropped() {
     let mut scene = Scene::new("canary", "");
-    let bad = Outcomes { offered: 5_000, refused: 5_000, ..Outcomes::default() };
-    let cohort = |mode| CohortKey { bucket: Bucket::new("b").unwrap(), mode, side: Side::Canary };
+    let bad = Outcomes {
+        offered: 5_000,
+        refused: 5_000,
+        ..Outcomes::default()
+    };
+    let cohort = |mode| CohortKey {
+        bucket: Bucket::new("b").unwrap(),
+        mode,
+        side: Side::Canary,
+    };
     for mode in [Mode::Shadow, Mode::Enforce] {
-        scene.rollouts.record(&scene.durable, "b", &cohort(mode), &bad);
+        scene
+            .rollouts
+            .record(&scene.durable, "b", &cohort(mode), &bad);
     }
-    scene.rollouts.record(&scene.durable, "c", &cohort(Mode::Canary), &bad);
+    scene
+        .rollouts
+        .record(&scene.durable, "c", &cohort(Mode::Canary), &bad);
     assert_eq!((scene.run(5, GOOD), scene.stage()), (5, Mode::Canary));
     scene.durable.kill = scene.durable.kill.switched(true);
-    scene.rollouts.record(&scene.durable, "b", &cohort(Mode::Canary), &bad);
-    assert_eq!((scene.run(5, GOOD), scene.evidence().canary.offered), (5, 2_500));
+    scene
+        .rollouts
+        .record(&scene.durable, "b", &cohort(Mode::Canary), &bad);
+    assert_eq!(
+        (scene.run(5, GOOD), scene.evidence().canary.offered),
+        (5, 2_500)
+    );
 }
 
 #[test]
@@ -221,10 +371,22 @@ fn stats_are_saved_every_sixty_ticks() {
     let mut scene = Scene::new("shadow", "");
     let mut saves = 0;
     for _ in 0..3 * SAVED_EVERY {
-        let cohort = CohortKey { bucket: Bucket::new("b").unwrap(), mode: Mode::Shadow, side: Side::Control };
-        let outcomes = Outcomes { offered: 1, ..Outcomes::default() };
-        scene.rollouts.record(&scene.durable, "b", &cohort, &outcomes);
-        let outcome = scene.rollouts.on_tick(&mut scene.durable, &scene.policy, scene.now, TICK, None);
+        let cohort = CohortKey {
+            bucket: Bucket::new("b").unwrap(),
+            mode: Mode::Shadow,
+            side: Side::Control,
+        };
+        let outcomes = Outcomes {
+            offered: 1,
+            ..Outcomes::default()
+        };
+        scene
+            .rollouts
+            .record(&scene.durable, "b", &cohort, &outcomes);
+        let outcome =
+            scene
+                .rollouts
+                .on_tick(&mut scene.durable, &scene.policy, scene.now, TICK, None);
         saves += u32::from(outcome.saves);
     }
     let saved = &scene.durable.stage_stats["b"];
@@ -240,21 +402,52 @@ fn query_gate_waits_for_its_answer() {
     assert_eq!(scene.run(100, GOOD), 100, "no query is answered");
     scene.answer("t", Ok(3.0));
     assert_eq!(scene.run(20, GOOD), 20, "one answer is missing");
-    for value in [Ok(0.05), Ok(f64::NAN), Ok(f64::INFINITY), Err("the query yields no series")] {
+    for value in [
+        Ok(0.05),
+        Ok(f64::NAN),
+        Ok(f64::INFINITY),
+        Err("the query yields no series"),
+    ] {
         scene.answer("b", value);
         assert_eq!(scene.run(20, GOOD), 20, "{value:?}");
     }
     let queries = scene.evidence().queries;
-    assert_eq!((queries[0].value, queries[0].max, queries[0].age_ms), (Some(3.0), Some(20.0), Some(50_000)));
+    assert_eq!(
+        (queries[0].value, queries[0].max, queries[0].age_ms),
+        (Some(3.0), Some(20.0), Some(50_000))
+    );
     assert_eq!((queries[1].value, queries[1].min), (None, Some(0.1)));
-    assert_eq!(queries[1].unknown.as_deref(), Some("is unknown: the query yields no series"));
+    assert_eq!(
+        queries[1].unknown.as_deref(),
+        Some("is unknown: the query yields no series")
+    );
     scene.answer("b", Ok(0.5));
-    assert_eq!((scene.run(20, GOOD), scene.stage(), scene.cause()), (1, Mode::Canary, Cause::Gate));
-    let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
-    assert_eq!(evidence.queries.iter().map(|query| query.value).collect::<Vec<_>>(), [Some(3.0), Some(0.5)]);
+    assert_eq!(
+        (scene.run(20, GOOD), scene.stage(), scene.cause()),
+        (1, Mode::Canary, Cause::Gate)
+    );
+    let evidence = scene
+        .durable
+        .history
+        .back()
+        .unwrap()
+        .evidence
+        .clone()
+        .unwrap();
+    assert_eq!(
+        evidence
+            .queries
+            .iter()
+            .map(|query| query.value)
+            .collect::<Vec<_>>(),
+        [Some(3.0), Some(0.5)]
+    );
     // The saved state is restored without changes.
     let text = serde_json::to_string(&scene.durable).unwrap();
-    assert_eq!(serde_json::from_str::<DurableState>(&text).unwrap(), scene.durable);
+    assert_eq!(
+        serde_json::from_str::<DurableState>(&text).unwrap(),
+        scene.durable
+    );
 }
 
 #[test]
@@ -267,7 +460,10 @@ fn excess_value_ends_the_canary() {
     scene.answer("t", Err("the server cannot be reached"));
     assert_eq!((scene.run(395, GOOD), scene.stage()), (395, Mode::Canary));
     let unknown = scene.evidence().queries[1].unknown.clone().unwrap();
-    assert_eq!(unknown, "has an answer 200 s old, older than the maximum of 90 s");
+    assert_eq!(
+        unknown,
+        "has an answer 200 s old, older than the maximum of 90 s"
+    );
     // The server answers one query again, and then both.
     scene.answer("t", Ok(0.0));
     assert_eq!(scene.run(10, GOOD), 10);
@@ -276,7 +472,10 @@ fn excess_value_ends_the_canary() {
 
     let mut scene = Scene::new("canary", QUERIES);
     scene.answer("t", Ok(21.0));
-    assert_eq!((scene.run(10, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Breach));
+    assert_eq!(
+        (scene.run(10, GOOD), scene.stage(), scene.cause()),
+        (1, Mode::Shadow, Cause::Breach)
+    );
     let last = scene.durable.history.back().unwrap();
     assert_eq!(last.why, ["tickets is 21, above the maximum of 20"]);
     assert_eq!(last.evidence.as_ref().unwrap().queries[0].value, Some(21.0));
@@ -292,13 +491,22 @@ fn answer_leaves_with_its_query() {
     let without = Scene::new("shadow", "");
     scene.rollouts.answers.retain_asked(&without.policy);
     for query in scene.rollouts.evidence(scene.now, "b", &rollout).queries {
-        assert_eq!(query.unknown.as_deref(), Some("has no answer yet"), "{}", query.name);
+        assert_eq!(
+            query.unknown.as_deref(),
+            Some("has no answer yet"),
+            "{}",
+            query.name
+        );
     }
     scene.rollouts.answers.insert(
         &without.policy,
         "http://p",
         "t",
-        GateAnswer { at: scene.now, valid_for: TICK, value: Ok(1.0) },
+        GateAnswer {
+            at: scene.now,
+            valid_for: TICK,
+            value: Ok(1.0),
+        },
     );
     assert_eq!(
         scene.rollouts.evidence(scene.now, "b", &rollout).queries[0].value,
@@ -309,19 +517,42 @@ fn answer_leaves_with_its_query() {
 
 /// Number of ticks that stragglers are left out after evidence begins anew.
 const STRAGGLING_TICKS: u64 = (STRAGGLING.as_millis() / TICK.as_millis()) as u64;
-const TENANTS: &str = "tenants: { default: {}, a: { weight: 4 } }\nfairness: { min_floor_rps: 5 }\n";
+const TENANTS: &str =
+    "tenants: { default: {}, a: { weight: 4 } }\nfairness: { min_floor_rps: 5 }\n";
 
 #[test]
 fn stricter_edit_restarts_evidence() {
     let auto = "  auto_promote: true\n";
-    let before = |mode: &str| policy(&format!("limit: 100, tenant_limit: 50, mode: {mode}"), auto, TENANTS);
+    let before = |mode: &str| {
+        policy(
+            &format!("limit: 100, tenant_limit: 50, mode: {mode}"),
+            auto,
+            TENANTS,
+        )
+    };
     for (mode, next) in [(Mode::Shadow, Mode::Canary), (Mode::Canary, Mode::Enforce)] {
         for (bucket, tenants, why) in [
             ("limit: 61, tenant_limit: 50", TENANTS, "limit 100 -> 61"),
-            ("limit: { learned: {} }, tenant_limit: 50", TENANTS, "limit 100 -> learned"),
-            ("limit: 100, tenant_limit: 49", TENANTS, "tenant_limit 50 -> 49"),
-            ("limit: 100, tenant_limit: 50, burst_s: 0.2", TENANTS, "burst_s 0.25 -> 0.2"),
-            ("limit: 100, tenant_limit: 50, coin: coherent", TENANTS, "coin dithered -> coherent"),
+            (
+                "limit: { learned: {} }, tenant_limit: 50",
+                TENANTS,
+                "limit 100 -> learned",
+            ),
+            (
+                "limit: 100, tenant_limit: 49",
+                TENANTS,
+                "tenant_limit 50 -> 49",
+            ),
+            (
+                "limit: 100, tenant_limit: 50, burst_s: 0.2",
+                TENANTS,
+                "burst_s 0.25 -> 0.2",
+            ),
+            (
+                "limit: 100, tenant_limit: 50, coin: coherent",
+                TENANTS,
+                "coin dithered -> coherent",
+            ),
             (
                 "limit: 100, tenant_limit: 50, rollout: { canary_percent: 6 }",
                 TENANTS,
@@ -348,7 +579,11 @@ fn stricter_edit_restarts_evidence() {
             let change = scene.durable.changes;
             scene.edit(policy(&format!("{bucket}, mode: {mode}"), auto, tenants));
             let last = scene.durable.history.back().unwrap().clone();
-            assert_eq!((last.from, last.to, last.cause), (Some(mode), mode, Cause::Edit), "{why}");
+            assert_eq!(
+                (last.from, last.to, last.cause),
+                (Some(mode), mode, Cause::Edit),
+                "{why}"
+            );
             assert_eq!(last.why, [why]);
             assert_eq!(
                 last.evidence.unwrap().with_data_ms,
@@ -358,7 +593,11 @@ fn stricter_edit_restarts_evidence() {
             assert_eq!(scene.durable.changes, change + 1);
             assert_eq!(scene.evidence(), Evidence::default(), "{why}");
             let due = STRAGGLING_TICKS + 19;
-            assert_eq!((scene.run(due, GOOD), scene.stage()), (due, mode), "{why}: the gate waits anew");
+            assert_eq!(
+                (scene.run(due, GOOD), scene.stage()),
+                (due, mode),
+                "{why}: the gate waits anew"
+            );
             assert_eq!((scene.run(9, GOOD), scene.stage()), (1, next), "{why}");
         }
     }
@@ -366,15 +605,24 @@ fn stricter_edit_restarts_evidence() {
 
 #[test]
 fn edit_that_cannot_refuse_more_keeps_evidence() {
-    let tenants = "tenants: { default: {}, a: { weight: 4, boost: 2, boost_until: 1969-12-01T00:00:00Z } }\n";
+    let tenants =
+        "tenants: { default: {}, a: { weight: 4, boost: 2, boost_until: 1969-12-01T00:00:00Z } }\n";
     let auto = "  auto_promote: true\n";
     let mut scene = Scene::of(policy("limit: 100, tenant_limit: 50", auto, tenants));
     scene.run(5, GOOD);
     for (bucket, more, tenants) in [
         ("limit: 120, tenant_limit: 60", "", tenants),
         ("limit: 120", "", tenants),
-        ("limit: 120, burst_s: 1, candidate: 7, release: never", "", tenants),
-        ("limit: 120, burst_s: 1", "  canary_percent: 1\n  min_samples: 7\n", tenants),
+        (
+            "limit: 120, burst_s: 1, candidate: 7, release: never",
+            "",
+            tenants,
+        ),
+        (
+            "limit: 120, burst_s: 1",
+            "  canary_percent: 1\n  min_samples: 7\n",
+            tenants,
+        ),
         // A tenant with the settings that it had unlisted, and a boost that had ended.
         (
             "limit: 120, burst_s: 1",
@@ -411,10 +659,20 @@ fn edit_keeps_a_pending_mode_waiting() {
     scene.rollouts = Rollouts::restored(&scene.durable);
     let same = policy("limit: 61, mode: enforce", "", ONE_CLASS_TENANTS);
     scene.edit(same);
-    let since = scene.durable.change(scene.durable.stages["b"].change).unwrap();
-    assert_eq!((since.cause, &since.why[..]), (Cause::Edit, &["limit 100 -> 61".to_owned()][..]));
+    let since = scene
+        .durable
+        .change(scene.durable.stages["b"].change)
+        .unwrap();
+    assert_eq!(
+        (since.cause, &since.why[..]),
+        (Cause::Edit, &["limit 100 -> 61".to_owned()][..])
+    );
     // The stats between the edit and the first latency were saved.
-    assert_eq!(scene.run(18, GOOD), 18, "the stats from before the edit are not restored");
+    assert_eq!(
+        scene.run(18, GOOD),
+        18,
+        "the stats from before the edit are not restored"
+    );
     assert_eq!((scene.run(9, GOOD), scene.stage()), (1, Mode::Canary));
 }
 
@@ -423,8 +681,18 @@ fn promotion_past_edits_explains_the_gate() {
     let mut scene = Scene::new("shadow", "");
     scene.run(20, GOOD);
     let promote = |scene: &mut Scene| {
-        let promotion = Promotion { entry: "b", to: None, force: None };
-        scene.rollouts.promote(&mut scene.durable, &scene.policy, scene.now, None, promotion)
+        let promotion = Promotion {
+            entry: "b",
+            to: None,
+            force: None,
+        };
+        scene.rollouts.promote(
+            &mut scene.durable,
+            &scene.policy,
+            scene.now,
+            None,
+            promotion,
+        )
     };
     let mut unedited = Scene::new("shadow", "");
     unedited.run(20, GOOD);
@@ -442,17 +710,29 @@ fn promotion_past_edits_explains_the_gate() {
 
 #[test]
 fn only_a_far_fallen_limit_restarts_evidence() {
-    let learned = || policy("limit: { learned: {} }", "  auto_promote: true\n", ONE_CLASS_TENANTS);
+    let learned = || {
+        policy(
+            "limit: { learned: {} }",
+            "  auto_promote: true\n",
+            ONE_CLASS_TENANTS,
+        )
+    };
     let mut scene = Scene::of(learned());
     scene.run(4, GOOD);
     for limit in [100.0, 140.0, 91.0, 100.0, 90.0] {
         scene.moves(limit);
         scene.run(2, GOOD);
     }
-    assert_eq!(scene.durable.changes, 1, "a limit within 10 % keeps the evidence");
+    assert_eq!(
+        scene.durable.changes, 1,
+        "a limit within 10 % keeps the evidence"
+    );
     scene.moves(89.0);
     let last = scene.durable.history.back().unwrap();
-    assert_eq!((last.cause, &last.why[..]), (Cause::Drift, &["limit of b 100.0 -> 89.0".to_owned()][..]));
+    assert_eq!(
+        (last.cause, &last.why[..]),
+        (Cause::Drift, &["limit of b 100.0 -> 89.0".to_owned()][..])
+    );
     scene.run(STRAGGLING_TICKS, GOOD);
     // The lowest limit counts, also after a higher one and a restart.
     for limit in [89.0, 200.0, 81.0] {
@@ -464,8 +744,14 @@ fn only_a_far_fallen_limit_restarts_evidence() {
     scene.moves(81.0);
     assert_eq!(scene.durable.changes, 2);
     scene.moves(80.0);
-    assert_eq!(scene.durable.history.back().unwrap().why, ["limit of b 89.0 -> 80.0"]);
-    assert_eq!((scene.run(100, GOOD), scene.stage()), (STRAGGLING_TICKS + 20, Mode::Canary));
+    assert_eq!(
+        scene.durable.history.back().unwrap().why,
+        ["limit of b 89.0 -> 80.0"]
+    );
+    assert_eq!(
+        (scene.run(100, GOOD), scene.stage()),
+        (STRAGGLING_TICKS + 20, Mode::Canary)
+    );
 }
 
 #[test]
@@ -481,14 +767,20 @@ fn creeping_limit_passes_only_slowly() {
             slow.moves(limit);
         }
     }
-    assert_eq!(slow.durable.changes, 1, "each limit was judged for a whole window");
+    assert_eq!(
+        slow.durable.changes, 1,
+        "each limit was judged for a whole window"
+    );
     let mut fast = Scene::of(learned());
     fast.run(1, GOOD);
     for limit in [100.0, 95.0, 90.3, 85.8] {
         fast.moves(limit);
         fast.run(1, GOOD);
     }
-    assert_eq!(fast.durable.history.back().unwrap().why, ["limit of b 100.0 -> 85.8"]);
+    assert_eq!(
+        fast.durable.history.back().unwrap().why,
+        ["limit of b 100.0 -> 85.8"]
+    );
 }
 
 #[test]
@@ -501,15 +793,27 @@ fn ended_boost_may_restart_evidence() {
     let after = |boost, from_s, to_s| {
         let mut scene = Scene::of(policy("limit: 100", "", &tenants(boost)));
         scene.run(1, GOOD);
-        scene.rollouts.on_boosts_ended(&mut scene.durable, &scene.policy, from_s, to_s);
+        scene
+            .rollouts
+            .on_boosts_ended(&mut scene.durable, &scene.policy, from_s, to_s);
         scene.durable.history.back().unwrap().clone()
     };
     let last = after(2.0, 99, 100);
     assert_eq!(last.cause, Cause::Drift);
-    assert_eq!(last.why, ["the boost of a ended", "share of tenant a 80.0 % -> 66.7 %"]);
-    assert_eq!(after(0.5, 99, 100).why[1], "share of tenant default 50.0 % -> 33.3 %");
+    assert_eq!(
+        last.why,
+        ["the boost of a ended", "share of tenant a 80.0 % -> 66.7 %"]
+    );
+    assert_eq!(
+        after(0.5, 99, 100).why[1],
+        "share of tenant default 50.0 % -> 33.3 %"
+    );
     for (boost, from_s, to_s) in [(1.1, 99, 100), (2.0, 98, 99), (2.0, 100, 101)] {
-        assert_eq!(after(boost, from_s, to_s).cause, Cause::Appeared, "{boost} from {from_s} to {to_s}");
+        assert_eq!(
+            after(boost, from_s, to_s).cause,
+            Cause::Appeared,
+            "{boost} from {from_s} to {to_s}"
+        );
     }
 }
 
@@ -518,13 +822,24 @@ fn late_evidence_of_former_canaries_is_ignored() {
     let mut scene = Scene::new("canary", "");
     scene.run(2, GOOD);
     for to in [Mode::Shadow, Mode::Canary] {
-        scene.durable.enter_stage("b", to, Cause::Forced, Vec::new());
-        scene.rollouts.close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
+        scene
+            .durable
+            .enter_stage("b", to, Cause::Forced, Vec::new());
+        scene
+            .rollouts
+            .close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
     }
     let bad = Seen { bad: 500, ..GOOD };
     let late = STRAGGLING_TICKS;
-    assert_eq!((scene.run(late, bad), scene.evidence().canary.offered), (late, 0));
-    assert_eq!((scene.run(20, bad), scene.stage()), (2, Mode::Shadow), "later evidence is of this canary");
+    assert_eq!(
+        (scene.run(late, bad), scene.evidence().canary.offered),
+        (late, 0)
+    );
+    assert_eq!(
+        (scene.run(20, bad), scene.stage()),
+        (2, Mode::Shadow),
+        "later evidence is of this canary"
+    );
 }
 
 #[test]
@@ -535,8 +850,15 @@ fn evidence_goes_to_the_first_change() {
     for to in [Mode::Shadow, Mode::Canary] {
         scene.durable.enter_stage("b", to, Cause::File, Vec::new());
     }
-    scene.rollouts.close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
-    let evidence: Vec<_> = scene.durable.history.iter().map(|change| change.evidence.clone()).collect();
+    scene
+        .rollouts
+        .close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
+    let evidence: Vec<_> = scene
+        .durable
+        .history
+        .iter()
+        .map(|change| change.evidence.clone())
+        .collect();
     assert_eq!((&evidence[0], &evidence[2]), (&None, &None));
     assert_eq!(evidence[1].as_ref().unwrap().canary.offered, 1_000);
 }
@@ -546,34 +868,88 @@ fn proxied_canary_moves_only_by_refusals() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
     assert_eq!((scene.run(100, PROXIED), scene.stage()), (20, Mode::Canary));
     let why = |scene: &Scene| scene.durable.history.back().unwrap().why.clone();
-    assert_eq!(why(&scene), ["auto_promote"], "the gate out of shadow compares no latency anyway");
-    assert_eq!((scene.run(100, PROXIED), scene.stage()), (20, Mode::Enforce));
-    assert_eq!(why(&scene), ["auto_promote", NOT_COMPARED]);
-    let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
-    assert!(evidence.latency_unreported);
-    assert_eq!((evidence.canary.unobserved, evidence.canary.samples), (10_000, 0));
-
-    let mut scene = Scene::new("canary", "  auto_promote: true\n");
-    assert_eq!((scene.run(100, Seen { bad: 1, ..PROXIED }), scene.stage()), (2, Mode::Shadow));
     assert_eq!(
         why(&scene),
-        ["drop ratio of the canary cohort 0.200 % exceeds the maximum of 0.1 %", NOT_COMPARED]
+        ["auto_promote"],
+        "the gate out of shadow compares no latency anyway"
+    );
+    assert_eq!(
+        (scene.run(100, PROXIED), scene.stage()),
+        (20, Mode::Enforce)
+    );
+    assert_eq!(why(&scene), ["auto_promote", NOT_COMPARED]);
+    let evidence = scene
+        .durable
+        .history
+        .back()
+        .unwrap()
+        .evidence
+        .clone()
+        .unwrap();
+    assert!(evidence.latency_unreported);
+    assert_eq!(
+        (evidence.canary.unobserved, evidence.canary.samples),
+        (10_000, 0)
+    );
+
+    let mut scene = Scene::new("canary", "  auto_promote: true\n");
+    assert_eq!(
+        (scene.run(100, Seen { bad: 1, ..PROXIED }), scene.stage()),
+        (2, Mode::Shadow)
+    );
+    assert_eq!(
+        why(&scene),
+        [
+            "drop ratio of the canary cohort 0.200 % exceeds the maximum of 0.1 %",
+            NOT_COMPARED
+        ]
     );
 
     // A promotion by an operator, with the gate passed and past it.
-    for (ticks, force, first) in [(30, None, "the gate is passed"), (3, Some("a test"), "a test")] {
+    for (ticks, force, first) in [
+        (30, None, "the gate is passed"),
+        (3, Some("a test"), "a test"),
+    ] {
         let mut scene = Scene::new("canary", "");
         scene.run(ticks, PROXIED);
         assert!(scene.rollouts.is_latency_unreported("b"));
         let force = force.map(|reason| plimsoll_core::names::Text::new(reason).unwrap());
-        let promotion = Promotion { entry: "b", to: None, force: force.as_ref() };
-        scene.rollouts.promote(&mut scene.durable, &scene.policy, scene.now, None, promotion).unwrap();
-        assert_eq!((why(&scene)[0].as_str(), why(&scene).last().unwrap().as_str()), (first, NOT_COMPARED));
+        let promotion = Promotion {
+            entry: "b",
+            to: None,
+            force: force.as_ref(),
+        };
+        scene
+            .rollouts
+            .promote(
+                &mut scene.durable,
+                &scene.policy,
+                scene.now,
+                None,
+                promotion,
+            )
+            .unwrap();
+        assert_eq!(
+            (
+                why(&scene)[0].as_str(),
+                why(&scene).last().unwrap().as_str()
+            ),
+            (first, NOT_COMPARED)
+        );
     }
 
     // Instances that say nothing about responses wait, as ever.
     let mut scene = Scene::new("canary", "  auto_promote: true\n");
-    assert_eq!(scene.run(100, Seen { is_behind_proxy: false, ..PROXIED }), 100);
+    assert_eq!(
+        scene.run(
+            100,
+            Seen {
+                is_behind_proxy: false,
+                ..PROXIED
+            }
+        ),
+        100
+    );
 }
 
 #[test]
@@ -587,7 +963,10 @@ fn restart_remembers_that_latencies_were_reported() {
     let mut scene = Scene::new("canary", "  auto_promote: true\n");
     scene.run(1, Seen { offered: 1, ..GOOD });
     restarted(&mut scene);
-    assert_eq!((scene.run(300, PROXIED), scene.stage()), (300, Mode::Canary));
+    assert_eq!(
+        (scene.run(300, PROXIED), scene.stage()),
+        (300, Mode::Canary)
+    );
     // Without any, the counts of unobserved requests survive.
     let mut scene = Scene::new("canary", "");
     scene.run(SAVED_EVERY, PROXIED);

@@ -15,7 +15,11 @@ const TENANTS_LISTED_MAX: usize = 5;
 
 /// Returns the changes from `from` to `to` that can refuse more, by the entries that both have.
 /// `unix_s` is the time of day, for boosts.
-pub(crate) fn tightenings(from: &Policy, to: &Policy, unix_s: i64) -> BTreeMap<String, Vec<String>> {
+pub(crate) fn tightenings(
+    from: &Policy,
+    to: &Policy,
+    unix_s: i64,
+) -> BTreeMap<String, Vec<String>> {
     let of_sharing = sharing(from, to, unix_s);
     let before: BTreeMap<String, &BucketPolicy> = from.entries().collect();
     let tightened = to.entries().filter_map(|(name, entry)| {
@@ -31,15 +35,23 @@ pub(crate) fn tightenings(from: &Policy, to: &Policy, unix_s: i64) -> BTreeMap<S
 /// Returns the reasons to begin evidence anew after the boosts that ended since `from_s`, up to
 /// `to_s`: the tenants with a share of a limit that fell by more than [`DRIFT_MAX`].
 pub(crate) fn of_ended_boosts(policy: &Policy, from_s: i64, to_s: i64) -> Vec<String> {
-    let ended: Vec<&str> = policy.boosts_ended(from_s, to_s).map(|(tenant, _)| tenant.as_str()).collect();
+    let ended: Vec<&str> = policy
+        .boosts_ended(from_s, to_s)
+        .map(|(tenant, _)| tenant.as_str())
+        .collect();
     if ended.is_empty() {
         return Vec::new();
     }
-    let sum = |at: i64| policy.tenants().map(|(_, tenant)| tenant.weight_at(at).get()).sum::<f64>();
+    let sum = |at: i64| {
+        policy
+            .tenants()
+            .map(|(_, tenant)| tenant.weight_at(at).get())
+            .sum::<f64>()
+    };
     let (before, after) = (sum(from_s), sum(to_s));
     let fallen = policy.tenants().filter_map(|(name, tenant)| {
-        let [before, after] =
-            [(from_s, before), (to_s, after)].map(|(at, sum)| tenant.weight_at(at).get() / sum * 100.0);
+        let [before, after] = [(from_s, before), (to_s, after)]
+            .map(|(at, sum)| tenant.weight_at(at).get() / sum * 100.0);
         let is_far = after < before * (1.0 - DRIFT_MAX);
         is_far.then(|| format!("share of tenant {name} {before:.1} % -> {after:.1} %"))
     });
@@ -48,7 +60,10 @@ pub(crate) fn of_ended_boosts(policy: &Policy, from_s: i64, to_s: i64) -> Vec<St
         return fallen;
     }
     let ended = abridged(ended.into_iter().map(ToOwned::to_owned).collect()).join(", ");
-    [format!("the boost of {ended} ended")].into_iter().chain(fallen).collect()
+    [format!("the boost of {ended} ended")]
+        .into_iter()
+        .chain(fallen)
+        .collect()
 }
 
 /// Returns true if tenants share a limit of this entry.
@@ -57,22 +72,46 @@ pub(super) fn is_shared(entry: &BucketPolicy) -> bool {
 }
 
 fn of_entry(from: &BucketPolicy, to: &BucketPolicy) -> Vec<String> {
-    let rps = |rate: Option<Rate>| rate.map_or("none".to_owned(), |rate| rate.per_second().to_string());
-    let (burst, canary) =
-        (|of: &BucketPolicy| of.burst.as_secs_f64(), |of: &BucketPolicy| of.rollout.canary_percent.get());
-    let has_lower_tenant_limit =
-        to.tenant_limit.is_some_and(|limit| from.tenant_limit.is_none_or(|before| limit < before));
+    let rps =
+        |rate: Option<Rate>| rate.map_or("none".to_owned(), |rate| rate.per_second().to_string());
+    let (burst, canary) = (
+        |of: &BucketPolicy| of.burst.as_secs_f64(),
+        |of: &BucketPolicy| of.rollout.canary_percent.get(),
+    );
+    let has_lower_tenant_limit = to
+        .tenant_limit
+        .is_some_and(|limit| from.tenant_limit.is_none_or(|before| limit < before));
     let mut why = Vec::new();
     let mut note = |is_tighter: bool, field: &str, from: &dyn Display, to: &dyn Display| {
         if is_tighter {
             why.push(changed(field, from, to));
         }
     };
-    note(can_limit_more(&from.source, &to.source), "limit", &limit_text(from), &limit_text(to));
-    note(has_lower_tenant_limit, "tenant_limit", &rps(from.tenant_limit), &rps(to.tenant_limit));
+    note(
+        can_limit_more(&from.source, &to.source),
+        "limit",
+        &limit_text(from),
+        &limit_text(to),
+    );
+    note(
+        has_lower_tenant_limit,
+        "tenant_limit",
+        &rps(from.tenant_limit),
+        &rps(to.tenant_limit),
+    );
     note(to.burst < from.burst, "burst_s", &burst(from), &burst(to));
-    note(to.coin != from.coin, "coin", &word(from.coin), &word(to.coin));
-    note(canary(to) > canary(from), "rollout.canary_percent", &canary(from), &canary(to));
+    note(
+        to.coin != from.coin,
+        "coin",
+        &word(from.coin),
+        &word(to.coin),
+    );
+    note(
+        canary(to) > canary(from),
+        "rollout.canary_percent",
+        &canary(from),
+        &canary(to),
+    );
     why
 }
 
@@ -101,14 +140,26 @@ fn limit_text(entry: &BucketPolicy) -> String {
 /// The changes of how tenants share a limit. Each takes from one tenant what it gives to others. A tenant
 /// that is not listed has the settings of the class `default`.
 fn sharing(from: &Policy, to: &Policy, unix_s: i64) -> Vec<String> {
-    let names: BTreeSet<&Tenant> = from.tenants().chain(to.tenants()).map(|(name, _)| name).collect();
+    let names: BTreeSet<&Tenant> = from
+        .tenants()
+        .chain(to.tenants())
+        .map(|(name, _)| name)
+        .collect();
     let changes = names.into_iter().flat_map(|name| {
         let of = |policy: &Policy| {
             let tenant = policy.tenant(name);
-            [("weight", tenant.weight_at(unix_s).get()), ("burst_multiplier", tenant.burst_multiplier.get())]
+            [
+                ("weight", tenant.weight_at(unix_s).get()),
+                ("burst_multiplier", tenant.burst_multiplier.get()),
+            ]
         };
-        let pairs = of(from).into_iter().zip(of(to)).filter(|(from, to)| from != to);
-        pairs.map(move |((field, from), (_, to))| changed(&format!("tenants.{name}.{field}"), &from, &to))
+        let pairs = of(from)
+            .into_iter()
+            .zip(of(to))
+            .filter(|(from, to)| from != to);
+        pairs.map(move |((field, from), (_, to))| {
+            changed(&format!("tenants.{name}.{field}"), &from, &to)
+        })
     });
     let mut why = abridged(changes.collect());
     let floors = [from, to].map(|policy| policy.fairness().min_floor.per_second());

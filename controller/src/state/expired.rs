@@ -50,7 +50,12 @@ impl ExpiredAggregators {
         let released = released.into_iter().collect();
         self.remove(&(zone.clone(), name.clone()));
         let evicted = (self.0.len() >= EXPIRED_MAX).then(|| self.0.remove(0));
-        self.0.push(ExpiredAggregator { zone, name, last_report_s, released });
+        self.0.push(ExpiredAggregator {
+            zone,
+            name,
+            last_report_s,
+            released,
+        });
         evicted
     }
 
@@ -63,12 +68,17 @@ impl ExpiredAggregators {
     /// Removes and returns the aggregators with a last report too long ago. A clock that jumps back
     /// keeps them longer.
     pub(crate) fn prune(&mut self, unix_s: i64) -> Vec<ExpiredAggregator> {
-        self.0.extract_if(.., |expired| expired.age_s(unix_s) > EXPIRED_KEPT_S).collect()
+        self.0
+            .extract_if(.., |expired| expired.age_s(unix_s) > EXPIRED_KEPT_S)
+            .collect()
     }
 
     /// Requests/s of a bucket that belonged to expired aggregators.
     pub(crate) fn released(&self, bucket: &Bucket) -> f64 {
-        let rates = self.0.iter().filter_map(|expired| expired.released.get(bucket));
+        let rates = self
+            .0
+            .iter()
+            .filter_map(|expired| expired.released.get(bucket));
         // Not `sum`, which is -0 for nothing.
         rates.fold(0.0, |total, rate| total + rate.per_second())
     }
@@ -100,12 +110,17 @@ mod tests {
     use super::*;
 
     fn place(number: usize) -> Place {
-        (Zone::new("a").unwrap(), Name::new(&format!("n{number}")).unwrap())
+        (
+            Zone::new("a").unwrap(),
+            Name::new(&format!("n{number}")).unwrap(),
+        )
     }
 
     fn released(buckets: usize) -> Vec<(Bucket, Rate)> {
         let rate = |n: usize| Rate::new(1.0 + n as f64).unwrap();
-        (0..buckets).map(|n| (Bucket::new(&format!("b{n}")).unwrap(), rate(n))).collect()
+        (0..buckets)
+            .map(|n| (Bucket::new(&format!("b{n}")).unwrap(), rate(n)))
+            .collect()
     }
 
     #[test]
@@ -114,13 +129,28 @@ mod tests {
         for number in 0..EXPIRED_MAX {
             assert_eq!(expired.add(place(number), number as i64, Vec::new()), None);
         }
-        assert_eq!(expired.add(place(3), 500, Vec::new()), None, "it takes its own place");
-        let evicted = expired.add(place(900), 900, Vec::new()).map(|evicted| evicted.place());
+        assert_eq!(
+            expired.add(place(3), 500, Vec::new()),
+            None,
+            "it takes its own place"
+        );
+        let evicted = expired
+            .add(place(900), 900, Vec::new())
+            .map(|evicted| evicted.place());
         assert_eq!(evicted, Some(place(0)));
         assert!(expired.remove(&place(5)) && !expired.remove(&place(5)));
         let gone = expired.prune(EXPIRED_KEPT_S + 3);
-        assert_eq!(gone.iter().map(ExpiredAggregator::place).collect::<Vec<_>>(), [place(1), place(2)]);
-        let left: Vec<Place> = expired.iter().map(ExpiredAggregator::place).take(2).collect();
+        assert_eq!(
+            gone.iter()
+                .map(ExpiredAggregator::place)
+                .collect::<Vec<_>>(),
+            [place(1), place(2)]
+        );
+        let left: Vec<Place> = expired
+            .iter()
+            .map(ExpiredAggregator::place)
+            .take(2)
+            .collect();
         assert_eq!(left, [place(4), place(6)]);
     }
 
@@ -129,7 +159,10 @@ mod tests {
         let mut expired = ExpiredAggregators::default();
         expired.add(place(1), 1_800_000_000, Vec::new());
         let age_s = |unix_s| expired.iter().next().unwrap().age_s(unix_s);
-        assert_eq!((age_s(0), age_s(1_799_999_999), age_s(1_800_000_007)), (0, 0, 7));
+        assert_eq!(
+            (age_s(0), age_s(1_799_999_999), age_s(1_800_000_007)),
+            (0, 0, 7)
+        );
     }
 
     #[test]
@@ -144,6 +177,9 @@ mod tests {
             "the smallest of 65 is left out"
         );
         let text = serde_json::to_string(&expired).unwrap();
-        assert_eq!(serde_json::from_str::<ExpiredAggregators>(&text).unwrap(), expired);
+        assert_eq!(
+            serde_json::from_str::<ExpiredAggregators>(&text).unwrap(),
+            expired
+        );
     }
 }

@@ -12,7 +12,8 @@ pub use expired::{ExpiredAggregator, ExpiredAggregators};
 pub(crate) use kills::Now;
 pub use kills::{BucketSwitch, Command, End, Held};
 pub use stages::{
-    Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedSlot, SavedStageStats, Stage,
+    Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedSlot, SavedStageStats,
+    Stage,
 };
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -88,18 +89,26 @@ impl DurableState {
     /// Returns the state of a controller with an unreadable saved state: every entry begins in
     /// shadow.
     pub fn lost() -> Self {
-        Self { lost: true, ..Self::first_start() }
+        Self {
+            lost: true,
+            ..Self::first_start()
+        }
     }
 
     pub(crate) fn coherence(&self) -> Option<Coherence> {
-        Some(Coherence { key: self.coin_key?, salt: self.epoch.0 })
+        Some(Coherence {
+            key: self.coin_key?,
+            salt: self.epoch.0,
+        })
     }
 
     /// Applies a policy. A mode that differs from the one in the policy before is an operator's order.
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
         if self.policy.as_ref() == Some(policy.texts()) {
             // A restart, maybe after the modes of a held policy: only a changed mode is an order.
-            policy.entries().for_each(|(name, entry)| self.recall_mode(&name, entry.mode));
+            policy
+                .entries()
+                .for_each(|(name, entry)| self.recall_mode(&name, entry.mode));
         }
         self.policy = Some(Arc::clone(policy.texts()));
         self.held = None;
@@ -107,9 +116,15 @@ impl DurableState {
         let entries: BTreeMap<String, _> = policy.entries().collect();
         self.stages.retain(|name, _| entries.contains_key(name));
         for (name, entry) in entries {
-            self.on_mode(&name, entry.mode, entry.rollout.require_gates, self.is_entry_killed(&name));
+            self.on_mode(
+                &name,
+                entry.mode,
+                entry.rollout.require_gates,
+                self.is_entry_killed(&name),
+            );
         }
-        self.stage_stats.retain(|name, _| self.stages.contains_key(name));
+        self.stage_stats
+            .retain(|name, _| self.stages.contains_key(name));
         self.lost = false;
         self.settle_generation(&Scope::Fleet, policy);
         self.settle_held(policy);
@@ -124,7 +139,11 @@ impl DurableState {
 
     /// Applies the urgent parts of a policy that cannot be recorded. It ends no kill, and a restart judges it anew.
     pub(crate) fn on_unlogged(&mut self, offered: &Policy, in_force: &Policy) {
-        self.on_urgent(offered, in_force, self.killed_by_file || offered.kill_switch);
+        self.on_urgent(
+            offered,
+            in_force,
+            self.killed_by_file || offered.kill_switch,
+        );
     }
 
     fn on_urgent(&mut self, offered: &Policy, in_force: &Policy, killed_by_file: bool) {
@@ -146,7 +165,10 @@ impl DurableState {
     }
 
     pub(crate) fn is_entry_killed(&self, entry: &str) -> bool {
-        let alone = self.bucket_kills.iter().find(|(bucket, _)| bucket.as_str() == entry);
+        let alone = self
+            .bucket_kills
+            .iter()
+            .find(|(bucket, _)| bucket.as_str() == entry);
         // The causes count: the generation may follow them only later.
         let fleet = self.killed_by_file || self.killed_by_command.is_some();
         fleet || alone.is_some_and(|(_, switch)| switch.generation.is_killed())

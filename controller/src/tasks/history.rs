@@ -35,7 +35,11 @@ impl HistoryRecorder {
     /// Opens the history in the state directory and restores it in the brain. Errors are logged, and the
     /// controller starts without a history.
     pub(crate) fn open(state: &Path, brain: &mut Brain) -> Self {
-        let mut inner = Inner { store: HistoryStore::new(state), is_restored: false, failures: 0 };
+        let mut inner = Inner {
+            store: HistoryStore::new(state),
+            is_restored: false,
+            failures: 0,
+        };
         match inner.read() {
             Ok(restored) => brain.restore_history(MonoTime::ZERO, restored),
             Err(error) => {
@@ -43,7 +47,9 @@ impl HistoryRecorder {
                 inner.fail(&error);
             }
         }
-        Self { inner: Arc::new(Mutex::new(inner)) }
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+        }
     }
 
     /// Runs `f` on the history on disk. Blocks.
@@ -55,7 +61,10 @@ impl HistoryRecorder {
         brain: &Shared<Brain>,
         f: impl FnOnce(&HistoryStore) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).with_store(brain, f)
+        self.inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .with_store(brain, f)
     }
 
     pub(crate) async fn run(self, brain: Shared<Brain>) {
@@ -63,7 +72,13 @@ impl HistoryRecorder {
         loop {
             periods.tick().await;
             let (recorder, of_save) = (self.clone(), brain.clone());
-            let save = move || recorder.inner.lock().unwrap_or_else(PoisonError::into_inner).save(&of_save);
+            let save = move || {
+                recorder
+                    .inner
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .save(&of_save)
+            };
             if let Err(error) = tokio::task::spawn_blocking(save).await {
                 tracing::error!(%error, "history save panicked");
                 brain.with(|brain, _| brain.limits.history.on_lost());
@@ -79,7 +94,11 @@ impl Inner {
         for loss in &restored.losses {
             tracing::error!(loss, "history lost in part");
         }
-        tracing::info!(buckets = restored.closed.len(), minutes = restored.minutes.len(), "history restored");
+        tracing::info!(
+            buckets = restored.closed.len(),
+            minutes = restored.minutes.len(),
+            "history restored"
+        );
         Ok(restored)
     }
 
@@ -97,7 +116,11 @@ impl Inner {
     }
 
     fn save(&mut self, brain: &Shared<Brain>) {
-        let Unsaved { minutes, closed, answers } = brain.with(|brain, _| brain.take_unsaved_history());
+        let Unsaved {
+            minutes,
+            closed,
+            answers,
+        } = brain.with(|brain, _| brain.take_unsaved_history());
         for minute in &minutes {
             if let Err(error) = self.with_store(brain, |store| store.write(minute)) {
                 brain.with(|brain, _| brain.limits.history.on_lost());
@@ -117,10 +140,12 @@ impl Inner {
                 brain.notify();
             }
         }
-        let closed =
-            closed.map_or(Ok(()), |closed| self.with_store(brain, |store| store.write_closed(&closed)));
-        let answers =
-            answers.map_or(Ok(()), |answers| self.with_store(brain, |store| store.write_answers(&answers)));
+        let closed = closed.map_or(Ok(()), |closed| {
+            self.with_store(brain, |store| store.write_closed(&closed))
+        });
+        let answers = answers.map_or(Ok(()), |answers| {
+            self.with_store(brain, |store| store.write_answers(&answers))
+        });
         // Summaries are computed again from the minutes, and the next answer is another chance.
         if let Err(error) = closed.and(answers) {
             self.fail(&error);

@@ -29,14 +29,28 @@ pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog) {
     while wakeups.changed().await.is_ok() {
         let (current, others, lost, cut, changes) = brain.with(|brain, now| {
             let others = brain.leadership.others.take_unlogged(now);
-            let (lost, cut) = (brain.leadership.take_unlogged(now), brain.downstream.sessions.take_cut());
+            let (lost, cut) = (
+                brain.leadership.take_unlogged(now),
+                brain.downstream.sessions.take_cut(),
+            );
             let now_s = brain.durable().ticked_s;
             if let (Some(since_s), Some(now_s)) = (since_s, now_s) {
                 log_ended_boosts(brain.policy(), since_s, now_s);
             }
             since_s = now_s;
-            let changes = brain.durable().history.iter().rev().take_while(|change| change.number > number);
-            (Snapshot::of(brain), others, lost, cut, changes.cloned().collect::<Vec<Change>>())
+            let changes = brain
+                .durable()
+                .history
+                .iter()
+                .rev()
+                .take_while(|change| change.number > number);
+            (
+                Snapshot::of(brain),
+                others,
+                lost,
+                cut,
+                changes.cloned().collect::<Vec<Change>>(),
+            )
         });
         other_controllers::log(others);
         lost.iter().for_each(log_lost_lead);
@@ -53,7 +67,10 @@ pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog) {
             number = change.number;
             log_change(change);
             if matches!(change.cause, Cause::Breach | Cause::Stale) {
-                audit.note(Actor::controller("gate", ""), Entry::of_change("return", change));
+                audit.note(
+                    Actor::controller("gate", ""),
+                    Entry::of_change("return", change),
+                );
             }
         }
     }
@@ -77,7 +94,13 @@ fn log_ended_boosts(policy: &Policy, since_s: i64, now_s: i64) {
 }
 
 fn log_change(change: &Change) {
-    let Change { entry, to, cause, why, .. } = change;
+    let Change {
+        entry,
+        to,
+        cause,
+        why,
+        ..
+    } = change;
     let (from, why) = (change.from.map(|from| from.as_str()), why.join("; "));
     match cause {
         Cause::Edit | Cause::Drift => {
@@ -92,12 +115,25 @@ fn log_change(change: &Change) {
 
 impl Snapshot {
     fn of(brain: &Brain) -> Self {
-        let in_conflict =
-            brain.downstream.aggregators.iter().filter(|(_, aggregator)| brain.has_name_conflict(aggregator));
+        let in_conflict = brain
+            .downstream
+            .aggregators
+            .iter()
+            .filter(|(_, aggregator)| brain.has_name_conflict(aggregator));
         Self {
-            registered: brain.downstream.aggregators.iter().map(|(place, _)| place.clone()).collect(),
+            registered: brain
+                .downstream
+                .aggregators
+                .iter()
+                .map(|(place, _)| place.clone())
+                .collect(),
             stale: brain.stale_aggregators(),
-            expired: brain.durable().expired.iter().map(|expired| expired.place()).collect(),
+            expired: brain
+                .durable()
+                .expired
+                .iter()
+                .map(|expired| expired.place())
+                .collect(),
             in_conflict: in_conflict.map(|(place, _)| place.clone()).collect(),
         }
     }
@@ -118,7 +154,10 @@ impl Snapshot {
             );
         }
         for (zone, aggregator) in before.stale.difference(&self.stale) {
-            if self.registered.contains(&(zone.clone(), aggregator.clone())) {
+            if self
+                .registered
+                .contains(&(zone.clone(), aggregator.clone()))
+            {
                 tracing::info!(%zone, %aggregator, "aggregator no longer stale: it reports again");
             } else {
                 tracing::info!(%zone, %aggregator, "aggregator no longer listed: it left, was forgotten, or was gone for 7 days");

@@ -33,7 +33,9 @@ impl KillLog {
                 (_, true) if was == is && same_cause => {}
                 (_, true) => {
                     let reason = command.map(Command::why);
-                    let by = command.and_then(|command| command.by.as_ref()).map(ToString::to_string);
+                    let by = command
+                        .and_then(|command| command.by.as_ref())
+                        .map(ToString::to_string);
                     let until_s = command.and_then(|command| command.until_s);
                     let by_file = scope == Scope::Fleet && durable.killed_by_file;
                     tracing::warn!(
@@ -72,14 +74,19 @@ fn change(
     scope: &Scope,
     named: &impl Fn(&str) -> Option<String>,
 ) -> Option<(Actor, Entry)> {
-    let (was, is) = (before.generation(scope).is_killed(), now.generation(scope).is_killed());
+    let (was, is) = (
+        before.generation(scope).is_killed(),
+        now.generation(scope).is_killed(),
+    );
     let (earlier, command) = (before.command(scope), now.command(scope));
     let is_fleet = matches!(scope, Scope::Fleet);
     let by_file = is_fleet && before.killed_by_file != now.killed_by_file;
     let learned = |command: &Command| command.reason.is_none();
     let actor = if by_file {
         Actor::controller("file", "kill_switch of the policy file")
-    } else if is && command.is_some_and(learned) && (!was || earlier.is_some_and(|earlier| !learned(earlier)))
+    } else if is
+        && command.is_some_and(learned)
+        && (!was || earlier.is_some_and(|earlier| !learned(earlier)))
     {
         let given_at = command.into_iter().flat_map(|command| &command.given_at);
         let given_at = given_at.map(|instance| named(instance).unwrap_or_else(|| instance.clone()));
@@ -91,8 +98,19 @@ fn change(
         return None;
     };
     let what = format!("kill {} {scope}", if is { "on" } else { "off" });
-    let why = command.filter(|_| !by_file).map(Command::why).unwrap_or_default();
-    Some((actor, Entry { what, before: describe(before, scope), after: describe(now, scope), why }))
+    let why = command
+        .filter(|_| !by_file)
+        .map(Command::why)
+        .unwrap_or_default();
+    Some((
+        actor,
+        Entry {
+            what,
+            before: describe(before, scope),
+            after: describe(now, scope),
+            why,
+        },
+    ))
 }
 
 fn end<'a>(durable: &'a DurableState, scope: &Scope) -> Option<&'a End> {
@@ -117,29 +135,62 @@ mod tests {
 
     fn policy(kill_switch: bool) -> Policy {
         let text = format!("kill_switch: {kill_switch}\nbuckets: {{ b: {{ limit: 1 }} }}\n");
-        let policy = Source { name: "policy.yaml", text: &text };
-        Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+        let policy = Source {
+            name: "policy.yaml",
+            text: &text,
+        };
+        Policy::read(
+            policy,
+            Source {
+                name: "tenants.yaml",
+                text: ONE_CLASS_TENANTS,
+            },
+        )
+        .unwrap()
+        .0
     }
 
     fn ordered(ttl_s: Option<u64>) -> Command {
         let reason = Some(Text::new("a test").unwrap());
-        Command { reason, until_s: ttl_s.map(|_| 60), left_s: ttl_s, ..Command::default() }
+        Command {
+            reason,
+            until_s: ttl_s.map(|_| 60),
+            left_s: ttl_s,
+            ..Command::default()
+        }
     }
 
     #[test]
     fn changes_elsewhere_are_returned_with_origin() {
         let scope = Scope::Bucket(Bucket::new("b").unwrap());
-        let at = |ms| Now { at: MonoTime::from_elapsed(Duration::from_millis(ms)), unix_s: Some(60) };
+        let at = |ms| Now {
+            at: MonoTime::from_elapsed(Duration::from_millis(ms)),
+            unix_s: Some(60),
+        };
         let (plain, killing) = (policy(false), policy(true));
         let report = |state: &mut DurableState| {
-            let id = OrderId { scope: scope.clone(), given_at: InstanceId(0x1a) };
+            let id = OrderId {
+                scope: scope.clone(),
+                given_at: InstanceId(0x1a),
+            };
             let (generation, age) = (KillGeneration(1), Duration::ZERO);
-            let order = KillOrder { generation, age, ends_held: false };
-            let report = Report { orders: [(id, order)].into(), ..Report::default() };
+            let order = KillOrder {
+                generation,
+                age,
+                ends_held: false,
+            };
+            let report = Report {
+                orders: [(id, order)].into(),
+                ..Report::default()
+            };
             state.on_report(&report, false, at(1), &plain)
         };
-        type Step<'a> = (&'a dyn Fn(&mut DurableState) -> bool, &'a [(&'a str, &'a str)]);
-        let order = |state: &mut DurableState, command| state.on_command(&scope, command, &plain).unwrap();
+        type Step<'a> = (
+            &'a dyn Fn(&mut DurableState) -> bool,
+            &'a [(&'a str, &'a str)],
+        );
+        let order =
+            |state: &mut DurableState, command| state.on_command(&scope, command, &plain).unwrap();
         let end = |state: &mut DurableState, ms| state.on_command_ends(&scope, at(ms), &plain);
         let load = |state: &mut DurableState, policy| {
             state.on_policy(policy);
@@ -149,7 +200,10 @@ mod tests {
             (&|state| order(state, ordered(None)), &[]),
             (&|state| end(state, 1), &[]),
             (&|state| order(state, ordered(Some(0))), &[]),
-            (&|state| state.on_time(60, &plain), &[("time", "kill off b")]),
+            (
+                &|state| state.on_time(60, &plain),
+                &[("time", "kill off b")],
+            ),
             (&|state| load(state, &killing), &[("file", "kill on fleet")]),
             (&|state| load(state, &plain), &[("file", "kill off fleet")]),
             (&report, &[("aggregator", "kill on b")]),
@@ -164,11 +218,20 @@ mod tests {
         for (at, (step, expected)) in steps.into_iter().enumerate() {
             assert!(step(&mut state), "step {at}");
             let changes = log.on(&state, named);
-            let found: Vec<_> =
-                changes.iter().map(|(actor, change)| (actor.who.as_str(), change.what.as_str())).collect();
+            let found: Vec<_> = changes
+                .iter()
+                .map(|(actor, change)| (actor.who.as_str(), change.what.as_str()))
+                .collect();
             assert_eq!(found, expected, "step {at}: {changes:?}");
-            let of_aggregator = changes.iter().filter(|(actor, _)| actor.who == "aggregator");
-            assert!(of_aggregator.clone().all(|(actor, _)| actor.from == "zone-a/one"), "{changes:?}");
+            let of_aggregator = changes
+                .iter()
+                .filter(|(actor, _)| actor.who == "aggregator");
+            assert!(
+                of_aggregator
+                    .clone()
+                    .all(|(actor, _)| actor.from == "zone-a/one"),
+                "{changes:?}"
+            );
         }
     }
 }

@@ -22,7 +22,9 @@ use crate::brain::Brain;
 
 /// The time of day in seconds since 1970.
 pub(crate) fn unix_s() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
@@ -39,7 +41,16 @@ pub(crate) async fn tick(brain: Shared<Brain>) {
         for bucket in unprotected {
             tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");
         }
-        for (scope, KillClaim { generation, zone, service, name }) in claims {
+        for (
+            scope,
+            KillClaim {
+                generation,
+                zone,
+                service,
+                name,
+            },
+        ) in claims
+        {
             tracing::warn!(
                 %scope, claimed = generation.0, %zone, %service, %name,
                 "kill generation without an order: ignored; the process that holds it stays in shadow until \

@@ -32,7 +32,11 @@ impl PolicyTask {
         let (sender, mut reloads) = mpsc::channel(1);
         let events = self.events.clone();
         let on_read = move || events.with(|counts| counts.policy_read_s = unix_s());
-        let watch = tokio::spawn(self.files.clone().watch(Some(self.current), on_read, sender));
+        let watch = tokio::spawn(
+            self.files
+                .clone()
+                .watch(Some(self.current), on_read, sender),
+        );
         loop {
             let audit = self.audit.clone();
             tokio::select! {
@@ -62,7 +66,8 @@ impl PolicyTask {
             Ok(content) => content,
             Err(error) => {
                 tracing::error!("policy refused, the last good one stays in force: {error}");
-                self.brain.with(|brain, _| brain.policies.refused = Some(error.to_string()));
+                self.brain
+                    .with(|brain, _| brain.policies.refused = Some(error.to_string()));
                 return;
             }
         };
@@ -76,7 +81,10 @@ impl PolicyTask {
             let kills = policy.kill_switch && !brain.durable().killed_by_file;
             if kills {
                 // A kill waits for no disk.
-                brain.hold_unlogged(Arc::clone(&policy), "it is being recorded in the audit log".to_owned());
+                brain.hold_unlogged(
+                    Arc::clone(&policy),
+                    "it is being recorded in the audit log".to_owned(),
+                );
             }
             (change(brain, &policy), kills)
         });
@@ -84,7 +92,11 @@ impl PolicyTask {
             self.brain.notify();
         }
         let recorded = match change {
-            Some(change) => self.audit.record(actor(&self.files), change).await.map(Some),
+            Some(change) => self
+                .audit
+                .record(actor(&self.files), change)
+                .await
+                .map(Some),
             None => Ok(None),
         };
         self.unrecorded = recorded.is_err().then(|| Arc::clone(&policy));
@@ -125,7 +137,15 @@ pub(crate) fn record_first(
 ) -> Result<Logged, NotLogged> {
     let after = policy.hash().to_string();
     let why = "a controller without an earlier policy starts".to_owned();
-    audit.record_at_start(actor(files), Entry { what: "policy".to_owned(), after, why, ..Entry::default() })
+    audit.record_at_start(
+        actor(files),
+        Entry {
+            what: "policy".to_owned(),
+            after,
+            why,
+            ..Entry::default()
+        },
+    )
 }
 
 fn actor(files: &PolicyFiles) -> Actor {
@@ -145,7 +165,11 @@ fn change(brain: &Brain, offered: &Policy) -> Option<Entry> {
 }
 
 /// Activates a policy that is recorded or needs no record, or holds it back.
-fn put_in_force(brain: &mut Brain, policy: Arc<Policy>, recorded: Result<Option<Logged>, NotLogged>) {
+fn put_in_force(
+    brain: &mut Brain,
+    policy: Arc<Policy>,
+    recorded: Result<Option<Logged>, NotLogged>,
+) {
     let hash = policy.hash();
     let recorded = match recorded {
         Ok(recorded) => recorded,
@@ -163,7 +187,11 @@ fn put_in_force(brain: &mut Brain, policy: Arc<Policy>, recorded: Result<Option<
         Offer::Taken => tracing::info!(policy = %hash, changes, "policy in force"),
         Offer::Held => {
             log_held(brain);
-            let reasons = brain.policies.held.as_ref().map(|held| held.reasons.join("; "));
+            let reasons = brain
+                .policies
+                .held
+                .as_ref()
+                .map(|held| held.reasons.join("; "));
             if let Some(recorded) = recorded {
                 recorded.continued("held back", reasons.unwrap_or_default());
             }
@@ -175,7 +203,9 @@ fn put_in_force(brain: &mut Brain, policy: Arc<Policy>, recorded: Result<Option<
 /// ones.
 pub(crate) fn log_warnings(warnings: &[Warning], logged: &[Warning]) {
     let known = |warning: &&Warning| {
-        logged.iter().any(|logged| logged.path == warning.path && logged.message == warning.message)
+        logged
+            .iter()
+            .any(|logged| logged.path == warning.path && logged.message == warning.message)
     };
     for warning in warnings.iter().filter(|warning| !known(warning)) {
         tracing::warn!("{warning}");
@@ -195,7 +225,9 @@ pub(crate) fn one_line(differences: &[Difference]) -> String {
 }
 
 fn log_held(brain: &Brain) {
-    let Some(held) = brain.policies.held.as_ref() else { return };
+    let Some(held) = brain.policies.held.as_ref() else {
+        return;
+    };
     let hash = held.policy.hash();
     tracing::warn!(
         policy = %hash,
@@ -260,7 +292,8 @@ mod tests {
         );
         let many = one_line(&vec![weight; DIFFERENCES_MAX + 7]);
         assert!(
-            many.ends_with("weight 4 -> 8; 7 more") && many.matches("->").count() == DIFFERENCES_MAX,
+            many.ends_with("weight 4 -> 8; 7 more")
+                && many.matches("->").count() == DIFFERENCES_MAX,
             "{many}"
         );
     }

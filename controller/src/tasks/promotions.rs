@@ -33,7 +33,13 @@ pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
 }
 
 async fn promote(brain: Shared<Brain>, audit: AuditLog, ready: Ready) {
-    let Ready { entry, from, to, why, .. } = &ready;
+    let Ready {
+        entry,
+        from,
+        to,
+        why,
+        ..
+    } = &ready;
     let change = Entry {
         what: format!("promote {entry}"),
         before: from.to_string(),
@@ -41,7 +47,9 @@ async fn promote(brain: Shared<Brain>, audit: AuditLog, ready: Ready) {
         why: why.join("; "),
     };
     // A failure is logged by the log itself, and the gate is judged again with the next tick.
-    let Ok(logged) = audit.record(Actor::controller("gate", ""), change).await else { return };
+    let Ok(logged) = audit.record(Actor::controller("gate", ""), change).await else {
+        return;
+    };
     if brain.with(|brain, _| brain.promote_ready(&ready)) {
         brain.notify();
     } else {

@@ -33,7 +33,9 @@ pub(crate) async fn run(
             () = stop.cancelled() => return,
             rung = bell.changed() => if rung.is_err() { return },
         }
-        let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
+        let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else {
+            continue;
+        };
         let named = |instance: &str| brain.with(|brain, _| brain.aggregator_of(instance));
         for (actor, change) in kill_log.on(&durable, named) {
             audit.note(actor, change);
@@ -74,7 +76,10 @@ pub(crate) async fn run(
 
 fn on_failure(brain: &Shared<Brain>, reason: String, failing: &mut bool) {
     if !std::mem::replace(failing, true) {
-        tracing::error!(error = reason, "state save failed: directives are sent unsaved until it succeeds");
+        tracing::error!(
+            error = reason,
+            "state save failed: directives are sent unsaved until it succeeds"
+        );
     }
     brain.with(|brain, _| brain.on_save_failed(reason));
     brain.notify();

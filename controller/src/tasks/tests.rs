@@ -26,7 +26,10 @@ pub(crate) fn args(directory: &Path) -> Args {
 
 fn coherence(args: &Args) -> (CoinKey, u64) {
     let controller = Controller::open(args).unwrap();
-    let coherence = controller.brain().with(|brain, _| brain.durable().coherence()).unwrap();
+    let coherence = controller
+        .brain()
+        .with(|brain, _| brain.durable().coherence())
+        .unwrap();
     (coherence.key, coherence.salt)
 }
 
@@ -54,7 +57,10 @@ fn state_without_a_key_gets_one() {
     let args = args(directory.path());
     let (store, _) = Store::open(&args.state_dir).unwrap();
     store
-        .save(&DurableState { epoch: plimsoll_core::directive::Epoch(41), ..DurableState::first_start() })
+        .save(&DurableState {
+            epoch: plimsoll_core::directive::Epoch(41),
+            ..DurableState::first_start()
+        })
         .unwrap();
     drop(store);
     let (key, salt) = coherence(&args);
@@ -67,25 +73,44 @@ fn offline_change_is_compared_at_start() {
     let directory = tempfile::tempdir().unwrap();
     let args = args(directory.path());
     let write = |limit: u32| {
-        fs::write(&args.policy, format!("buckets: {{ b: {{ limit: {limit}, mode: enforce }} }}")).unwrap();
+        fs::write(
+            &args.policy,
+            format!("buckets: {{ b: {{ limit: {limit}, mode: enforce }} }}"),
+        )
+        .unwrap();
     };
     let start = || {
         let brain = Controller::open(&args).unwrap().brain();
         brain.with(|brain, _| {
-            let limit =
-                brain.policy().bucket(&plimsoll_core::names::Bucket::new("b").unwrap()).unwrap().limit();
-            let held = brain.policies.held.as_ref().map(|held| held.reasons.join("\n"));
+            let limit = brain
+                .policy()
+                .bucket(&plimsoll_core::names::Bucket::new("b").unwrap())
+                .unwrap()
+                .limit();
+            let held = brain
+                .policies
+                .held
+                .as_ref()
+                .map(|held| held.reasons.join("\n"));
             (limit.per_second().unwrap().per_second(), held)
         })
     };
     write(100);
-    assert_eq!(start(), (100.0, None), "a first start has nothing to compare with");
+    assert_eq!(
+        start(),
+        (100.0, None),
+        "a first start has nothing to compare with"
+    );
     write(120);
     assert_eq!(start(), (120.0, None));
     write(1_000);
     let why = "b: limit 120 -> 1000 is more than 2 times up".to_owned();
     for _ in 0..2 {
-        assert_eq!(start(), (120.0, Some(why.clone())), "over any number of restarts");
+        assert_eq!(
+            start(),
+            (120.0, Some(why.clone())),
+            "over any number of restarts"
+        );
     }
     write(130);
     assert_eq!(start(), (130.0, None));
@@ -115,17 +140,33 @@ impl Drop for Disk {
 #[tokio::test]
 async fn kill_survives_a_hanging_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let Controller { brain, store, kill_log, audit, .. } = Controller::open(&args(directory.path())).unwrap();
+    let Controller {
+        brain,
+        store,
+        kill_log,
+        audit,
+        ..
+    } = Controller::open(&args(directory.path())).unwrap();
     let disk = Disk::default();
     disk.hang(true);
     let hanging = Arc::clone(&disk.0);
     let save = move |durable: &DurableState| {
         let (hangs, changed) = &*hanging;
-        drop(changed.wait_while(hangs.lock().unwrap(), |hangs| *hangs).unwrap());
+        drop(
+            changed
+                .wait_while(hangs.lock().unwrap(), |hangs| *hangs)
+                .unwrap(),
+        );
         store.save(durable)
     };
     let stop = CancellationToken::new();
-    let saving = tokio::spawn(tasks::save::run(brain.clone(), save, kill_log, audit, stop.clone()));
+    let saving = tokio::spawn(tasks::save::run(
+        brain.clone(),
+        save,
+        kill_log,
+        audit,
+        stop.clone(),
+    ));
     let until = async |what: &str, wanted: fn(&Brain) -> bool| {
         let mut changes = brain.changes();
         let reached = async {
@@ -133,22 +174,35 @@ async fn kill_survives_a_hanging_disk() {
                 changes.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(Duration::from_secs(120), reached).await.unwrap_or_else(|_| panic!("{what}"));
+        tokio::time::timeout(Duration::from_secs(120), reached)
+            .await
+            .unwrap_or_else(|_| panic!("{what}"));
     };
     // The task listens for changes from here on.
     tokio::task::yield_now().await;
     let kill = crate::state::Command::default();
-    brain.with(|brain, _| brain.on_kill(&plimsoll_core::kill::Scope::Fleet, kill)).unwrap();
-    assert!(!brain.with(|brain, _| brain.is_in_effect()), "it waits for the disk at first");
+    brain
+        .with(|brain, _| brain.on_kill(&plimsoll_core::kill::Scope::Fleet, kill))
+        .unwrap();
+    assert!(
+        !brain.with(|brain, _| brain.is_in_effect()),
+        "it waits for the disk at first"
+    );
     brain.notify();
     until("the kill is not in effect", Brain::is_in_effect).await;
     brain.with(|brain, _| {
         let failure = brain.pending_saves.failure.as_deref();
-        assert!(!brain.is_saved() && failure.unwrap().contains("no answer from the disk"), "{failure:?}");
+        assert!(
+            !brain.is_saved() && failure.unwrap().contains("no answer from the disk"),
+            "{failure:?}"
+        );
     });
     disk.hang(false);
     until("the kill is not saved", Brain::is_saved).await;
-    assert_eq!(brain.with(|brain, _| brain.pending_saves.failure.clone()), None);
+    assert_eq!(
+        brain.with(|brain, _| brain.pending_saves.failure.clone()),
+        None
+    );
     disk.hang(true);
     stop.cancel();
     saving.await.unwrap();
@@ -162,6 +216,8 @@ async fn kill_survives_a_hanging_disk() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let opened = tokio::time::timeout(Duration::from_secs(120), opened).await.unwrap();
+    let opened = tokio::time::timeout(Duration::from_secs(120), opened)
+        .await
+        .unwrap();
     assert!(opened.durable.kill.is_killed());
 }

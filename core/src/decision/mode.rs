@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The rollout mode, ordered from the most careful to the most effective.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Refusals are counted as would-dropped and never carried out. The default: nothing enforces by

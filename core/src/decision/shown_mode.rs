@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::Mode;
 
 /// The mode of a bucket, or unknown: a bucket that no policy names is in no mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ShownMode {
     /// No entry of a policy is known to cover the bucket.
@@ -70,7 +72,10 @@ mod tests {
             (Some(Mode::Enforce), "enforce"),
         ] {
             let shown = ShownMode::from(mode);
-            assert_eq!((shown.as_str(), serde_json::to_value(shown).unwrap()), (word, word.into()));
+            assert_eq!(
+                (shown.as_str(), serde_json::to_value(shown).unwrap()),
+                (word, word.into())
+            );
             assert!(ShownMode::ALL.contains(&shown) && mode.is_none_or(|mode| shown == mode));
         }
     }

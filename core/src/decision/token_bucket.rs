@@ -102,7 +102,11 @@ mod tests {
 
     #[test]
     fn invalid_token_inputs_become_valid() {
-        for (requests, expected) in [(f64::NAN, 0.0), (-1.0, 0.0), (f64::INFINITY, 2_f64.powi(32))] {
+        for (requests, expected) in [
+            (f64::NAN, 0.0),
+            (-1.0, 0.0),
+            (f64::INFINITY, 2_f64.powi(32)),
+        ] {
             assert_eq!(Tokens::new(requests).as_f64(), expected, "{requests}");
         }
         let full = Tokens::new(f64::MAX).refilled(Rate::MAX, Duration::MAX, Tokens::new(f64::MAX));
@@ -112,8 +116,14 @@ mod tests {
     #[test]
     fn only_a_smaller_depth_changes_tokens() {
         let full = Tokens::new(10.0);
-        assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(4.0)), Tokens::new(4.0));
-        assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(40.0)), full);
+        assert_eq!(
+            full.refilled(rate(5.0), Duration::ZERO, Tokens::new(4.0)),
+            Tokens::new(4.0)
+        );
+        assert_eq!(
+            full.refilled(rate(5.0), Duration::ZERO, Tokens::new(40.0)),
+            full
+        );
         assert_eq!(full.refilled(rate(5.0), TICK, Tokens::NONE), Tokens::NONE);
     }
 

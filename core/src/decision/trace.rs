@@ -29,10 +29,17 @@ impl TraceId {
     /// Reads at most the first 56 bytes, and neither blocks nor allocates.
     pub fn of_traceparent(value: &[u8]) -> Option<Self> {
         let (known, rest) = value.split_first_chunk::<LENGTH>()?;
-        let [version @ .., b'-'] = &known[..3] else { return None };
-        let [trace_id @ .., b'-'] = &known[3..36] else { return None };
-        let [parent_id @ .., b'-'] = &known[36..53] else { return None };
-        let (version, trace_id, parent_id) = (number(version)?, number(trace_id)?, number(parent_id)?);
+        let [version @ .., b'-'] = &known[..3] else {
+            return None;
+        };
+        let [trace_id @ .., b'-'] = &known[3..36] else {
+            return None;
+        };
+        let [parent_id @ .., b'-'] = &known[36..53] else {
+            return None;
+        };
+        let (version, trace_id, parent_id) =
+            (number(version)?, number(trace_id)?, number(parent_id)?);
         number(&known[53..])?;
         let ends_well = rest.is_empty() || version > 0 && rest[0] == b'-';
         if version == VERSION_INVALID || parent_id == 0 || !ends_well {
@@ -69,46 +76,140 @@ mod tests {
     #[test]
     fn traceparent_is_read_by_its_version() {
         for (value, id) in [
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some(ID)),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", Some(ID)),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-ff", Some(ID)),
-            ("00-00000000000000000000000000000001-0000000000000001-00", Some(1)),
-            ("00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-00", Some(u128::MAX)),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                Some(ID),
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00",
+                Some(ID),
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-ff",
+                Some(ID),
+            ),
+            (
+                "00-00000000000000000000000000000001-0000000000000001-00",
+                Some(1),
+            ),
+            (
+                "00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-00",
+                Some(u128::MAX),
+            ),
             // Later versions, with and without additions.
-            ("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some(ID)),
-            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new", Some(ID)),
-            ("fe-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-", Some(ID)),
-            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01.new", None),
-            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-012", None),
-            ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
-            ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new", None),
+            (
+                "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                Some(ID),
+            ),
+            (
+                "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new",
+                Some(ID),
+            ),
+            (
+                "fe-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-",
+                Some(ID),
+            ),
+            (
+                "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01.new",
+                None,
+            ),
+            (
+                "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-012",
+                None,
+            ),
+            (
+                "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new",
+                None,
+            ),
             // Version 00 allows no additions.
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-", None),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-",
+                None,
+            ),
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7", None),
             ("", None),
             // All zeros name no trace.
-            ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", None),
+            (
+                "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+                None,
+            ),
             // Capitals, signs, spaces and other separators.
-            ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00F067aa0ba902b7-01", None),
-            ("CC-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0A", None),
-            ("00-+bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
-            (" 0-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0x", None),
-            ("00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736_00f067aa0ba902b7-01", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7_01", None),
-            ("00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-012", None),
+            (
+                "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00F067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "CC-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0A",
+                None,
+            ),
+            (
+                "00-+bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                " 0-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0x",
+                None,
+            ),
+            (
+                "00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736_00f067aa0ba902b7-01",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7_01",
+                None,
+            ),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-012",
+                None,
+            ),
         ] {
-            assert_eq!(TraceId::of_traceparent(value.as_bytes()), id.and_then(TraceId::new), "{value}");
+            assert_eq!(
+                TraceId::of_traceparent(value.as_bytes()),
+                id.and_then(TraceId::new),
+                "{value}"
+            );
         }
         assert_eq!(TraceId::new(0), None);
-        assert_eq!(TraceId::new(0x0102 << 112).unwrap().to_bytes()[..3], [1, 2, 0]);
+        assert_eq!(
+            TraceId::new(0x0102 << 112).unwrap().to_bytes()[..3],
+            [1, 2, 0]
+        );
     }
 
     proptest! {

@@ -63,17 +63,26 @@ impl Refusal {
     /// Makes the refusal of a quota that is used up, with the time until its reset: rounded up to milliseconds, from
     /// three days on to seconds, and at most eight years.
     pub fn until_reset(wait: Duration) -> Self {
-        let of = |units: u128| u32::try_from(units).unwrap_or(u32::MAX) << Self::WAIT_AT | Self::UNTIL_RESET;
+        let of = |units: u128| {
+            u32::try_from(units).unwrap_or(u32::MAX) << Self::WAIT_AT | Self::UNTIL_RESET
+        };
         let millis = wait.as_nanos().div_ceil(1_000_000);
         let seconds = wait.as_nanos().div_ceil(1_000_000_000).min(Self::WAIT_MAX);
-        Self(if millis <= Self::WAIT_MAX { of(millis) } else { of(seconds) | Self::SECONDS })
+        Self(if millis <= Self::WAIT_MAX {
+            of(millis)
+        } else {
+            of(seconds) | Self::SECONDS
+        })
     }
 
     /// Returns the reason.
     pub fn reason(self) -> Reason {
         match self.0 & Self::REASON {
             Self::UNTIL_RESET => Reason::TenantQuotaExceeded,
-            reason => Reason::ALL.get(reason as usize).copied().unwrap_or(Reason::ClusterOverload),
+            reason => Reason::ALL
+                .get(reason as usize)
+                .copied()
+                .unwrap_or(Reason::ClusterOverload),
         }
     }
 
@@ -88,8 +97,11 @@ impl Refusal {
     fn until(self) -> Option<Duration> {
         let wait = u64::from(self.0 >> Self::WAIT_AT);
         let is_exact = self.0 & Self::REASON == Self::UNTIL_RESET;
-        let wait =
-            if self.0 & Self::SECONDS > 0 { Duration::from_secs(wait) } else { Duration::from_millis(wait) };
+        let wait = if self.0 & Self::SECONDS > 0 {
+            Duration::from_secs(wait)
+        } else {
+            Duration::from_millis(wait)
+        };
         is_exact.then_some(wait)
     }
 
@@ -102,7 +114,8 @@ impl Refusal {
         }
         let (class, jitter) = (self.class(), u64::from(self.0 >> Self::JITTER_AT));
         // At most 2^37 ns times 2^24.
-        let spread = (class.spread().as_nanos() as u64).saturating_mul(jitter) >> (32 - Self::JITTER_AT);
+        let spread =
+            (class.spread().as_nanos() as u64).saturating_mul(jitter) >> (32 - Self::JITTER_AT);
         class.base() + Duration::from_nanos(spread)
     }
 }
@@ -110,7 +123,10 @@ impl Refusal {
 impl std::fmt::Debug for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut refusal = f.debug_struct("Refusal");
-        refusal.field("reason", &self.reason()).field("retry_after", &self.retry_after()).finish()
+        refusal
+            .field("reason", &self.reason())
+            .field("retry_after", &self.retry_after())
+            .finish()
     }
 }
 
@@ -168,10 +184,21 @@ mod tests {
         for class in WaitClass::all() {
             let wait = |jitter| Refusal::new(Reason::ClusterOverload, class, jitter).retry_after();
             let (base, spread) = (class.base(), class.spread());
-            assert_eq!((wait(0), wait(1 << 31)), (base, base + spread / 2), "{class:?}");
+            assert_eq!(
+                (wait(0), wait(1 << 31)),
+                (base, base + spread / 2),
+                "{class:?}"
+            );
             let last = base + spread - spread / 1_000_000;
-            assert!((last..base + spread).contains(&wait(u32::MAX)), "{class:?}: {:?}", wait(u32::MAX));
-            assert!(class.span().contains(&wait(u32::MAX)) && class.span().contains(&wait(0)), "{class:?}");
+            assert!(
+                (last..base + spread).contains(&wait(u32::MAX)),
+                "{class:?}: {:?}",
+                wait(u32::MAX)
+            );
+            assert!(
+                class.span().contains(&wait(u32::MAX)) && class.span().contains(&wait(0)),
+                "{class:?}"
+            );
         }
     }
 

@@ -57,7 +57,9 @@ impl Board {
 
     /// Removes buckets that no reader needs any more.
     pub fn remove(&mut self, buckets: &BTreeSet<Bucket>) {
-        buckets.iter().for_each(|bucket| drop(self.buckets.remove(bucket)));
+        buckets
+            .iter()
+            .for_each(|bucket| drop(self.buckets.remove(bucket)));
         self.cache.clear();
     }
 
@@ -99,23 +101,47 @@ impl Board {
     /// Returns the changes of a bucket since version `seen`; `None` if there are none.
     pub fn since(&self, bucket: &Bucket, seen: u64) -> Option<BucketDirective> {
         let posted = self.buckets.get(bucket)?;
-        (posted.changed > seen).then(|| posted.since(bucket, Seen { version: seen, values: true }))
+        (posted.changed > seen).then(|| {
+            posted.since(
+                bucket,
+                Seen {
+                    version: seen,
+                    values: true,
+                },
+            )
+        })
     }
 
     /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of
     /// the version before the latest get only the latest change; slower readers, all but a few, get
     /// the whole state. Without `values`, the values of keys are left out, and headroom, pool and
     /// cut with them.
-    pub fn update(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<BucketUpdate>> {
+    pub fn update(
+        &mut self,
+        bucket: &Bucket,
+        seen: u64,
+        values: bool,
+    ) -> Option<Arc<BucketUpdate>> {
         let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
             return None;
         }
         // The bucket did not change between the change before the latest and the latest.
-        let version = if seen >= posted.before { posted.before } else { seen };
-        let version = if posted.reshaped > version { 0 } else { version };
+        let version = if seen >= posted.before {
+            posted.before
+        } else {
+            seen
+        };
+        let version = if posted.reshaped > version {
+            0
+        } else {
+            version
+        };
         let compose = |seen| posted.since(bucket, seen);
-        Some(self.cache.of_bucket(bucket, Seen { version, values }, compose))
+        Some(
+            self.cache
+                .of_bucket(bucket, Seen { version, values }, compose),
+        )
     }
 
     /// Returns the changes since version `seen` for an audience; `None` if there are none. The result is
@@ -130,12 +156,17 @@ impl Board {
         if seen >= self.version || audience.is_empty() {
             return None;
         }
-        let key = Seen { version: seen, values };
+        let key = Seen {
+            version: seen,
+            values,
+        };
         if let Some(update) = self.cache.audience_update(audience, key) {
             return update;
         }
-        let news: Vec<Arc<BucketUpdate>> =
-            audience.iter().filter_map(|bucket| self.update(bucket, seen, values)).collect();
+        let news: Vec<Arc<BucketUpdate>> = audience
+            .iter()
+            .filter_map(|bucket| self.update(bucket, seen, values))
+            .collect();
         let update = (!news.is_empty()).then(|| news.into());
         self.cache.keep(audience, key, &update);
         update
@@ -149,7 +180,8 @@ impl Board {
 
 /// Sorts the keys by name; of two with one name, the later one is kept.
 fn in_order(keys: &[KeyDirective]) -> Vec<KeyDirective> {
-    let by_name: BTreeMap<&Tenant, &KeyDirective> = keys.iter().map(|key| (&key.tenant, key)).collect();
+    let by_name: BTreeMap<&Tenant, &KeyDirective> =
+        keys.iter().map(|key| (&key.tenant, key)).collect();
     by_name.into_values().cloned().collect()
 }
 
@@ -167,13 +199,17 @@ impl Posted {
 
     /// Returns the values of a tenant by its own name; `None` without its own directive.
     pub fn own(&self, tenant: &str) -> Option<Values> {
-        let at = self.keys.binary_search_by(|key| key.tenant.as_str().cmp(tenant)).ok()?;
+        let at = self
+            .keys
+            .binary_search_by(|key| key.tenant.as_str().cmp(tenant))
+            .ok()?;
         self.keys.get(at).map(|key| key.values)
     }
 
     /// Returns the values of a tenant: its own, or else the values of the default class.
     pub fn values(&self, tenant: &Tenant) -> Option<Values> {
-        self.own(tenant.as_str()).or_else(|| self.own(DEFAULT_TENANT))
+        self.own(tenant.as_str())
+            .or_else(|| self.own(DEFAULT_TENANT))
     }
 
     fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
@@ -181,7 +217,11 @@ impl Posted {
         let is_sent = |key: &&PostedKey| whole || key.changed > seen.version;
         let keys = self.keys.iter().filter(is_sent).map(|key| KeyDirective {
             tenant: key.tenant.clone(),
-            values: if seen.values { key.values } else { Values::default() },
+            values: if seen.values {
+                key.values
+            } else {
+                Values::default()
+            },
         });
         let mut terms = self.terms.clone();
         if !seen.values {
@@ -191,13 +231,24 @@ impl Posted {
         if self.quotas_changed <= seen.version {
             terms.quotas = None;
         }
-        BucketDirective { bucket: bucket.clone(), whole, terms, keys: keys.collect() }
+        BucketDirective {
+            bucket: bucket.clone(),
+            whole,
+            terms,
+            keys: keys.collect(),
+        }
     }
 
     /// Merges keys in the order of names; returns whether any value changed, and whether any key was removed.
     fn take(&mut self, news: &[KeyDirective], whole: bool, version: u64) -> (bool, bool) {
         let limited = matches!(self.terms.limit, Limit::PerSecond(_));
-        let settle = |values: Values| if limited { values } else { values.without_limit() };
+        let settle = |values: Values| {
+            if limited {
+                values
+            } else {
+                values.without_limit()
+            }
+        };
         let (mut changed, mut removed) = (false, false);
         let mut news = news.iter().peekable();
         let held = std::mem::take(&mut self.keys);

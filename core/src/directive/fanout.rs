@@ -38,7 +38,10 @@ pub struct Chunk {
 impl BucketUpdate {
     /// Wraps a directive that is not encoded yet.
     pub const fn new(directive: BucketDirective) -> Self {
-        Self { directive, encoded: OnceLock::new() }
+        Self {
+            directive,
+            encoded: OnceLock::new(),
+        }
     }
 
     /// The directive.
@@ -67,22 +70,38 @@ pub struct Message {
 impl Message {
     /// All updates, in their order of application.
     pub fn updates(&self) -> impl Iterator<Item = &Arc<BucketUpdate>> {
-        self.shared.iter().flat_map(|shared| shared.iter()).chain(&self.first)
+        self.shared
+            .iter()
+            .flat_map(|shared| shared.iter())
+            .chain(&self.first)
     }
 }
 
 impl From<Message> for Directives {
     fn from(message: Message) -> Self {
-        let buckets = message.updates().map(|update| update.directive().clone()).collect();
-        Self { buckets, ..message.head }
+        let buckets = message
+            .updates()
+            .map(|update| update.directive().clone())
+            .collect();
+        Self {
+            buckets,
+            ..message.head
+        }
     }
 }
 
 impl From<Directives> for Message {
     fn from(mut directives: Directives) -> Self {
         let buckets = std::mem::take(&mut directives.buckets);
-        let first = buckets.into_iter().map(|bucket| Arc::new(BucketUpdate::new(bucket))).collect();
-        Self { head: directives, shared: None, first }
+        let first = buckets
+            .into_iter()
+            .map(|bucket| Arc::new(BucketUpdate::new(bucket)))
+            .collect();
+        Self {
+            head: directives,
+            shared: None,
+            first,
+        }
     }
 }
 
@@ -116,13 +135,24 @@ impl UpdateCache {
     ) -> Arc<BucketUpdate> {
         let cache = self.by_bucket.entry(bucket.clone()).or_default();
         let whole = Seen { version: 0, ..seen };
-        let known =
-            |seen: Seen| cache.iter().find(|(of, _)| *of == seen).map(|(_, update)| Arc::clone(update));
+        let known = |seen: Seen| {
+            cache
+                .iter()
+                .find(|(of, _)| *of == seen)
+                .map(|(_, update)| Arc::clone(update))
+        };
         if let Some(update) = known(seen) {
             return update;
         }
-        let alike = cache.iter().filter(|(of, _)| of.values == seen.values && of.version > 0).count();
-        let seen = if alike < UPDATES_PER_BUCKET_MAX { seen } else { whole };
+        let alike = cache
+            .iter()
+            .filter(|(of, _)| of.values == seen.values && of.version > 0)
+            .count();
+        let seen = if alike < UPDATES_PER_BUCKET_MAX {
+            seen
+        } else {
+            whole
+        };
         if let Some(update) = known(seen) {
             return update;
         }
@@ -131,13 +161,27 @@ impl UpdateCache {
         update
     }
 
-    pub(super) fn audience_update(&self, audience: &Audience, seen: Seen) -> Option<Option<AudienceUpdate>> {
-        self.by_audience.get(&(identity(audience), seen)).map(|(_, update)| update.clone())
+    pub(super) fn audience_update(
+        &self,
+        audience: &Audience,
+        seen: Seen,
+    ) -> Option<Option<AudienceUpdate>> {
+        self.by_audience
+            .get(&(identity(audience), seen))
+            .map(|(_, update)| update.clone())
     }
 
-    pub(super) fn keep(&mut self, audience: &Audience, seen: Seen, update: &Option<AudienceUpdate>) {
+    pub(super) fn keep(
+        &mut self,
+        audience: &Audience,
+        seen: Seen,
+        update: &Option<AudienceUpdate>,
+    ) {
         if self.by_audience.len() < AUDIENCE_UPDATES_MAX {
-            self.by_audience.insert((identity(audience), seen), (Arc::clone(audience), update.clone()));
+            self.by_audience.insert(
+                (identity(audience), seen),
+                (Arc::clone(audience), update.clone()),
+            );
         }
     }
 }
@@ -159,7 +203,8 @@ impl Audiences {
             return Arc::clone(known);
         }
         if self.known.len() >= self.sweep_at {
-            self.known.retain(|audience| Arc::strong_count(audience) > 1);
+            self.known
+                .retain(|audience| Arc::strong_count(audience) > 1);
             self.sweep_at = (self.known.len() * 2).max(16);
         }
         let audience = Audience::new(buckets);

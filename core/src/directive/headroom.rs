@@ -89,7 +89,10 @@ mod tests {
             assert!(PoolDepth::new(thousandths).is_err());
         }
         for thousandths in [1_000, 1_500, 12_000] {
-            assert_eq!(PoolDepth::new(thousandths).map(PoolDepth::thousandths), Ok(thousandths));
+            assert_eq!(
+                PoolDepth::new(thousandths).map(PoolDepth::thousandths),
+                Ok(thousandths)
+            );
         }
         for (factor, nearest) in [(f64::NAN, 1.0), (-1.0, 1.0), (1.2344, 1.234), (99.0, 12.0)] {
             assert_eq!(PoolDepth::nearest(factor).as_f64(), nearest);

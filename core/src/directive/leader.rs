@@ -22,20 +22,29 @@ impl Leader {
     /// Returns true if the other is a second controller at the same epoch, as on a copy of one state.
     pub fn is_rival_of(self, other: Self) -> bool {
         self.epoch == other.epoch
-            && self.instance.zip(other.instance).is_some_and(|(own, other)| own != other)
+            && self
+                .instance
+                .zip(other.instance)
+                .is_some_and(|(own, other)| own != other)
     }
 }
 
 impl Directives {
     /// The controller that decided them; `None` if the parent has none yet.
     pub fn leader(&self) -> Option<Leader> {
-        Some(Leader { epoch: self.epoch?, instance: self.controller })
+        Some(Leader {
+            epoch: self.epoch?,
+            instance: self.controller,
+        })
     }
 }
 
 impl Report {
     /// The latest controller that the child knows of.
     pub fn leader(&self) -> Option<Leader> {
-        Some(Leader { epoch: self.epoch?, instance: self.controller })
+        Some(Leader {
+            epoch: self.epoch?,
+            instance: self.controller,
+        })
     }
 }

@@ -39,7 +39,9 @@ use crate::rollout::Cohort;
 
 /// The epoch (term) of a controller: one higher with every start, so that messages of an older controller are
 /// refused. Never 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
@@ -220,6 +222,9 @@ impl Values {
 
     /// Returns the values for a bucket without a limit: only the entitlement.
     pub fn without_limit(self) -> Self {
-        Self { entitlement: self.entitlement, ..Self::default() }
+        Self {
+            entitlement: self.entitlement,
+            ..Self::default()
+        }
     }
 }

@@ -78,18 +78,27 @@ impl Sequence {
     /// If it is older or implausible; the state is unchanged then.
     pub fn accept(&mut self, leader: Option<Leader>, seq: u64) -> Result<(), StaleDirective> {
         if seq <= self.seq {
-            return Err(StaleDirective::Seq { held: self.seq, got: seq });
+            return Err(StaleDirective::Seq {
+                held: self.seq,
+                got: seq,
+            });
         }
         if let Some(got) = leader {
             let held = self.leader.unwrap_or_default();
             if got.epoch < held.epoch {
-                return Err(StaleDirective::Epoch { held: held.epoch, got: got.epoch });
+                return Err(StaleDirective::Epoch {
+                    held: held.epoch,
+                    got: got.epoch,
+                });
             }
             if got < held && got.is_rival_of(held) {
                 return Err(StaleDirective::Rival { held, got });
             }
             if got.epoch.0 - held.epoch.0 > JUMP_MAX {
-                return Err(StaleDirective::EpochJump { held: self.epoch(), got: got.epoch });
+                return Err(StaleDirective::EpochJump {
+                    held: self.epoch(),
+                    got: got.epoch,
+                });
             }
         }
         self.leader = self.leader.max(leader);

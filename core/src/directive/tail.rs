@@ -71,8 +71,15 @@ impl TailCut {
             (Some(limit), Some(rate)) => DropRatio::of_excess(rate, limit),
             _ => DropRatio::NONE,
         };
-        let by_level = of(if established { self.level } else { self.new_level });
+        let by_level = of(if established {
+            self.level
+        } else {
+            self.new_level
+        });
         let by_limit = of(self.tenant_limit);
-        (by_level.max(by_limit), by_limit > DropRatio::NONE && by_limit >= by_level)
+        (
+            by_level.max(by_limit),
+            by_limit > DropRatio::NONE && by_limit >= by_level,
+        )
     }
 }

@@ -19,7 +19,10 @@ impl Unlisted {
     /// The bucket of the policy with the most similar name, if one is similar. A name longer than
     /// [`NEAREST_BYTES_MAX`] is left out.
     pub fn new(nearest: Option<&Bucket>) -> Self {
-        let mut unlisted = Self { nearest: [0; NEAREST_BYTES_MAX], len: 0 };
+        let mut unlisted = Self {
+            nearest: [0; NEAREST_BYTES_MAX],
+            len: 0,
+        };
         let name = nearest.map_or("", Bucket::as_str).as_bytes();
         if let Some(place) = unlisted.nearest.get_mut(..name.len()) {
             place.copy_from_slice(name);
@@ -30,14 +33,19 @@ impl Unlisted {
 
     /// Returns the most similar name in the policy.
     pub fn nearest(&self) -> Option<&str> {
-        let name = self.nearest.get(..usize::from(self.len)).filter(|name| !name.is_empty())?;
+        let name = self
+            .nearest
+            .get(..usize::from(self.len))
+            .filter(|name| !name.is_empty())?;
         std::str::from_utf8(name).ok()
     }
 }
 
 impl fmt::Debug for Unlisted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unlisted").field("nearest", &self.nearest()).finish()
+        f.debug_struct("Unlisted")
+            .field("nearest", &self.nearest())
+            .finish()
     }
 }
 
@@ -50,13 +58,19 @@ mod tests {
         for (name, kept) in [
             (None, None),
             (Some("checkout".to_owned()), Some("checkout".to_owned())),
-            (Some("x".repeat(NEAREST_BYTES_MAX)), Some("x".repeat(NEAREST_BYTES_MAX))),
+            (
+                Some("x".repeat(NEAREST_BYTES_MAX)),
+                Some("x".repeat(NEAREST_BYTES_MAX)),
+            ),
             (Some("x".repeat(NEAREST_BYTES_MAX + 1)), None),
         ] {
             let bucket = name.map(|name| Bucket::new(&name).unwrap());
             let unlisted = Unlisted::new(bucket.as_ref());
             assert_eq!(unlisted.nearest(), kept.as_deref());
-            assert_eq!(unlisted, Unlisted::new(kept.map(|name| Bucket::new(&name).unwrap()).as_ref()));
+            assert_eq!(
+                unlisted,
+                Unlisted::new(kept.map(|name| Bucket::new(&name).unwrap()).as_ref())
+            );
         }
     }
 }

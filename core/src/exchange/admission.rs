@@ -100,7 +100,8 @@ impl Admission {
         self.rate = (self.rate * factor).clamp(RATE_MIN, RATE_MAX);
         (self.late, self.adapted) = (Duration::ZERO, now);
         // A share is full again after this time, as if it were new.
-        self.sources.retain(|_, share| now.since(share.tokens.updated()) < BURST || share.promised > now);
+        self.sources
+            .retain(|_, share| now.since(share.tokens.updated()) < BURST || share.promised > now);
     }
 
     /// Returns the number of connections to accept for the time since the last ones.
@@ -122,8 +123,14 @@ impl Admission {
         let known = source.filter(|source| has_room || self.sources.contains_key(source));
         if let Some(source) = known {
             let tokens = TokenBucket::new(now, depth / SOURCE_PART);
-            let share = self.sources.entry(source).or_insert(Share { tokens, promised: now });
-            let is_within_share = share.tokens.take(now, rate / SOURCE_PART, depth / SOURCE_PART, 1.0);
+            let share = self.sources.entry(source).or_insert(Share {
+                tokens,
+                promised: now,
+            });
+            let is_within_share =
+                share
+                    .tokens
+                    .take(now, rate / SOURCE_PART, depth / SOURCE_PART, 1.0);
             if !is_within_share && self.tokens.left() < depth / SOURCE_PART + 1.0 {
                 // Its own queue, so that the others are not sent longer waits.
                 return Err(promise(&mut share.promised, now, rate));
@@ -157,7 +164,8 @@ impl Default for ConnectionBudget {
 impl ConnectionBudget {
     /// Returns false if the connection has opened too many streams lately.
     pub fn take(&mut self, now: MonoTime) -> bool {
-        self.0.take(now, PER_CONNECTION_RATE, PER_CONNECTION_BURST, 1.0)
+        self.0
+            .take(now, PER_CONNECTION_RATE, PER_CONNECTION_BURST, 1.0)
     }
 }
 
@@ -169,7 +177,9 @@ mod tests {
     use super::*;
 
     fn host(number: u64) -> Option<Source> {
-        Some(Source::from(IpAddr::from(Ipv4Addr::from_bits(number as u32))))
+        Some(Source::from(IpAddr::from(Ipv4Addr::from_bits(
+            number as u32,
+        ))))
     }
 
     fn at(ms: u64) -> MonoTime {
@@ -181,8 +191,9 @@ mod tests {
     /// The parent is `late` at every measurement.
     fn storm(children: u64, hosts: u64, spread_ms: u64, late: Duration) -> (u64, u32) {
         let mut admission = Admission::new(at(0));
-        let mut arrivals: BTreeMap<(u64, u64), u32> =
-            (0..children).map(|child| ((child * spread_ms / children, child), 1)).collect();
+        let mut arrivals: BTreeMap<(u64, u64), u32> = (0..children)
+            .map(|child| ((child * spread_ms / children, child), 1))
+            .collect();
         let (mut end, mut most, mut measured) = (0, 0, 0);
         while let Some(((now, child), attempts)) = arrivals.pop_first() {
             while measured + 50 <= now {
@@ -207,18 +218,30 @@ mod tests {
         assert_eq!(storm(500, 500, 1, Duration::ZERO), (0, 1));
         assert_eq!(storm(500, 2, 1, Duration::ZERO), (0, 1));
         let (end, most) = storm(500, 1, 1, Duration::ZERO);
-        assert!(end < 1_000 && most <= 3, "one host: {end} ms, {most} attempts");
+        assert!(
+            end < 1_000 && most <= 3,
+            "one host: {end} ms, {most} attempts"
+        );
     }
 
     #[test]
     fn storm_ends_at_the_parents_pace() {
         for hosts in [10_000, 100, 1] {
             let (end, most) = storm(10_000, hosts, 1_000, Duration::ZERO);
-            assert!(end < 8_000 && most <= 6, "calm, {hosts} hosts: {end} ms, {most} attempts");
+            assert!(
+                end < 8_000 && most <= 6,
+                "calm, {hosts} hosts: {end} ms, {most} attempts"
+            );
             let (end, most) = storm(10_000, hosts, 1_000, Duration::from_millis(200));
-            assert!(end < 12_000 && most <= 8, "busy, {hosts} hosts: {end} ms, {most} attempts");
+            assert!(
+                end < 12_000 && most <= 8,
+                "busy, {hosts} hosts: {end} ms, {most} attempts"
+            );
             let (end, most) = storm(10_000, hosts, 1_000, Duration::from_secs(5));
-            assert!(end < 120_000 && most <= 12, "starved, {hosts} hosts: {end} ms, {most} attempts");
+            assert!(
+                end < 120_000 && most <= 12,
+                "starved, {hosts} hosts: {end} ms, {most} attempts"
+            );
         }
     }
 
@@ -244,20 +267,33 @@ mod tests {
     #[test]
     fn flooding_host_turns_no_other_away() {
         for late in [0, 200] {
-            assert_eq!(turned_away(Duration::from_millis(late)), [], "{late} ms late");
+            assert_eq!(
+                turned_away(Duration::from_millis(late)),
+                [],
+                "{late} ms late"
+            );
         }
         // At the minimum rate, 100/s, the others have 50/s; streams that are turned away wait for
         // moments.
         let waits = turned_away(Duration::from_secs(5));
         let longest = waits.iter().max().copied().unwrap_or_default();
-        assert!(waits.len() < 100 && longest < Duration::from_secs(1), "{}, {longest:?}", waits.len());
+        assert!(
+            waits.len() < 100 && longest < Duration::from_secs(1),
+            "{}, {longest:?}",
+            waits.len()
+        );
     }
 
     #[test]
     fn unrivalled_source_has_the_whole_rate() {
         let mut admission = Admission::new(at(0));
-        let admitted = (0..10_000).filter(|now| admission.admit(at(*now), host(1)).is_ok()).count();
-        assert!((9_900..=10_250).contains(&admitted), "{admitted} in 10 s at {RATE_FIRST}/s");
+        let admitted = (0..10_000)
+            .filter(|now| admission.admit(at(*now), host(1)).is_ok())
+            .count();
+        assert!(
+            (9_900..=10_250).contains(&admitted),
+            "{admitted} in 10 s at {RATE_FIRST}/s"
+        );
         admission.on_lateness(at(10_100), Duration::ZERO);
         assert_eq!(admission.sources.len(), 1);
         admission.on_lateness(at(50_000), Duration::ZERO);
@@ -294,7 +330,10 @@ mod tests {
             [10, 100, 1_000, 1_000]
         );
         (1..=20).for_each(|count| admission.on_lateness(at(count * 250), ms(1_000)));
-        assert_eq!([5, 50, 500, 60_000].map(|passed| admission.connections(ms(passed))), [3, 25, 250, 250]);
+        assert_eq!(
+            [5, 50, 500, 60_000].map(|passed| admission.connections(ms(passed))),
+            [3, 25, 250, 250]
+        );
     }
 
     #[test]
@@ -315,13 +354,18 @@ mod tests {
                 Err(wait) => assert!(wait <= RETRY_MAX),
             }
         }
-        assert!(admitted <= 500 + 10_000, "{admitted} in 10 s at {}/s", admission.rate());
+        assert!(
+            admitted <= 500 + 10_000,
+            "{admitted} in 10 s at {}/s",
+            admission.rate()
+        );
     }
 
     #[test]
     fn connection_opens_streams_at_a_pace() {
         let mut budget = ConnectionBudget::default();
-        let opened = |budget: &mut ConnectionBudget, ms| (0..100).filter(|_| budget.take(at(ms))).count();
+        let opened =
+            |budget: &mut ConnectionBudget, ms| (0..100).filter(|_| budget.take(at(ms))).count();
         assert_eq!(opened(&mut budget, 0), 8);
         assert_eq!(opened(&mut budget, 999), 0);
         assert_eq!(opened(&mut budget, 1_000), 1);

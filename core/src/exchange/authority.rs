@@ -78,15 +78,24 @@ pub fn check_child(parent: &PeerId, child: &PeerId, greeting: &Identity) -> Resu
         _ => false,
     };
     if !takes {
-        return Err(NotAllowed::Child { parent: parent.clone(), child: child.clone() });
+        return Err(NotAllowed::Child {
+            parent: parent.clone(),
+            child: child.clone(),
+        });
     }
-    let Identity { role, zone, service, .. } = greeting;
+    let Identity {
+        role,
+        zone,
+        service,
+        ..
+    } = greeting;
     let is_own = match child.role() {
         PeerRole::Controller | PeerRole::Quota => false,
         PeerRole::Aggregator { zone: own } => (*role, zone) == (Role::Aggregator, own),
-        PeerRole::Service { zone: own, service: named } => {
-            (*role, zone, service) == (Role::Client, own, named)
-        }
+        PeerRole::Service {
+            zone: own,
+            service: named,
+        } => (*role, zone, service) == (Role::Client, own, named),
     };
     if is_own {
         return Ok(());
@@ -110,14 +119,24 @@ pub fn check_parent(child: &PeerId, parent: &PeerId) -> Result<(), NotAllowed> {
         (PeerRole::Service { zone: own, .. }, PeerRole::Aggregator { zone }) => zone == own,
         _ => false,
     };
-    if obeys { Ok(()) } else { Err(NotAllowed::Parent { child: child.clone(), parent: parent.clone() }) }
+    if obeys {
+        Ok(())
+    } else {
+        Err(NotAllowed::Parent {
+            child: child.clone(),
+            parent: parent.clone(),
+        })
+    }
 }
 
 fn check_trust_domain(own: &PeerId, peer: &PeerId) -> Result<(), NotAllowed> {
     if own.trust_domain() == peer.trust_domain() {
         return Ok(());
     }
-    Err(NotAllowed::TrustDomain { own: own.clone(), peer: peer.clone() })
+    Err(NotAllowed::TrustDomain {
+        own: own.clone(),
+        peer: peer.clone(),
+    })
 }
 
 const fn takes(parent: &PeerId) -> &'static str {
@@ -248,13 +267,34 @@ mod tests {
     /// By the certificate of the child, the result for each certificate of the parent.
     const DIRECTIVES: [(&str, [Row; 7]); 7] = [
         // controller, aggregator a, aggregator b, service a/shop, b/shop, a/cart, quota
-        ("controller", [Parent, Parent, Parent, Parent, Parent, Parent, Parent]),
-        ("zone/a/aggregator", [Allowed, Allowed, Allowed, Parent, Parent, Parent, Parent]),
-        ("zone/b/aggregator", [Allowed, Allowed, Allowed, Parent, Parent, Parent, Parent]),
-        ("zone/a/service/shop", [Parent, Allowed, Parent, Parent, Parent, Parent, Parent]),
-        ("zone/b/service/shop", [Parent, Parent, Allowed, Parent, Parent, Parent, Parent]),
-        ("zone/a/service/cart", [Parent, Allowed, Parent, Parent, Parent, Parent, Parent]),
-        ("quota", [Parent, Parent, Parent, Parent, Parent, Parent, Parent]),
+        (
+            "controller",
+            [Parent, Parent, Parent, Parent, Parent, Parent, Parent],
+        ),
+        (
+            "zone/a/aggregator",
+            [Allowed, Allowed, Allowed, Parent, Parent, Parent, Parent],
+        ),
+        (
+            "zone/b/aggregator",
+            [Allowed, Allowed, Allowed, Parent, Parent, Parent, Parent],
+        ),
+        (
+            "zone/a/service/shop",
+            [Parent, Allowed, Parent, Parent, Parent, Parent, Parent],
+        ),
+        (
+            "zone/b/service/shop",
+            [Parent, Parent, Allowed, Parent, Parent, Parent, Parent],
+        ),
+        (
+            "zone/a/service/cart",
+            [Parent, Allowed, Parent, Parent, Parent, Parent, Parent],
+        ),
+        (
+            "quota",
+            [Parent, Parent, Parent, Parent, Parent, Parent, Parent],
+        ),
     ];
 
     #[test]
@@ -278,7 +318,11 @@ mod tests {
         for (child, results) in DIRECTIVES {
             for (parent, expected) in CERTIFICATES.into_iter().zip(results) {
                 let case = format!("{child} is directed by {parent}");
-                assert_eq!(row(&check_parent(&id(child), &id(parent))), expected, "{case}");
+                assert_eq!(
+                    row(&check_parent(&id(child), &id(parent))),
+                    expected,
+                    "{case}"
+                );
                 let checked = check_parent(&id(child), &of_another_fleet(parent));
                 assert_eq!(row(&checked), TrustDomain, "{case}");
             }
@@ -290,8 +334,13 @@ mod tests {
         for parent in CERTIFICATES {
             for child in CERTIFICATES {
                 let obeys = check_parent(&id(child), &id(parent)).is_ok();
-                let may_greet = |message| check_child(&id(parent), &id(child), &greeting(message)).is_ok();
-                assert_eq!(GREETINGS.into_iter().any(may_greet), obeys, "{child} at {parent}");
+                let may_greet =
+                    |message| check_child(&id(parent), &id(child), &greeting(message)).is_ok();
+                assert_eq!(
+                    GREETINGS.into_iter().any(may_greet),
+                    obeys,
+                    "{child} at {parent}"
+                );
             }
         }
     }
@@ -300,20 +349,39 @@ mod tests {
     fn errors_name_both_identities_and_the_remedy() {
         let parts = |error: Result<(), NotAllowed>, parts: [&str; 3]| {
             let error = error.unwrap_err().to_string();
-            parts.into_iter().for_each(|part| assert!(error.contains(part), "{part}: {error}"));
+            parts
+                .into_iter()
+                .for_each(|part| assert!(error.contains(part), "{part}: {error}"));
         };
         let (zone_a, shop) = (id("zone/a/aggregator"), id("zone/a/service/shop"));
         let [as_shop, as_zone_a] = [GREETINGS[0], GREETINGS[4]].map(greeting);
-        let (own, parent) =
-            ("spiffe://fleet/plimsoll/zone/a/service/shop", "spiffe://fleet/plimsoll/controller");
+        let (own, parent) = (
+            "spiffe://fleet/plimsoll/zone/a/service/shop",
+            "spiffe://fleet/plimsoll/controller",
+        );
         let remedy = "connect it to an aggregator of its zone";
-        parts(check_child(&id("controller"), &shop, &as_shop), [own, parent, remedy]);
+        parts(
+            check_child(&id("controller"), &shop, &as_shop),
+            [own, parent, remedy],
+        );
         let remedy = "issue a certificate for the role that the process has";
-        parts(check_child(&zone_a, &id("controller"), &as_zone_a), [parent, "zone/a/aggregator", remedy]);
+        parts(
+            check_child(&zone_a, &id("controller"), &as_zone_a),
+            [parent, "zone/a/aggregator", remedy],
+        );
         let greeted = "aggregator of a/plimsoll-aggregator";
-        parts(check_child(&zone_a, &shop, &as_zone_a), [own, greeted, "issue a certificate"]);
-        parts(check_parent(&shop, &id("controller")), [own, parent, "correct the address of the parent"]);
+        parts(
+            check_child(&zone_a, &shop, &as_zone_a),
+            [own, greeted, "issue a certificate"],
+        );
+        parts(
+            check_parent(&shop, &id("controller")),
+            [own, parent, "correct the address of the parent"],
+        );
         let foreign = "spiffe://other/plimsoll/controller";
-        parts(check_parent(&shop, &of_another_fleet("controller")), [own, foreign, "issue both from"]);
+        parts(
+            check_parent(&shop, &of_another_fleet("controller")),
+            [own, foreign, "issue both from"],
+        );
     }
 }

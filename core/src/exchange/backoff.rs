@@ -35,7 +35,9 @@ impl Backoff {
     }
 
     fn jitter(&mut self, span_max: Duration, draw: u32) -> Duration {
-        let span = FIRST.saturating_mul(1 << self.failures.min(16)).min(span_max);
+        let span = FIRST
+            .saturating_mul(1 << self.failures.min(16))
+            .min(span_max);
         self.failures = self.failures.saturating_add(1);
         span.mul_f64(f64::from(draw) / f64::from(u32::MAX))
     }
@@ -53,7 +55,9 @@ mod tests {
     #[test]
     fn backoff_doubles_from_half_to_twelve_seconds() {
         let mut backoff = Backoff::default();
-        let spans: Vec<f64> = (0..9).map(|_| backoff.next_wait(u32::MAX).as_secs_f64()).collect();
+        let spans: Vec<f64> = (0..9)
+            .map(|_| backoff.next_wait(u32::MAX).as_secs_f64())
+            .collect();
         assert_eq!(spans, [0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 12.0, 12.0, 12.0]);
         assert_eq!(backoff.next_wait(0), Duration::ZERO);
         backoff.reset();
@@ -67,7 +71,10 @@ mod tests {
         for span in [0.5, 1.0, 2.0, 2.0, 2.0] {
             let mut lucky = backoff;
             assert_eq!(lucky.next_wait_after(secs(7), 0), secs(7), "never earlier");
-            assert_eq!(backoff.next_wait_after(secs(7), u32::MAX), secs(7) + Duration::from_secs_f64(span));
+            assert_eq!(
+                backoff.next_wait_after(secs(7), u32::MAX),
+                secs(7) + Duration::from_secs_f64(span)
+            );
         }
         assert_eq!(backoff.next_wait_after(Duration::MAX, 0), ASKED_MAX);
         backoff.reset();

@@ -51,7 +51,10 @@ pub struct Liveness {
 impl Waited {
     /// Begins to wait.
     pub const fn new(now: MonoTime) -> Self {
-        Self { total: Duration::ZERO, checked: now }
+        Self {
+            total: Duration::ZERO,
+            checked: now,
+        }
     }
 
     /// Returns the time waited until now. To be called at least once in each [`pulse`]; more time since the last call
@@ -70,14 +73,20 @@ impl Progress {
 
     /// Begins at `now`.
     pub const fn new(now: MonoTime) -> Self {
-        Self { ran_until: now, ticked: now }
+        Self {
+            ran_until: now,
+            ticked: now,
+        }
     }
 
     /// Advances to a tick and returns the running time since the last one: a longer pause counts as
     /// four ticks.
     pub fn on_tick(&mut self, now: MonoTime, tick: Duration) -> Duration {
         let ran = now.since(self.ticked).min(tick * Self::TICKS);
-        *self = Self { ran_until: self.ran_until + ran, ticked: now };
+        *self = Self {
+            ran_until: self.ran_until + ran,
+            ticked: now,
+        };
         ran
     }
 
@@ -90,7 +99,9 @@ impl Progress {
 impl Liveness {
     /// Begins with a peer that has just sent a message.
     pub const fn new(now: MonoTime) -> Self {
-        Self { silent: Waited::new(now) }
+        Self {
+            silent: Waited::new(now),
+        }
     }
 
     /// Handles a message of the peer, or a part of one.
@@ -130,14 +141,20 @@ mod tests {
 
     #[test]
     fn silent_peer_dies_faster_at_short_intervals() {
-        for (interval, earliest, latest) in
-            [(100, 4_000, 5_000), (250, 5_500, 6_500), (500, 8_000, 9_000), (1_000, 13_000, 15_000)]
-        {
+        for (interval, earliest, latest) in [
+            (100, 4_000, 5_000),
+            (250, 5_500, 6_500),
+            (500, 8_000, 9_000),
+            (1_000, 13_000, 15_000),
+        ] {
             let interval = Duration::from_millis(interval);
             let check = pulse(interval).as_millis() as u64;
             for pauses in [vec![check], vec![check - 1, 3], vec![10]] {
                 let dead = death(interval, &pauses);
-                assert!((earliest..=latest).contains(&dead), "{interval:?} {pauses:?}: {dead} ms");
+                assert!(
+                    (earliest..=latest).contains(&dead),
+                    "{interval:?} {pauses:?}: {dead} ms"
+                );
             }
         }
     }
@@ -149,8 +166,9 @@ mod tests {
         assert!(!liveness.is_dead(at(3_600_000), interval));
         assert!(!liveness.is_dead(at(7_200_000), interval));
         // From here on it runs in time, and the peer does not.
-        let dead =
-            (0..).map(|check| 7_200_000 + check * 500).find(|now| liveness.is_dead(at(*now), interval));
+        let dead = (0..)
+            .map(|check| 7_200_000 + check * 500)
+            .find(|now| liveness.is_dead(at(*now), interval));
         assert_eq!(dead, Some(7_203_500));
     }
 
@@ -169,7 +187,11 @@ mod tests {
     fn progress_stands_still_during_a_pause() {
         let (tick, mut progress) = (Duration::from_millis(500), Progress::new(at(7)));
         for (now, ran) in [(507, 500), (1_507, 1_000), (301_507, 2_000), (302_007, 500)] {
-            assert_eq!(progress.on_tick(at(now), tick), Duration::from_millis(ran), "{now}");
+            assert_eq!(
+                progress.on_tick(at(now), tick),
+                Duration::from_millis(ran),
+                "{now}"
+            );
         }
         assert_eq!(progress.now(), at(4_007));
     }

@@ -38,7 +38,12 @@ pub trait Parent {
     ///
     /// # Errors
     /// If the stream must be closed; nothing of the report was counted.
-    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected>;
+    fn on_report(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        report: Report,
+    ) -> Result<bool, StreamRejected>;
 
     /// Handles the end of a stream, for any cause.
     fn on_close(&mut self, now: MonoTime, stream: StreamId);
@@ -73,7 +78,11 @@ pub trait Child {
     ///
     /// # Errors
     /// If it must not be applied: it was counted, and the held state is unchanged.
-    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), StaleDirective>;
+    fn on_directives(
+        &mut self,
+        now: MonoTime,
+        directives: Directives,
+    ) -> Result<(), StaleDirective>;
 
     /// The time between reports.
     fn report_interval(&self) -> Duration;
@@ -91,7 +100,10 @@ pub trait Child {
 
     /// The last report of an orderly stop.
     fn farewell(&mut self, now: MonoTime) -> Report {
-        Report { leaving: true, ..self.report(now) }
+        Report {
+            leaving: true,
+            ..self.report(now)
+        }
     }
 
     /// Records that the parent has read the last report of an orderly stop, and with it all before.

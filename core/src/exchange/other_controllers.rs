@@ -55,12 +55,20 @@ impl OtherControllers {
         if !is_rival && other.epoch <= held.epoch {
             return;
         }
-        self.by_peer.retain(|_, sighting| now.since(sighting.at) < SHOWN);
+        self.by_peer
+            .retain(|_, sighting| now.since(sighting.at) < SHOWN);
         let peer = peer();
         if !self.by_peer.contains_key(&peer) && !self.makes_room(now, role) {
             return;
         }
-        let new = Sighting { other, is_rival, since: now, at: now, logged_at: None, role };
+        let new = Sighting {
+            other,
+            is_rival,
+            since: now,
+            at: now,
+            logged_at: None,
+            role,
+        };
         let sighting = self.by_peer.entry(peer).or_insert(new);
         if now.since(sighting.at) >= SETTLED_AFTER {
             sighting.since = now;
@@ -87,7 +95,10 @@ impl OtherControllers {
     /// The peers that name another controller at the epoch of the leader, and peers that have
     /// claimed a later epoch for a while.
     pub fn iter(&self, now: MonoTime) -> impl Iterator<Item = (&str, &Sighting)> {
-        let each = self.by_peer.iter().filter(move |(_, sighting)| sighting.is_shown(now));
+        let each = self
+            .by_peer
+            .iter()
+            .filter(move |(_, sighting)| sighting.is_shown(now));
         each.map(|(peer, sighting)| (peer.as_str(), sighting))
     }
 
@@ -98,7 +109,10 @@ impl OtherControllers {
 
     /// The controller that would lead among those seen lately.
     pub fn latest(&self, now: MonoTime) -> Option<Leader> {
-        let lately = self.by_peer.values().filter(|sighting| now.since(sighting.at) < SETTLED_AFTER);
+        let lately = self
+            .by_peer
+            .values()
+            .filter(|sighting| now.since(sighting.at) < SETTLED_AFTER);
         lately.map(|sighting| sighting.other).max()
     }
 
@@ -111,7 +125,10 @@ impl OtherControllers {
         if now.since(self.logged.0) >= SHOWN {
             self.logged = (now, 0);
         }
-        let due = self.by_peer.iter_mut().filter(|(_, sighting)| is_due(sighting));
+        let due = self
+            .by_peer
+            .iter_mut()
+            .filter(|(_, sighting)| is_due(sighting));
         let mut due: Vec<(&String, &mut Sighting)> = due.collect();
         due.sort_by_key(|(_, sighting)| sighting.role != Role::Aggregator);
         due.truncate(SIGHTINGS_MAX - self.logged.1);
@@ -142,18 +159,31 @@ mod tests {
     }
 
     fn leader(epoch: u64, instance: u128) -> Leader {
-        Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) }
+        Leader {
+            epoch: Epoch(epoch),
+            instance: Some(InstanceId(instance)),
+        }
     }
 
     fn shown(others: &OtherControllers, s: u64) -> Vec<(&str, Leader)> {
-        others.iter(at(s)).map(|(peer, sighting)| (peer, sighting.other)).collect()
+        others
+            .iter(at(s))
+            .map(|(peer, sighting)| (peer, sighting.other))
+            .collect()
     }
 
     #[test]
     fn second_controller_is_rarely_logged() {
         let mut others = OtherControllers::default();
         let held = leader(2, 1);
-        for none in [leader(2, 1), leader(1, 7), Leader { instance: None, ..held }] {
+        for none in [
+            leader(2, 1),
+            leader(1, 7),
+            Leader {
+                instance: None,
+                ..held
+            },
+        ] {
             others.note(at(0), held, none, Role::Client, || unreachable!());
         }
         others.note(at(0), held, leader(2, 7), Role::Client, || "a".to_owned());
@@ -170,13 +200,18 @@ mod tests {
     fn later_epoch_is_shown_if_it_lasts() {
         let mut others = OtherControllers::default();
         let claims = |others: &mut OtherControllers, s| {
-            others.note(at(s), leader(2, 1), leader(3, 7), Role::Client, || "a".to_owned());
+            others.note(at(s), leader(2, 1), leader(3, 7), Role::Client, || {
+                "a".to_owned()
+            });
         };
         claims(&mut others, 0);
         claims(&mut others, 9);
         assert!(shown(&others, 9).is_empty());
         claims(&mut others, 30);
-        assert!(shown(&others, 30).is_empty(), "another restart of the controller");
+        assert!(
+            shown(&others, 30).is_empty(),
+            "another restart of the controller"
+        );
         (31..=40).for_each(|s| claims(&mut others, s));
         assert_eq!(shown(&others, 40), [("a", leader(3, 7))]);
         assert!(!others.has_rival(at(40)));
@@ -204,11 +239,13 @@ mod tests {
         let note = |others: &mut OtherControllers, s, role, peer: String| {
             others.note(at(s), leader(2, 1), leader(2, 7), role, || peer);
         };
-        (0..SIGHTINGS_MAX).for_each(|peer| note(&mut others, 0, Role::Client, format!("peer {peer}")));
+        (0..SIGHTINGS_MAX)
+            .for_each(|peer| note(&mut others, 0, Role::Client, format!("peer {peer}")));
         note(&mut others, 0, Role::Aggregator, "the parent".to_owned());
         // Sightings of clients that have fallen silent make room for an active client.
         note(&mut others, 10, Role::Client, "honest".to_owned());
-        (0..SIGHTINGS_MAX).for_each(|peer| note(&mut others, 10, Role::Client, format!("other {peer}")));
+        (0..SIGHTINGS_MAX)
+            .for_each(|peer| note(&mut others, 10, Role::Client, format!("other {peer}")));
         let is_shown = |peer: &str| shown(&others, 10).iter().any(|(shown, _)| *shown == peer);
         assert!(is_shown("the parent") && is_shown("honest"));
         assert_eq!(shown(&others, 10).len(), SIGHTINGS_MAX);
@@ -220,10 +257,19 @@ mod tests {
         let mut logged = Vec::new();
         for s in 0..60 {
             for peer in 0..SIGHTINGS_MAX {
-                others.note(at(s), leader(2, 1), leader(2, 7), Role::Client, || format!("peer {s} {peer}"));
+                others.note(at(s), leader(2, 1), leader(2, 7), Role::Client, || {
+                    format!("peer {s} {peer}")
+                });
             }
-            others.note(at(s), leader(2, 1), leader(2, 7), Role::Aggregator, || "zone".to_owned());
-            logged.extend(others.take_unlogged(at(s)).into_iter().map(|(peer, _)| peer));
+            others.note(at(s), leader(2, 1), leader(2, 7), Role::Aggregator, || {
+                "zone".to_owned()
+            });
+            logged.extend(
+                others
+                    .take_unlogged(at(s))
+                    .into_iter()
+                    .map(|(peer, _)| peer),
+            );
         }
         assert_eq!(logged.first().map(String::as_str), Some("zone"));
         assert!(logged.len() <= SIGHTINGS_MAX, "{}", logged.len());

@@ -22,7 +22,11 @@ impl Path {
     /// Returns the path of an aggregator with this child on its longest chain. `below` is the child's own
     /// path.
     pub fn through(child: InstanceId, below: &Self) -> Self {
-        Self(std::iter::once(child).chain(below.0.iter().copied()).collect())
+        Self(
+            std::iter::once(child)
+                .chain(below.0.iter().copied())
+                .collect(),
+        )
     }
 
     /// Checks the path of `child` at the parent `own`. Between the parent and the controller there are
@@ -47,8 +51,16 @@ impl Path {
         if child == own || !is_rooted && self.0.contains(&own) {
             return Err(StreamRejected::Loop);
         }
-        let aggregators = self.0.len().saturating_add(further as usize).saturating_add(1);
-        if self.fits(further) { Ok(()) } else { Err(StreamRejected::TooDeep { aggregators }) }
+        let aggregators = self
+            .0
+            .len()
+            .saturating_add(further as usize)
+            .saturating_add(1);
+        if self.fits(further) {
+            Ok(())
+        } else {
+            Err(StreamRejected::TooDeep { aggregators })
+        }
     }
 
     /// Returns true if a child with this path may be below `further` aggregators.
@@ -100,11 +112,15 @@ mod tests {
 
     #[test]
     fn rooted_parent_refuses_its_own_child_id() {
-        let check = |child, ids: &[u128]| path(ids).check(InstanceId(1), InstanceId(child), 0, true);
+        let check =
+            |child, ids: &[u128]| path(ids).check(InstanceId(1), InstanceId(child), 0, true);
         assert_eq!(check(2, &[1]), Ok(()));
         assert_eq!(check(2, &[3, 1]), Ok(()));
         assert_eq!(check(1, &[]), Err(StreamRejected::Loop));
-        assert_eq!(check(2, &[1, 1, 1, 1, 1]), Err(StreamRejected::TooDeep { aggregators: 6 }));
+        assert_eq!(
+            check(2, &[1, 1, 1, 1, 1]),
+            Err(StreamRejected::TooDeep { aggregators: 6 })
+        );
     }
 
     /// Every member of a ring reports its path to the next: one of them detects the ring,
@@ -119,18 +135,27 @@ mod tests {
                     let child = (own + 1) % members;
                     let below = &before[child as usize];
                     paths[own as usize] = Path::through(InstanceId(child), below);
-                    below.check(InstanceId(own), InstanceId(child), 0, false).err()
+                    below
+                        .check(InstanceId(own), InstanceId(child), 0, false)
+                        .err()
                 })
             });
             let found = matches!(refused, Some(StreamRejected::Loop));
-            assert_eq!(found, members <= Path::IDS_MAX as u128 + 2, "{members}: {refused:?}");
+            assert_eq!(
+                found,
+                members <= Path::IDS_MAX as u128 + 2,
+                "{members}: {refused:?}"
+            );
             assert!(refused.is_some(), "{members}");
         }
     }
 
     #[test]
     fn the_child_comes_before_those_below_it() {
-        assert_eq!(Path::through(InstanceId(2), &path(&[3, 4])), path(&[2, 3, 4]));
+        assert_eq!(
+            Path::through(InstanceId(2), &path(&[3, 4])),
+            path(&[2, 3, 4])
+        );
         assert!(Path::default().0.is_empty());
     }
 }

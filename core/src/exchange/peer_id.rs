@@ -49,7 +49,9 @@ pub enum InvalidPeerId {
     #[error("an identity begins with {SCHEME}")]
     Scheme,
     /// The trust domain is empty, too long or has other characters.
-    #[error("a trust domain has 1 to {TRUST_DOMAIN_BYTES_MAX} lower-case letters, digits and . _ -")]
+    #[error(
+        "a trust domain has 1 to {TRUST_DOMAIN_BYTES_MAX} lower-case letters, digits and . _ -"
+    )]
     TrustDomain,
     /// The path is none of the four.
     #[error(
@@ -89,7 +91,10 @@ impl PeerId {
                 check_segment(service.as_str())?;
             }
         }
-        Ok(Self { trust_domain: trust_domain.into(), role })
+        Ok(Self {
+            trust_domain: trust_domain.into(),
+            role,
+        })
     }
 
     /// Returns the trust domain: the authority that all processes of one fleet share.
@@ -129,10 +134,15 @@ impl FromStr for PeerId {
             (Some("plimsoll"), Some("controller"), None, None, None, None) => PeerRole::Controller,
             (Some("plimsoll"), Some("quota"), None, None, None, None) => PeerRole::Quota,
             (Some("plimsoll"), Some("zone"), Some(zone), Some("aggregator"), None, None) => {
-                PeerRole::Aggregator { zone: Zone::new(zone)? }
+                PeerRole::Aggregator {
+                    zone: Zone::new(zone)?,
+                }
             }
             (Some("plimsoll"), Some("zone"), Some(zone), Some("service"), Some(service), None) => {
-                PeerRole::Service { zone: Zone::new(zone)?, service: Name::new(service)? }
+                PeerRole::Service {
+                    zone: Zone::new(zone)?,
+                    service: Name::new(service)?,
+                }
             }
             _ => return Err(InvalidPeerId::Path),
         };
@@ -174,18 +184,43 @@ mod tests {
     }
 
     fn service(in_zone: &str, service: &str) -> PeerRole {
-        PeerRole::Service { zone: zone(in_zone), service: Name::new(service).unwrap() }
+        PeerRole::Service {
+            zone: zone(in_zone),
+            service: Name::new(service).unwrap(),
+        }
     }
 
     #[test]
     fn each_role_has_one_spelling() {
         for (uri, trust_domain, role) in [
-            ("spiffe://example.org/plimsoll/controller", "example.org", PeerRole::Controller),
-            ("spiffe://a/plimsoll/zone/eu-1a/aggregator", "a", PeerRole::Aggregator { zone: zone("eu-1a") }),
-            ("spiffe://a_b-9/plimsoll/zone/Z.1/service/cart_API", "a_b-9", service("Z.1", "cart_API")),
+            (
+                "spiffe://example.org/plimsoll/controller",
+                "example.org",
+                PeerRole::Controller,
+            ),
+            (
+                "spiffe://a/plimsoll/zone/eu-1a/aggregator",
+                "a",
+                PeerRole::Aggregator {
+                    zone: zone("eu-1a"),
+                },
+            ),
+            (
+                "spiffe://a_b-9/plimsoll/zone/Z.1/service/cart_API",
+                "a_b-9",
+                service("Z.1", "cart_API"),
+            ),
             // Words of the path are names as well.
-            ("spiffe://a/plimsoll/zone/zone/service/aggregator", "a", service("zone", "aggregator")),
-            ("spiffe://a/plimsoll/zone/.../service/..a", "a", service("...", "..a")),
+            (
+                "spiffe://a/plimsoll/zone/zone/service/aggregator",
+                "a",
+                service("zone", "aggregator"),
+            ),
+            (
+                "spiffe://a/plimsoll/zone/.../service/..a",
+                "a",
+                service("...", "..a"),
+            ),
             ("spiffe://a/plimsoll/quota", "a", PeerRole::Quota),
         ] {
             let id = PeerId::new(trust_domain, role.clone()).unwrap();
@@ -204,9 +239,18 @@ mod tests {
         let segment = |segment: &str| InvalidPeerId::Segment(segment.to_owned());
         for (uri, error) in [
             (String::new(), InvalidPeerId::Scheme),
-            ("https://a/plimsoll/controller".to_owned(), InvalidPeerId::Scheme),
-            ("SPIFFE://a/plimsoll/controller".to_owned(), InvalidPeerId::Scheme),
-            (" spiffe://a/plimsoll/controller".to_owned(), InvalidPeerId::Scheme),
+            (
+                "https://a/plimsoll/controller".to_owned(),
+                InvalidPeerId::Scheme,
+            ),
+            (
+                "SPIFFE://a/plimsoll/controller".to_owned(),
+                InvalidPeerId::Scheme,
+            ),
+            (
+                " spiffe://a/plimsoll/controller".to_owned(),
+                InvalidPeerId::Scheme,
+            ),
             (domain(""), InvalidPeerId::TrustDomain),
             (domain(&long), InvalidPeerId::TrustDomain),
             (domain("A"), InvalidPeerId::TrustDomain),
@@ -230,10 +274,19 @@ mod tests {
             (path("/plimsoll/zone/z/service"), InvalidPeerId::Path),
             (path("/plimsoll/zone/z/service/s/1"), InvalidPeerId::Path),
             (path("/plimsoll/zone/z/service/s/"), InvalidPeerId::Path),
-            (path("/plimsoll/zone//aggregator"), InvalidName::Empty.into()),
+            (
+                path("/plimsoll/zone//aggregator"),
+                InvalidName::Empty.into(),
+            ),
             (path("/plimsoll/zone/z/service/"), InvalidName::Empty.into()),
-            (path("/plimsoll/zone/a b/aggregator"), InvalidName::Byte { byte: ' ', at: 1 }.into()),
-            (path("/plimsoll/zone/z/service/%2e"), InvalidName::Byte { byte: '%', at: 0 }.into()),
+            (
+                path("/plimsoll/zone/a b/aggregator"),
+                InvalidName::Byte { byte: ' ', at: 1 }.into(),
+            ),
+            (
+                path("/plimsoll/zone/z/service/%2e"),
+                InvalidName::Byte { byte: '%', at: 0 }.into(),
+            ),
             (path("/plimsoll/zone/./aggregator"), segment(".")),
             (path("/plimsoll/zone/../aggregator"), segment("..")),
             (path("/plimsoll/zone/z/service/a@b"), segment("a@b")),
@@ -252,9 +305,18 @@ mod tests {
             let error = InvalidPeerId::Segment(name.to_owned());
             let aggregator = PeerRole::Aggregator { zone: zone(name) };
             for role in [aggregator, service(name, "s"), service("z", name)] {
-                assert_eq!(PeerId::new("a", role.clone()), Err(error.clone()), "{role:?}");
+                assert_eq!(
+                    PeerId::new("a", role.clone()),
+                    Err(error.clone()),
+                    "{role:?}"
+                );
             }
-            assert!(error.to_string().contains(&format!("{name:?} cannot be in a certificate")), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains(&format!("{name:?} cannot be in a certificate")),
+                "{error}"
+            );
         }
     }
 

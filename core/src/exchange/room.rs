@@ -49,10 +49,20 @@ impl LatestNames {
         let oldest = self.names.iter().min_by_key(|(_, asked)| asked.at);
         let displaced = oldest.filter(|_| self.names.len() >= NAMES_MAX);
         let displaced = displaced.map(|(name, asked)| (name.clone(), asked.at));
-        if displaced.as_ref().is_none_or(|(_, at)| now.since(*at) >= QUIET) {
+        if displaced
+            .as_ref()
+            .is_none_or(|(_, at)| now.since(*at) >= QUIET)
+        {
             self.unlogged.push(bucket.clone());
         }
-        self.names.insert(bucket.clone(), Asked { times: 1, at: now, nearest: None });
+        self.names.insert(
+            bucket.clone(),
+            Asked {
+                times: 1,
+                at: now,
+                nearest: None,
+            },
+        );
         let (displaced, _) = displaced?;
         self.remove(&displaced);
         Some(displaced)
@@ -66,7 +76,8 @@ impl LatestNames {
 
     /// Forgets the names that no child has named lately.
     pub fn prune(&mut self, now: MonoTime) {
-        self.names.retain(|_, asked| now.since(asked.at) < FORGOTTEN);
+        self.names
+            .retain(|_, asked| now.since(asked.at) < FORGOTTEN);
     }
 
     /// Returns each name, in order.
@@ -108,9 +119,17 @@ mod tests {
         for (second, number) in [(0, 1), (0, 2), (30, 1)] {
             assert_eq!(latest.note(at(second), &name(number)), None);
         }
-        assert_eq!((latest.count, latest.take_unlogged()), (3, vec![name(1), name(2)]));
+        assert_eq!(
+            (latest.count, latest.take_unlogged()),
+            (3, vec![name(1), name(2)])
+        );
         latest.prune(at(3_600));
-        assert!(latest.iter().map(|(name, asked)| (name.clone(), asked.times)).eq([(name(1), 2)]));
+        assert!(
+            latest
+                .iter()
+                .map(|(name, asked)| (name.clone(), asked.times))
+                .eq([(name(1), 2)])
+        );
         latest.remove(&name(1));
         assert!(latest.iter().next().is_none());
     }

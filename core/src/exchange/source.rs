@@ -18,9 +18,9 @@ impl From<IpAddr> for Source {
     fn from(address: IpAddr) -> Self {
         // A socket for both versions shows IPv4 peers as IPv6 addresses.
         Self(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> u64::BITS << u64::BITS))
-            }
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(
+                address.to_bits() >> u64::BITS << u64::BITS,
+            )),
             address @ IpAddr::V4(_) => address,
         })
     }
@@ -57,7 +57,10 @@ impl ChildrenBySource {
         source: Source,
         children_max: usize,
     ) -> Result<(), StreamRejected> {
-        let is_here = self.children.get(&child).is_some_and(|(held, _)| *held == source);
+        let is_here = self
+            .children
+            .get(&child)
+            .is_some_and(|(held, _)| *held == source);
         let count = self.counts.get(&source).copied().unwrap_or(0);
         if is_here || count < children_max.div_ceil(CHILDREN_PART) {
             Ok(())
@@ -81,7 +84,12 @@ impl ChildrenBySource {
 
     /// Gives the place of a child back, unless it has greeted on a later stream.
     pub fn close(&mut self, child: InstanceId, stream: StreamId) {
-        if let Some((source, _)) = self.children.get(&child).copied().filter(|(_, held)| *held == stream) {
+        if let Some((source, _)) = self
+            .children
+            .get(&child)
+            .copied()
+            .filter(|(_, held)| *held == stream)
+        {
             self.children.remove(&child);
             self.release(source);
         }
@@ -107,9 +115,16 @@ mod tests {
 
     #[test]
     fn ipv6_network_is_one_source() {
-        assert_eq!(source("2001:db8:0:1::1"), source("2001:db8:0:1:ffff:ffff:ffff:ffff"));
+        assert_eq!(
+            source("2001:db8:0:1::1"),
+            source("2001:db8:0:1:ffff:ffff:ffff:ffff")
+        );
         assert_ne!(source("2001:db8:0:1::1"), source("2001:db8:0:2::1"));
-        assert_eq!(source("::ffff:10.0.0.1"), source("10.0.0.1"), "a socket for both versions");
+        assert_eq!(
+            source("::ffff:10.0.0.1"),
+            source("10.0.0.1"),
+            "a socket for both versions"
+        );
         assert_ne!(source("::ffff:10.0.0.1"), source("::ffff:10.0.0.2"));
         assert_ne!(source("127.0.0.1"), source("127.0.0.2"));
     }
@@ -120,7 +135,9 @@ mod tests {
         let (a, b) = (source("10.0.0.1"), source("10.0.0.2"));
         let greet = |children: &mut ChildrenBySource, child, source, stream| {
             let child = InstanceId(child);
-            children.check(child, source, 4).map(|()| children.greet(child, source, StreamId(stream)))
+            children
+                .check(child, source, 4)
+                .map(|()| children.greet(child, source, StreamId(stream)))
         };
         let full = Err(StreamRejected::SourceFull(2));
         assert_eq!(greet(&mut children, 0, a, 0), Ok(()));
@@ -137,6 +154,9 @@ mod tests {
         for (child, stream) in [(0, 0), (1, 6), (2, 3), (3, 7)] {
             children.close(InstanceId(child), StreamId(stream));
         }
-        assert!(children.children.is_empty() && children.counts.is_empty(), "no source is remembered");
+        assert!(
+            children.children.is_empty() && children.counts.is_empty(),
+            "no source is remembered"
+        );
     }
 }

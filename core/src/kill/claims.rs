@@ -60,8 +60,18 @@ struct Held {
 impl KillClaim {
     /// Creates the claim of a child.
     pub fn of(child: &Identity, generation: KillGeneration) -> Self {
-        let Identity { zone, service, name, .. } = child.clone();
-        Self { generation, zone, service, name }
+        let Identity {
+            zone,
+            service,
+            name,
+            ..
+        } = child.clone();
+        Self {
+            generation,
+            zone,
+            service,
+            name,
+        }
     }
 }
 
@@ -91,8 +101,16 @@ impl Claims {
         self.ignored += 1;
         if is_known || self.makes_room(child) {
             self.version += 1;
-            let claim = KillClaim { generation, ..claim };
-            let held = Held { claim, child: child.instance, at: now, changed: self.version };
+            let claim = KillClaim {
+                generation,
+                ..claim
+            };
+            let held = Held {
+                claim,
+                child: child.instance,
+                at: now,
+                changed: self.version,
+            };
             self.by_scope.insert(scope.clone(), held);
         }
     }
@@ -101,7 +119,9 @@ impl Claims {
     /// its oldest. Returns false if that is the child itself, or a client with as many as it may have.
     fn makes_room(&mut self, child: &Identity) -> bool {
         let mut of_each = BTreeMap::<InstanceId, usize>::new();
-        self.by_scope.values().for_each(|held| *of_each.entry(held.child).or_default() += 1);
+        self.by_scope
+            .values()
+            .for_each(|held| *of_each.entry(held.child).or_default() += 1);
         let own = of_each.get(&child.instance).copied().unwrap_or_default();
         if child.role == Role::Client && own >= OF_CLIENT_MAX {
             return false;
@@ -109,13 +129,17 @@ impl Claims {
         if self.by_scope.len() < CLAIMS_MAX {
             return true;
         }
-        let Some((most, _)) = of_each.into_iter().filter(|(_, count)| *count > own + 1).max_by_key(|of| of.1)
+        let Some((most, _)) = of_each
+            .into_iter()
+            .filter(|(_, count)| *count > own + 1)
+            .max_by_key(|of| of.1)
         else {
             return false;
         };
         let its = self.by_scope.iter().filter(|(_, held)| held.child == most);
-        if let Some(oldest) =
-            its.min_by_key(|(_, held)| (held.at, held.changed)).map(|(scope, _)| scope.clone())
+        if let Some(oldest) = its
+            .min_by_key(|(_, held)| (held.at, held.changed))
+            .map(|(scope, _)| scope.clone())
         {
             self.by_scope.remove(&oldest);
         }
@@ -130,17 +154,22 @@ impl Claims {
 
     /// Drops the claims that the generations held have reached.
     pub fn settle(&mut self, held: impl Fn(&Scope) -> KillGeneration) {
-        self.by_scope.retain(|scope, kept| kept.claim.generation > held(scope));
+        self.by_scope
+            .retain(|scope, kept| kept.claim.generation > held(scope));
     }
 
     /// The highest generation claimed for a scope; 0 without a claim.
     pub fn highest(&self, scope: &Scope) -> KillGeneration {
-        self.by_scope.get(scope).map_or(KillGeneration(0), |held| held.claim.generation)
+        self.by_scope
+            .get(scope)
+            .map_or(KillGeneration(0), |held| held.claim.generation)
     }
 
     /// Every claim, the fleet's first.
     pub fn iter(&self) -> impl Iterator<Item = (&Scope, &KillClaim)> {
-        self.by_scope.iter().map(|(scope, held)| (scope, &held.claim))
+        self.by_scope
+            .iter()
+            .map(|(scope, held)| (scope, &held.claim))
     }
 
     pub(super) const fn version(&self) -> u64 {
@@ -149,7 +178,9 @@ impl Claims {
 
     pub(super) fn since(&self, seen: u64) -> BTreeMap<Scope, KillClaim> {
         let later = self.by_scope.iter().filter(|(_, held)| held.changed > seen);
-        later.map(|(scope, held)| (scope.clone(), held.claim.clone())).collect()
+        later
+            .map(|(scope, held)| (scope.clone(), held.claim.clone()))
+            .collect()
     }
 
     /// Takes the claims to log, a few of the new ones once a minute, unless an order has explained them soon.
@@ -192,7 +223,13 @@ mod tests {
     fn note(claims: &mut Claims, held: u64, number: u128, generation: u64) {
         let child = child(number, Role::Client);
         let claim = KillClaim::of(&child, KillGeneration(generation));
-        claims.note(MonoTime::ZERO, KillGeneration(held), &Scope::Fleet, claim, &child);
+        claims.note(
+            MonoTime::ZERO,
+            KillGeneration(held),
+            &Scope::Fleet,
+            claim,
+            &child,
+        );
     }
 
     #[test]
@@ -202,13 +239,22 @@ mod tests {
             note(&mut claims, 2, number, generation);
         }
         let names = |claims: &Claims| -> Vec<(u64, String)> {
-            claims.iter().map(|(_, claim)| (claim.generation.0, claim.name.to_string())).collect()
+            claims
+                .iter()
+                .map(|(_, claim)| (claim.generation.0, claim.name.to_string()))
+                .collect()
         };
-        assert_eq!((names(&claims), claims.ignored), (vec![(7, "host:2".to_owned())], 1));
+        assert_eq!(
+            (names(&claims), claims.ignored),
+            (vec![(7, "host:2".to_owned())], 1)
+        );
         claims.settle(|_| KillGeneration(6));
         assert_eq!(claims.highest(&Scope::Fleet), KillGeneration(7));
         claims.settle(|_| KillGeneration(8));
-        assert_eq!((claims.iter().count(), claims.highest(&Scope::Fleet)), (0, KillGeneration(0)));
+        assert_eq!(
+            (claims.iter().count(), claims.highest(&Scope::Fleet)),
+            (0, KillGeneration(0))
+        );
     }
 
     #[test]
@@ -228,15 +274,29 @@ mod tests {
         let mut note = |number: u128, role, bucket_number: usize| {
             let child = child(number, role);
             let claim = KillClaim::of(&child, KillGeneration(1));
-            claims.note(MonoTime::ZERO, KillGeneration(0), &bucket(bucket_number), claim, &child);
+            claims.note(
+                MonoTime::ZERO,
+                KillGeneration(0),
+                &bucket(bucket_number),
+                claim,
+                &child,
+            );
             claims.by_scope.len()
         };
-        let of_client = (0..2 * CLAIMS_MAX).map(|bucket| note(1, Role::Client, bucket)).last();
+        let of_client = (0..2 * CLAIMS_MAX)
+            .map(|bucket| note(1, Role::Client, bucket))
+            .last();
         assert_eq!(of_client, Some(OF_CLIENT_MAX));
-        let of_aggregator = (0..2 * CLAIMS_MAX).map(|bucket| note(2, Role::Aggregator, bucket)).last();
+        let of_aggregator = (0..2 * CLAIMS_MAX)
+            .map(|bucket| note(2, Role::Aggregator, bucket))
+            .last();
         assert_eq!(of_aggregator, Some(CLAIMS_MAX));
         super::tests::note(&mut claims, 0, 3, 1);
-        assert_eq!(claims.highest(&Scope::Fleet), KillGeneration(1), "the fleet always has room");
+        assert_eq!(
+            claims.highest(&Scope::Fleet),
+            KillGeneration(1),
+            "the fleet always has room"
+        );
     }
 
     #[test]
@@ -278,13 +338,27 @@ mod tests {
         let mut note = |number: u128, role, scope: usize| {
             let child = child(number, role);
             let claim = KillClaim::of(&child, KillGeneration(1));
-            claims.note(MonoTime::ZERO, KillGeneration(0), &bucket(scope), claim, &child);
+            claims.note(
+                MonoTime::ZERO,
+                KillGeneration(0),
+                &bucket(scope),
+                claim,
+                &child,
+            );
         };
         (0..2 * CLAIMS_MAX).for_each(|scope| note(1, Role::Aggregator, scope));
         (0..100).for_each(|scope| note(2, Role::Aggregator, 10_000 + scope));
         note(3, Role::Client, 20_000);
-        let of = |name: &str| claims.iter().filter(|(_, claim)| claim.name.as_str() == name).count();
-        assert_eq!((of("host:2"), of("host:3"), of("host:1")), (100, 1, CLAIMS_MAX - 101));
+        let of = |name: &str| {
+            claims
+                .iter()
+                .filter(|(_, claim)| claim.name.as_str() == name)
+                .count()
+        };
+        assert_eq!(
+            (of("host:2"), of("host:3"), of("host:1")),
+            (100, 1, CLAIMS_MAX - 101)
+        );
     }
 
     #[test]
@@ -308,11 +382,19 @@ mod tests {
         let mut logged = |s, generation, held| {
             note(&mut claims, held, 1, generation);
             claims.settle(|_| KillGeneration(held));
-            claims.take_unlogged(MonoTime::from_elapsed(Duration::from_secs(s))).len()
+            claims
+                .take_unlogged(MonoTime::from_elapsed(Duration::from_secs(s)))
+                .len()
         };
         // The client of two aggregators carries an order from one to the other, and the controller follows.
-        assert_eq!([logged(0, 3, 2), logged(3, 3, 3), logged(20, 3, 3)], [0, 0, 0]);
+        assert_eq!(
+            [logged(0, 3, 2), logged(3, 3, 3), logged(20, 3, 3)],
+            [0, 0, 0]
+        );
         // An unexplained claim is logged, although another log was just before it.
-        assert_eq!([logged(21, 5, 4), logged(35, 5, 4), logged(36, 5, 4)], [0, 0, 1]);
+        assert_eq!(
+            [logged(21, 5, 4), logged(35, 5, 4), logged(36, 5, 4)],
+            [0, 0, 1]
+        );
     }
 }

@@ -48,7 +48,9 @@ impl Kills {
 
     /// The generation of a bucket itself; 0 if it never had its own kill.
     pub fn bucket(&self, bucket: &Bucket) -> KillGeneration {
-        self.buckets.get(bucket).map_or(KillGeneration(0), |(generation, _)| *generation)
+        self.buckets
+            .get(bucket)
+            .map_or(KillGeneration(0), |(generation, _)| *generation)
     }
 
     /// The generation of a scope.
@@ -61,7 +63,10 @@ impl Kills {
 
     /// The two generations that concern a bucket.
     pub fn of(&self, bucket: &Bucket) -> Kill {
-        Kill { fleet: self.fleet, bucket: self.bucket(bucket) }
+        Kill {
+            fleet: self.fleet,
+            bucket: self.bucket(bucket),
+        }
     }
 
     /// The current mode for a bucket with these terms; see [`Kill::mode`].
@@ -71,7 +76,9 @@ impl Kills {
 
     /// All buckets that ever had their own kill, in the order of names.
     pub fn buckets(&self) -> impl Iterator<Item = (&Bucket, KillGeneration)> {
-        self.buckets.iter().map(|(bucket, (generation, _))| (bucket, *generation))
+        self.buckets
+            .iter()
+            .map(|(bucket, (generation, _))| (bucket, *generation))
     }
 
     /// The latest drill.
@@ -94,8 +101,13 @@ impl Kills {
         if seen >= self.version {
             return BTreeMap::new();
         }
-        let later = self.buckets.iter().filter(|(_, (_, changed))| *changed > seen);
-        later.map(|(bucket, (generation, _))| (bucket.clone(), *generation)).collect()
+        let later = self
+            .buckets
+            .iter()
+            .filter(|(_, (_, changed))| *changed > seen);
+        later
+            .map(|(bucket, (generation, _))| (bucket.clone(), *generation))
+            .collect()
     }
 
     /// Merges the generations of a parent's message, which forgets kills that have ended if it is of a
@@ -104,9 +116,15 @@ impl Kills {
     /// # Errors
     /// [`StaleDirective::KillJump`] if a generation is higher than any sound process sends; nothing is merged.
     pub fn merge_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
-        let all = directives.kills.values().chain([&directives.kill, &directives.forgotten]);
+        let all = directives
+            .kills
+            .values()
+            .chain([&directives.kill, &directives.forgotten]);
         if let Some(got) = all.copied().find(|got| got.0 > SENT_MAX) {
-            return Err(StaleDirective::KillJump { held: self.fleet, got });
+            return Err(StaleDirective::KillJump {
+                held: self.fleet,
+                got,
+            });
         }
         let has_forgotten = directives.epoch.is_some() && self.forget(directives.forgotten);
         Ok(self.merge(directives.kill, &directives.kills) || has_forgotten)
@@ -117,7 +135,8 @@ impl Kills {
     pub fn forget(&mut self, through: KillGeneration) -> bool {
         let before = self.buckets.len();
         if self.forgotten.merge(through) {
-            self.buckets.retain(|_, (generation, _)| *generation > through);
+            self.buckets
+                .retain(|_, (generation, _)| *generation > through);
         }
         let has_forgotten = self.buckets.len() < before;
         self.version += u64::from(has_forgotten);
@@ -128,9 +147,12 @@ impl Kills {
         self.version += 1;
         match scope {
             Scope::Fleet => self.fleet = generation,
-            Scope::Bucket(bucket) if generation == KillGeneration(0) => drop(self.buckets.remove(bucket)),
+            Scope::Bucket(bucket) if generation == KillGeneration(0) => {
+                self.buckets.remove(bucket);
+            }
             Scope::Bucket(bucket) => {
-                self.buckets.insert(bucket.clone(), (generation, self.version));
+                self.buckets
+                    .insert(bucket.clone(), (generation, self.version));
             }
         }
     }
@@ -142,7 +164,11 @@ impl Kills {
     }
 
     /// Merges generations that the caller trusts. Returns true if any changed.
-    pub fn merge(&mut self, fleet: KillGeneration, buckets: &BTreeMap<Bucket, KillGeneration>) -> bool {
+    pub fn merge(
+        &mut self,
+        fleet: KillGeneration,
+        buckets: &BTreeMap<Bucket, KillGeneration>,
+    ) -> bool {
         let mut changed = self.raise(&Scope::Fleet, fleet);
         for (bucket, generation) in buckets {
             changed |= self.raise(&Scope::Bucket(bucket.clone()), *generation);
@@ -162,7 +188,8 @@ impl Kills {
                     self.rejected += 1;
                     return false;
                 }
-                self.buckets.insert(bucket.clone(), (generation, self.version + 1));
+                self.buckets
+                    .insert(bucket.clone(), (generation, self.version + 1));
             }
         }
         self.version += 1;
@@ -239,7 +266,10 @@ mod tests {
         let seen = kills.version();
         assert_eq!(kills.since(0), some(&[(1, 1), (2, 3)]));
         assert!(kills.since(seen).is_empty());
-        assert!(!kills.merge(KillGeneration(0), &some(&[(1, 1), (2, 2)])), "older ones change nothing");
+        assert!(
+            !kills.merge(KillGeneration(0), &some(&[(1, 1), (2, 2)])),
+            "older ones change nothing"
+        );
         assert!(kills.merge(KillGeneration(0), &some(&[(2, 4)])));
         assert_eq!(kills.since(seen), some(&[(2, 4)]));
         assert!(kills.merge(KillGeneration(1), &some(&[])));
@@ -254,13 +284,20 @@ mod tests {
         let mut kills = Kills::default();
         for (fleet, bucket) in [(u64::MAX, 0), (0, u64::MAX)] {
             let kills_of = some(&[(1, 7), (2, bucket)]);
-            let message =
-                Directives { kill: KillGeneration(fleet), kills: kills_of, ..Directives::default() };
-            assert!(matches!(kills.merge_directives(&message), Err(StaleDirective::KillJump { .. })));
+            let message = Directives {
+                kill: KillGeneration(fleet),
+                kills: kills_of,
+                ..Directives::default()
+            };
+            assert!(matches!(
+                kills.merge_directives(&message),
+                Err(StaleDirective::KillJump { .. })
+            ));
         }
         assert_eq!(kills, Kills::default());
-        let all: BTreeMap<_, _> =
-            (0..KILLED_BUCKETS_MAX).map(|number| (bucket(number), KillGeneration(1))).collect();
+        let all: BTreeMap<_, _> = (0..KILLED_BUCKETS_MAX)
+            .map(|number| (bucket(number), KillGeneration(1)))
+            .collect();
         kills.merge(KillGeneration(0), &all);
         let one_more = Scope::Bucket(bucket(KILLED_BUCKETS_MAX));
         let known = Scope::Bucket(bucket(0));
@@ -274,21 +311,40 @@ mod tests {
     fn only_a_controller_forgets_kills() {
         let mut kills = Kills::default();
         kills.merge(KillGeneration(5), &some(&[(1, 1), (2, 2), (3, 3)]));
-        let mut message = Directives { forgotten: KillGeneration(2), ..Directives::default() };
-        assert_eq!((kills.merge_directives(&message), kills.buckets().count()), (Ok(false), 3));
+        let mut message = Directives {
+            forgotten: KillGeneration(2),
+            ..Directives::default()
+        };
+        assert_eq!(
+            (kills.merge_directives(&message), kills.buckets().count()),
+            (Ok(false), 3)
+        );
         message.epoch = Some(Epoch(1));
         message.kills = some(&[(4, 1)]);
         assert_eq!(kills.merge_directives(&message), Ok(true));
-        let held: Vec<_> = kills.buckets().map(|(bucket, of)| (bucket.clone(), of)).collect();
-        assert_eq!(held, some(&[(3, 3), (4, 1)]).into_iter().collect::<Vec<_>>());
+        let held: Vec<_> = kills
+            .buckets()
+            .map(|(bucket, of)| (bucket.clone(), of))
+            .collect();
+        assert_eq!(
+            held,
+            some(&[(3, 3), (4, 1)]).into_iter().collect::<Vec<_>>()
+        );
         assert_eq!(kills.fleet(), KillGeneration(5));
     }
 
     #[test]
     fn drills_only_advance_and_change_no_generation() {
         let mut kills = Kills::default();
-        assert!(kills.merge_drill(Drill(3)) && !kills.merge_drill(Drill(3)) && !kills.merge_drill(Drill(2)));
-        assert!(!kills.merge_drill(Drill(u64::MAX)), "no later drill would be possible");
+        assert!(
+            kills.merge_drill(Drill(3))
+                && !kills.merge_drill(Drill(3))
+                && !kills.merge_drill(Drill(2))
+        );
+        assert!(
+            !kills.merge_drill(Drill(u64::MAX)),
+            "no later drill would be possible"
+        );
         assert_eq!((kills.version(), kills.fleet()), (0, KillGeneration(0)));
     }
 

@@ -72,7 +72,9 @@ const fn claimable(held: u64) -> u64 {
 /// The generation of a kill switch; odd means killed. Generations are merged by maximum on every message in
 /// both directions, so no loss, repetition or reordering of messages can undo a merged kill. Independent
 /// kills may reach the same number; the relay keeps orders for that reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct KillGeneration(pub u64);
 
@@ -84,7 +86,11 @@ impl KillGeneration {
 
     /// Returns the next generation that is killed (`true`) or not (`false`), which may be this one.
     pub const fn switched(self, killed: bool) -> Self {
-        if self.is_killed() == killed { self } else { Self(self.0.saturating_add(1)) }
+        if self.is_killed() == killed {
+            self
+        } else {
+            Self(self.0.saturating_add(1))
+        }
     }
 
     /// Returns true if a child may claim this generation, seen from a process that holds `self`.
@@ -123,13 +129,20 @@ impl Kill {
     /// generation.
     pub const fn mode(self, decided: Mode, known: Self) -> Mode {
         let is_known = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
-        if self.is_on() || !is_known { Mode::Shadow } else { decided }
+        if self.is_on() || !is_known {
+            Mode::Shadow
+        } else {
+            decided
+        }
     }
 
     /// Caps both generations at `held`, so that a peer cannot claim a generation that this process
     /// has not seen.
     pub fn capped_at(self, held: Self) -> Self {
-        Self { fleet: self.fleet.min(held.fleet), bucket: self.bucket.min(held.bucket) }
+        Self {
+            fleet: self.fleet.min(held.fleet),
+            bucket: self.bucket.min(held.bucket),
+        }
     }
 }
 
@@ -157,15 +170,24 @@ mod tests {
             ((2, 3), (2, 3), false),
             ((3, 2), (3, 2), false),
         ] {
-            let kill =
-                |(fleet, bucket)| Kill { fleet: KillGeneration(fleet), bucket: KillGeneration(bucket) };
+            let kill = |(fleet, bucket)| Kill {
+                fleet: KillGeneration(fleet),
+                bucket: KillGeneration(bucket),
+            };
             for mode in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
                 let due = if enforces { mode } else { Mode::Shadow };
-                assert_eq!(kill(held).mode(mode, kill(known)), due, "{held:?} {known:?}");
+                assert_eq!(
+                    kill(held).mode(mode, kill(known)),
+                    due,
+                    "{held:?} {known:?}"
+                );
             }
             // A claim is capped, so the next generation voids it.
             let known = kill((u64::MAX, u64::MAX)).capped_at(kill(held));
-            let later = Kill { fleet: KillGeneration(held.0 + 2 - held.0 % 2), ..kill(held) };
+            let later = Kill {
+                fleet: KillGeneration(held.0 + 2 - held.0 % 2),
+                ..kill(held)
+            };
             assert_eq!(later.mode(Mode::Enforce, known), Mode::Shadow, "{held:?}");
         }
     }

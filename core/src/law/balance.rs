@@ -31,15 +31,21 @@ impl Balance {
     /// Cuts credit and debt to their caps and returns the rate to admit now, in requests/s: the limit plus
     /// the balance spread over tau, within bounds. `burst` is the largest credit, in seconds of the limit.
     pub fn target(&mut self, limit: f64, burst: Duration, parameters: &Parameters) -> f64 {
-        let credit = (burst.as_secs_f64() * limit).max(parameters::CREDIT_DEVIATIONS * limit.sqrt());
+        let credit =
+            (burst.as_secs_f64() * limit).max(parameters::CREDIT_DEVIATIONS * limit.sqrt());
         let debt = (parameters::DEBT.as_secs_f64() * limit).max(parameters::DEBT_REQUESTS);
         self.tokens = self.tokens.clamp(-debt, credit);
         let tau = if parameters.tick >= Duration::from_secs(1) {
             parameters::TAU_SLOW.as_secs_f64()
         } else {
-            parameters::TAU_MIN.as_secs_f64().max(parameters::TAU_REQUESTS / limit)
+            parameters::TAU_MIN
+                .as_secs_f64()
+                .max(parameters::TAU_REQUESTS / limit)
         };
-        (limit + self.tokens / tau).clamp(parameters::TARGET_MIN * limit, parameters::TARGET_MAX * limit)
+        (limit + self.tokens / tau).clamp(
+            parameters::TARGET_MIN * limit,
+            parameters::TARGET_MAX * limit,
+        )
     }
 }
 
@@ -68,7 +74,10 @@ mod tests {
             (-99.0, 1.0, 0.25, -10.0),          // and ten requests; tau is 8 s here
         ] {
             let got = target(tokens, limit);
-            assert!((got.0 - expected).abs() < 1e-9 && got.1 == left, "{tokens} at {limit}: {got:?}");
+            assert!(
+                (got.0 - expected).abs() < 1e-9 && got.1 == left,
+                "{tokens} at {limit}: {got:?}"
+            );
         }
     }
 

@@ -40,9 +40,12 @@ mod tests {
         assert_eq!(burst.on_tick(2.0, 100.0, 0.0, 2.0), 2.0);
         assert_eq!(burst.on_tick(60.0, 100.0, 0.0, 2.0), 2.0);
         // At twice the share it lasts two seconds, and fades out over the last fifth of the credit.
-        for (passed, credit, boost) in
-            [(200.0, 100.0, 2.0), (150.0, 50.0, 2.0), (130.0, 20.0, 1.5), (200.0, 0.0, 1.0)]
-        {
+        for (passed, credit, boost) in [
+            (200.0, 100.0, 2.0),
+            (150.0, 50.0, 2.0),
+            (130.0, 20.0, 1.5),
+            (200.0, 0.0, 1.0),
+        ] {
             assert_eq!(burst.on_tick(1.0, 100.0, passed, 2.0), boost);
             assert_eq!(burst.credit, credit);
         }

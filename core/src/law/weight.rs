@@ -27,7 +27,10 @@ impl Weight {
         if (Self::MIN..=Self::MAX).contains(&weight) {
             Ok(Self(weight))
         } else {
-            Err(OutOfRange { range: "a weight lies in 0.000001..=1000000", got: weight })
+            Err(OutOfRange {
+                range: "a weight lies in 0.000001..=1000000",
+                got: weight,
+            })
         }
     }
 
@@ -38,6 +41,10 @@ impl Weight {
 
     /// Returns this weight times a factor, clamped to the range of weights. NaN changes nothing.
     pub fn times(self, factor: f64) -> Self {
-        if factor.is_nan() { self } else { Self((self.0 * factor).clamp(Self::MIN, Self::MAX)) }
+        if factor.is_nan() {
+            self
+        } else {
+            Self((self.0 * factor).clamp(Self::MIN, Self::MAX))
+        }
     }
 }

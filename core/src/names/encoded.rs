@@ -42,17 +42,28 @@ impl<'a> Encoded<'a> {
             return None;
         }
         let is_plain = text.len() <= NAME_BYTES_MAX && text.bytes().all(is_plain);
-        Some(if is_plain { Self::Plain(text) } else { Self::Escaped(Escaped::of(text.as_bytes())) })
+        Some(if is_plain {
+            Self::Plain(text)
+        } else {
+            Self::Escaped(Escaped::of(text.as_bytes()))
+        })
     }
 }
 
 impl Escaped {
     fn of(text: &[u8]) -> Self {
-        let mut name = Self { bytes: [0; NAME_BYTES_MAX], length: 0 };
+        let mut name = Self {
+            bytes: [0; NAME_BYTES_MAX],
+            length: 0,
+        };
         let mut kept = 0;
         for byte in text {
             let [high, low] = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
-            let fits = if is_plain(*byte) { name.push(&[*byte]) } else { name.push(&[b'%', high, low]) };
+            let fits = if is_plain(*byte) {
+                name.push(&[*byte])
+            } else {
+                name.push(&[b'%', high, low])
+            };
             if !fits {
                 name.length = kept;
                 let hash = SipHasher24::new().hash(text).as_u128();
@@ -70,7 +81,9 @@ impl Escaped {
 
     fn push(&mut self, more: &[u8]) -> bool {
         let room = self.bytes.get_mut(self.length..self.length + more.len());
-        room.map(|room| room.copy_from_slice(more)).map(|()| self.length += more.len()).is_some()
+        room.map(|room| room.copy_from_slice(more))
+            .map(|()| self.length += more.len())
+            .is_some()
     }
 }
 
@@ -81,9 +94,11 @@ impl Deref for Encoded<'_> {
         match self {
             Self::Plain(name) => name,
             // Only ASCII.
-            Self::Escaped(name) => {
-                name.bytes.get(..name.length).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
-            }
+            Self::Escaped(name) => name
+                .bytes
+                .get(..name.length)
+                .and_then(|name| str::from_utf8(name).ok())
+                .unwrap_or_default(),
         }
     }
 }
@@ -103,11 +118,16 @@ pub fn check_tenant(name: &str) -> Result<(), InvalidName> {
     while let [first, after @ ..] = rest {
         rest = match (first, after) {
             (b'%', [high, low, after @ ..]) if is_escape(*high, *low) => after,
-            (b'%', [b'-', hash @ ..]) if hash.len() == HASH_DIGITS && hash.iter().all(is_digit) => break,
+            (b'%', [b'-', hash @ ..]) if hash.len() == HASH_DIGITS && hash.iter().all(is_digit) => {
+                break;
+            }
             (b'%', _) => return Err(InvalidName::Escape(name.len() - rest.len())),
             (byte, after) if is_plain(*byte) => after,
             (byte, _) => {
-                return Err(InvalidName::Byte { byte: *byte as char, at: name.len() - rest.len() });
+                return Err(InvalidName::Byte {
+                    byte: *byte as char,
+                    at: name.len() - rest.len(),
+                });
             }
         };
     }
@@ -121,7 +141,9 @@ fn is_digit(byte: &u8) -> bool {
 /// Returns true for the digits of a byte that is escaped.
 fn is_escape(high: u8, low: u8) -> bool {
     let value = |digit: u8| DIGITS.iter().position(|known| *known == digit);
-    let value = value(high).zip(value(low)).map(|(high, low)| high << 4 | low);
+    let value = value(high)
+        .zip(value(low))
+        .map(|(high, low)| high << 4 | low);
     value.is_some_and(|value| !u8::try_from(value).is_ok_and(is_plain))
 }
 
@@ -158,7 +180,10 @@ mod tests {
         for (text, name) in [
             (x(128), x(128)),
             (x(129), x(90) + "%-0FD367420FBF4F767E83CCE6C2683825"),
-            (x(88) + &"|".repeat(40), x(88) + "%-34CF4673DCE691773978778D40532FCC"),
+            (
+                x(88) + &"|".repeat(40),
+                x(88) + "%-34CF4673DCE691773978778D40532FCC",
+            ),
         ] {
             assert_eq!(*Encoded::of(&text).unwrap(), *name);
         }
@@ -166,10 +191,20 @@ mod tests {
 
     #[test]
     fn names_that_no_text_has_are_invalid() {
-        for (name, at) in [("a%7c", 1), ("%", 0), ("a%2", 1), ("%41", 0), ("x%-12", 1), ("a%zz", 1)] {
+        for (name, at) in [
+            ("a%7c", 1),
+            ("%", 0),
+            ("a%2", 1),
+            ("%41", 0),
+            ("x%-12", 1),
+            ("a%zz", 1),
+        ] {
             assert_eq!(check_tenant(name), Err(InvalidName::Escape(at)), "{name}");
         }
-        assert_eq!(check_tenant("a|b"), Err(InvalidName::Byte { byte: '|', at: 1 }));
+        assert_eq!(
+            check_tenant("a|b"),
+            Err(InvalidName::Byte { byte: '|', at: 1 })
+        );
     }
 
     proptest! {

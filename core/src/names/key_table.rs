@@ -42,7 +42,10 @@ pub struct KeyTable<T> {
 impl<T: Default> KeyTable<T> {
     /// An empty table for at most `keys_max` keys, and never more than `u32::MAX`.
     pub fn new(keys_max: usize) -> Self {
-        Self { keys_max: keys_max.min(u32::MAX as usize), ..Self::default() }
+        Self {
+            keys_max: keys_max.min(u32::MAX as usize),
+            ..Self::default()
+        }
     }
 
     /// The place of `key`, and true if the key is new and was given a default value. `None` when the table is
@@ -108,7 +111,10 @@ impl<T: Default> KeyTable<T> {
     /// The place of the key that has this id now.
     pub fn place(&self, id: KeyId) -> Place {
         debug_assert!(self.has(id), "{id:?} has no key");
-        Place { id, generation: self.generations[id.index()] }
+        Place {
+            id,
+            generation: self.generations[id.index()],
+        }
     }
 
     /// Returns true if a place still means the key that it was given out for.
@@ -136,7 +142,11 @@ impl<T: Default> KeyTable<T> {
 
     /// A part of the keys, continued by the next call: `parts` calls visit every key.
     pub fn next_part(&mut self, parts: usize) -> impl Iterator<Item = (KeyId, &Key, &T)> {
-        let from = if self.searched >= self.keys.len() { 0 } else { self.searched };
+        let from = if self.searched >= self.keys.len() {
+            0
+        } else {
+            self.searched
+        };
         self.searched = (from + self.keys.len().div_ceil(parts.max(1))).min(self.keys.len());
         self.range(from, self.searched)
     }
@@ -147,7 +157,9 @@ impl<T: Default> KeyTable<T> {
     }
 
     fn has(&self, id: KeyId) -> bool {
-        self.generations.get(id.index()).is_some_and(|generation| generation % 2 == 1)
+        self.generations
+            .get(id.index())
+            .is_some_and(|generation| generation % 2 == 1)
     }
 
     /// The number of keys.
@@ -177,22 +189,39 @@ mod tests {
     use crate::names::{Bucket, Tenant};
 
     fn key(tenant: &str) -> Key {
-        Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(tenant).unwrap() }
+        Key {
+            bucket: Bucket::new("b").unwrap(),
+            tenant: Tenant::new(tenant).unwrap(),
+        }
     }
 
     #[test]
     fn key_table_is_dense_and_bounded() {
         let mut table = KeyTable::<()>::new(2);
-        let mut id = |name: &str| table.intern(&key(name)).map(|(place, is_new)| (place.id, is_new));
+        let mut id = |name: &str| {
+            table
+                .intern(&key(name))
+                .map(|(place, is_new)| (place.id, is_new))
+        };
         assert_eq!(id("x"), Some((KeyId(0), true)));
         assert_eq!(id("y"), Some((KeyId(1), true)));
         assert_eq!(id("x"), Some((KeyId(0), false)));
         assert_eq!(id("z"), None);
         assert_eq!(table.keys()[1], key("y"));
         assert!(table.remove(KeyId(0)).is_some());
-        assert!(table.remove(KeyId(0)).is_none() && table.remove(KeyId(2)).is_none(), "each once");
-        assert_eq!((table.get(&key("x")), table.len(), table.keys().len()), (None, 1, 2));
-        assert_eq!(table.intern(&key("z")).map(|(place, _)| place.id), Some(KeyId(0)), "ids are reused");
+        assert!(
+            table.remove(KeyId(0)).is_none() && table.remove(KeyId(2)).is_none(),
+            "each once"
+        );
+        assert_eq!(
+            (table.get(&key("x")), table.len(), table.keys().len()),
+            (None, 1, 2)
+        );
+        assert_eq!(
+            table.intern(&key("z")).map(|(place, _)| place.id),
+            Some(KeyId(0)),
+            "ids are reused"
+        );
         assert_eq!(table.intern(&key("x")), None);
         assert_eq!((table.keys()[0].clone(), table.len()), (key("z"), 2));
     }
@@ -209,8 +238,17 @@ mod tests {
         assert_eq!(table.remove(first.id), Some(7));
         assert!(!table.is_current(renewed));
         let (second, is_new) = table.intern(&key("y")).unwrap();
-        assert!(is_new && second.id == first.id && !table.is_current(first) && !table.is_current(renewed));
-        assert_eq!(table.value(second.id), &0, "a new key starts with a default value");
+        assert!(
+            is_new
+                && second.id == first.id
+                && !table.is_current(first)
+                && !table.is_current(renewed)
+        );
+        assert_eq!(
+            table.value(second.id),
+            &0,
+            "a new key starts with a default value"
+        );
         table.generations[0] = u32::MAX;
         table.renew(second.id);
         assert_eq!(table.place(second.id).generation, 1);

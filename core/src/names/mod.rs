@@ -66,7 +66,10 @@ pub const fn check_name(text: &str) -> Result<(), InvalidName> {
     let mut at = 0;
     while at < bytes.len() {
         if !is_plain(bytes[at]) {
-            return Err(InvalidName::Byte { byte: bytes[at] as char, at });
+            return Err(InvalidName::Byte {
+                byte: bytes[at] as char,
+                at,
+            });
         }
         at += 1;
     }
@@ -198,7 +201,13 @@ mod tests {
 
     #[test]
     fn names_are_validated_in_the_constructor() {
-        for good in ["a", "checkout", "api/users", "A.b_c:d@e-9", &"x".repeat(128)] {
+        for good in [
+            "a",
+            "checkout",
+            "api/users",
+            "A.b_c:d@e-9",
+            &"x".repeat(128),
+        ] {
             assert_eq!(Bucket::new(good).unwrap().as_str(), good);
         }
         for (bad, why) in [
@@ -206,7 +215,13 @@ mod tests {
             (&"x".repeat(129), InvalidName::TooLong(129)),
             ("a b", InvalidName::Byte { byte: ' ', at: 1 }),
             ("api/*", InvalidName::Byte { byte: '*', at: 4 }),
-            ("a\u{0}", InvalidName::Byte { byte: '\u{0}', at: 1 }),
+            (
+                "a\u{0}",
+                InvalidName::Byte {
+                    byte: '\u{0}',
+                    at: 1,
+                },
+            ),
         ] {
             assert_eq!(Tenant::new(bad).unwrap_err(), why, "{bad:?}");
         }

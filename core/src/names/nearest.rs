@@ -11,7 +11,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         return None;
     }
     let word = word.to_lowercase();
-    let near = known.into_iter().map(|known| (strsim::osa_distance(&word, known), known));
+    let near = known
+        .into_iter()
+        .map(|known| (strsim::osa_distance(&word, known), known));
     let (distance, best) = near.min_by_key(|(edits, _)| *edits)?;
     let longer = word.chars().count().max(best.chars().count());
     (distance <= longer.div_ceil(3)).then_some(best)

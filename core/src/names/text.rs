@@ -86,7 +86,10 @@ mod tests {
     fn a_text_is_one_printable_line() {
         let long = "x".repeat(Text::BYTES_MAX + 1);
         for (text, due) in [
-            ("checkout refuses paying callers", Ok("checkout refuses paying callers")),
+            (
+                "checkout refuses paying callers",
+                Ok("checkout refuses paying callers"),
+            ),
             ("  zu viel  ", Ok("zu viel")),
             ("überlast", Ok("überlast")),
             ("", Err(InvalidText::Empty)),
@@ -97,8 +100,15 @@ mod tests {
             (&long, Err(InvalidText::TooLong(257))),
             (&long[1..], Ok(&long[1..])),
         ] {
-            assert_eq!(Text::new(text).as_ref().map(Text::as_str), due.as_ref().map(|due| *due), "{text:?}");
+            assert_eq!(
+                Text::new(text).as_ref().map(Text::as_str),
+                due.as_ref().map(|due| *due),
+                "{text:?}"
+            );
         }
-        assert!(Text::try_from("a\nb".to_owned()).is_err(), "nor is it taken up from a file");
+        assert!(
+            Text::try_from("a\nb".to_owned()).is_err(),
+            "nor is it taken up from a file"
+        );
     }
 }

@@ -38,13 +38,21 @@ impl Rate {
 
     /// Returns a computed rate, at most [`MAX`](Self::MAX); `None` if it is negative or not a number.
     pub fn computed(per_second: f64) -> Option<Self> {
-        if per_second > Self::MAX.0 { Some(Self::MAX) } else { Self::new(per_second).ok() }
+        if per_second > Self::MAX.0 {
+            Some(Self::MAX)
+        } else {
+            Self::new(per_second).ok()
+        }
     }
 
     /// Returns `count` requests over `span`, normalised to one second; `None` for an empty span, because an
     /// unmeasured rate is not zero.
     pub fn over(count: u64, span: Duration) -> Option<Self> {
-        if span.is_zero() { None } else { Self::computed(count as f64 / span.as_secs_f64()) }
+        if span.is_zero() {
+            None
+        } else {
+            Self::computed(count as f64 / span.as_secs_f64())
+        }
     }
 
     /// The rate in requests per second.
@@ -54,7 +62,14 @@ impl Rate {
 
     /// Returns this rate times a share that is clamped to 0..=1 (NaN counts as 0).
     pub fn times(self, share: f64) -> Self {
-        Self(self.0 * if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) })
+        Self(
+            self.0
+                * if share.is_nan() {
+                    0.0
+                } else {
+                    share.clamp(0.0, 1.0)
+                },
+        )
     }
 }
 
@@ -135,27 +150,45 @@ mod tests {
 
     #[test]
     fn rates_range_from_zero_to_the_maximum() {
-        for bad in
-            [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -f64::MIN_POSITIVE, 1e12 + 1.0, f64::MAX]
-        {
+        for bad in [
+            -1.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            -f64::MIN_POSITIVE,
+            1e12 + 1.0,
+            f64::MAX,
+        ] {
             assert!(Rate::new(bad).is_err(), "{bad}");
         }
         assert_eq!(Rate::new(1e12).unwrap(), Rate::MAX);
-        assert_eq!(Rate::new(-0.0).unwrap().per_second().to_bits(), 0.0_f64.to_bits());
+        assert_eq!(
+            Rate::new(-0.0).unwrap().per_second().to_bits(),
+            0.0_f64.to_bits()
+        );
     }
 
     #[test]
     fn computed_rates_stay_below_the_maximum() {
-        assert_eq!([f64::INFINITY, 1e300, 1e12].map(Rate::computed), [Some(Rate::MAX); 3]);
+        assert_eq!(
+            [f64::INFINITY, 1e300, 1e12].map(Rate::computed),
+            [Some(Rate::MAX); 3]
+        );
         assert_eq!([f64::NAN, -1.0].map(Rate::computed), [None, None]);
-        assert_eq!(Rate::over(u64::MAX, Duration::from_nanos(1)), Some(Rate::MAX));
+        assert_eq!(
+            Rate::over(u64::MAX, Duration::from_nanos(1)),
+            Some(Rate::MAX)
+        );
         assert_eq!(Rate::MAX + Rate::MAX, Rate::MAX);
     }
 
     #[test]
     fn a_count_is_normalised_to_one_second() {
         let half_second = Duration::from_millis(500);
-        assert_eq!(Rate::over(500, half_second).unwrap(), Rate::new(1000.0).unwrap());
+        assert_eq!(
+            Rate::over(500, half_second).unwrap(),
+            Rate::new(1000.0).unwrap()
+        );
         assert_eq!(Rate::over(0, half_second), Some(Rate::ZERO));
         assert_eq!(Rate::over(5, Duration::ZERO), None);
         assert_eq!(Rate::over(0, Duration::ZERO), None);

@@ -26,7 +26,10 @@ impl DropRatio {
         if units <= Self::ONE {
             Ok(Self(units))
         } else {
-            Err(OutOfRange { range: "a drop ratio is at most 2^31 (which means 1)", got: units as f64 })
+            Err(OutOfRange {
+                range: "a drop ratio is at most 2^31 (which means 1)",
+                got: units as f64,
+            })
         }
     }
 
@@ -84,7 +87,10 @@ mod tests {
             (f64::MIN_POSITIVE, 0.0, 1.0),
         ] {
             let got = DropRatio::of_excess(rate(offered), rate(allowed)).as_f64();
-            assert!((got - ratio).abs() < 1e-9, "{offered} over {allowed}: {got}, not {ratio}");
+            assert!(
+                (got - ratio).abs() < 1e-9,
+                "{offered} over {allowed}: {got}, not {ratio}"
+            );
         }
     }
 

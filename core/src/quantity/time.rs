@@ -40,7 +40,10 @@ impl Add<Duration> for MonoTime {
     type Output = Self;
 
     fn add(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+        Self(
+            self.0
+                .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 }
 
@@ -76,7 +79,11 @@ pub struct Pace {
 impl Pace {
     /// Begins a stream with a report that carried the time `sender` and arrived at `arrival`.
     pub const fn new(sender: MonoTime, arrival: MonoTime) -> Self {
-        Self { from: Some((sender, arrival)), last: (sender, arrival), distrusted: false }
+        Self {
+            from: Some((sender, arrival)),
+            last: (sender, arrival),
+            distrusted: false,
+        }
     }
 
     /// Begins a new stream of the same sender. Its clock is compared afresh, because a machine that was
@@ -91,10 +98,16 @@ impl Pace {
         let from = *self.from.get_or_insert((sender, arrival));
         let theirs = sender.since(from.0);
         let ours = arrival.since(from.1);
-        if ours.max(theirs) >= JUDGED_AFTER && (theirs > ours * 2 + SLACK || theirs + SLACK < ours / 2) {
+        if ours.max(theirs) >= JUDGED_AFTER
+            && (theirs > ours * 2 + SLACK || theirs + SLACK < ours / 2)
+        {
             self.distrusted = true;
         }
-        let span = if self.distrusted { arrival.since(self.last.1) } else { sender.since(self.last.0) };
+        let span = if self.distrusted {
+            arrival.since(self.last.1)
+        } else {
+            sender.since(self.last.0)
+        };
         self.last = (self.last.0.max(sender), self.last.1.max(arrival));
         if ours.max(theirs) >= JUDGED_OVER {
             self.from = Some(self.last);
@@ -121,7 +134,10 @@ mod tests {
         let mut pace = Pace::new(at(100.0), at(5.0));
         // Two reports half a second apart arrive within a millisecond.
         assert_eq!(pace.elapsed(at(100.5), at(5.9)), Duration::from_millis(500));
-        assert_eq!(pace.elapsed(at(101.0), at(5.901)), Duration::from_millis(500));
+        assert_eq!(
+            pace.elapsed(at(101.0), at(5.901)),
+            Duration::from_millis(500)
+        );
         assert!(!pace.distrusted());
     }
 

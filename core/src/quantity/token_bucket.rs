@@ -12,7 +12,10 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// Creates a bucket that holds `tokens`.
     pub const fn new(now: MonoTime, tokens: f64) -> Self {
-        Self { left: tokens, updated: now }
+        Self {
+            left: tokens,
+            updated: now,
+        }
     }
 
     /// Returns the tokens that are left since the last change.

@@ -78,7 +78,11 @@ mod tests {
     #[test]
     fn bucket_quotas_are_few_and_distinct() {
         let (tenant, global) = (QuotaKey::Tenant, QuotaKey::Global);
-        let numbered = |count: usize| (0..count).map(|n| quota(&format!("q{n}"), tenant)).collect::<Vec<_>>();
+        let numbered = |count: usize| {
+            (0..count)
+                .map(|n| quota(&format!("q{n}"), tenant))
+                .collect::<Vec<_>>()
+        };
         for (quotas, expected) in [
             (Vec::new(), Ok(0)),
             (numbered(QUOTAS_PER_BUCKET_MAX), Ok(QUOTAS_PER_BUCKET_MAX)),
@@ -87,8 +91,14 @@ mod tests {
                 Err(InvalidBucketQuotas::TooMany(QUOTAS_PER_BUCKET_MAX + 1)),
             ),
             (vec![quota("a", global), quota("b", global)], Ok(2)),
-            (vec![quota("a", tenant), quota("a", tenant)], Err(InvalidBucketQuotas::Repeated)),
-            (vec![quota("a", tenant), quota("b", global)], Err(InvalidBucketQuotas::MixedKeys)),
+            (
+                vec![quota("a", tenant), quota("a", tenant)],
+                Err(InvalidBucketQuotas::Repeated),
+            ),
+            (
+                vec![quota("a", tenant), quota("b", global)],
+                Err(InvalidBucketQuotas::MixedKeys),
+            ),
         ] {
             let made = BucketQuotas::new(quotas.clone());
             assert_eq!(made.map(|made| made.len()), expected, "{quotas:?}");

@@ -38,15 +38,29 @@ pub struct Session {
 impl Balance {
     /// Makes a full bucket that begins at `at_ms`.
     pub const fn full(rate: QuotaRate, at_ms: u64) -> Self {
-        Self { tokens: rate.max(), refilled_at_ms: at_ms, session_start_ms: at_ms }
+        Self {
+            tokens: rate.max(),
+            refilled_at_ms: at_ms,
+            session_start_ms: at_ms,
+        }
     }
 
     /// Returns the bucket after the refills up to `at_ms`. A time before the last refill adds nothing.
     pub const fn refilled(self, rate: QuotaRate, at_ms: u64) -> Self {
         let refills = at_ms.saturating_sub(self.refilled_at_ms) / rate.every_ms();
-        let tokens = self.tokens.saturating_add(refills.saturating_mul(rate.refill()));
-        let tokens = if tokens > rate.max() { rate.max() } else { tokens };
-        Self { tokens, refilled_at_ms: self.refilled_at_ms + refills * rate.every_ms(), ..self }
+        let tokens = self
+            .tokens
+            .saturating_add(refills.saturating_mul(rate.refill()));
+        let tokens = if tokens > rate.max() {
+            rate.max()
+        } else {
+            tokens
+        };
+        Self {
+            tokens,
+            refilled_at_ms: self.refilled_at_ms + refills * rate.every_ms(),
+            ..self
+        }
     }
 
     /// Takes up to `take` tokens, and returns the number before the take: the caller is admitted if that is at least
@@ -71,7 +85,10 @@ impl Balance {
         if take > 0 && tokens_before >= take {
             self.session_start_ms = at_ms;
         }
-        Session { tokens_before, start_ms: self.session_start_ms }
+        Session {
+            tokens_before,
+            start_ms: self.session_start_ms,
+        }
     }
 
     /// Gives tokens back, up to a full bucket.
@@ -93,7 +110,9 @@ impl Balance {
         }
         let missing = tokens.saturating_sub(self.tokens);
         let refills = missing.div_ceil(rate.refill());
-        let at = self.refilled_at_ms.saturating_add(refills.saturating_mul(rate.every_ms()));
+        let at = self
+            .refilled_at_ms
+            .saturating_add(refills.saturating_mul(rate.every_ms()));
         Some(if at > TOKENS_MAX { TOKENS_MAX } else { at })
     }
 }

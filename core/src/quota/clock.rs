@@ -48,14 +48,26 @@ impl QuotaClock {
     /// [`Self::step`] is due next.
     pub fn resume(saved: &SavedClock, now: &ClockReading) -> Self {
         let start_ms = saved.quota_ms.saturating_add(passed_ms(saved, now));
-        let offset_ms = saved.quota_ms.wrapping_sub(saved.read.wall_ms).cast_signed();
-        Self { start_ms, boottime_ms: now.boottime_ms, offset_ms }
+        let offset_ms = saved
+            .quota_ms
+            .wrapping_sub(saved.read.wall_ms)
+            .cast_signed();
+        Self {
+            start_ms,
+            boottime_ms: now.boottime_ms,
+            offset_ms,
+        }
     }
 
     /// Returns the time at a boot time.
     pub const fn at(&self, boottime_ms: u64) -> QuotaTime {
-        let ms = self.start_ms.saturating_add(boottime_ms.saturating_sub(self.boottime_ms));
-        QuotaTime { ms, offset_ms: self.offset_ms }
+        let ms = self
+            .start_ms
+            .saturating_add(boottime_ms.saturating_sub(self.boottime_ms));
+        QuotaTime {
+            ms,
+            offset_ms: self.offset_ms,
+        }
     }
 
     /// Follows the wall clock. Returns its step in milliseconds, if it stepped.
@@ -72,8 +84,14 @@ impl QuotaClock {
     /// Returns what the next process continues from.
     pub fn save(&self, now: &ClockReading) -> SavedClock {
         let time = self.at(now.boottime_ms);
-        let read = ClockReading { wall_ms: time.wall_ms(), ..*now };
-        SavedClock { read, quota_ms: time.ms }
+        let read = ClockReading {
+            wall_ms: time.wall_ms(),
+            ..*now
+        };
+        SavedClock {
+            read,
+            quota_ms: time.ms,
+        }
     }
 }
 
@@ -97,7 +115,11 @@ impl QuotaTime {
 /// Returns the time between a save and a start that only the wall clock shows, because the machine
 /// booted in between.
 pub fn unsure_ms(saved: &SavedClock, now: &ClockReading) -> u64 {
-    if is_same_boot(saved, now) { 0 } else { passed_ms(saved, now) }
+    if is_same_boot(saved, now) {
+        0
+    } else {
+        passed_ms(saved, now)
+    }
 }
 
 fn is_same_boot(saved: &SavedClock, now: &ClockReading) -> bool {

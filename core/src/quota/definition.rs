@@ -73,7 +73,13 @@ impl Quota {
         if lease == 0 || lease > LEASE_MAX || lease > rate.max() {
             return Err(InvalidQuota::Lease);
         }
-        Ok(Self { name, rate, key, on_store_error, lease })
+        Ok(Self {
+            name,
+            rate,
+            key,
+            on_store_error,
+            lease,
+        })
     }
 
     /// Maximum number of tokens that an instance takes in one lease for one key.

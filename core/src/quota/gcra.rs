@@ -59,7 +59,10 @@ impl GcraRate {
         if emission_ns == 0 || max_burst >= i64::MAX as u64 / emission_ns {
             return Err(InvalidGcraRate::OutOfRange);
         }
-        Ok(Self { max_burst, emission_ns })
+        Ok(Self {
+            max_burst,
+            emission_ns,
+        })
     }
 
     const fn tolerance_ns(self) -> u64 {

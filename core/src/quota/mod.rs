@@ -12,7 +12,9 @@ mod tests;
 pub use attached::{BucketQuotas, InvalidBucketQuotas};
 pub use balance::{Balance, Refill, Session};
 pub use clock::{ClockReading, QuotaClock, QuotaTime, SavedClock, unsure_ms};
-pub use definition::{InvalidQuota, LEASE_MAX, OnStoreError, QUOTAS_PER_BUCKET_MAX, Quota, QuotaKey};
+pub use definition::{
+    InvalidQuota, LEASE_MAX, OnStoreError, QUOTAS_PER_BUCKET_MAX, Quota, QuotaKey,
+};
 pub use gcra::{Gcra, GcraRate, InvalidGcraRate, Throttled};
 pub use rate::{InvalidQuotaRate, QuotaRate, TOKENS_MAX};
 

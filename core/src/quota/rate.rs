@@ -37,7 +37,11 @@ impl QuotaRate {
         if every_ms == 0 || every_ms > TOKENS_MAX {
             return Err(InvalidQuotaRate::OutOfRange("every"));
         }
-        Ok(Self { max, refill, every_ms })
+        Ok(Self {
+            max,
+            refill,
+            every_ms,
+        })
     }
 
     /// The tokens of a full bucket.
@@ -58,6 +62,10 @@ impl QuotaRate {
 
 impl fmt::Display for QuotaRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} tokens, {} more every {} ms", self.max, self.refill, self.every_ms)
+        write!(
+            f,
+            "{} tokens, {} more every {} ms",
+            self.max, self.refill, self.every_ms
+        )
     }
 }

@@ -81,7 +81,10 @@ impl Allowance {
             per_s_max: per_s_max as f64,
             clients_max,
             late_s: COVERED_MAX.as_secs() as f64,
-            share: Share { left: u64::MAX, verified: u64::MAX / 2 },
+            share: Share {
+                left: u64::MAX,
+                verified: u64::MAX / 2,
+            },
             ..Self::default()
         }
     }
@@ -89,7 +92,10 @@ impl Allowance {
     /// Sets aside a share for the instance, in place of what is left of the last one, which is returned.
     pub(super) const fn renew_share(&mut self, share: u64) -> u64 {
         let left = self.share.left;
-        self.share = Share { left: share, verified: share / 2 };
+        self.share = Share {
+            left: share,
+            verified: share / 2,
+        };
         left
     }
 
@@ -137,7 +143,11 @@ impl Allowance {
     pub(super) fn take(&mut self, new: &mut New, taken: &mut Taken) {
         // Refusals from memory take of it too: nothing else bounds their sum.
         let asked = new.delta.counts.asked();
-        let late = if new.origin == Origin::TakenOver { asked } else { new.delta.late.asked() };
+        let late = if new.origin == Origin::TakenOver {
+            asked
+        } else {
+            new.delta.late.asked()
+        };
         let present = asked.saturating_sub(late);
         let confirmed = present.min(self.left).min(self.share.left);
         self.left -= confirmed;
@@ -187,6 +197,9 @@ impl Allowance {
 impl Tally {
     fn scaled(self, part: u64, whole: u64) -> Self {
         let scale = |count: u64| (u128::from(count) * u128::from(part) / u128::from(whole)) as u64;
-        Self { counts: self.counts.map(scale), late: self.late.map(scale) }
+        Self {
+            counts: self.counts.map(scale),
+            late: self.late.map(scale),
+        }
     }
 }

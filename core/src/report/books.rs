@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::allowance::{Allowance, CLIENTS_MAX, DECISIONS_PER_S_MAX, Taken};
 use super::ingest::Noted;
-use super::{Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Report, Tally};
+use super::{
+    Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Report, Tally,
+};
 use crate::names::{Key, KeyId, Place};
 use crate::quantity::{MonoTime, Pace};
 
@@ -68,7 +70,10 @@ struct Defined {
 }
 
 /// The place of a line without a place in the parent's table. No table assigns this id to a key.
-const NOWHERE: Place = Place { id: KeyId(u32::MAX), generation: 0 };
+const NOWHERE: Place = Place {
+    id: KeyId(u32::MAX),
+    generation: 0,
+};
 
 impl Line {
     fn place(&self) -> Option<Place> {
@@ -100,7 +105,10 @@ impl Books {
     /// is believed to decide, and the number of clients that are believed to be behind it.
     #[must_use]
     pub fn with_bounds(self, per_s_max: u64, clients_max: u32) -> Self {
-        Self { allowance: Allowance::new(per_s_max, clients_max), ..self }
+        Self {
+            allowance: Allowance::new(per_s_max, clients_max),
+            ..self
+        }
     }
 
     /// Sets aside a share of the parent's range for this instance: no more is counted of it. Returns what is left
@@ -136,7 +144,10 @@ impl Books {
 
     /// The keys that a report adds.
     pub fn new_keys(&self, report: &Report) -> usize {
-        report.definitions.range(KeyId(u32::try_from(self.lines.len()).unwrap_or(u32::MAX))..).count()
+        report
+            .definitions
+            .range(KeyId(u32::try_from(self.lines.len()).unwrap_or(u32::MAX))..)
+            .count()
     }
 
     /// Begins a new stream of the same instance: ids start over, remembered counts stay.
@@ -159,7 +170,13 @@ impl Books {
                 self.remembered.remove(&defined.key);
             } else {
                 let late = late.get(id.index()).copied().unwrap_or_default();
-                self.remembered.insert(defined.key, Tally { counts: self.lines[id.index()].counts, late });
+                self.remembered.insert(
+                    defined.key,
+                    Tally {
+                        counts: self.lines[id.index()].counts,
+                        late,
+                    },
+                );
             }
         }
         self.lines.clear();
@@ -177,9 +194,15 @@ impl Books {
         intern: impl FnMut(&Key) -> Option<KeyId>,
     ) -> Result<Entered, InvalidReport> {
         self.check(report)?;
-        let mut noted = Noted { intern, entries: Vec::new() };
+        let mut noted = Noted {
+            intern,
+            entries: Vec::new(),
+        };
         let entered = self.enter_into(now, report, u64::MAX, &mut noted);
-        Ok(Entered { entries: noted.entries, ..entered })
+        Ok(Entered {
+            entries: noted.entries,
+            ..entered
+        })
     }
 
     /// Enters one report, or one part of it, which the caller has [checked](Self::check), into the
@@ -192,7 +215,10 @@ impl Books {
         late_room: u64,
         ledger: &mut impl Ledger,
     ) -> Entered {
-        debug_assert!(self.check(report).is_ok(), "a parent checks a report before it takes any of it");
+        debug_assert!(
+            self.check(report).is_ok(),
+            "a parent checks a report before it takes any of it"
+        );
         let mut entered = self.begin(now, report);
         self.allowance.set_late_room(late_room);
         let mut taken = Taken::default();
@@ -207,10 +233,17 @@ impl Books {
             self.late.resize(self.lines.len(), Counts::ZERO);
         }
         for (id, tally) in report.tallies.iter() {
-            let Some((line, defined)) = self.lines.get_mut(id.index()).zip(self.keys.get(id.index())) else {
+            let Some((line, defined)) = self
+                .lines
+                .get_mut(id.index())
+                .zip(self.keys.get(id.index()))
+            else {
                 continue;
             };
-            let mut from = Tally { counts: line.counts, late: Counts::ZERO };
+            let mut from = Tally {
+                counts: line.counts,
+                late: Counts::ZERO,
+            };
             if let Some(late) = self.late.get(id.index()) {
                 from.late = *late;
             }
@@ -219,7 +252,13 @@ impl Books {
                 && let Some((base, sent)) = self.taken_over.remove(&id)
             {
                 entered.unconfirmed = entered.unconfirmed.saturating_add(sent.since(base).asked());
-                (from, origin) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
+                (from, origin) = (
+                    Tally {
+                        counts: sent,
+                        late: tally.late,
+                    },
+                    Origin::TakenOver,
+                );
             }
             // A report overtaken by one of a later stream carries smaller counts; the difference was counted
             // before.
@@ -249,13 +288,25 @@ impl Books {
         }
         let unconfirmed = entered.unconfirmed.min(self.allowance.unconfirmed_max());
         let cut = taken.cut.saturating_add(entered.unconfirmed - unconfirmed);
-        Entered { unconfirmed, cut, counted_late: taken.late, ..entered }
+        Entered {
+            unconfirmed,
+            cut,
+            counted_late: taken.late,
+            ..entered
+        }
     }
 
     fn begin(&mut self, now: MonoTime, report: &Report) -> Entered {
         let begun = self.unfinished.take().unwrap_or_else(|| {
-            let mut begun = Unfinished { seq: report.seq, span: None, first_span: false, decisions_max: 0 };
-            let Some(time) = report.time else { return begun };
+            let mut begun = Unfinished {
+                seq: report.seq,
+                span: None,
+                first_span: false,
+                decisions_max: 0,
+            };
+            let Some(time) = report.time else {
+                return begun;
+            };
             begun.first_span =
                 self.pace.is_some() && !std::mem::replace(&mut self.timed, self.pace.is_some());
             begun.span = match &mut self.pace {
@@ -273,8 +324,18 @@ impl Books {
         } else {
             self.seq = report.seq;
         }
-        let Unfinished { span, first_span, decisions_max, .. } = begun;
-        Entered { span, first_span, decisions_max, ..Entered::default() }
+        let Unfinished {
+            span,
+            first_span,
+            decisions_max,
+            ..
+        } = begun;
+        Entered {
+            span,
+            first_span,
+            decisions_max,
+            ..Entered::default()
+        }
     }
 
     fn define(
@@ -294,15 +355,33 @@ impl Books {
         let (tally, taken_over) = match remembered {
             Some(tally) if tally.counts.covers(definition.base) => (tally, false),
             None if definition.sent == Counts::ZERO => (Tally::ZERO, false),
-            _ => (Tally { counts: definition.sent, late: Counts::ZERO }, true),
+            _ => (
+                Tally {
+                    counts: definition.sent,
+                    late: Counts::ZERO,
+                },
+                true,
+            ),
         };
         self.definitions += 1;
-        let line = Line { counts: tally.counts, place: place.unwrap_or(NOWHERE) };
-        let key =
-            place.map_or_else(|| definition.key.clone(), |place| ledger.interned(place, &definition.key));
+        let line = Line {
+            counts: tally.counts,
+            place: place.unwrap_or(NOWHERE),
+        };
+        let key = place.map_or_else(
+            || definition.key.clone(),
+            |place| ledger.interned(place, &definition.key),
+        );
         debug_assert_eq!(key, definition.key);
-        let defined = Defined { key, order: self.definitions };
-        match self.lines.get_mut(id.index()).zip(self.keys.get_mut(id.index())) {
+        let defined = Defined {
+            key,
+            order: self.definitions,
+        };
+        match self
+            .lines
+            .get_mut(id.index())
+            .zip(self.keys.get_mut(id.index()))
+        {
             Some((held, key)) => (*held, *key) = (line, defined),
             None => {
                 self.lines.push(line);
@@ -314,7 +393,8 @@ impl Books {
             self.late[id.index()] = tally.late;
         }
         if taken_over {
-            self.taken_over.insert(id, (definition.base, definition.sent));
+            self.taken_over
+                .insert(id, (definition.base, definition.sent));
         } else {
             self.taken_over.remove(&id);
         }
@@ -330,7 +410,10 @@ impl Books {
             None => report.seq > self.seq,
         };
         if !is_next {
-            return Err(InvalidReport::Late { held: self.seq, got: report.seq });
+            return Err(InvalidReport::Late {
+                held: self.seq,
+                got: report.seq,
+            });
         }
         if report.time.is_none() && !report.tallies.is_empty() {
             return Err(InvalidReport::Timeless);
@@ -349,7 +432,9 @@ impl Books {
             }
         }
         for (id, tally) in report.tallies.iter() {
-            let (key, floor) = self.floor(report, id).ok_or(InvalidReport::Undefined(id.0))?;
+            let (key, floor) = self
+                .floor(report, id)
+                .ok_or(InvalidReport::Undefined(id.0))?;
             if !tally.is_consistent() {
                 return Err(InvalidReport::Inconsistent(key.clone()));
             }
@@ -366,10 +451,22 @@ impl Books {
         if !report.definitions.is_empty()
             && let Some(new) = report.definitions.get(&id)
         {
-            return Some((&new.key, Tally { counts: new.sent, late: Counts::ZERO }));
+            return Some((
+                &new.key,
+                Tally {
+                    counts: new.sent,
+                    late: Counts::ZERO,
+                },
+            ));
         }
         let (line, defined) = self.lines.get(id.index()).zip(self.keys.get(id.index()))?;
         let late = self.late.get(id.index()).copied().unwrap_or_default();
-        Some((&defined.key, Tally { counts: line.counts, late }))
+        Some((
+            &defined.key,
+            Tally {
+                counts: line.counts,
+                late,
+            },
+        ))
     }
 }

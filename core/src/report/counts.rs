@@ -46,7 +46,14 @@ impl Counts {
     /// Builds counts from their [columns](Self::columns).
     #[inline]
     pub const fn of_columns(columns: [u64; COLUMNS]) -> Self {
-        let [offered, dropped, guard_dropped, would_dropped, would_guard_dropped, quotas @ ..] = columns;
+        let [
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quotas @ ..,
+        ] = columns;
         let [quota_dropped, would_quota_dropped, quota_repeated] = quotas;
         Self {
             offered,
@@ -73,13 +80,17 @@ impl Counts {
 
     /// Requests that were let through, by quotas too.
     pub const fn admitted(self) -> u64 {
-        self.offered.saturating_sub(self.refused()).saturating_sub(self.quota_dropped)
+        self.offered
+            .saturating_sub(self.refused())
+            .saturating_sub(self.quota_dropped)
     }
 
     /// The requests that coin and guard let through, *or would under enforcement*: the input V of the law, also in
     /// shadow. A request that a quota refuses afterwards counts, because the law has admitted it.
     pub const fn passed(self) -> u64 {
-        self.offered.saturating_sub(self.refused()).saturating_sub(self.would_dropped)
+        self.offered
+            .saturating_sub(self.refused())
+            .saturating_sub(self.would_dropped)
     }
 
     /// Requests that the guard decided to refuse, carried out or not.
@@ -103,19 +114,35 @@ impl Counts {
     pub fn consistent_part(self) -> Self {
         let dropped = self.dropped.min(self.offered);
         let guard_dropped = self.guard_dropped.min(self.offered - dropped);
-        let would_dropped = self.would_dropped.min(self.offered - dropped - guard_dropped);
+        let would_dropped = self
+            .would_dropped
+            .min(self.offered - dropped - guard_dropped);
         let would_guard_dropped = self.would_guard_dropped.min(would_dropped);
-        let part = Self { dropped, guard_dropped, would_dropped, would_guard_dropped, ..self };
+        let part = Self {
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            ..self
+        };
         let quota_dropped = self.quota_dropped.min(part.passed());
         let would_quota_dropped = self.would_quota_dropped.min(part.passed() - quota_dropped);
         let quota_repeated = self.quota_repeated.min(u64::MAX - self.offered);
-        Self { quota_dropped, would_quota_dropped, quota_repeated, ..part }
+        Self {
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+            ..part
+        }
     }
 
     /// Returns true if every column is at or above that of `other`.
     #[inline]
     pub fn covers(self, other: Self) -> bool {
-        self.columns().iter().zip(other.columns()).all(|(count, other)| *count >= other)
+        self.columns()
+            .iter()
+            .zip(other.columns())
+            .all(|(count, other)| *count >= other)
     }
 
     /// The join of two states of one cumulative count, the larger of each column: associative, commutative, idempotent.
@@ -159,7 +186,10 @@ pub struct Tally {
 
 impl Tally {
     /// No requests.
-    pub const ZERO: Self = Self { counts: Counts::ZERO, late: Counts::ZERO };
+    pub const ZERO: Self = Self {
+        counts: Counts::ZERO,
+        late: Counts::ZERO,
+    };
 
     #[inline]
     pub(super) fn is_consistent(self) -> bool {
@@ -168,7 +198,10 @@ impl Tally {
 
     pub(super) fn consistent_part(self) -> Self {
         let counts = self.counts.consistent_part();
-        Self { counts, late: self.late.zip(counts, u64::min) }
+        Self {
+            counts,
+            late: self.late.zip(counts, u64::min),
+        }
     }
 
     /// Returns true if both parts are at or above the parts of `other`.
@@ -180,18 +213,27 @@ impl Tally {
     /// The join of two states of one tally.
     #[inline]
     pub fn merge(self, other: Self) -> Self {
-        Self { counts: self.counts.merge(other.counts), late: self.late.merge(other.late) }
+        Self {
+            counts: self.counts.merge(other.counts),
+            late: self.late.merge(other.late),
+        }
     }
 
     /// Returns the counts since `earlier`.
     #[inline]
     pub fn since(self, earlier: Self) -> Self {
-        Self { counts: self.counts.since(earlier.counts), late: self.late.since(earlier.late) }
+        Self {
+            counts: self.counts.since(earlier.counts),
+            late: self.late.since(earlier.late),
+        }
     }
 
     /// The sum of two sources.
     #[inline]
     pub fn plus(self, other: Self) -> Self {
-        Self { counts: self.counts.plus(other.counts), late: self.late.plus(other.late) }
+        Self {
+            counts: self.counts.plus(other.counts),
+            late: self.late.plus(other.late),
+        }
     }
 }

@@ -81,8 +81,23 @@ impl Outcomes {
 
     /// The maximum of all numbers: evidence counts by it.
     pub fn weight(&self) -> u64 {
-        let Self { offered, refused, would_dropped, failed, unobserved, ref latency, .. } = *self;
-        let numbers = [offered, refused, would_dropped, failed, unobserved, latency.samples()];
+        let Self {
+            offered,
+            refused,
+            would_dropped,
+            failed,
+            unobserved,
+            ref latency,
+            ..
+        } = *self;
+        let numbers = [
+            offered,
+            refused,
+            would_dropped,
+            failed,
+            unobserved,
+            latency.samples(),
+        ];
         numbers.into_iter().max().unwrap_or_default()
     }
 
@@ -92,7 +107,8 @@ impl Outcomes {
         if weight <= most {
             return self;
         }
-        let part = |number: u64| (u128::from(number) * u128::from(most) / u128::from(weight)) as u64;
+        let part =
+            |number: u64| (u128::from(number) * u128::from(most) / u128::from(weight)) as u64;
         let mut latency = Histogram::default();
         let mut below = 0_u64;
         for (bin, count) in self.latency.iter() {
@@ -156,7 +172,10 @@ impl Evidence {
 
     /// The number of latency bins in all cohorts.
     pub fn bins(&self) -> usize {
-        self.cells.values().map(|outcomes| outcomes.latency.iter().len()).sum()
+        self.cells
+            .values()
+            .map(|outcomes| outcomes.latency.iter().len())
+            .sum()
     }
 
     /// Returns true if there is none.
@@ -175,23 +194,41 @@ mod tests {
     use super::*;
 
     fn stand(bucket: &str, side: Side) -> CohortKey {
-        CohortKey { bucket: Bucket::new(bucket).unwrap(), mode: Mode::Canary, side }
+        CohortKey {
+            bucket: Bucket::new(bucket).unwrap(),
+            mode: Mode::Canary,
+            side,
+        }
     }
 
     fn asked(offered: u64) -> Outcomes {
-        Outcomes { offered, ..Outcomes::default() }
+        Outcomes {
+            offered,
+            ..Outcomes::default()
+        }
     }
 
     #[test]
     fn unobserved_requests_add_up() {
-        let of = |offered, unobserved| Outcomes { offered, unobserved, ..Outcomes::default() };
+        let of = |offered, unobserved| Outcomes {
+            offered,
+            unobserved,
+            ..Outcomes::default()
+        };
         let mut sum = of(5, 3);
         sum.add(&of(4, 4));
         assert_eq!((sum.clone(), sum.limited(3)), (of(9, 7), of(3, 2)));
-        for (outcomes, most, is_plausible) in
-            [(of(5, 5), 5, true), (of(5, 0), 5, true), (of(5, 6), 9, false), (of(5, 5), 4, false)]
-        {
-            assert_eq!(outcomes.is_plausible(most), is_plausible, "{outcomes:?} of {most}");
+        for (outcomes, most, is_plausible) in [
+            (of(5, 5), 5, true),
+            (of(5, 0), 5, true),
+            (of(5, 6), 9, false),
+            (of(5, 5), 4, false),
+        ] {
+            assert_eq!(
+                outcomes.is_plausible(most),
+                is_plausible,
+                "{outcomes:?} of {most}"
+            );
         }
     }
 
@@ -201,7 +238,13 @@ mod tests {
         assert!(evidence.add(&stand("a", Side::Canary), &asked(1), 1));
         assert!(!evidence.add(&stand("a", Side::Control), &asked(1), 1));
         assert!(evidence.add(&stand("a", Side::Canary), &asked(2), 1));
-        assert_eq!(evidence.iter().map(|(_, outcomes)| outcomes.offered).collect::<Vec<_>>(), [3]);
+        assert_eq!(
+            evidence
+                .iter()
+                .map(|(_, outcomes)| outcomes.offered)
+                .collect::<Vec<_>>(),
+            [3]
+        );
         evidence.clear();
         assert!(evidence.is_empty());
     }

@@ -94,7 +94,11 @@ impl<F: FnMut(&Key) -> Option<KeyId>> Ledger for Noted<F> {
 
     fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
         let own = place.map(|place| place.id);
-        self.entries.push(Entry { own, delta: new.delta, origin: new.origin });
+        self.entries.push(Entry {
+            own,
+            delta: new.delta,
+            origin: new.origin,
+        });
         place
     }
 }

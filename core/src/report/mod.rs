@@ -146,8 +146,14 @@ pub struct Report {
 impl Report {
     /// Returns true if the report names an order for a scope, or its end.
     pub fn has_order(&self, scope: &Scope) -> bool {
-        let first = OrderId { scope: scope.clone(), given_at: InstanceId(0) };
-        self.orders.range(first..).next().is_some_and(|(id, _)| id.scope == *scope)
+        let first = OrderId {
+            scope: scope.clone(),
+            given_at: InstanceId(0),
+        };
+        self.orders
+            .range(first..)
+            .next()
+            .is_some_and(|(id, _)| id.scope == *scope)
     }
 }
 

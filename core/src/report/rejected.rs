@@ -20,7 +20,9 @@ pub enum InvalidReport {
     #[error("key id {0} has counts but no definition")]
     Undefined(u32),
     /// More was refused than offered.
-    #[error("the counts of {0:?} do not add up: more refused than offered, or more late than counted")]
+    #[error(
+        "the counts of {0:?} do not add up: more refused than offered, or more late than counted"
+    )]
     Inconsistent(Key),
     /// A cumulative count decreased.
     #[error("the cumulative counts of {0:?} decreased")]

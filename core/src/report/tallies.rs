@@ -20,7 +20,11 @@ pub struct Tallies {
 impl Tallies {
     /// Creates an empty set with room for `keys` tallies.
     pub fn with_capacity(keys: usize) -> Self {
-        Self { ids: Vec::with_capacity(keys), counts: Vec::with_capacity(keys), late: Vec::new() }
+        Self {
+            ids: Vec::with_capacity(keys),
+            counts: Vec::with_capacity(keys),
+            late: Vec::new(),
+        }
     }
 
     /// Adds the tally of a key with an id above all others. Returns false, without a change, for other ids.
@@ -63,10 +67,20 @@ impl Tallies {
     /// Every key with its tally, ids ascending.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (KeyId, Tally)> + '_ {
-        self.ids.iter().zip(&self.counts).enumerate().map(|(at, (id, counts))| {
-            let late = self.late.get(at).copied().unwrap_or_default();
-            (*id, Tally { counts: *counts, late })
-        })
+        self.ids
+            .iter()
+            .zip(&self.counts)
+            .enumerate()
+            .map(|(at, (id, counts))| {
+                let late = self.late.get(at).copied().unwrap_or_default();
+                (
+                    *id,
+                    Tally {
+                        counts: *counts,
+                        late,
+                    },
+                )
+            })
     }
 }
 

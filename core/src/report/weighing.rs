@@ -41,7 +41,13 @@ struct Weighed {
 
 impl<C> Default for Weighing<C> {
     fn default() -> Self {
-        Self { cohorts: BTreeMap::new(), children: 0, of_child: BTreeMap::new(), left_out: 0, takes: 0 }
+        Self {
+            cohorts: BTreeMap::new(),
+            children: 0,
+            of_child: BTreeMap::new(),
+            left_out: 0,
+            takes: 0,
+        }
     }
 }
 
@@ -51,7 +57,10 @@ impl<C: Ord + Clone> Weighing<C> {
         if outcomes.weight() == 0 {
             return;
         }
-        let is_known = self.cohorts.get(cohort).is_some_and(|children| children.contains_key(&child));
+        let is_known = self
+            .cohorts
+            .get(cohort)
+            .is_some_and(|children| children.contains_key(&child));
         if !is_known && !self.has_room(&child, cohort) {
             self.leave_out(outcomes);
             return;
@@ -60,7 +69,12 @@ impl<C: Ord + Clone> Weighing<C> {
             *self.of_child.entry(child.clone()).or_default() += 1;
             self.children += 1;
         }
-        let child = self.cohorts.entry(cohort.clone()).or_default().entry(child).or_default();
+        let child = self
+            .cohorts
+            .entry(cohort.clone())
+            .or_default()
+            .entry(child)
+            .or_default();
         child.instances = instances.clamp(1, INSTANCES_MAX);
         child.claimed = child.claimed.saturating_add(outcomes.weight());
         child.fresh.add(outcomes);
@@ -68,9 +82,15 @@ impl<C: Ord + Clone> Weighing<C> {
     }
 
     fn has_room(&self, child: &C, cohort: &CohortKey) -> bool {
-        let is_first = self.of_child.get(child).is_none_or(|cohorts| *cohorts < OF_CHILD_FIRST);
-        let (cohorts_max, children_max) =
-            if is_first { (COHORTS_MAX, 2 * WEIGHED_MAX) } else { (COHORTS_MAX / 4 * 3, WEIGHED_MAX) };
+        let is_first = self
+            .of_child
+            .get(child)
+            .is_none_or(|cohorts| *cohorts < OF_CHILD_FIRST);
+        let (cohorts_max, children_max) = if is_first {
+            (COHORTS_MAX, 2 * WEIGHED_MAX)
+        } else {
+            (COHORTS_MAX / 4 * 3, WEIGHED_MAX)
+        };
         (self.cohorts.len() < cohorts_max || self.cohorts.contains_key(cohort))
             && self.children < children_max
     }
@@ -89,12 +109,19 @@ impl<C: Ord + Clone> Weighing<C> {
                 continue;
             }
             let most = INSTANCE_WEIGHT_MAX.saturating_mul(median(children.values()));
-            let instances = children.values().fold(0_u32, |sum, child| sum.saturating_add(child.instances));
-            let mut sum = Outcomes { instances, ..Outcomes::default() };
+            let instances = children
+                .values()
+                .fold(0_u32, |sum, child| sum.saturating_add(child.instances));
+            let mut sum = Outcomes {
+                instances,
+                ..Outcomes::default()
+            };
             for child in children.values_mut() {
                 let fresh = child.fresh.weight();
                 let taken = child.take(most);
-                self.left_out = self.left_out.saturating_add(fresh - taken.weight().min(fresh));
+                self.left_out = self
+                    .left_out
+                    .saturating_add(fresh - taken.weight().min(fresh));
                 sum.add(&taken);
             }
             evidence.put(cohort.clone(), sum);
@@ -137,7 +164,9 @@ impl<C: Ord + Clone> Weighing<C> {
 
 impl Weighed {
     fn take(&mut self, most: u64) -> Outcomes {
-        let room = most.saturating_mul(self.instances.into()).saturating_sub(self.counted);
+        let room = most
+            .saturating_mul(self.instances.into())
+            .saturating_sub(self.counted);
         let outcomes = std::mem::take(&mut self.fresh).limited(room);
         self.counted = self.counted.saturating_add(outcomes.weight());
         outcomes
@@ -147,10 +176,19 @@ impl Weighed {
 /// Returns the weight of the median instance; of two in the middle the smaller one.
 fn median<'a>(children: impl Iterator<Item = &'a Weighed>) -> u64 {
     let mut each: Vec<(u64, u64)> = children
-        .map(|child| (child.claimed.div_ceil(child.instances.max(1).into()), child.instances.into()))
+        .map(|child| {
+            (
+                child.claimed.div_ceil(child.instances.max(1).into()),
+                child.instances.into(),
+            )
+        })
         .collect();
     each.sort_unstable();
-    let half = each.iter().map(|(_, instances)| instances).sum::<u64>().div_ceil(2);
+    let half = each
+        .iter()
+        .map(|(_, instances)| instances)
+        .sum::<u64>()
+        .div_ceil(2);
     let mut below = 0;
     let median = each.iter().find(|(_, instances)| {
         below += instances;
@@ -172,17 +210,34 @@ mod tests {
     use crate::stats::{Bin, Histogram};
 
     fn cohort() -> CohortKey {
-        CohortKey { bucket: Bucket::new("api").unwrap(), mode: Mode::Canary, side: Side::Canary }
+        CohortKey {
+            bucket: Bucket::new("api").unwrap(),
+            mode: Mode::Canary,
+            side: Side::Canary,
+        }
     }
 
     fn outcomes(offered: u64, refused: u64) -> Outcomes {
         let mut latency = Histogram::default();
-        latency.add(Bin::of(Duration::from_millis(if refused > 0 { 900 } else { 1 })), offered);
-        Outcomes { offered, refused, latency, ..Outcomes::default() }
+        latency.add(
+            Bin::of(Duration::from_millis(if refused > 0 { 900 } else { 1 })),
+            offered,
+        );
+        Outcomes {
+            offered,
+            refused,
+            latency,
+            ..Outcomes::default()
+        }
     }
 
     fn take(weighing: &mut Weighing<u32>) -> Outcomes {
-        weighing.take().iter().next().map(|(_, outcomes)| outcomes.clone()).unwrap_or_default()
+        weighing
+            .take()
+            .iter()
+            .next()
+            .map(|(_, outcomes)| outcomes.clone())
+            .unwrap_or_default()
     }
 
     #[test]
@@ -191,7 +246,13 @@ mod tests {
             (outcomes(100, 100), outcomes(1_000_000_000, 0)),
             (outcomes(100, 0), outcomes(1_000_000_000, 1_000_000_000)),
             // Nothing offered, and yet refusals and latencies.
-            (outcomes(100, 0), Outcomes { offered: 0, ..outcomes(1_000_000_000, 1_000_000_000) }),
+            (
+                outcomes(100, 0),
+                Outcomes {
+                    offered: 0,
+                    ..outcomes(1_000_000_000, 1_000_000_000)
+                },
+            ),
         ] {
             let mut weighing = Weighing::default();
             let mut total = Outcomes::default();
@@ -217,7 +278,11 @@ mod tests {
         weighing.add(99, 1, &cohort(), &outcomes(1_000_000_000, 0));
         assert_eq!(take(&mut weighing).offered, 50);
         weighing.add(99, 1, &cohort(), &outcomes(1_000_000_000, 0));
-        assert_eq!(take(&mut weighing).offered, 0, "it has weighed that already");
+        assert_eq!(
+            take(&mut weighing).offered,
+            0,
+            "it has weighed that already"
+        );
         assert_eq!(weighing.left_out(), 2_000_000_000 - 50);
         // Long after, the stopped instances count no more.
         (0..40 * TAKES_PER_FADE).for_each(|_| drop(weighing.take()));
@@ -232,7 +297,10 @@ mod tests {
         weighing.add(2, 2, &cohort(), &outcomes(5_000, 5_000));
         let all = take(&mut weighing);
         // The median instance has 100: the second aggregator weighs 2 * 500.
-        assert_eq!((all.instances, all.offered, all.refused), (10, 1_800, 1_000));
+        assert_eq!(
+            (all.instances, all.offered, all.refused),
+            (10, 1_800, 1_000)
+        );
         weighing.add(1, 8, &cohort(), &outcomes(800, 0));
         weighing.discard();
         assert!(weighing.take().is_empty());
@@ -250,30 +318,47 @@ mod tests {
 
     #[test]
     fn one_child_leaves_room_for_other_cohorts() {
-        let cohort =
-            |number: u32| CohortKey { bucket: Bucket::new(&format!("b{number}")).unwrap(), ..cohort() };
+        let cohort = |number: u32| CohortKey {
+            bucket: Bucket::new(&format!("b{number}")).unwrap(),
+            ..cohort()
+        };
         let mut weighing = Weighing::default();
-        (0..2 * COHORTS_MAX as u32).for_each(|number| weighing.add(1, 1, &cohort(number), &outcomes(2, 0)));
+        (0..2 * COHORTS_MAX as u32)
+            .for_each(|number| weighing.add(1, 1, &cohort(number), &outcomes(2, 0)));
         (0..10).for_each(|number| weighing.add(2, 1, &cohort(100_000 + number), &outcomes(7, 0)));
         let evidence = weighing.take();
-        let of_second = evidence.iter().filter(|(_, outcomes)| outcomes.offered == 7);
+        let of_second = evidence
+            .iter()
+            .filter(|(_, outcomes)| outcomes.offered == 7);
         assert_eq!(of_second.count(), 10);
         let in_all: u64 = evidence.iter().map(|(_, outcomes)| outcomes.offered).sum();
-        assert_eq!(in_all + weighing.left_out(), 2 * 2 * COHORTS_MAX as u64 + 70, "all is counted");
+        assert_eq!(
+            in_all + weighing.left_out(),
+            2 * 2 * COHORTS_MAX as u64 + 70,
+            "all is counted"
+        );
         assert!(evidence.iter().len() <= COHORTS_MAX);
     }
 
     #[test]
     fn children_with_many_cohorts_share_room() {
-        let cohort =
-            |number: u32| CohortKey { bucket: Bucket::new(&format!("b{number}")).unwrap(), ..cohort() };
+        let cohort = |number: u32| CohortKey {
+            bucket: Bucket::new(&format!("b{number}")).unwrap(),
+            ..cohort()
+        };
         let mut weighing = Weighing::default();
         let cohorts: Vec<CohortKey> = (0..2_000).map(cohort).collect();
         for child in 0..110 {
-            cohorts.iter().for_each(|cohort| weighing.add(child, 1, cohort, &outcomes(1, 0)));
+            cohorts
+                .iter()
+                .for_each(|cohort| weighing.add(child, 1, cohort, &outcomes(1, 0)));
         }
         weighing.add(999, 1, &cohorts[0], &outcomes(1, 0));
-        let first = weighing.take().iter().next().map(|(_, outcomes)| outcomes.instances);
+        let first = weighing
+            .take()
+            .iter()
+            .next()
+            .map(|(_, outcomes)| outcomes.instances);
         assert_eq!(first, Some(111));
         assert!(weighing.children <= 2 * WEIGHED_MAX && weighing.left_out() > 0);
     }

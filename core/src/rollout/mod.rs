@@ -61,7 +61,9 @@ impl Percent {
 
     /// Validates a share in percent; `None` outside 0..=100.
     pub fn new(percent: f64) -> Option<Self> {
-        (0.0..=100.0).contains(&percent).then_some(Self(percent + 0.0))
+        (0.0..=100.0)
+            .contains(&percent)
+            .then_some(Self(percent + 0.0))
     }
 
     /// The share in percent.
@@ -75,7 +77,10 @@ mod tests {
     use super::*;
 
     fn share(percent: f64, salt: u64) -> f64 {
-        let cohort = Cohort { percent: Percent::new(percent).unwrap(), salt };
+        let cohort = Cohort {
+            percent: Percent::new(percent).unwrap(),
+            salt,
+        };
         let name = |i: u32| Name::new(&format!("shop-{}.eu-1a:8080", i)).unwrap();
         (0..1_000).filter(|i| cohort.contains(&name(*i))).count() as f64 / 10.0
     }
@@ -87,7 +92,10 @@ mod tests {
                 // The share of 1,000 random choices: within 4 standard deviations.
                 let slack = 4.0 * f64::sqrt(percent * (100.0 - percent) / 1_000.0);
                 let got = share(percent, salt);
-                assert!((got - percent).abs() <= slack, "{percent} % with salt {salt}: {got} %");
+                assert!(
+                    (got - percent).abs() <= slack,
+                    "{percent} % with salt {salt}: {got} %"
+                );
             }
         }
     }
@@ -107,28 +115,42 @@ mod tests {
                 let percent = Percent::new(percent).unwrap();
                 Cohort { percent, salt }.contains(&Name::new(name).unwrap())
             };
-            assert!(!contains(position) && contains(position + 2e-6), "{name} with salt {salt}");
+            assert!(
+                !contains(position) && contains(position + 2e-6),
+                "{name} with salt {salt}"
+            );
         }
     }
 
     #[test]
     fn instance_keys_have_the_configured_share() {
-        let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
+        let cohort = |percent, salt| Cohort {
+            percent: Percent::new(percent).unwrap(),
+            salt,
+        };
         let name = |name| Name::new(name).unwrap();
         let (one, other) = (name("edge-1"), name("edge-2"));
         for salt in 0..20 {
             let members = |percent, instance| {
-                let is_member = move |i: &u32| cohort(percent, salt).contains_key(instance, &format!("t{i}"));
+                let is_member =
+                    move |i: &u32| cohort(percent, salt).contains_key(instance, &format!("t{i}"));
                 (0..1_000).filter(is_member).collect::<Vec<_>>()
             };
             for percent in [0.0, 1.0, 5.0, 50.0, 99.0, 100.0] {
                 let slack = 4.0 * f64::sqrt(percent * (100.0 - percent) / 1_000.0);
                 let got = members(percent, &one).len() as f64 / 10.0;
-                assert!((got - percent).abs() <= slack, "{percent} % with salt {salt}: {got} %");
+                assert!(
+                    (got - percent).abs() <= slack,
+                    "{percent} % with salt {salt}: {got} %"
+                );
             }
             let grown = members(20.0, &one);
             assert!(members(5.0, &one).iter().all(|key| grown.contains(key)));
-            assert_ne!(members(20.0, &other), grown, "each instance has other keys in the cohort");
+            assert_ne!(
+                members(20.0, &other),
+                grown,
+                "each instance has other keys in the cohort"
+            );
         }
     }
 
@@ -154,9 +176,22 @@ mod tests {
 
     #[test]
     fn cohort_members_stay_while_the_share_grows() {
-        let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
-        let names: Vec<Name> = (0..300).map(|i| Name::new(&format!("i{i}")).unwrap()).collect();
-        assert!(names.iter().all(|name| !cohort(5.0, 1).contains(name) || cohort(20.0, 1).contains(name)));
-        assert!(names.iter().any(|name| cohort(50.0, 1).contains(name) != cohort(50.0, 2).contains(name)));
+        let cohort = |percent, salt| Cohort {
+            percent: Percent::new(percent).unwrap(),
+            salt,
+        };
+        let names: Vec<Name> = (0..300)
+            .map(|i| Name::new(&format!("i{i}")).unwrap())
+            .collect();
+        assert!(
+            names
+                .iter()
+                .all(|name| !cohort(5.0, 1).contains(name) || cohort(20.0, 1).contains(name))
+        );
+        assert!(
+            names
+                .iter()
+                .any(|name| cohort(50.0, 1).contains(name) != cohort(50.0, 2).contains(name))
+        );
     }
 }

@@ -84,10 +84,13 @@ impl QueryGateState {
         match &self.answer {
             Answer::Awaited => Err(QueryFlaw::Awaited),
             Answer::Missing(why) => Err(QueryFlaw::Missing(why.clone())),
-            Answer::Number { value, .. } if !value.is_finite() => Err(QueryFlaw::NotANumber(*value)),
-            Answer::Number { age, good_for, .. } if age > good_for => {
-                Err(QueryFlaw::Old { age: *age, good_for: *good_for })
+            Answer::Number { value, .. } if !value.is_finite() => {
+                Err(QueryFlaw::NotANumber(*value))
             }
+            Answer::Number { age, good_for, .. } if age > good_for => Err(QueryFlaw::Old {
+                age: *age,
+                good_for: *good_for,
+            }),
             Answer::Number { value, .. } => Ok(*value),
         }
     }
@@ -96,7 +99,10 @@ impl QueryGateState {
     pub fn flaw(&self) -> Option<QueryFlaw> {
         match self.known() {
             Ok(value) if self.bound.is_kept_by(value) => None,
-            Ok(value) => Some(QueryFlaw::Beyond { value, bound: self.bound }),
+            Ok(value) => Some(QueryFlaw::Beyond {
+                value,
+                bound: self.bound,
+            }),
             Err(flaw) => Some(flaw),
         }
     }
@@ -115,7 +121,11 @@ impl fmt::Display for QueryFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Beyond { value, bound } => {
-                let side = if matches!(bound, Bound::AtMost(_)) { "above" } else { "below" };
+                let side = if matches!(bound, Bound::AtMost(_)) {
+                    "above"
+                } else {
+                    "below"
+                };
                 write!(f, "is {}, {side} the {bound}", Figure(*value))
             }
             Self::Awaited => f.write_str("has no answer yet"),
@@ -123,7 +133,10 @@ impl fmt::Display for QueryFlaw {
             Self::NotANumber(value) => write!(f, "is not a number: {value}"),
             Self::Old { age, good_for } => {
                 let (age, good_for) = (age.as_secs_f64(), good_for.as_secs_f64());
-                write!(f, "has an answer {age:.0} s old, older than the maximum of {good_for} s")
+                write!(
+                    f,
+                    "has an answer {age:.0} s old, older than the maximum of {good_for} s"
+                )
             }
         }
     }

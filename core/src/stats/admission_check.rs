@@ -95,7 +95,11 @@ fn each<V: Into<Value>>(
     figures: &[(String, AdmissionFigures)],
     value: fn(&AdmissionFigures) -> Option<V>,
 ) -> Vec<Series> {
-    rows(figures.iter().filter_map(|(bucket, of)| Some(([bucket], value(of)?))))
+    rows(
+        figures
+            .iter()
+            .filter_map(|(bucket, of)| Some(([bucket], value(of)?))),
+    )
 }
 
 impl AdmissionCheck {
@@ -144,13 +148,20 @@ impl AdmissionCheck {
     /// `None` unless all are judged. The limit of each is the lowest of all: traffic follows a
     /// higher one after a while.
     fn due_and_passed(&self, slices: usize) -> Option<(f64, f64)> {
-        let judged = self.slices.get(slices - 1).map(|_| self.slices.iter().take(slices))?;
-        let may_pass =
-            judged.clone().try_fold(f64::INFINITY, |least, slice| Some(least.min(slice.may_pass?)))?;
+        let judged = self
+            .slices
+            .get(slices - 1)
+            .map(|_| self.slices.iter().take(slices))?;
+        let may_pass = judged.clone().try_fold(f64::INFINITY, |least, slice| {
+            Some(least.min(slice.may_pass?))
+        })?;
         Some(judged.fold((0.0, 0.0), |(due, passed), slice| {
             let offered = slice.offered as f64;
             let refused = slice.refused.saturating_add(slice.would_refused) as f64;
-            (due + offered.min(may_pass * slice.span.as_secs_f64()), passed + (offered - refused).max(0.0))
+            (
+                due + offered.min(may_pass * slice.span.as_secs_f64()),
+                passed + (offered - refused).max(0.0),
+            )
         }))
     }
 }
@@ -170,7 +181,12 @@ mod tests {
         let mut check = AdmissionCheck::default();
         check.on_tick(MonoTime::ZERO, |_| None);
         for (number, (may_pass, offered, dropped, would_dropped)) in (1..).zip(seconds) {
-            check.add(Counts { offered, dropped, would_dropped, ..Counts::ZERO });
+            check.add(Counts {
+                offered,
+                dropped,
+                would_dropped,
+                ..Counts::ZERO
+            });
             let now = |ms| MonoTime::from_elapsed(Duration::from_millis(ms));
             check.on_tick(now(number * 1_000 - 500), |_| None);
             check.on_tick(now(number * 1_000), |_| may_pass);
@@ -186,39 +202,82 @@ mod tests {
         for (case, seconds, expected) in [
             ("a few pass", steady((limit, 165, 160, 0), 10), Some(true)),
             ("in shadow", steady((limit, 165, 0, 160), 10), Some(true)),
-            ("below the limit a third is refused", steady((limit, 90, 30, 0), 10), Some(true)),
-            ("below the limit nothing is refused", steady((limit, 90, 0, 0), 10), Some(false)),
-            ("the limit passes", steady((limit, 1_000, 900, 0), 10), Some(false)),
-            ("0.85 of it, within chance", steady((limit, 1_000, 915, 0), 10), Some(false)),
-            ("0.85 of ten thousand", steady((Some(10_000.0), 100_000, 91_500, 0), 10), Some(true)),
-            ("all of a small limit is refused", steady((Some(0.5), 3, 3, 0), 10), Some(false)),
+            (
+                "below the limit a third is refused",
+                steady((limit, 90, 30, 0), 10),
+                Some(true),
+            ),
+            (
+                "below the limit nothing is refused",
+                steady((limit, 90, 0, 0), 10),
+                Some(false),
+            ),
+            (
+                "the limit passes",
+                steady((limit, 1_000, 900, 0), 10),
+                Some(false),
+            ),
+            (
+                "0.85 of it, within chance",
+                steady((limit, 1_000, 915, 0), 10),
+                Some(false),
+            ),
+            (
+                "0.85 of ten thousand",
+                steady((Some(10_000.0), 100_000, 91_500, 0), 10),
+                Some(true),
+            ),
+            (
+                "all of a small limit is refused",
+                steady((Some(0.5), 3, 3, 0), 10),
+                Some(false),
+            ),
             ("no traffic", steady((limit, 0, 0, 0), 10), Some(false)),
-            ("all may pass, guards refuse", steady((Some(f64::INFINITY), 100, 38, 0), 10), Some(true)),
+            (
+                "all may pass, guards refuse",
+                steady((Some(f64::INFINITY), 100, 38, 0), 10),
+                Some(true),
+            ),
             ("too short", steady((limit, 165, 160, 0), 9), None),
             ("no limit", steady((None, 165, 160, 0), 10), None),
             (
                 "one second without a judgement",
-                after(steady((limit, 165, 160, 0), 9), steady((None, 165, 160, 0), 1)),
+                after(
+                    steady((limit, 165, 160, 0), 9),
+                    steady((None, 165, 160, 0), 1),
+                ),
                 None,
             ),
             (
                 "surge that is repaid",
-                after(steady((limit, 1_000, 800, 0), 5), steady((limit, 1_000, 950, 0), 5)),
+                after(
+                    steady((limit, 1_000, 800, 0), 5),
+                    steady((limit, 1_000, 950, 0), 5),
+                ),
                 Some(false),
             ),
             (
                 "fault that is over",
-                after(steady((limit, 165, 160, 0), 5), steady((limit, 165, 65, 0), 5)),
+                after(
+                    steady((limit, 165, 160, 0), 5),
+                    steady((limit, 165, 65, 0), 5),
+                ),
                 Some(false),
             ),
             (
                 "raised limit",
-                after(steady((limit, 1_000, 900, 0), 8), steady((Some(1_000.0), 1_000, 800, 0), 2)),
+                after(
+                    steady((limit, 1_000, 900, 0), 8),
+                    steady((Some(1_000.0), 1_000, 800, 0), 2),
+                ),
                 Some(false),
             ),
             (
                 "one second of ten has all the traffic",
-                after(steady((limit, 0, 0, 0), 9), steady((limit, 1_000, 900, 0), 1)),
+                after(
+                    steady((limit, 0, 0, 0), 9),
+                    steady((limit, 1_000, 900, 0), 1),
+                ),
                 Some(false),
             ),
         ] {
@@ -233,7 +292,10 @@ mod tests {
         let old = [(None, 1_000, 1_000, 0); 5];
         let recent = [(Some(100.0), 200, 76, 20); 10];
         let figures = figures(old.into_iter().chain(recent));
-        assert_eq!((figures.refused_ratio, figures.would_refused_ratio), (Some(0.38), Some(0.1)));
+        assert_eq!(
+            (figures.refused_ratio, figures.would_refused_ratio),
+            (Some(0.38), Some(0.1))
+        );
         assert_eq!(figures.underadmitted_ratio, Some(0.0));
     }
 }

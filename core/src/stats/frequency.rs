@@ -35,8 +35,14 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
 
     /// Makes a table with `slots` entries of 4 bytes, rounded up as by [`slots_for`](Self::slots_for).
     pub fn new(slots: usize) -> Self {
-        let entries = (0..Self::slots_for(slots)).map(|_| AtomicU32::new(0)).collect();
-        Self { entries, has_counts: AtomicBool::new(false), next: 0 }
+        let entries = (0..Self::slots_for(slots))
+            .map(|_| AtomicU32::new(0))
+            .collect();
+        Self {
+            entries,
+            has_counts: AtomicBool::new(false),
+            next: 0,
+        }
     }
 
     /// Rounds a number of entries up to a power of two of at least 64.
@@ -60,18 +66,28 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
             let count = seen & Self::COUNT_MAX;
             if seen & !Self::COUNT_MAX == tag && count != 0 {
                 let sum = (count + n).min(Self::COUNT_MAX);
-                return if replace(entry, seen, tag | sum) { sum } else { n };
+                return if replace(entry, seen, tag | sum) {
+                    sum
+                } else {
+                    n
+                };
             }
             if count < lowest_count {
                 (lowest, lowest_count) = (Some((entry, seen)), count);
             }
         }
         debug_assert!(lowest.is_some(), "a set is never empty");
-        let Some((entry, seen)) = lowest else { return n };
+        let Some((entry, seen)) = lowest else {
+            return n;
+        };
         if !self.has_counts.load(Ordering::Relaxed) {
             self.has_counts.store(true, Ordering::Relaxed);
         }
-        let next = if n >= lowest_count { tag | (n - lowest_count).max(1) } else { seen - n };
+        let next = if n >= lowest_count {
+            tag | (n - lowest_count).max(1)
+        } else {
+            seen - n
+        };
         replace(entry, seen, next);
         n
     }
@@ -80,7 +96,8 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
     pub fn get(&self, hash: u64) -> u32 {
         let (set, tag) = self.place(hash);
         let mut entries = set.iter().map(|entry| entry.load(Ordering::Relaxed));
-        let found = entries.find(|seen| seen & !Self::COUNT_MAX == tag && seen & Self::COUNT_MAX != 0);
+        let found =
+            entries.find(|seen| seen & !Self::COUNT_MAX == tag && seen & Self::COUNT_MAX != 0);
         found.map_or(0, |seen| seen & Self::COUNT_MAX)
     }
 
@@ -113,7 +130,11 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
     /// Halves every count of a part of the table, `1 / parts` of it, and of the next part on the next call:
     /// for callers that tick more often than once a second. O(1) while all counts are zero.
     pub fn decay_part(&mut self, parts: usize) {
-        let from = if self.next >= self.entries.len() { 0 } else { self.next };
+        let from = if self.next >= self.entries.len() {
+            0
+        } else {
+            self.next
+        };
         if from == 0 && !self.has_counts.swap(false, Ordering::Relaxed) {
             self.next = 0;
             return;
@@ -140,14 +161,22 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
 
     fn place(&self, hash: u64) -> (&[AtomicU32], u32) {
         let set = (hash >> 20) as usize & (self.entries.len() / WAYS - 1);
-        let entries = self.entries.get(set * WAYS..(set + 1) * WAYS).unwrap_or_default();
+        let entries = self
+            .entries
+            .get(set * WAYS..(set + 1) * WAYS)
+            .unwrap_or_default();
         // The multiplication mixes the low bits, which choose no set, into the high ones.
-        (entries, (hash as u32).wrapping_mul(0x9E37_79B9) & !Self::COUNT_MAX)
+        (
+            entries,
+            (hash as u32).wrapping_mul(0x9E37_79B9) & !Self::COUNT_MAX,
+        )
     }
 }
 
 fn replace(entry: &AtomicU32, seen: u32, next: u32) -> bool {
-    entry.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    entry
+        .compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed)
+        .is_ok()
 }
 
 #[cfg(test)]
@@ -173,10 +202,17 @@ mod tests {
             seen = (0..300).map(|_| hot.add(hash(1), 1)).collect();
             hot.decay(|_| ());
         }
-        assert!((299..=301).contains(&seen[0]) && (598..=600).contains(&seen[299]), "{seen:?}");
+        assert!(
+            (299..=301).contains(&seen[0]) && (598..=600).contains(&seen[299]),
+            "{seen:?}"
+        );
         assert_eq!(hot.get(hash(2)), 0);
         (0..10).for_each(|_| hot.decay(|_| ()));
-        assert_eq!(hot.get(hash(1)), 0, "a name that does not recur is forgotten");
+        assert_eq!(
+            hot.get(hash(1)),
+            0,
+            "a name that does not recur is forgotten"
+        );
     }
 
     #[test]
@@ -209,8 +245,13 @@ mod tests {
             }
             hot.decay(|_| ());
         }
-        let strangers = (name..name + 1_000).filter(|name| hot.add(hash(*name), 1) > 30).count();
-        assert!(strangers < 30, "{strangers} of a thousand strangers pass for regulars");
+        let strangers = (name..name + 1_000)
+            .filter(|name| hot.add(hash(*name), 1) > 30)
+            .count();
+        assert!(
+            strangers < 30,
+            "{strangers} of a thousand strangers pass for regulars"
+        );
     }
 
     #[test]
@@ -224,7 +265,11 @@ mod tests {
     }
 
     fn counts(sketch: &Sketch) -> Vec<u32> {
-        sketch.entries.iter().map(|entry| entry.load(Ordering::Relaxed)).collect()
+        sketch
+            .entries
+            .iter()
+            .map(|entry| entry.load(Ordering::Relaxed))
+            .collect()
     }
 
     #[test]
@@ -251,9 +296,18 @@ mod tests {
         for halved in 1..=7 {
             (0..10).for_each(|_| sketch.decay_part(10));
             let left: Vec<u32> = (0..100).map(|name| sketch.get(hash(name))).collect();
-            assert!(left.iter().all(|count| *count <= 64 >> halved), "{left:?} after {halved} rounds");
+            assert!(
+                left.iter().all(|count| *count <= 64 >> halved),
+                "{left:?} after {halved} rounds"
+            );
         }
-        assert_eq!(counts(&sketch).iter().map(|entry| entry & Sketch::COUNT_MAX).max(), Some(0));
+        assert_eq!(
+            counts(&sketch)
+                .iter()
+                .map(|entry| entry & Sketch::COUNT_MAX)
+                .max(),
+            Some(0)
+        );
         // The last round has found every count zero.
         (0..10).for_each(|_| sketch.decay_part(10));
         assert!(!sketch.has_counts.load(Ordering::Relaxed));

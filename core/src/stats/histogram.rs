@@ -47,7 +47,11 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>
 {
     /// The bin with this number; `None` from `BINS` on.
     pub const fn new(number: u16) -> Option<Self> {
-        if (number as usize) < BINS { Some(Self(number)) } else { None }
+        if (number as usize) < BINS {
+            Some(Self(number))
+        } else {
+            None
+        }
     }
 
     /// The bin of a duration.
@@ -86,7 +90,10 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>
             return (number, 1);
         }
         let doublings = number / PER_DOUBLING - 1;
-        ((number - PER_DOUBLING * doublings) << doublings, 1 << doublings)
+        (
+            (number - PER_DOUBLING * doublings) << doublings,
+            1 << doublings,
+        )
     }
 
     fn middle(self) -> Duration {
@@ -103,7 +110,9 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> Default
     }
 }
 
-impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<UNIT_US, PER_DOUBLING, BINS> {
+impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>
+    LogLinear<UNIT_US, PER_DOUBLING, BINS>
+{
     /// Adds `count` durations to a bin. O(log n), and O(n) for an empty bin.
     pub fn add(&mut self, bin: LogLinearBin<UNIT_US, PER_DOUBLING, BINS>, count: u64) {
         if count == 0 {
@@ -122,7 +131,9 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<U
 
     /// The number of durations.
     pub fn samples(&self) -> u64 {
-        self.bins.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+        self.bins
+            .iter()
+            .fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Returns true if there are no durations.
@@ -152,7 +163,11 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<U
     pub fn quantile(&self, q: f64) -> Option<Quantile> {
         let bin = self.quantile_bin(q)?;
         let is_last = usize::from(bin.number()) == BINS - 1;
-        Some(if is_last { Quantile::AtLeast(bin.from()) } else { Quantile::About(bin.middle()) })
+        Some(if is_last {
+            Quantile::AtLeast(bin.from())
+        } else {
+            Quantile::About(bin.middle())
+        })
     }
 }
 
@@ -184,10 +199,20 @@ mod tests {
     // this code.
     #[test]
     fn bins_are_the_same_in_every_implementation() {
-        for (micros, bin) in
-            [(0, 0), (15, 0), (16, 1), (2_047, 127), (2_048, 128), (10_000, 412), (200_000, 963)]
-        {
-            assert_eq!(Bin::of(Duration::from_micros(micros)).number(), bin, "{micros}");
+        for (micros, bin) in [
+            (0, 0),
+            (15, 0),
+            (16, 1),
+            (2_047, 127),
+            (2_048, 128),
+            (10_000, 412),
+            (200_000, 963),
+        ] {
+            assert_eq!(
+                Bin::of(Duration::from_micros(micros)).number(),
+                bin,
+                "{micros}"
+            );
         }
     }
 
@@ -198,7 +223,11 @@ mod tests {
             other => panic!("{other:?}"),
         };
         for ms in [1, 5, 20, 100, 195, 200, 205, 1_000, 30_000] {
-            assert!((about(ms) / ms as f64 - 1.0).abs() <= 0.004 + 0.008 / ms as f64, "{ms}: {}", about(ms));
+            assert!(
+                (about(ms) / ms as f64 - 1.0).abs() <= 0.004 + 0.008 / ms as f64,
+                "{ms}: {}",
+                about(ms)
+            );
         }
         let delta = about(205) - about(200);
         assert!((3.4..6.6).contains(&delta), "{delta}");
@@ -209,12 +238,16 @@ mod tests {
         assert_eq!(Histogram::default().quantile(0.99), None);
         let long = histogram(&[1_000_000, 3_600_000_000]);
         assert!(matches!(long.quantile(0.5), Some(Quantile::About(_))));
-        assert!(matches!(long.quantile(0.99), Some(Quantile::AtLeast(least)) if least.as_secs() == 66));
+        assert!(
+            matches!(long.quantile(0.99), Some(Quantile::AtLeast(least)) if least.as_secs() == 66)
+        );
     }
 
     fn histogram(micros: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
-        micros.iter().for_each(|micros| histogram.add(Bin::of(Duration::from_micros(*micros)), 1));
+        micros
+            .iter()
+            .for_each(|micros| histogram.add(Bin::of(Duration::from_micros(*micros)), 1));
         histogram
     }
 

@@ -33,7 +33,11 @@ pub(super) fn kept_directives(data: &[u8]) {
     for bytes in [data.to_owned(), client::with_checksum(data)] {
         let (limiter, mut subscription) = tiers::client(3, "zone-a");
         let key = limiter.bucket("checkout").unwrap().key("default");
-        client::restore(&mut subscription, tiers::identity(Role::Client, 3, "zone-a"), &bytes);
+        client::restore(
+            &mut subscription,
+            tiers::identity(Role::Client, 3, "zone-a"),
+            &bytes,
+        );
         subscription.on_open(START);
         for step in 1..4 {
             let now = later(START, 100 * step);
@@ -52,7 +56,10 @@ pub(super) fn history(data: &[u8]) {
     }
     controller::history_file(data, &mut brain, START);
     for step in 1..4 {
-        brain.on_tick(later(START, 60_000 * step), NOW_S + 86_400 * i64::try_from(step).unwrap_or_default());
+        brain.on_tick(
+            later(START, 60_000 * step),
+            NOW_S + 86_400 * i64::try_from(step).unwrap_or_default(),
+        );
         save(&mut brain);
     }
 }

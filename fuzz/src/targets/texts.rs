@@ -28,7 +28,10 @@ pub(super) fn tenants(data: &[u8]) {
 
 fn run(policy: Policy) {
     let again = policy.texts().read().unwrap();
-    assert!(differences(&policy, &again).is_empty(), "the saved texts are the same policy");
+    assert!(
+        differences(&policy, &again).is_empty(),
+        "the saved texts are the same policy"
+    );
     let mut brain = tiers::brain(START, policy, DurableState::first_start());
     for step in 1..4 {
         brain.on_tick(later(START, 500 * step), 1_800_000_000);
@@ -44,7 +47,9 @@ pub(super) fn scenario(data: &[u8]) {
 }
 
 pub(super) fn csv(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     for row in history::rows(text).into_iter().flatten() {
         let Ok((line, row)) = row else { return };
         assert!(line > 0 && row.offered_rps.per_second().is_finite());

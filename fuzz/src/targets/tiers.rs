@@ -33,11 +33,19 @@ pub(super) fn identity(role: Role, instance: u128, zone: &str) -> Identity {
 
 pub(super) fn policy(text: &str, tenants: &str) -> Option<Policy> {
     let source = |name, text| Source { name, text };
-    Policy::read(source("policy.yaml", text), source("tenants.yaml", tenants)).ok().map(|(policy, _)| policy)
+    Policy::read(source("policy.yaml", text), source("tenants.yaml", tenants))
+        .ok()
+        .map(|(policy, _)| policy)
 }
 
 pub(super) fn brain(now: MonoTime, policy: Policy, durable: DurableState) -> Brain {
-    let mut brain = Brain::new(now, InstanceId(1), durable, Arc::new(policy), Parameters::default());
+    let mut brain = Brain::new(
+        now,
+        InstanceId(1),
+        durable,
+        Arc::new(policy),
+        Parameters::default(),
+    );
     save(&mut brain);
     brain
 }
@@ -53,7 +61,11 @@ pub(super) fn plain_brain(now: MonoTime) -> Brain {
         Arc::new(policy(POLICY, ONE_CLASS_TENANTS).unwrap()),
         Parameters::default(),
     );
-    start(first.unsaved().map_or_else(DurableState::first_start, |(_, durable)| durable))
+    start(
+        first
+            .unsaved()
+            .map_or_else(DurableState::first_start, |(_, durable)| durable),
+    )
 }
 
 pub(super) fn save(brain: &mut Brain) {
@@ -67,9 +79,17 @@ pub(super) fn save(brain: &mut Brain) {
 
 pub(super) fn zone(instance: u128, name: &str) -> Zone {
     // Bounds that few inputs reach would hide the behaviour at them.
-    let bounds =
-        Bounds { children_max: 20, keys_max: 2_000, tenants_per_bucket_max: 200, ..Bounds::default() };
-    Zone::new(identity(Role::Aggregator, instance, name), bounds, Parameters::default())
+    let bounds = Bounds {
+        children_max: 20,
+        keys_max: 2_000,
+        tenants_per_bucket_max: 200,
+        ..Bounds::default()
+    };
+    Zone::new(
+        identity(Role::Aggregator, instance, name),
+        bounds,
+        Parameters::default(),
+    )
 }
 
 pub(super) fn client(instance: u128, zone: &str) -> (Limiter, Subscription) {
@@ -114,7 +134,10 @@ impl Link {
             let bytes = part.encode_to_vec();
             let part = wire::Report::decode(bytes.as_slice()).unwrap();
             self.up.push(bytes);
-            let decoded = self.reports.decode(part).unwrap_or_else(|error| panic!("{error}: {report:?}"));
+            let decoded = self
+                .reports
+                .decode(part)
+                .unwrap_or_else(|error| panic!("{error}: {report:?}"));
             if let Some(decoded) = decoded {
                 parent.on_report(now, self.stream, decoded)?;
             }
@@ -125,9 +148,14 @@ impl Link {
                 part.encode(&mut bytes);
                 let part = wire::Directives::decode(bytes.as_slice()).unwrap();
                 self.down.push(bytes);
-                let decoded = self.directives.decode(part).unwrap_or_else(|error| panic!("{error}"));
+                let decoded = self
+                    .directives
+                    .decode(part)
+                    .unwrap_or_else(|error| panic!("{error}"));
                 if let Some(directives) = decoded {
-                    child.on_directives(now, directives).unwrap_or_else(|stale| panic!("{stale:?}"));
+                    child
+                        .on_directives(now, directives)
+                        .unwrap_or_else(|stale| panic!("{stale:?}"));
                 }
             }
         }

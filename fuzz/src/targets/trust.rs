@@ -23,7 +23,9 @@ pub(super) fn certificate(data: &[u8]) {
 }
 
 pub(super) fn identity(data: &[u8]) {
-    let Ok(uri) = std::str::from_utf8(data) else { return };
+    let Ok(uri) = std::str::from_utf8(data) else {
+        return;
+    };
     match uri.parse::<PeerId>() {
         Ok(id) => assert_eq!(id.to_string(), uri),
         Err(error) => assert!(error.to_string().len() <= ERROR_BYTES_MAX, "{error}"),
@@ -40,7 +42,13 @@ pub(super) fn certificate_files_seeds() -> Vec<Vec<u8>> {
     let authority = Authority::new("fleet.example");
     let leaf = || authority.issue(&authority.request(PeerRole::Controller, Validity::default()));
     let (one, other) = (leaf(), leaf());
-    [&one.key, &other.key].map(|key| [&one.certificate, key, authority.pem()].join("\0").into_bytes()).into()
+    [&one.key, &other.key]
+        .map(|key| {
+            [&one.certificate, key, authority.pem()]
+                .join("\0")
+                .into_bytes()
+        })
+        .into()
 }
 
 /// The three files, with a zero between them: a refusal is short and repeats no line of the key.
@@ -53,18 +61,26 @@ pub(super) fn certificate_files(data: &[u8]) {
         }
         Certificates::open(directory.path()).err()
     });
-    let Some(refusal) = refusal.map(|error| error.to_string()) else { return };
+    let Some(refusal) = refusal.map(|error| error.to_string()) else {
+        return;
+    };
     assert!(refusal.len() <= ERROR_BYTES_MAX, "{refusal}");
-    for line in
-        key.split(|byte| *byte == b'\n').filter(|line| line.len() >= 32 && !line.starts_with(b"-----"))
+    for line in key
+        .split(|byte| *byte == b'\n')
+        .filter(|line| line.len() >= 32 && !line.starts_with(b"-----"))
     {
-        assert!(!refusal.contains(&*String::from_utf8_lossy(line)), "{refusal}");
+        assert!(
+            !refusal.contains(&*String::from_utf8_lossy(line)),
+            "{refusal}"
+        );
     }
 }
 
 /// An accepted entry is a line that means the same.
 pub(super) fn tokens(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     match text.parse::<Tokens>() {
         Ok(tokens) => {
             for token in tokens.entries() {

@@ -21,7 +21,11 @@ pub(super) fn prometheus(data: &[u8]) {
 /// Every accepted header has its own trace, in lower case.
 pub(super) fn traceparent(data: &[u8]) {
     if let Some(trace) = TraceId::of_traceparent(data) {
-        let hex: String = trace.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = trace
+            .to_bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         assert_eq!(data.get(3..35), Some(hex.as_bytes()));
     }
 }

@@ -52,15 +52,24 @@ fn conversations() -> [Link; 2] {
 }
 
 pub(super) fn report_seeds() -> Vec<Vec<u8>> {
-    conversations().into_iter().flat_map(|link| link.up.into_iter().take(3)).collect()
+    conversations()
+        .into_iter()
+        .flat_map(|link| link.up.into_iter().take(3))
+        .collect()
 }
 
 pub(super) fn parts_seeds() -> Vec<Vec<u8>> {
-    conversations().iter().map(|link| framed(&link.up)).collect()
+    conversations()
+        .iter()
+        .map(|link| framed(&link.up))
+        .collect()
 }
 
 pub(super) fn directives_seeds() -> Vec<Vec<u8>> {
-    conversations().iter().map(|link| framed(&link.down)).collect()
+    conversations()
+        .iter()
+        .map(|link| framed(&link.down))
+        .collect()
 }
 
 fn greeting() -> Vec<u8> {
@@ -92,10 +101,12 @@ fn reports<'a>(messages: impl Iterator<Item = &'a [u8]>) {
         let _ = limiter.check(&Request::new(&bucket, "default"));
         honest.on_tick(*now);
         zone.on_tick(*now);
-        down.exchange(&mut honest, zone, *now).unwrap_or_else(|error| panic!("an honest client: {error}"));
+        down.exchange(&mut honest, zone, *now)
+            .unwrap_or_else(|error| panic!("an honest client: {error}"));
         brain.on_tick(*now, 1_800_000_000);
         save(&mut brain);
-        up.exchange(zone, &mut brain, *now).unwrap_or_else(|error| panic!("a roll-up: {error}"));
+        up.exchange(zone, &mut brain, *now)
+            .unwrap_or_else(|error| panic!("a roll-up: {error}"));
     };
     step(&mut now, &mut zone);
     for message in messages {
@@ -113,7 +124,9 @@ fn reports<'a>(messages: impl Iterator<Item = &'a [u8]>) {
 
 /// Returns false if the stream has to end.
 fn take(zone: &mut Zone, decoder: &mut ReportDecoder, now: MonoTime, message: &[u8]) -> bool {
-    let Ok(part) = wire::Report::decode(message) else { return false };
+    let Ok(part) = wire::Report::decode(message) else {
+        return false;
+    };
     match decoder.decode(part) {
         Ok(Some(report)) => zone.on_report(now, FOREIGN, report).is_ok(),
         Ok(None) => true,
@@ -137,8 +150,12 @@ pub(super) fn directives(data: &[u8]) {
         now = later(now, 100);
         let _ = (leaf.report(now), zone.report(now));
         for (at, decoder) in decoders.iter_mut().enumerate() {
-            let Ok(part) = wire::Directives::decode(message) else { return };
-            let Ok(decoded) = decoder.decode(part) else { return };
+            let Ok(part) = wire::Directives::decode(message) else {
+                return;
+            };
+            let Ok(decoded) = decoder.decode(part) else {
+                return;
+            };
             if let Some(directives) = decoded {
                 let _ = if at == 0 {
                     leaf.on_directives(now, directives)
@@ -153,6 +170,7 @@ pub(super) fn directives(data: &[u8]) {
         leaf.on_tick(now);
         child.on_tick(now);
         zone.on_tick(now);
-        down.exchange(&mut child, &mut zone, now).unwrap_or_else(|error| panic!("a client below: {error}"));
+        down.exchange(&mut child, &mut zone, now)
+            .unwrap_or_else(|error| panic!("a client below: {error}"));
     }
 }

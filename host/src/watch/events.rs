@@ -27,27 +27,49 @@ impl Events {
         let on_events = move |result: DebounceEventResult| {
             // Reading the files is an access, which must not trigger the next reading. An error
             // means that events were lost.
-            if result.map_or(true, |events| events.iter().any(|e| !matches!(e.kind, EventKind::Access(_)))) {
+            if result.map_or(true, |events| {
+                events
+                    .iter()
+                    .any(|e| !matches!(e.kind, EventKind::Access(_)))
+            }) {
                 wake.notify_one();
             }
         };
-        match new_debouncer_opt(DEBOUNCE, None, on_events, NoCache, notify::Config::default()) {
-            Ok(debouncer) => Self { debouncer: Some(debouncer), ..Self::none() },
+        match new_debouncer_opt(
+            DEBOUNCE,
+            None,
+            on_events,
+            NoCache,
+            notify::Config::default(),
+        ) {
+            Ok(debouncer) => Self {
+                debouncer: Some(debouncer),
+                ..Self::none()
+            },
             Err(error) => {
                 tracing::warn!(%error, every = ?POLL_INTERVAL_UNWATCHED, "file watch unavailable: polling the files");
-                Self { warned: true, ..Self::none() }
+                Self {
+                    warned: true,
+                    ..Self::none()
+                }
             }
         }
     }
 
     /// Watches nothing, so that the files are polled.
     pub(super) const fn none() -> Self {
-        Self { debouncer: None, watched: BTreeSet::new(), warned: false }
+        Self {
+            debouncer: None,
+            watched: BTreeSet::new(),
+            warned: false,
+        }
     }
 
     /// Watches exactly `directories`; false if one of them cannot be watched.
     pub(super) fn follow(&mut self, directories: BTreeSet<PathBuf>) -> bool {
-        let Some(debouncer) = &mut self.debouncer else { return false };
+        let Some(debouncer) = &mut self.debouncer else {
+            return false;
+        };
         for gone in self.watched.difference(&directories) {
             // A removed directory has lost its watch already.
             let _ = debouncer.unwatch(gone);

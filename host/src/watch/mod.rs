@@ -122,7 +122,16 @@ impl Files {
     ) -> Result<(), WatchError> {
         let (wake, bytes_max) = (Arc::new(Notify::new()), self.bytes_max);
         let read = move |path: &Path| regular_file::read(path, bytes_max);
-        self.watch_by(Events::open(Arc::clone(&wake)), &wake, read, parser, current, on_read, tx).await
+        self.watch_by(
+            Events::open(Arc::clone(&wake)),
+            &wake,
+            read,
+            parser,
+            current,
+            on_read,
+            tx,
+        )
+        .await
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts that tests replace")]
@@ -150,7 +159,11 @@ impl Files {
                 Err(_) => {
                     seen = Some(Seen::Silent);
                     let path = files.paths.first().cloned().unwrap_or_default();
-                    if tx.send(Err(ReadError::Silent { path }.into())).await.is_err() {
+                    if tx
+                        .send(Err(ReadError::Silent { path }.into()))
+                        .await
+                        .is_err()
+                    {
                         return Ok(());
                     }
                     // No other reading starts meanwhile, so that no more threads wait for the disk.
@@ -173,7 +186,8 @@ impl Files {
             if seen.as_ref() != Some(&now) {
                 seen = Some(now);
                 let parser = Arc::clone(&parser);
-                let parsed = spawn_blocking(move || parser.parse(&contents.map_err(ReadError::from)?));
+                let parsed =
+                    spawn_blocking(move || parser.parse(&contents.map_err(ReadError::from)?));
                 if tx.send(parsed.await?).await.is_err() {
                     return Ok(());
                 }
@@ -201,7 +215,10 @@ impl Files {
     }
 
     fn contents_once(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Reading {
-        self.paths.iter().map(|path| read(path).map_err(|source| (path.clone(), source))).collect()
+        self.paths
+            .iter()
+            .map(|path| read(path).map_err(|source| (path.clone(), source)))
+            .collect()
     }
 
     /// Returns the directories to watch: the directory of each path as written, which holds the

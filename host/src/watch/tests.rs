@@ -34,7 +34,11 @@ impl Parser for Text {
 
     fn parse(&self, contents: &Contents) -> Result<String, TextError> {
         let text = String::from_utf8(contents.concat()).unwrap();
-        if text == "bad" { Err(TextError::Bad) } else { Ok(text) }
+        if text == "bad" {
+            Err(TextError::Bad)
+        } else {
+            Ok(text)
+        }
     }
 }
 
@@ -42,7 +46,10 @@ struct Watched(mpsc::Receiver<Reload<Text>>);
 
 impl Watched {
     async fn next(&mut self) -> String {
-        let next = timeout(PATIENCE, self.0.recv()).await.expect("no reload").expect("watching ended");
+        let next = timeout(PATIENCE, self.0.recv())
+            .await
+            .expect("no reload")
+            .expect("watching ended");
         next.unwrap_or_else(|error| error.to_string())
     }
 }
@@ -58,7 +65,10 @@ fn one_file(text: &str) -> (TempDir, PathBuf, Files) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, text).unwrap();
-    let files = Files { paths: vec![path.clone()], bytes_max: 100 };
+    let files = Files {
+        paths: vec![path.clone()],
+        bytes_max: 100,
+    };
     (dir, path, files)
 }
 
@@ -86,7 +96,9 @@ async fn without_events_it_polls() {
     let (tx, reloads) = mpsc::channel(1);
     tokio::spawn(async move {
         let (never, read) = (Notify::new(), |path: &Path| regular_file::read(path, 100));
-        files.watch_by(Events::none(), &never, read, Text, current, || (), tx).await
+        files
+            .watch_by(Events::none(), &never, read, Text, current, || (), tx)
+            .await
     });
     // The current contents are not a change, so the first reload is the new one.
     replace(&path, "two");
@@ -102,7 +114,11 @@ async fn mute_disk_is_reported_and_read_later() {
     let read = move |path: &Path| {
         count.fetch_add(1, Ordering::Relaxed);
         let (hangs, changed) = &*gate;
-        drop(changed.wait_while(hangs.lock().unwrap(), |hangs| *hangs).unwrap());
+        drop(
+            changed
+                .wait_while(hangs.lock().unwrap(), |hangs| *hangs)
+                .unwrap(),
+        );
         regular_file::read(path, 100)
     };
     let current = Some(files.read().unwrap());
@@ -110,12 +126,22 @@ async fn mute_disk_is_reported_and_read_later() {
     let was_read = Arc::new(AtomicUsize::new(0));
     let on_read = Arc::clone(&was_read);
     let watching = tokio::spawn(async move {
-        let (never, on_read) = (Notify::new(), || _ = on_read.fetch_add(1, Ordering::Relaxed));
-        files.watch_by(Events::none(), &never, read, Text, current, on_read, tx).await
+        let (never, on_read) = (Notify::new(), || {
+            _ = on_read.fetch_add(1, Ordering::Relaxed)
+        });
+        files
+            .watch_by(Events::none(), &never, read, Text, current, on_read, tx)
+            .await
     });
     let mut watched = Watched(reloads);
     assert!(watched.next().await.starts_with("no answer from the disk"));
-    assert_eq!((reads.load(Ordering::Relaxed), was_read.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!(
+        (
+            reads.load(Ordering::Relaxed),
+            was_read.load(Ordering::Relaxed)
+        ),
+        (1, 0)
+    );
     *hangs.0.lock().unwrap() = false;
     hangs.1.notify_all();
     // The contents are the earlier ones, and are reported because the files are valid again.
@@ -125,7 +151,11 @@ async fn mute_disk_is_reported_and_read_later() {
     assert!(watched.next().await.starts_with("no answer from the disk"));
     // Nothing waits for the disk at the end.
     drop(watched);
-    timeout(PATIENCE, watching).await.expect("watching goes on").unwrap().unwrap();
+    timeout(PATIENCE, watching)
+        .await
+        .expect("watching goes on")
+        .unwrap()
+        .unwrap();
     *hangs.0.lock().unwrap() = false;
     hangs.1.notify_all();
 }

@@ -49,14 +49,20 @@ impl Default for RolloutPolicy {
 
 impl RolloutPolicy {
     pub(crate) fn overridden(&self, spec: &RolloutSpec, field: &Field<'_>) -> Checked<Self> {
-        let canary_percent = spec.canary_percent.map_or(Ok(self.canary_percent), |Number(percent)| {
-            let why = format!("{percent} is not a percentage");
-            let refuse = || field.then("canary_percent").refuse(why, "write a number in 0..=100");
-            Percent::new(percent).ok_or_else(refuse)
+        let canary_percent =
+            spec.canary_percent
+                .map_or(Ok(self.canary_percent), |Number(percent)| {
+                    let why = format!("{percent} is not a percentage");
+                    let refuse = || {
+                        field
+                            .then("canary_percent")
+                            .refuse(why, "write a number in 0..=100")
+                    };
+                    Percent::new(percent).ok_or_else(refuse)
+                })?;
+        let min_samples = spec.min_samples.map_or(Ok(self.min_samples), |samples| {
+            field.then("min_samples").whole(samples.0)
         })?;
-        let min_samples = spec
-            .min_samples
-            .map_or(Ok(self.min_samples), |samples| field.then("min_samples").whole(samples.0))?;
         let queries = match &spec.queries {
             None => Arc::clone(&self.queries),
             Some(queries) => QueryGate::list(queries, &field.then("queries"))?,
@@ -73,23 +79,51 @@ impl RolloutPolicy {
     }
 }
 
-fn shadow_gate(inherited: &ShadowGate, spec: &ShadowSpec, field: &Field<'_>) -> Checked<ShadowGate> {
+fn shadow_gate(
+    inherited: &ShadowGate,
+    spec: &ShadowSpec,
+    field: &Field<'_>,
+) -> Checked<ShadowGate> {
     let drop_ratio = &field.then("max_drop_ratio");
     Ok(ShadowGate {
         min: span(spec.min_days, DAY, inherited.min, &field.then("min_days"))?,
-        window: span(spec.window_h, HOUR, inherited.window, &field.then("window_h"))?,
+        window: span(
+            spec.window_h,
+            HOUR,
+            inherited.window,
+            &field.then("window_h"),
+        )?,
         max_drop_ratio: ratio(spec.max_drop_ratio, inherited.max_drop_ratio, drop_ratio)?,
     })
 }
 
-fn canary_gate(inherited: &CanaryGate, spec: &CanarySpec, field: &Field<'_>) -> Checked<CanaryGate> {
+fn canary_gate(
+    inherited: &CanaryGate,
+    spec: &CanarySpec,
+    field: &Field<'_>,
+) -> Checked<CanaryGate> {
     let drop_ratio = &field.then("max_drop_ratio");
     let p99 = &field.then("max_p99_delta_ms");
     Ok(CanaryGate {
-        min: span(spec.min_hours, HOUR, inherited.min, &field.then("min_hours"))?,
-        window: span(spec.window_min, MINUTE, inherited.window, &field.then("window_min"))?,
+        min: span(
+            spec.min_hours,
+            HOUR,
+            inherited.min,
+            &field.then("min_hours"),
+        )?,
+        window: span(
+            spec.window_min,
+            MINUTE,
+            inherited.window,
+            &field.then("window_min"),
+        )?,
         max_drop_ratio: ratio(spec.max_drop_ratio, inherited.max_drop_ratio, drop_ratio)?,
-        max_p99_delta: span(spec.max_p99_delta_ms, MILLISECOND, inherited.max_p99_delta, p99)?,
+        max_p99_delta: span(
+            spec.max_p99_delta_ms,
+            MILLISECOND,
+            inherited.max_p99_delta,
+            p99,
+        )?,
     })
 }
 
@@ -104,5 +138,7 @@ fn span(
 
 fn ratio(written: Option<Number>, inherited: f64, field: &Field<'_>) -> Checked<f64> {
     let range = "write a share from 0 to 1, such as 0.005 for 0.5 %";
-    written.map_or(Ok(inherited), |number| field.within(number.0, 0.0..=1.0, range))
+    written.map_or(Ok(inherited), |number| {
+        field.within(number.0, 0.0..=1.0, range)
+    })
 }

@@ -60,22 +60,31 @@ impl LimitSource {
         match spec {
             LimitSpec::Unlimited => Ok(Self::Unlimited),
             LimitSpec::PerSecond(number) => field.rate(number.0).map(Self::PerSecond),
-            LimitSpec::Source(SourceSpec { learned: Some(spec), prometheus: None }) => {
-                Learned::read(&spec, &field.then("learned")).map(Self::Learned)
-            }
-            LimitSpec::Source(SourceSpec { learned: None, prometheus: Some(spec) }) => {
-                Prometheus::read(spec, &field.then("prometheus")).map(Self::Prometheus)
-            }
-            LimitSpec::Source(_) => {
-                Err(field.refuse("a limit has exactly one source", "write either `learned` or `prometheus`"))
-            }
+            LimitSpec::Source(SourceSpec {
+                learned: Some(spec),
+                prometheus: None,
+            }) => Learned::read(&spec, &field.then("learned")).map(Self::Learned),
+            LimitSpec::Source(SourceSpec {
+                learned: None,
+                prometheus: Some(spec),
+            }) => Prometheus::read(spec, &field.then("prometheus")).map(Self::Prometheus),
+            LimitSpec::Source(_) => Err(field.refuse(
+                "a limit has exactly one source",
+                "write either `learned` or `prometheus`",
+            )),
         }
     }
 }
 
 impl Default for Learned {
     fn default() -> Self {
-        Self { percentile: 95.0, days: 7, headroom: 1.2, bounds: Bounds::default(), until_history: None }
+        Self {
+            percentile: 95.0,
+            days: 7,
+            headroom: 1.2,
+            bounds: Bounds::default(),
+            until_history: None,
+        }
     }
 }
 
@@ -89,19 +98,26 @@ impl Learned {
                 "write a number above 0, at most 100",
             ));
         }
-        let days = spec.days.map_or(Ok(default.days), |n| field.then("days").whole(n.0))?;
+        let days = spec
+            .days
+            .map_or(Ok(default.days), |n| field.then("days").whole(n.0))?;
         if days == 0 {
-            return Err(field.then("days").refuse("no history to learn from", "write 1 or more days"));
+            return Err(field
+                .then("days")
+                .refuse("no history to learn from", "write 1 or more days"));
         }
         let headroom = field.then("headroom");
         let headroom_hint = "write a factor from 0.01 to 100, such as 1.2";
-        let until_history = spec.until_history.map(|n| field.then("until_history").rate(n.0)).transpose()?;
+        let until_history = spec
+            .until_history
+            .map(|n| field.then("until_history").rate(n.0))
+            .transpose()?;
         Ok(Self {
             percentile,
             days,
-            headroom: spec
-                .headroom
-                .map_or(Ok(default.headroom), |n| headroom.within(n.0, HEADROOMS, headroom_hint))?,
+            headroom: spec.headroom.map_or(Ok(default.headroom), |n| {
+                headroom.within(n.0, HEADROOMS, headroom_hint)
+            })?,
             bounds: Bounds::read(spec.min, spec.max, field)?,
             until_history,
         })
@@ -111,25 +127,41 @@ impl Learned {
 impl Prometheus {
     fn read(spec: PrometheusSpec, field: &Field<'_>) -> Checked<Self> {
         server_url(&spec.url, &field.then("url"))?;
-        query_text(&spec.query, &field.then("query"), "write a query that yields requests/s")?;
+        query_text(
+            &spec.query,
+            &field.then("query"),
+            "write a query that yields requests/s",
+        )?;
         let bounds = Bounds::read(spec.min, spec.max, field)?;
-        Ok(Self { url: spec.url, query: spec.query, bounds })
+        Ok(Self {
+            url: spec.url,
+            query: spec.query,
+            bounds,
+        })
     }
 }
 
 /// Checks that a URL names a server, without credentials: URLs are logged and shown.
 pub(crate) fn server_url(url: &str, field: &Field<'_>) -> Checked<()> {
     if url.contains(|c: char| c.is_control() || c.is_whitespace()) {
-        return Err(field.refuse("a URL has no spaces and no control characters", "write it on one line"));
+        return Err(field.refuse(
+            "a URL has no spaces and no control characters",
+            "write it on one line",
+        ));
     }
-    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    let authority = host.and_then(|host| host.split(['/', '\\', '?', '#']).next()).unwrap_or_default();
+    let host = url
+        .strip_prefix("http://")
+        .or_else(|| url.strip_prefix("https://"));
+    let authority = host
+        .and_then(|host| host.split(['/', '\\', '?', '#']).next())
+        .unwrap_or_default();
     if authority.is_empty() {
         let hint = "write http:// or https:// and the server, such as http://prometheus:9090";
         return Err(field.refuse("not the URL of a server", hint));
     }
     if authority.contains('@') {
-        let hint = "remove what is before the @; a proxy next to the controller can add the credentials";
+        let hint =
+            "remove what is before the @; a proxy next to the controller can add the credentials";
         return Err(field.refuse("a URL may not contain a user or a password", hint));
     }
     Ok(())
@@ -149,7 +181,11 @@ impl Bounds {
         if let (Some(low), Some(high)) = (min, max)
             && low > high
         {
-            let why = format_args!("min {} is above max {}", low.per_second(), high.per_second());
+            let why = format_args!(
+                "min {} is above max {}",
+                low.per_second(),
+                high.per_second()
+            );
             return Err(field.then("min").refuse(why, "lower min or raise max"));
         }
         Ok(Self { min, max })

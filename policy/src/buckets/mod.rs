@@ -98,14 +98,17 @@ impl BucketPolicy {
         rollout: &RolloutPolicy,
         quotas: &mut Definitions<'_>,
     ) -> Checked<Self> {
-        let rate =
-            |name: &str, number: Option<Number>| number.map(|n| field.then(name).rate(n.0)).transpose();
+        let rate = |name: &str, number: Option<Number>| {
+            number.map(|n| field.then(name).rate(n.0)).transpose()
+        };
         let second = Duration::from_secs(1);
         Ok(Self {
             source: LimitSource::read(spec.limit, &field.then("limit"))?,
             tenant_limit: rate("tenant_limit", spec.tenant_limit)?,
             burst: match spec.burst_s {
-                Some(seconds) => field.then("burst_s").span_up_to(seconds.0, second, BURST_MAX)?,
+                Some(seconds) => field
+                    .then("burst_s")
+                    .span_up_to(seconds.0, second, BURST_MAX)?,
                 None => BURST_DEFAULT,
             },
             release: spec.release,
@@ -130,7 +133,9 @@ impl Buckets {
 
     /// Returns the policy under the exact name, else under the longest matching pattern.
     pub(crate) fn get(&self, name: &Bucket) -> Option<&BucketPolicy> {
-        self.exact.get(name).or_else(|| Some(pattern::longest_match(&self.patterns, name)?.1))
+        self.exact
+            .get(name)
+            .or_else(|| Some(pattern::longest_match(&self.patterns, name)?.1))
     }
 
     /// Returns the name or pattern of the entry that [`get`](Self::get) finds.

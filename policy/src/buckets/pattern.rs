@@ -55,5 +55,7 @@ pub(crate) fn longest_match<'a, T>(
     name: &Bucket,
 ) -> Option<(&'a Pattern, &'a T)> {
     let name = name.as_str();
-    (0..=name.len()).rev().find_map(|length| patterns.get_key_value(name.get(..length)?))
+    (0..=name.len())
+        .rev()
+        .find_map(|length| patterns.get_key_value(name.get(..length)?))
 }

@@ -31,7 +31,8 @@ pub struct QueryGate {
 impl QueryGate {
     pub(crate) fn list(specs: &[QuerySpec], field: &Field<'_>) -> Checked<Arc<[Self]>> {
         if specs.len() > QUERIES_MAX {
-            let why = format_args!("{} queries, at most {QUERIES_MAX} may be", specs.len()).to_string();
+            let why =
+                format_args!("{} queries, at most {QUERIES_MAX} may be", specs.len()).to_string();
             return Err(field.refuse(why, "join some of them into one query, such as `a + b`"));
         }
         let mut names = BTreeSet::new();
@@ -41,7 +42,9 @@ impl QueryGate {
             let query = Self::read(spec, &field)?;
             if !names.insert(query.name.clone()) {
                 let why = format_args!("another query is called `{}`", query.name).to_string();
-                return Err(field.then("name").refuse(why, "give each a name of its own"));
+                return Err(field
+                    .then("name")
+                    .refuse(why, "give each a name of its own"));
             }
             queries.push(query);
         }
@@ -50,19 +53,31 @@ impl QueryGate {
 
     fn read(spec: &QuerySpec, field: &Field<'_>) -> Checked<Self> {
         let name = Name::new(&spec.name).map_err(|error| {
-            field.then("name").refuse(error, "write 1 to 128 letters, digits and . _ : / @ -")
+            field
+                .then("name")
+                .refuse(error, "write 1 to 128 letters, digits and . _ : / @ -")
         })?;
         server_url(&spec.url, &field.then("url"))?;
-        query_text(&spec.query, &field.then("query"), "write a query that yields one number")?;
+        query_text(
+            &spec.query,
+            &field.then("query"),
+            "write a query that yields one number",
+        )?;
         let bound = match (spec.max, spec.min) {
             (Some(max), None) => Bound::AtMost(field.then("max").not_negative(max.0)?),
             (None, Some(min)) => Bound::AtLeast(field.then("min").not_negative(min.0)?),
             _ => {
-                let hint = "write `max` if less is better, `min` if more is; a range takes two queries";
+                let hint =
+                    "write `max` if less is better, `min` if more is; a range takes two queries";
                 return Err(field.refuse("a query has exactly one bound", hint));
             }
         };
-        Ok(Self { name, url: spec.url.clone(), query: spec.query.clone(), bound })
+        Ok(Self {
+            name,
+            url: spec.url.clone(),
+            query: spec.query.clone(),
+            bound,
+        })
     }
 }
 

@@ -32,19 +32,35 @@ impl<'a> Definitions<'a> {
         field: Field<'a>,
         faults: &mut Vec<Fault>,
     ) -> Checked<Self> {
-        check_entries(&field, QUOTAS_MAX, "QUOTAS_MAX", "a quota counts for each tenant by itself")?;
+        check_entries(
+            &field,
+            QUOTAS_MAX,
+            "QUOTAS_MAX",
+            "a quota counts for each tenant by itself",
+        )?;
         let mut quotas = BTreeMap::new();
         for (name, spec) in specs {
             let quota = read_quota(&name, &spec, &field.then(&name));
-            let quota = quota.map_err(|fault| faults.push(*fault)).ok().map(Arc::new);
+            let quota = quota
+                .map_err(|fault| faults.push(*fault))
+                .ok()
+                .map(Arc::new);
             quotas.insert(name, quota);
         }
-        Ok(Self { field, quotas, used: BTreeSet::new() })
+        Ok(Self {
+            field,
+            quotas,
+            used: BTreeSet::new(),
+        })
     }
 
     pub(crate) fn attach(&mut self, names: &[String], field: &Field<'_>) -> Checked<BucketQuotas> {
         if names.len() > QUOTAS_PER_BUCKET_MAX {
-            let why = format_args!("{} quotas, at most {QUOTAS_PER_BUCKET_MAX} fit", names.len()).to_string();
+            let why = format_args!(
+                "{} quotas, at most {QUOTAS_PER_BUCKET_MAX} fit",
+                names.len()
+            )
+            .to_string();
             return Err(field.refuse(why, "every request asks for all of them: attach fewer"));
         }
         let mut attached: Vec<Arc<Quota>> = Vec::with_capacity(names.len());
@@ -52,7 +68,9 @@ impl<'a> Definitions<'a> {
             let item = field.then(&at.to_string());
             let Some(quota) = self.quotas.get(name) else {
                 let hint = match nearest(name, self.quotas.keys().map(String::as_str)) {
-                    Some(near) => format!("did you mean `{near}`? Define each quota under `quotas`"),
+                    Some(near) => {
+                        format!("did you mean `{near}`? Define each quota under `quotas`")
+                    }
                     None => "define it under `quotas`".to_owned(),
                 };
                 return Err(item.refuse(format_args!("there is no quota `{name}`"), &hint));
@@ -75,19 +93,25 @@ impl<'a> Definitions<'a> {
             Warning::of_name(&self.field.then(name), message)
         };
         let warnings = unused.map(warning).collect();
-        let quotas = self.quotas.into_values().flatten().map(|quota| (quota.name.clone(), quota));
+        let quotas = self
+            .quotas
+            .into_values()
+            .flatten()
+            .map(|quota| (quota.name.clone(), quota));
         (quotas.collect(), warnings)
     }
 }
 
 fn refused(error: &InvalidBucketQuotas, name: &str, item: &Field<'_>) -> Box<Fault> {
     match error {
-        InvalidBucketQuotas::Repeated => {
-            item.refuse(format_args!("`{name}` is attached twice"), "keep one of the two")
-        }
-        InvalidBucketQuotas::MixedKeys => {
-            item.refuse(error, "attach quotas with `key: tenant` or quotas with `key: global`")
-        }
+        InvalidBucketQuotas::Repeated => item.refuse(
+            format_args!("`{name}` is attached twice"),
+            "keep one of the two",
+        ),
+        InvalidBucketQuotas::MixedKeys => item.refuse(
+            error,
+            "attach quotas with `key: tenant` or quotas with `key: global`",
+        ),
         InvalidBucketQuotas::TooMany(_) => item.refuse(error, "attach fewer quotas"),
     }
 }
@@ -99,29 +123,47 @@ fn read_quota(name: &str, spec: &QuotaSpec, field: &Field<'_>) -> Checked<Quota>
         let field = field.then(name);
         let count = field.whole(number)?;
         let hint = "write a whole number from 1 on";
-        if count == 0 { Err(field.refuse("0 is no number of tokens", hint)) } else { Ok(count) }
+        if count == 0 {
+            Err(field.refuse("0 is no number of tokens", hint))
+        } else {
+            Ok(count)
+        }
     };
     let max = count("max", spec.max.0)?;
-    let refill = spec.refill.map_or(Ok(max), |refill| count("refill", refill.0))?;
+    let refill = spec
+        .refill
+        .map_or(Ok(max), |refill| count("refill", refill.0))?;
     let every_ms = every(&spec.every, &field.then("every"))?;
     let rate = QuotaRate::new(max, refill, every_ms)
         .map_err(|error| field.refuse(error, "write smaller numbers"))?;
     let lease = spec.lease.map_or(Ok(1), |lease| count("lease", lease.0))?;
     Quota::new(name, rate, spec.key, spec.on_store_error, lease).map_err(|error| {
-        let hint = format!("an instance takes so many tokens at once: 1 to {}", LEASE_MAX.min(max));
-        field.then("lease").refuse(format_args!("{lease}: {error}"), &hint)
+        let hint = format!(
+            "an instance takes so many tokens at once: 1 to {}",
+            LEASE_MAX.min(max)
+        );
+        field
+            .then("lease")
+            .refuse(format_args!("{lease}: {error}"), &hint)
     })
 }
 
 fn every(text: &str, field: &Field<'_>) -> Checked<u64> {
     let hint = "write a span such as 1s, 15m, 1h, 1day or 30days";
-    let span = humantime::parse_duration(text)
-        .map_err(|error| field.refuse(format_args!("`{text}` is no span of time: {error}"), hint))?;
+    let span = humantime::parse_duration(text).map_err(|error| {
+        field.refuse(format_args!("`{text}` is no span of time: {error}"), hint)
+    })?;
     if span < Duration::from_millis(1) || span > EVERY_MAX {
-        return Err(field.refuse(format_args!("`{text}` is not between 1ms and 10 years"), hint));
+        return Err(field.refuse(
+            format_args!("`{text}` is not between 1ms and 10 years"),
+            hint,
+        ));
     }
     if !span.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(field.refuse(format_args!("`{text}` is not a whole number of milliseconds"), hint));
+        return Err(field.refuse(
+            format_args!("`{text}` is not a whole number of milliseconds"),
+            hint,
+        ));
     }
     u64::try_from(span.as_millis()).map_err(|error| field.refuse(error, hint))
 }

@@ -51,7 +51,11 @@ impl<'a> Regime<'a> {
     pub(super) fn of_bucket(&self, name: &Bucket) -> Option<Terms<'a>> {
         let entry = self.policy.bucket(name)?;
         let stage = (self.stage)(&self.policy.entry(name)?);
-        Some(Terms { entry, limit: (self.limit)(name), stage })
+        Some(Terms {
+            entry,
+            limit: (self.limit)(name),
+            stage,
+        })
     }
 
     pub(super) fn of_patterns(&self) -> BTreeMap<String, Terms<'a>> {
@@ -60,32 +64,70 @@ impl<'a> Regime<'a> {
             limit: entry.limit(),
             stage: (self.stage)(pattern),
         };
-        self.policy.patterns().map(|(pattern, entry)| (pattern.clone(), terms(&pattern, entry))).collect()
+        self.policy
+            .patterns()
+            .map(|(pattern, entry)| (pattern.clone(), terms(&pattern, entry)))
+            .collect()
     }
 
     /// Returns the requests/s of each tenant that are refused on these terms, in the order of `offered`: by the
     /// division of the law, as far as the stage carries refusals out.
-    fn refused(&self, terms: Option<Terms<'_>>, offered: &BTreeMap<Tenant, f64>, unix_s: i64) -> Vec<f64> {
+    fn refused(
+        &self,
+        terms: Option<Terms<'_>>,
+        offered: &BTreeMap<Tenant, f64>,
+        unix_s: i64,
+    ) -> Vec<f64> {
         let limited = terms.and_then(|terms| Some((terms, terms.limit.per_second()?.per_second())));
-        let Some((terms, limit)) = limited else { return vec![0.0; offered.len()] };
+        let Some((terms, limit)) = limited else {
+            return vec![0.0; offered.len()];
+        };
         let floor = self.policy.fairness().min_floor.per_second();
-        let tenant_limit = terms.entry.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
+        let tenant_limit = terms
+            .entry
+            .tenant_limit
+            .map_or(f64::INFINITY, Rate::per_second);
         let class = Tenant::default_class();
         let weight = |tenant| self.policy.tenant(tenant).weight_at(unix_s).get();
         let claimants = offered.iter().map(|(tenant, offered)| {
             // `default` stands for many tenants, so the limit of one tenant does not apply.
-            let tenant_limit = if *tenant == class { f64::INFINITY } else { tenant_limit };
-            let claimant = Claimant { offered: *offered, weight: weight(tenant), floor, tenant_limit };
+            let tenant_limit = if *tenant == class {
+                f64::INFINITY
+            } else {
+                tenant_limit
+            };
+            let claimant = Claimant {
+                offered: *offered,
+                weight: weight(tenant),
+                floor,
+                tenant_limit,
+            };
             (*tenant != class && self.policy.is_listed(tenant), claimant)
         });
         let claimants: Vec<(bool, Claimant)> = claimants.collect();
-        let of_class = claimants.iter().filter(|(is_listed, _)| !is_listed).map(|(_, claimant)| *claimant);
-        let names: Vec<Claimant> =
-            of_class.map(|claimant| Claimant { weight: 1.0, floor: 0.0, ..claimant }).collect();
+        let of_class = claimants
+            .iter()
+            .filter(|(is_listed, _)| !is_listed)
+            .map(|(_, claimant)| *claimant);
+        let names: Vec<Claimant> = of_class
+            .map(|claimant| Claimant {
+                weight: 1.0,
+                floor: 0.0,
+                ..claimant
+            })
+            .collect();
         // All names that the policy does not list are one key of the law.
         let asked = names.iter().map(Claimant::demand).sum();
-        let class = Claimant { offered: asked, weight: weight(&class), floor, tenant_limit: f64::INFINITY };
-        let listed = claimants.iter().filter(|(is_listed, _)| *is_listed).map(|(_, claimant)| *claimant);
+        let class = Claimant {
+            offered: asked,
+            weight: weight(&class),
+            floor,
+            tenant_limit: f64::INFINITY,
+        };
+        let listed = claimants
+            .iter()
+            .filter(|(is_listed, _)| *is_listed)
+            .map(|(_, claimant)| *claimant);
         let all: Vec<Claimant> = listed.chain([class]).collect();
         let (mut division, mut of_names) = (Division::default(), Division::default());
         division.divide(limit, limit, &all);
@@ -93,7 +135,11 @@ impl<'a> Regime<'a> {
         of_names.divide(left, left, &names);
         let (mut listed, mut names) = (division.allocations.iter(), of_names.allocations.iter());
         let allocations = claimants.iter().map(|(is_listed, _)| {
-            let next = if *is_listed { listed.next() } else { names.next() };
+            let next = if *is_listed {
+                listed.next()
+            } else {
+                names.next()
+            };
             next.copied().unwrap_or_default()
         });
         let carried_out = match terms.stage {
@@ -101,7 +147,8 @@ impl<'a> Regime<'a> {
             Mode::Canary => terms.entry.rollout.canary_percent.get() / 100.0,
             Mode::Enforce => 1.0,
         };
-        let refused = |(offered, allocation): (&f64, f64)| (offered - allocation).max(0.0) * carried_out;
+        let refused =
+            |(offered, allocation): (&f64, f64)| (offered - allocation).max(0.0) * carried_out;
         offered.values().zip(allocations).map(refused).collect()
     }
 }
@@ -117,7 +164,11 @@ impl Effect {
 
     pub(super) fn lost(&self) -> f64 {
         let admitted = self.offered - self.before;
-        if admitted > 0.0 { (self.after - self.before) / admitted } else { 0.0 }
+        if admitted > 0.0 {
+            (self.after - self.before) / admitted
+        } else {
+            0.0
+        }
     }
 }
 
@@ -131,12 +182,17 @@ pub(super) fn effects<'t>(
     let mut terms = BTreeMap::new();
     for (bucket, offered) in traffic.into_iter().flatten() {
         let effect = effects.entry(bucket).or_default();
-        let (one, other) =
-            *terms.entry(bucket).or_insert_with(|| (before.of_bucket(bucket), after.of_bucket(bucket)));
+        let (one, other) = *terms
+            .entry(bucket)
+            .or_insert_with(|| (before.of_bucket(bucket), after.of_bucket(bucket)));
         let refused = before.refused(one, offered, unix_s).into_iter();
         let refused = refused.zip(after.refused(other, offered, unix_s));
         for ((tenant, offered), (before, after)) in offered.iter().zip(refused) {
-            let one = Effect { offered: *offered, before, after };
+            let one = Effect {
+                offered: *offered,
+                before,
+                after,
+            };
             effect.all.add(one);
             effect.tenants.entry(tenant.clone()).or_default().add(one);
         }

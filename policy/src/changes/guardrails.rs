@@ -40,8 +40,11 @@ pub fn reasons_to_hold<'t>(
         effect.reasons(bucket, &mut reasons);
     }
     let policies = [before.policy, after.policy];
-    let names: BTreeSet<&Bucket> =
-        policies.iter().flat_map(|policy| policy.exact_buckets()).map(|(name, _)| name).collect();
+    let names: BTreeSet<&Bucket> = policies
+        .iter()
+        .flat_map(|policy| policy.exact_buckets())
+        .map(|(name, _)| name)
+        .collect();
     for name in names {
         let has_traffic = effects.contains_key(name);
         by_terms(
@@ -53,11 +56,21 @@ pub fn reasons_to_hold<'t>(
             &mut reasons,
         );
     }
-    let covered: BTreeSet<String> = effects.keys().filter_map(|bucket| after.policy.entry(bucket)).collect();
+    let covered: BTreeSet<String> = effects
+        .keys()
+        .filter_map(|bucket| after.policy.entry(bucket))
+        .collect();
     let (one, other) = (before.of_patterns(), after.of_patterns());
     for pattern in one.keys().chain(other.keys()).collect::<BTreeSet<_>>() {
         let (from, to) = (one.get(pattern).copied(), other.get(pattern).copied());
-        by_terms(pattern, from, to, covered.contains(pattern), after.policy, &mut reasons);
+        by_terms(
+            pattern,
+            from,
+            to,
+            covered.contains(pattern),
+            after.policy,
+            &mut reasons,
+        );
     }
     reasons.extend(removed_tenants(before.policy, after.policy));
     if reasons.len() > REASONS_MAX {
@@ -72,12 +85,18 @@ impl BucketEffect {
     fn reasons(&self, bucket: &Bucket, reasons: &mut Vec<String>) {
         if self.all.is_held() {
             let (after, before) = self.all.percentages();
-            reasons.push(format!("{bucket}: {after} % of all requests would be refused, {before} % now"));
+            reasons.push(format!(
+                "{bucket}: {after} % of all requests would be refused, {before} % now"
+            ));
         }
         if self.tenants.len() < 2 {
             return;
         }
-        let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, effect)| effect.is_held()).collect();
+        let mut tenants: Vec<_> = self
+            .tenants
+            .iter()
+            .filter(|(_, effect)| effect.is_held())
+            .collect();
         tenants.sort_by(|(_, one), (_, other)| other.lost().total_cmp(&one.lost()));
         for (tenant, effect) in tenants.iter().take(TENANTS_NAMED_MAX) {
             let (after, before) = effect.percentages();
@@ -86,7 +105,9 @@ impl BucketEffect {
             ));
         }
         if let Some(more @ 1..) = tenants.len().checked_sub(TENANTS_NAMED_MAX) {
-            reasons.push(format!("{bucket}: {more} more tenants would be refused more"));
+            reasons.push(format!(
+                "{bucket}: {more} more tenants would be refused more"
+            ));
         }
     }
 }
@@ -125,14 +146,27 @@ fn by_terms(
     if after.stage == Mode::Shadow {
         return;
     }
-    if after.stage == Mode::Enforce && before.stage < Mode::Enforce && before.entry.rollout.require_gates {
-        add(format!("goes from {} to enforce without its gate", before.stage));
+    if after.stage == Mode::Enforce
+        && before.stage < Mode::Enforce
+        && before.entry.rollout.require_gates
+    {
+        add(format!(
+            "goes from {} to enforce without its gate",
+            before.stage
+        ));
     }
     by_quotas(before.entry, after.entry, protects, policy, reasons);
     let mut add = |why: String| reasons.push(format!("{name}: {why}"));
-    let tenant_limit = |terms: Terms<'_>| terms.entry.tenant_limit.map_or(Limit::Unlimited, Limit::PerSecond);
-    let limits =
-        [("limit", before.limit, after.limit), ("tenant_limit", tenant_limit(before), tenant_limit(after))];
+    let tenant_limit = |terms: Terms<'_>| {
+        terms
+            .entry
+            .tenant_limit
+            .map_or(Limit::Unlimited, Limit::PerSecond)
+    };
+    let limits = [
+        ("limit", before.limit, after.limit),
+        ("tenant_limit", tenant_limit(before), tenant_limit(after)),
+    ];
     for (field, from, to) in limits {
         if let Some(why) = raised(from, to).filter(|_| protects) {
             add(format!("{field} {why}"));
@@ -146,20 +180,31 @@ fn by_terms(
 fn raised(from: Limit, to: Limit) -> Option<String> {
     let from = from.per_second()?.per_second();
     match to.per_second().map(Rate::per_second) {
-        Some(to) if to > LIMIT_FACTOR_MAX * from => {
-            Some(format!("{} -> {} is more than {LIMIT_FACTOR_MAX} times up", shown(from), shown(to)))
-        }
+        Some(to) if to > LIMIT_FACTOR_MAX * from => Some(format!(
+            "{} -> {} is more than {LIMIT_FACTOR_MAX} times up",
+            shown(from),
+            shown(to)
+        )),
         Some(_) => None,
         None if to == Limit::Unlimited => Some(format!("{} is removed", shown(from))),
-        None => Some(format!("{} is replaced by one that is not known yet", shown(from))),
+        None => Some(format!(
+            "{} is replaced by one that is not known yet",
+            shown(from)
+        )),
     }
 }
 
 fn lowered(from: Limit, to: Limit) -> Option<String> {
     let to = to.per_second()?.per_second();
     match from {
-        Limit::PerSecond(from) if from > Rate::ZERO && to * LIMIT_FACTOR_MAX <= from.per_second() => {
-            Some(format!("{} -> {} is half or less", shown(from.per_second()), shown(to)))
+        Limit::PerSecond(from)
+            if from > Rate::ZERO && to * LIMIT_FACTOR_MAX <= from.per_second() =>
+        {
+            Some(format!(
+                "{} -> {} is half or less",
+                shown(from.per_second()),
+                shown(to)
+            ))
         }
         Limit::Unlimited => Some(format!("{} is new", shown(to))),
         Limit::PerSecond(_) | Limit::Unknown => None,
@@ -173,7 +218,10 @@ fn shown(rate: f64) -> f64 {
 
 fn removed_tenants(before: &Policy, after: &Policy) -> Option<String> {
     let listed = before.tenants().count();
-    let removed = before.tenants().filter(|(tenant, _)| !after.is_listed(tenant)).count();
+    let removed = before
+        .tenants()
+        .filter(|(tenant, _)| !after.is_listed(tenant))
+        .count();
     let too_many = removed as f64 > TENANTS_REMOVED_MAX * listed as f64;
     let percent = TENANTS_REMOVED_MAX * 100.0;
     too_many.then(|| format!("{removed} of {listed} tenants are removed, more than {percent} %"))

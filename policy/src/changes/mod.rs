@@ -17,7 +17,8 @@ use crate::{Policy, Source};
 
 pub use effect::{Offered, Regime};
 pub use guardrails::{
-    ADMITTED_LOST_MIN, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX, TENANTS_REMOVED_MAX, reasons_to_hold,
+    ADMITTED_LOST_MIN, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX, TENANTS_REMOVED_MAX,
+    reasons_to_hold,
 };
 
 /// One difference.
@@ -46,7 +47,9 @@ impl fmt::Display for Difference {
 pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
     let (from, to) = (values(from), values(to));
     let paths: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
-    let differing = paths.into_iter().filter(|path| from.get(*path) != to.get(*path));
+    let differing = paths
+        .into_iter()
+        .filter(|path| from.get(*path) != to.get(*path));
     differing
         .map(|path| Difference {
             path: path.clone(),
@@ -58,7 +61,12 @@ pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
 
 fn values(policy: &Policy) -> BTreeMap<String, String> {
     let texts = policy.texts();
-    let documents = [&texts.policy, &texts.tenants].map(|text| Document::open(Source { name: "", text }));
+    let documents =
+        [&texts.policy, &texts.tenants].map(|text| Document::open(Source { name: "", text }));
     // Both were read before, so neither has a fault.
-    documents.iter().flatten().flat_map(|document| document.root().values()).collect()
+    documents
+        .iter()
+        .flatten()
+        .flat_map(|document| document.root().values())
+        .collect()
 }

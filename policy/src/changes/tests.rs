@@ -12,8 +12,19 @@ const ONE: &str = "{ default: {} }";
 fn policy(buckets: &str, more: &str, tenants: &str) -> Policy {
     let text = format!("buckets: {buckets}\n{more}\n");
     let tenants = format!("tenants: {tenants}\n");
-    let source = Source { name: "policy.yaml", text: &text };
-    Policy::read(source, Source { name: "tenants.yaml", text: &tenants }).unwrap().0
+    let source = Source {
+        name: "policy.yaml",
+        text: &text,
+    };
+    Policy::read(
+        source,
+        Source {
+            name: "tenants.yaml",
+            text: &tenants,
+        },
+    )
+    .unwrap()
+    .0
 }
 
 fn traffic(rates: &[(&str, &str, f64)]) -> Offered {
@@ -27,54 +38,111 @@ fn traffic(rates: &[(&str, &str, f64)]) -> Offered {
 
 fn limit(policy: &Policy, bucket: &Bucket) -> Limit {
     match policy.bucket(bucket) {
-        Some(BucketPolicy { source: crate::LimitSource::Learned(_), .. }) => {
-            Limit::PerSecond(Rate::new(437.0).unwrap())
-        }
+        Some(BucketPolicy {
+            source: crate::LimitSource::Learned(_),
+            ..
+        }) => Limit::PerSecond(Rate::new(437.0).unwrap()),
         entry => entry.map_or(Limit::Unknown, BucketPolicy::limit),
     }
 }
 
 fn stage(policy: &Policy, entry: &str) -> Mode {
-    policy.entries().find(|(name, _)| name == entry).unwrap().1.mode
+    policy
+        .entries()
+        .find(|(name, _)| name == entry)
+        .unwrap()
+        .1
+        .mode
 }
 
 fn reasons(from: &Policy, to: &Policy, traffic: &[Offered]) -> Vec<String> {
-    let before =
-        Regime { policy: from, limit: &|bucket| limit(from, bucket), stage: &|entry| stage(from, entry) };
-    let after = Regime { policy: to, limit: &|bucket| limit(to, bucket), stage: &|entry| stage(to, entry) };
+    let before = Regime {
+        policy: from,
+        limit: &|bucket| limit(from, bucket),
+        stage: &|entry| stage(from, entry),
+    };
+    let after = Regime {
+        policy: to,
+        limit: &|bucket| limit(to, bucket),
+        stage: &|entry| stage(to, entry),
+    };
     reasons_to_hold(&before, &after, traffic, 0)
 }
 
 /// The reasons to hold back a change of one enforced bucket `b`, with these settings and this traffic of the
 /// class `default`.
 fn of_bucket(from: &str, to: &str, offered: f64) -> Vec<String> {
-    let of = |settings: &str| policy(&format!("{{ b: {{ mode: enforce, {settings} }} }}"), "", ONE);
-    let traffic = if offered > 0.0 { vec![traffic(&[("b", "default", offered)])] } else { Vec::new() };
+    let of = |settings: &str| {
+        policy(
+            &format!("{{ b: {{ mode: enforce, {settings} }} }}"),
+            "",
+            ONE,
+        )
+    };
+    let traffic = if offered > 0.0 {
+        vec![traffic(&[("b", "default", offered)])]
+    } else {
+        Vec::new()
+    };
     reasons(&of(from), &of(to), &traffic)
 }
 
 #[test]
 fn limit_is_judged_by_refused_requests() {
     for (from, to, offered, expected) in [
-        ("limit: 120", "limit: 61", 100.0, vec!["b: 39 % of all requests would be refused, 0 % now"]),
-        ("limit: 100", "limit: 50", 80.0, vec!["b: 37.5 % of all requests would be refused, 0 % now"]),
-        ("limit: 100", "limit: 50", 1_000.0, vec!["b: 95 % of all requests would be refused, 90 % now"]),
+        (
+            "limit: 120",
+            "limit: 61",
+            100.0,
+            vec!["b: 39 % of all requests would be refused, 0 % now"],
+        ),
+        (
+            "limit: 100",
+            "limit: 50",
+            80.0,
+            vec!["b: 37.5 % of all requests would be refused, 0 % now"],
+        ),
+        (
+            "limit: 100",
+            "limit: 50",
+            1_000.0,
+            vec!["b: 95 % of all requests would be refused, 90 % now"],
+        ),
         ("limit: 100", "limit: 70", 1_000.0, vec![]),
         ("limit: 100", "limit: 50", 40.0, vec![]),
         ("limit: 1000", "limit: 10", 5.0, vec![]),
         ("limit: 100", "limit: 90", 100.0, vec![]),
-        ("limit: 100", "limit: 89", 100.0, vec!["b: 11 % of all requests would be refused, 0 % now"]),
+        (
+            "limit: 100",
+            "limit: 89",
+            100.0,
+            vec!["b: 11 % of all requests would be refused, 0 % now"],
+        ),
         (
             "limit: { learned: {} }",
             "limit: 5",
             300.0,
             vec!["b: 98.3 % of all requests would be refused, 0 % now"],
         ),
-        ("limit: unlimited", "limit: 100", 200.0, vec!["b: 50 % of all requests would be refused, 0 % now"]),
+        (
+            "limit: unlimited",
+            "limit: 100",
+            200.0,
+            vec!["b: 50 % of all requests would be refused, 0 % now"],
+        ),
         ("limit: unlimited", "limit: 100", 90.0, vec![]),
-        ("limit: 9", "limit: 0", 4.0, vec!["b: 100 % of all requests would be refused, 0 % now"]),
+        (
+            "limit: 9",
+            "limit: 0",
+            4.0,
+            vec!["b: 100 % of all requests would be refused, 0 % now"],
+        ),
     ] {
-        assert_eq!(of_bucket(from, to, offered), expected, "{from} to {to} at {offered}/s");
+        assert_eq!(
+            of_bucket(from, to, offered),
+            expected,
+            "{from} to {to} at {offered}/s"
+        );
     }
 }
 
@@ -82,19 +150,42 @@ fn limit_is_judged_by_refused_requests() {
 fn idle_limit_is_judged_by_its_factor() {
     let silent = "there was no traffic to judge by";
     for (from, to, why) in [
-        ("limit: 100", "limit: 50", format!("limit 100 -> 50 is half or less; {silent}")),
+        (
+            "limit: 100",
+            "limit: 50",
+            format!("limit 100 -> 50 is half or less; {silent}"),
+        ),
         ("limit: 100", "limit: 51", String::new()),
-        ("limit: 100", "limit: 0", format!("limit 100 -> 0 is half or less; {silent}")),
-        ("limit: { learned: {} }", "limit: 5", format!("limit 437 -> 5 is half or less; {silent}")),
-        ("limit: unlimited", "limit: 100", format!("limit 100 is new; {silent}")),
+        (
+            "limit: 100",
+            "limit: 0",
+            format!("limit 100 -> 0 is half or less; {silent}"),
+        ),
+        (
+            "limit: { learned: {} }",
+            "limit: 5",
+            format!("limit 437 -> 5 is half or less; {silent}"),
+        ),
+        (
+            "limit: unlimited",
+            "limit: 100",
+            format!("limit 100 is new; {silent}"),
+        ),
         (
             "limit: 9, tenant_limit: 4",
             "limit: 9, tenant_limit: 2",
             format!("tenant_limit 4 -> 2 is half or less; {silent}"),
         ),
-        ("limit: 9", "limit: 9, tenant_limit: 2", format!("tenant_limit 2 is new; {silent}")),
+        (
+            "limit: 9",
+            "limit: 9, tenant_limit: 2",
+            format!("tenant_limit 2 is new; {silent}"),
+        ),
     ] {
-        let expected: Vec<String> = (!why.is_empty()).then(|| format!("b: {why}")).into_iter().collect();
+        let expected: Vec<String> = (!why.is_empty())
+            .then(|| format!("b: {why}"))
+            .into_iter()
+            .collect();
         assert_eq!(of_bucket(from, to, 0.0), expected, "{from} to {to}");
     }
 }
@@ -103,8 +194,16 @@ fn idle_limit_is_judged_by_its_factor() {
 fn opened_protection_is_held_under_any_traffic() {
     for (from, to, why) in [
         ("limit: 100", "limit: 200", ""),
-        ("limit: 100", "limit: 200.1", "limit 100 -> 200.1 is more than 2 times up"),
-        ("limit: 0", "limit: 1", "limit 0 -> 1 is more than 2 times up"),
+        (
+            "limit: 100",
+            "limit: 200.1",
+            "limit 100 -> 200.1 is more than 2 times up",
+        ),
+        (
+            "limit: 0",
+            "limit: 1",
+            "limit 0 -> 1 is more than 2 times up",
+        ),
         ("limit: 100", "limit: unlimited", "limit 100 is removed"),
         (
             "limit: 100",
@@ -116,11 +215,22 @@ fn opened_protection_is_held_under_any_traffic() {
             "limit: 9, tenant_limit: 2.5",
             "tenant_limit 1 -> 2.5 is more than 2 times up",
         ),
-        ("limit: 9, tenant_limit: 1", "limit: 9", "tenant_limit 1 is removed"),
+        (
+            "limit: 9, tenant_limit: 1",
+            "limit: 9",
+            "tenant_limit 1 is removed",
+        ),
     ] {
-        let expected: Vec<String> = (!why.is_empty()).then(|| format!("b: {why}")).into_iter().collect();
+        let expected: Vec<String> = (!why.is_empty())
+            .then(|| format!("b: {why}"))
+            .into_iter()
+            .collect();
         for offered in [0.0, 1.0] {
-            assert_eq!(of_bucket(from, to, offered), expected, "{from} to {to} at {offered}/s");
+            assert_eq!(
+                of_bucket(from, to, offered),
+                expected,
+                "{from} to {to} at {offered}/s"
+            );
         }
     }
 }
@@ -128,16 +238,23 @@ fn opened_protection_is_held_under_any_traffic() {
 #[test]
 fn starved_tenant_is_named_with_its_refusals() {
     let of = |acme: &str, floor: &str| {
-        let tenants =
-            format!("{{ default: {{}}, acme: {{ weight: {acme} }}, free: {{ weight: 4 }} }}\n{floor}");
+        let tenants = format!(
+            "{{ default: {{}}, acme: {{ weight: {acme} }}, free: {{ weight: 4 }} }}\n{floor}"
+        );
         policy("{ b: { limit: 100, mode: enforce } }", "", &tenants)
     };
     let no_floor = "fairness: { min_floor_rps: 0 }";
     let both = [traffic(&[("b", "acme", 80.0), ("b", "free", 100.0)])];
     let starved = "b: tenant acme would be refused 100 % of its requests, 37.5 % now";
-    assert_eq!(reasons(&of("4", no_floor), &of("0.001", no_floor), &both), [starved]);
+    assert_eq!(
+        reasons(&of("4", no_floor), &of("0.001", no_floor), &both),
+        [starved]
+    );
     let others = "b: tenant free would be refused 80 % of its requests, 50 % now";
-    assert_eq!(reasons(&of("4", no_floor), &of("1000", no_floor), &both), [others]);
+    assert_eq!(
+        reasons(&of("4", no_floor), &of("1000", no_floor), &both),
+        [others]
+    );
     // A floor, or room for both, keeps the tenant from harm.
     let floor = "fairness: { min_floor_rps: 50 }";
     assert!(reasons(&of("4", floor), &of("0.001", floor), &both).is_empty());
@@ -148,10 +265,19 @@ fn starved_tenant_is_named_with_its_refusals() {
 
 #[test]
 fn requests_of_several_moments_are_added_up() {
-    let of = |limit: u32| policy(&format!("{{ b: {{ limit: {limit}, mode: enforce }} }}"), "", ONE);
+    let of = |limit: u32| {
+        policy(
+            &format!("{{ b: {{ limit: {limit}, mode: enforce }} }}"),
+            "",
+            ONE,
+        )
+    };
     let moments = [0.0, 30.0, 90.0, 0.0, 30.0].map(|rate| traffic(&[("b", "default", rate)]));
     // Of 150 requests, 30 are above a rate of 60.
-    assert_eq!(reasons(&of(100), &of(60), &moments), ["b: 20 % of all requests would be refused, 0 % now"]);
+    assert_eq!(
+        reasons(&of(100), &of(60), &moments),
+        ["b: 20 % of all requests would be refused, 0 % now"]
+    );
 }
 
 #[test]
@@ -161,22 +287,38 @@ fn delisted_tenants_are_judged_as_their_class() {
     let to = of("{ default: {}, x: {}, y: {}, z: {}, w: {} }");
     let offered = [traffic(&[("b", "a", 90.0), ("b", "default", 90.0)])];
     let held = reasons(&from, &to, &offered);
-    assert_eq!(held, ["b: tenant a would be refused 44.4 % of its requests, 1.2 % now"]);
+    assert_eq!(
+        held,
+        ["b: tenant a would be refused 44.4 % of its requests, 1.2 % now"]
+    );
 }
 
 #[test]
 fn ungated_rise_to_enforce_is_held() {
     let of = |mode: &str, gates: bool| {
         let rollout = format!("rollout: {{ require_gates: {gates} }}");
-        policy(&format!("{{ b: {{ limit: 66, mode: {mode} }} }}"), &rollout, ONE)
+        policy(
+            &format!("{{ b: {{ limit: 66, mode: {mode} }} }}"),
+            &rollout,
+            ONE,
+        )
     };
     let gate = |from: &str| format!("b: goes from {from} to enforce without its gate");
     let effect = "b: 34 % of all requests would be refused, 0 % now".to_owned();
     let busy = [traffic(&[("b", "default", 100.0)])];
-    assert_eq!(reasons(&of("shadow", true), &of("enforce", false), &busy), [effect.clone(), gate("shadow")]);
-    assert_eq!(reasons(&of("canary", true), &of("enforce", false), &[]), [gate("canary")]);
+    assert_eq!(
+        reasons(&of("shadow", true), &of("enforce", false), &busy),
+        [effect.clone(), gate("shadow")]
+    );
+    assert_eq!(
+        reasons(&of("canary", true), &of("enforce", false), &[]),
+        [gate("canary")]
+    );
     // Without an active gate, only the effect counts.
-    assert_eq!(reasons(&of("shadow", false), &of("enforce", false), &busy), [effect]);
+    assert_eq!(
+        reasons(&of("shadow", false), &of("enforce", false), &busy),
+        [effect]
+    );
     assert!(reasons(&of("shadow", false), &of("enforce", false), &[]).is_empty());
     // A canary refuses its share.
     let canary = |percent: u32| {
@@ -192,16 +334,31 @@ fn ungated_rise_to_enforce_is_held() {
 fn limit_in_shadow_is_never_held() {
     let busy = [traffic(&[("api/a", "default", 100.0)])];
     let pattern = |mode: &str, more: &str| {
-        policy(&format!("{{ \"api/*\": {{ limit: 5000, mode: {mode} }}, {more} }}"), "", ONE)
+        policy(
+            &format!("{{ \"api/*\": {{ limit: 5000, mode: {mode} }}, {more} }}"),
+            "",
+            ONE,
+        )
     };
     for traffic in [&busy[..], &[]] {
         for mode in ["shadow", "enforce"] {
             let to = pattern(mode, "api/a: { limit: 5, mode: shadow }");
-            assert!(reasons(&pattern(mode, ""), &to, traffic).is_empty(), "{mode}");
+            assert!(
+                reasons(&pattern(mode, ""), &to, traffic).is_empty(),
+                "{mode}"
+            );
         }
         let of = |limit: &str| policy(&format!("{{ b: {{ limit: {limit} }} }}"), "", ONE);
-        for (from, to) in [("100", "1"), ("100", "1000"), ("unlimited", "1"), ("100", "unlimited")] {
-            assert!(reasons(&of(from), &of(to), traffic).is_empty(), "{from} to {to}");
+        for (from, to) in [
+            ("100", "1"),
+            ("100", "1000"),
+            ("unlimited", "1"),
+            ("100", "unlimited"),
+        ] {
+            assert!(
+                reasons(&of(from), &of(to), traffic).is_empty(),
+                "{from} to {to}"
+            );
         }
     }
     // The same limits are held once they refuse.
@@ -213,53 +370,94 @@ fn limit_in_shadow_is_never_held() {
 #[test]
 fn effective_limit_counts_wherever_it_is_written() {
     let of = |buckets: &str| policy(buckets, "", ONE);
-    let exact = of("{ api/a: { limit: 100, mode: enforce }, \"api/*\": { limit: 100, mode: enforce } }");
-    assert!(reasons(&exact, &of("{ \"api/*\": { limit: 100, mode: enforce } }"), &[]).is_empty());
+    let exact =
+        of("{ api/a: { limit: 100, mode: enforce }, \"api/*\": { limit: 100, mode: enforce } }");
+    assert!(
+        reasons(
+            &exact,
+            &of("{ \"api/*\": { limit: 100, mode: enforce } }"),
+            &[]
+        )
+        .is_empty()
+    );
     let one = of("{ api/a: { limit: 100, mode: enforce } }");
     assert_eq!(reasons(&exact, &one, &[]), ["api/*: the limit is removed"]);
     let none = of("{ b: { limit: 1 } }");
-    assert_eq!(reasons(&exact, &none, &[]), ["api/a: the limit is removed", "api/*: the limit is removed"]);
+    assert_eq!(
+        reasons(&exact, &none, &[]),
+        ["api/a: the limit is removed", "api/*: the limit is removed"]
+    );
     let new = of("{ b: { limit: 1 }, c: { limit: 9, mode: enforce } }");
-    assert!(reasons(&none, &new, &[]).is_empty(), "a bucket without traffic may begin enforced");
+    assert!(
+        reasons(&none, &new, &[]).is_empty(),
+        "a bucket without traffic may begin enforced"
+    );
     let held = reasons(&none, &new, &[traffic(&[("c", "default", 12.0)])]);
     assert_eq!(held, ["c: 25 % of all requests would be refused, 0 % now"]);
     // A bucket under a pattern is judged by the pattern.
-    let low = of("{ api/a: { limit: 100, mode: enforce }, \"api/*\": { limit: 9, mode: enforce } }");
+    let low =
+        of("{ api/a: { limit: 100, mode: enforce }, \"api/*\": { limit: 9, mode: enforce } }");
     assert_eq!(
-        reasons(&exact, &low, &[traffic(&[("api/a", "default", 99.0), ("api/b", "default", 9.0)])]),
+        reasons(
+            &exact,
+            &low,
+            &[traffic(&[
+                ("api/a", "default", 99.0),
+                ("api/b", "default", 9.0)
+            ])]
+        ),
         [""; 0]
     );
     let held = reasons(&exact, &low, &[traffic(&[("api/b", "default", 12.0)])]);
-    assert_eq!(held, ["api/b: 25 % of all requests would be refused, 0 % now"]);
+    assert_eq!(
+        held,
+        ["api/b: 25 % of all requests would be refused, 0 % now"]
+    );
 }
 
 #[test]
 fn one_fifth_of_tenants_may_be_removed() {
     let of = |names: &[&str]| {
         let all: Vec<String> = names.iter().map(|name| format!("{name}: {{}}")).collect();
-        policy("{ b: { limit: 1 } }", "", &format!("{{ default: {{}}, {} }}", all.join(", ")))
+        policy(
+            "{ b: { limit: 1 } }",
+            "",
+            &format!("{{ default: {{}}, {} }}", all.join(", ")),
+        )
     };
     let five = of(&["a", "b", "c", "d"]);
     assert!(reasons(&five, &of(&["a", "b", "c"]), &[]).is_empty());
     assert!(reasons(&five, &of(&["a", "b", "c", "x", "y"]), &[]).is_empty());
-    assert_eq!(reasons(&five, &of(&["a", "b"]), &[]), ["2 of 5 tenants are removed, more than 20 %"]);
+    assert_eq!(
+        reasons(&five, &of(&["a", "b"]), &[]),
+        ["2 of 5 tenants are removed, more than 20 %"]
+    );
 }
 
 #[test]
 fn reasons_are_bounded() {
     let of = |limit: u32| {
-        let all: Vec<String> =
-            (0..50).map(|n| format!("b{n}: {{ limit: {limit}, mode: enforce }}")).collect();
+        let all: Vec<String> = (0..50)
+            .map(|n| format!("b{n}: {{ limit: {limit}, mode: enforce }}"))
+            .collect();
         policy(&format!("{{ {} }}", all.join(", ")), "", ONE)
     };
     let held = reasons(&of(1), &of(3), &[]);
-    assert_eq!((held.len(), held[REASONS_MAX].as_str()), (REASONS_MAX + 1, "and 30 more"));
+    assert_eq!(
+        (held.len(), held[REASONS_MAX].as_str()),
+        (REASONS_MAX + 1, "and 30 more")
+    );
     let tenants: Vec<(String, f64)> = (0..9).map(|n| (format!("t{n}"), 10.0)).collect();
-    let rates: Vec<(&str, &str, f64)> =
-        tenants.iter().map(|(name, rate)| ("b0", name.as_str(), *rate)).collect();
+    let rates: Vec<(&str, &str, f64)> = tenants
+        .iter()
+        .map(|(name, rate)| ("b0", name.as_str(), *rate))
+        .collect();
     let held = reasons(&of(100), &of(1), &[traffic(&rates)]);
     let mut in_b0 = held.iter().filter(|reason| reason.starts_with("b0: "));
-    assert_eq!(in_b0.next_back().unwrap(), "b0: 6 more tenants would be refused more");
+    assert_eq!(
+        in_b0.next_back().unwrap(),
+        "b0: 6 more tenants would be refused more"
+    );
 }
 
 /// Every field of the two files with two values. The second replaces the first, one at a time.
@@ -297,7 +495,11 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("burst_multiplier: ", "3", "2"),
     ("notes: ", "old", "new"),
     ("boost: ", "2", "3"),
-    ("boost_until: ", "2026-12-01T00:00:00Z", "2026-12-02T00:00:00Z"),
+    (
+        "boost_until: ",
+        "2026-12-01T00:00:00Z",
+        "2026-12-02T00:00:00Z",
+    ),
     ("algorithm: ", "deficit_round_robin", "weighted_max_min"),
     ("reweight_interval_s: ", "5", "6"),
     ("min_floor_rps: ", "5", "7"),
@@ -327,8 +529,19 @@ fairness: { algorithm: deficit_round_robin, reweight_interval_s: 5, min_floor_rp
 
 fn read(both: &str) -> Policy {
     let (policy, tenants) = both.split_once("---\n").unwrap();
-    let source = Source { name: "policy.yaml", text: policy };
-    Policy::read(source, Source { name: "tenants.yaml", text: tenants }).unwrap().0
+    let source = Source {
+        name: "policy.yaml",
+        text: policy,
+    };
+    Policy::read(
+        source,
+        Source {
+            name: "tenants.yaml",
+            text: tenants,
+        },
+    )
+    .unwrap()
+    .0
 }
 
 #[test]
@@ -342,8 +555,14 @@ fn changed_field_shows_both_values() {
         assert!(!found.is_empty(), "{written} to {other} is not shown");
         let name = field.trim_end_matches(": ");
         for Difference { path, from, to } in &found {
-            let (from, to) = (from.as_deref().unwrap_or_default(), to.as_deref().unwrap_or_default());
-            assert!(path.ends_with(name) && from == *one && to == *other, "{path}: {from} -> {to}");
+            let (from, to) = (
+                from.as_deref().unwrap_or_default(),
+                to.as_deref().unwrap_or_default(),
+            );
+            assert!(
+                path.ends_with(name) && from == *one && to == *other,
+                "{path}: {from} -> {to}"
+            );
         }
     }
     assert!(differences(&from, &from).is_empty());
@@ -351,13 +570,20 @@ fn changed_field_shows_both_values() {
 
 #[test]
 fn new_and_removed_parts_appear_as_written() {
-    let from = policy("{ b: { limit: 100 }, c: { limit: 1, burst_s: 2 } }", "", ONE);
+    let from = policy(
+        "{ b: { limit: 100 }, c: { limit: 1, burst_s: 2 } }",
+        "",
+        ONE,
+    );
     let to = policy(
         "{ b: { limit: 1000, mode: enforce }, d: { limit: unlimited, coin: coherent } }",
         "",
         "{ default: {}, acme: { weight: 1 } }",
     );
-    let shown: Vec<String> = differences(&from, &to).iter().map(ToString::to_string).collect();
+    let shown: Vec<String> = differences(&from, &to)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let expected = [
         "~ buckets.b.limit: 100 -> 1000",
         "+ buckets.b.mode: enforce",
@@ -373,14 +599,22 @@ fn new_and_removed_parts_appear_as_written() {
 #[test]
 fn extra_gate_differs_by_its_name() {
     let of = |queries: &str| {
-        policy(&format!("{{ b: {{ limit: 1, rollout: {{ queries: [ {queries} ] }} }} }}"), "", ONE)
+        policy(
+            &format!("{{ b: {{ limit: 1, rollout: {{ queries: [ {queries} ] }} }} }}"),
+            "",
+            ONE,
+        )
     };
-    let from =
-        of("{ name: a, url: http://p, query: up, max: 1 }, { name: b, url: http://p, query: up, min: 2 }");
+    let from = of(
+        "{ name: a, url: http://p, query: up, max: 1 }, { name: b, url: http://p, query: up, min: 2 }",
+    );
     let to = of(
         "{ name: b, url: http://p, query: up, min: 0.5 }, { name: c, url: http://p, query: 'x > 1', max: 3 }",
     );
-    let shown: Vec<String> = differences(&from, &to).iter().map(ToString::to_string).collect();
+    let shown: Vec<String> = differences(&from, &to)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let expected = [
         "- buckets.b.rollout.queries.a.max: 1",
         "- buckets.b.rollout.queries.a.name: a",
@@ -429,12 +663,24 @@ fn quota_is_judged_by_its_own_numbers() {
             vec!["quota q: all tenants share what each had by itself"],
         ),
         ((q, "[]"), (q, "[q]"), vec![new]),
-        ((q, "[q]"), (q, "[]"), vec!["quota q: a bucket that refuses no longer attaches it"]),
+        (
+            (q, "[q]"),
+            (q, "[]"),
+            vec!["quota q: a bucket that refuses no longer attaches it"],
+        ),
         ((q, "[q]"), ("", "[]"), vec!["quota q: it is removed"]),
     ] {
         let enforced = [from, to].map(|(quotas, attached)| of(quotas, attached, "enforce"));
-        assert_eq!(reasons(&enforced[0], &enforced[1], &[]), expected, "{from:?} -> {to:?}");
+        assert_eq!(
+            reasons(&enforced[0], &enforced[1], &[]),
+            expected,
+            "{from:?} -> {to:?}"
+        );
         let shadow = of(to.0, to.1, "shadow");
-        assert_eq!(reasons(&enforced[0], &shadow, &[]), [""; 0], "it refuses nothing after the change");
+        assert_eq!(
+            reasons(&enforced[0], &shadow, &[]),
+            [""; 0],
+            "it refuses nothing after the change"
+        );
     }
 }

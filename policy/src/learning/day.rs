@@ -56,10 +56,16 @@ impl Sample {
             return None;
         }
         let offered = counted.counts.offered.saturating_sub(counted.late.offered);
-        let refused = counted.counts.refused().saturating_add(counted.counts.would_dropped);
+        let refused = counted
+            .counts
+            .refused()
+            .saturating_add(counted.counts.would_dropped);
         let offered = Rate::over(offered, span).filter(|offered| *offered > Rate::ZERO)?;
         let is_undisturbed = refused as f64 <= REFUSED_MAX * counted.counts.offered as f64;
-        Some(Self { offered, clean: is_undisturbed && !killed })
+        Some(Self {
+            offered,
+            clean: is_undisturbed && !killed,
+        })
     }
 }
 
@@ -72,7 +78,9 @@ impl DaySamples {
         // An `f32` holds 7 digits; larger rates are clamped to its range.
         let offered = (sample.offered.per_second() as f32).min(f32::MAX);
         let at = minute.of_day();
-        let Some(seen) = self.seen.get_mut(at / 64) else { return };
+        let Some(seen) = self.seen.get_mut(at / 64) else {
+            return;
+        };
         if *seen & (1 << (at % 64)) != 0 || offered <= 0.0 {
             return;
         }
@@ -104,7 +112,10 @@ impl DaySamples {
         let rate = Rate::computed(percentile(&mut rates, percent)?)?;
         // Minutes are mostly left out because much was offered. Were they all above, would the percentile be
         // among them?
-        let (left_out, all) = (self.left_out as f64, (self.clean.len() + self.left_out) as f64);
+        let (left_out, all) = (
+            self.left_out as f64,
+            (self.clean.len() + self.left_out) as f64,
+        );
         let is_whole = left_out * 100.0 <= all * (100.0 - percent);
         Some(DayPeak { rate, is_whole })
     }

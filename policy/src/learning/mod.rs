@@ -109,7 +109,10 @@ impl Baseline {
 
     /// The state to be stored.
     pub fn closed(&self) -> Closed {
-        Closed { open: self.today(), ..self.closed.clone() }
+        Closed {
+            open: self.today(),
+            ..self.closed.clone()
+        }
     }
 
     /// Advances to `day` and closes the day before. `learned` are the settings if the limit is learned.
@@ -164,7 +167,13 @@ impl Baseline {
 
     /// Imports a closed day. Its peak is inserted by date; the current limit follows with the next
     /// day that ends, by a step as usual. `replace` decides which peak is kept if the day is known.
-    pub fn file(&mut self, day: Day, samples: &DaySamples, replace: bool, learned: &Learned) -> Filed {
+    pub fn file(
+        &mut self,
+        day: Day,
+        samples: &DaySamples,
+        replace: bool,
+        learned: &Learned,
+    ) -> Filed {
         let peak = match self.judge(day, samples, replace, learned) {
             Ok(peak) => peak,
             Err(filed) => return filed,
@@ -174,7 +183,10 @@ impl Baseline {
             *known = peak;
             return Filed::Replaced;
         }
-        let at = peaks.iter().position(|known| known.day > day).unwrap_or(peaks.len());
+        let at = peaks
+            .iter()
+            .position(|known| known.day > day)
+            .unwrap_or(peaks.len());
         if at == 0 && peaks.len() >= DAYS_MAX {
             return Filed::TooOld;
         }
@@ -184,23 +196,39 @@ impl Baseline {
     }
 
     /// Returns the peak of a closed day, or the reason why it has none.
-    fn judge(&self, day: Day, samples: &DaySamples, replace: bool, learned: &Learned) -> Result<Peak, Filed> {
+    fn judge(
+        &self,
+        day: Day,
+        samples: &DaySamples,
+        replace: bool,
+        learned: &Learned,
+    ) -> Result<Peak, Filed> {
         if !replace && self.closed.peaks.iter().any(|peak| peak.day == day) {
             return Err(Filed::Kept);
         }
         let peak = samples.peak(learned.percentile).ok_or(Filed::TooFew)?;
         // The minutes left out may be all the busy hours. The others then show only a lower bound of the
         // peak.
-        if !peak.is_whole && self.typical(learned).is_none_or(|typical| peak.rate < typical) {
+        if !peak.is_whole
+            && self
+                .typical(learned)
+                .is_none_or(|typical| peak.rate < typical)
+        {
             return Err(Filed::Cut);
         }
-        Ok(Peak { day, rate: peak.rate })
+        Ok(Peak {
+            day,
+            rate: peak.rate,
+        })
     }
 
     /// Returns the current limit, within the bounds of the policy; `None` before one was learned.
     pub fn limit(&self, learned: &Learned) -> Option<Step> {
         let step = self.closed.limit?;
-        Some(Step { limit: learned.bounds.clamp(step.limit), ..step })
+        Some(Step {
+            limit: learned.bounds.clamp(step.limit),
+            ..step
+        })
     }
 
     /// Returns the typical peak in requests/s: the percentile of the last days' peaks, in the order in which
@@ -226,12 +254,18 @@ impl Baseline {
 
     /// The clean minutes of the present day, and those left out.
     pub fn minutes(&self) -> (usize, usize) {
-        self.today.as_ref().map_or((0, 0), |(_, samples)| (samples.clean(), samples.left_out()))
+        self.today
+            .as_ref()
+            .map_or((0, 0), |(_, samples)| (samples.clean(), samples.left_out()))
     }
 
     fn step(&mut self, day: Day, learned: &Learned) {
-        let Some(typical) = self.typical(learned) else { return };
-        let Some(asked) = Rate::computed(learned.headroom * typical.per_second()) else { return };
+        let Some(typical) = self.typical(learned) else {
+            return;
+        };
+        let Some(asked) = Rate::computed(learned.headroom * typical.per_second()) else {
+            return;
+        };
         let target = learned.bounds.clamp(asked);
         let before = self.closed.limit.map(|step| step.limit);
         let limit = match before {
@@ -251,7 +285,9 @@ impl Baseline {
 
 /// Returns the number of peaks for a limit: `days` of the policy, 1..=[`DAYS_MAX`].
 pub fn window(learned: &Learned) -> usize {
-    usize::try_from(learned.days).unwrap_or(DAYS_MAX).clamp(1, DAYS_MAX)
+    usize::try_from(learned.days)
+        .unwrap_or(DAYS_MAX)
+        .clamp(1, DAYS_MAX)
 }
 
 fn drop_oldest(peaks: &mut VecDeque<Peak>) {

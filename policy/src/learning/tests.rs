@@ -13,17 +13,33 @@ fn rate(rps: f64) -> Rate {
 }
 
 fn clean(rps: f64) -> Sample {
-    Sample { offered: rate(rps), clean: true }
+    Sample {
+        offered: rate(rps),
+        clean: true,
+    }
 }
 
 fn left_out(rps: f64) -> Sample {
-    Sample { offered: rate(rps), clean: false }
+    Sample {
+        offered: rate(rps),
+        clean: false,
+    }
 }
 
 fn learned(text: &str) -> Learned {
     let text = format!("buckets: {{ b: {{ limit: {{ learned: {{ {text} }} }} }} }}");
-    let tenants = Source { name: "tenants", text: ONE_CLASS_TENANTS };
-    let (policy, _) = Policy::read(Source { name: "policy", text: &text }, tenants).unwrap();
+    let tenants = Source {
+        name: "tenants",
+        text: ONE_CLASS_TENANTS,
+    };
+    let (policy, _) = Policy::read(
+        Source {
+            name: "policy",
+            text: &text,
+        },
+        tenants,
+    )
+    .unwrap();
     let bucket = plimsoll_core::names::Bucket::new("b").unwrap();
     let LimitSource::Learned(learned) = policy.bucket(&bucket).unwrap().source.clone() else {
         panic!("{text}")
@@ -31,7 +47,12 @@ fn learned(text: &str) -> Learned {
     learned
 }
 
-fn live(baseline: &mut Baseline, day: i64, learned: &Learned, sample: impl Fn(usize) -> Option<Sample>) {
+fn live(
+    baseline: &mut Baseline,
+    day: i64,
+    learned: &Learned,
+    sample: impl Fn(usize) -> Option<Sample>,
+) {
     baseline.turn(Day(day), Some(learned));
     for at in 0..MINUTES_PER_DAY {
         if let Some(sample) = sample(at) {
@@ -56,7 +77,9 @@ fn limit(baseline: &Baseline, learned: &Learned) -> Option<f64> {
 #[track_caller]
 fn near(got: Option<f64>, expected: Option<f64>) {
     match (got, expected) {
-        (Some(got), Some(expected)) => assert!((got / expected - 1.0).abs() < 1e-6, "{got}, not {expected}"),
+        (Some(got), Some(expected)) => {
+            assert!((got / expected - 1.0).abs() < 1e-6, "{got}, not {expected}")
+        }
         _ => assert_eq!(got, expected),
     }
 }
@@ -79,7 +102,11 @@ fn the_percentile_lies_between_its_neighbours() {
         (&[1.0, 2.0, 3.0, 4.0, 5.0], 25.0, Some(2.0)),
     ];
     for (values, percent, expected) in cases {
-        assert_eq!(percentile(&mut values.to_vec(), percent), expected, "{values:?} at {percent}");
+        assert_eq!(
+            percentile(&mut values.to_vec(), percent),
+            expected,
+            "{values:?} at {percent}"
+        );
     }
 }
 
@@ -92,8 +119,16 @@ fn three_days_are_enough_and_seven_count() {
         ("", &[100.0, 110.0, 120.0], Some(1.2 * 119.0)),
         // A day at 90: the window is the last three days, 110 and 90 included.
         ("days: 3", &[100.0, 110.0, 120.0, 90.0], Some(1.2 * 119.0)),
-        ("", &[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 110.0], Some(1.2 * 107.0)),
-        ("headroom: 2, percentile: 50", &[100.0, 110.0, 120.0], Some(220.0)),
+        (
+            "",
+            &[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 110.0],
+            Some(1.2 * 107.0),
+        ),
+        (
+            "headroom: 2, percentile: 50",
+            &[100.0, 110.0, 120.0],
+            Some(220.0),
+        ),
         ("min: 500, max: 900", &[100.0, 110.0, 120.0], Some(500.0)),
         ("min: 5, max: 90", &[100.0, 110.0, 120.0], Some(90.0)),
     ];
@@ -108,7 +143,9 @@ fn peak_needs_sixty_clean_minutes() {
     let learned = learned("");
     for (minutes, peaks) in [(59, 0), (60, 1)] {
         let mut baseline = Baseline::default();
-        live(&mut baseline, 0, &learned, |at| (at < minutes).then(|| clean(100.0)));
+        live(&mut baseline, 0, &learned, |at| {
+            (at < minutes).then(|| clean(100.0))
+        });
         baseline.turn(Day(1), Some(&learned));
         assert_eq!(baseline.peaks().len(), peaks, "{minutes} clean minutes");
     }
@@ -143,17 +180,33 @@ fn zero_limit_can_be_learned_away() {
 #[test]
 fn long_attack_moves_the_limit_a_fifth() {
     let learned = learned("until_history: 1500");
-    for (from, to) in [(0, 1440), (700, 1440), (480, 1200), (60, 1380), (200, 260), (0, 1370)] {
+    for (from, to) in [
+        (0, 1440),
+        (700, 1440),
+        (480, 1200),
+        (60, 1380),
+        (200, 260),
+        (0, 1370),
+    ] {
         let mut baseline = Baseline::default();
         for day in 0..40 {
             live(&mut baseline, day, &learned, |at| {
                 let attacked = (10..30).contains(&day) && (from..to).contains(&at);
                 let offered = shop(at) * if attacked { 10.0 } else { 1.0 };
-                Some(Sample { offered: rate(offered), clean: offered <= 1196.0 })
+                Some(Sample {
+                    offered: rate(offered),
+                    clean: offered <= 1196.0,
+                })
             });
             if let Some(limit) = limit(&baseline, &learned) {
-                near(Some(limit), Some(1.2 * 990.0 * if limit < 1188.0 { 1.0 } else { limit / 1188.0 }));
-                assert!((950.0..=1426.0).contains(&limit), "day {day} of {from}..{to}: {limit}");
+                near(
+                    Some(limit),
+                    Some(1.2 * 990.0 * if limit < 1188.0 { 1.0 } else { limit / 1188.0 }),
+                );
+                assert!(
+                    (950.0..=1426.0).contains(&limit),
+                    "day {day} of {from}..{to}: {limit}"
+                );
             }
         }
     }
@@ -166,16 +219,26 @@ fn jumping_clock_clears_nothing() {
         let mut baseline = flat(&[100.0, 100.0, 100.0], &learned);
         // The jump cuts the day off, a few hours pass, and the clock is set right again.
         for day in [3, 3 + jump, 3] {
-            live(&mut baseline, day, &learned, |at| (at < 200).then(|| clean(200.0)));
+            live(&mut baseline, day, &learned, |at| {
+                (at < 200).then(|| clean(200.0))
+            });
         }
         baseline.turn(Day(4), Some(&learned));
         let now = limit(&baseline, &learned).unwrap();
-        assert!((120.0..=120.0 * 1.44 + 1e-6).contains(&now), "{jump}: {now}");
+        assert!(
+            (120.0..=120.0 * 1.44 + 1e-6).contains(&now),
+            "{jump}: {now}"
+        );
         // The clock jumps back and forth every hour: each day moves the limit once.
         for day in [4, 5, 4, 5, 4, 5, 4, 5, 4, 5] {
-            live(&mut baseline, day, &learned, |at| (at < 200).then(|| clean(200.0)));
+            live(&mut baseline, day, &learned, |at| {
+                (at < 200).then(|| clean(200.0))
+            });
         }
-        assert!(limit(&baseline, &learned).unwrap() <= 120.0 * 1.2_f64.powi(4) + 1e-6, "{jump}");
+        assert!(
+            limit(&baseline, &learned).unwrap() <= 120.0 * 1.2_f64.powi(4) + 1e-6,
+            "{jump}"
+        );
         assert!(baseline.peaks().len() >= 3);
     }
     let mut baseline = Baseline::default();
@@ -192,9 +255,13 @@ fn a_minute_counts_once() {
     let learned = learned("");
     let mut baseline = Baseline::default();
     for rps in [100.0, 900.0] {
-        live(&mut baseline, 0, &learned, |at| (at < 100).then(|| clean(rps)));
+        live(&mut baseline, 0, &learned, |at| {
+            (at < 100).then(|| clean(rps))
+        });
     }
-    live(&mut baseline, 0, &learned, |at| (at < 100).then(|| left_out(1.0)));
+    live(&mut baseline, 0, &learned, |at| {
+        (at < 100).then(|| left_out(1.0))
+    });
     assert_eq!(baseline.minutes(), (100, 0));
     baseline.turn(Day(1), Some(&learned));
     assert_eq!(baseline.peaks().next().unwrap().rate, rate(100.0));
@@ -207,7 +274,9 @@ fn a_restored_history_continues_unchanged() {
     let whole = flat(&rates, &learned);
     let mut restarted = Baseline::default();
     for (day, rps) in (0..).zip(rates) {
-        live(&mut restarted, day, &learned, |at| (at < 720).then(|| clean(rps)));
+        live(&mut restarted, day, &learned, |at| {
+            (at < 720).then(|| clean(rps))
+        });
         // The samples of the present day are added again.
         let json = serde_json::to_string(&restarted.closed()).unwrap();
         restarted = Baseline::restore(serde_json::from_str(&json).unwrap());
@@ -245,7 +314,11 @@ fn imported_days_are_inserted_by_date() {
         samples
     };
     let mut baseline = flat(&[0.0, 0.0, 0.0, 0.0, 0.0, 100.0], &learned);
-    assert_eq!(baseline.peaks().len(), 1, "days on which nobody asked have no peak");
+    assert_eq!(
+        baseline.peaks().len(),
+        1,
+        "days on which nobody asked have no peak"
+    );
     let cases = [
         (3, 300.0, 100, false, Filed::Added),
         (1, 100.0, 59, false, Filed::TooFew),
@@ -254,48 +327,138 @@ fn imported_days_are_inserted_by_date() {
         (5, 150.0, 100, true, Filed::Replaced),
     ];
     for (at, rps, minutes, replace, expected) in cases {
-        assert_eq!(baseline.file(Day(at), &day(rps, minutes), replace, &learned), expected, "day {at}");
+        assert_eq!(
+            baseline.file(Day(at), &day(rps, minutes), replace, &learned),
+            expected,
+            "day {at}"
+        );
     }
     assert!(baseline.learn(Some(&learned)));
-    let peaks: Vec<(i64, f64)> = baseline.peaks().map(|peak| (peak.day.0, peak.rate.per_second())).collect();
+    let peaks: Vec<(i64, f64)> = baseline
+        .peaks()
+        .map(|peak| (peak.day.0, peak.rate.per_second()))
+        .collect();
     assert_eq!(peaks, [(3, 300.0), (4, 200.0), (5, 150.0)]);
     near(limit(&baseline, &learned), Some(1.2 * 290.0));
     for at in 0..200 {
         baseline.file(Day(-at), &day(10.0, 60), false, &learned);
     }
     assert_eq!(baseline.peaks().len(), DAYS_MAX);
-    assert_eq!(baseline.file(Day(-500), &day(1.0, 60), false, &learned), Filed::TooOld);
-    assert_eq!(baseline.peaks().last().unwrap().day, Day(5), "what is newest stays");
+    assert_eq!(
+        baseline.file(Day(-500), &day(1.0, 60), false, &learned),
+        Filed::TooOld
+    );
+    assert_eq!(
+        baseline.peaks().last().unwrap().day,
+        Day(5),
+        "what is newest stays"
+    );
 }
 
 #[test]
 fn sample_has_offered_rate_and_cleanness() {
-    let counts = |offered, dropped, would_dropped| Counts { offered, dropped, would_dropped, ..Counts::ZERO };
-    let tally = |counts| Tally { counts, late: Counts::ZERO };
+    let counts = |offered, dropped, would_dropped| Counts {
+        offered,
+        dropped,
+        would_dropped,
+        ..Counts::ZERO
+    };
+    let tally = |counts| Tally {
+        counts,
+        late: Counts::ZERO,
+    };
     let minute = Duration::from_secs(60);
     let cases = [
-        (tally(counts(6_000, 0, 0)), minute, false, Some(clean(100.0))),
+        (
+            tally(counts(6_000, 0, 0)),
+            minute,
+            false,
+            Some(clean(100.0)),
+        ),
         // Few refusals say nothing about the demand, regardless of what refuses.
-        (tally(counts(6_000, 300, 0)), minute, false, Some(clean(100.0))),
-        (tally(counts(6_000, 301, 0)), minute, false, Some(left_out(100.0))),
-        (tally(counts(6_000, 0, 300)), minute, false, Some(clean(100.0))),
-        (tally(counts(6_000, 0, 301)), minute, false, Some(left_out(100.0))),
-        (tally(Counts { guard_dropped: 150, ..counts(6_000, 150, 0) }), minute, false, Some(clean(100.0))),
-        (tally(Counts { guard_dropped: 151, ..counts(6_000, 150, 0) }), minute, false, Some(left_out(100.0))),
+        (
+            tally(counts(6_000, 300, 0)),
+            minute,
+            false,
+            Some(clean(100.0)),
+        ),
+        (
+            tally(counts(6_000, 301, 0)),
+            minute,
+            false,
+            Some(left_out(100.0)),
+        ),
+        (
+            tally(counts(6_000, 0, 300)),
+            minute,
+            false,
+            Some(clean(100.0)),
+        ),
+        (
+            tally(counts(6_000, 0, 301)),
+            minute,
+            false,
+            Some(left_out(100.0)),
+        ),
+        (
+            tally(Counts {
+                guard_dropped: 150,
+                ..counts(6_000, 150, 0)
+            }),
+            minute,
+            false,
+            Some(clean(100.0)),
+        ),
+        (
+            tally(Counts {
+                guard_dropped: 151,
+                ..counts(6_000, 150, 0)
+            }),
+            minute,
+            false,
+            Some(left_out(100.0)),
+        ),
         // A quiet bucket: one request of thirty.
         (tally(counts(30, 1, 0)), minute, false, Some(clean(0.5))),
         (tally(counts(30, 2, 0)), minute, false, Some(left_out(0.5))),
-        (tally(counts(6_000, 0, 0)), minute, true, Some(left_out(100.0))),
+        (
+            tally(counts(6_000, 0, 0)),
+            minute,
+            true,
+            Some(left_out(100.0)),
+        ),
         // Late counts are not part of the rate.
-        (Tally { late: counts(3_000, 0, 0), ..tally(counts(6_000, 0, 0)) }, minute, false, Some(clean(50.0))),
+        (
+            Tally {
+                late: counts(3_000, 0, 0),
+                ..tally(counts(6_000, 0, 0))
+            },
+            minute,
+            false,
+            Some(clean(50.0)),
+        ),
         // No requests give no sample, and not a rate of zero.
         (Tally::ZERO, minute, false, None),
-        (tally(counts(6_000, 0, 0)), Duration::from_secs(44), false, None),
-        (tally(counts(6_000, 0, 0)), Duration::from_secs(91), false, None),
+        (
+            tally(counts(6_000, 0, 0)),
+            Duration::from_secs(44),
+            false,
+            None,
+        ),
+        (
+            tally(counts(6_000, 0, 0)),
+            Duration::from_secs(91),
+            false,
+            None,
+        ),
         (tally(counts(6_000, 0, 0)), Duration::ZERO, false, None),
     ];
     for (counted, span, killed, expected) in cases {
-        assert_eq!(Sample::of(counted, span, killed), expected, "{counted:?} in {span:?}");
+        assert_eq!(
+            Sample::of(counted, span, killed),
+            expected,
+            "{counted:?} in {span:?}"
+        );
     }
 }
 
@@ -321,7 +484,8 @@ fn memory_is_bounded() {
         }
     }
     assert_eq!(baseline.peaks().len(), DAYS_MAX);
-    let bytes = size_of::<Baseline>() + DAYS_MAX.next_power_of_two() * size_of::<Peak>() + 2_048 * 4;
+    let bytes =
+        size_of::<Baseline>() + DAYS_MAX.next_power_of_two() * size_of::<Peak>() + 2_048 * 4;
     assert!(bytes <= 10_752, "{bytes}");
 }
 
@@ -344,14 +508,22 @@ fn slow(days: &[SlowDay], p: f64, count: usize, headroom: f64, min: f64, max: f6
         for (minute, offered, clean) in minutes {
             first.entry(*minute).or_insert((*offered, *clean));
         }
-        let clean: Vec<f64> =
-            first.values().filter(|(_, clean)| *clean).map(|(offered, _)| *offered).collect();
+        let clean: Vec<f64> = first
+            .values()
+            .filter(|(_, clean)| *clean)
+            .map(|(offered, _)| *offered)
+            .collect();
         if clean.len() < 60 || peaks.iter().any(|(known, _)| known == day) {
             continue;
         }
         let peak = quantile(&clean);
         let typical = |peaks: &[(i64, f64)]| {
-            let last: Vec<f64> = peaks.iter().rev().take(count).map(|(_, peak)| *peak).collect();
+            let last: Vec<f64> = peaks
+                .iter()
+                .rev()
+                .take(count)
+                .map(|(_, peak)| *peak)
+                .collect();
             (peaks.len() >= 3).then(|| quantile(&last))
         };
         let left_out = first.len() - clean.len();
@@ -363,7 +535,9 @@ fn slow(days: &[SlowDay], p: f64, count: usize, headroom: f64, min: f64, max: f6
         peaks.push((*day, peak));
         if let Some(typical) = typical(&peaks) {
             let target = (headroom * typical).max(min).min(max);
-            limit = Some(limit.map_or(target, |before: f64| target.max(before * 0.8).min(before * 1.2)));
+            limit = Some(limit.map_or(target, |before: f64| {
+                target.max(before * 0.8).min(before * 1.2)
+            }));
         }
     }
     limit.map(|limit| limit.max(min).min(max))

@@ -28,7 +28,8 @@ use plimsoll_core::quota::Quota;
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
 fn tenant_hint(text: &str) -> String {
-    let named = |name: Encoded<'_>| format!("a tenant that sends this text has the name `{}`", &*name);
+    let named =
+        |name: Encoded<'_>| format!("a tenant that sends this text has the name `{}`", &*name);
     Encoded::of(text).map_or_else(|| NAME_HINT.to_owned(), named)
 }
 
@@ -49,18 +50,47 @@ struct Protection {
     warnings: Vec<Warning>,
 }
 
-pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, Vec<Warning>), PolicyError> {
+pub(crate) fn read(
+    policy: Source<'_>,
+    tenants: Source<'_>,
+) -> Result<(Policy, Vec<Warning>), PolicyError> {
     match (protection(policy), sharing(tenants)) {
-        (Ok(Protection { kill_switch, guardrails, buckets, quotas, at, mut warnings }), Ok(sharing)) => {
-            let Sharing { tenants: listed, fairness, floor, warnings: of_tenants } = sharing;
+        (
+            Ok(Protection {
+                kill_switch,
+                guardrails,
+                buckets,
+                quotas,
+                at,
+                mut warnings,
+            }),
+            Ok(sharing),
+        ) => {
+            let Sharing {
+                tenants: listed,
+                fairness,
+                floor,
+                warnings: of_tenants,
+            } = sharing;
             room::check_keys(policy, at, buckets.exact.len(), listed.listed.len())?;
             warnings.extend(floor.and_then(|floor| floor.above_limits(&buckets)));
             warnings.extend(of_tenants);
             let hash = PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes());
-            let texts =
-                Arc::new(PolicyTexts { policy: policy.text.to_owned(), tenants: tenants.text.to_owned() });
+            let texts = Arc::new(PolicyTexts {
+                policy: policy.text.to_owned(),
+                tenants: tenants.text.to_owned(),
+            });
             let tenants = listed;
-            let policy = Policy { kill_switch, guardrails, buckets, quotas, tenants, fairness, hash, texts };
+            let policy = Policy {
+                kill_switch,
+                guardrails,
+                buckets,
+                quotas,
+                tenants,
+                fairness,
+                hash,
+                texts,
+            };
             Ok((policy, warnings))
         }
         (protection, sharing) => Err(PolicyError::of_either(protection.err(), sharing.err())),
@@ -90,7 +120,12 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     for (name, spec) in spec.buckets {
         let field = field.then(&name);
         let key = BucketKey::parse(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
-        match key.and_then(|key| Ok((key, BucketPolicy::read(spec, &field, &rollout, &mut quotas)?))) {
+        match key.and_then(|key| {
+            Ok((
+                key,
+                BucketPolicy::read(spec, &field, &rollout, &mut quotas)?,
+            ))
+        }) {
             Ok((key, bucket)) => {
                 warnings.extend(warning::of_bucket(&root, &field, &bucket));
                 buckets.insert(key, bucket);
@@ -126,7 +161,12 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let mut listed = BTreeMap::new();
     let mut warnings = Vec::new();
     let field = root.then("tenants");
-    room::check_entries(&field, TENANTS_MAX, "TENANTS_MAX", "all others share the class `default`")?;
+    room::check_entries(
+        &field,
+        TENANTS_MAX,
+        "TENANTS_MAX",
+        "all others share the class `default`",
+    )?;
     let has_default = spec.tenants.contains_key(DEFAULT_TENANT);
     for (name, spec) in spec.tenants {
         let field = field.then(&name);
@@ -157,12 +197,21 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
         return Err(PolicyError::of(faults));
     };
     let count = tenants.listed.len();
-    let floor = root.entry("fairness").map(|field| Floor::new(&field, fairness.min_floor, count));
-    Ok(Sharing { tenants, fairness, floor, warnings })
+    let floor = root
+        .entry("fairness")
+        .map(|field| Floor::new(&field, fairness.min_floor, count));
+    Ok(Sharing {
+        tenants,
+        fairness,
+        floor,
+        warnings,
+    })
 }
 
 fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {
-    field.then(name).refuse_name(format_args!("`{name}` is missing"), hint)
+    field
+        .then(name)
+        .refuse_name(format_args!("`{name}` is missing"), hint)
 }
 
 impl Document<'_> {
@@ -172,9 +221,10 @@ impl Document<'_> {
     /// The first field that is unknown, missing or of another shape, with its place.
     pub fn parse<T: DeserializeOwned>(&self) -> Checked<T> {
         let mut track = Track::new();
-        let result = serde_yaml::with_deserializer_from_str_with_options(self.text(), options(), |yaml| {
-            T::deserialize(Deserializer::new(yaml, &mut track))
-        });
+        let result =
+            serde_yaml::with_deserializer_from_str_with_options(self.text(), options(), |yaml| {
+                T::deserialize(Deserializer::new(yaml, &mut track))
+            });
         result.map_err(|error| {
             let path = track.path();
             let names = path.iter().filter_map(|segment| match segment {
@@ -221,13 +271,22 @@ fn removed(word: &str) -> Option<&'static str> {
 
 fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
     match error {
-        YamlError::SerdeUnknownField { field: name, expected, .. } => {
+        YamlError::SerdeUnknownField {
+            field: name,
+            expected,
+            ..
+        } => {
             let hint = removed(name).map_or_else(|| hint(name, expected), str::to_owned);
             field.refuse_name(format_args!("unknown field `{name}`"), &hint)
         }
-        YamlError::SerdeUnknownVariant { variant, expected, .. } => {
+        YamlError::SerdeUnknownVariant {
+            variant, expected, ..
+        } => {
             let hint = removed(variant).map_or_else(|| hint(variant, expected), str::to_owned);
-            field.refuse(format_args!("`{variant}` is not a value of this field"), &hint)
+            field.refuse(
+                format_args!("`{variant}` is not a value of this field"),
+                &hint,
+            )
         }
         YamlError::SerdeMissingField { field: name, .. } => {
             missing(field, name, "this field has no default: write it")
@@ -235,18 +294,31 @@ fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
         YamlError::InvalidBooleanStrict { .. } => {
             field.refuse("not a truth value", "write `true` or `false`")
         }
-        YamlError::SerdeInvalidType { unexpected, expected, .. }
-        | YamlError::SerdeInvalidValue { unexpected, expected, .. } => {
+        YamlError::SerdeInvalidType {
+            unexpected,
+            expected,
+            ..
+        }
+        | YamlError::SerdeInvalidValue {
+            unexpected,
+            expected,
+            ..
+        } => {
             let hint = if unexpected.starts_with("string") && expected.contains("number") {
                 "a number is written without quotes, units and separators"
             } else {
                 "see the documentation for the form of this field"
             };
-            field.refuse(format_args!("expected {expected}, found {unexpected}"), hint)
+            field.refuse(
+                format_args!("expected {expected}, found {unexpected}"),
+                hint,
+            )
         }
         other => {
             let text = other.without_snippet().to_string();
-            let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+            let what = text
+                .rsplit_once(" at line ")
+                .map_or(text.as_str(), |(what, _)| what);
             let place = other.location().map_or(field.at(), |at| Place {
                 line: usize::try_from(at.line()).unwrap_or(1),
                 column: usize::try_from(at.column()).unwrap_or(1),
@@ -255,10 +327,16 @@ fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
                 "expected sequence start" => {
                     field.refuse_at(place, "not a list", "write a list, such as [name]")
                 }
-                "expected mapping start" => {
-                    field.refuse_at(place, "not a map", "write fields and values, such as { field: value }")
-                }
-                what => field.refuse_at(place, what, "see the documentation for the form of this field"),
+                "expected mapping start" => field.refuse_at(
+                    place,
+                    "not a map",
+                    "write fields and values, such as { field: value }",
+                ),
+                what => field.refuse_at(
+                    place,
+                    what,
+                    "see the documentation for the form of this field",
+                ),
             }
         }
     }

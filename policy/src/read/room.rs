@@ -22,35 +22,57 @@ pub const KEYS_MAX: usize = 500_000;
 /// # Errors
 /// The fault of the first entry beyond.
 pub fn check_entries(field: &Field<'_>, most: usize, bound: &str, hint: &str) -> Checked<()> {
-    let by_place: BTreeMap<Place, Field<'_>> =
-        field.entries().map(|entry| (entry.name_at(), entry)).collect();
+    let by_place: BTreeMap<Place, Field<'_>> = field
+        .entries()
+        .map(|entry| (entry.name_at(), entry))
+        .collect();
     let count = by_place.len();
     by_place.into_values().nth(most).map_or(Ok(()), |beyond| {
-        Err(beyond
-            .refuse_name(format_args!("entry {} of {count}, at most {most} fit ({bound})", most + 1), hint))
+        Err(beyond.refuse_name(
+            format_args!(
+                "entry {} of {count}, at most {most} fit ({bound})",
+                most + 1
+            ),
+            hint,
+        ))
     })
 }
 
 /// Checks that the history of every bucket with a learned limit has room. The one first beyond in the order of
 /// names is refused.
-pub(crate) fn check_learned(field: &Field<'_>, buckets: &BTreeMap<Bucket, BucketPolicy>) -> Checked<()> {
-    let learned = buckets.iter().filter(|(_, bucket)| matches!(bucket.source, LimitSource::Learned(_)));
+pub(crate) fn check_learned(
+    field: &Field<'_>,
+    buckets: &BTreeMap<Bucket, BucketPolicy>,
+) -> Checked<()> {
+    let learned = buckets
+        .iter()
+        .filter(|(_, bucket)| matches!(bucket.source, LimitSource::Learned(_)));
     let mut beyond = learned.skip(LEARNED_MAX);
     beyond.next().map_or(Ok(()), |(bucket, _)| {
         let why =
-            format_args!("the history of at most {LEARNED_MAX} buckets is kept (LEARNED_MAX)").to_string();
+            format_args!("the history of at most {LEARNED_MAX} buckets is kept (LEARNED_MAX)")
+                .to_string();
         let field = field.then(bucket.as_str()).then("limit");
-        Err(field.refuse_name(why, "write a number, or let a pattern cover several buckets"))
+        Err(field.refuse_name(
+            why,
+            "write a number, or let a pattern cover several buckets",
+        ))
     })
 }
 
-pub(crate) fn check_keys(policy: Source<'_>, at: Place, buckets: usize, tenants: usize) -> Checked<()> {
+pub(crate) fn check_keys(
+    policy: Source<'_>,
+    at: Place,
+    buckets: usize,
+    tenants: usize,
+) -> Checked<()> {
     let keys = buckets.saturating_mul(tenants);
     if keys <= KEYS_MAX {
         return Ok(());
     }
-    let why =
-        format!("{buckets} buckets for {tenants} tenants are {keys} keys, at most {KEYS_MAX} fit (KEYS_MAX)");
+    let why = format!(
+        "{buckets} buckets for {tenants} tenants are {keys} keys, at most {KEYS_MAX} fit (KEYS_MAX)"
+    );
     let hint = "list fewer tenants: all others share the class `default`";
     Err(Fault::new(policy, at, "buckets", &why, hint))
 }

@@ -59,7 +59,16 @@ fairness:
 "#;
 
 fn read(policy: &str, tenants: &str) -> Result<(Policy, Vec<Warning>), PolicyError> {
-    Policy::read(Source { name: "policy.yaml", text: policy }, Source { name: "tenants.yaml", text: tenants })
+    Policy::read(
+        Source {
+            name: "policy.yaml",
+            text: policy,
+        },
+        Source {
+            name: "tenants.yaml",
+            text: tenants,
+        },
+    )
 }
 
 fn accepted(policy: &str, tenants: &str) -> (Policy, Vec<Warning>) {
@@ -90,35 +99,80 @@ fn full_example_parses_to_its_values() {
     assert_eq!(checkout.candidate, Some(rate(900.0)));
     assert_eq!(checkout.mode, Mode::Enforce);
     assert_eq!(checkout.rollout.canary_percent.get(), 10.0);
-    let [tickets, budget] = &checkout.rollout.queries[..] else { panic!("{checkout:?}") };
-    assert_eq!((tickets.name.as_str(), tickets.url.as_str()), ("support-tickets", "http://prometheus:9090"));
+    let [tickets, budget] = &checkout.rollout.queries[..] else {
+        panic!("{checkout:?}")
+    };
+    assert_eq!(
+        (tickets.name.as_str(), tickets.url.as_str()),
+        ("support-tickets", "http://prometheus:9090")
+    );
     assert_eq!(tickets.query, "sum(increase(tickets_total[1h]))");
-    assert_eq!((tickets.bound, budget.bound), (Bound::AtMost(20.0), Bound::AtLeast(0.1)));
+    assert_eq!(
+        (tickets.bound, budget.bound),
+        (Bound::AtMost(20.0), Bound::AtLeast(0.1))
+    );
 
     let learned = bucket(&policy, "learned");
     assert_eq!(learned.limit(), Limit::Unknown);
-    let LimitSource::Learned(source) = &learned.source else { panic!("{learned:?}") };
-    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7, 1.2));
-    assert_eq!((source.bounds.min(), source.bounds.max()), (Some(rate(200.0)), Some(rate(5000.0))));
+    let LimitSource::Learned(source) = &learned.source else {
+        panic!("{learned:?}")
+    };
+    assert_eq!(
+        (source.percentile, source.days, source.headroom),
+        (95.0, 7, 1.2)
+    );
+    assert_eq!(
+        (source.bounds.min(), source.bounds.max()),
+        (Some(rate(200.0)), Some(rate(5000.0)))
+    );
     assert_eq!(source.until_history, Some(rate(800.0)));
 
     let queried = bucket(&policy, "queried");
     assert_eq!(queried.limit(), Limit::Unknown);
-    let LimitSource::Prometheus(source) = &queried.source else { panic!("{queried:?}") };
-    assert_eq!((source.url.as_str(), source.query.as_str()), ("http://prometheus:9090", "sum(rate(x[5m]))"));
-    assert_eq!((queried.release, queried.coin), (Release::Never, Coin::Coherent));
+    let LimitSource::Prometheus(source) = &queried.source else {
+        panic!("{queried:?}")
+    };
+    assert_eq!(
+        (source.url.as_str(), source.query.as_str()),
+        ("http://prometheus:9090", "sum(rate(x[5m]))")
+    );
+    assert_eq!(
+        (queried.release, queried.coin),
+        (Release::Never, Coin::Coherent)
+    );
     // A bucket's own rollout block overrides field by field, also inside the gates.
     assert_eq!(queried.rollout.canary_percent.get(), 50.0);
     assert_eq!(queried.rollout.shadow.window, Duration::from_secs(3600));
     assert_eq!(queried.rollout.shadow.min, Duration::from_secs(7 * 86_400));
-    let names: Vec<&str> = queried.rollout.queries.iter().map(|query| query.name.as_str()).collect();
-    assert_eq!(names, ["own"], "a list of its own takes the place of the one for all");
+    let names: Vec<&str> = queried
+        .rollout
+        .queries
+        .iter()
+        .map(|query| query.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["own"],
+        "a list of its own takes the place of the one for all"
+    );
 
     assert_eq!(bucket(&policy, "free").limit(), Limit::Unlimited);
-    assert_eq!(bucket(&policy, "api/users").limit(), Limit::PerSecond(rate(50_000.0)));
-    let names: Vec<&str> = policy.exact_buckets().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        bucket(&policy, "api/users").limit(),
+        Limit::PerSecond(rate(50_000.0))
+    );
+    let names: Vec<&str> = policy
+        .exact_buckets()
+        .map(|(name, _)| name.as_str())
+        .collect();
     assert_eq!(names, ["checkout", "free", "learned", "queried"]);
-    assert_eq!(policy.patterns().map(|(pattern, _)| pattern).collect::<Vec<_>>(), ["api/*"]);
+    assert_eq!(
+        policy
+            .patterns()
+            .map(|(pattern, _)| pattern)
+            .collect::<Vec<_>>(),
+        ["api/*"]
+    );
 
     let names: Vec<&str> = policy.tenants().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["default", "enterprise_acme", "free_tier"]);
@@ -153,9 +207,15 @@ fn absent_fields_have_their_defaults() {
     assert_eq!(bucket.mode, Mode::Shadow);
     assert_eq!((bucket.tenant_limit, bucket.candidate), (None, None));
     assert_eq!(bucket.burst, Duration::from_millis(250));
-    assert_eq!((bucket.release, bucket.coin), (Release::Auto, Coin::Dithered));
+    assert_eq!(
+        (bucket.release, bucket.coin),
+        (Release::Auto, Coin::Dithered)
+    );
     let rollout = &bucket.rollout;
-    assert_eq!((rollout.canary_percent.get(), rollout.auto_promote), (5.0, false));
+    assert_eq!(
+        (rollout.canary_percent.get(), rollout.auto_promote),
+        (5.0, false)
+    );
     assert_eq!((rollout.min_samples, rollout.require_gates), (1000, true));
     assert_eq!(rollout.queries[..], []);
     assert_eq!(rollout.shadow.min, Duration::from_secs(7 * 86_400));
@@ -166,7 +226,10 @@ fn absent_fields_have_their_defaults() {
     assert_eq!(rollout.canary.max_drop_ratio, 0.001);
     assert_eq!(rollout.canary.max_p99_delta, Duration::from_millis(5));
     let tenant = tenant(&policy, "anyone");
-    assert_eq!((tenant.weight.get(), tenant.burst_multiplier.get()), (1.0, 1.0));
+    assert_eq!(
+        (tenant.weight.get(), tenant.burst_multiplier.get()),
+        (1.0, 1.0)
+    );
     assert_eq!((tenant.notes.as_deref(), tenant.boost), (None, None));
     assert_eq!(policy.fairness().reweight_interval, Duration::from_secs(5));
     assert_eq!(policy.fairness().min_floor, Rate::ZERO);
@@ -176,10 +239,25 @@ fn absent_fields_have_their_defaults() {
     assert_eq!(policy.fairness().reweight_interval, Duration::from_secs(5));
     assert_eq!(policy.fairness().algorithm, Algorithm::DeficitRoundRobin);
 
-    let (policy, _) = accepted("buckets: { b: { limit: { learned: {} } } }", "tenants: { default: {} }");
-    let LimitSource::Learned(source) = &self::bucket(&policy, "b").source else { panic!("{policy:?}") };
-    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7, 1.2));
-    assert_eq!((source.bounds.min(), source.bounds.max(), source.until_history), (None, None, None));
+    let (policy, _) = accepted(
+        "buckets: { b: { limit: { learned: {} } } }",
+        "tenants: { default: {} }",
+    );
+    let LimitSource::Learned(source) = &self::bucket(&policy, "b").source else {
+        panic!("{policy:?}")
+    };
+    assert_eq!(
+        (source.percentile, source.days, source.headroom),
+        (95.0, 7, 1.2)
+    );
+    assert_eq!(
+        (
+            source.bounds.min(),
+            source.bounds.max(),
+            source.until_history
+        ),
+        (None, None, None)
+    );
 }
 
 #[test]
@@ -193,17 +271,32 @@ fn limit_spellings_are_many() {
         ("unlimited", Limit::Unlimited),
         ("\"unlimited\"", Limit::Unlimited),
         ("{ learned: { until_history: 800 } }", Limit::Unknown),
-        ("{ prometheus: { url: https://p, query: up } }", Limit::Unknown),
+        (
+            "{ prometheus: { url: https://p, query: up } }",
+            Limit::Unknown,
+        ),
     ] {
-        let (policy, _) = accepted(&format!("buckets: {{ b: {{ limit: {text} }} }}"), ONE_CLASS_TENANTS);
+        let (policy, _) = accepted(
+            &format!("buckets: {{ b: {{ limit: {text} }} }}"),
+            ONE_CLASS_TENANTS,
+        );
         assert_eq!(bucket(&policy, "b").limit(), limit, "{text}");
     }
 }
 
 #[test]
 fn guardrails_accept_both_yaml_versions() {
-    for (text, on) in [("on", true), ("off", false), ("true", true), ("false", false), ("\"off\"", false)] {
-        let (policy, _) = accepted(&format!("{{ guardrails: {text}, buckets: {{}} }}"), ONE_CLASS_TENANTS);
+    for (text, on) in [
+        ("on", true),
+        ("off", false),
+        ("true", true),
+        ("false", false),
+        ("\"off\"", false),
+    ] {
+        let (policy, _) = accepted(
+            &format!("{{ guardrails: {text}, buckets: {{}} }}"),
+            ONE_CLASS_TENANTS,
+        );
         assert_eq!(policy.guardrails, on, "{text}");
     }
 }
@@ -227,7 +320,11 @@ buckets:
         ("api/users2", 3.0),
         ("api/users/7", 3.0),
     ] {
-        assert_eq!(bucket(&policy, name).limit(), Limit::PerSecond(rate(limit)), "{name}");
+        assert_eq!(
+            bucket(&policy, name).limit(),
+            Limit::PerSecond(rate(limit)),
+            "{name}"
+        );
     }
     let entry = |name: &str| policy.entry(&Bucket::new(name).unwrap());
     assert_eq!(entry("api/users").as_deref(), Some("api/users"));
@@ -245,11 +342,17 @@ fn bucket_may_opt_out_of_extra_gates() {
         "{{ buckets: {{ b: {{ limit: 1, rollout: {{ queries: [] }} }}, c: {{ limit: 1 }} }}, rollout: {{ queries: [ {query} ] }} }}"
     );
     let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
-    assert_eq!(["b", "c"].map(|name| bucket(&policy, name).rollout.queries.len()), [0, 1]);
-    let most: Vec<String> =
-        (0..QUERIES_MAX).map(|at| query.replace("name: a", &format!("name: a{at}"))).collect();
-    let text =
-        format!("{{ buckets: {{ b: {{ limit: 1 }} }}, rollout: {{ queries: [ {} ] }} }}", most.join(", "));
+    assert_eq!(
+        ["b", "c"].map(|name| bucket(&policy, name).rollout.queries.len()),
+        [0, 1]
+    );
+    let most: Vec<String> = (0..QUERIES_MAX)
+        .map(|at| query.replace("name: a", &format!("name: a{at}")))
+        .collect();
+    let text = format!(
+        "{{ buckets: {{ b: {{ limit: 1 }} }}, rollout: {{ queries: [ {} ] }} }}",
+        most.join(", ")
+    );
     let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
     assert_eq!(bucket(&policy, "b").rollout.queries.len(), QUERIES_MAX);
 }
@@ -258,9 +361,18 @@ fn bucket_may_opt_out_of_extra_gates() {
 fn the_hash_depends_on_the_content() {
     let hash = |policy: &str, tenants: &str| accepted(policy, tenants).0.hash();
     let policy = "buckets: {}";
-    assert_eq!(hash(policy, ONE_CLASS_TENANTS), hash(policy, ONE_CLASS_TENANTS));
-    assert_ne!(hash(policy, ONE_CLASS_TENANTS), hash("buckets: {} ", ONE_CLASS_TENANTS));
-    assert_ne!(hash(policy, ONE_CLASS_TENANTS), hash(policy, "tenants: { default: {} }"));
+    assert_eq!(
+        hash(policy, ONE_CLASS_TENANTS),
+        hash(policy, ONE_CLASS_TENANTS)
+    );
+    assert_ne!(
+        hash(policy, ONE_CLASS_TENANTS),
+        hash("buckets: {} ", ONE_CLASS_TENANTS)
+    );
+    assert_ne!(
+        hash(policy, ONE_CLASS_TENANTS),
+        hash(policy, "tenants: { default: {} }")
+    );
 }
 
 #[test]
@@ -277,17 +389,45 @@ fn only_surprising_values_give_warnings() {
     assert!(said(FULL_POLICY, FULL_TENANTS).is_empty());
     let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
     for (buckets, rollout, paths) in [
-        ("{ b: { limit: 1, coin: coherent, mode: enforce } }", "", &[][..]),
-        ("{ b: { limit: 1, tenant_limit: 1, mode: canary, coin: dithered } }", "", &[]),
-        ("{ b: { limit: 0, mode: enforce } }", "", &["buckets.b.limit"]),
+        (
+            "{ b: { limit: 1, coin: coherent, mode: enforce } }",
+            "",
+            &[][..],
+        ),
+        (
+            "{ b: { limit: 1, tenant_limit: 1, mode: canary, coin: dithered } }",
+            "",
+            &[],
+        ),
+        (
+            "{ b: { limit: 0, mode: enforce } }",
+            "",
+            &["buckets.b.limit"],
+        ),
         ("{ b: { limit: 0, mode: shadow } }", "", &[]),
         ("{ b: { limit: 1 } }", ", auto_promote: false", &[]),
         ("{ b: { limit: 1 } }", ", auto_promote: true", &[]),
         ("{ b: { limit: { learned: { days: 90 } } } }", "", &[]),
-        ("{ b: { limit: { learned: { days: 91 } } } }", "", &["buckets.b.limit.learned.days"]),
-        ("{ b: { limit: { prometheus: { url: http://p, query: up } } } }", "", &[]),
-        ("{ b: { limit: { prometheus: { url: https://p, query: up } } } }", "", &[]),
-        ("{ b: { limit: 1 } }", ", queries: [ { name: a, url: http://p, query: up, max: 1 } ]", &[]),
+        (
+            "{ b: { limit: { learned: { days: 91 } } } }",
+            "",
+            &["buckets.b.limit.learned.days"],
+        ),
+        (
+            "{ b: { limit: { prometheus: { url: http://p, query: up } } } }",
+            "",
+            &[],
+        ),
+        (
+            "{ b: { limit: { prometheus: { url: https://p, query: up } } } }",
+            "",
+            &[],
+        ),
+        (
+            "{ b: { limit: 1 } }",
+            ", queries: [ { name: a, url: http://p, query: up, max: 1 } ]",
+            &[],
+        ),
         (
             "{ b: { limit: 1 }, c: { limit: 1 } }",
             ", queries: [ { name: a, url: http://p, query: up, max: 1 }, { name: b, url: https://p, query: up, max: 1 } ]",
@@ -300,10 +440,12 @@ fn only_surprising_values_give_warnings() {
         ),
         ("{}", "", &["buckets"]),
     ] {
-        let policy = format!("{{ buckets: {buckets}, rollout: {{ require_gates: false{rollout} }} }}");
+        let policy =
+            format!("{{ buckets: {buckets}, rollout: {{ require_gates: false{rollout} }} }}");
         assert_eq!(said(&policy, quiet), paths, "{policy}");
     }
-    let zero = "buckets:\n  b:\n    limit: 0\n    mode: enforce\nrollout: { require_gates: false }\n";
+    let zero =
+        "buckets:\n  b:\n    limit: 0\n    mode: enforce\nrollout: { require_gates: false }\n";
     let (_, warnings) = accepted(zero, quiet);
     assert_eq!(
         warnings[0].to_string(),
@@ -312,13 +454,20 @@ fn only_surprising_values_give_warnings() {
 }
 
 fn warned(policy: &str, tenants: &str) -> Vec<String> {
-    accepted(policy, tenants).1.iter().map(ToString::to_string).collect()
+    accepted(policy, tenants)
+        .1
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
 fn gates_that_can_never_pass_give_warnings() {
     let of = |buckets: &str, rollout: &str| {
-        warned(&format!("buckets: {{ {buckets} }}\nrollout: {{ {rollout} }}\n"), ONE_CLASS_TENANTS)
+        warned(
+            &format!("buckets: {{ {buckets} }}\nrollout: {{ {rollout} }}\n"),
+            ONE_CLASS_TENANTS,
+        )
     };
     let one = "b: { limit: 100 }";
     for (buckets, rollout, expected) in [
@@ -364,13 +513,37 @@ fn gates_that_can_never_pass_give_warnings() {
                  a window of 60 s has at most 600 samples of the 601 due",
             ],
         ),
-        ("b: { limit: 8 }", "canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 600", vec![]),
-        ("b: { limit: 8 }", "canary: { window_min: 1, max_drop_ratio: 1 }, min_samples: 9000", vec![]),
-        ("b: { limit: unlimited }", "canary: { window_min: 1 }, min_samples: 9000", vec![]),
+        (
+            "b: { limit: 8 }",
+            "canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 600",
+            vec![],
+        ),
+        (
+            "b: { limit: 8 }",
+            "canary: { window_min: 1, max_drop_ratio: 1 }, min_samples: 9000",
+            vec![],
+        ),
+        (
+            "b: { limit: unlimited }",
+            "canary: { window_min: 1 }, min_samples: 9000",
+            vec![],
+        ),
         // These gates are not waited for.
-        ("b: { limit: 100 }", "canary_percent: 100, require_gates: false", vec![]),
-        ("b: { limit: 100, mode: enforce }", "canary_percent: 100", vec![]),
-        ("b: { limit: 100, mode: canary }", "shadow: { window_h: 0 }", vec![]),
+        (
+            "b: { limit: 100 }",
+            "canary_percent: 100, require_gates: false",
+            vec![],
+        ),
+        (
+            "b: { limit: 100, mode: enforce }",
+            "canary_percent: 100",
+            vec![],
+        ),
+        (
+            "b: { limit: 100, mode: canary }",
+            "shadow: { window_h: 0 }",
+            vec![],
+        ),
     ] {
         assert_eq!(of(buckets, rollout), expected, "{buckets} with {rollout}");
     }
@@ -388,22 +561,29 @@ fn floors_above_a_limit_give_a_warning() {
          d* and 1 more: if all of them ask, the floors are not met but divided by weight"
     );
     let floors = |policy: &str, fairness: &str| {
-        warned(policy, &tenants(fairness)).iter().any(|warning| warning.contains("floors"))
+        warned(policy, &tenants(fairness))
+            .iter()
+            .any(|warning| warning.contains("floors"))
     };
-    assert!(floors("buckets: { b: { limit: 14 } }", ""), "the floor of a block is 5 by default");
+    assert!(
+        floors("buckets: { b: { limit: 14 } }", ""),
+        "the floor of a block is 5 by default"
+    );
     assert!(!floors(policy, "min_floor_rps: 3"));
 }
 
 #[test]
 fn ended_boost_gives_a_warning() {
-    let tenants =
-        "tenants:\n  default: {}\n  a: { weight: 4, boost: 2, boost_until: 2026-12-01T00:00:00Z }\n";
+    let tenants = "tenants:\n  default: {}\n  a: { weight: 4, boost: 2, boost_until: 2026-12-01T00:00:00Z }\n";
     let (_, warnings) = accepted("buckets: { b: { limit: 1 } }", tenants);
     assert_eq!(
         warnings[0].to_string(),
         "tenants.yaml:3:42: tenants.a.boost_until: the boost has ended: the weight is 4"
     );
-    assert_eq!([1_796_083_199, 1_796_083_200].map(|at| warnings[0].holds_at(at)), [false, true]);
+    assert_eq!(
+        [1_796_083_199, 1_796_083_200].map(|at| warnings[0].holds_at(at)),
+        [false, true]
+    );
 }
 
 #[test]
@@ -411,7 +591,9 @@ fn large_policy_is_read_in_time() {
     let mut text = "buckets:\n".to_owned();
     let mut buckets = 0;
     while text.len() < FILE_BYTES_MAX / 4 {
-        text.push_str(&format!("  bucket-with-a-long-name-{buckets}: {{ limit: 1 }}\n"));
+        text.push_str(&format!(
+            "  bucket-with-a-long-name-{buckets}: {{ limit: 1 }}\n"
+        ));
         buckets += 1;
     }
     let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);

@@ -23,23 +23,42 @@ buckets:
     let (policy, warnings) = accepted(text, ONE_CLASS_TENANTS);
     assert_eq!(warnings, []);
     let shown = |quota: &Quota| {
-        let numbers = [quota.rate.max(), quota.rate.refill(), quota.rate.every_ms(), quota.lease()];
+        let numbers = [
+            quota.rate.max(),
+            quota.rate.refill(),
+            quota.rate.every_ms(),
+            quota.lease(),
+        ];
         (numbers, quota.key, quota.on_store_error)
     };
-    let calls = ([10_000, 10_000, 3_600_000, 1], QuotaKey::Tenant, OnStoreError::AllowBounded);
+    let calls = (
+        [10_000, 10_000, 3_600_000, 1],
+        QuotaKey::Tenant,
+        OnStoreError::AllowBounded,
+    );
     let pages = ([500, 50, 90_000, 100], QuotaKey::Tenant, OnStoreError::Deny);
-    let total = ([1_000_000, 1_000_000, 2_592_000_000, 1], QuotaKey::Global, OnStoreError::Allow);
-    let all: Vec<_> = policy.quotas().map(|quota| (quota.name.as_str(), shown(quota))).collect();
+    let total = (
+        [1_000_000, 1_000_000, 2_592_000_000, 1],
+        QuotaKey::Global,
+        OnStoreError::Allow,
+    );
+    let all: Vec<_> = policy
+        .quotas()
+        .map(|quota| (quota.name.as_str(), shown(quota)))
+        .collect();
     assert_eq!(all, [("calls", calls), ("pages", pages), ("total", total)]);
-    for (name, attached) in
-        [("checkout", &["pages", "calls"][..]), ("api/x", &["calls"]), ("plain", &[]), ("all", &["total"])]
-    {
+    for (name, attached) in [
+        ("checkout", &["pages", "calls"][..]),
+        ("api/x", &["calls"]),
+        ("plain", &[]),
+        ("all", &["total"]),
+    ] {
         let quotas = &bucket(&policy, name).quotas;
         let names: Vec<&str> = quotas.iter().map(|quota| quota.name.as_str()).collect();
         assert_eq!(names, attached, "{name}");
     }
-    let same =
-        [("checkout", 1), ("api/x", 0)].map(|(name, at)| Arc::clone(&bucket(&policy, name).quotas[at]));
+    let same = [("checkout", 1), ("api/x", 0)]
+        .map(|(name, at)| Arc::clone(&bucket(&policy, name).quotas[at]));
     assert!(Arc::ptr_eq(&same[0], &same[1]));
 }
 
@@ -47,29 +66,116 @@ buckets:
 fn quotas_are_refused_with_their_place() {
     let quota = |text: &str| with(&format!("q: {{ {text} }}"), "[q]");
     let nine = |text: &str| {
-        let quotas: String = (0..9).map(|n| format!("\n  q{n}: {{ max: 1, every: 1s }}")).collect();
+        let quotas: String = (0..9)
+            .map(|n| format!("\n  q{n}: {{ max: 1, every: 1s }}"))
+            .collect();
         with(&format!("q: {{ max: 1, every: 1s }}{quotas}"), text)
     };
     for (text, (line, column), path, words) in [
-        (quota("max: 0, every: 1h"), (2, 13), "quotas.q.max", "from 1 on"),
-        (quota("max: -5, every: 1h"), (2, 13), "quotas.q.max", "0 or more"),
-        (quota("max: 1.5, every: 1h"), (2, 13), "quotas.q.max", "whole number"),
-        (quota("max: 9007199254740992, every: 1h"), (2, 13), "quotas.q.max", "2^53"),
-        (quota("max: 5, refill: 0, every: 1h"), (2, 24), "quotas.q.refill", "from 1 on"),
+        (
+            quota("max: 0, every: 1h"),
+            (2, 13),
+            "quotas.q.max",
+            "from 1 on",
+        ),
+        (
+            quota("max: -5, every: 1h"),
+            (2, 13),
+            "quotas.q.max",
+            "0 or more",
+        ),
+        (
+            quota("max: 1.5, every: 1h"),
+            (2, 13),
+            "quotas.q.max",
+            "whole number",
+        ),
+        (
+            quota("max: 9007199254740992, every: 1h"),
+            (2, 13),
+            "quotas.q.max",
+            "2^53",
+        ),
+        (
+            quota("max: 5, refill: 0, every: 1h"),
+            (2, 24),
+            "quotas.q.refill",
+            "from 1 on",
+        ),
         (quota("max: 5"), (2, 3), "quotas.q.every", "missing"),
         (quota("every: 1h"), (2, 3), "quotas.q.max", "missing"),
-        (quota("max: 5, every: 1 fortnight"), (2, 23), "quotas.q.every", "1h"),
-        (quota("max: 5, every: 0s"), (2, 23), "quotas.q.every", "between 1ms and 10 years"),
-        (quota("max: 5, every: 11years"), (2, 23), "quotas.q.every", "between 1ms and 10 years"),
-        (quota("max: 5, every: 1500us"), (2, 23), "quotas.q.every", "milliseconds"),
-        (quota("max: 5, every: 3600"), (2, 23), "quotas.q.every", "1h"),
-        (quota("max: 5, every: 1h, key: user"), (2, 32), "quotas.q.key", "`tenant`"),
-        (quota("max: 5, every: 1h, on_store_error: fail"), (2, 43), "quotas.q.on_store_error", "`deny`"),
-        (quota("max: 5, every: 1h, lease: 6"), (2, 34), "quotas.q.lease", "1 to 5"),
-        (quota("max: 5, every: 1h, lease: 0"), (2, 34), "quotas.q.lease", "from 1 on"),
-        (quota("max: 9000000, every: 1h, lease: 1000001"), (2, 40), "quotas.q.lease", "1 to 1000000"),
-        (quota("max: 5, every: 1h, burst: 6"), (2, 27), "quotas.q.burst", "unknown field"),
-        (with("\"{q}\": { max: 5, every: 1h }", "[]"), (2, 3), "quotas.\"{q}\"", "letters"),
+        (
+            quota("max: 5, every: 1 fortnight"),
+            (2, 23),
+            "quotas.q.every",
+            "1h",
+        ),
+        (
+            quota("max: 5, every: 0s"),
+            (2, 23),
+            "quotas.q.every",
+            "between 1ms and 10 years",
+        ),
+        (
+            quota("max: 5, every: 11years"),
+            (2, 23),
+            "quotas.q.every",
+            "between 1ms and 10 years",
+        ),
+        (
+            quota("max: 5, every: 1500us"),
+            (2, 23),
+            "quotas.q.every",
+            "milliseconds",
+        ),
+        (
+            quota("max: 5, every: 3600"),
+            (2, 23),
+            "quotas.q.every",
+            "1h",
+        ),
+        (
+            quota("max: 5, every: 1h, key: user"),
+            (2, 32),
+            "quotas.q.key",
+            "`tenant`",
+        ),
+        (
+            quota("max: 5, every: 1h, on_store_error: fail"),
+            (2, 43),
+            "quotas.q.on_store_error",
+            "`deny`",
+        ),
+        (
+            quota("max: 5, every: 1h, lease: 6"),
+            (2, 34),
+            "quotas.q.lease",
+            "1 to 5",
+        ),
+        (
+            quota("max: 5, every: 1h, lease: 0"),
+            (2, 34),
+            "quotas.q.lease",
+            "from 1 on",
+        ),
+        (
+            quota("max: 9000000, every: 1h, lease: 1000001"),
+            (2, 40),
+            "quotas.q.lease",
+            "1 to 1000000",
+        ),
+        (
+            quota("max: 5, every: 1h, burst: 6"),
+            (2, 27),
+            "quotas.q.burst",
+            "unknown field",
+        ),
+        (
+            with("\"{q}\": { max: 5, every: 1h }", "[]"),
+            (2, 3),
+            "quotas.\"{q}\"",
+            "letters",
+        ),
         (
             with("calls: { max: 5, every: 1h }", "[cals]"),
             (4, 27),
@@ -82,28 +188,59 @@ fn quotas_are_refused_with_their_place() {
             "buckets.b.quotas",
             "not a list write a list",
         ),
-        (with("calls: 5", "[calls]"), (2, 10), "quotas.calls", "not a map write fields"),
-        (with("calls: { max: 5, every: 1h }", "[calls, calls]"), (4, 34), "buckets.b.quotas.1", "twice"),
         (
-            with("q: { max: 5, every: 1h }\n  g: { max: 5, every: 1h, key: global }", "[q, g]"),
+            with("calls: 5", "[calls]"),
+            (2, 10),
+            "quotas.calls",
+            "not a map write fields",
+        ),
+        (
+            with("calls: { max: 5, every: 1h }", "[calls, calls]"),
+            (4, 34),
+            "buckets.b.quotas.1",
+            "twice",
+        ),
+        (
+            with(
+                "q: { max: 5, every: 1h }\n  g: { max: 5, every: 1h, key: global }",
+                "[q, g]",
+            ),
             (5, 30),
             "buckets.b.quotas.1",
             "one slot",
         ),
-        (nine("[q, q0, q1, q2, q3, q4, q5, q6, q7]"), (13, 26), "buckets.b.quotas", "at most 8"),
+        (
+            nine("[q, q0, q1, q2, q3, q4, q5, q6, q7]"),
+            (13, 26),
+            "buckets.b.quotas",
+            "at most 8",
+        ),
     ] {
         let error = read(&text, ONE_CLASS_TENANTS).map(drop).expect_err(&text);
         let fault = &error.faults()[0];
-        assert_eq!((fault.place, fault.path.as_str()), (Place { line, column }, path), "{text}\n{fault}");
-        assert!(format!("{} {}", fault.message, fault.hint).contains(words), "{text}\n{fault}");
-        assert_eq!(error.faults().len(), 1, "a faulty quota is no unknown one at its buckets: {error}");
+        assert_eq!(
+            (fault.place, fault.path.as_str()),
+            (Place { line, column }, path),
+            "{text}\n{fault}"
+        );
+        assert!(
+            format!("{} {}", fault.message, fault.hint).contains(words),
+            "{text}\n{fault}"
+        );
+        assert_eq!(
+            error.faults().len(),
+            1,
+            "a faulty quota is no unknown one at its buckets: {error}"
+        );
     }
 }
 
 #[test]
 fn quotas_are_accepted_up_to_their_room() {
     let quotas = |count: usize| {
-        let entries: String = (0..count).map(|at| format!("  q{at}: {{ max: 1, every: 1s }}\n")).collect();
+        let entries: String = (0..count)
+            .map(|at| format!("  q{at}: {{ max: 1, every: 1s }}\n"))
+            .collect();
         format!("buckets: {{}}\nquotas:\n{entries}")
     };
     accepted(&quotas(QUOTAS_MAX), ONE_CLASS_TENANTS);
@@ -114,8 +251,13 @@ fn quotas_are_accepted_up_to_their_room() {
 #[test]
 fn unused_quota_is_a_warning() {
     let (_, warnings) = accepted(&with("q: { max: 5, every: 1h }", "[]"), ONE_CLASS_TENANTS);
-    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
-    assert_eq!((warning.path.as_str(), warning.at), ("quotas.q", Place { line: 2, column: 3 }));
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert_eq!(
+        (warning.path.as_str(), warning.at),
+        ("quotas.q", Place { line: 2, column: 3 })
+    );
     assert!(warning.message.contains("no bucket attaches"), "{warning}");
 }
 
@@ -123,7 +265,10 @@ fn unused_quota_is_a_warning() {
 fn changed_quotas_are_shown_field_by_field() {
     let policy = |quotas, attached| accepted(&with(quotas, attached), ONE_CLASS_TENANTS).0;
     let shown = |from: &Policy, to: &Policy| -> Vec<String> {
-        differences(from, to).iter().map(ToString::to_string).collect()
+        differences(from, to)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     };
     let none = accepted("buckets:\n  b: { limit: 1 }\n", ONE_CLASS_TENANTS).0;
     let hourly = policy("q: { max: 5, every: 1h }", "[q]");
@@ -131,7 +276,11 @@ fn changed_quotas_are_shown_field_by_field() {
     assert_eq!(shown(&hourly, &hourly), [""; 0]);
     assert_eq!(
         shown(&none, &hourly),
-        ["+ buckets.b.quotas.0: q", "+ quotas.q.every: 1h", "+ quotas.q.max: 5"]
+        [
+            "+ buckets.b.quotas.0: q",
+            "+ quotas.q.every: 1h",
+            "+ quotas.q.max: 5"
+        ]
     );
     assert_eq!(
         shown(&hourly, &daily),

@@ -7,12 +7,26 @@ type Row<'a> = (&'a str, (usize, usize), &'a str, &'a str);
 fn check(refused: PolicyError, (text, (line, column), path, words): Row<'_>) -> Fault {
     let fault = refused.faults()[0].clone();
     let head: String = text.chars().take(400).collect();
-    assert_eq!((fault.place, fault.path.as_str()), (Place { line, column }, path), "{head}\n{fault}");
+    assert_eq!(
+        (fault.place, fault.path.as_str()),
+        (Place { line, column }, path),
+        "{head}\n{fault}"
+    );
     let said = format!("{} {}", fault.message, fault.hint);
-    assert!(said.contains(words), "{head}\n{fault}\nshould say {words:?}");
+    assert!(
+        said.contains(words),
+        "{head}\n{fault}\nshould say {words:?}"
+    );
     assert!(!fault.hint.is_empty(), "{head}\n{fault}");
-    if let Some(line) = text.lines().nth(line - 1).filter(|line| !line.trim().is_empty() && line.len() < 80) {
-        assert!(fault.snippet.as_ref().unwrap().contains(line.trim_end()), "{head}\n{fault}");
+    if let Some(line) = text
+        .lines()
+        .nth(line - 1)
+        .filter(|line| !line.trim().is_empty() && line.len() < 80)
+    {
+        assert!(
+            fault.snippet.as_ref().unwrap().contains(line.trim_end()),
+            "{head}\n{fault}"
+        );
     }
     fault
 }
@@ -38,29 +52,114 @@ fn structure() {
         ("null\n", (1, 1), "", "empty"),
         ("just text\n", (1, 1), "", "root is not a mapping"),
         ("- a\n- b\n", (1, 1), "", "root is not a mapping"),
-        ("buckets: {}\n---\nbuckets: {}\n", (2, 1), "", "second document"),
+        (
+            "buckets: {}\n---\nbuckets: {}\n",
+            (2, 1),
+            "",
+            "second document",
+        ),
         ("buckets: {}\n---\n", (2, 1), "", "second document"),
         ("buckets:\n", (1, 1), "buckets", "null"),
-        ("buckets:\n  b:\n    limit:\n", (3, 5), "buckets.b.limit", "null where a value belongs"),
-        ("buckets:\n  b:\n    limit: ~\n", (3, 5), "buckets.b.limit", "null"),
-        ("buckets:\n  b: { limit: 1, mode: null }\n", (2, 18), "buckets.b.mode", "null"),
-        ("buckets:\n  b: { limit: 1, candidate: NULL }\n", (2, 18), "buckets.b.candidate", "null"),
+        (
+            "buckets:\n  b:\n    limit:\n",
+            (3, 5),
+            "buckets.b.limit",
+            "null where a value belongs",
+        ),
+        (
+            "buckets:\n  b:\n    limit: ~\n",
+            (3, 5),
+            "buckets.b.limit",
+            "null",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, mode: null }\n",
+            (2, 18),
+            "buckets.b.mode",
+            "null",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, candidate: NULL }\n",
+            (2, 18),
+            "buckets.b.candidate",
+            "null",
+        ),
         ("buckets:\n  b:\n", (2, 3), "buckets.b", "null"),
-        ("buckets:\n  ~: { limit: 1 }\n", (2, 3), "buckets", "key must not be null"),
-        ("buckets:\n  [a]: { limit: 1 }\n", (2, 3), "buckets", "key must be a name"),
-        ("buckets:\n  b: { limit: 1 }\n  b: { limit: 2 }\n", (3, 3), "buckets.b", "first written at 2:3"),
-        ("buckets:\n  b: { limit: 1 }\n  'b': { limit: 2 }\n", (3, 3), "buckets.b", "duplicate"),
-        ("buckets:\n  b:\n    limit: 1\n    limit: 1\n", (4, 5), "buckets.b.limit", "duplicate key `limit`"),
+        (
+            "buckets:\n  ~: { limit: 1 }\n",
+            (2, 3),
+            "buckets",
+            "key must not be null",
+        ),
+        (
+            "buckets:\n  [a]: { limit: 1 }\n",
+            (2, 3),
+            "buckets",
+            "key must be a name",
+        ),
+        (
+            "buckets:\n  b: { limit: 1 }\n  b: { limit: 2 }\n",
+            (3, 3),
+            "buckets.b",
+            "first written at 2:3",
+        ),
+        (
+            "buckets:\n  b: { limit: 1 }\n  'b': { limit: 2 }\n",
+            (3, 3),
+            "buckets.b",
+            "duplicate",
+        ),
+        (
+            "buckets:\n  b:\n    limit: 1\n    limit: 1\n",
+            (4, 5),
+            "buckets.b.limit",
+            "duplicate key `limit`",
+        ),
         ("buckets: {}\nbuckets: {}\n", (2, 1), "buckets", "duplicate"),
-        ("buckets:\n  a: &x { limit: 1 }\n", (2, 6), "buckets.a", "anchors"),
-        ("buckets:\n  a: { limit: &x 1 }\n", (2, 15), "buckets.a.limit", "anchors"),
-        ("buckets:\n  &x a: { limit: 1 }\n", (2, 3), "buckets", "anchors"),
+        (
+            "buckets:\n  a: &x { limit: 1 }\n",
+            (2, 6),
+            "buckets.a",
+            "anchors",
+        ),
+        (
+            "buckets:\n  a: { limit: &x 1 }\n",
+            (2, 15),
+            "buckets.a.limit",
+            "anchors",
+        ),
+        (
+            "buckets:\n  &x a: { limit: 1 }\n",
+            (2, 3),
+            "buckets",
+            "anchors",
+        ),
         ("buckets:\n  a: *x\n", (2, 6), "buckets.a", "aliases"),
-        ("buckets:\n  a: !t { limit: 1 }\n", (2, 6), "buckets.a", "tags"),
-        ("buckets:\n  a: { limit: !!float 1 }\n", (2, 15), "buckets.a.limit", "tags"),
+        (
+            "buckets:\n  a: !t { limit: 1 }\n",
+            (2, 6),
+            "buckets.a",
+            "tags",
+        ),
+        (
+            "buckets:\n  a: { limit: !!float 1 }\n",
+            (2, 15),
+            "buckets.a.limit",
+            "tags",
+        ),
         ("!!map\nbuckets: {}\n", (1, 1), "", "tags"),
-        ("buckets:\n  <<: { limit: 1 }\n", (2, 3), "buckets.\"<<\"", "letters"),
-        (&deep, (1, 325), &format!("buckets{}", ".a".repeat(63)), "nested deeper than 64"),
+        (
+            "buckets:\n  <<: { limit: 1 }\n",
+            (2, 3),
+            "buckets.\"<<\"",
+            "letters",
+        ),
+        (
+            &deep,
+            (1, 325),
+            &format!("buckets{}", ".a".repeat(63)),
+            "nested deeper than 64",
+        ),
         (&deep_lists, (1, 74), "buckets", "nested deeper than 64"),
     ] {
         check_policy(row);
@@ -86,38 +185,153 @@ fn structure() {
 #[test]
 fn shape() {
     for row in [
-        ("kill_switch: false\n", (1, 1), "buckets", "`buckets` is missing"),
+        (
+            "kill_switch: false\n",
+            (1, 1),
+            "buckets",
+            "`buckets` is missing",
+        ),
         ("buckets: 7\n", (1, 10), "buckets", ""),
         ("buckets: [a]\n", (1, 10), "buckets", ""),
-        ("buckets: {}\nbukets: {}\n", (2, 1), "bukets", "did you mean `buckets`?"),
-        ("buckets: {}\nx-notes: {}\n", (2, 1), "x-notes", "known here: `kill_switch`"),
-        ("buckets: {}\nkill_switch: on\n", (2, 14), "kill_switch", "`true` or `false`"),
-        ("buckets: {}\nkill_switch: 1\n", (2, 14), "kill_switch", "`true` or `false`"),
-        ("buckets: {}\nguardrails: maybe\n", (2, 13), "guardrails", "known here: `on`, `off`"),
-        ("buckets: {}\nguardrails: 1\n", (2, 13), "guardrails", "expected `on` or `off`"),
+        (
+            "buckets: {}\nbukets: {}\n",
+            (2, 1),
+            "bukets",
+            "did you mean `buckets`?",
+        ),
+        (
+            "buckets: {}\nx-notes: {}\n",
+            (2, 1),
+            "x-notes",
+            "known here: `kill_switch`",
+        ),
+        (
+            "buckets: {}\nkill_switch: on\n",
+            (2, 14),
+            "kill_switch",
+            "`true` or `false`",
+        ),
+        (
+            "buckets: {}\nkill_switch: 1\n",
+            (2, 14),
+            "kill_switch",
+            "`true` or `false`",
+        ),
+        (
+            "buckets: {}\nguardrails: maybe\n",
+            (2, 13),
+            "guardrails",
+            "known here: `on`, `off`",
+        ),
+        (
+            "buckets: {}\nguardrails: 1\n",
+            (2, 13),
+            "guardrails",
+            "expected `on` or `off`",
+        ),
         ("buckets:\n  b: 100\n", (2, 6), "buckets.b", ""),
-        ("buckets:\n  b: {}\n", (2, 3), "buckets.b.limit", "`limit` is missing"),
-        ("buckets:\n  b:\n    limt: 1\n", (3, 5), "buckets.b.limt", "did you mean `limit`?"),
-        ("buckets:\n  a.b:\n    limt: 1\n", (3, 5), "buckets.\"a.b\".limt", "did you mean `limit`?"),
-        ("buckets:\n  b:\n    limit: lots\n", (3, 12), "buckets.b.limit", "`unlimited`"),
-        ("buckets:\n  b:\n    limit: \"5\"\n", (3, 12), "buckets.b.limit", "without quotes"),
-        ("buckets:\n  b:\n    limit: true\n", (3, 12), "buckets.b.limit", "expected a number"),
-        ("buckets:\n  b:\n    limit: [1]\n", (3, 12), "buckets.b.limit", "expected a number"),
-        ("buckets:\n  b:\n    limit: { learnt: {} }\n", (3, 14), "buckets.b.limit.learnt", "`learned`"),
-        ("buckets:\n  b:\n    limit: {}\n", (3, 12), "buckets.b.limit", "exactly one source"),
-        ("buckets:\n  b: { limit: 1, burst_s: 1s }\n", (2, 27), "buckets.b.burst_s", "expected a number"),
+        (
+            "buckets:\n  b: {}\n",
+            (2, 3),
+            "buckets.b.limit",
+            "`limit` is missing",
+        ),
+        (
+            "buckets:\n  b:\n    limt: 1\n",
+            (3, 5),
+            "buckets.b.limt",
+            "did you mean `limit`?",
+        ),
+        (
+            "buckets:\n  a.b:\n    limt: 1\n",
+            (3, 5),
+            "buckets.\"a.b\".limt",
+            "did you mean `limit`?",
+        ),
+        (
+            "buckets:\n  b:\n    limit: lots\n",
+            (3, 12),
+            "buckets.b.limit",
+            "`unlimited`",
+        ),
+        (
+            "buckets:\n  b:\n    limit: \"5\"\n",
+            (3, 12),
+            "buckets.b.limit",
+            "without quotes",
+        ),
+        (
+            "buckets:\n  b:\n    limit: true\n",
+            (3, 12),
+            "buckets.b.limit",
+            "expected a number",
+        ),
+        (
+            "buckets:\n  b:\n    limit: [1]\n",
+            (3, 12),
+            "buckets.b.limit",
+            "expected a number",
+        ),
+        (
+            "buckets:\n  b:\n    limit: { learnt: {} }\n",
+            (3, 14),
+            "buckets.b.limit.learnt",
+            "`learned`",
+        ),
+        (
+            "buckets:\n  b:\n    limit: {}\n",
+            (3, 12),
+            "buckets.b.limit",
+            "exactly one source",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, burst_s: 1s }\n",
+            (2, 27),
+            "buckets.b.burst_s",
+            "expected a number",
+        ),
         (
             "buckets:\n  b: { limit: 1, mode: enforced }\n",
             (2, 24),
             "buckets.b.mode",
             "did you mean `enforce`?",
         ),
-        ("buckets:\n  b: { limit: 1, coin: fair }\n", (2, 24), "buckets.b.coin", "`coherent`"),
-        ("buckets:\n  b: { limit: 1, coin: independent }\n", (2, 24), "buckets.b.coin", "write `dithered`"),
-        ("buckets:\n  b: { limit: 1, law: balanced }\n", (2, 18), "buckets.b.law", "remove it"),
-        ("buckets:\n  b: { limit: 1, release: 5 }\n", (2, 27), "buckets.b.release", "`auto`, `never`"),
-        ("buckets:\n  b: { limit: 1, on_silence: ratio }\n", (2, 18), "buckets.b.on_silence", "remove it"),
-        ("buckets:\n  b: { limit: 1, mode: {shadow: 1} }\n", (2, 33), "buckets.b.mode", ""),
+        (
+            "buckets:\n  b: { limit: 1, coin: fair }\n",
+            (2, 24),
+            "buckets.b.coin",
+            "`coherent`",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, coin: independent }\n",
+            (2, 24),
+            "buckets.b.coin",
+            "write `dithered`",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, law: balanced }\n",
+            (2, 18),
+            "buckets.b.law",
+            "remove it",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, release: 5 }\n",
+            (2, 27),
+            "buckets.b.release",
+            "`auto`, `never`",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, on_silence: ratio }\n",
+            (2, 18),
+            "buckets.b.on_silence",
+            "remove it",
+        ),
+        (
+            "buckets:\n  b: { limit: 1, mode: {shadow: 1} }\n",
+            (2, 33),
+            "buckets.b.mode",
+            "",
+        ),
         (
             "buckets:\n  b: { limit: { prometheus: { url: http://p } } }\n",
             (2, 17),
@@ -130,8 +344,18 @@ fn shape() {
             "rollout.shadow.min_hours",
             "`min_days`",
         ),
-        ("buckets: {}\nrollout: { queries: {} }\n", (2, 21), "rollout.queries", ""),
-        ("buckets: {}\nrollout: { querys: [] }\n", (2, 12), "rollout.querys", "did you mean `queries`?"),
+        (
+            "buckets: {}\nrollout: { queries: {} }\n",
+            (2, 21),
+            "rollout.queries",
+            "",
+        ),
+        (
+            "buckets: {}\nrollout: { querys: [] }\n",
+            (2, 12),
+            "rollout.querys",
+            "did you mean `queries`?",
+        ),
         (
             "buckets: {}\nrollout:\n  queries: [ { name: a, url: http://p, query: up, most: 1 } ]\n",
             (3, 51),
@@ -163,22 +387,42 @@ fn shape() {
         ("", (1, 1), "", "empty"),
         ("tenants:\n", (1, 1), "tenants", "null"),
         ("fairness: {}\n", (1, 1), "tenants", "`tenants` is missing"),
-        ("tenants: {}\n", (1, 1), "tenants.default", "`default` is missing"),
-        ("tenants: { a: {} }\n", (1, 1), "tenants.default", "add `default: {}`"),
+        (
+            "tenants: {}\n",
+            (1, 1),
+            "tenants.default",
+            "`default` is missing",
+        ),
+        (
+            "tenants: { a: {} }\n",
+            (1, 1),
+            "tenants.default",
+            "add `default: {}`",
+        ),
         (
             "tenants:\n  default: {}\n  auth0|1a: {}\n",
             (3, 3),
             "tenants.\"auth0|1a\"",
             "has the name `auth0%7C1a`",
         ),
-        ("tenants:\n  default: {}\n  a%7c: {}\n", (3, 3), "tenants.\"a%7c\"", "in upper case"),
+        (
+            "tenants:\n  default: {}\n  a%7c: {}\n",
+            (3, 3),
+            "tenants.\"a%7c\"",
+            "in upper case",
+        ),
         (
             "tenants:\n  default: {}\n  a: { wieght: 1 }\n",
             (3, 8),
             "tenants.a.wieght",
             "did you mean `weight`?",
         ),
-        ("tenants:\n  default: {}\n  a: {}\n  a: {}\n", (4, 3), "tenants.a", "duplicate"),
+        (
+            "tenants:\n  default: {}\n  a: {}\n  a: {}\n",
+            (4, 3),
+            "tenants.a",
+            "duplicate",
+        ),
         (
             "tenants: { default: {} }\nfairness: { algorithm: drr }\n",
             (2, 24),
@@ -193,28 +437,106 @@ fn shape() {
 #[test]
 fn values() {
     let query = "{ name: a, url: http://p, query: up, max: 1 }";
-    let nine = format!("buckets: {{}}\nrollout:\n  queries: [ {} ]\n", [query; 9].join(", "));
+    let nine = format!(
+        "buckets: {{}}\nrollout:\n  queries: [ {} ]\n",
+        [query; 9].join(", ")
+    );
     let two = format!("buckets: {{}}\nrollout:\n  queries:\n    - {query}\n    - {query}\n");
-    check_policy((&nine, (3, 12), "rollout.queries", "9 queries, at most 8 may be"));
-    check_policy((&two, (5, 15), "rollout.queries.1.name", "another query is called `a`"));
+    check_policy((
+        &nine,
+        (3, 12),
+        "rollout.queries",
+        "9 queries, at most 8 may be",
+    ));
+    check_policy((
+        &two,
+        (5, 15),
+        "rollout.queries.1.name",
+        "another query is called `a`",
+    ));
     for (item, column, field, words) in [
-        ("{ name: a b, url: http://p, query: up, max: 1 }", 15, ".name", "letters"),
-        ("{ name: '', url: http://p, query: up, max: 1 }", 15, ".name", "empty"),
-        ("{ name: a, url: 'prometheus:9090', query: up, max: 1 }", 23, ".url", "http://"),
-        ("{ name: a, url: http://, query: up, max: 1 }", 23, ".url", "not the URL of a server"),
-        ("{ name: a, url: 'http:///me@p', query: up, max: 1 }", 23, ".url", "not the URL of a server"),
-        ("{ name: a, url: 'http://me:secret@p', query: up, max: 1 }", 23, ".url", "a user or a password"),
-        ("{ name: a, url: 'https://me@p/x', query: up, max: 1 }", 23, ".url", "a user or a password"),
-        ("{ name: a, url: http://p, query: ' ', max: 1 }", 40, ".query", "one number"),
-        ("{ name: a, url: http://p, query: up }", 7, "", "exactly one bound"),
-        ("{ name: a, url: http://p, query: up, min: 1, max: 2 }", 7, "", "exactly one bound"),
+        (
+            "{ name: a b, url: http://p, query: up, max: 1 }",
+            15,
+            ".name",
+            "letters",
+        ),
+        (
+            "{ name: '', url: http://p, query: up, max: 1 }",
+            15,
+            ".name",
+            "empty",
+        ),
+        (
+            "{ name: a, url: 'prometheus:9090', query: up, max: 1 }",
+            23,
+            ".url",
+            "http://",
+        ),
+        (
+            "{ name: a, url: http://, query: up, max: 1 }",
+            23,
+            ".url",
+            "not the URL of a server",
+        ),
+        (
+            "{ name: a, url: 'http:///me@p', query: up, max: 1 }",
+            23,
+            ".url",
+            "not the URL of a server",
+        ),
+        (
+            "{ name: a, url: 'http://me:secret@p', query: up, max: 1 }",
+            23,
+            ".url",
+            "a user or a password",
+        ),
+        (
+            "{ name: a, url: 'https://me@p/x', query: up, max: 1 }",
+            23,
+            ".url",
+            "a user or a password",
+        ),
+        (
+            "{ name: a, url: http://p, query: ' ', max: 1 }",
+            40,
+            ".query",
+            "one number",
+        ),
+        (
+            "{ name: a, url: http://p, query: up }",
+            7,
+            "",
+            "exactly one bound",
+        ),
+        (
+            "{ name: a, url: http://p, query: up, min: 1, max: 2 }",
+            7,
+            "",
+            "exactly one bound",
+        ),
     ] {
         let text = format!("buckets: {{}}\nrollout:\n  queries:\n    - {item}\n");
-        check_policy((&text, (4, column), &format!("rollout.queries.0{field}"), words));
+        check_policy((
+            &text,
+            (4, column),
+            &format!("rollout.queries.0{field}"),
+            words,
+        ));
     }
     for row in [
-        ("buckets: {}\nrollout: { canary_percent: 100.1 }\n", (2, 28), "rollout.canary_percent", "0..=100"),
-        ("buckets: {}\nrollout: { min_samples: 1.5 }\n", (2, 25), "rollout.min_samples", "whole number"),
+        (
+            "buckets: {}\nrollout: { canary_percent: 100.1 }\n",
+            (2, 28),
+            "rollout.canary_percent",
+            "0..=100",
+        ),
+        (
+            "buckets: {}\nrollout: { min_samples: 1.5 }\n",
+            (2, 25),
+            "rollout.min_samples",
+            "whole number",
+        ),
         (
             "buckets: {}\nrollout: { shadow: { min_days: 1e300 } }\n",
             (2, 32),
@@ -275,11 +597,36 @@ fn values() {
             "buckets.b.limit",
             "exactly one",
         ),
-        ("buckets:\n  \"a b\": { limit: 1 }\n", (2, 3), "buckets.\"a b\"", "letters"),
-        ("buckets:\n  \"\": { limit: 1 }\n", (2, 3), "buckets.\"\"", "empty"),
-        ("buckets:\n  \"a*b\": { limit: 1 }\n", (2, 3), "buckets.a*b", "at its end"),
-        ("buckets:\n  \"a**\": { limit: 1 }\n", (2, 3), "buckets.a**", "one `*`"),
-        ("buckets:\n  \"caf\u{e9}*\": { limit: 1 }\n", (2, 3), "buckets.\"caf\u{e9}*\"", "letters"),
+        (
+            "buckets:\n  \"a b\": { limit: 1 }\n",
+            (2, 3),
+            "buckets.\"a b\"",
+            "letters",
+        ),
+        (
+            "buckets:\n  \"\": { limit: 1 }\n",
+            (2, 3),
+            "buckets.\"\"",
+            "empty",
+        ),
+        (
+            "buckets:\n  \"a*b\": { limit: 1 }\n",
+            (2, 3),
+            "buckets.a*b",
+            "at its end",
+        ),
+        (
+            "buckets:\n  \"a**\": { limit: 1 }\n",
+            (2, 3),
+            "buckets.a**",
+            "one `*`",
+        ),
+        (
+            "buckets:\n  \"caf\u{e9}*\": { limit: 1 }\n",
+            (2, 3),
+            "buckets.\"caf\u{e9}*\"",
+            "letters",
+        ),
         (
             "buckets:\n  b:\n    limit: 1\n    rollout: { canary_percent: 200 }\n",
             (4, 32),
@@ -290,18 +637,48 @@ fn values() {
         check_policy(row);
     }
     for row in [
-        ("tenants:\n  default: { weight: 0 }\n", (2, 22), "tenants.default.weight", "0.000001..=1000000"),
-        ("tenants:\n  default: { weight: 9e-7 }\n", (2, 22), "tenants.default.weight", "weight"),
-        ("tenants:\n  default: { weight: 1000001 }\n", (2, 22), "tenants.default.weight", "weight"),
+        (
+            "tenants:\n  default: { weight: 0 }\n",
+            (2, 22),
+            "tenants.default.weight",
+            "0.000001..=1000000",
+        ),
+        (
+            "tenants:\n  default: { weight: 9e-7 }\n",
+            (2, 22),
+            "tenants.default.weight",
+            "weight",
+        ),
+        (
+            "tenants:\n  default: { weight: 1000001 }\n",
+            (2, 22),
+            "tenants.default.weight",
+            "weight",
+        ),
         (
             "tenants:\n  default: { burst_multiplier: 0.99 }\n",
             (2, 32),
             "tenants.default.burst_multiplier",
             "1 or more",
         ),
-        ("tenants:\n  default: {}\n  'a b': {}\n", (3, 3), "tenants.\"a b\"", "letters"),
-        ("tenants:\n  default: {}\n  \"a*\": {}\n", (3, 3), "tenants.a*", "letters"),
-        ("tenants:\n  default: { boost: 2 }\n", (2, 21), "tenants.default.boost", "boost_until"),
+        (
+            "tenants:\n  default: {}\n  'a b': {}\n",
+            (3, 3),
+            "tenants.\"a b\"",
+            "letters",
+        ),
+        (
+            "tenants:\n  default: {}\n  \"a*\": {}\n",
+            (3, 3),
+            "tenants.a*",
+            "letters",
+        ),
+        (
+            "tenants:\n  default: { boost: 2 }\n",
+            (2, 21),
+            "tenants.default.boost",
+            "boost_until",
+        ),
         (
             "tenants:\n  default: { boost_until: 2026-12-01T00:00:00Z }\n",
             (2, 27),
@@ -342,21 +719,37 @@ fn values() {
         check_tenants(row);
     }
     let long = format!("buckets:\n  {}: {{ limit: 1 }}\n", "x".repeat(129));
-    check_policy((&long, (2, 3), &format!("buckets.{}", "x".repeat(129)), "at most 128 bytes"));
+    check_policy((
+        &long,
+        (2, 3),
+        &format!("buckets.{}", "x".repeat(129)),
+        "at most 128 bytes",
+    ));
 }
 
 #[test]
 fn all_policy_faults_appear_in_order() {
-    let policy =
-        "buckets:\n  z: { limit: -1 }\n  a: { limit: 1, burst_s: -1 }\nrollout: { canary_percent: 101 }\n";
+    let policy = "buckets:\n  z: { limit: -1 }\n  a: { limit: 1, burst_s: -1 }\nrollout: { canary_percent: 101 }\n";
     let tenants = "tenants:\n  a: { weight: 0 }\n";
     let error = read(policy, tenants).unwrap_err();
-    let places: Vec<String> = error.faults().iter().map(|f| format!("{}:{}", f.file, f.place)).collect();
+    let places: Vec<String> = error
+        .faults()
+        .iter()
+        .map(|f| format!("{}:{}", f.file, f.place))
+        .collect();
     assert_eq!(
         places,
-        ["policy.yaml:2:15", "policy.yaml:3:27", "policy.yaml:4:28", "tenants.yaml:1:1", "tenants.yaml:2:16"]
+        [
+            "policy.yaml:2:15",
+            "policy.yaml:3:27",
+            "policy.yaml:4:28",
+            "tenants.yaml:1:1",
+            "tenants.yaml:2:16"
+        ]
     );
-    let many: String = (0..1000).map(|i| format!("  b{i}: {{ limit: -1 }}\n")).collect();
+    let many: String = (0..1000)
+        .map(|i| format!("  b{i}: {{ limit: -1 }}\n"))
+        .collect();
     let error = read(&format!("buckets:\n{many}"), ONE_CLASS_TENANTS).unwrap_err();
     assert_eq!(error.faults().len(), FAULTS_MAX);
 }
@@ -382,11 +775,26 @@ fn policy_fault_stays_readable_in_any_file() {
     for text in [long.as_str(), escape, "buckets:\r  b:\r    limit: -1\r"] {
         let shown = read(text, ONE_CLASS_TENANTS).unwrap_err().to_string();
         assert!(shown.len() < 4000, "{shown}");
-        assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
+        assert!(
+            !shown.contains(|c: char| c.is_control() && c != '\n'),
+            "{shown:?}"
+        );
     }
     let error = read("buckets:\r  b:\r    limit: -1\r", ONE_CLASS_TENANTS).unwrap_err();
-    assert_eq!(error.faults()[0].place, Place { line: 3, column: 12 });
-    assert!(error.faults()[0].snippet.as_ref().unwrap().contains("3 |     limit: -1"));
+    assert_eq!(
+        error.faults()[0].place,
+        Place {
+            line: 3,
+            column: 12
+        }
+    );
+    assert!(
+        error.faults()[0]
+            .snippet
+            .as_ref()
+            .unwrap()
+            .contains("3 |     limit: -1")
+    );
 }
 
 #[test]

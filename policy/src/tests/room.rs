@@ -3,7 +3,9 @@
 use super::*;
 
 fn buckets(count: usize) -> String {
-    let entries: String = (0..count).map(|at| format!("  b{at}: {{ limit: 1 }}\n")).collect();
+    let entries: String = (0..count)
+        .map(|at| format!("  b{at}: {{ limit: 1 }}\n"))
+        .collect();
     format!("buckets:\n{entries}")
 }
 
@@ -16,8 +18,15 @@ fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str, bound: &
     let error = read(policy, tenants).map(drop).expect_err(bound);
     let fault = &error.faults()[0];
     let (line, column) = at;
-    assert_eq!((fault.place, fault.path.as_str()), (Place { line, column }, path), "{fault}");
-    assert!(fault.message.contains(bound) && !fault.hint.is_empty(), "{fault}");
+    assert_eq!(
+        (fault.place, fault.path.as_str()),
+        (Place { line, column }, path),
+        "{fault}"
+    );
+    assert!(
+        fault.message.contains(bound) && !fault.hint.is_empty(),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -26,11 +35,29 @@ fn buckets_are_accepted_up_to_their_room() {
     assert_eq!(policy.exact_buckets().count(), BUCKETS_MAX);
     let beyond = format!("buckets.b{BUCKETS_MAX}");
     let more = buckets(BUCKETS_MAX + 1);
-    refused(&more, ONE_CLASS_TENANTS, (BUCKETS_MAX + 2, 3), &beyond, "BUCKETS_MAX");
-    refused(&buckets(11_001), ONE_CLASS_TENANTS, (BUCKETS_MAX + 2, 3), &beyond, "10000");
+    refused(
+        &more,
+        ONE_CLASS_TENANTS,
+        (BUCKETS_MAX + 2, 3),
+        &beyond,
+        "BUCKETS_MAX",
+    );
+    refused(
+        &buckets(11_001),
+        ONE_CLASS_TENANTS,
+        (BUCKETS_MAX + 2, 3),
+        &beyond,
+        "10000",
+    );
     // A pattern takes a place, too.
     let with_pattern = format!("{}  \"api/*\": {{ limit: 1 }}\n", buckets(BUCKETS_MAX));
-    refused(&with_pattern, ONE_CLASS_TENANTS, (BUCKETS_MAX + 2, 3), "buckets.api/*", "BUCKETS_MAX");
+    refused(
+        &with_pattern,
+        ONE_CLASS_TENANTS,
+        (BUCKETS_MAX + 2, 3),
+        "buckets.api/*",
+        "BUCKETS_MAX",
+    );
 }
 
 #[test]
@@ -38,7 +65,13 @@ fn tenants_are_accepted_up_to_their_room() {
     let (policy, _) = accepted("buckets: {}\n", &tenants(TENANTS_MAX));
     assert_eq!(policy.tenants().count(), TENANTS_MAX);
     let beyond = format!("tenants.t{TENANTS_MAX}");
-    refused("buckets: {}\n", &tenants(TENANTS_MAX + 1), (TENANTS_MAX + 2, 3), &beyond, "TENANTS_MAX");
+    refused(
+        "buckets: {}\n",
+        &tenants(TENANTS_MAX + 1),
+        (TENANTS_MAX + 2, 3),
+        &beyond,
+        "TENANTS_MAX",
+    );
 }
 
 #[test]
@@ -51,13 +84,22 @@ fn learning_buckets_are_accepted_up_to_histories() {
         "{error}"
     );
     let pattern = "  'api/*': { limit: { learned: {} } }\n";
-    accepted(&format!("{}{pattern}", learned(LEARNED_MAX)), ONE_CLASS_TENANTS);
+    accepted(
+        &format!("{}{pattern}", learned(LEARNED_MAX)),
+        ONE_CLASS_TENANTS,
+    );
 }
 
 #[test]
 fn tenants_times_buckets_have_room() {
     let most = KEYS_MAX / TENANTS_MAX;
     accepted(&buckets(most), &tenants(TENANTS_MAX));
-    refused(&buckets(most + 1), &tenants(TENANTS_MAX), (1, 1), "buckets", "KEYS_MAX");
+    refused(
+        &buckets(most + 1),
+        &tenants(TENANTS_MAX),
+        (1, 1),
+        "buckets",
+        "KEYS_MAX",
+    );
     accepted(&buckets(BUCKETS_MAX), &tenants(KEYS_MAX / BUCKETS_MAX));
 }

@@ -14,23 +14,44 @@ const SPARSE_RPS: f64 = 2.0;
 
 /// Returns the warnings about the gates between the mode of a bucket in the file and enforce. Each has the place
 /// of the setting at fault: in the bucket's own rollout block, else in that of the policy.
-pub(super) fn of_bucket(root: &Field<'_>, field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning> {
+pub(super) fn of_bucket(
+    root: &Field<'_>,
+    field: &Field<'_>,
+    bucket: &BucketPolicy,
+) -> Vec<Warning> {
     let rollout = &bucket.rollout;
     if bucket.mode == Mode::Enforce || !(rollout.require_gates || rollout.auto_promote) {
         return Vec::new();
     }
     let warning = |path: &[&str], why: String| {
-        let place = || path.iter().fold(root.then("rollout"), |field, name| field.then(name));
-        let place = written(field, path).or_else(|| written(root, path)).unwrap_or_else(place);
+        let place = || {
+            path.iter()
+                .fold(root.then("rollout"), |field, name| field.then(name))
+        };
+        let place = written(field, path)
+            .or_else(|| written(root, path))
+            .unwrap_or_else(place);
         Warning::of(&place, why)
     };
     let (shadow, canary) = (&rollout.shadow, &rollout.canary);
     let windows = [
-        (Mode::Canary, ["shadow", "window_h"], shadow.window, shadow.max_drop_ratio),
-        (Mode::Enforce, ["canary", "window_min"], canary.window, canary.max_drop_ratio),
+        (
+            Mode::Canary,
+            ["shadow", "window_h"],
+            shadow.window,
+            shadow.max_drop_ratio,
+        ),
+        (
+            Mode::Enforce,
+            ["canary", "window_min"],
+            canary.window,
+            canary.max_drop_ratio,
+        ),
     ];
     let mut warnings = Vec::new();
-    for (to, path, window, max_drop_ratio) in windows.into_iter().filter(|(to, ..)| *to > bucket.mode) {
+    for (to, path, window, max_drop_ratio) in
+        windows.into_iter().filter(|(to, ..)| *to > bucket.mode)
+    {
         let limit = bucket.highest_limit().map(|limit| limit.per_second());
         if window.is_zero() {
             let why = format!("the gate to {to} can never pass: a window of 0 has no samples");
@@ -52,15 +73,21 @@ pub(super) fn of_bucket(root: &Field<'_>, field: &Field<'_>, bucket: &BucketPoli
     }
     let percent = rollout.canary_percent.get();
     if percent == 0.0 || percent == 100.0 {
-        let missing = if percent == 0.0 { "canary cohort" } else { "control cohort to compare with" };
-        let why = format!("the gate to enforce can never pass: a canary of {percent} % has no {missing}");
+        let missing = if percent == 0.0 {
+            "canary cohort"
+        } else {
+            "control cohort to compare with"
+        };
+        let why =
+            format!("the gate to enforce can never pass: a canary of {percent} % has no {missing}");
         warnings.push(warning(&["canary_percent"], why));
     }
     warnings
 }
 
 fn written<'a>(of: &Field<'a>, path: &[&str]) -> Option<Field<'a>> {
-    path.iter().try_fold(of.entry("rollout")?, |field, name| field.entry(name))
+    path.iter()
+        .try_fold(of.entry("rollout")?, |field, name| field.entry(name))
 }
 
 /// Returns the maximum number of requests in a window if at most `max_drop_ratio` of them are

@@ -62,7 +62,11 @@ impl PolicyError {
 
     /// Joins the errors of two files; at least one is refused.
     pub(crate) fn of_either(first: Option<Self>, second: Option<Self>) -> Self {
-        let mut faults: Vec<Fault> = first.into_iter().chain(second).flat_map(|error| error.faults).collect();
+        let mut faults: Vec<Fault> = first
+            .into_iter()
+            .chain(second)
+            .flat_map(|error| error.faults)
+            .collect();
         faults.truncate(FAULTS_MAX);
         Self { faults }
     }
@@ -73,7 +77,11 @@ impl PolicyError {
     }
 
     fn rendered(&self) -> String {
-        self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
+        self.faults
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 }
 
@@ -85,7 +93,13 @@ impl From<Box<Fault>> for PolicyError {
 
 impl Fault {
     /// Builds a fault at `place` of a file.
-    pub(crate) fn new(file: Source<'_>, place: Place, path: &str, message: &str, hint: &str) -> Box<Self> {
+    pub(crate) fn new(
+        file: Source<'_>,
+        place: Place,
+        path: &str,
+        message: &str,
+        hint: &str,
+    ) -> Box<Self> {
         Box::new(Self {
             file: file.name.to_owned(),
             place,
@@ -98,8 +112,15 @@ impl Fault {
 
     /// The fault on one line, without the snippet: for logs.
     pub fn summary(&self) -> String {
-        let at = if self.path.is_empty() { String::new() } else { format!("{}: ", self.path) };
-        format!("{}:{}: {at}{} ({})", self.file, self.place, self.message, self.hint)
+        let at = if self.path.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", self.path)
+        };
+        format!(
+            "{}:{}: {at}{} ({})",
+            self.file, self.place, self.message, self.hint
+        )
     }
 }
 
@@ -132,12 +153,24 @@ fn snippet(text: &str, place: Place) -> Option<String> {
         return None;
     }
     let column = place.column.saturating_sub(1);
-    let from = if column < SNIPPET_CHARS_MAX { 0 } else { column - SNIPPET_CHARS_MAX / 2 };
-    let shown: String = line.chars().skip(from).take(SNIPPET_CHARS_MAX).map(printable).collect();
+    let from = if column < SNIPPET_CHARS_MAX {
+        0
+    } else {
+        column - SNIPPET_CHARS_MAX / 2
+    };
+    let shown: String = line
+        .chars()
+        .skip(from)
+        .take(SNIPPET_CHARS_MAX)
+        .map(printable)
+        .collect();
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let caret = " ".repeat(column - from);
-    Some(format!("{margin} |\n{number} | {}\n{margin} | {caret}^", shown.trim_end()))
+    Some(format!(
+        "{margin} |\n{number} | {}\n{margin} | {caret}^",
+        shown.trim_end()
+    ))
 }
 
 /// Cuts `text` to `chars_max` characters and replaces characters that could move a terminal's cursor.
@@ -152,7 +185,9 @@ fn legible(text: &str, chars_max: usize) -> String {
 fn printable(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => '\u{fffd}',
+        c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
+            '\u{fffd}'
+        }
         c => c,
     }
 }

@@ -34,13 +34,23 @@ enum Shape {
 
 impl Node {
     fn new(key_at: Place, at: Place) -> Self {
-        Self { key_at, at, text: None, entries: BTreeMap::new() }
+        Self {
+            key_at,
+            at,
+            text: None,
+            entries: BTreeMap::new(),
+        }
     }
 
     /// Reads the outline of a text. Linear in its length, except for sorting keys; recursion is bounded by
     /// [`NESTING_MAX`].
     pub(crate) fn read(source: Source<'_>) -> Checked<Self> {
-        Outliner { source, open: Vec::new(), root: None }.read()
+        Outliner {
+            source,
+            open: Vec::new(),
+            root: None,
+        }
+        .read()
     }
 }
 
@@ -66,7 +76,11 @@ impl Outliner<'_> {
                 yaml::ErrorKind::RecursionLimitExceeded => self.too_deep(place(e.marker())),
                 _ => {
                     let what = format!("this is not YAML: {}", e.info());
-                    self.fault(place(e.marker()), &what, "check indentation, quotes and brackets around here")
+                    self.fault(
+                        place(e.marker()),
+                        &what,
+                        "check indentation, quotes and brackets around here",
+                    )
                 }
             })?;
             let at = place(&span.start);
@@ -101,19 +115,28 @@ impl Outliner<'_> {
             }
         }
         let start = Place { line: 1, column: 1 };
-        self.root
-            .take()
-            .ok_or_else(|| self.fault(start, "the file is empty", "write at least the required keys"))
+        self.root.take().ok_or_else(|| {
+            self.fault(
+                start,
+                "the file is empty",
+                "write at least the required keys",
+            )
+        })
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, at: Place) -> Checked<()> {
-        let null = style == ScalarStyle::Plain && matches!(text, "" | "~" | "null" | "Null" | "NULL");
+        let null =
+            style == ScalarStyle::Plain && matches!(text, "" | "~" | "null" | "Null" | "NULL");
         match self.open.last_mut().map(|open| &mut open.shape) {
-            None if null => Err(self.fault(at, "the file is empty", "write at least the required keys")),
-            None => Err(self.fault(at, "the root is not a mapping", "write `key: value` lines")),
-            Some(Shape::Mapping(None)) if null => {
-                Err(self.fault(at, "a key must not be null", "write a name, quoted if need be"))
+            None if null => {
+                Err(self.fault(at, "the file is empty", "write at least the required keys"))
             }
+            None => Err(self.fault(at, "the root is not a mapping", "write `key: value` lines")),
+            Some(Shape::Mapping(None)) if null => Err(self.fault(
+                at,
+                "a key must not be null",
+                "write a name, quoted if need be",
+            )),
             Some(Shape::Mapping(key @ None)) => {
                 *key = Some((text.to_owned(), at));
                 Ok(())
@@ -122,14 +145,25 @@ impl Outliner<'_> {
                 let (name, key_at) = self.next_name(at);
                 if null {
                     let hint = "write a value, or remove the key";
-                    return Err(self.fault_of(Some(&name), key_at, "null where a value belongs", hint));
+                    return Err(self.fault_of(
+                        Some(&name),
+                        key_at,
+                        "null where a value belongs",
+                        hint,
+                    ));
                 }
                 if style == ScalarStyle::Plain && is_odd_number(text) {
                     let what = format!("`{text}` is not a number in plain decimal digits");
                     let hint = "write digits such as 1000, 0.5 or 1e6, or quotes around a text";
                     return Err(self.fault_of(Some(&name), at, &what, hint));
                 }
-                self.close(name, Node { text: Some(text.to_owned()), ..Node::new(key_at, at) })
+                self.close(
+                    name,
+                    Node {
+                        text: Some(text.to_owned()),
+                        ..Node::new(key_at, at)
+                    },
+                )
             }
         }
     }
@@ -140,7 +174,11 @@ impl Outliner<'_> {
         }
         match self.open.last().map(|open| &open.shape) {
             None if matches!(shape, Shape::Sequence(_)) => {
-                return Err(self.fault(at, "the root is not a mapping", "write `key: value` lines"));
+                return Err(self.fault(
+                    at,
+                    "the root is not a mapping",
+                    "write `key: value` lines",
+                ));
             }
             Some(Shape::Mapping(None)) => {
                 return Err(self.fault(at, "a key must be a name", "write a name"));
@@ -148,7 +186,11 @@ impl Outliner<'_> {
             _ => {}
         }
         let (name, key_at) = self.next_name(at);
-        self.open.push(Open { node: Node::new(key_at, at), name, shape });
+        self.open.push(Open {
+            node: Node::new(key_at, at),
+            name,
+            shape,
+        });
         Ok(())
     }
 
@@ -173,7 +215,9 @@ impl Outliner<'_> {
     }
 
     fn close(&mut self, name: String, node: Node) -> Checked<()> {
-        let Some(open) = self.open.last_mut() else { return Ok(()) };
+        let Some(open) = self.open.last_mut() else {
+            return Ok(());
+        };
         match open.node.entries.entry(name) {
             Entry::Vacant(free) => {
                 free.insert(node);
@@ -188,24 +232,39 @@ impl Outliner<'_> {
     }
 
     fn too_deep(&self, at: Place) -> Box<Fault> {
-        self.fault(at, &format!("nested deeper than {NESTING_MAX}"), "no field lies that deep")
+        self.fault(
+            at,
+            &format!("nested deeper than {NESTING_MAX}"),
+            "no field lies that deep",
+        )
     }
 
     fn fault(&self, at: Place, message: &str, hint: &str) -> Box<Fault> {
         let key = match self.open.last() {
-            Some(Open { shape: Shape::Mapping(Some((key, _))), .. }) => Some(key.as_str()),
+            Some(Open {
+                shape: Shape::Mapping(Some((key, _))),
+                ..
+            }) => Some(key.as_str()),
             _ => None,
         };
         self.fault_of(key, at, message, hint)
     }
 
     fn fault_of(&self, name: Option<&str>, at: Place, message: &str, hint: &str) -> Box<Fault> {
-        let path = self.open.iter().skip(1).map(|open| open.name.as_str()).chain(name);
+        let path = self
+            .open
+            .iter()
+            .skip(1)
+            .map(|open| open.name.as_str())
+            .chain(name);
         Fault::new(self.source, at, &joined(path), message, hint)
     }
 }
 
 /// The parser counts lines from 1 and columns from 0.
 fn place(marker: &yaml::Marker) -> Place {
-    Place { line: marker.line().max(1), column: marker.col() + 1 }
+    Place {
+        line: marker.line().max(1),
+        column: marker.col() + 1,
+    }
 }

@@ -55,21 +55,41 @@ impl<'a> Source<'a> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Self { name, text }),
             Err(e) => {
-                let good =
-                    bytes.get(..e.valid_up_to()).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or("");
+                let good = bytes
+                    .get(..e.valid_up_to())
+                    .and_then(|b| std::str::from_utf8(b).ok())
+                    .unwrap_or("");
                 let line = good.matches('\n').count() + 1;
-                let column = good.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+                let column = good
+                    .rsplit('\n')
+                    .next()
+                    .map_or(0, |last| last.chars().count())
+                    + 1;
                 let hint = "save the file as UTF-8";
                 let place = Place { line, column };
-                Err(Fault::new(Self { name, text: good }, place, "", "a byte here is not UTF-8", hint).into())
+                Err(Fault::new(
+                    Self { name, text: good },
+                    place,
+                    "",
+                    "a byte here is not UTF-8",
+                    hint,
+                )
+                .into())
             }
         }
     }
 
     fn too_large(name: &str) -> Box<Fault> {
         let what = format!("the file is larger than {FILE_BYTES_MAX} bytes");
-        let hint = "a pattern such as \"api/*\" covers many buckets, the class `default` many tenants";
-        Fault::new(Source { name, text: "" }, Place { line: 1, column: 1 }, "", &what, hint)
+        let hint =
+            "a pattern such as \"api/*\" covers many buckets, the class `default` many tenants";
+        Fault::new(
+            Source { name, text: "" },
+            Place { line: 1, column: 1 },
+            "",
+            &what,
+            hint,
+        )
     }
 }
 
@@ -84,7 +104,10 @@ impl<'a> Document<'a> {
         if source.text.len() > FILE_BYTES_MAX {
             return Err(Source::too_large(source.name));
         }
-        Ok(Self { root: Node::read(source)?, source })
+        Ok(Self {
+            root: Node::read(source)?,
+            source,
+        })
     }
 
     pub(crate) const fn text(&self) -> &'a str {
@@ -93,7 +116,12 @@ impl<'a> Document<'a> {
 
     /// The root mapping.
     pub fn root(&self) -> Field<'_> {
-        Field { document: self, node: &self.root, written: true, path: Vec::new() }
+        Field {
+            document: self,
+            node: &self.root,
+            written: true,
+            path: Vec::new(),
+        }
     }
 }
 
@@ -106,8 +134,16 @@ impl<'a> Field<'a> {
         let mut path = self.path.clone();
         path.push(name.to_owned());
         match self.node.entries.get(name).filter(|_| self.written) {
-            Some(node) => Self { node, path, ..*self },
-            None => Self { written: false, path, ..*self },
+            Some(node) => Self {
+                node,
+                path,
+                ..*self
+            },
+            None => Self {
+                written: false,
+                path,
+                ..*self
+            },
         }
     }
 
@@ -127,7 +163,11 @@ impl<'a> Field<'a> {
             return BTreeMap::from([(self.path(), value)]);
         }
         let inner = self.entries().flat_map(|mut entry| {
-            let own = entry.node.entries.get("name").and_then(|name| name.text.clone());
+            let own = entry
+                .node
+                .entries
+                .get("name")
+                .and_then(|name| name.text.clone());
             if let Some((last, own)) = entry.path.last_mut().zip(own) {
                 *last = own;
             }
@@ -168,20 +208,32 @@ impl<'a> Field<'a> {
 
     /// Refuses the field, at the given place.
     pub fn refuse_at(&self, place: Place, why: impl Display, hint: &str) -> Box<Fault> {
-        Fault::new(self.document.source, place, &self.path(), &why.to_string(), hint)
+        Fault::new(
+            self.document.source,
+            place,
+            &self.path(),
+            &why.to_string(),
+            hint,
+        )
     }
 
     pub(crate) fn not_negative(&self, number: f64) -> Checked<f64> {
         if number.is_finite() && number >= 0.0 {
             return Ok(number + 0.0);
         }
-        Err(self
-            .refuse(format_args!("{number} is not a finite number of 0 or more"), "write a number from 0 on"))
+        Err(self.refuse(
+            format_args!("{number} is not a finite number of 0 or more"),
+            "write a number from 0 on",
+        ))
     }
 
     pub(crate) fn rate(&self, number: f64) -> Checked<Rate> {
-        Rate::new(number)
-            .map_err(|e| self.refuse(e, "write a number of requests/s from 0 on; 0 denies everything"))
+        Rate::new(number).map_err(|e| {
+            self.refuse(
+                e,
+                "write a number of requests/s from 0 on; 0 denies everything",
+            )
+        })
     }
 
     /// Validates a number within a range.
@@ -215,7 +267,12 @@ impl<'a> Field<'a> {
         self.span_up_to(number, unit, SPAN_MAX)
     }
 
-    pub(crate) fn span_up_to(&self, number: f64, unit: Duration, longest: Duration) -> Checked<Duration> {
+    pub(crate) fn span_up_to(
+        &self,
+        number: f64,
+        unit: Duration,
+        longest: Duration,
+    ) -> Checked<Duration> {
         let seconds = self.not_negative(number)? * unit.as_secs_f64();
         if seconds <= longest.as_secs_f64() {
             return Ok(Duration::from_secs_f64(seconds));
@@ -225,7 +282,10 @@ impl<'a> Field<'a> {
     }
 
     pub(crate) fn printable(&self, text: &str) -> Checked<()> {
-        match text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+        match text
+            .chars()
+            .find(|c| c.is_control() && !matches!(c, '\n' | '\t'))
+        {
             None => Ok(()),
             Some(c) => Err(self.refuse(format_args!("the control character {c:?}"), "remove it")),
         }

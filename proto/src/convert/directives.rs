@@ -48,7 +48,10 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
         Ok(wire::Mode::Shadow) => Ok(Mode::Shadow),
         Ok(wire::Mode::Canary) => Ok(Mode::Canary),
         Ok(wire::Mode::Enforce) => Ok(Mode::Enforce),
-        Ok(wire::Mode::Unspecified) | Err(_) => Err(DecodeError::Enumeration { field: "mode", value }),
+        Ok(wire::Mode::Unspecified) | Err(_) => Err(DecodeError::Enumeration {
+            field: "mode",
+            value,
+        }),
     }
 }
 
@@ -60,7 +63,11 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         controller: directives.controller.map(encode_instance),
         seq: directives.seq,
         kill_generation: directives.kill.0,
-        kills: directives.kills.iter().map(|(bucket, generation)| encode_kill(bucket, *generation)).collect(),
+        kills: directives
+            .kills
+            .iter()
+            .map(|(bucket, generation)| encode_kill(bucket, *generation))
+            .collect(),
         forgotten_kill_generation: directives.forgotten.0,
         drill: directives.drill.0,
         policy_hash: directives.policy_hash,
@@ -73,7 +80,11 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         children_at_last_report: directives.children,
         aggregators_above: directives.above,
         parent_instance: directives.parent.map(encode_instance),
-        grants: directives.grants.iter().map(|(bucket, tokens)| encode_grant(bucket, *tokens)).collect(),
+        grants: directives
+            .grants
+            .iter()
+            .map(|(bucket, tokens)| encode_grant(bucket, *tokens))
+            .collect(),
         standing_id_gaps,
         standings,
         ..wire::Directives::default()
@@ -98,9 +109,9 @@ pub(crate) fn bucket_piece(
         },
         mode: encode_mode(terms.mode) as i32,
         named: terms.named,
-        unlisted: terms
-            .unlisted
-            .map(|unlisted| wire::Unlisted { nearest: unlisted.nearest().unwrap_or_default().to_owned() }),
+        unlisted: terms.unlisted.map(|unlisted| wire::Unlisted {
+            nearest: unlisted.nearest().unwrap_or_default().to_owned(),
+        }),
         kill_generation: terms.kill.bucket.0,
         fleet_kill_generation: terms.kill.fleet.0,
         canary_milli_percent: (terms.cohort.percent.get() * 1e3).round() as u32,
@@ -163,13 +174,21 @@ impl DirectivesDecoder {
         // A bucket with many keys arrives in consecutive pieces.
         for bucket in buckets {
             match directives.buckets.last_mut() {
-                Some(last) if last.bucket == bucket.bucket && !bucket.whole && last.terms == bucket.terms => {
+                Some(last)
+                    if last.bucket == bucket.bucket
+                        && !bucket.whole
+                        && last.terms == bucket.terms =>
+                {
                     last.keys.extend(bucket.keys);
                 }
                 _ => directives.buckets.push(bucket),
             }
         }
-        let keys = directives.buckets.iter().map(|bucket| 1 + bucket.keys.len()).sum();
+        let keys = directives
+            .buckets
+            .iter()
+            .map(|bucket| 1 + bucket.keys.len())
+            .sum();
         check_len("buckets and keys", keys, KEYS_PER_MESSAGE_MAX)?;
         if more {
             self.parts = Some(directives);
@@ -184,7 +203,11 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         return Err(DecodeError::Zero("seq"));
     }
     check_len("buckets", part.buckets.len(), KEYS_PER_PART_MAX)?;
-    check_len("keys", part.buckets.iter().map(|bucket| bucket.keys.len()).sum(), KEYS_PER_PART_MAX)?;
+    check_len(
+        "keys",
+        part.buckets.iter().map(|bucket| bucket.keys.len()).sum(),
+        KEYS_PER_PART_MAX,
+    )?;
     let epoch = decode_epoch(part.epoch)?;
     if epoch.is_none() && !part.buckets.is_empty() {
         return Err(DecodeError::ValuesWithoutEpoch);
@@ -192,8 +215,9 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
     if part.report_interval_ms == Some(0) {
         return Err(DecodeError::Zero("report_interval_ms"));
     }
-    let report_interval =
-        part.report_interval_ms.map(|ms| Duration::from_millis(ms.into()).min(REPORT_INTERVAL_MAX));
+    let report_interval = part
+        .report_interval_ms
+        .map(|ms| Duration::from_millis(ms.into()).min(REPORT_INTERVAL_MAX));
     Ok(Directives {
         epoch,
         controller: decode_optional_instance(part.controller)?,
@@ -203,7 +227,10 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         forgotten: KillGeneration(part.forgotten_kill_generation),
         drill: Drill(part.drill),
         policy_hash: part.policy_hash,
-        echo: Echo { covered: part.merged_seq, confirmed: part.acknowledged_seq },
+        echo: Echo {
+            covered: part.merged_seq,
+            confirmed: part.acknowledged_seq,
+        },
         upstream_age: part.upstream_age_ms.map(Duration::from_millis),
         report_interval,
         children: part.children_at_last_report,
@@ -211,7 +238,11 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         parent: decode_optional_instance(part.parent_instance)?,
         grants: decode_grants(&part.grants)?,
         standings: decode_standings(&part.standing_id_gaps, &part.standings)?,
-        buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
+        buckets: part
+            .buckets
+            .into_iter()
+            .map(decode_bucket)
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -232,7 +263,8 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
             bucket: KillGeneration(bucket.kill_generation),
         },
         cohort: Cohort {
-            percent: Percent::new(percent).ok_or(DecodeError::Percent(bucket.canary_milli_percent))?,
+            percent: Percent::new(percent)
+                .ok_or(DecodeError::Percent(bucket.canary_milli_percent))?,
             salt: bucket.canary_salt,
         },
         // The default replaces an absent value and a value of a later version.
@@ -254,13 +286,19 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         bucket: decode_name("bucket", &bucket.bucket, Bucket::new)?,
         whole: bucket.snapshot,
         terms,
-        keys: bucket.keys.into_iter().map(decode_key).collect::<Result<_, _>>()?,
+        keys: bucket
+            .keys
+            .into_iter()
+            .map(decode_key)
+            .collect::<Result<_, _>>()?,
     })
 }
 
 fn decode_unlisted(unlisted: wire::Unlisted) -> Result<Unlisted, DecodeError> {
     let nearest = Some(unlisted.nearest).filter(|nearest| !nearest.is_empty());
-    let nearest = nearest.map(|nearest| decode_name("bucket", nearest.as_str(), Bucket::new)).transpose()?;
+    let nearest = nearest
+        .map(|nearest| decode_name("bucket", nearest.as_str(), Bucket::new))
+        .transpose()?;
     Ok(Unlisted::new(nearest.as_ref()))
 }
 
@@ -269,7 +307,10 @@ fn decode_key(key: wire::KeyDirective) -> Result<KeyDirective, DecodeError> {
         Ok(Entitlement {
             weight: Weight::new(entitlement.weight_nano as f64 / WEIGHT_UNIT)?,
             floor: decode_rate(entitlement.floor_milli_rps)?,
-            tenant_limit: entitlement.tenant_limit_milli_rps.map(decode_rate).transpose()?,
+            tenant_limit: entitlement
+                .tenant_limit_milli_rps
+                .map(decode_rate)
+                .transpose()?,
         })
     };
     Ok(KeyDirective {

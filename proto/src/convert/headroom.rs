@@ -54,11 +54,16 @@ pub(super) fn decode_pool(pool: wire::Pool) -> Result<ZonePool, DecodeError> {
 }
 
 pub(super) fn encode_grant(bucket: &Bucket, tokens: Tokens) -> wire::Grant {
-    wire::Grant { bucket: bucket.to_string(), tokens: u32::try_from(tokens.whole()).unwrap_or(u32::MAX) }
+    wire::Grant {
+        bucket: bucket.to_string(),
+        tokens: u32::try_from(tokens.whole()).unwrap_or(u32::MAX),
+    }
 }
 
 /// Decodes grants by bucket. Of several for one bucket the last counts.
-pub(super) fn decode_grants(grants: &[wire::Grant]) -> Result<BTreeMap<Bucket, Tokens>, DecodeError> {
+pub(super) fn decode_grants(
+    grants: &[wire::Grant],
+) -> Result<BTreeMap<Bucket, Tokens>, DecodeError> {
     check_len("grants", grants.len(), GRANTS_MAX)?;
     let grant = |grant: &wire::Grant| {
         let bucket = decode_name("grants", &grant.bucket, Bucket::new)?;

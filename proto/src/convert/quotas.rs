@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use plimsoll_core::names::Name;
-use plimsoll_core::quota::{BucketQuotas, OnStoreError, QUOTAS_PER_BUCKET_MAX, Quota, QuotaKey, QuotaRate};
+use plimsoll_core::quota::{
+    BucketQuotas, OnStoreError, QUOTAS_PER_BUCKET_MAX, Quota, QuotaKey, QuotaRate,
+};
 
 use super::DecodeError;
 use super::scalars::{check_len, decode_name};
 use crate::wire;
 
 pub(super) fn encode_quotas(quotas: &BucketQuotas) -> wire::Quotas {
-    wire::Quotas { quotas: quotas.iter().map(|quota| encode_quota(quota)).collect() }
+    wire::Quotas {
+        quotas: quotas.iter().map(|quota| encode_quota(quota)).collect(),
+    }
 }
 
 fn encode_quota(quota: &Quota) -> wire::Quota {
@@ -35,7 +39,10 @@ fn encode_quota(quota: &Quota) -> wire::Quota {
 /// Decodes the quotas of a bucket, which it has none of if the list is empty.
 pub(super) fn decode_quotas(quotas: &wire::Quotas) -> Result<BucketQuotas, DecodeError> {
     check_len("quotas", quotas.quotas.len(), QUOTAS_PER_BUCKET_MAX)?;
-    let quotas = quotas.quotas.iter().map(|quota| decode_quota(quota).map(Arc::new));
+    let quotas = quotas
+        .quotas
+        .iter()
+        .map(|quota| decode_quota(quota).map(Arc::new));
     Ok(BucketQuotas::new(quotas.collect::<Result<_, _>>()?)?)
 }
 
@@ -47,7 +54,10 @@ fn decode_quota(quota: &wire::Quota) -> Result<Quota, DecodeError> {
         Ok(wire::QuotaKey::Tenant) => QuotaKey::Tenant,
         Ok(wire::QuotaKey::Global) => QuotaKey::Global,
         Ok(wire::QuotaKey::Unspecified) | Err(_) => {
-            return Err(DecodeError::Enumeration { field: "quotas.key", value: quota.key });
+            return Err(DecodeError::Enumeration {
+                field: "quotas.key",
+                value: quota.key,
+            });
         }
     };
     // The default replaces an absent value and a value of a later version.

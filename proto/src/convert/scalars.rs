@@ -28,21 +28,31 @@ pub(super) fn encode_instance(instance: InstanceId) -> Vec<u8> {
 }
 
 pub(super) fn decode_instance(bytes: &[u8]) -> Result<InstanceId, DecodeError> {
-    let instance = bytes.try_into().map_err(|_| DecodeError::Instance(bytes.len()))?;
+    let instance = bytes
+        .try_into()
+        .map_err(|_| DecodeError::Instance(bytes.len()))?;
     Ok(InstanceId(u128::from_be_bytes(instance)))
 }
 
-pub(super) fn decode_optional_instance(bytes: Option<Vec<u8>>) -> Result<Option<InstanceId>, DecodeError> {
+pub(super) fn decode_optional_instance(
+    bytes: Option<Vec<u8>>,
+) -> Result<Option<InstanceId>, DecodeError> {
     bytes.map(|bytes| decode_instance(&bytes)).transpose()
 }
 
 pub(super) fn encode_controller(controller: Leader) -> wire::Controller {
-    wire::Controller { epoch: controller.epoch.0, instance: controller.instance.map(encode_instance) }
+    wire::Controller {
+        epoch: controller.epoch.0,
+        instance: controller.instance.map(encode_instance),
+    }
 }
 
 pub(super) fn decode_controller(controller: wire::Controller) -> Result<Leader, DecodeError> {
     let epoch = decode_epoch(Some(controller.epoch))?.unwrap_or_default();
-    Ok(Leader { epoch, instance: decode_optional_instance(controller.instance)? })
+    Ok(Leader {
+        epoch,
+        instance: decode_optional_instance(controller.instance)?,
+    })
 }
 
 pub(super) fn encode_millis(span: Duration) -> u64 {
@@ -67,9 +77,25 @@ pub(super) fn decode_name<N>(
 
 /// Rejects a list of `got` entries if `most` are allowed.
 pub(super) fn check_len(field: &'static str, got: usize, most: usize) -> Result<(), DecodeError> {
-    if got > most { Err(DecodeError::TooMany { field, got, most }) } else { Ok(()) }
+    if got > most {
+        Err(DecodeError::TooMany { field, got, most })
+    } else {
+        Ok(())
+    }
 }
 
-pub(super) fn check_column(field: &'static str, got: usize, expected: usize) -> Result<(), DecodeError> {
-    if got == expected { Ok(()) } else { Err(DecodeError::Columns { field, got, expected }) }
+pub(super) fn check_column(
+    field: &'static str,
+    got: usize,
+    expected: usize,
+) -> Result<(), DecodeError> {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(DecodeError::Columns {
+            field,
+            got,
+            expected,
+        })
+    }
 }

@@ -30,7 +30,10 @@ fn encode_demand(demand: &Demand) -> wire::Demand {
         ..wire::Demand::default()
     };
     let mut next = 0;
-    for (at, traffic) in (0..).zip(&demand.bins).filter(|(_, traffic)| milli(**traffic) > 0) {
+    for (at, traffic) in (0..)
+        .zip(&demand.bins)
+        .filter(|(_, traffic)| milli(**traffic) > 0)
+    {
         encoded.bin_gaps.push(at - next);
         encoded.milli_rps.push(milli(*traffic));
         next = at + 1;
@@ -50,12 +53,24 @@ pub(super) fn decode_tail(tail: &wire::Tail) -> Result<(Bucket, Tail), DecodeErr
 
 fn decode_demand(demand: &wire::Demand) -> Result<Demand, DecodeError> {
     check_len("tails.bin_gaps", demand.bin_gaps.len(), Bin::COUNT)?;
-    check_column("tails.milli_rps", demand.milli_rps.len(), demand.bin_gaps.len())?;
-    let mut bins = vec![0.0; if demand.bin_gaps.is_empty() { 0 } else { Bin::COUNT }];
+    check_column(
+        "tails.milli_rps",
+        demand.milli_rps.len(),
+        demand.bin_gaps.len(),
+    )?;
+    let mut bins = vec![
+        0.0;
+        if demand.bin_gaps.is_empty() {
+            0
+        } else {
+            Bin::COUNT
+        }
+    ];
     let mut next = 0_u32;
     for (gap, traffic) in demand.bin_gaps.iter().zip(&demand.milli_rps) {
         let at = next.saturating_add(*gap);
-        *bins.get_mut(at as usize).ok_or(DecodeError::Bin(at))? = decode_rate(*traffic)?.per_second();
+        *bins.get_mut(at as usize).ok_or(DecodeError::Bin(at))? =
+            decode_rate(*traffic)?.per_second();
         next = at.saturating_add(1);
     }
     Ok(Demand {
@@ -95,7 +110,10 @@ pub(super) fn encode_standings(standings: &[(KeyId, Standing)]) -> (Vec<u32>, Ve
     each.unzip()
 }
 
-pub(super) fn decode_standings(gaps: &[u32], codes: &[u32]) -> Result<Vec<(KeyId, Standing)>, DecodeError> {
+pub(super) fn decode_standings(
+    gaps: &[u32],
+    codes: &[u32],
+) -> Result<Vec<(KeyId, Standing)>, DecodeError> {
     check_len("standing_id_gaps", gaps.len(), STANDINGS_MAX)?;
     check_column("standings", codes.len(), gaps.len())?;
     let mut next = 0_u32;

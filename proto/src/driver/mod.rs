@@ -29,7 +29,9 @@ pub(crate) async fn passed_while_running(span: Duration) {
 
 /// Returns the cause of a status, or its message if it has none.
 pub(crate) fn status_cause(status: &Status) -> String {
-    status.source().map_or_else(|| status.message().to_owned(), root_cause)
+    status
+        .source()
+        .map_or_else(|| status.message().to_owned(), root_cause)
 }
 
 /// Returns the innermost error: "connection refused" helps an operator more than "transport error".

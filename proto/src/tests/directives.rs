@@ -27,7 +27,13 @@ pub(super) fn check_directives(directives: &Directives) -> usize {
     for (part, left) in parts.iter().zip((0..parts.len()).rev()) {
         assert!(part.len() <= MESSAGE_BYTES_MAX, "{} bytes", part.len());
         let part = wire::Directives::decode(part.as_slice()).unwrap();
-        assert!(part.buckets.iter().map(|bucket| bucket.keys.len()).sum::<usize>() <= KEYS_PER_PART_MAX);
+        assert!(
+            part.buckets
+                .iter()
+                .map(|bucket| bucket.keys.len())
+                .sum::<usize>()
+                <= KEYS_PER_PART_MAX
+        );
         let decoded = decoder.decode(part).unwrap();
         assert_eq!(decoded.as_ref(), (left == 0).then_some(directives));
     }
@@ -47,14 +53,22 @@ fn directive(name: &str, whole: bool, tenants: usize) -> BucketDirective {
         keys: (0..tenants)
             .map(|number| KeyDirective {
                 tenant: Tenant::new(&longest(number)).unwrap(),
-                values: Values { ratio: (number % 3 > 0).then(|| ratio(number)), ..Values::default() },
+                values: Values {
+                    ratio: (number % 3 > 0).then(|| ratio(number)),
+                    ..Values::default()
+                },
             })
             .collect(),
     }
 }
 
 pub(super) fn message(buckets: Vec<BucketDirective>) -> Directives {
-    Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() }
+    Directives {
+        epoch: Some(Epoch(1)),
+        seq: 1,
+        buckets,
+        ..Directives::default()
+    }
 }
 
 #[test]
@@ -65,19 +79,41 @@ fn large_directives_keep_the_snapshot_flag() {
         // Sizes around the end of a part, and a bucket that starts where another one filled a part.
         for tenants in [0, 1, 1_021, 1_022, 1_023, 1_024, 1_025, 2_046, 2_047] {
             let fits = |name| directive(name, whole, tenants);
-            check_directives(&message(vec![fits("a"), fits("b"), directive("c", !whole, 1)]));
+            check_directives(&message(vec![
+                fits("a"),
+                fits("b"),
+                directive("c", !whole, 1),
+            ]));
         }
-        let many = (0..5_000).map(|number| directive(&longest(number), whole, 0)).collect();
+        let many = (0..5_000)
+            .map(|number| directive(&longest(number), whole, 0))
+            .collect();
         assert!(check_directives(&message(many)) > 1);
     }
-    assert_eq!(check_directives(&message(Vec::new())), 1, "a heartbeat is one message");
+    assert_eq!(
+        check_directives(&message(Vec::new())),
+        1,
+        "a heartbeat is one message"
+    );
 }
 
 fn round_trip_limit(limit: Limit) -> Limit {
-    let terms = Terms { limit, ..Terms::default() };
-    let sent = message(vec![BucketDirective { terms, ..directive("a", true, 0) }]);
+    let terms = Terms {
+        limit,
+        ..Terms::default()
+    };
+    let sent = message(vec![BucketDirective {
+        terms,
+        ..directive("a", true, 0)
+    }]);
     let part = first_part(&sent);
-    DirectivesDecoder::default().decode(part).unwrap().unwrap().buckets[0].terms.limit
+    DirectivesDecoder::default()
+        .decode(part)
+        .unwrap()
+        .unwrap()
+        .buckets[0]
+        .terms
+        .limit
 }
 
 #[test]
@@ -102,38 +138,74 @@ fn encoded_limits_keep_zero_distinct() {
 }
 
 fn any_limit() -> impl Strategy<Value = Limit> {
-    prop_oneof![Just(Limit::Unknown), Just(Limit::Unlimited), any_rate().prop_map(Limit::PerSecond)]
+    prop_oneof![
+        Just(Limit::Unknown),
+        Just(Limit::Unlimited),
+        any_rate().prop_map(Limit::PerSecond)
+    ]
 }
 
 fn any_terms() -> impl Strategy<Value = Terms> {
     let mode = select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]);
-    let cohort = (0..=100_000u32, any::<u64>())
-        .prop_map(|(milli, salt)| Cohort { percent: Percent::new(f64::from(milli) / 1e3).unwrap(), salt });
+    let cohort = (0..=100_000u32, any::<u64>()).prop_map(|(milli, salt)| Cohort {
+        percent: Percent::new(f64::from(milli) / 1e3).unwrap(),
+        salt,
+    });
     let coin = select(vec![Coin::Dithered, Coin::Coherent]);
-    let presences = option::of((1_000..=u32::MAX).prop_map(|number| Presences::new(number).unwrap()));
+    let presences =
+        option::of((1_000..=u32::MAX).prop_map(|number| Presences::new(number).unwrap()));
     let headroom = || prop_oneof![Just(Headroom::None), any_rate().prop_map(Headroom::Shared)];
-    let pool = (headroom(), any_rate(), 1_000..=12_000u32, 0..1_000_000_000_000u64).prop_map(
-        |(rate, offered, depth, burst)| ZonePool {
+    let pool = (
+        headroom(),
+        any_rate(),
+        1_000..=12_000u32,
+        0..1_000_000_000_000u64,
+    )
+        .prop_map(|(rate, offered, depth, burst)| ZonePool {
             rate,
             offered,
             depth: PoolDepth::new(depth).unwrap(),
             burst: Tokens::new(burst as f64 / 1e3),
-        },
-    );
+        });
     let headrooms = (option::of(headroom()), option::of(pool));
-    let micro =
-        || option::of((0..1_000_000_000_000u64).prop_map(|micro| Rate::new(micro as f64 / 1e6).unwrap()));
+    let micro = || {
+        option::of(
+            (0..1_000_000_000_000u64).prop_map(|micro| Rate::new(micro as f64 / 1e6).unwrap()),
+        )
+    };
     let ratio = (0..=DropRatio::ONE).prop_map(|units| DropRatio::new(units).unwrap());
     let cut = (micro(), micro(), ratio, option::of(any_rate())).prop_map(
-        |(level, new_level, ratio, tenant_limit)| TailCut { level, new_level, ratio, tenant_limit },
+        |(level, new_level, ratio, tenant_limit)| TailCut {
+            level,
+            new_level,
+            ratio,
+            tenant_limit,
+        },
     );
     let new_share = (0..=1_000_000u32).prop_map(|millionths| NewShare::new(millionths).unwrap());
     let tail = (option::of(cut), option::of(new_share));
-    let shares = (presences, option::of(any_rate()), option::of(any::<u32>()), headrooms, tail);
-    let coherence = option::of((any::<[u8; 16]>(), any::<u64>()))
-        .prop_map(|coherence| coherence.map(|(key, salt)| Coherence { key: CoinKey::from_bytes(key), salt }));
-    (any_limit(), mode, cohort, (coin, coherence), shares, option::of(any_quotas())).prop_map(
-        |(limit, mode, cohort, (coin, coherence), shares, quotas)| {
+    let shares = (
+        presences,
+        option::of(any_rate()),
+        option::of(any::<u32>()),
+        headrooms,
+        tail,
+    );
+    let coherence = option::of((any::<[u8; 16]>(), any::<u64>())).prop_map(|coherence| {
+        coherence.map(|(key, salt)| Coherence {
+            key: CoinKey::from_bytes(key),
+            salt,
+        })
+    });
+    (
+        any_limit(),
+        mode,
+        cohort,
+        (coin, coherence),
+        shares,
+        option::of(any_quotas()),
+    )
+        .prop_map(|(limit, mode, cohort, (coin, coherence), shares, quotas)| {
             let (presences, hold, clients, (headroom, pool), (cut, new_share)) = shares;
             Terms {
                 named: presences.is_some(),
@@ -141,7 +213,10 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                     .map(|number| Unlisted::new(Bucket::new(&format!("b{number}")).ok().as_ref())),
                 limit,
                 mode,
-                kill: Kill { fleet: KillGeneration(cohort.salt), bucket: KillGeneration(cohort.salt / 3) },
+                kill: Kill {
+                    fleet: KillGeneration(cohort.salt),
+                    bucket: KillGeneration(cohort.salt / 3),
+                },
                 cohort,
                 coin,
                 coherence,
@@ -154,18 +229,19 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 new_share,
                 quotas,
             }
-        },
-    )
+        })
 }
 
 /// Generates entitlements that the wire carries exactly.
 fn any_entitlement() -> impl Strategy<Value = Entitlement> {
     let weight = prop_oneof![1_000..10_000u64, 1_000..=1_000_000_000_000_000u64]
         .prop_map(|nano| Weight::new(nano as f64 / 1e9).unwrap());
-    (weight, any_rate(), option::of(any_rate())).prop_map(|(weight, floor, tenant_limit)| Entitlement {
-        weight,
-        floor,
-        tenant_limit,
+    (weight, any_rate(), option::of(any_rate())).prop_map(|(weight, floor, tenant_limit)| {
+        Entitlement {
+            weight,
+            floor,
+            tenant_limit,
+        }
     })
 }
 
@@ -173,57 +249,91 @@ fn any_values() -> impl Strategy<Value = Values> {
     let ratio = (0..=DropRatio::ONE).prop_map(|units| DropRatio::new(units).unwrap());
     let rate = || option::of(any_rate());
     let at_tenant_limit = option::of(any::<bool>());
-    (option::of(ratio), rate(), rate(), option::of(any_entitlement()), rate(), rate(), at_tenant_limit)
-        .prop_map(|(ratio, rate, cap, entitlement, guard, offered, at_tenant_limit)| Values {
-            ratio,
-            rate,
-            cap,
-            entitlement,
-            guard,
-            offered,
-            at_tenant_limit,
-        })
+    (
+        option::of(ratio),
+        rate(),
+        rate(),
+        option::of(any_entitlement()),
+        rate(),
+        rate(),
+        at_tenant_limit,
+    )
+        .prop_map(
+            |(ratio, rate, cap, entitlement, guard, offered, at_tenant_limit)| Values {
+                ratio,
+                rate,
+                cap,
+                entitlement,
+                guard,
+                offered,
+                at_tenant_limit,
+            },
+        )
 }
 
 fn any_bucket_directive() -> impl Strategy<Value = BucketDirective> {
-    let key = (any_tenant(), any_values()).prop_map(|(tenant, values)| KeyDirective { tenant, values });
-    (any_bucket(), any::<bool>(), any_terms(), vec(key, 0..8))
-        .prop_map(|(bucket, whole, terms, keys)| BucketDirective { bucket, whole, terms, keys })
+    let key =
+        (any_tenant(), any_values()).prop_map(|(tenant, values)| KeyDirective { tenant, values });
+    (any_bucket(), any::<bool>(), any_terms(), vec(key, 0..8)).prop_map(
+        |(bucket, whole, terms, keys)| BucketDirective {
+            bucket,
+            whole,
+            terms,
+            keys,
+        },
+    )
 }
 
 pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
-    let head = (1..=u64::MAX, 1..=u64::MAX, any::<u64>(), option::of(any::<u64>()), option::of(any::<u32>()));
-    let echo = (any::<u64>(), any::<u64>()).prop_map(|(covered, confirmed)| Echo { covered, confirmed });
+    let head = (
+        1..=u64::MAX,
+        1..=u64::MAX,
+        any::<u64>(),
+        option::of(any::<u64>()),
+        option::of(any::<u32>()),
+    );
+    let echo =
+        (any::<u64>(), any::<u64>()).prop_map(|(covered, confirmed)| Echo { covered, confirmed });
     let spans = (option::of(any::<u64>()), option::of(1..=60_000u64));
     (head, echo, spans, vec(any_bucket_directive(), 0..6)).prop_map(
-        |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| Directives {
-            parent: children.map(|children| InstanceId(children.into())),
-            epoch: Some(Epoch(epoch)),
-            controller: Some(InstanceId(seq.into())),
-            seq,
-            kill: KillGeneration(kill),
-            kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
-            forgotten: KillGeneration(kill / 7),
-            drill: Drill(kill / 2),
-            policy_hash,
-            echo,
-            upstream_age: age_ms.map(Duration::from_millis),
-            report_interval: interval_ms.map(Duration::from_millis),
-            children,
-            above: children.unwrap_or_default(),
-            grants: [(Bucket::new("granted").unwrap(), Tokens::new(25.0))].into(),
-            standings: (0..8)
-                .map(|at| (KeyId(kill as u32 % 1_000 + at * at), Standing::from_code(at * 48).unwrap()))
-                .collect(),
-            buckets,
+        |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| {
+            Directives {
+                parent: children.map(|children| InstanceId(children.into())),
+                epoch: Some(Epoch(epoch)),
+                controller: Some(InstanceId(seq.into())),
+                seq,
+                kill: KillGeneration(kill),
+                kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+                forgotten: KillGeneration(kill / 7),
+                drill: Drill(kill / 2),
+                policy_hash,
+                echo,
+                upstream_age: age_ms.map(Duration::from_millis),
+                report_interval: interval_ms.map(Duration::from_millis),
+                children,
+                above: children.unwrap_or_default(),
+                grants: [(Bucket::new("granted").unwrap(), Tokens::new(25.0))].into(),
+                standings: (0..8)
+                    .map(|at| {
+                        (
+                            KeyId(kill as u32 % 1_000 + at * at),
+                            Standing::from_code(at * 48).unwrap(),
+                        )
+                    })
+                    .collect(),
+                buckets,
+            }
         },
     )
 }
 
 pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
     let most = Some(largest_rate());
-    let entitlement =
-        Entitlement { weight: Weight::new(Weight::MAX).unwrap(), floor: largest_rate(), tenant_limit: most };
+    let entitlement = Entitlement {
+        weight: Weight::new(Weight::MAX).unwrap(),
+        floor: largest_rate(),
+        tenant_limit: most,
+    };
     let values = Values {
         ratio: Some(DropRatio::ALL),
         rate: most,
@@ -239,13 +349,24 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         whole: true,
         terms: Terms {
             named: true,
-            unlisted: Some(Unlisted::new(Bucket::new(&"x".repeat(NEAREST_BYTES_MAX)).ok().as_ref())),
+            unlisted: Some(Unlisted::new(
+                Bucket::new(&"x".repeat(NEAREST_BYTES_MAX)).ok().as_ref(),
+            )),
             limit: Limit::PerSecond(largest_rate()),
             mode: Mode::Enforce,
-            kill: Kill { fleet: KillGeneration(u64::MAX), bucket: KillGeneration(u64::MAX) },
-            cohort: Cohort { percent: Percent::new(100.0).unwrap(), salt: u64::MAX },
+            kill: Kill {
+                fleet: KillGeneration(u64::MAX),
+                bucket: KillGeneration(u64::MAX),
+            },
+            cohort: Cohort {
+                percent: Percent::new(100.0).unwrap(),
+                salt: u64::MAX,
+            },
             coin: Coin::Coherent,
-            coherence: Some(Coherence { key: CoinKey::from_bytes([0xff; 16]), salt: u64::MAX }),
+            coherence: Some(Coherence {
+                key: CoinKey::from_bytes([0xff; 16]),
+                salt: u64::MAX,
+            }),
             presences: Some(Presences::new(u32::MAX).unwrap()),
             hold: most,
             headroom: Some(Headroom::Shared(largest_rate())),
@@ -256,11 +377,21 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
                 depth: PoolDepth::MAX,
                 burst: Tokens::new(f64::MAX),
             }),
-            cut: Some(TailCut { level: most, new_level: most, ratio: DropRatio::ALL, tenant_limit: most }),
+            cut: Some(TailCut {
+                level: most,
+                new_level: most,
+                ratio: DropRatio::ALL,
+                tenant_limit: most,
+            }),
             new_share: Some(NewShare::of(1.0)),
             quotas: None,
         },
-        keys: (0..tenants).map(|number| KeyDirective { tenant: tenant(number), values }).collect(),
+        keys: (0..tenants)
+            .map(|number| KeyDirective {
+                tenant: tenant(number),
+                values,
+            })
+            .collect(),
     }
 }
 
@@ -275,7 +406,10 @@ fn largest_directives_stay_within_message_bounds() {
         forgotten: KillGeneration(u64::MAX),
         drill: Drill(u64::MAX),
         policy_hash: Some(u64::MAX),
-        echo: Echo { covered: u64::MAX, confirmed: u64::MAX },
+        echo: Echo {
+            covered: u64::MAX,
+            confirmed: u64::MAX,
+        },
         upstream_age: Some(Duration::from_millis(u64::MAX)),
         report_interval: Some(Duration::from_secs(60)),
         parent: Some(InstanceId(u128::MAX)),
@@ -286,38 +420,88 @@ fn largest_directives_stay_within_message_bounds() {
         buckets,
     };
     let buckets = |count: usize, tenants| {
-        message((0..count).map(|number| largest_directive(&longest(number), tenants)).collect())
+        message(
+            (0..count)
+                .map(|number| largest_directive(&longest(number), tenants))
+                .collect(),
+        )
     };
     // Full parts: keys of one bucket, buckets without keys, buckets with one key each.
     for full in [buckets(1, 1_023), buckets(600, 0), buckets(400, 1)] {
         assert_eq!(check_directives(&full), 1);
         assert!(bytes_of(&full)[0].len() > MESSAGE_BYTES_MAX / 4 * 3 - 8 * 1024);
     }
-    assert_eq!(check_directives(&buckets(1, 1_024)), 1, "the bytes, not the keys, fill a part");
+    assert_eq!(
+        check_directives(&buckets(1, 1_024)),
+        1,
+        "the bytes, not the keys, fill a part"
+    );
     assert_eq!(check_directives(&buckets(1, 1_300)), 2);
     assert_eq!(check_directives(&buckets(3, 4_000)), 12);
-    let killed = |number| (Bucket::new(&longest(number)).unwrap(), KillGeneration(u64::MAX));
-    let with_kills =
-        |directives| Directives { kills: (0..KILLED_BUCKETS_MAX).map(killed).collect(), ..directives };
+    let killed = |number| {
+        (
+            Bucket::new(&longest(number)).unwrap(),
+            KillGeneration(u64::MAX),
+        )
+    };
+    let with_kills = |directives| Directives {
+        kills: (0..KILLED_BUCKETS_MAX).map(killed).collect(),
+        ..directives
+    };
     assert_eq!(check_directives(&with_kills(buckets(0, 0))), 1);
-    assert_eq!(check_directives(&with_kills(buckets(1, 1_023))), 2, "kill generations precede the buckets");
-    let granted = |number| (Bucket::new(&longest(number)).unwrap(), Tokens::new(f64::from(u32::MAX)));
-    let with_grants =
-        |directives| Directives { grants: (0..GRANTS_MAX).map(granted).collect(), ..directives };
+    assert_eq!(
+        check_directives(&with_kills(buckets(1, 1_023))),
+        2,
+        "kill generations precede the buckets"
+    );
+    let granted = |number| {
+        (
+            Bucket::new(&longest(number)).unwrap(),
+            Tokens::new(f64::from(u32::MAX)),
+        )
+    };
+    let with_grants = |directives| Directives {
+        grants: (0..GRANTS_MAX).map(granted).collect(),
+        ..directives
+    };
     assert_eq!(check_directives(&with_grants(buckets(0, 0))), 1);
-    assert_eq!(check_directives(&with_grants(buckets(1, 1_023))), 1, "a full part has room for them");
-    let told = |number| (KeyId(u32::MAX - number), Standing::from_code(Standing::CODE_MAX.into()).unwrap());
+    assert_eq!(
+        check_directives(&with_grants(buckets(1, 1_023))),
+        1,
+        "a full part has room for them"
+    );
+    let told = |number| {
+        (
+            KeyId(u32::MAX - number),
+            Standing::from_code(Standing::CODE_MAX.into()).unwrap(),
+        )
+    };
     let standings = || (0..STANDINGS_MAX as u32).rev().map(told).collect();
-    let with_standings = |directives| Directives { standings: standings(), ..directives };
+    let with_standings = |directives| Directives {
+        standings: standings(),
+        ..directives
+    };
     assert_eq!(check_directives(&with_standings(buckets(0, 0))), 1);
     assert_eq!(check_directives(&with_standings(buckets(1, 1_023))), 2);
 }
 
 fn round_trip_values(values: Values) -> Values {
-    let key = KeyDirective { tenant: Tenant::default_class(), values };
-    let sent = message(vec![BucketDirective { keys: vec![key], ..directive("a", true, 0) }]);
+    let key = KeyDirective {
+        tenant: Tenant::default_class(),
+        values,
+    };
+    let sent = message(vec![BucketDirective {
+        keys: vec![key],
+        ..directive("a", true, 0)
+    }]);
     let part = first_part(&sent);
-    DirectivesDecoder::default().decode(part).unwrap().unwrap().buckets[0].keys[0].values
+    DirectivesDecoder::default()
+        .decode(part)
+        .unwrap()
+        .unwrap()
+        .buckets[0]
+        .keys[0]
+        .values
 }
 
 #[test]
@@ -325,19 +509,44 @@ fn absent_values_differ_from_zero() {
     let none = Values::default();
     let zero = Some(Rate::ZERO);
     let entitlement = |weight, tenant_limit| {
-        Some(Entitlement { weight: Weight::new(weight).unwrap(), floor: Rate::ZERO, tenant_limit })
+        Some(Entitlement {
+            weight: Weight::new(weight).unwrap(),
+            floor: Rate::ZERO,
+            tenant_limit,
+        })
     };
     for values in [
         none,
-        Values { ratio: Some(DropRatio::NONE), ..none },
+        Values {
+            ratio: Some(DropRatio::NONE),
+            ..none
+        },
         Values { rate: zero, ..none },
         Values { cap: zero, ..none },
-        Values { guard: zero, ..none },
-        Values { offered: zero, ..none },
-        Values { at_tenant_limit: Some(false), ..none },
-        Values { at_tenant_limit: Some(true), ..none },
-        Values { entitlement: entitlement(Weight::MIN, None), ..none },
-        Values { entitlement: entitlement(Weight::MAX, zero), ..none },
+        Values {
+            guard: zero,
+            ..none
+        },
+        Values {
+            offered: zero,
+            ..none
+        },
+        Values {
+            at_tenant_limit: Some(false),
+            ..none
+        },
+        Values {
+            at_tenant_limit: Some(true),
+            ..none
+        },
+        Values {
+            entitlement: entitlement(Weight::MIN, None),
+            ..none
+        },
+        Values {
+            entitlement: entitlement(Weight::MAX, zero),
+            ..none
+        },
     ] {
         assert_eq!(round_trip_values(values), values);
     }

@@ -12,22 +12,22 @@ use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader, PoolDepth,
-    Terms, Values, ZonePool,
+    BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader,
+    PoolDepth, Terms, Values, ZonePool,
 };
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
 use plimsoll_core::kill::{
-    CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, Kill, KillClaim, KillGeneration, KillOrder, OrderId,
-    Scope,
+    CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, Kill, KillClaim, KillGeneration, KillOrder,
+    OrderId, Scope,
 };
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{Bucket, Key, KeyId, NAME_BYTES_MAX, Name, Tenant, Zone};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::{
-    COLUMNS, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes, Report,
-    ReportedMode, Role, Side, Tallies, Tally,
+    COLUMNS, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes,
+    Report, ReportedMode, Role, Side, Tallies, Tally,
 };
 use plimsoll_core::rollout::{Cohort, Percent};
 use plimsoll_core::stats::{BINS, Bin, Histogram};
@@ -51,7 +51,10 @@ fn largest_rate() -> Rate {
 }
 
 fn largest_mode() -> ReportedMode {
-    ReportedMode { directed: Some(Mode::Enforce), unapplied: u32::MAX }
+    ReportedMode {
+        directed: Some(Mode::Enforce),
+        unapplied: u32::MAX,
+    }
 }
 
 fn any_bucket() -> impl Strategy<Value = Bucket> {

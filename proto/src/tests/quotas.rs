@@ -13,28 +13,47 @@ use super::*;
 
 fn quota(name: &str, [max, refill, every_ms]: [u64; 3], lease: u64) -> Quota {
     let rate = QuotaRate::new(max, refill, every_ms).unwrap();
-    Quota::new(Name::new(name).unwrap(), rate, QuotaKey::Tenant, OnStoreError::Deny, lease).unwrap()
+    Quota::new(
+        Name::new(name).unwrap(),
+        rate,
+        QuotaKey::Tenant,
+        OnStoreError::Deny,
+        lease,
+    )
+    .unwrap()
 }
 
 pub(super) fn any_quotas() -> impl Strategy<Value = BucketQuotas> {
     let number = || prop_oneof![1..10u64, 1..=TOKENS_MAX];
-    let on_store_error = select(vec![OnStoreError::AllowBounded, OnStoreError::Allow, OnStoreError::Deny]);
+    let on_store_error = select(vec![
+        OnStoreError::AllowBounded,
+        OnStoreError::Allow,
+        OnStoreError::Deny,
+    ]);
     let rest = ([number(), number(), number()], any::<u64>(), on_store_error);
     let key = select(vec![QuotaKey::Tenant, QuotaKey::Global]);
     (key, btree_map(NAME, rest, 0..=QUOTAS_PER_BUCKET_MAX)).prop_map(|(key, quotas)| {
-        let each = quotas.into_iter().map(|(name, (rate, lease, on_store_error))| {
-            let lease = 1 + lease % LEASE_MAX.min(rate[0]);
-            let mut quota = quota(&name, rate, lease);
-            (quota.key, quota.on_store_error) = (key, on_store_error);
-            Arc::new(quota)
-        });
+        let each = quotas
+            .into_iter()
+            .map(|(name, (rate, lease, on_store_error))| {
+                let lease = 1 + lease % LEASE_MAX.min(rate[0]);
+                let mut quota = quota(&name, rate, lease);
+                (quota.key, quota.on_store_error) = (key, on_store_error);
+                Arc::new(quota)
+            });
         BucketQuotas::new(each.collect()).unwrap()
     })
 }
 
 #[test]
 fn bucket_with_most_quotas_fits_a_message() {
-    let largest = |number| Arc::new(quota(&longest(number), [TOKENS_MAX, TOKENS_MAX, TOKENS_MAX], LEASE_MAX));
+    let largest = |number| {
+        Arc::new(quota(
+            &longest(number),
+            [TOKENS_MAX, TOKENS_MAX, TOKENS_MAX],
+            LEASE_MAX,
+        ))
+    };
     let quotas = BucketQuotas::new((0..QUOTAS_PER_BUCKET_MAX).map(largest).collect()).unwrap();
     for (tenants, parts) in [(0, 1), (1_023, 1), (1_300, 2)] {
         let mut directive = largest_directive(&longest(0), tenants);
@@ -71,8 +90,12 @@ fn decode(quotas: Vec<wire::Quota>) -> Result<BucketQuotas, DecodeError> {
         quotas: Some(wire::Quotas { quotas }),
         ..wire::BucketDirective::default()
     };
-    let part =
-        wire::Directives { epoch: Some(1), seq: 1, buckets: vec![bucket], ..wire::Directives::default() };
+    let part = wire::Directives {
+        epoch: Some(1),
+        seq: 1,
+        buckets: vec![bucket],
+        ..wire::Directives::default()
+    };
     let decoded = DirectivesDecoder::default().decode(part)?.unwrap();
     Ok(decoded.buckets[0].terms.quotas.clone().unwrap())
 }
@@ -81,28 +104,89 @@ fn decode(quotas: Vec<wire::Quota>) -> Result<BucketQuotas, DecodeError> {
 fn quotas_out_of_range_are_rejected() {
     let good = || wire_quota("q");
     let rate = |field| DecodeError::QuotaRate(InvalidQuotaRate::OutOfRange(field));
-    let name = |source| DecodeError::Name { field: "quotas.name", source };
-    let key = |value| DecodeError::Enumeration { field: "quotas.key", value };
+    let name = |source| DecodeError::Name {
+        field: "quotas.name",
+        source,
+    };
+    let key = |value| DecodeError::Enumeration {
+        field: "quotas.key",
+        value,
+    };
     for (quotas, error) in [
         (vec![wire::Quota { max: 0, ..good() }], rate("max")),
-        (vec![wire::Quota { max: TOKENS_MAX + 1, ..good() }], rate("max")),
-        (vec![wire::Quota { refill: 0, ..good() }], rate("refill")),
-        (vec![wire::Quota { refill: u64::MAX, ..good() }], rate("refill")),
-        (vec![wire::Quota { every_ms: 0, ..good() }], rate("every")),
-        (vec![wire::Quota { every_ms: TOKENS_MAX + 1, ..good() }], rate("every")),
-        (vec![wire::Quota { lease: 0, ..good() }], DecodeError::Quota(InvalidQuota::Lease)),
-        (vec![wire::Quota { lease: 11, ..good() }], DecodeError::Quota(InvalidQuota::Lease)),
         (
-            vec![wire::Quota { max: TOKENS_MAX, lease: LEASE_MAX + 1, ..good() }],
+            vec![wire::Quota {
+                max: TOKENS_MAX + 1,
+                ..good()
+            }],
+            rate("max"),
+        ),
+        (
+            vec![wire::Quota {
+                refill: 0,
+                ..good()
+            }],
+            rate("refill"),
+        ),
+        (
+            vec![wire::Quota {
+                refill: u64::MAX,
+                ..good()
+            }],
+            rate("refill"),
+        ),
+        (
+            vec![wire::Quota {
+                every_ms: 0,
+                ..good()
+            }],
+            rate("every"),
+        ),
+        (
+            vec![wire::Quota {
+                every_ms: TOKENS_MAX + 1,
+                ..good()
+            }],
+            rate("every"),
+        ),
+        (
+            vec![wire::Quota { lease: 0, ..good() }],
+            DecodeError::Quota(InvalidQuota::Lease),
+        ),
+        (
+            vec![wire::Quota {
+                lease: 11,
+                ..good()
+            }],
+            DecodeError::Quota(InvalidQuota::Lease),
+        ),
+        (
+            vec![wire::Quota {
+                max: TOKENS_MAX,
+                lease: LEASE_MAX + 1,
+                ..good()
+            }],
             DecodeError::Quota(InvalidQuota::Lease),
         ),
         (vec![wire_quota("")], name(InvalidName::Empty)),
-        (vec![wire_quota("{q}")], name(InvalidName::Byte { byte: '{', at: 0 })),
+        (
+            vec![wire_quota("{q}")],
+            name(InvalidName::Byte { byte: '{', at: 0 }),
+        ),
         (vec![wire::Quota { key: 0, ..good() }], key(0)),
         (vec![wire::Quota { key: 3, ..good() }], key(3)),
-        (vec![good(), good()], DecodeError::Quotas(InvalidBucketQuotas::Repeated)),
         (
-            vec![good(), wire::Quota { key: wire::QuotaKey::Global as i32, ..wire_quota("r") }],
+            vec![good(), good()],
+            DecodeError::Quotas(InvalidBucketQuotas::Repeated),
+        ),
+        (
+            vec![
+                good(),
+                wire::Quota {
+                    key: wire::QuotaKey::Global as i32,
+                    ..wire_quota("r")
+                },
+            ],
             DecodeError::Quotas(InvalidBucketQuotas::MixedKeys),
         ),
         (
@@ -127,7 +211,11 @@ fn unknown_store_policy_decodes_to_default() {
         (3, OnStoreError::Deny),
         (4, OnStoreError::AllowBounded),
     ] {
-        let quotas = decode(vec![wire::Quota { on_store_error: value, ..wire_quota("q") }]).unwrap();
+        let quotas = decode(vec![wire::Quota {
+            on_store_error: value,
+            ..wire_quota("q")
+        }])
+        .unwrap();
         assert_eq!(quotas[0].on_store_error, expected, "{value}");
     }
 }

@@ -112,13 +112,23 @@ impl Connections {
     /// queue. A connection that was silent for a second gives its place to a new one
     /// ([`Place::closed`]).
     pub fn new(pending_max: usize, open_max: usize) -> Self {
-        Self::from(Inner { pending_max, open_max, is_fair: false, state: Mutex::default() })
+        Self::from(Inner {
+            pending_max,
+            open_max,
+            is_fair: false,
+            state: Mutex::default(),
+        })
     }
 
     /// Allows as many, and closes a connection of the source with the most ([`Place::closed`]) for one of a source with
     /// fewer, so that a few hosts cannot keep all others out.
     pub fn fair(pending_max: usize, open_max: usize) -> Self {
-        Self::from(Inner { pending_max, open_max, is_fair: true, state: Mutex::default() })
+        Self::from(Inner {
+            pending_max,
+            open_max,
+            is_fair: true,
+            state: Mutex::default(),
+        })
     }
 
     /// Returns the counts so far.
@@ -129,7 +139,9 @@ impl Connections {
     /// Counts a connection that was closed because its handshake failed, and logs the failures of a reason every
     /// 10 s.
     pub fn on_handshake_failed(&self, peer: IpAddr, reason: &'static str, cause: &dyn Display) {
-        self.state().failed_handshakes.on_failed(peer, reason, cause);
+        self.state()
+            .failed_handshakes
+            .on_failed(peer, reason, cause);
     }
 
     /// The number of failed handshakes by reason.
@@ -143,7 +155,10 @@ impl Connections {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the oldest connection, of one source or of any, that was silent for so long. Returns
@@ -160,12 +175,18 @@ impl Connections {
         let max = self.inner.pending_max;
         let may_enter =
             of_peer < max.div_ceil(2) || self.close_silent(&mut state, Some(source), GREETING_MAX);
-        let is_full = state.counts.pending >= max && !self.close_silent(&mut state, None, GREETING_MAX);
+        let is_full =
+            state.counts.pending >= max && !self.close_silent(&mut state, None, GREETING_MAX);
         if may_enter && (!is_full || self.inner.is_fair && state.close_one_for(of_peer + 1)) {
             state.counts.refused += u64::from(is_full);
             state.open += 1;
             let (number, closed) = state.pend(source);
-            return Some(Place { connections: self.clone(), source, number, closed });
+            return Some(Place {
+                connections: self.clone(),
+                source,
+                number,
+                closed,
+            });
         }
         state.counts.refused += 1;
         if is_due(&mut state.refused_logged) {
@@ -182,8 +203,13 @@ impl Connections {
     /// Returns an error if as many connections are open as descriptors allow.
     fn check_room(&self) -> io::Result<()> {
         let (open, max) = (self.state().open, self.inner.open_max);
-        let text = || format!("{open} connections are open, as many as the limit of open files allows");
-        if open < max { Ok(()) } else { Err(io::Error::other(text())) }
+        let text =
+            || format!("{open} connections are open, as many as the limit of open files allows");
+        if open < max {
+            Ok(())
+        } else {
+            Err(io::Error::other(text()))
+        }
     }
 
     fn on_failure(&self, error: &io::Error) {
@@ -202,7 +228,9 @@ impl Connections {
 
 impl From<Inner> for Connections {
     fn from(inner: Inner) -> Self {
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 }
 
@@ -219,7 +247,14 @@ impl State {
     fn pend(&mut self, source: Source) -> (u64, CancellationToken) {
         let (number, closed) = (self.next, CancellationToken::new());
         self.next += 1;
-        self.pending.insert(number, Pending { source, since: Instant::now(), closed: closed.clone() });
+        self.pending.insert(
+            number,
+            Pending {
+                source,
+                since: Instant::now(),
+                closed: closed.clone(),
+            },
+        );
         *self.of_source.entry(source).or_default() += 1;
         self.counts.pending += 1;
         (number, closed)
@@ -241,8 +276,14 @@ impl State {
     /// Closes the oldest connection of the source with the most, unless that has no more than `count`. Linear in the
     /// pending connections.
     fn close_one_for(&mut self, count: usize) -> bool {
-        let most = self.of_source.iter().max_by_key(|(_, of_source)| **of_source);
-        let Some(source) = most.filter(|(_, most)| **most > count).map(|(source, _)| *source) else {
+        let most = self
+            .of_source
+            .iter()
+            .max_by_key(|(_, of_source)| **of_source);
+        let Some(source) = most
+            .filter(|(_, most)| **most > count)
+            .map(|(source, _)| *source)
+        else {
             return false;
         };
         self.close_oldest(Some(source), Duration::ZERO)
@@ -250,17 +291,24 @@ impl State {
 
     /// Closes the oldest connection, of one source or of any, that has been pending for so long.
     fn close_oldest(&mut self, of: Option<Source>, pending_min: Duration) -> bool {
-        let mut pending =
-            self.pending.iter().take_while(|(_, pending)| pending.since.elapsed() >= pending_min);
+        let mut pending = self
+            .pending
+            .iter()
+            .take_while(|(_, pending)| pending.since.elapsed() >= pending_min);
         let oldest = pending.find(|(_, pending)| of.is_none_or(|of| of == pending.source));
-        let closed = oldest.map(|(number, _)| *number).and_then(|number| self.on_settled(number));
+        let closed = oldest
+            .map(|(number, _)| *number)
+            .and_then(|number| self.on_settled(number));
         closed.inspect(CancellationToken::cancel).is_some()
     }
 
     fn on_accepted(&mut self) {
         self.counts.is_failing = false;
         if std::mem::take(&mut self.has_logged_failure) {
-            tracing::info!(failures = self.counts.failures, "connections are accepted again");
+            tracing::info!(
+                failures = self.counts.failures,
+                "connections are accepted again"
+            );
         }
     }
 }
@@ -295,17 +343,29 @@ impl Drop for Place {
 impl Acceptor {
     /// Accepts the connections of `listener`.
     pub fn new(listener: TcpListener, connections: Connections) -> Self {
-        Self { listener, connections, admission: None, left: ACCEPT_BURST, paused: Instant::now() }
+        Self {
+            listener,
+            connections,
+            admission: None,
+            left: ACCEPT_BURST,
+            paused: Instant::now(),
+        }
     }
 
     /// Accepts without pauses, for a port with a connection for each request.
     pub fn without_pauses(self) -> Self {
-        Self { left: usize::MAX, ..self }
+        Self {
+            left: usize::MAX,
+            ..self
+        }
     }
 
     /// Accepts at a rate that follows the load of the process, and measures the load for the streams.
     pub(super) fn with_admission(self, admission: Shared<Admission>) -> Self {
-        Self { admission: Some(admission), ..self }
+        Self {
+            admission: Some(admission),
+            ..self
+        }
     }
 
     async fn pause(&mut self) -> usize {
@@ -313,7 +373,9 @@ impl Acceptor {
         sleep(ACCEPT_PAUSE).await;
         let now = Instant::now();
         let passed = now - std::mem::replace(&mut self.paused, now);
-        let Some(admission) = &self.admission else { return ACCEPT_BURST };
+        let Some(admission) = &self.admission else {
+            return ACCEPT_BURST;
+        };
         let late = (now - began).saturating_sub(ACCEPT_PAUSE);
         admission.with(|admission, now| {
             admission.on_lateness(now, late);
@@ -344,7 +406,12 @@ impl Acceptor {
                 Err(error) if is_of_peer(&error) => self.left -= 1,
                 Err(error) => {
                     self.connections.on_failure(&error);
-                    sleep(if self.connections.make_room() { ACCEPT_PAUSE } else { FAILURE_PAUSE }).await;
+                    sleep(if self.connections.make_room() {
+                        ACCEPT_PAUSE
+                    } else {
+                        FAILURE_PAUSE
+                    })
+                    .await;
                 }
             }
         }
@@ -361,7 +428,9 @@ fn is_due(logged: &mut Option<Instant>) -> bool {
 
 /// Returns true for a connection that broke before it was accepted.
 fn is_of_peer(error: &io::Error) -> bool {
-    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, Interrupted, TimedOut, WouldBlock};
+    use ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, Interrupted, TimedOut, WouldBlock,
+    };
     matches!(
         error.kind(),
         BrokenPipe | ConnectionAborted | ConnectionReset | Interrupted | TimedOut | WouldBlock
@@ -378,23 +447,41 @@ mod tests {
     fn pending_connections_are_bounded_by_address() {
         let connections = Connections::new(4, 5);
         let peer = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
-        let mut places: Vec<Place> = (0..2).map(|_| connections.place(peer(1)).unwrap()).collect();
-        assert!(connections.place(peer(1)).is_none(), "one address has half of the places");
+        let mut places: Vec<Place> = (0..2)
+            .map(|_| connections.place(peer(1)).unwrap())
+            .collect();
+        assert!(
+            connections.place(peer(1)).is_none(),
+            "one address has half of the places"
+        );
         places.push(connections.place(peer(2)).unwrap());
         places.push(connections.place(peer(3)).unwrap());
         assert!(connections.place(peer(4)).is_none(), "no place is left");
-        assert_eq!(connections.counts(), Counts { pending: 4, refused: 2, ..Counts::default() });
+        assert_eq!(
+            connections.counts(),
+            Counts {
+                pending: 4,
+                refused: 2,
+                ..Counts::default()
+            }
+        );
         places.remove(0);
         places.push(connections.place(peer(1)).unwrap());
         assert!(connections.check_room().is_ok());
         places[0].settle();
         assert_eq!(connections.counts().pending, 3);
         places.push(connections.place(peer(4)).unwrap());
-        assert!(connections.check_room().is_err(), "a connection stays open after its greeting");
+        assert!(
+            connections.check_room().is_err(),
+            "a connection stays open after its greeting"
+        );
         places.clear();
         assert!(connections.check_room().is_ok());
         assert_eq!(connections.counts().pending, 0);
-        assert!(connections.state().of_source.is_empty(), "no address is remembered");
+        assert!(
+            connections.state().of_source.is_empty(),
+            "no address is remembered"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -406,10 +493,17 @@ mod tests {
             silent.push(place(last).unwrap());
             tokio::time::advance(GREETING_MAX / 8).await;
         }
-        assert!(place(1).is_none() && place(3).is_none(), "all may still greet");
+        assert!(
+            place(1).is_none() && place(3).is_none(),
+            "all may still greet"
+        );
         tokio::time::advance(GREETING_MAX / 2).await;
-        let closed =
-            || silent.iter().map(|place| u8::from(place.closed().is_cancelled())).collect::<Vec<_>>();
+        let closed = || {
+            silent
+                .iter()
+                .map(|place| u8::from(place.closed().is_cancelled()))
+                .collect::<Vec<_>>()
+        };
         let _child = place(3).unwrap();
         assert_eq!(closed(), [1, 0, 0, 0]);
         tokio::time::advance(GREETING_MAX).await;
@@ -436,7 +530,11 @@ mod tests {
         tokio::spawn(async move { oldest.closed().cancelled().await });
         let (_, peer, _place) = acceptor.next().await;
         assert_eq!(peer, child.local_addr().unwrap());
-        assert!(began.elapsed() < 2 * SHORT_GREETING_MAX, "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < 2 * SHORT_GREETING_MAX,
+            "{:?}",
+            began.elapsed()
+        );
         assert!(!accepted[0].2.closed().is_cancelled(), "one is enough");
     }
 
@@ -448,24 +546,44 @@ mod tests {
         assert!(place(0).is_none(), "one address has half of the places");
         let operators = [7, 8, 9].map(|last| place(last).unwrap());
         let closed = |places: &[Place]| -> Vec<bool> {
-            places.iter().map(|place| place.closed().is_cancelled()).collect()
+            places
+                .iter()
+                .map(|place| place.closed().is_cancelled())
+                .collect()
         };
-        assert_eq!(closed(&hostile).iter().filter(|is_closed| **is_closed).count(), 3);
+        assert_eq!(
+            closed(&hostile)
+                .iter()
+                .filter(|is_closed| **is_closed)
+                .count(),
+            3
+        );
         assert_eq!(closed(&hostile[4..]), [false; 4], "the oldest are closed");
         let again: Vec<Place> = (0..100).filter_map(|number| place(number % 2)).collect();
-        assert_eq!(closed(&operators), [false; 3], "those of a source with many are closed");
+        assert_eq!(
+            closed(&operators),
+            [false; 3],
+            "those of a source with many are closed"
+        );
         assert_eq!(connections.counts().pending, 8);
         drop((hostile, operators, again));
-        assert_eq!((connections.counts().pending, connections.state().open), (0, 0));
+        assert_eq!(
+            (connections.counts().pending, connections.state().open),
+            (0, 0)
+        );
         assert!(connections.state().of_source.is_empty() && connections.state().pending.is_empty());
     }
 
     #[test]
     fn ipv6_network_has_half_the_pending_connections() {
         let connections = Connections::new(4, 5);
-        let peer = |network, host| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host));
+        let peer =
+            |network, host| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host));
         let _places = [1, 2].map(|host| connections.place(peer(1, host)).unwrap());
-        assert!(connections.place(peer(1, 3)).is_none(), "a host has any address of its network");
+        assert!(
+            connections.place(peer(1, 3)).is_none(),
+            "a host has any address of its network"
+        );
         assert!(connections.place(peer(2, 1)).is_some());
     }
 }

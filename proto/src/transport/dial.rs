@@ -102,13 +102,21 @@ impl Dial {
             #[cfg(feature = "tls")]
             (Some("https"), Security::Mutual(certificates)) => {
                 let server = ServerName::try_from(host(uri).to_owned()).map_err(|_| malformed())?;
-                let mutual = Mutual { certificates: certificates.clone(), server };
-                Ok(Self { mutual: Some(mutual), ..Self::plain(endpoint) })
+                let mutual = Mutual {
+                    certificates: certificates.clone(),
+                    server,
+                };
+                Ok(Self {
+                    mutual: Some(mutual),
+                    ..Self::plain(endpoint)
+                })
             }
             (Some("https"), Security::Plain { .. }) if cfg!(feature = "tls") => {
                 Err(InvalidEndpoint::NeedsCertificates { address: given() })
             }
-            (Some("https"), Security::Plain { .. }) => Err(InvalidEndpoint::WithoutTls { address: given() }),
+            (Some("https"), Security::Plain { .. }) => {
+                Err(InvalidEndpoint::WithoutTls { address: given() })
+            }
             _ => Err(malformed()),
         }
     }
@@ -118,7 +126,9 @@ impl Dial {
         self.endpoint
             .uri()
             .authority()
-            .map_or_else(String::new, |authority| authority.as_str().to_ascii_lowercase())
+            .map_or_else(String::new, |authority| {
+                authority.as_str().to_ascii_lowercase()
+            })
     }
 
     fn plain(endpoint: Endpoint) -> Self {
@@ -132,7 +142,10 @@ impl Dial {
     /// A receiver of the generations of the certificates; `None` without any.
     pub(crate) fn certificate_changes(&self) -> Option<watch::Receiver<u64>> {
         #[cfg(feature = "tls")]
-        return self.mutual.as_ref().map(|mutual| mutual.certificates.changes());
+        return self
+            .mutual
+            .as_ref()
+            .map(|mutual| mutual.certificates.changes());
         #[cfg(not(feature = "tls"))]
         None
     }
@@ -140,7 +153,10 @@ impl Dial {
 
 /// The host, without the brackets of an IPv6 address.
 fn host(uri: &Uri) -> &str {
-    uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+    uri.host()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches(']')
 }
 
 #[cfg(test)]
@@ -153,10 +169,16 @@ mod tests {
 
     #[test]
     fn plaintext_is_for_loopback_by_default() {
-        for address in
-            ["http://127.0.0.1:7410", "http://127.9.9.9:7410", "http://[::1]:7410", "http://localhost:7410"]
-        {
-            assert_eq!(dial(address, false).as_deref(), Ok(address.strip_prefix("http://").unwrap()));
+        for address in [
+            "http://127.0.0.1:7410",
+            "http://127.9.9.9:7410",
+            "http://[::1]:7410",
+            "http://localhost:7410",
+        ] {
+            assert_eq!(
+                dial(address, false).as_deref(),
+                Ok(address.strip_prefix("http://").unwrap())
+            );
         }
         for given in [
             "http://10.0.0.1:7410",
@@ -165,8 +187,14 @@ mod tests {
             "http://a:7410",
         ] {
             let address = given.to_owned();
-            assert_eq!(dial(given, false), Err(InvalidEndpoint::Plaintext { address }));
-            assert_eq!(dial(given, true).as_deref(), Ok(given.strip_prefix("http://").unwrap()));
+            assert_eq!(
+                dial(given, false),
+                Err(InvalidEndpoint::Plaintext { address })
+            );
+            assert_eq!(
+                dial(given, true).as_deref(),
+                Ok(given.strip_prefix("http://").unwrap())
+            );
         }
     }
 
@@ -184,9 +212,15 @@ mod tests {
             "http://:1",
         ] {
             let address = given.to_owned();
-            assert_eq!(dial(given, true), Err(InvalidEndpoint::Malformed { address }));
+            assert_eq!(
+                dial(given, true),
+                Err(InvalidEndpoint::Malformed { address })
+            );
         }
-        assert_eq!(dial("HTTP://LocalHost:7410/", false).as_deref(), Ok("localhost:7410"));
+        assert_eq!(
+            dial("HTTP://LocalHost:7410/", false).as_deref(),
+            Ok("localhost:7410")
+        );
     }
 
     #[test]
@@ -197,16 +231,35 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         Authority::new("a").write(directory.path(), PeerRole::Controller, Validity::default());
         let mutual = Security::Mutual(Certificates::open(directory.path()).unwrap());
-        let dial =
-            |address: &str| Dial::new(address, &mutual).map(|dial| (dial.authority(), dial.mutual.is_some()));
-        for address in ["https://A:7410", "https://10.0.0.1:7410", "https://[fd00::1]:7410"] {
-            let authority = address.strip_prefix("https://").unwrap().to_ascii_lowercase();
+        let dial = |address: &str| {
+            Dial::new(address, &mutual).map(|dial| (dial.authority(), dial.mutual.is_some()))
+        };
+        for address in [
+            "https://A:7410",
+            "https://10.0.0.1:7410",
+            "https://[fd00::1]:7410",
+        ] {
+            let authority = address
+                .strip_prefix("https://")
+                .unwrap()
+                .to_ascii_lowercase();
             assert_eq!(dial(address), Ok((authority, true)));
-            let needs = InvalidEndpoint::NeedsCertificates { address: address.to_owned() };
-            assert_eq!(Dial::new(address, &Security::Plain { anywhere: true }).unwrap_err(), needs);
+            let needs = InvalidEndpoint::NeedsCertificates {
+                address: address.to_owned(),
+            };
+            assert_eq!(
+                Dial::new(address, &Security::Plain { anywhere: true }).unwrap_err(),
+                needs
+            );
         }
-        assert_eq!(dial("http://127.0.0.1:7410"), Ok(("127.0.0.1:7410".to_owned(), false)));
+        assert_eq!(
+            dial("http://127.0.0.1:7410"),
+            Ok(("127.0.0.1:7410".to_owned(), false))
+        );
         let address = "http://a:7410".to_owned();
-        assert_eq!(dial("http://a:7410"), Err(InvalidEndpoint::Plaintext { address }));
+        assert_eq!(
+            dial("http://a:7410"),
+            Err(InvalidEndpoint::Plaintext { address })
+        );
     }
 }

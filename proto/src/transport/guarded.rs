@@ -77,7 +77,9 @@ impl ConnectionGuard {
             budget: ConnectionBudget::default(),
             certified: None,
         };
-        Self { state: Arc::new(Mutex::new(greetings)) }
+        Self {
+            state: Arc::new(Mutex::new(greetings)),
+        }
     }
 
     /// Notes that a stream has greeted.
@@ -151,7 +153,8 @@ impl Guarded {
             Poll::Ready(Ok(certified)) => self.guard.greetings().certified = certified,
             Poll::Ready(Err(failed)) => {
                 if let Some(reason) = failed.reason {
-                    self.connections.on_handshake_failed(self.peer, reason, &failed.cause);
+                    self.connections
+                        .on_handshake_failed(self.peer, reason, &failed.cause);
                 }
                 return Poll::Ready(Err(io::Error::other(failed.cause)));
             }
@@ -180,14 +183,19 @@ impl Guarded {
         if is_first && self.socket.is_plain() && bytes.first() == Some(&TLS_HANDSHAKE) {
             let cause = "the peer began with TLS, and this port takes plaintext alone: start this process with \
                          certificates, or write the address at the peer as http://";
-            self.connections.on_handshake_failed(self.peer, NOT_PLAINTEXT, &cause);
+            self.connections
+                .on_handshake_failed(self.peer, NOT_PLAINTEXT, &cause);
             return Err(io::Error::other(cause));
         }
         Ok(())
     }
 
     fn check(&self, longest: Duration) -> io::Result<()> {
-        if self.guard.none_since().is_some_and(|since| since.elapsed() >= longest) {
+        if self
+            .guard
+            .none_since()
+            .is_some_and(|since| since.elapsed() >= longest)
+        {
             return Err(self.too_late());
         }
         Ok(())
@@ -238,7 +246,9 @@ impl AsyncWrite for Guarded {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Without a handshake the connection is dropped without an answer.
-        self.socket.open().map_or(Poll::Ready(Ok(())), |stream| stream.poll_shutdown(context))
+        self.socket
+            .open()
+            .map_or(Poll::Ready(Ok(())), |stream| stream.poll_shutdown(context))
     }
 
     fn poll_write_vectored(
@@ -272,7 +282,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Connections::default();
-        (security, address, Acceptor::new(listener, connections.clone()), connections)
+        (
+            security,
+            address,
+            Acceptor::new(listener, connections.clone()),
+            connections,
+        )
     }
 
     #[tokio::test]
@@ -284,7 +299,10 @@ mod tests {
             drop(peer);
             let mut guarded = Guarded::new(acceptor.next().await, &security, connections.clone());
             assert!(guarded.read_u8().await.is_err());
-            assert_eq!(connections.failed_handshakes().values().sum::<u64>(), failures);
+            assert_eq!(
+                connections.failed_handshakes().values().sum::<u64>(),
+                failures
+            );
         }
         assert_eq!(connections.failed_handshakes()["not_tls"], 1);
     }
@@ -297,7 +315,10 @@ mod tests {
         place.closed().cancel();
         let began = Instant::now();
         let mut guarded = Guarded::new((stream, peer, place), &security, connections.clone());
-        assert_eq!(guarded.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            guarded.read_u8().await.unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
         assert!(began.elapsed() < SILENT_MAX && connections.counts().timed_out == 1);
     }
 
@@ -316,8 +337,15 @@ mod tests {
                 guarded.write_u8(0).await.unwrap_err()
             };
             assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
-            assert!((SILENT_MAX..SILENT_MAX * 2).contains(&began.elapsed()), "{:?}", began.elapsed());
-            assert_eq!((connections.counts().timed_out, connections.counts().pending), (timed_out, 1));
+            assert!(
+                (SILENT_MAX..SILENT_MAX * 2).contains(&began.elapsed()),
+                "{:?}",
+                began.elapsed()
+            );
+            assert_eq!(
+                (connections.counts().timed_out, connections.counts().pending),
+                (timed_out, 1)
+            );
         }
         assert_eq!(connections.counts().pending, 0);
     }

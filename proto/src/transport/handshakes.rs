@@ -32,7 +32,10 @@ impl FailedHandshakes {
         let now = Instant::now();
         let failed = self.reasons.entry(reason).or_default();
         failed.count += 1;
-        if failed.logged_at.is_none_or(|at| now.duration_since(at) >= LOGGED_EVERY) {
+        if failed
+            .logged_at
+            .is_none_or(|at| now.duration_since(at) >= LOGGED_EVERY)
+        {
             failed.logged_at = Some(now);
             tracing::warn!(%peer, reason, failed = failed.count, %cause, "handshake failed: the connection is closed");
         }
@@ -40,13 +43,18 @@ impl FailedHandshakes {
 
     /// The number of failures by reason, including reasons that have not occurred.
     pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
-        self.reasons.iter().map(|(reason, failed)| (*reason, failed.count)).collect()
+        self.reasons
+            .iter()
+            .map(|(reason, failed)| (*reason, failed.count))
+            .collect()
     }
 }
 
 impl Default for FailedHandshakes {
     fn default() -> Self {
         let reasons = REASONS.iter().copied().chain([NOT_PLAINTEXT]);
-        Self { reasons: reasons.map(|reason| (reason, Failed::default())).collect() }
+        Self {
+            reasons: reasons.map(|reason| (reason, Failed::default())).collect(),
+        }
     }
 }

@@ -36,7 +36,9 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be bound.
-    #[error("{flag}: cannot listen on {address}: {source}; give an address of this machine with a free port")]
+    #[error(
+        "{flag}: cannot listen on {address}: {source}; give an address of this machine with a free port"
+    )]
     Listen {
         /// The flag that has the address.
         flag: &'static str,
@@ -64,13 +66,21 @@ pub async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListen
 /// # Errors
 /// If the address is in use, or is none of this host.
 pub fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpSocket, ServeError> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
     let bind = |socket: TcpSocket| {
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         Ok(socket)
     };
-    socket.and_then(bind).map_err(|source| ServeError::Listen { flag, address, source })
+    socket.and_then(bind).map_err(|source| ServeError::Listen {
+        flag,
+        address,
+        source,
+    })
 }
 
 /// Opens a port that was [reserved](bind).
@@ -78,8 +88,16 @@ pub fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpSocket, ServeE
 /// # Errors
 /// If another process listens on it.
 pub fn open(flag: &'static str, socket: TcpSocket) -> Result<TcpListener, ServeError> {
-    let address = socket.local_addr().unwrap_or_else(|_| SocketAddr::from(([0; 4], 0)));
-    socket.listen(BACKLOG_MAX).map_err(|source| ServeError::Listen { flag, address, source })
+    let address = socket
+        .local_addr()
+        .unwrap_or_else(|_| SocketAddr::from(([0; 4], 0)));
+    socket
+        .listen(BACKLOG_MAX)
+        .map_err(|source| ServeError::Listen {
+            flag,
+            address,
+            source,
+        })
 }
 
 fn accept(
@@ -93,7 +111,13 @@ fn accept(
         let guarded = Guarded::new(accepted, &security, acceptor.connections.clone());
         Some((Ok(guarded), (acceptor, security)))
     };
-    unfold((Acceptor::new(listener, connections).with_admission(admission), security), accept)
+    unfold(
+        (
+            Acceptor::new(listener, connections).with_admission(admission),
+            security,
+        ),
+        accept,
+    )
 }
 
 /// Serves a parent and the standard gRPC health service on `listener` until `shutdown` completes.

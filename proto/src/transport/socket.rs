@@ -31,7 +31,10 @@ pub(crate) struct Certified {
     not_after: SystemTime,
 }
 
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "all connections are plaintext"))]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "all connections are plaintext")
+)]
 pub(super) enum Socket {
     Plain(TcpStream),
     Handshake(Handshake),
@@ -52,7 +55,10 @@ pub(super) struct Failed {
 #[cfg(feature = "tls")]
 impl From<HandshakeFailure> for Failed {
     fn from(failure: HandshakeFailure) -> Self {
-        Self { reason: Some(failure.label()), cause: failure.to_string() }
+        Self {
+            reason: Some(failure.label()),
+            cause: failure.to_string(),
+        }
     }
 }
 
@@ -77,13 +83,23 @@ impl Socket {
                 let (config, own) = (certificates.mutual_server(), certificates.id());
                 Self::Handshake(Box::pin(async {
                     if matches!(stream.peek(&mut [0]).await, Ok(0)) {
-                        return Err(Failed { reason: None, cause: "the peer sent nothing".to_owned() });
+                        return Err(Failed {
+                            reason: None,
+                            cause: "the peer sent nothing".to_owned(),
+                        });
                     }
                     let (stream, peer) = accept(config, stream).await?;
                     let kind = stream.get_ref().1.handshake_kind();
                     tracing::debug!(child = %peer.id, ?kind, "handshake is over");
                     let stream: Box<dyn Duplex> = Box::new(Watched::new(stream));
-                    Ok((stream, Certified { own, child: peer.id, not_after: peer.not_after }))
+                    Ok((
+                        stream,
+                        Certified {
+                            own,
+                            child: peer.id,
+                            not_after: peer.not_after,
+                        },
+                    ))
                 }))
             }
         }
@@ -94,7 +110,9 @@ impl Socket {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Certified>, Failed>> {
-        let Self::Handshake(handshake) = self else { return Poll::Ready(Ok(None)) };
+        let Self::Handshake(handshake) = self else {
+            return Poll::Ready(Ok(None));
+        };
         let result = ready!(handshake.as_mut().poll(context));
         *self = Self::Failed;
         Poll::Ready(result.map(|(stream, certified)| {

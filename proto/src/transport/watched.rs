@@ -19,16 +19,26 @@ pub(crate) struct Watched<S> {
 
 impl<S: Duplex> Watched<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, first: Arc::default(), failed: None }
+        Self {
+            stream,
+            first: Arc::default(),
+            failed: None,
+        }
     }
 
     pub(crate) fn first(&self) -> Arc<OnceLock<u8>> {
         Arc::clone(&self.first)
     }
 
-    fn poll_failed(&mut self, context: &mut Context<'_>, failed: io::Error) -> Poll<io::Result<usize>> {
+    fn poll_failed(
+        &mut self,
+        context: &mut Context<'_>,
+        failed: io::Error,
+    ) -> Poll<io::Result<usize>> {
         if self.first.get().is_none()
-            && Pin::new(&mut *self).poll_read(context, &mut ReadBuf::new(&mut [0])).is_pending()
+            && Pin::new(&mut *self)
+                .poll_read(context, &mut ReadBuf::new(&mut [0]))
+                .is_pending()
         {
             self.failed = Some(failed);
             return Poll::Pending;
@@ -64,7 +74,9 @@ impl<S: Duplex> AsyncRead for Watched<S> {
         }
         match read {
             // The frames of HTTP/2 tell a message that was cut.
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Poll::Ready(Ok(()))
+            }
             read => read,
         }
     }
@@ -92,7 +104,9 @@ impl<S: Duplex> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_with(context, |stream, context| stream.poll_write_vectored(context, slices))
+        self.poll_with(context, |stream, context| {
+            stream.poll_write_vectored(context, slices)
+        })
     }
 
     fn is_write_vectored(&self) -> bool {

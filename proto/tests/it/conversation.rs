@@ -11,7 +11,9 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::scripted::{ChildEvent, ParentEvent, Running, Server, directive, mute, patiently, until};
+use crate::scripted::{
+    ChildEvent, ParentEvent, Running, Server, directive, mute, patiently, until,
+};
 use plimsoll_proto::KEYS_PER_PART_MAX;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,7 +58,10 @@ async fn oversized_messages_arrive_complete() {
     let mut server = Server::start(9);
     let name = |number: usize| format!("{number:0>128}");
     let definition = |number| KeyDefinition {
-        key: Key { bucket: Bucket::new(&name(0)).unwrap(), tenant: Tenant::new(&name(number)).unwrap() },
+        key: Key {
+            bucket: Bucket::new(&name(0)).unwrap(),
+            tenant: Tenant::new(&name(number)).unwrap(),
+        },
         base: Counts::ZERO,
         sent: Counts::ZERO,
         continues: false,
@@ -64,13 +69,24 @@ async fn oversized_messages_arrive_complete() {
     let definitions: BTreeMap<KeyId, KeyDefinition> =
         (0..).map(KeyId).zip((0..10_000).map(definition)).collect();
     let tally = Tally {
-        counts: Counts { offered: 5, dropped: 2, would_dropped: 0, ..Counts::ZERO },
+        counts: Counts {
+            offered: 5,
+            dropped: 2,
+            would_dropped: 0,
+            ..Counts::ZERO
+        },
         late: Counts::ZERO,
     };
     let tallies: Tallies = definitions.keys().map(|id| (*id, tally)).collect();
-    server.parent.with(|parent, _| parent.post(&directive(2, 5_000)));
+    server
+        .parent
+        .with(|parent, _| parent.post(&directive(2, 5_000)));
 
-    let greeting = Report { definitions, tallies, ..Report::default() };
+    let greeting = Report {
+        definitions,
+        tallies,
+        ..Report::default()
+    };
     let mut child = Running::start(&server.uri(), greeting.clone(), Duration::from_millis(20));
     assert_eq!(child.applied().await.buckets, [directive(2, 5_000)]);
     // The keys of each part arrive with it.
@@ -82,11 +98,24 @@ async fn oversized_messages_arrive_complete() {
         });
         parts.push(part.await);
     }
-    let most = parts.iter().map(|part| part.definitions.len().max(part.tallies.len())).max();
-    assert!(parts.len() > 10 && most <= Some(KEYS_PER_PART_MAX), "{} parts, {most:?}", parts.len());
-    let definitions = parts.iter().flat_map(|part| part.definitions.clone()).collect();
+    let most = parts
+        .iter()
+        .map(|part| part.definitions.len().max(part.tallies.len()))
+        .max();
+    assert!(
+        parts.len() > 10 && most <= Some(KEYS_PER_PART_MAX),
+        "{} parts, {most:?}",
+        parts.len()
+    );
+    let definitions = parts
+        .iter()
+        .flat_map(|part| part.definitions.clone())
+        .collect();
     let tallies = parts.iter().flat_map(|part| part.tallies.iter()).collect();
-    assert_eq!((greeting.definitions, greeting.tallies), (definitions, tallies));
+    assert_eq!(
+        (greeting.definitions, greeting.tallies),
+        (definitions, tallies)
+    );
     child.stop().await;
 }
 
@@ -107,7 +136,10 @@ async fn stale_directives_are_rejected_midstream() {
     server.parent.with(|parent, _| parent.epoch = Epoch(6));
     server.post(&directive(3, 0));
     let next = child.applied().await;
-    let changed = BucketDirective { whole: false, ..directive(3, 0) };
+    let changed = BucketDirective {
+        whole: false,
+        ..directive(3, 0)
+    };
     assert_eq!((next.epoch, next.buckets), (Some(Epoch(6)), vec![changed]));
     child.stop().await;
 }
@@ -123,7 +155,11 @@ async fn child_reconnects_when_its_parent_restarts() {
     let mut server = Server::start_at(address, 9);
     server.post(&directive(2, 0));
     let first = child.applied().await;
-    assert_eq!((first.seq, first.echo.covered), (1, 1), "the stream starts anew");
+    assert_eq!(
+        (first.seq, first.echo.covered),
+        (1, 1),
+        "the stream starts anew"
+    );
     assert_eq!(first.buckets, [directive(2, 0)]);
     until(&mut server.events, |event| match event {
         ParentEvent::Report(_, report) => report.identity.map(|_| assert_eq!(report.seq, 1)),
@@ -172,7 +208,10 @@ async fn child_shutdown_never_awaits_its_parent() {
     let uri = format!("http://{}", listener.local_addr().unwrap());
     let mut child = Running::greet(&uri);
     let (_mute, _) = patiently(listener.accept()).await.unwrap();
-    until(&mut child.events, |event| matches!(event, ChildEvent::Reported).then_some(())).await;
+    until(&mut child.events, |event| {
+        matches!(event, ChildEvent::Reported).then_some(())
+    })
+    .await;
     child.shutdown.cancel();
     patiently(child.task).await.unwrap();
     // A child that waited for the silence timeout would have emitted an event.
@@ -184,8 +223,16 @@ async fn health_is_served_on_the_same_port() {
     let server = Server::start(9);
     let channel = server.endpoint().connect().await.unwrap();
     for service in ["", "plimsoll.exchange.v1.Exchange"] {
-        let request = HealthCheckRequest { service: service.to_owned() };
-        let answer = patiently(HealthClient::new(channel.clone()).check(request)).await.unwrap();
-        assert_eq!(answer.into_inner().status(), ServingStatus::Serving, "{service:?}");
+        let request = HealthCheckRequest {
+            service: service.to_owned(),
+        };
+        let answer = patiently(HealthClient::new(channel.clone()).check(request))
+            .await
+            .unwrap();
+        assert_eq!(
+            answer.into_inner().status(),
+            ServingStatus::Serving,
+            "{service:?}"
+        );
     }
 }

@@ -10,14 +10,19 @@ use tonic::Code;
 use crate::scripted::{ParentEvent, Running, Server, greeting, patiently, until};
 
 fn report(seq: u64) -> wire::Report {
-    wire::Report { seq, ..wire::Report::default() }
+    wire::Report {
+        seq,
+        ..wire::Report::default()
+    }
 }
 
 /// Asserts that a stream with these reports ends with this status and is counted under this reason.
 async fn check_ends(reports: Vec<wire::Report>, code: Code, reason: &str) {
     let mut server = Server::start(1);
     let mut stream = server.stream().await;
-    let greets = reports.first().is_some_and(|report| report.identity.is_some());
+    let greets = reports
+        .first()
+        .is_some_and(|report| report.identity.is_some());
     for report in reports {
         stream.send(report).await;
     }
@@ -28,22 +33,63 @@ async fn check_ends(reports: Vec<wire::Report>, code: Code, reason: &str) {
             Err(status) => break status,
         }
     };
-    assert_eq!((status.code(), reason), (code, reason), "{}", status.message());
+    assert_eq!(
+        (status.code(), reason),
+        (code, reason),
+        "{}",
+        status.message()
+    );
     assert!(!status.message().is_empty());
     assert_eq!(server.rejected().await.reason, reason);
-    until(&mut server.events, |event| matches!(event, ParentEvent::Closed(_)).then_some(())).await;
-    assert!(server.rejections.try_recv().is_err(), "counted more than once");
+    until(&mut server.events, |event| {
+        matches!(event, ParentEvent::Closed(_)).then_some(())
+    })
+    .await;
+    assert!(
+        server.rejections.try_recv().is_err(),
+        "counted more than once"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn protocol_violations_end_streams_and_count() {
-    let defined = wire::KeyDefinition { bucket: "a b".to_owned(), ..wire::KeyDefinition::default() };
+    let defined = wire::KeyDefinition {
+        bucket: "a b".to_owned(),
+        ..wire::KeyDefinition::default()
+    };
     for (reports, reason) in [
         (vec![report(0)], "invalid"),
         (vec![greeting(1), report(0)], "invalid"),
-        (vec![greeting(1), wire::Report { epoch: Some(0), ..report(2) }], "invalid"),
-        (vec![greeting(1), wire::Report { id_gaps: vec![3], ..report(2) }], "invalid"),
-        (vec![greeting(1), wire::Report { definitions: vec![defined], ..report(2) }], "invalid"),
+        (
+            vec![
+                greeting(1),
+                wire::Report {
+                    epoch: Some(0),
+                    ..report(2)
+                },
+            ],
+            "invalid",
+        ),
+        (
+            vec![
+                greeting(1),
+                wire::Report {
+                    id_gaps: vec![3],
+                    ..report(2)
+                },
+            ],
+            "invalid",
+        ),
+        (
+            vec![
+                greeting(1),
+                wire::Report {
+                    definitions: vec![defined],
+                    ..report(2)
+                },
+            ],
+            "invalid",
+        ),
         (vec![report(1)], "greeting"),
         (vec![greeting(1), report(3)], "broken"),
         (vec![greeting(1), report(2), report(2)], "broken"),
@@ -59,7 +105,12 @@ async fn message_is_read_up_to_its_limit() {
         subscriptions: vec!["b".repeat(125); bytes.div_ceil(127)],
         ..report(2)
     };
-    check_ends(vec![greeting(1), of_size(MESSAGE_BYTES_MAX)], Code::InvalidArgument, "unreadable").await;
+    check_ends(
+        vec![greeting(1), of_size(MESSAGE_BYTES_MAX)],
+        Code::InvalidArgument,
+        "unreadable",
+    )
+    .await;
 
     let mut server = Server::start(1);
     let stream = server.stream().await;
@@ -107,8 +158,15 @@ async fn newer_stream_ends_the_old_gracefully() {
         }
     };
     assert_eq!(status.code(), Code::Aborted);
-    assert_eq!(new.next().await.seq, 2, "the new stream still gets heartbeats");
-    assert!(server.rejections.try_recv().is_err(), "a child may open another stream");
+    assert_eq!(
+        new.next().await.seq,
+        2,
+        "the new stream still gets heartbeats"
+    );
+    assert!(
+        server.rejections.try_recv().is_err(),
+        "a child may open another stream"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +176,11 @@ async fn child_reconnects_after_invalid_messages() {
     for _ in 0..3 {
         let error = child.disconnected().await;
         assert!(error.contains("out of range"), "{error}");
-        assert_eq!(until(&mut parent.greetings, Some).await, 1, "the stream starts anew");
+        assert_eq!(
+            until(&mut parent.greetings, Some).await,
+            1,
+            "the stream starts anew"
+        );
     }
     child.stop().await;
 }
@@ -143,14 +205,16 @@ mod invalid_parent {
 
     impl Parent {
         pub(super) async fn start() -> Self {
-            let listener =
-                plimsoll_proto::transport::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0)))
-                    .await
-                    .unwrap();
+            let listener = plimsoll_proto::transport::listen(
+                "--listen",
+                SocketAddr::from(([127, 0, 0, 1], 0)),
+            )
+            .await
+            .unwrap();
             let uri = format!("http://{}", listener.local_addr().unwrap());
             let (opened, greetings) = mpsc::unbounded_channel();
-            let server =
-                tonic::transport::Server::builder().add_service(ExchangeServer::new(SendsInvalid(opened)));
+            let server = tonic::transport::Server::builder()
+                .add_service(ExchangeServer::new(SendsInvalid(opened)));
             tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
             Self { uri, greetings }
         }
@@ -170,7 +234,12 @@ mod invalid_parent {
             tokio::spawn(async move {
                 if let Ok(Some(greeting)) = reports.message().await {
                     let _ = opened.send(greeting.seq);
-                    let _ = sender.send(Ok(wire::Directives { seq: 0, ..wire::Directives::default() })).await;
+                    let _ = sender
+                        .send(Ok(wire::Directives {
+                            seq: 0,
+                            ..wire::Directives::default()
+                        }))
+                        .await;
                     // Wait until the child disconnects.
                     while let Ok(Some(_)) = reports.message().await {}
                 }
@@ -191,15 +260,30 @@ async fn child_learns_of_missing_grpc() {
         connection.write_all(answer.as_bytes()).await.unwrap();
         drop(connection);
         let error = child.disconnected().await;
-        assert!(error.starts_with(&address) && error.contains("if this is an admin port"), "{error}");
+        assert!(
+            error.starts_with(&address) && error.contains("if this is an admin port"),
+            "{error}"
+        );
         child.stop().await;
     }
 }
 
 #[tokio::test]
 async fn address_in_use_names_its_flag() {
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let _listener = plimsoll_proto::transport::listen("--listen", taken).await.unwrap();
-    let error = plimsoll_proto::transport::listen("--admin", taken).await.unwrap_err().to_string();
-    assert!(error.starts_with(&format!("--admin: cannot listen on {taken}: ")), "{error}");
+    let taken = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let _listener = plimsoll_proto::transport::listen("--listen", taken)
+        .await
+        .unwrap();
+    let error = plimsoll_proto::transport::listen("--admin", taken)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with(&format!("--admin: cannot listen on {taken}: ")),
+        "{error}"
+    );
 }

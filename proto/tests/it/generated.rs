@@ -24,8 +24,11 @@ fn opening() -> String {
 fn generate() -> String {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
-    let descriptors =
-        protox::compile(["plimsoll/exchange/v1/exchange.proto"], [package.join("proto")]).unwrap();
+    let descriptors = protox::compile(
+        ["plimsoll/exchange/v1/exchange.proto"],
+        [package.join("proto")],
+    )
+    .unwrap();
     tonic_prost_build::configure()
         .out_dir(folder.path())
         .emit_rerun_if_changed(false)
@@ -45,5 +48,8 @@ fn generated_code_is_current() {
         fs::write(&path, &generated).unwrap();
     }
     let current = fs::read_to_string(&path).unwrap();
-    assert!(current == generated, "src/wire.rs is out of date: {UPDATE} writes it anew");
+    assert!(
+        current == generated,
+        "src/wire.rs is out of date: {UPDATE} writes it anew"
+    );
 }

@@ -31,7 +31,8 @@ impl Path {
         tokio::spawn(async move {
             while let Ok((child, _)) = listener.accept().await {
                 let (from_child, to_child) = child.into_split();
-                let (from_parent, to_parent) = TcpStream::connect(parent).await.unwrap().into_split();
+                let (from_parent, to_parent) =
+                    TcpStream::connect(parent).await.unwrap().into_split();
                 tokio::spawn(copy(from_child, to_parent, Arc::clone(&lossy)));
                 tokio::spawn(copy(from_parent, to_child, Arc::clone(&lossy)));
             }
@@ -65,7 +66,10 @@ async fn half_open_stream_ends_on_both_sides() {
     child.applied().await;
     path.is_cut.store(true, Ordering::Relaxed);
     let error = child.disconnected().await;
-    assert!(error.starts_with("no message from the parent for "), "{error}");
+    assert!(
+        error.starts_with("no message from the parent for "),
+        "{error}"
+    );
     assert_eq!(server.rejected().await.reason, "silent");
     path.is_cut.store(false, Ordering::Relaxed);
     child.applied().await;
@@ -85,7 +89,12 @@ async fn paused_parent_loses_no_child() {
     let paused = server.pause(PAUSE);
     for stream in &streams {
         for seq in 2..=9 {
-            stream.send(wire::Report { seq, ..wire::Report::default() }).await;
+            stream
+                .send(wire::Report {
+                    seq,
+                    ..wire::Report::default()
+                })
+                .await;
         }
     }
     paused.await;
@@ -107,7 +116,10 @@ async fn paused_parent_loses_no_child() {
 
 #[test]
 fn paused_child_reads_before_it_reports() {
-    let clients = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clients = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     clients.block_on(async {
         let server = Server::start(9);
         let mut child = Running::greet(&server.uri());
@@ -115,7 +127,10 @@ fn paused_child_reads_before_it_reports() {
         while child.events.try_recv().is_ok() {}
         // Everything in this process but the parent, which has its own threads.
         std::thread::sleep(PAUSE);
-        assert!(matches!(child.events.recv().await, Some(ChildEvent::Applied(_))));
+        assert!(matches!(
+            child.events.recv().await,
+            Some(ChildEvent::Applied(_))
+        ));
         let seq = child.applied().await.seq;
         while child.applied().await.seq < seq + 20 {}
         child.stop().await;
@@ -133,14 +148,22 @@ async fn rapid_streams_on_one_connection_are_refused() {
     let mut accepted = 0;
     let status = loop {
         let (_reports, receiver) = unbounded_channel();
-        match client.converse(UnboundedReceiverStream::new(receiver)).await {
+        match client
+            .converse(UnboundedReceiverStream::new(receiver))
+            .await
+        {
             Ok(_) => accepted += 1,
             Err(status) => break status,
         }
         assert!(accepted < 60, "every stream was accepted");
     };
     assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
-    let wait = status.metadata().get("grpc-retry-pushback-ms").unwrap().to_str().unwrap();
+    let wait = status
+        .metadata()
+        .get("grpc-retry-pushback-ms")
+        .unwrap()
+        .to_str()
+        .unwrap();
     assert!(wait.parse::<u64>().unwrap() > 0);
     assert_eq!(server.rejected().await.reason, "busy");
     // Others are not turned away.
@@ -159,7 +182,10 @@ async fn refused_child_returns_when_told() {
         attempts.push(until(&mut parent.attempts, Some).await);
     }
     // Earlier would be a mistake; later is jitter, or a busy machine.
-    assert!(attempts.windows(2).all(|pair| pair[1] - pair[0] >= ASKED), "{attempts:?}");
+    assert!(
+        attempts.windows(2).all(|pair| pair[1] - pair[0] >= ASKED),
+        "{attempts:?}"
+    );
     child.stop().await;
 }
 
@@ -186,10 +212,15 @@ mod busy_parent {
 
     pub(super) async fn start(asked: Duration) -> Parent {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = plimsoll_proto::transport::listen("--listen", address).await.unwrap();
+        let listener = plimsoll_proto::transport::listen("--listen", address)
+            .await
+            .unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap());
         let (sender, attempts) = unbounded_channel();
-        let service = ExchangeServer::new(TurnsAway { asked, attempts: sender });
+        let service = ExchangeServer::new(TurnsAway {
+            asked,
+            attempts: sender,
+        });
         let server = tonic::transport::Server::builder().add_service(service);
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         Parent { uri, attempts }
@@ -206,7 +237,9 @@ mod busy_parent {
             let _ = self.attempts.send(Instant::now());
             let mut status = Status::unavailable("too many streams begin at once");
             let millis = (self.asked.as_millis() as u64).into();
-            status.metadata_mut().insert("grpc-retry-pushback-ms", millis);
+            status
+                .metadata_mut()
+                .insert("grpc-retry-pushback-ms", millis);
             Err(status)
         }
     }

@@ -10,7 +10,9 @@ use crate::operation::KEY_BYTES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
     /// An escape is neither `\xNN` nor `\\`.
-    #[error("the key has a `\\` that begins neither `\\\\` nor `\\xNN` with two hexadecimal digits")]
+    #[error(
+        "the key has a `\\` that begins neither `\\\\` nor `\\xNN` with two hexadecimal digits"
+    )]
     Escape,
     /// The key is too long.
     #[error("the key has {0} bytes, and a key has at most {KEY_BYTES_MAX}")]
@@ -43,7 +45,11 @@ pub fn escape(key: &[u8]) -> String {
 /// When an escape is unknown, or the key is too long.
 pub fn unescape(text: &str) -> Result<Vec<u8>, InvalidKey> {
     let key = decode(text)?;
-    if key.len() > KEY_BYTES_MAX { Err(InvalidKey::TooLong(key.len())) } else { Ok(key) }
+    if key.len() > KEY_BYTES_MAX {
+        Err(InvalidKey::TooLong(key.len()))
+    } else {
+        Ok(key)
+    }
 }
 
 pub(super) fn decode(text: &str) -> Result<Vec<u8>, InvalidKey> {
@@ -59,7 +65,9 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>, InvalidKey> {
             Some(b'x') => {
                 let mut digit = || char::from(bytes.next()?).to_digit(16);
                 let digits = digit().zip(digit()).map(|(high, low)| 16 * high + low);
-                digits.and_then(|byte| u8::try_from(byte).ok()).ok_or(InvalidKey::Escape)?
+                digits
+                    .and_then(|byte| u8::try_from(byte).ok())
+                    .ok_or(InvalidKey::Escape)?
             }
             _ => return Err(InvalidKey::Escape),
         });
@@ -102,7 +110,10 @@ mod tests {
         for text in ["\\", "a\\n", "\\x", "\\x1", "\\xg0", "\\x+1", "\\xé"] {
             assert_eq!(unescape(text), Err(InvalidKey::Escape), "{text}");
         }
-        assert_eq!(unescape(&"k".repeat(KEY_BYTES_MAX)).map(|key| key.len()), Ok(KEY_BYTES_MAX));
+        assert_eq!(
+            unescape(&"k".repeat(KEY_BYTES_MAX)).map(|key| key.len()),
+            Ok(KEY_BYTES_MAX)
+        );
         let long = "k".repeat(KEY_BYTES_MAX + 1);
         assert_eq!(unescape(&long), Err(InvalidKey::TooLong(KEY_BYTES_MAX + 1)));
         // Only the bytes of the key count, not the letters of its text.

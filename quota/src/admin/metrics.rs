@@ -17,9 +17,18 @@ struct Source<'a> {
 }
 
 pub(super) fn page(sources: &Sources) -> Vec<Family> {
-    let ports = vec![("resp", sources.ports.resp.clone()), ("admin", sources.ports.admin.clone())];
+    let ports = vec![
+        ("resp", sources.ports.resp.clone()),
+        ("admin", sources.ports.admin.clone()),
+    ];
     [
-        families(&table(), &Source { sources, stats: sources.engine.stats() }),
+        families(
+            &table(),
+            &Source {
+                sources,
+                stats: sources.engine.stats(),
+            },
+        ),
         families(&ports::METRICS, &ports),
         families(&CERTIFICATES, &sources.security),
         families(&ACCESS, &sources.security),
@@ -40,9 +49,12 @@ pub(super) fn described() -> Vec<About> {
 fn table<'a>() -> Vec<Metric<Source<'a>>> {
     type M<'a> = Metric<Source<'a>>;
     vec![
-        M::gauge("plimsoll_quota_ready", &[], "1 while the store is open and answers.", |s| {
-            one(s.sources.engine.is_ready())
-        })
+        M::gauge(
+            "plimsoll_quota_ready",
+            &[],
+            "1 while the store is open and answers.",
+            |s| one(s.sources.engine.is_ready()),
+        )
         .first(),
         M::counter(
             "plimsoll_quota_operations_total",
@@ -50,20 +62,34 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "Commands answered: `reduce`, `get`, `sessionize`, `throttle`, `take`, `give`, `other`; by result: `granted`, \
              `refused` (for lack of tokens), `unavailable` (the store failed, or did not answer in time), `busy` (too many \
              waited for it), `error` (the command was wrong).",
-            |s| rows(s.sources.resp.operations().map(|(command, result, count)| ([command, result], count))),
+            |s| {
+                rows(
+                    s.sources
+                        .resp
+                        .operations()
+                        .map(|(command, result, count)| ([command, result], count)),
+                )
+            },
         ),
         M::counter(
             "plimsoll_quota_refused_total",
             &[],
             "Commands that a bucket refused for lack of tokens: the sum of `result` = `refused`.",
             |s| {
-                let refused = s.sources.resp.operations().filter(|(_, result, _)| *result == "refused");
+                let refused = s
+                    .sources
+                    .resp
+                    .operations()
+                    .filter(|(_, result, _)| *result == "refused");
                 one(refused.map(|(.., count)| count).sum::<u64>())
             },
         ),
-        M::gauge("plimsoll_quota_connections", &[], "Open connections of the Redis protocol.", |s| {
-            one(s.sources.resp.open.load(Ordering::Relaxed))
-        }),
+        M::gauge(
+            "plimsoll_quota_connections",
+            &[],
+            "Open connections of the Redis protocol.",
+            |s| one(s.sources.resp.open.load(Ordering::Relaxed)),
+        ),
         M::counter(
             "plimsoll_quota_connections_total",
             &[],
@@ -82,9 +108,12 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "Buckets in memory; others are on disk alone.",
             |s| one(s.stats.buckets),
         ),
-        M::gauge("plimsoll_quota_cache_bytes", &[], "Bytes of the buckets in memory.", |s| {
-            one(s.stats.cache_bytes)
-        }),
+        M::gauge(
+            "plimsoll_quota_cache_bytes",
+            &[],
+            "Bytes of the buckets in memory.",
+            |s| one(s.stats.cache_bytes),
+        ),
         M::gauge(
             "plimsoll_quota_cache_bytes_limit",
             &[],
@@ -97,15 +126,24 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "Look-ups that found the bucket in memory.",
             |s| one(s.stats.hits),
         ),
-        M::counter("plimsoll_quota_cache_misses_total", &[], "Look-ups that asked the store.", |s| {
-            one(s.stats.misses)
-        }),
-        M::gauge("plimsoll_quota_disk_bytes", &[], "Bytes of the store on disk.", |s| {
-            one(s.stats.disk_bytes)
-        }),
-        M::counter("plimsoll_quota_commits_total", &[], "Commits that are on disk.", |s| {
-            one(s.stats.commits)
-        }),
+        M::counter(
+            "plimsoll_quota_cache_misses_total",
+            &[],
+            "Look-ups that asked the store.",
+            |s| one(s.stats.misses),
+        ),
+        M::gauge(
+            "plimsoll_quota_disk_bytes",
+            &[],
+            "Bytes of the store on disk.",
+            |s| one(s.stats.disk_bytes),
+        ),
+        M::counter(
+            "plimsoll_quota_commits_total",
+            &[],
+            "Commits that are on disk.",
+            |s| one(s.stats.commits),
+        ),
         M::counter(
             "plimsoll_quota_buckets_saved_total",
             &[],
@@ -143,9 +181,12 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
              booted in between.",
             |s| one(s.stats.clock_unsure),
         ),
-        M::gauge("plimsoll_quota_waiting", &[], "Operations that wait for the store.", |s| {
-            one(s.stats.waiting)
-        }),
+        M::gauge(
+            "plimsoll_quota_waiting",
+            &[],
+            "Operations that wait for the store.",
+            |s| one(s.stats.waiting),
+        ),
         M::counter(
             "plimsoll_quota_store_errors_total",
             &[],
@@ -167,6 +208,13 @@ fn durations(latency: &Latency) -> Vec<Series> {
         count += values;
         count
     };
-    let buckets = LATENCY_BOUNDS.into_iter().zip(latency.counts.map(&mut upto)).collect();
-    one(Value::from(Durations { buckets, sum: latency.sum, count }))
+    let buckets = LATENCY_BOUNDS
+        .into_iter()
+        .zip(latency.counts.map(&mut upto))
+        .collect();
+    one(Value::from(Durations {
+        buckets,
+        sum: latency.sum,
+        count,
+    }))
 }

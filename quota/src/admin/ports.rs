@@ -19,9 +19,14 @@ impl Ports {
     /// port. The rest is for the files of the store.
     pub(crate) fn new() -> Self {
         let ports = |max: usize, divisor: u64| {
-            let part = usize::try_from(descriptors::limit() / divisor).unwrap_or(usize::MAX).max(2);
+            let part = usize::try_from(descriptors::limit() / divisor)
+                .unwrap_or(usize::MAX)
+                .max(2);
             Connections::fair(max.min(part), usize::MAX)
         };
-        Self { resp: ports(RESP_CONNECTIONS_MAX, 2), admin: ports(ADMIN_CONNECTIONS_MAX, 8) }
+        Self {
+            resp: ports(RESP_CONNECTIONS_MAX, 2),
+            admin: ports(ADMIN_CONNECTIONS_MAX, 8),
+        }
     }
 }

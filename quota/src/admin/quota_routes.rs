@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::api::{
-    BucketStatus, Buckets, GET, Holds, LIST, PAGE_DEFAULT, PAGE_MAX, RESET, RESET_KEYS_MAX, Reset, ResetDone,
-    TOP, TOP_DEFAULT, TOP_MAX, Top, TopKey,
+    BucketStatus, Buckets, GET, Holds, LIST, PAGE_DEFAULT, PAGE_MAX, RESET, RESET_KEYS_MAX, Reset,
+    ResetDone, TOP, TOP_DEFAULT, TOP_MAX, Top, TopKey,
 };
 use super::key_text::{InvalidKey, decode, escape, unescape};
 use crate::engine::{Bucket, Engine};
@@ -48,7 +48,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let params = Query::<T>::from_request_parts(parts, state).await;
-        params.map(|Query(params)| Self(params)).map_err(|error| invalid(error.body_text()))
+        params
+            .map(|Query(params)| Self(params))
+            .map_err(|error| invalid(error.body_text()))
     }
 }
 
@@ -69,9 +71,15 @@ async fn list(State(engine): State<Engine>, Params(query): Params<ListQuery>) ->
     let after = after.map_err(|_| invalid("after: give the `next` of the page before"))?;
     let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let now = engine.now();
-    let (buckets, next) = engine.list(&prefix, after, limit).await.map_err(unavailable)?;
+    let (buckets, next) = engine
+        .list(&prefix, after, limit)
+        .await
+        .map_err(unavailable)?;
     let buckets = buckets.iter().map(|bucket| status(bucket, now)).collect();
-    Ok(Json(Buckets { buckets, next: next.map(|next| escape(&next)) }))
+    Ok(Json(Buckets {
+        buckets,
+        next: next.map(|next| escape(&next)),
+    }))
 }
 
 async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> Answer<Buckets> {
@@ -81,7 +89,10 @@ async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> A
     if buckets.is_empty() {
         return Err(unknown(&query.key));
     }
-    Ok(Json(Buckets { buckets: buckets.iter().map(|bucket| status(bucket, now)).collect(), next: None }))
+    Ok(Json(Buckets {
+        buckets: buckets.iter().map(|bucket| status(bucket, now)).collect(),
+        next: None,
+    }))
 }
 
 async fn top(State(engine): State<Engine>, Params(query): Params<TopQuery>) -> Answer<Top> {
@@ -90,7 +101,12 @@ async fn top(State(engine): State<Engine>, Params(query): Params<TopQuery>) -> A
     let top = tokio::task::spawn_blocking(move || engine.top(limit)).await;
     let top = top.map_err(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))?;
     let [asked, refused] = top.map(|keys| {
-        keys.iter().map(|(key, count)| TopKey { key: escape(key), count: u64::from(*count) }).collect()
+        keys.iter()
+            .map(|(key, count)| TopKey {
+                key: escape(key),
+                count: u64::from(*count),
+            })
+            .collect()
     });
     Ok(Json(Top { asked, refused }))
 }
@@ -112,7 +128,11 @@ async fn reset(
     // Runs to its end, even if the caller disconnects.
     let carried_out = tokio::spawn(async move {
         let done = async {
-            let keys = if is_prefix { keys(&engine, &bytes, &text).await? } else { vec![bytes] };
+            let keys = if is_prefix {
+                keys(&engine, &bytes, &text).await?
+            } else {
+                vec![bytes]
+            };
             reset_all(&engine, &keys).await
         };
         let done = done.await;
@@ -132,7 +152,9 @@ async fn reset(
             Err((status, error)) => error_response(status, error),
         }
     });
-    carried_out.await.map_err(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))
+    carried_out
+        .await
+        .map_err(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 
 type ResetFailed = (StatusCode, String);
@@ -180,7 +202,8 @@ fn status(bucket: &Bucket, now: QuotaTime) -> BucketStatus {
         (Kind::Tokens(rate), BucketState::Tokens(balance)) => {
             let balance = balance.refilled(rate, now.ms);
             let is_full = balance.tokens >= rate.max();
-            let unless_full = |time: Option<u64>| time.filter(|_| !is_full).map(|time| now.wall_of(time));
+            let unless_full =
+                |time: Option<u64>| time.filter(|_| !is_full).map(|time| now.wall_of(time));
             Holds::Tokens {
                 tokens: balance.tokens,
                 max: rate.max(),
@@ -190,13 +213,16 @@ fn status(bucket: &Bucket, now: QuotaTime) -> BucketStatus {
                 full_at_ms: unless_full(balance.holds_at_ms(rate, rate.max())),
             }
         }
-        (_, BucketState::Throttle(gcra)) => {
-            Holds::Throttle { at_rest_ms: now.wall_of(gcra.arrival_ns / 1_000_000) }
-        }
+        (_, BucketState::Throttle(gcra)) => Holds::Throttle {
+            at_rest_ms: now.wall_of(gcra.arrival_ns / 1_000_000),
+        },
         // A throttle never has tokens.
         (Kind::Throttle, BucketState::Tokens(_)) => Holds::Throttle { at_rest_ms: 0 },
     };
-    BucketStatus { key: escape(&bucket.key), holds }
+    BucketStatus {
+        key: escape(&bucket.key),
+        holds,
+    }
 }
 
 fn key(parameter: &str, key: Result<Vec<u8>, InvalidKey>) -> Result<Vec<u8>, Response> {
@@ -205,7 +231,11 @@ fn key(parameter: &str, key: Result<Vec<u8>, InvalidKey>) -> Result<Vec<u8>, Res
 
 fn limit(limit: Option<usize>, default: usize, max: usize) -> Result<usize, Response> {
     let limit = limit.unwrap_or(default);
-    if (1..=max).contains(&limit) { Ok(limit) } else { Err(invalid(format!("limit: give 1 to {max}"))) }
+    if (1..=max).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(invalid(format!("limit: give 1 to {max}")))
+    }
 }
 
 fn invalid(text: impl std::fmt::Display) -> Response {

@@ -23,7 +23,11 @@ const TABLE: &str = "
 
 fn sources(directory: &Path) -> Sources {
     let durability = Durability::default();
-    let settings = Settings { data: directory.join("data"), durability, cache_bytes: 16 << 20 };
+    let settings = Settings {
+        data: directory.join("data"),
+        durability,
+        cache_bytes: 16 << 20,
+    };
     Sources {
         engine: Engine::open(&settings).unwrap(),
         ports: Ports::new(),
@@ -37,7 +41,13 @@ fn sources(directory: &Path) -> Sources {
 async fn every_route_names_its_callers() {
     let directory = tempfile::tempdir().unwrap();
     let sources = sources(directory.path());
-    let table: Vec<String> = routes(sources.clone()).iter().map(ToString::to_string).collect();
-    assert_eq!(table, TABLE.trim().lines().map(str::trim).collect::<Vec<_>>());
+    let table: Vec<String> = routes(sources.clone())
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        table,
+        TABLE.trim().lines().map(str::trim).collect::<Vec<_>>()
+    );
     sources.engine.close().await.unwrap();
 }

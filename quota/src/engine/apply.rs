@@ -23,25 +23,53 @@ pub(super) fn balance(state: Option<State>, rate: QuotaRate, at_ms: u64) -> Bala
     }
 }
 
-pub(super) fn apply(operation: &Operation<'_>, state: Option<State>, now_ms: u64) -> Option<Applied> {
+pub(super) fn apply(
+    operation: &Operation<'_>,
+    state: Option<State>,
+    now_ms: u64,
+) -> Option<Applied> {
     let mut at_ms = now_ms;
     let (answer, new, is_refused, is_change) = match *operation {
-        Operation::Reduce { bucket, at_ms: at, take, refill } => {
+        Operation::Reduce {
+            bucket,
+            at_ms: at,
+            take,
+            refill,
+        } => {
             at_ms = at.unwrap_or(now_ms);
             let mut new = balance(state, bucket.rate, at_ms);
             let before = new.reduce(bucket.rate, at_ms, take, refill);
-            (Answer::Tokens(before), State::Tokens(new), before < take, take > 0)
+            (
+                Answer::Tokens(before),
+                State::Tokens(new),
+                before < take,
+                take > 0,
+            )
         }
-        Operation::Sessionize { bucket, at_ms: at, take } => {
+        Operation::Sessionize {
+            bucket,
+            at_ms: at,
+            take,
+        } => {
             at_ms = at.unwrap_or(now_ms);
             let mut new = balance(state, bucket.rate, at_ms);
             let session = new.sessionize(bucket.rate, at_ms, take);
-            (Answer::Session(session), State::Tokens(new), session.tokens_before < take, take > 0)
+            (
+                Answer::Session(session),
+                State::Tokens(new),
+                session.tokens_before < take,
+                take > 0,
+            )
         }
         Operation::Give { bucket, tokens } => {
             let mut new = balance(state, bucket.rate, at_ms).refilled(bucket.rate, at_ms);
             new.give_back(bucket.rate, tokens);
-            (Answer::Tokens(new.tokens), State::Tokens(new), false, tokens > 0 && state.is_some())
+            (
+                Answer::Tokens(new.tokens),
+                State::Tokens(new),
+                false,
+                tokens > 0 && state.is_some(),
+            )
         }
         Operation::Throttle { rate, quantity, .. } => {
             let old = match state {
@@ -50,10 +78,20 @@ pub(super) fn apply(operation: &Operation<'_>, state: Option<State>, now_ms: u64
             };
             let mut new = old;
             let throttled = new.throttle(rate, at_ms.saturating_mul(1_000_000), quantity);
-            (Answer::Throttled(throttled), State::Throttle(new), throttled.limited, new != old)
+            (
+                Answer::Throttled(throttled),
+                State::Throttle(new),
+                throttled.limited,
+                new != old,
+            )
         }
         Operation::Take(_) => return None,
     };
     let state = Some(new).filter(|_| is_change && state != Some(new));
-    Some(Applied { answer, state, at_ms, is_refused })
+    Some(Applied {
+        answer,
+        state,
+        at_ms,
+        is_refused,
+    })
 }

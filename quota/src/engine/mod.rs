@@ -96,22 +96,39 @@ impl Engine {
     ) -> Result<Self, OpenError> {
         let time = Clock::open(&settings.data)?;
         let shared = Arc::new(Shared::new(settings, store, (clock, time), number));
-        let mut threads = Threads { shared: shared.clone(), threads: Vec::new() };
+        let mut threads = Threads {
+            shared: shared.clone(),
+            threads: Vec::new(),
+        };
         let spawned = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-            thread.map_err(|error| OpenError::Io { path: settings.data.clone(), error })
+            thread.map_err(|error| OpenError::Io {
+                path: settings.data.clone(),
+                error,
+            })
         };
         let commits = shared.clone();
-        let committer = spawned("quota-commit", Box::new(move || Committer::default().run(&commits)))?;
+        let committer = spawned(
+            "quota-commit",
+            Box::new(move || Committer::default().run(&commits)),
+        )?;
         let _ = shared.committer.set(committer.thread().clone());
         threads.threads.push(committer);
         let settles = shared.clone();
-        let settler = spawned("quota-settle", Box::new(move || commits::settle_all(&settles)))?;
+        let settler = spawned(
+            "quota-settle",
+            Box::new(move || commits::settle_all(&settles)),
+        )?;
         shared.settling.set_thread(settler.thread().clone());
         threads.threads.push(settler);
         let sweeps = shared.clone();
-        threads.threads.push(spawned("quota-sweep", Box::new(move || sweep(&sweeps)))?);
-        Ok(Self { shared, _threads: Arc::new(threads) })
+        threads
+            .threads
+            .push(spawned("quota-sweep", Box::new(move || sweep(&sweeps)))?);
+        Ok(Self {
+            shared,
+            _threads: Arc::new(threads),
+        })
     }
 
     pub(crate) fn now(&self) -> QuotaTime {
@@ -143,7 +160,8 @@ impl Engine {
     pub(crate) fn is_ready(&self) -> bool {
         let progress = &self.shared.progress;
         let late = self.shared.unsaved_max().map(|max| max + running::LATE_MAX);
-        !progress.is_failed() && late.is_none_or(|late| progress.unsaved().is_none_or(|age| age <= late))
+        !progress.is_failed()
+            && late.is_none_or(|late| progress.unsaved().is_none_or(|age| age <= late))
     }
 }
 
@@ -151,7 +169,9 @@ fn sweep(shared: &Shared) {
     let mut swept = Instant::now();
     while !shared.is_stopped.load(Ordering::Acquire) {
         // Waits for the disk, which no request may do.
-        shared.disk_bytes.store(shared.store.disk_bytes(), Ordering::Relaxed);
+        shared
+            .disk_bytes
+            .store(shared.store.disk_bytes(), Ordering::Relaxed);
         shared.time.now();
         if let Err(error) = shared.time.keep() {
             shared.counters.failed();

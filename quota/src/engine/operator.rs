@@ -81,7 +81,12 @@ impl Engine {
         Ok(count)
     }
 
-    async fn reset_row(&self, row_key: &RowKey, now_ms: u64, deadline: Instant) -> Result<(), Unavailable> {
+    async fn reset_row(
+        &self,
+        row_key: &RowKey,
+        now_ms: u64,
+        deadline: Instant,
+    ) -> Result<(), Unavailable> {
         let place = self.shared.place(row_key.clone());
         while Instant::now() < deadline {
             {
@@ -122,7 +127,8 @@ impl Engine {
                 top.truncate(n);
             }
         }
-        let named = |(count, row_key): (u32, Box<[u8]>)| Some((Kind::parse(&row_key)?.0.to_vec(), count));
+        let named =
+            |(count, row_key): (u32, Box<[u8]>)| Some((Kind::parse(&row_key)?.0.to_vec(), count));
         tops.map(|top| top.into_iter().filter_map(named).collect())
     }
 
@@ -179,7 +185,11 @@ impl Engine {
             let shard = self.shared.lock(place.shard);
             let entry = shard.find(&place).and_then(|slot| shard.entry(slot));
             let state = entry.map_or(Some(row.state), |entry| entry.state)?;
-            Some(Bucket { key: key.to_vec(), kind, state })
+            Some(Bucket {
+                key: key.to_vec(),
+                kind,
+                state,
+            })
         };
         rows.iter().filter_map(bucket).collect()
     }
@@ -193,6 +203,9 @@ fn page(
     limit: usize,
 ) -> Result<Page<(RowKey, Row)>, crate::store::StoreError> {
     let rows = shared.store.scan(prefix, after, limit)?;
-    let next = rows.last().filter(|_| rows.len() == limit).map(|(row_key, _)| row_key.to_vec());
+    let next = rows
+        .last()
+        .filter(|_| rows.len() == limit)
+        .map(|(row_key, _)| row_key.to_vec());
     Ok((rows, next))
 }

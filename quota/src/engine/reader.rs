@@ -18,7 +18,11 @@ impl Engine {
     ///
     /// # Errors
     /// When they are not there by `deadline`, or too many wait.
-    pub(super) async fn read(&self, places: Vec<Place>, deadline: Instant) -> Result<bool, Unavailable> {
+    pub(super) async fn read(
+        &self,
+        places: Vec<Place>,
+        deadline: Instant,
+    ) -> Result<bool, Unavailable> {
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
         let queued = Arc::clone(&self.shared.read_buckets).try_acquire_many_owned(count);
         let queued = queued.map_err(|_| Unavailable::Busy)?;
@@ -32,7 +36,8 @@ impl Engine {
             }
             Ok(has_room)
         };
-        self.blocking(deadline, "a bucket cannot be read", read).await
+        self.blocking(deadline, "a bucket cannot be read", read)
+            .await
     }
 
     pub(super) async fn blocking<T: Send + 'static>(
@@ -49,7 +54,11 @@ impl Engine {
             })
         });
         let worked = timeout_at(deadline, worked).await;
-        worked.ok().and_then(Result::ok).and_then(Result::ok).ok_or(Unavailable::Store)
+        worked
+            .ok()
+            .and_then(Result::ok)
+            .and_then(Result::ok)
+            .ok_or(Unavailable::Store)
     }
 }
 
@@ -68,9 +77,8 @@ fn read_one(shared: &Shared, place: &Place, deadline: Instant) -> Result<bool, S
         let mut shard = shared.lock(place.shard);
         // Another run may have read, changed and evicted it meanwhile: then this row is old.
         if shard.evictions == evictions {
-            return Ok(
-                shard.find(place).is_some() || shard.insert(place, row.map(|row| row.state), saved).is_ok()
-            );
+            return Ok(shard.find(place).is_some()
+                || shard.insert(place, row.map(|row| row.state), saved).is_ok());
         }
     }
     Ok(true)

@@ -23,7 +23,9 @@ struct Deadline(Option<Instant>);
 
 impl Deadline {
     fn get(&mut self) -> Instant {
-        *self.0.get_or_insert_with(|| Instant::now() + STORE_DEADLINE)
+        *self
+            .0
+            .get_or_insert_with(|| Instant::now() + STORE_DEADLINE)
     }
 }
 
@@ -38,7 +40,10 @@ impl Engine {
         answers: &mut Vec<Result<Answer, Unavailable>>,
     ) {
         let shared = &*self.shared;
-        let now_ms = shared.clock.fetch_max(now_ms, Ordering::Relaxed).max(now_ms);
+        let now_ms = shared
+            .clock
+            .fetch_max(now_ms, Ordering::Relaxed)
+            .max(now_ms);
         let mut moment = Moment::new(now_ms);
         let mut deadline = Deadline(None);
         // Answers that must wait for the commit.
@@ -101,36 +106,54 @@ impl Engine {
 
     fn count(&self, operations: usize, misses: usize, answers: &[Result<Answer, Unavailable>]) {
         let counters = &self.shared.counters;
-        counters.hits.fetch_add(operations.saturating_sub(misses) as u64, Ordering::Relaxed);
+        counters
+            .hits
+            .fetch_add(operations.saturating_sub(misses) as u64, Ordering::Relaxed);
         if misses > 0 {
             counters.misses.fetch_add(misses as u64, Ordering::Relaxed);
         }
-        let unavailable = answers.iter().rev().take(operations).filter(|answer| answer.is_err()).count();
+        let unavailable = answers
+            .iter()
+            .rev()
+            .take(operations)
+            .filter(|answer| answer.is_err())
+            .count();
         if unavailable > 0 {
-            counters.unavailable.fetch_add(unavailable as u64, Ordering::Relaxed);
+            counters
+                .unavailable
+                .fetch_add(unavailable as u64, Ordering::Relaxed);
         }
     }
 
     /// Waits while the oldest unsaved debit is too old for more of them.
     async fn saved_in_time(&self, deadline: &mut Deadline) -> Result<(), Unavailable> {
         let shared = &*self.shared;
-        let Some(max) = shared.unsaved_max() else { return Ok(()) };
+        let Some(max) = shared.unsaved_max() else {
+            return Ok(());
+        };
         loop {
-            let Some(age) = shared.progress.unsaved().filter(|age| *age > max) else { return Ok(()) };
+            let Some(age) = shared.progress.unsaved().filter(|age| *age > max) else {
+                return Ok(());
+            };
             if shared.progress.is_failed() || age > max + LATE_MAX {
                 return Err(Unavailable::Store);
             }
             if shared.durability == Durability::Always {
                 return Ok(());
             }
-            shared.progress.wait(shared.progress.durable() + 1, deadline.get()).await?;
+            shared
+                .progress
+                .wait(shared.progress.durable() + 1, deadline.get())
+                .await?;
         }
     }
 
     fn missing(&self, operations: &[Operation<'_>]) -> Vec<Place> {
         let buckets = operations.iter().flat_map(Operation::buckets);
         let places = buckets.map(|(key, kind)| self.shared.place(kind.row_key(key)));
-        places.filter(|place| self.shared.lock(place.shard).find(place).is_none()).collect()
+        places
+            .filter(|place| self.shared.lock(place.shard).find(place).is_none())
+            .collect()
     }
 
     /// Reads buckets into memory. Without room, some are saved, so that they can be evicted.

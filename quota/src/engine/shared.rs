@@ -60,7 +60,12 @@ pub(super) struct Moment {
 
 impl Moment {
     pub(super) const fn new(now_ms: u64) -> Self {
-        Self { now_ms, minute: (now_ms / 60_000) as u16, commit: 0, is_changed: false }
+        Self {
+            now_ms,
+            minute: (now_ms / 60_000) as u16,
+            commit: 0,
+            is_changed: false,
+        }
     }
 
     pub(super) fn note_commit(&mut self, number: u64) {
@@ -79,7 +84,9 @@ impl Shared {
         let (count, bytes) = sizes::shards(settings.cache_bytes);
         Self {
             store,
-            shards: (0..count).map(|_| Mutex::new(Shard::new(bytes, number + 1))).collect(),
+            shards: (0..count)
+                .map(|_| Mutex::new(Shard::new(bytes, number + 1)))
+                .collect(),
             progress: Progress::new(number),
             settling: Settling::new(number, sizes::log(settings.cache_bytes)),
             counters: Counters::default(),
@@ -138,7 +145,10 @@ impl Shared {
     }
 
     pub(super) fn saved(&self) -> Saved {
-        Saved { commit: self.progress.durable(), settlings: self.settling.groups() }
+        Saved {
+            commit: self.progress.durable(),
+            settlings: self.settling.groups(),
+        }
     }
 
     pub(super) fn want_commit(&self) {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Upper bounds of a [`Latency`] in seconds.
 pub(crate) const LATENCY_BOUNDS: [f64; 17] = [
-    0.000_05, 0.000_1, 0.000_15, 0.000_2, 0.000_3, 0.000_5, 0.000_7, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
-    0.1, 0.5, 1.0, 5.0,
+    0.000_05, 0.000_1, 0.000_15, 0.000_2, 0.000_3, 0.000_5, 0.000_7, 0.001, 0.002, 0.005, 0.01,
+    0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
 
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,10 @@ pub(crate) struct Latency {
 impl Latency {
     fn observe(&mut self, time: Duration) {
         let seconds = time.as_secs_f64();
-        let at = LATENCY_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(LATENCY_BOUNDS.len());
+        let at = LATENCY_BOUNDS
+            .iter()
+            .position(|bound| seconds <= *bound)
+            .unwrap_or(LATENCY_BOUNDS.len());
         if let Some(count) = self.counts.get_mut(at) {
             *count += 1;
         }
@@ -86,8 +89,17 @@ impl Counters {
     }
 
     pub(super) fn stats(&self) -> Stats {
-        let Commits { saved, commits, commit, sync, last } =
-            self.commits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Commits {
+            saved,
+            commits,
+            commit,
+            sync,
+            last,
+        } = self
+            .commits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         Stats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),

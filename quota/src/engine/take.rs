@@ -14,7 +14,11 @@ use crate::store::{Kind, State};
 impl Shared {
     /// Takes from different buckets if all are in memory. Otherwise returns `None` and takes
     /// nothing.
-    pub(super) fn take(&self, demands: &[Demand<'_>], moment: &mut Moment) -> Option<SmallVec<[Taken; 1]>> {
+    pub(super) fn take(
+        &self,
+        demands: &[Demand<'_>],
+        moment: &mut Moment,
+    ) -> Option<SmallVec<[Taken; 1]>> {
         let places: SmallVec<[Place; 1]> = demands
             .iter()
             .map(|demand| self.place(Kind::Tokens(demand.bucket.rate).row_key(demand.bucket.key)))
@@ -38,31 +42,47 @@ impl Shared {
                 let shard = guards.get(guard)?;
                 let slot = shard.find(place)?;
                 let rate = demand.bucket.rate;
-                Some((guard, slot, balance(shard.entry(slot)?.state, rate, now_ms).refilled(rate, now_ms)))
+                Some((
+                    guard,
+                    slot,
+                    balance(shard.entry(slot)?.state, rate, now_ms).refilled(rate, now_ms),
+                ))
             })
             .collect();
         let found = found?;
-        let is_granted = demands.iter().zip(&found).all(|(demand, found)| found.2.tokens >= demand.least);
-        let taken = demands.iter().zip(found).map(|(demand, (guard, slot, mut balance))| {
-            let granted = if is_granted { lease(balance.tokens, demand.least, demand.wanted) } else { 0 };
-            balance.tokens -= granted;
-            if let Some(shard) = guards.get_mut(guard)
-                && let Some(entry) = shard.entry_mut(slot)
-            {
-                entry.count(moment.minute, !is_granted);
-                if granted > 0 {
-                    entry.set(Some(State::Tokens(balance)), now_ms, now_ms);
-                    moment.note_commit(shard.set_changed(slot));
+        let is_granted = demands
+            .iter()
+            .zip(&found)
+            .all(|(demand, found)| found.2.tokens >= demand.least);
+        let taken = demands
+            .iter()
+            .zip(found)
+            .map(|(demand, (guard, slot, mut balance))| {
+                let granted = if is_granted {
+                    lease(balance.tokens, demand.least, demand.wanted)
+                } else {
+                    0
+                };
+                balance.tokens -= granted;
+                if let Some(shard) = guards.get_mut(guard)
+                    && let Some(entry) = shard.entry_mut(slot)
+                {
+                    entry.count(moment.minute, !is_granted);
+                    if granted > 0 {
+                        entry.set(Some(State::Tokens(balance)), now_ms, now_ms);
+                        moment.note_commit(shard.set_changed(slot));
+                    }
                 }
-            }
-            let rate = demand.bucket.rate;
-            Taken {
-                granted,
-                remaining: balance.tokens,
-                refill_in_ms: balance.next_refill_ms(rate).saturating_sub(now_ms),
-                holds_in_ms: balance.holds_at_ms(rate, demand.least).map(|then| then.saturating_sub(now_ms)),
-            }
-        });
+                let rate = demand.bucket.rate;
+                Taken {
+                    granted,
+                    remaining: balance.tokens,
+                    refill_in_ms: balance.next_refill_ms(rate).saturating_sub(now_ms),
+                    holds_in_ms: balance
+                        .holds_at_ms(rate, demand.least)
+                        .map(|then| then.saturating_sub(now_ms)),
+                }
+            });
         let taken = taken.collect();
         self.note(moment);
         Some(taken)

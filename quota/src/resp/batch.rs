@@ -60,7 +60,10 @@ pub(super) enum End {
 
 impl<'a> Batch<'a> {
     pub(super) fn read(bytes: &'a [u8], session: &mut Session, rules: Rules<'_>) -> Self {
-        let mut batch = Self { time: rules.time, ..Self::default() };
+        let mut batch = Self {
+            time: rules.time,
+            ..Self::default()
+        };
         let mut arguments = Arguments::new();
         while batch.end == End::Read {
             let rest = bytes.get(batch.length..).unwrap_or_default();
@@ -77,8 +80,8 @@ impl<'a> Batch<'a> {
                     batch.end = End::Close;
                 }
             }
-            let is_full =
-                batch.steps.len() >= COMMANDS_PER_BATCH_MAX || batch.said.len() >= BATCH_REPLY_BYTES_MAX;
+            let is_full = batch.steps.len() >= COMMANDS_PER_BATCH_MAX
+                || batch.said.len() >= BATCH_REPLY_BYTES_MAX;
             if is_full && batch.end == End::Read {
                 batch.end = End::Full;
             }
@@ -86,14 +89,26 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    fn follow(&mut self, name: &[u8], arguments: &[&'a [u8]], session: &mut Session, rules: Rules<'_>) {
+    fn follow(
+        &mut self,
+        name: &[u8],
+        arguments: &[&'a [u8]],
+        session: &mut Session,
+        rules: Rules<'_>,
+    ) {
         let entry = commands::find(name);
-        let is_for_all =
-            |entry: &Entry| matches!(entry.kind, Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset);
+        let is_for_all = |entry: &Entry| {
+            matches!(
+                entry.kind,
+                Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset
+            )
+        };
         if !session.is_trusted() && !entry.is_some_and(is_for_all) {
             return self.say(Err(NO_AUTH.to_owned()), session);
         }
-        let Some(entry) = entry else { return self.say(Err(unknown(name, arguments)), session) };
+        let Some(entry) = entry else {
+            return self.say(Err(unknown(name, arguments)), session);
+        };
         match operation(entry, arguments, session, rules) {
             Ok(Some(operation)) => {
                 self.operations.push(operation);
@@ -121,7 +136,9 @@ impl<'a> Batch<'a> {
         session: &Session,
         leases: &Leases,
     ) {
-        let Some(accepted) = &session.accepted else { return };
+        let Some(accepted) = &session.accepted else {
+            return;
+        };
         for (operation, answer) in self.operations.iter().zip(answers) {
             if let (Operation::Take(demands), Ok(Answer::Taken(taken))) = (operation, answer) {
                 for (demand, taken) in demands.iter().zip(taken) {
@@ -132,15 +149,25 @@ impl<'a> Batch<'a> {
     }
 
     fn say(&mut self, reply: Result<Reply, String>, session: &Session) {
-        let outcome = if reply.is_ok() { Outcome::Granted } else { Outcome::Error };
+        let outcome = if reply.is_ok() {
+            Outcome::Granted
+        } else {
+            Outcome::Error
+        };
         let before = self.said.len();
-        reply.unwrap_or_else(Reply::Error).write(session.version, &mut self.said);
+        reply
+            .unwrap_or_else(Reply::Error)
+            .write(session.version, &mut self.said);
         self.tally.add(Counted::Other, outcome);
         self.steps.push(Step::Said(self.said.len() - before));
     }
 
     /// Appends all replies to `out`, and returns the counts.
-    pub(super) fn reply(mut self, answers: &[Result<Answer, Unavailable>], out: &mut BytesMut) -> Tally {
+    pub(super) fn reply(
+        mut self,
+        answers: &[Result<Answer, Unavailable>],
+        out: &mut BytesMut,
+    ) -> Tally {
         let (mut operations, mut answers) = (self.operations.iter(), answers.iter());
         for step in self.steps {
             match step {
@@ -164,10 +191,16 @@ fn operation<'a>(
     session: &Session,
     rules: Rules<'_>,
 ) -> Result<Option<Operation<'a>>, String> {
-    let Some(mut operation) = entry.operation(arguments)? else { return Ok(None) };
+    let Some(mut operation) = entry.operation(arguments)? else {
+        return Ok(None);
+    };
     admit(entry, &operation, session, rules)?;
-    if let Operation::Reduce { at_ms: Some(at_ms), .. } | Operation::Sessionize { at_ms: Some(at_ms), .. } =
-        &mut operation
+    if let Operation::Reduce {
+        at_ms: Some(at_ms), ..
+    }
+    | Operation::Sessionize {
+        at_ms: Some(at_ms), ..
+    } = &mut operation
     {
         // The caller sends wall clock times.
         let ahead_ms = at_ms.saturating_sub(rules.time.wall_ms());
@@ -187,18 +220,31 @@ fn admit(
     session: &Session,
     rules: Rules<'_>,
 ) -> Result<(), String> {
-    let Some(accepted) = &session.accepted else { return Ok(()) };
+    let Some(accepted) = &session.accepted else {
+        return Ok(());
+    };
     let right = match entry.kind {
         Kind::Get(_) => QuotaRight::Read,
         Kind::Give => QuotaRight::Give,
         _ => QuotaRight::Take,
     };
-    let may = |right| operation.buckets().all(|(key, _)| key == PROBE_KEY || accepted.has_right(right, key));
+    let may = |right| {
+        operation
+            .buckets()
+            .all(|(key, _)| key == PROBE_KEY || accepted.has_right(right, key))
+    };
     let (is_allowed, needed) = match operation {
         Operation::Give { bucket, tokens } => {
-            let took = || rules.leases.give(accepted.name(), bucket, *tokens, rules.time.ms);
+            let took = || {
+                rules
+                    .leases
+                    .give(accepted.name(), bucket, *tokens, rules.time.ms)
+            };
             let is_allowed = may(QuotaRight::Reset) || may(right) && took();
-            (is_allowed, "give, for what it took before the refill, or reset")
+            (
+                is_allowed,
+                "give, for what it took before the refill, or reset",
+            )
         }
         _ => (may(right), right.as_str()),
     };
@@ -210,10 +256,18 @@ fn admit(
         "{command} needs the right {needed}, which the token `{token}` has not for this key: see the fourth field of its line \
          in the --tokens file"
     );
-    Err(format!("NOPERM {}", rules.access.deny_command(session.ip(), command, reason)))
+    Err(format!(
+        "NOPERM {}",
+        rules.access.deny_command(session.ip(), command, reason)
+    ))
 }
 
-fn reply(kind: Kind, arguments: &[&[u8]], session: &mut Session, access: &Access) -> Result<Reply, String> {
+fn reply(
+    kind: Kind,
+    arguments: &[&[u8]],
+    session: &mut Session,
+    access: &Access,
+) -> Result<Reply, String> {
     match (kind, arguments) {
         (Kind::Ping, []) => Ok(Reply::Simple("PONG")),
         (Kind::Ping | Kind::Echo, [message]) => Ok(Reply::Bulk(message.to_vec())),
@@ -221,9 +275,12 @@ fn reply(kind: Kind, arguments: &[&[u8]], session: &mut Session, access: &Access
         (Kind::Command, [what]) if what.eq_ignore_ascii_case(b"COUNT") => {
             Ok(Reply::Number(ENTRIES.len() as u64))
         }
-        (Kind::Command, [what]) if what.eq_ignore_ascii_case(b"LIST") => {
-            Ok(Reply::Array(ENTRIES.iter().map(|entry| Reply::Bulk(entry.name.into())).collect()))
-        }
+        (Kind::Command, [what]) if what.eq_ignore_ascii_case(b"LIST") => Ok(Reply::Array(
+            ENTRIES
+                .iter()
+                .map(|entry| Reply::Bulk(entry.name.into()))
+                .collect(),
+        )),
         // No client needs descriptions, and some ask for them.
         (Kind::Command, _) => Ok(Reply::Array(Vec::new())),
         (Kind::Client, _) => session.client(arguments),
@@ -252,12 +309,19 @@ fn outcome(operation: Option<&Operation<'_>>, answer: &Result<Answer, Unavailabl
         Err(Unavailable::Store) => return Outcome::Unavailable,
         Err(Unavailable::Busy) => return Outcome::Busy,
     };
-    if is_granted { Outcome::Granted } else { Outcome::Refused }
+    if is_granted {
+        Outcome::Granted
+    } else {
+        Outcome::Refused
+    }
 }
 
 /// Returns the error for a command that does not exist, in the words of Redis.
 fn unknown(name: &[u8], arguments: &[&[u8]]) -> String {
-    let mut text = format!("ERR unknown command '{}', with args beginning with: ", beginning(name));
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        beginning(name)
+    );
     let end = text.len() + REPEATED_BYTES_MAX;
     for argument in arguments {
         if text.len() >= end {

@@ -67,12 +67,18 @@ pub(super) static ENTRIES: [Entry; 19] = [
 ];
 
 const fn entry(name: &'static str, kind: Kind, arguments: RangeInclusive<usize>) -> Entry {
-    Entry { name, kind, arguments }
+    Entry {
+        name,
+        kind,
+        arguments,
+    }
 }
 
 /// Finds a command by its name, in any case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
+    ENTRIES
+        .iter()
+        .find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }
 
 /// The texts equal those of other servers with these commands.
@@ -119,7 +125,10 @@ impl Kind {
 
 impl Entry {
     /// Reads the operation of a command; `None` if it needs no bucket.
-    pub(super) fn operation<'a>(&self, arguments: &[&'a [u8]]) -> Result<Option<Operation<'a>>, Fault> {
+    pub(super) fn operation<'a>(
+        &self,
+        arguments: &[&'a [u8]],
+    ) -> Result<Option<Operation<'a>>, Fault> {
         if !self.arguments.contains(&arguments.len()) {
             return Err(Fault::Count(self.name));
         }
@@ -131,8 +140,14 @@ impl Entry {
             (Kind::Take, _) => Operation::Take(self.demands(arguments)?),
             (Kind::Throttle, [key, max_burst, count, period, quantity @ ..]) => {
                 let rate = GcraRate::new(number(max_burst)?, number(count)?, number(period)?);
-                let quantity = quantity.first().map_or(Ok(1), |quantity| number(quantity))?;
-                Operation::Throttle { key: checked(key)?, rate: rate.map_err(|_| Fault::Number)?, quantity }
+                let quantity = quantity
+                    .first()
+                    .map_or(Ok(1), |quantity| number(quantity))?;
+                Operation::Throttle {
+                    key: checked(key)?,
+                    rate: rate.map_err(|_| Fault::Number)?,
+                    quantity,
+                }
             }
             (Kind::Give, [key, max, refill, every_ms, tokens]) => Operation::Give {
                 bucket: bucket(key, number(max)?, number(refill)?, number(every_ms)?)?,
@@ -164,23 +179,48 @@ impl Entry {
                 () if is(b"AT") => &mut at,
                 () => return Err(Fault::Syntax),
             };
-            let [value, rest @ ..] = options else { return Err(Fault::Syntax) };
+            let [value, rest @ ..] = options else {
+                return Err(Fault::Syntax);
+            };
             options = rest;
             if option.replace(number(value)?).is_some() {
                 return Err(Fault::Syntax);
             }
         }
         let milliseconds = |time: u64| {
-            time.checked_mul(unit_ms).filter(|milliseconds| *milliseconds <= TOKENS_MAX).ok_or(Fault::Number)
+            time.checked_mul(unit_ms)
+                .filter(|milliseconds| *milliseconds <= TOKENS_MAX)
+                .ok_or(Fault::Number)
         };
         let max = number(max)?;
-        let bucket = bucket(key, max, refill.unwrap_or(max), milliseconds(number(every)?)?)?;
-        let (at_ms, take) = (at.map(milliseconds).transpose()?, take.unwrap_or(u64::from(!is_get)));
+        let bucket = bucket(
+            key,
+            max,
+            refill.unwrap_or(max),
+            milliseconds(number(every)?)?,
+        )?;
+        let (at_ms, take) = (
+            at.map(milliseconds).transpose()?,
+            take.unwrap_or(u64::from(!is_get)),
+        );
         Ok(if let Kind::Sessionize(_) = self.kind {
-            Operation::Sessionize { bucket, at_ms, take }
+            Operation::Sessionize {
+                bucket,
+                at_ms,
+                take,
+            }
         } else {
-            let refill = if is_strict { Refill::Strict } else { Refill::OnPhase };
-            Operation::Reduce { bucket, at_ms, take, refill }
+            let refill = if is_strict {
+                Refill::Strict
+            } else {
+                Refill::OnPhase
+            };
+            Operation::Reduce {
+                bucket,
+                at_ms,
+                take,
+                refill,
+            }
         })
     }
 
@@ -200,7 +240,11 @@ impl Entry {
                 return Err(Fault::SameBucket);
             }
             let least = number(least)?;
-            demands.push(Demand { bucket, least, wanted: number(wanted)?.max(least) });
+            demands.push(Demand {
+                bucket,
+                least,
+                wanted: number(wanted)?.max(least),
+            });
         }
         Ok(demands)
     }
@@ -208,11 +252,18 @@ impl Entry {
 
 fn bucket(key: &[u8], max: u64, refill: u64, every_ms: u64) -> Result<BucketName<'_>, Fault> {
     let rate = QuotaRate::new(max, refill, every_ms).map_err(|_| Fault::Number)?;
-    Ok(BucketName { key: checked(key)?, rate })
+    Ok(BucketName {
+        key: checked(key)?,
+        rate,
+    })
 }
 
 fn checked(key: &[u8]) -> Result<&[u8], Fault> {
-    if key.len() <= KEY_BYTES_MAX { Ok(key) } else { Err(Fault::LongKey) }
+    if key.len() <= KEY_BYTES_MAX {
+        Ok(key)
+    } else {
+        Err(Fault::LongKey)
+    }
 }
 
 fn number(argument: &[u8]) -> Result<u64, Fault> {

@@ -54,8 +54,12 @@ struct Buffers {
 
 /// Answers the commands of one connection until its end, or until `shutdown` is cancelled. Commands
 /// read by then are answered.
-pub(super) async fn converse<S>(mut stream: S, peer: SocketAddr, port: &Port, shutdown: &CancellationToken)
-where
+pub(super) async fn converse<S>(
+    mut stream: S,
+    peer: SocketAddr,
+    port: &Port,
+    shutdown: &CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (number, open) = port.counters.on_open();
@@ -110,16 +114,29 @@ where
         }
         loop {
             let time = port.engine.now();
-            let Port { access, leases, at_ahead_max_ms, .. } = port;
-            let rules = Rules { access, leases, time, at_ahead_max_ms: *at_ahead_max_ms };
+            let Port {
+                access,
+                leases,
+                at_ahead_max_ms,
+                ..
+            } = port;
+            let rules = Rules {
+                access,
+                leases,
+                time,
+                at_ahead_max_ms: *at_ahead_max_ms,
+            };
             let batch = Batch::read(&buffers.input, session, rules);
             answers.clear();
             if !batch.operations.is_empty() {
-                port.engine.run(time.ms, &batch.operations, &mut answers).await;
+                port.engine
+                    .run(time.ms, &batch.operations, &mut answers)
+                    .await;
                 batch.note_leases(&answers, session, leases);
             }
             let (length, end) = (batch.length, batch.end);
-            port.counters.add(&batch.reply(&answers, &mut buffers.output));
+            port.counters
+                .add(&batch.reply(&answers, &mut buffers.output));
             buffers.advance(length);
             if end == End::Info {
                 port.info().write(session.version, &mut buffers.output);
@@ -186,8 +203,8 @@ impl Buffers {
 
     fn is_slow(&mut self, session: &Session) -> bool {
         // Neither bytes without a token nor a command that never ends keep a client connected.
-        let is_late =
-            !session.is_trusted() || !std::mem::take(&mut self.is_answered) && !self.input.is_empty();
+        let is_late = !session.is_trusted()
+            || !std::mem::take(&mut self.is_answered) && !self.input.is_empty();
         self.late_looks = if is_late { self.late_looks + 1 } else { 0 };
         if std::mem::take(&mut self.is_active) {
             self.idle_looks = 0;

@@ -4,7 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Commands that are counted separately, as the label `command`.
-pub(crate) const COMMANDS: [&str; 7] = ["reduce", "get", "sessionize", "throttle", "take", "give", "other"];
+pub(crate) const COMMANDS: [&str; 7] = [
+    "reduce",
+    "get",
+    "sessionize",
+    "throttle",
+    "take",
+    "give",
+    "other",
+];
 /// Results of a command, as the label `result`.
 pub(crate) const RESULTS: [&str; 5] = ["granted", "refused", "unavailable", "busy", "error"];
 
@@ -48,8 +56,10 @@ pub(super) struct Open(Arc<Counters>);
 
 impl Tally {
     pub(super) fn add(&mut self, command: Counted, outcome: Outcome) {
-        if let Some(count) =
-            self.0.get_mut(command as usize).and_then(|results| results.get_mut(outcome as usize))
+        if let Some(count) = self
+            .0
+            .get_mut(command as usize)
+            .and_then(|results| results.get_mut(outcome as usize))
         {
             *count = count.saturating_add(1);
         }
@@ -59,14 +69,22 @@ impl Tally {
 impl Counters {
     /// Returns the number of answers for each of [`COMMANDS`] and [`RESULTS`].
     pub(crate) fn operations(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        COMMANDS.iter().zip(&self.operations).flat_map(|(command, results)| {
-            let results = RESULTS.iter().zip(results);
-            results.map(|(result, count)| (*command, *result, count.load(Ordering::Relaxed)))
-        })
+        COMMANDS
+            .iter()
+            .zip(&self.operations)
+            .flat_map(|(command, results)| {
+                let results = RESULTS.iter().zip(results);
+                results.map(|(result, count)| (*command, *result, count.load(Ordering::Relaxed)))
+            })
     }
 
     pub(super) fn add(&self, tally: &Tally) {
-        for (count, of_batch) in self.operations.as_flattened().iter().zip(tally.0.as_flattened()) {
+        for (count, of_batch) in self
+            .operations
+            .as_flattened()
+            .iter()
+            .zip(tally.0.as_flattened())
+        {
             if *of_batch > 0 {
                 count.fetch_add(u64::from(*of_batch), Ordering::Relaxed);
             }
@@ -76,7 +94,10 @@ impl Counters {
     /// Counts a connection, and returns its number with the guard of its end.
     pub(super) fn on_open(self: &Arc<Self>) -> (u64, Open) {
         self.open.fetch_add(1, Ordering::Relaxed);
-        (1 + self.connections.fetch_add(1, Ordering::Relaxed), Open(self.clone()))
+        (
+            1 + self.connections.fetch_add(1, Ordering::Relaxed),
+            Open(self.clone()),
+        )
     }
 }
 

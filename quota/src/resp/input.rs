@@ -41,7 +41,11 @@ pub(super) enum Malformed {
 }
 
 fn printable(byte: u8) -> char {
-    if byte.is_ascii_graphic() { char::from(byte) } else { '?' }
+    if byte.is_ascii_graphic() {
+        char::from(byte)
+    } else {
+        '?'
+    }
 }
 
 /// Reads the command at the start of `bytes` into `arguments`, and returns its length; `None` if it
@@ -59,13 +63,22 @@ pub(super) fn read<'a>(
     // Bytes beyond the bound are never read, so a fault has one text, no matter how the input is
     // split.
     let bytes = bytes.get(..bounds.bytes).unwrap_or(bytes);
-    let incomplete =
-        || if bytes.len() < bounds.bytes { Ok(None) } else { Err(Malformed::TooLong(bounds.bytes)) };
-    let Some(&first) = bytes.first() else { return Ok(None) };
+    let incomplete = || {
+        if bytes.len() < bounds.bytes {
+            Ok(None)
+        } else {
+            Err(Malformed::TooLong(bounds.bytes))
+        }
+    };
+    let Some(&first) = bytes.first() else {
+        return Ok(None);
+    };
     if first != b'*' {
         return Err(Malformed::NoArray(first));
     }
-    let Some((count, mut rest)) = header(bytes).ok_or(Malformed::Count)? else { return incomplete() };
+    let Some((count, mut rest)) = header(bytes).ok_or(Malformed::Count)? else {
+        return incomplete();
+    };
     // A null array has no arguments.
     let count = count.unwrap_or(0);
     if count > bounds.arguments {
@@ -77,9 +90,13 @@ pub(super) fn read<'a>(
             Some(b'$') => {}
             Some(other) => return Err(Malformed::NoBulk(*other)),
         }
-        let Some((length, bulk)) = header(rest).ok_or(Malformed::Length)? else { return incomplete() };
+        let Some((length, bulk)) = header(rest).ok_or(Malformed::Length)? else {
+            return incomplete();
+        };
         let length = length.ok_or(Malformed::Length)?;
-        let Some((argument, after)) = bulk.split_at_checked(length) else { return incomplete() };
+        let Some((argument, after)) = bulk.split_at_checked(length) else {
+            return incomplete();
+        };
         rest = match after.split_at_checked(END_OF_LINE.len()) {
             Some((END_OF_LINE, rest)) => rest,
             None if END_OF_LINE.starts_with(after) => return incomplete(),
@@ -97,8 +114,10 @@ type Header<'a> = (Option<usize>, &'a [u8]);
 /// `None` if it has no number.
 fn header(bytes: &[u8]) -> Option<Option<Header<'_>>> {
     let line = bytes.get(1..)?;
-    let Some(end) =
-        line.windows(END_OF_LINE.len()).take(HEADER_BYTES_MAX).position(|pair| pair == END_OF_LINE)
+    let Some(end) = line
+        .windows(END_OF_LINE.len())
+        .take(HEADER_BYTES_MAX)
+        .position(|pair| pair == END_OF_LINE)
     else {
         return (line.len() < HEADER_BYTES_MAX).then_some(None);
     };
@@ -118,7 +137,8 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
     }
     let number = digits.iter().try_fold(0_u64, |number, byte| {
         // 19 digits fit.
-        byte.is_ascii_digit().then(|| number * 10 + u64::from(byte - b'0'))
+        byte.is_ascii_digit()
+            .then(|| number * 10 + u64::from(byte - b'0'))
     })?;
     i64::try_from(number).is_ok().then_some(number)
 }

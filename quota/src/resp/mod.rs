@@ -55,7 +55,12 @@ pub(crate) struct Port {
 impl Port {
     /// Answers `INFO` with what clients and their tools look for.
     fn info(&self) -> Reply {
-        let Self { counters, engine, connections, .. } = self;
+        let Self {
+            counters,
+            engine,
+            connections,
+            ..
+        } = self;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (open, connections_so_far) = (count(&counters.open), count(&counters.connections));
         let commands: u64 = counters.operations().map(|(_, _, count)| count).sum();
@@ -79,7 +84,13 @@ pub(crate) async fn serve(listener: TcpListener, port: Port, shutdown: Cancellat
     let port = Arc::new(port);
     while let Some((stream, peer, place)) = shutdown.run_until_cancelled(acceptor.next()).await {
         // Each has its own token: waiting on a shared one costs each request a lock.
-        tasks.spawn(connect(stream, peer, place, Arc::clone(&port), shutdown.child_token()));
+        tasks.spawn(connect(
+            stream,
+            peer,
+            place,
+            Arc::clone(&port),
+            shutdown.child_token(),
+        ));
     }
     drop(acceptor);
     tasks.close();
@@ -98,14 +109,19 @@ async fn connect(
             return connection::converse(stream, peer, &port, &shutdown).await;
         };
         let accepted = TlsAcceptor::from(certificates.admin_server()).accept(stream);
-        let accepted = shutdown.run_until_cancelled(timeout(HANDSHAKE_MAX, accepted)).await;
+        let accepted = shutdown
+            .run_until_cancelled(timeout(HANDSHAKE_MAX, accepted))
+            .await;
         let failure = match accepted {
             None => return,
-            Some(Ok(Ok(stream))) => return connection::converse(stream, peer, &port, &shutdown).await,
+            Some(Ok(Ok(stream))) => {
+                return connection::converse(stream, peer, &port, &shutdown).await;
+            }
             Some(Ok(Err(error))) => HandshakeFailure::of(&error),
             Some(Err(late)) => HandshakeFailure::of(&io::Error::from(late)),
         };
-        port.connections.on_handshake_failed(peer.ip(), failure.label(), &failure);
+        port.connections
+            .on_handshake_failed(peer.ip(), failure.label(), &failure);
     };
     place.closed().run_until_cancelled(connection).await;
 }

@@ -35,7 +35,11 @@ impl Reply {
         let _ = match (self, version) {
             (Self::Simple(text), _) => write!(out, "+{text}\r\n"),
             (Self::Error(text), _) => {
-                write!(out, "-{}\r\n", text.replace(|letter: char| letter.is_ascii_control(), " "))
+                write!(
+                    out,
+                    "-{}\r\n",
+                    text.replace(|letter: char| letter.is_ascii_control(), " ")
+                )
             }
             (Self::Bulk(bytes), _) => write_bulk(bytes, out),
             (Self::Number(number), _) => write_number(Some(*number), out),
@@ -63,12 +67,17 @@ impl Reply {
 
 /// Appends an answer of the engine, with times by the wall clock. Both versions of the protocol
 /// encode it alike.
-pub(super) fn write_answer(answer: &Result<Answer, Unavailable>, time: QuotaTime, out: &mut BytesMut) {
+pub(super) fn write_answer(
+    answer: &Result<Answer, Unavailable>,
+    time: QuotaTime,
+    out: &mut BytesMut,
+) {
     let _ = match answer {
         Ok(Answer::Tokens(tokens)) => write_number(Some(*tokens), out),
-        Ok(Answer::Session(session)) => {
-            write_numbers([session.tokens_before, time.wall_of(session.start_ms)].map(Some), out)
-        }
+        Ok(Answer::Session(session)) => write_numbers(
+            [session.tokens_before, time.wall_of(session.start_ms)].map(Some),
+            out,
+        ),
         Ok(Answer::Throttled(throttled)) => {
             // Rounded up: a caller that waits for them is admitted.
             let seconds = |ns: u64| ns.div_ceil(SECOND_NS);
@@ -100,9 +109,14 @@ fn write_bulk(bytes: &[u8], out: &mut BytesMut) -> std::fmt::Result {
     out.write_str("\r\n")
 }
 
-fn write_numbers<const N: usize>(numbers: [Option<u64>; N], out: &mut BytesMut) -> std::fmt::Result {
+fn write_numbers<const N: usize>(
+    numbers: [Option<u64>; N],
+    out: &mut BytesMut,
+) -> std::fmt::Result {
     write!(out, "*{N}\r\n")?;
-    numbers.into_iter().try_for_each(|number| write_number(number, out))
+    numbers
+        .into_iter()
+        .try_for_each(|number| write_number(number, out))
 }
 
 /// Appends a number, up to the largest that a reply can hold; -1 for none.

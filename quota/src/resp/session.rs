@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use plimsoll_admin::access::{Accepted, Access};
 
 use super::commands::Fault;
-use super::input::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX, ARGUMENTS_MAX, Bounds, COMMAND_BYTES_MAX};
+use super::input::{
+    ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX, ARGUMENTS_MAX, Bounds, COMMAND_BYTES_MAX,
+};
 use super::reply::{Reply, Version};
 
 pub(super) const CLIENT_NAME_BYTES_MAX: usize = 128;
@@ -35,7 +37,15 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(id: u64, peer: SocketAddr, needs_token: bool) -> Self {
         let version = Version::default();
-        Self { id, peer, version, name: Vec::new(), needs_token, accepted: None, is_guessing: false }
+        Self {
+            id,
+            peer,
+            version,
+            name: Vec::new(),
+            needs_token,
+            accepted: None,
+            is_guessing: false,
+        }
     }
 
     pub(super) const fn is_trusted(&self) -> bool {
@@ -54,13 +64,23 @@ impl Session {
 
     pub(super) const fn bounds(&self) -> Bounds {
         if self.is_trusted() {
-            Bounds { bytes: COMMAND_BYTES_MAX, arguments: ARGUMENTS_MAX }
+            Bounds {
+                bytes: COMMAND_BYTES_MAX,
+                arguments: ARGUMENTS_MAX,
+            }
         } else {
-            Bounds { bytes: ANONYMOUS_BYTES_MAX, arguments: ANONYMOUS_ARGUMENTS_MAX }
+            Bounds {
+                bytes: ANONYMOUS_BYTES_MAX,
+                arguments: ANONYMOUS_ARGUMENTS_MAX,
+            }
         }
     }
 
-    pub(super) fn authenticate(&mut self, arguments: &[&[u8]], access: &Access) -> Result<Reply, String> {
+    pub(super) fn authenticate(
+        &mut self,
+        arguments: &[&[u8]],
+        access: &Access,
+    ) -> Result<Reply, String> {
         match arguments {
             [password] => self.check(None, password, access)?,
             [user, password] => self.check(Some(user), password, access)?,
@@ -69,7 +89,12 @@ impl Session {
         Ok(Reply::Simple("OK"))
     }
 
-    fn check(&mut self, user: Option<&[u8]>, password: &[u8], access: &Access) -> Result<(), String> {
+    fn check(
+        &mut self,
+        user: Option<&[u8]>,
+        password: &[u8],
+        access: &Access,
+    ) -> Result<(), String> {
         if access.tokens().is_none() {
             return Err(NO_PASSWORDS.to_owned());
         }
@@ -128,7 +153,9 @@ impl Session {
     }
 
     pub(super) fn client(&mut self, arguments: &[&[u8]]) -> Result<Reply, String> {
-        let [subcommand, arguments @ ..] = arguments else { return Err(Fault::Syntax.into()) };
+        let [subcommand, arguments @ ..] = arguments else {
+            return Err(Fault::Syntax.into());
+        };
         match (subcommand.to_ascii_uppercase().as_slice(), arguments) {
             (b"ID", []) => return Ok(Reply::Number(self.id)),
             (b"GETNAME", []) if self.name.is_empty() => return Ok(Reply::Null),
@@ -138,7 +165,9 @@ impl Session {
             (b"SETINFO", [_, _]) | (b"NO-EVICT" | b"NO-TOUCH", [_]) => {}
             (name, _) => {
                 let name = super::batch::beginning(name);
-                return Err(format!("ERR unknown subcommand or wrong number of arguments for '{name}'."));
+                return Err(format!(
+                    "ERR unknown subcommand or wrong number of arguments for '{name}'."
+                ));
             }
         }
         Ok(Reply::Simple("OK"))
@@ -152,10 +181,15 @@ impl Session {
 
     fn set_name(&mut self, name: &[u8]) -> Result<(), String> {
         if name.len() > CLIENT_NAME_BYTES_MAX {
-            return Err(format!("ERR Client names have {CLIENT_NAME_BYTES_MAX} bytes at most"));
+            return Err(format!(
+                "ERR Client names have {CLIENT_NAME_BYTES_MAX} bytes at most"
+            ));
         }
         if !name.iter().all(u8::is_ascii_graphic) {
-            return Err("ERR Client names cannot contain spaces, newlines or special characters.".to_owned());
+            return Err(
+                "ERR Client names cannot contain spaces, newlines or special characters."
+                    .to_owned(),
+            );
         }
         self.name = name.to_vec();
         Ok(())

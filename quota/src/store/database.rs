@@ -41,9 +41,19 @@ pub(crate) struct DatabaseStore {
 impl DatabaseStore {
     /// Opens or creates the store in a directory, and returns it with the number of its last
     /// commit. Rows of buckets that are full by `clock` are removed over time.
-    pub(crate) fn open(path: &Path, clock: Arc<AtomicU64>, sizes: Sizes) -> Result<(Self, u64), OpenError> {
+    pub(crate) fn open(
+        path: &Path,
+        clock: Arc<AtomicU64>,
+        sizes: Sizes,
+    ) -> Result<(Self, u64), OpenError> {
         let directory = Directory::open(path)?;
-        let store = Self { directory, clock, sizes, opened: RwLock::default(), failed: Mutex::default() };
+        let store = Self {
+            directory,
+            clock,
+            sizes,
+            opened: RwLock::default(),
+            failed: Mutex::default(),
+        };
         let opened = store.load()?;
         let number = opened.number;
         store.set(Some(Arc::new(opened)));
@@ -51,7 +61,10 @@ impl DatabaseStore {
     }
 
     fn set(&self, opened: Option<Arc<Opened>>) -> Option<Arc<Opened>> {
-        std::mem::replace(&mut *self.opened.write().unwrap_or_else(PoisonError::into_inner), opened)
+        std::mem::replace(
+            &mut *self.opened.write().unwrap_or_else(PoisonError::into_inner),
+            opened,
+        )
     }
 
     fn opened(&self) -> Result<Arc<Opened>, StoreError> {
@@ -63,12 +76,18 @@ impl DatabaseStore {
         let path = self.directory.store();
         let synced = self.directory.synced();
         let lost = |stored| match synced {
-            Some(synced) if synced > stored => Err(OpenError::Lost { path: path.clone(), stored, synced }),
+            Some(synced) if synced > stored => Err(OpenError::Lost {
+                path: path.clone(),
+                stored,
+                synced,
+            }),
             _ => Ok(()),
         };
         if self.directory.is_new() {
             lost(0)?;
-            let opened = self.directory.create_store(|path| self.load_from(path, None))?;
+            let opened = self
+                .directory
+                .create_store(|path| self.load_from(path, None))?;
             self.directory.set_synced(0);
             return Ok(opened);
         }
@@ -89,7 +108,10 @@ impl DatabaseStore {
 
     fn load_from(&self, path: &Path, journaled: Option<u64>) -> Result<Opened, OpenError> {
         versions::check(path)?;
-        let damaged = |reason| OpenError::Damaged { path: path.to_owned(), reason };
+        let damaged = |reason| OpenError::Damaged {
+            path: path.to_owned(),
+            reason,
+        };
         let (folder, clock, sizes) = (path.to_owned(), self.clock.clone(), self.sizes);
         let opened = stopped_at_panic("quota-open", move || {
             // Inherited by the threads of the database, which compete with operations. A failure
@@ -114,7 +136,11 @@ impl DatabaseStore {
         self.opened()?.flush(is_log)
     }
 
-    pub(super) fn bring_back(&self, number: u64, rows: &[(&[u8], &[u8])]) -> Result<(), StoreError> {
+    pub(super) fn bring_back(
+        &self,
+        number: u64,
+        rows: &[(&[u8], &[u8])],
+    ) -> Result<(), StoreError> {
         self.opened()?.bring_back(number, rows)
     }
 
@@ -123,7 +149,8 @@ impl DatabaseStore {
     }
 
     pub(super) fn tables_bytes(&self) -> u64 {
-        self.opened().map_or(0, |opened| opened.buckets.disk_space())
+        self.opened()
+            .map_or(0, |opened| opened.buckets.disk_space())
     }
 }
 
@@ -133,7 +160,12 @@ impl Store for DatabaseStore {
         value.map(|value| decode(&value)).transpose()
     }
 
-    fn commit(&self, number: u64, rows: &Rows, pause: &mut dyn FnMut()) -> Result<Committed, StoreError> {
+    fn commit(
+        &self,
+        number: u64,
+        rows: &Rows,
+        pause: &mut dyn FnMut(),
+    ) -> Result<Committed, StoreError> {
         let committed = self.opened()?.commit(number, rows, pause)?;
         self.directory.set_synced(number);
         Ok(committed)
@@ -181,7 +213,9 @@ impl Store for DatabaseStore {
             if let Err(opened) = Arc::try_unwrap(opened) {
                 *failed = Some(opened);
                 if Instant::now() >= until {
-                    return Err(StoreError::Failed("readers do not leave the failed database".to_owned()));
+                    return Err(StoreError::Failed(
+                        "readers do not leave the failed database".to_owned(),
+                    ));
                 }
                 thread::sleep(Duration::from_millis(5));
             }
@@ -203,7 +237,8 @@ impl Store for DatabaseStore {
 }
 
 fn decode(value: &[u8]) -> Result<Row, StoreError> {
-    Row::decode(value).ok_or_else(|| StoreError::Failed("the row of a bucket is unreadable".to_owned()))
+    Row::decode(value)
+        .ok_or_else(|| StoreError::Failed("the row of a bucket is unreadable".to_owned()))
 }
 
 /// Writes the journals again. After a failed synchronisation, a later one proves nothing about

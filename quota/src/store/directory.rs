@@ -32,7 +32,9 @@ impl Directory {
         private_directory::create(path).map_err(OpenError::io(path))?;
         let is_ours = path.join(FORMAT_FILE).exists();
         if !is_ours && !is_empty(path)? {
-            return Err(OpenError::Foreign { path: path.to_owned() });
+            return Err(OpenError::Foreign {
+                path: path.to_owned(),
+            });
         }
         let open = |name: &str| {
             let path = path.join(name);
@@ -47,10 +49,20 @@ impl Directory {
         let lock = open(LOCK_FILE)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { path: path.to_owned() }),
-            Err(TryLockError::Error(error)) => return Err(OpenError::io(&path.join(LOCK_FILE))(error)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::Locked {
+                    path: path.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(OpenError::io(&path.join(LOCK_FILE))(error));
+            }
         }
-        let directory = Self { path: path.to_owned(), synced: open(SYNCED_FILE)?, _lock: lock };
+        let directory = Self {
+            path: path.to_owned(),
+            synced: open(SYNCED_FILE)?,
+            _lock: lock,
+        };
         if is_ours {
             directory.check_format()?
         } else {
@@ -77,10 +89,14 @@ impl Directory {
         create: impl FnOnce(&Path) -> Result<T, OpenError>,
     ) -> Result<T, OpenError> {
         let (creating, store) = (self.path.join(CREATING_FILE), self.store());
-        File::create(&creating).and_then(|file| file.sync_all()).map_err(OpenError::io(&creating))?;
+        File::create(&creating)
+            .and_then(|file| file.sync_all())
+            .map_err(OpenError::io(&creating))?;
         self.sync()?;
         match fs::remove_dir_all(&store) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(OpenError::io(&store)(error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(OpenError::io(&store)(error));
+            }
             _ => {}
         }
         private_directory::create(&store).map_err(OpenError::io(&store))?;
@@ -114,7 +130,11 @@ impl Directory {
         let text = fs::read_to_string(&path).map_err(OpenError::io(&path))?;
         match text.trim().parse() {
             Ok(FORMAT) => Ok(()),
-            Ok(found) if found > FORMAT => Err(OpenError::Newer { path, found, known: FORMAT }),
+            Ok(found) if found > FORMAT => Err(OpenError::Newer {
+                path,
+                found,
+                known: FORMAT,
+            }),
             _ => {
                 let reason = format!("it must hold the format of the directory, {FORMAT}");
                 Err(OpenError::Damaged { path, reason })
@@ -136,7 +156,9 @@ impl Directory {
     }
 
     fn sync(&self) -> Result<(), OpenError> {
-        File::open(&self.path).and_then(|file| file.sync_all()).map_err(OpenError::io(&self.path))
+        File::open(&self.path)
+            .and_then(|file| file.sync_all())
+            .map_err(OpenError::io(&self.path))
     }
 }
 

@@ -66,19 +66,28 @@ pub enum OpenError {
 
 impl OpenError {
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::Io { path: path.to_owned(), error }
+        move |error| Self::Io {
+            path: path.to_owned(),
+            error,
+        }
     }
 }
 
 /// Returns the remedy for an error of a file or directory.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::PermissionDenied => "let the user of this process read and write the --data directory",
-        ErrorKind::ReadOnlyFilesystem => "choose a --data directory on a file system that is not read-only",
+        ErrorKind::PermissionDenied => {
+            "let the user of this process read and write the --data directory"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "choose a --data directory on a file system that is not read-only"
+        }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "make room on the file system of the --data directory"
         }
-        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "choose a --data directory, which this is not",
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+            "choose a --data directory, which this is not"
+        }
         ErrorKind::NotFound => "choose a --data directory that can be created",
         _ => "see that the --data directory can be read and written, or choose another",
     }
@@ -127,8 +136,11 @@ fn is_temporary(error: &io::Error) -> bool {
 
 /// Runs `f` on an open database, and returns its panic as an error, so that the thread survives.
 pub(crate) fn caught<T>(f: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    panic::catch_unwind(AssertUnwindSafe(f))
-        .unwrap_or_else(|_| Err(StoreError::Failed("the database panicked; a file is damaged".to_owned())))
+    panic::catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
+        Err(StoreError::Failed(
+            "the database panicked; a file is damaged".to_owned(),
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -146,7 +158,10 @@ mod tests {
             (ErrorKind::Other, "or choose another"),
         ] {
             let error = OpenError::io(Path::new("/var/lib/quota"))(kind.into()).to_string();
-            assert!(error.starts_with("/var/lib/quota: ") && error.contains(advice), "{error}");
+            assert!(
+                error.starts_with("/var/lib/quota: ") && error.contains(advice),
+                "{error}"
+            );
             assert!(error.contains("--data"), "{error}");
         }
     }

@@ -28,7 +28,9 @@ impl Factory for Expiry {
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(Filter { now_ms: self.clock.load(Ordering::Relaxed) })
+        Box::new(Filter {
+            now_ms: self.clock.load(Ordering::Relaxed),
+        })
     }
 }
 
@@ -40,6 +42,10 @@ impl CompactionFilter for Filter {
         let is_expired = Row::decode(&item.value()?)
             .is_some_and(|row| row.full_at_ms.saturating_add(FULL_MS) <= self.now_ms);
         // A tombstone: an earlier row of this bucket, in a table below, must not reappear.
-        Ok(if is_expired { Verdict::Remove } else { Verdict::Keep })
+        Ok(if is_expired {
+            Verdict::Remove
+        } else {
+            Verdict::Keep
+        })
     }
 }

@@ -31,7 +31,10 @@ pub(super) fn check(database: &Path) -> Result<Chain, OpenError> {
     for entry in fs::read_dir(database).map_err(OpenError::io(database))? {
         let path = entry.map_err(OpenError::io(database))?.path();
         if path.extension().is_some_and(|extension| extension == "jnl") {
-            let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+            let number = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .and_then(|stem| stem.parse().ok());
             journals.push((number.unwrap_or(u64::MAX), path));
         }
     }
@@ -44,7 +47,10 @@ pub(super) fn check(database: &Path) -> Result<Chain, OpenError> {
 }
 
 fn check_one(journal: &PathBuf, chain: &mut Chain) -> Result<(), OpenError> {
-    let mut reader = BufReader::with_capacity(1 << 16, File::open(journal).map_err(OpenError::io(journal))?);
+    let mut reader = BufReader::with_capacity(
+        1 << 16,
+        File::open(journal).map_err(OpenError::io(journal))?,
+    );
     let mut commit = None;
     // Anything that is not an entry is the end, as it is for the database.
     loop {
@@ -59,7 +65,9 @@ fn check_one(journal: &PathBuf, chain: &mut Chain) -> Result<(), OpenError> {
             Entry::Commit(number) => commit = Some(number),
             Entry::Other => {}
             Entry::End => {
-                let Some(Commit { number, before }) = commit.take() else { continue };
+                let Some(Commit { number, before }) = commit.take() else {
+                    continue;
+                };
                 match chain.last {
                     Some(last) if last != before => {
                         return Err(missing(journal, last, before));
@@ -76,8 +84,14 @@ fn check_one(journal: &PathBuf, chain: &mut Chain) -> Result<(), OpenError> {
 
 /// Error for commits that are missing before the first one of a journal, or in its middle.
 pub(super) fn missing(journal: &Path, last: u64, before: u64) -> OpenError {
-    let reason = format!("commits {} to {before}, which were on disk, are missing in or before it", last + 1);
-    OpenError::Damaged { path: journal.to_owned(), reason }
+    let reason = format!(
+        "commits {} to {before}, which were on disk, are missing in or before it",
+        last + 1
+    );
+    OpenError::Damaged {
+        path: journal.to_owned(),
+        reason,
+    }
 }
 
 enum Entry {
@@ -107,7 +121,9 @@ fn read(reader: &mut impl Read) -> io::Result<Option<Entry>> {
             let mut row = vec![0; key + value];
             reader.read_exact(&mut row)?;
             let (key, value) = row.split_at(key);
-            let commit = (*key == COMMIT_KEY).then(|| Commit::decode(value)).flatten();
+            let commit = (*key == COMMIT_KEY)
+                .then(|| Commit::decode(value))
+                .flatten();
             Ok(Some(commit.map_or(Entry::Other, Entry::Commit)))
         }
         _ => Ok(None),

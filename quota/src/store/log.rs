@@ -27,7 +27,10 @@ impl PartKey {
     /// Reads a key; `None` for another kind of row.
     pub(super) fn decode(key: &[u8]) -> Option<Self> {
         let (number, part) = key.split_first_chunk()?;
-        Some(Self { number: u64::from_be_bytes(*number), part: u32::from_be_bytes(part.try_into().ok()?) })
+        Some(Self {
+            number: u64::from_be_bytes(*number),
+            part: u32::from_be_bytes(part.try_into().ok()?),
+        })
     }
 }
 
@@ -58,7 +61,9 @@ pub(super) fn rows(part: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), S
         }
         let Some((key, value, left)) = split(rest) else {
             rest = &[];
-            return Some(Err(StoreError::Failed("a change in the log is unreadable".to_owned())));
+            return Some(Err(StoreError::Failed(
+                "a change in the log is unreadable".to_owned(),
+            )));
         };
         rest = left;
         Some(Ok((key, value)))
@@ -79,14 +84,27 @@ mod tests {
 
     #[test]
     fn rows_return_from_parts_of_any_size() {
-        let keys: Vec<Vec<u8>> = (0..3_000_u32).map(|number| number.to_be_bytes().repeat(5)).collect();
-        let given: Vec<(&[u8], &[u8])> =
-            keys.iter().map(|key| (key.as_slice(), &key[..key[3] as usize % 9])).collect();
+        let keys: Vec<Vec<u8>> = (0..3_000_u32)
+            .map(|number| number.to_be_bytes().repeat(5))
+            .collect();
+        let given: Vec<(&[u8], &[u8])> = keys
+            .iter()
+            .map(|key| (key.as_slice(), &key[..key[3] as usize % 9]))
+            .collect();
         let mut left = given.iter().copied();
-        let parts: Vec<Vec<u8>> =
-            std::iter::repeat_with(|| part(&mut left)).take_while(|part| !part.is_empty()).collect();
-        assert!(parts.len() > 1 && parts.iter().all(|part| part.len() < PART_BYTES + 100), "{}", parts.len());
-        let found: Vec<_> = parts.iter().flat_map(|part| rows(part)).map(Result::unwrap).collect();
+        let parts: Vec<Vec<u8>> = std::iter::repeat_with(|| part(&mut left))
+            .take_while(|part| !part.is_empty())
+            .collect();
+        assert!(
+            parts.len() > 1 && parts.iter().all(|part| part.len() < PART_BYTES + 100),
+            "{}",
+            parts.len()
+        );
+        let found: Vec<_> = parts
+            .iter()
+            .flat_map(|part| rows(part))
+            .map(Result::unwrap)
+            .collect();
         assert_eq!(found, given);
     }
 
@@ -101,10 +119,13 @@ mod tests {
 
     #[test]
     fn log_parts_are_in_key_order() {
-        let keys =
-            [(1, 0), (1, 1), (2, 0), (300, 0), (300, 256)].map(|(number, part)| PartKey { number, part });
+        let keys = [(1, 0), (1, 1), (2, 0), (300, 0), (300, 256)]
+            .map(|(number, part)| PartKey { number, part });
         assert!(keys.map(PartKey::encode).is_sorted());
-        assert_eq!(keys.map(|key| PartKey::decode(&key.encode())), keys.map(Some));
+        assert_eq!(
+            keys.map(|key| PartKey::decode(&key.encode())),
+            keys.map(Some)
+        );
         assert_eq!(PartKey::decode(&[0]), None);
         assert_eq!(PartKey::decode(&[0; 13]), None);
     }

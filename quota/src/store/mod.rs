@@ -48,7 +48,12 @@ impl Rows {
         if let Some(row) = row {
             row.encode(&mut self.bytes);
         }
-        self.rows.push(Place { from, key_end, end: self.bytes.len(), beginning: 0 });
+        self.rows.push(Place {
+            from,
+            key_end,
+            end: self.bytes.len(),
+            beginning: 0,
+        });
     }
 
     /// Sorts the rows by their keys: the store writes them several times as fast.
@@ -56,17 +61,31 @@ impl Rows {
         let Self { bytes, rows } = self;
         let key = |row: &Place| bytes.get(row.from..row.key_end).unwrap_or_default();
         let first = rows.first().map(key).unwrap_or_default();
-        let shared_by = |row: &Place| first.iter().zip(key(row)).take_while(|(a, b)| a == b).count();
+        let shared_by = |row: &Place| {
+            first
+                .iter()
+                .zip(key(row))
+                .take_while(|(a, b)| a == b)
+                .count()
+        };
         // Keys often begin alike: the first bytes that differ decide nearly every comparison.
         let shared = rows.iter().map(shared_by).min().unwrap_or(0);
         let beginning = |row: &Place| {
             let rest = key(row).get(shared..).unwrap_or_default();
             let mut beginning = [0; 8];
-            beginning.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            beginning
+                .iter_mut()
+                .zip(rest)
+                .for_each(|(to, from)| *to = *from);
             u64::from_be_bytes(beginning)
         };
-        rows.iter_mut().for_each(|row| row.beginning = beginning(row));
-        rows.sort_unstable_by(|a, b| a.beginning.cmp(&b.beginning).then_with(|| key(a).cmp(key(b))));
+        rows.iter_mut()
+            .for_each(|row| row.beginning = beginning(row));
+        rows.sort_unstable_by(|a, b| {
+            a.beginning
+                .cmp(&b.beginning)
+                .then_with(|| key(a).cmp(key(b)))
+        });
     }
 
     pub(crate) fn clear(&mut self) {
@@ -80,7 +99,12 @@ impl Rows {
 
     /// Returns the keys and values; the value of a removed row is empty.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        self.rows.iter().map(|row| (&self.bytes[row.from..row.key_end], &self.bytes[row.key_end..row.end]))
+        self.rows.iter().map(|row| {
+            (
+                &self.bytes[row.from..row.key_end],
+                &self.bytes[row.key_end..row.end],
+            )
+        })
     }
 }
 
@@ -97,7 +121,12 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// Writes changes as the commit of this number, which is above all earlier ones, and calls
     /// `pause` between its parts. All are on disk when this returns; after an error some may be.
     /// [`Store::get`] and [`Store::scan`] do not see them.
-    fn commit(&self, number: u64, rows: &Rows, pause: &mut dyn FnMut()) -> Result<Committed, StoreError>;
+    fn commit(
+        &self,
+        number: u64,
+        rows: &Rows,
+        pause: &mut dyn FnMut(),
+    ) -> Result<Committed, StoreError>;
 
     /// Writes rows to the place that [`Store::get`] and [`Store::scan`] read.
     fn settle(&self, rows: &Rows) -> Result<(), StoreError>;

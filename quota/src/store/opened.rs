@@ -14,7 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fjall::{
-    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch,
+    PersistMode,
 };
 
 use super::database::Sizes;
@@ -51,7 +52,9 @@ pub(super) struct Opened {
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 
@@ -64,7 +67,11 @@ impl Opened {
         journaled: Option<u64>,
     ) -> Result<Self, StoreError> {
         let filters = move |keyspace: &str| {
-            let expiry = (keyspace == BUCKETS).then(|| Arc::new(Expiry { clock: clock.clone() }))?;
+            let expiry = (keyspace == BUCKETS).then(|| {
+                Arc::new(Expiry {
+                    clock: clock.clone(),
+                })
+            })?;
             Some(expiry as Arc<dyn fjall::compaction::filter::Factory>)
         };
         let database = Database::builder(path)
@@ -76,15 +83,26 @@ impl Opened {
             .with_compaction_filter_factories(Arc::new(filters))
             .open()
             .map_err(|error| match error {
-                fjall::Error::Locked => StoreError::Open(OpenError::Locked { path: path.to_owned() }),
+                fjall::Error::Locked => StoreError::Open(OpenError::Locked {
+                    path: path.to_owned(),
+                }),
                 error => error.into(),
             })?;
         let keyspace = |name, memtable| {
-            database.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable))
+            database.keyspace(name, || {
+                KeyspaceCreateOptions::default().max_memtable_size(memtable)
+            })
         };
-        let [buckets, log] = [keyspace(BUCKETS, sizes.memtable)?, keyspace(LOG, sizes.log)?];
+        let [buckets, log] = [
+            keyspace(BUCKETS, sizes.memtable)?,
+            keyspace(LOG, sizes.log)?,
+        ];
         let in_tables = match log.tree.get_highest_persisted_seqno() {
-            Some(persisted) => commit(log.tree.get(COMMIT_KEY, persisted + 1).map_err(fjall::Error::from)?)?,
+            Some(persisted) => commit(
+                log.tree
+                    .get(COMMIT_KEY, persisted + 1)
+                    .map_err(fjall::Error::from)?,
+            )?,
             None => Commit::default(),
         };
         let stored = commit(log.get(COMMIT_KEY)?)?;
@@ -107,12 +125,16 @@ impl Opened {
     fn settle_log(&mut self) -> Result<(), StoreError> {
         let settled = number(self.log.get(SETTLED_KEY)?)?;
         if number(self.buckets.get(SETTLED_KEY)?)? < settled {
-            return Err(StoreError::Failed("balances that left the log are missing".to_owned()));
+            return Err(StoreError::Failed(
+                "balances that left the log are missing".to_owned(),
+            ));
         }
         let mut parts = Vec::new();
         for row in self.log.iter() {
             let (key, value) = row.into_inner()?;
-            let Some(key) = PartKey::decode(&key) else { continue };
+            let Some(key) = PartKey::decode(&key) else {
+                continue;
+            };
             parts.push(key);
             // Its buckets may have changed since.
             if key.number <= settled {
@@ -125,7 +147,11 @@ impl Opened {
             }
             batch.commit()?;
         }
-        self.number = parts.last().map_or(0, |part| part.number).max(settled).max(self.number);
+        self.number = parts
+            .last()
+            .map_or(0, |part| part.number)
+            .max(settled)
+            .max(self.number);
         self.remove(&parts)
     }
 
@@ -134,7 +160,14 @@ impl Opened {
     /// again, and the next commit follows it.
     fn end_commit(&self, before: u64) -> Result<(), StoreError> {
         if before < self.number {
-            self.log.insert(COMMIT_KEY, Commit { number: self.number, before }.encode())?;
+            self.log.insert(
+                COMMIT_KEY,
+                Commit {
+                    number: self.number,
+                    before,
+                }
+                .encode(),
+            )?;
         }
         self.last.store(self.number, Ordering::Relaxed);
         Ok(())
@@ -161,14 +194,18 @@ impl Opened {
     }
 
     fn remove(&self, parts: &[PartKey]) -> Result<(), StoreError> {
-        let Some(last) = parts.last() else { return Ok(()) };
-        self.buckets.insert(SETTLED_KEY, last.number.to_le_bytes())?;
+        let Some(last) = parts.last() else {
+            return Ok(());
+        };
+        self.buckets
+            .insert(SETTLED_KEY, last.number.to_le_bytes())?;
         self.database.persist(PersistMode::SyncData)?;
         for some in parts.chunks(BATCH_ROWS) {
             let mut batch = self.batch(&self.log)?;
             batch.insert(&self.log, SETTLED_KEY, last.number.to_le_bytes());
             // Each was written once: numbers are not used again.
-            some.iter().for_each(|part| batch.remove_weak(&self.log, part.encode()));
+            some.iter()
+                .for_each(|part| batch.remove_weak(&self.log, part.encode()));
             batch.commit()?;
         }
         Ok(())
@@ -189,14 +226,21 @@ impl Opened {
             if !changes.is_empty() {
                 bytes += changes.len() as u64;
                 batch.insert(&self.log, key.encode(), changes);
-                self.parts.lock().unwrap_or_else(PoisonError::into_inner).push_back(key);
+                self.parts
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_back(key);
             }
             if rows.len() > 0 {
                 batch.commit()?;
                 pause();
                 continue;
             }
-            let commit = Commit { number, before: self.last.load(Ordering::Relaxed) }.encode();
+            let commit = Commit {
+                number,
+                before: self.last.load(Ordering::Relaxed),
+            }
+            .encode();
             batch.insert(&self.log, COMMIT_KEY, commit);
             batch.commit()?;
             break;
@@ -204,12 +248,16 @@ impl Opened {
         let began = Instant::now();
         self.database.persist(PersistMode::SyncData)?;
         self.last.store(number, Ordering::Relaxed);
-        Ok(Committed { bytes, sync: began.elapsed() })
+        Ok(Committed {
+            bytes,
+            sync: began.elapsed(),
+        })
     }
 
     pub(super) fn settle(&self, rows: &Rows) -> Result<(), StoreError> {
         let mut batch = self.batch(&self.buckets)?;
-        rows.iter().for_each(|(key, value)| self.add(&mut batch, key, value));
+        rows.iter()
+            .for_each(|(key, value)| self.add(&mut batch, key, value));
         Ok(batch.commit()?)
     }
 
@@ -235,26 +283,42 @@ impl Opened {
     }
 
     /// Writes a part of the log again that was removed.
-    pub(super) fn bring_back(&self, number: u64, rows: &[(&[u8], &[u8])]) -> Result<(), StoreError> {
+    pub(super) fn bring_back(
+        &self,
+        number: u64,
+        rows: &[(&[u8], &[u8])],
+    ) -> Result<(), StoreError> {
         let key = PartKey { number, part: 0 }.encode();
         Ok(self.log.insert(key, log::part(&mut rows.iter().copied()))?)
     }
 
     pub(super) fn parts(&self) -> usize {
-        self.log.iter().filter_map(|row| row.key().ok()).filter(|key| PartKey::decode(key).is_some()).count()
+        self.log
+            .iter()
+            .filter_map(|row| row.key().ok())
+            .filter(|key| PartKey::decode(key).is_some())
+            .count()
     }
 }
 
 /// Reads the numbers of a commit; 0 where there is none.
 fn commit(value: Option<fjall::Slice>) -> Result<Commit, StoreError> {
-    let Some(value) = value else { return Ok(Commit::default()) };
-    let unreadable = || StoreError::Failed("the number of the last commit is unreadable".to_owned());
+    let Some(value) = value else {
+        return Ok(Commit::default());
+    };
+    let unreadable =
+        || StoreError::Failed("the number of the last commit is unreadable".to_owned());
     Commit::decode(&value).ok_or_else(unreadable)
 }
 
 /// Reads the number of the last commit that left the log completely; 0 where there is none.
 fn number(value: Option<fjall::Slice>) -> Result<u64, StoreError> {
     let Some(value) = value else { return Ok(0) };
-    let unreadable = || StoreError::Failed("the number of settled changes is unreadable".to_owned());
-    value.as_ref().try_into().map(u64::from_le_bytes).map_err(|_| unreadable())
+    let unreadable =
+        || StoreError::Failed("the number of settled changes is unreadable".to_owned());
+    value
+        .as_ref()
+        .try_into()
+        .map(u64::from_le_bytes)
+        .map_err(|_| unreadable())
 }

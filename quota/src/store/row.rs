@@ -54,8 +54,13 @@ impl Commit {
 
     /// Reads the value; `None` if it is invalid.
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
-        let ([number, before], []) = value.as_chunks::<8>() else { return None };
-        Some(Self { number: u64::from_le_bytes(*number), before: u64::from_le_bytes(*before) })
+        let ([number, before], []) = value.as_chunks::<8>() else {
+            return None;
+        };
+        Some(Self {
+            number: u64::from_le_bytes(*number),
+            before: u64::from_le_bytes(*before),
+        })
     }
 }
 
@@ -96,7 +101,8 @@ impl Kind {
                     bytes.map_or(0, u64::from_be_bytes)
                 };
                 let rate = QuotaRate::new(number(0), number(8), number(16)).ok()?;
-                rest.strip_suffix(&[END]).map(|key| (key, Self::Tokens(rate)))
+                rest.strip_suffix(&[END])
+                    .map(|key| (key, Self::Tokens(rate)))
             }
             _ => None,
         }
@@ -109,7 +115,11 @@ impl Row {
         bytes.extend_from_slice(&self.full_at_ms.to_le_bytes());
         match self.state {
             State::Tokens(balance) => {
-                for number in [balance.tokens, balance.refilled_at_ms, balance.session_start_ms] {
+                for number in [
+                    balance.tokens,
+                    balance.refilled_at_ms,
+                    balance.session_start_ms,
+                ] {
                     bytes.extend_from_slice(&number.to_le_bytes());
                 }
             }
@@ -120,7 +130,9 @@ impl Row {
     /// Reads a value; `None` if it is not of this version.
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         let (&version, rest) = value.split_first()?;
-        let (numbers, []) = rest.as_chunks::<8>() else { return None };
+        let (numbers, []) = rest.as_chunks::<8>() else {
+            return None;
+        };
         if version != VERSION {
             return None;
         }
@@ -131,9 +143,14 @@ impl Row {
                 refilled_at_ms: number(2)?,
                 session_start_ms: number(3)?,
             }),
-            2 => State::Throttle(Gcra { arrival_ns: number(1)? }),
+            2 => State::Throttle(Gcra {
+                arrival_ns: number(1)?,
+            }),
             _ => return None,
         };
-        Some(Self { state, full_at_ms: number(0)? })
+        Some(Self {
+            state,
+            full_at_ms: number(0)?,
+        })
     }
 }

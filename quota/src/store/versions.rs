@@ -22,7 +22,10 @@ pub(super) fn check(database: &Path) -> Result<(), OpenError> {
     for entry in entries {
         let folder = entry.map_err(OpenError::io(&keyspaces))?.path();
         if let Some(damaged) = damaged(&folder).map_err(OpenError::io(&folder))? {
-            return Err(OpenError::Damaged { path: damaged, reason: "its checksum is wrong".to_owned() });
+            return Err(OpenError::Damaged {
+                path: damaged,
+                reason: "its checksum is wrong".to_owned(),
+            });
         }
     }
     Ok(())
@@ -36,10 +39,16 @@ fn damaged(folder: &Path) -> io::Result<Option<PathBuf>> {
         }
         current => current?,
     };
-    let number = current.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let checksum =
-        current.get(8..).and_then(|rest| rest.first_chunk()).map(|bytes| u128::from_le_bytes(*bytes));
-    let Some((number, checksum)) = number.zip(checksum) else { return Ok(Some(folder.join(CURRENT))) };
+    let number = current
+        .first_chunk()
+        .map(|bytes| u64::from_le_bytes(*bytes));
+    let checksum = current
+        .get(8..)
+        .and_then(|rest| rest.first_chunk())
+        .map(|bytes| u128::from_le_bytes(*bytes));
+    let Some((number, checksum)) = number.zip(checksum) else {
+        return Ok(Some(folder.join(CURRENT)));
+    };
     let path = folder.join(format!("v{number}"));
     match fs::read(&path) {
         Ok(list) if xxh3_128(&list) == checksum => Ok(None),

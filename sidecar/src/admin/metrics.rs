@@ -58,7 +58,10 @@ const METRICS: [Metric<Sources>; 9] = [
         &["result"],
         "Changes of the rules file: `accepted`, `refused`.",
         |sources| {
-            labelled([("accepted", sources.reloads.accepted()), ("refused", sources.reloads.refused())])
+            labelled([
+                ("accepted", sources.reloads.accepted()),
+                ("refused", sources.reloads.refused()),
+            ])
         },
     ),
     Metric::gauge(
@@ -71,8 +74,11 @@ const METRICS: [Metric<Sources>; 9] = [
 
 pub(super) fn page(limiter: &Metrics, sources: &Sources) -> Vec<Family> {
     let ports = &sources.ports;
-    let ports =
-        vec![("rls", ports.rls.clone()), ("http", ports.http.clone()), ("admin", ports.admin.clone())];
+    let ports = vec![
+        ("rls", ports.rls.clone()),
+        ("http", ports.http.clone()),
+        ("admin", ports.admin.clone()),
+    ];
     [
         limiter.families(),
         families(&METRICS, sources),
@@ -83,7 +89,12 @@ pub(super) fn page(limiter: &Metrics, sources: &Sources) -> Vec<Family> {
 }
 
 pub(super) fn described() -> Vec<About> {
-    [metrics::described(&METRICS), metrics::described(&ports::METRICS), metrics::described(&ACCESS)].concat()
+    [
+        metrics::described(&METRICS),
+        metrics::described(&ports::METRICS),
+        metrics::described(&ACCESS),
+    ]
+    .concat()
 }
 
 fn labelled(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<Series> {

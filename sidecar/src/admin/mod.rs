@@ -77,5 +77,9 @@ pub(crate) fn routes(sources: Sources) -> Routes {
     let page = move || metrics::page(&limiter, &of_page);
     let is_open = Arc::clone(&sources.is_open);
     let status = move || async move { Json(sources.status()) };
-    server::routes(page, move || is_open.load(Ordering::Acquire)).viewer(Method::GET, "/status", status)
+    server::routes(page, move || is_open.load(Ordering::Acquire)).viewer(
+        Method::GET,
+        "/status",
+        status,
+    )
 }

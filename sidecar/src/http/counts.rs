@@ -4,8 +4,15 @@
 use crate::tally::Tally;
 
 const ENDPOINTS: [&str; 4] = ["check", "nginx", "v1_check", "v1_report"];
-const RESULTS: [&str; 7] =
-    ["allowed", "refused", "withheld", "passed", "invalid", "recorded", "unknown_bucket"];
+const RESULTS: [&str; 7] = [
+    "allowed",
+    "refused",
+    "withheld",
+    "passed",
+    "invalid",
+    "recorded",
+    "unknown_bucket",
+];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Check,
@@ -63,9 +70,18 @@ pub(super) struct Counts {
 
 impl Default for Counts {
     fn default() -> Self {
-        let mistakes =
-            ["no_bucket", "bucket", "bucket_not_listed", "cost", "original_method", "original_uri"];
-        Self { requests: ENDPOINTS.map(|_| Tally::new(RESULTS)), mistakes: Tally::new(mistakes) }
+        let mistakes = [
+            "no_bucket",
+            "bucket",
+            "bucket_not_listed",
+            "cost",
+            "original_method",
+            "original_uri",
+        ];
+        Self {
+            requests: ENDPOINTS.map(|_| Tally::new(RESULTS)),
+            mistakes: Tally::new(mistakes),
+        }
     }
 }
 
@@ -81,14 +97,20 @@ impl Counts {
         if self.mistakes.add(mistake as usize) {
             let kind = self.mistakes.label(mistake as usize);
             let remedy = mistake.remedy();
-            tracing::warn!(kind, remedy, "request of a proxy is misconfigured, logged once");
+            tracing::warn!(
+                kind,
+                remedy,
+                "request of a proxy is misconfigured, logged once"
+            );
         }
     }
 
     pub(super) fn requests(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         let by_endpoint = ENDPOINTS.into_iter().zip(&self.requests);
         by_endpoint.flat_map(|(endpoint, results)| {
-            results.rows().map(|(result, requests)| ([endpoint, result], requests))
+            results
+                .rows()
+                .map(|(result, requests)| ([endpoint, result], requests))
         })
     }
 

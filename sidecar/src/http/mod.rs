@@ -52,14 +52,26 @@ enum Begun {
 impl Service {
     /// Serves the decisions of this limiter. `access` has the tokens of callers beyond loopback.
     pub(crate) fn new(limits: Limits, access: Access) -> Self {
-        Self { inner: Arc::new(Inner { limits, access, counts: Counts::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                limits,
+                access,
+                counts: Counts::default(),
+            }),
+        }
     }
 
-    pub(crate) async fn answer(&self, caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    pub(crate) async fn answer(
+        &self,
+        caller: Caller,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         if let Err(problem) = check_host(&head) {
             let endpoint = Endpoint::of(head.uri.path());
-            endpoint.into_iter().for_each(|endpoint| self.inner.counts.count(endpoint, Outcome::Invalid));
+            endpoint
+                .into_iter()
+                .for_each(|endpoint| self.inner.counts.count(endpoint, Outcome::Invalid));
             return problem.response();
         }
         match self.inner.begin(caller, head).await {
@@ -87,8 +99,12 @@ impl Inner {
         let path = head.uri.path();
         if caller.needs_token
             && path != openapi::PATH
-            && let Err(denied) =
-                self.access.check_token(caller.from, (&head.method, path), &head.headers, &TOKEN_HEADER)
+            && let Err(denied) = self.access.check_token(
+                caller.from,
+                (&head.method, path),
+                &head.headers,
+                &TOKEN_HEADER,
+            )
         {
             return Begun::Answered(Problem::from(denied).response());
         }
@@ -143,8 +159,13 @@ fn check_host(head: &Parts) -> Result<(), Problem> {
 }
 
 fn not_allowed(methods: &'static str) -> Response<Full<Bytes>> {
-    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path takes {methods}"));
+    let problem = Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("this path takes {methods}"),
+    );
     let mut response = problem.response();
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(methods));
     response
 }

@@ -11,6 +11,8 @@ pub(super) const TEXT: &str = include_str!("../../../docs/reference/sidecar-open
 
 pub(super) fn response() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from_static(TEXT.as_bytes())));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -36,14 +36,28 @@ struct Document<'a> {
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: String) -> Self {
-        Self(Box::new(Fault { status, detail, field: None, header: None }))
+        Self(Box::new(Fault {
+            status,
+            detail,
+            field: None,
+            header: None,
+        }))
     }
 
     pub(super) fn of_field(field: impl Into<String>, fault: impl std::fmt::Display) -> Self {
         let field = field.into();
-        let detail = if field.is_empty() { fault.to_string() } else { format!("`{field}`: {fault}") };
+        let detail = if field.is_empty() {
+            fault.to_string()
+        } else {
+            format!("`{field}`: {fault}")
+        };
         let field = Some(field).filter(|field| !field.is_empty());
-        Self(Box::new(Fault { status: StatusCode::BAD_REQUEST, detail, field, header: None }))
+        Self(Box::new(Fault {
+            status: StatusCode::BAD_REQUEST,
+            detail,
+            field,
+            header: None,
+        }))
     }
 
     pub(super) fn of_body(error: &BodyError) -> Self {
@@ -59,12 +73,20 @@ impl Problem {
     pub(super) fn not_found(path: &str) -> Self {
         let path: String = path.chars().take(PATH_CHARS_MAX).collect();
         let paths = "/check, /nginx, /v1/check, /v1/report and /openapi.json";
-        Self::new(StatusCode::NOT_FOUND, format!("`{path}` is no path of this port, which serves {paths}"))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            format!("`{path}` is no path of this port, which serves {paths}"),
+        )
     }
 
     #[cold]
     pub(super) fn response(self) -> Response<Full<Bytes>> {
-        let Fault { status, detail, field, header } = *self.0;
+        let Fault {
+            status,
+            detail,
+            field,
+            header,
+        } = *self.0;
         let title = status.canonical_reason().unwrap_or("Error");
         let document = Document {
             r#type: "about:blank",
@@ -77,7 +99,10 @@ impl Problem {
         let body = serde_json::to_vec(&document).unwrap_or_default();
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         response.headers_mut().extend(header);
         response
     }

@@ -36,7 +36,9 @@ impl Default for Counters {
             passed: Tally::new(["no_rule", "unlimited"]),
             rejected: Tally::new(InputError::LABELS),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 }
 
@@ -49,7 +51,11 @@ impl Counters {
     /// meant. Values may name tenants, and are not logged.
     pub(super) fn on_unmatched(&self, domain: &str, descriptor: &RateLimitDescriptor) {
         if self.inner.passed.add(0) {
-            let keys: Vec<&str> = descriptor.entries.iter().map(|entry| entry.key.as_str()).collect();
+            let keys: Vec<&str> = descriptor
+                .entries
+                .iter()
+                .map(|entry| entry.key.as_str())
+                .collect();
             tracing::warn!(
                 domain,
                 ?keys,

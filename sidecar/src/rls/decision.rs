@@ -45,10 +45,15 @@ pub(super) struct Deciders<'a> {
 impl<'a> Deciders<'a> {
     pub(super) async fn decide(&self, request: &'a RateLimitRequest) -> Decisions<'a> {
         let descriptors = request.descriptors.iter();
-        let mut decisions: Decisions<'_> =
-            descriptors.map(|descriptor| self.compare(request, descriptor)).collect();
+        let mut decisions: Decisions<'_> = descriptors
+            .map(|descriptor| self.compare(request, descriptor))
+            .collect();
         self.ask_keys(&mut decisions).await;
-        for decision in decisions.iter_mut().flatten().filter(|of| of.decided.verdict.is_admit()) {
+        for decision in decisions
+            .iter_mut()
+            .flatten()
+            .filter(|of| of.decided.verdict.is_admit())
+        {
             decision.left = self.limiter.quota_left(&decision.key());
         }
         self.counters.on_request(overall(&decisions));
@@ -60,7 +65,10 @@ impl<'a> Deciders<'a> {
         request: &'a RateLimitRequest,
         descriptor: &'a RateLimitDescriptor,
     ) -> Option<Decision<'a>> {
-        let entries = descriptor.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str()));
+        let entries = descriptor
+            .entries
+            .iter()
+            .map(|entry| (entry.key.as_str(), entry.value.as_str()));
         let ask = match self.rules.descriptor(&request.domain, entries) {
             Found::Limited(ask) => ask,
             Found::Unlimited => {
@@ -72,7 +80,12 @@ impl<'a> Deciders<'a> {
                 return None;
             }
         };
-        let Ask { bucket, tenant, cost, refusal } = ask;
+        let Ask {
+            bucket,
+            tenant,
+            cost,
+            refusal,
+        } = ask;
         let cost = hits(request, descriptor).saturating_mul(u64::from(cost));
         Some(Decision {
             bucket,
@@ -92,7 +105,8 @@ impl<'a> Deciders<'a> {
             decision.decided = self.limiter.explain(&decision.key()).await;
             return;
         }
-        let keys: SmallVec<[Request<'_>; FEW]> = decisions.iter().flatten().map(Decision::key).collect();
+        let keys: SmallVec<[Request<'_>; FEW]> =
+            decisions.iter().flatten().map(Decision::key).collect();
         if keys.is_empty() {
             return;
         }
@@ -111,7 +125,9 @@ impl Decision<'_> {
 
     pub(super) fn used_up(&self) -> Option<&Quota> {
         match self.decided.verdict {
-            Verdict::Refuse(refusal) if refusal.reason() == Reason::TenantQuotaExceeded => self.quota(),
+            Verdict::Refuse(refusal) if refusal.reason() == Reason::TenantQuotaExceeded => {
+                self.quota()
+            }
             _ => None,
         }
     }

@@ -41,7 +41,8 @@ pub(crate) struct Reply {
 /// # Errors
 /// When the body is not one message without compression.
 pub(super) fn unframed(body: &[u8]) -> Result<&[u8], InputError> {
-    let Some((&[is_compressed, a, b, c, d], message)) = body.split_first_chunk::<PREFIX_BYTES>() else {
+    let Some((&[is_compressed, a, b, c, d], message)) = body.split_first_chunk::<PREFIX_BYTES>()
+    else {
         return Err(InputError::Frame(body.len()));
     };
     if is_compressed != 0 {
@@ -51,7 +52,11 @@ pub(super) fn unframed(body: &[u8]) -> Result<&[u8], InputError> {
     if length as usize > MESSAGE_BYTES_MAX {
         return Err(InputError::TooLarge);
     }
-    if length as usize == message.len() { Ok(message) } else { Err(InputError::Frame(body.len())) }
+    if length as usize == message.len() {
+        Ok(message)
+    } else {
+        Err(InputError::Frame(body.len()))
+    }
 }
 
 /// Returns the answer with a message, more encoded fields, and the status OK.
@@ -68,13 +73,21 @@ pub(super) fn answered(message: &impl Message, more: &[u8]) -> Response<Reply> {
 
 /// Returns the answer with an already framed message, and the status OK.
 pub(super) fn answered_with(framed: Bytes) -> Response<Reply> {
-    of_body(Reply { message: Some(framed), open_until: None, status: Some(STATUS_OK) })
+    of_body(Reply {
+        message: Some(framed),
+        open_until: None,
+        status: Some(STATUS_OK),
+    })
 }
 
 /// Returns the answer with an already framed message. The stream stays open until `closing`.
 pub(super) fn open(framed: Bytes, closing: CancellationToken) -> Response<Reply> {
     let open_until = Some(Box::pin(closing.cancelled_owned()));
-    of_body(Reply { message: Some(framed), open_until, status: Some(STATUS_UNAVAILABLE) })
+    of_body(Reply {
+        message: Some(framed),
+        open_until,
+        status: Some(STATUS_UNAVAILABLE),
+    })
 }
 
 fn of_body(reply: Reply) -> Response<Reply> {
@@ -118,6 +131,10 @@ impl Body for Reply {
         if self.open_until.is_some() {
             return SizeHint::default();
         }
-        SizeHint::with_exact(self.message.as_ref().map_or(0, |message| message.len() as u64))
+        SizeHint::with_exact(
+            self.message
+                .as_ref()
+                .map_or(0, |message| message.len() as u64),
+        )
     }
 }

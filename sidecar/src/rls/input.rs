@@ -38,7 +38,11 @@ pub(crate) enum InputError {
     #[error(
         "`descriptors[{descriptor}].entries[{entry}].key` has {bytes} bytes, more than {ENTRY_BYTES_MAX}"
     )]
-    EntryBytes { descriptor: usize, entry: usize, bytes: usize },
+    EntryBytes {
+        descriptor: usize,
+        entry: usize,
+        bytes: usize,
+    },
 }
 
 impl InputError {
@@ -87,7 +91,11 @@ impl InputError {
 
 impl From<BodyError> for InputError {
     fn from(error: BodyError) -> Self {
-        if matches!(error, BodyError::TooLarge(_)) { Self::TooLarge } else { Self::Body(error) }
+        if matches!(error, BodyError::TooLarge(_)) {
+            Self::TooLarge
+        } else {
+            Self::Body(error)
+        }
     }
 }
 
@@ -120,7 +128,11 @@ pub(super) fn check(request: &RateLimitRequest) -> Result<(), InputError> {
         for (entry, of) in of.entries.iter().enumerate() {
             let bytes = of.key.len();
             if bytes > ENTRY_BYTES_MAX {
-                return Err(InputError::EntryBytes { descriptor, entry, bytes });
+                return Err(InputError::EntryBytes {
+                    descriptor,
+                    entry,
+                    bytes,
+                });
             }
         }
     }

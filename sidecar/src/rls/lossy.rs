@@ -49,8 +49,11 @@ struct BytesEntry {
 /// # Errors
 /// When the message is not a request.
 pub(super) fn decode(message: &[u8]) -> Result<RateLimitRequest, DecodeError> {
-    RateLimitRequest::decode(message)
-        .or_else(|error| Request::decode(message).map_err(|_| error).map(Request::text))
+    RateLimitRequest::decode(message).or_else(|error| {
+        Request::decode(message)
+            .map_err(|_| error)
+            .map(Request::text)
+    })
 }
 
 impl Request {
@@ -65,7 +68,10 @@ impl Request {
 
 impl Descriptor {
     fn text(self) -> RateLimitDescriptor {
-        let entry = |entry: BytesEntry| Entry { key: text(&entry.key), value: text(&entry.value) };
+        let entry = |entry: BytesEntry| Entry {
+            key: text(&entry.key),
+            value: text(&entry.value),
+        };
         RateLimitDescriptor {
             entries: self.entries.into_iter().map(entry).collect(),
             limit: self.limit,
@@ -77,8 +83,13 @@ impl Descriptor {
 
 fn text(bytes: &[u8]) -> String {
     let chunk = |chunk: Utf8Chunk<'_>| {
-        let invalid = chunk.invalid().iter().map(|byte| format!("\u{fffd}{byte:02X}"));
-        std::iter::once(chunk.valid().to_owned()).chain(invalid).collect::<String>()
+        let invalid = chunk
+            .invalid()
+            .iter()
+            .map(|byte| format!("\u{fffd}{byte:02X}"));
+        std::iter::once(chunk.valid().to_owned())
+            .chain(invalid)
+            .collect::<String>()
     };
     bytes.utf8_chunks().map(chunk).collect()
 }
@@ -88,11 +99,26 @@ mod tests {
     use super::*;
 
     fn request(value: &[u8]) -> Request {
-        let entries = vec![BytesEntry { key: b"tenant".to_vec(), value: value.to_vec() }];
-        let limit = Some(RateLimitOverride { requests_per_unit: 7, unit: 1 });
+        let entries = vec![BytesEntry {
+            key: b"tenant".to_vec(),
+            value: value.to_vec(),
+        }];
+        let limit = Some(RateLimitOverride {
+            requests_per_unit: 7,
+            unit: 1,
+        });
         let hits_addend = Some(UInt64Value { value: 3 });
-        let descriptors = vec![Descriptor { entries, limit, hits_addend, is_negative_hits: true }];
-        Request { domain: b"shop".to_vec(), descriptors, hits_addend: 5 }
+        let descriptors = vec![Descriptor {
+            entries,
+            limit,
+            hits_addend,
+            is_negative_hits: true,
+        }];
+        Request {
+            domain: b"shop".to_vec(),
+            descriptors,
+            hits_addend: 5,
+        }
     }
 
     #[test]

@@ -48,7 +48,11 @@ impl Service {
     /// Serves the decisions of this limiter. Streams that stay open end when `closing` is
     /// cancelled.
     pub(crate) fn new(limits: Limits, closing: CancellationToken) -> Self {
-        Self { limits, counters: Counters::default(), closing }
+        Self {
+            limits,
+            counters: Counters::default(),
+            closing,
+        }
     }
 
     pub(crate) const fn counters(&self) -> &Counters {
@@ -62,8 +66,11 @@ impl Service {
             .is_some_and(|of| of.as_bytes().starts_with(b"application/grpc"));
         if !is_grpc || request.method() != Method::POST {
             let mut response = Response::new(Reply::default());
-            *response.status_mut() =
-                if is_grpc { StatusCode::METHOD_NOT_ALLOWED } else { StatusCode::UNSUPPORTED_MEDIA_TYPE };
+            *response.status_mut() = if is_grpc {
+                StatusCode::METHOD_NOT_ALLOWED
+            } else {
+                StatusCode::UNSUPPORTED_MEDIA_TYPE
+            };
             return response;
         }
         self.call(request).await.unwrap_or_else(|error| {
@@ -80,7 +87,10 @@ impl Service {
                 self.decide(&body).await
             }
             HEALTH_CHECK => Ok(grpc::answered_with(Bytes::from_static(SERVING))),
-            HEALTH_WATCH => Ok(grpc::open(Bytes::from_static(SERVING), self.closing.clone())),
+            HEALTH_WATCH => Ok(grpc::open(
+                Bytes::from_static(SERVING),
+                self.closing.clone(),
+            )),
             other => Err(InputError::Method(other.chars().take(QUOTED_MAX).collect())),
         }
     }
@@ -90,7 +100,13 @@ impl Service {
         input::check(&request)?;
         let in_force = self.limits.in_force();
         let (limiter, rules) = (self.limits.limiter(), &in_force.rules);
-        let decisions = Deciders { limiter, rules, counters: &self.counters }.decide(&request).await;
+        let decisions = Deciders {
+            limiter,
+            rules,
+            counters: &self.counters,
+        }
+        .decide(&request)
+        .await;
         let (response, more) = response::of(&decisions, SystemTime::now);
         Ok(grpc::answered(&response, &more))
     }

@@ -55,7 +55,9 @@ pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) 
         // The time to retry is in milliseconds there.
         return encode(refused, refusal, at);
     }
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let facts = Facts {
         reason: refusal.reason(),
         quota: refused.decided.quota.clone(),
@@ -70,23 +72,37 @@ pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) 
             return kept.encoded.clone();
         }
         // The fields round up to whole seconds, too.
-        let encoded = encode(refused, refusal, SystemTime::UNIX_EPOCH + Duration::from_secs(facts.at_s));
+        let encoded = encode(
+            refused,
+            refusal,
+            SystemTime::UNIX_EPOCH + Duration::from_secs(facts.at_s),
+        );
         all.retain(|kept| kept.facts.at_s == facts.at_s);
         if all.len() < REFUSALS_KEPT_MAX {
-            all.push(Kept { facts, bucket: refused.bucket.into(), encoded: encoded.clone() });
+            all.push(Kept {
+                facts,
+                bucket: refused.bucket.into(),
+                encoded: encoded.clone(),
+            });
         }
         encoded
     })
 }
 
 fn seconds(time: Duration) -> u64 {
-    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+    time.as_secs()
+        .saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 fn encode(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
     let format = RefusalFormat::default();
-    let of =
-        RefusalOf { refusal, bucket: Some(refused.bucket), limit: refused.limit, quota: refused.quota(), at };
+    let of = RefusalOf {
+        refusal,
+        bucket: Some(refused.bucket),
+        limit: refused.limit,
+        quota: refused.quota(),
+        at,
+    };
     let (headers, body) = match refused.form {
         RefusalForm::Problem => {
             let (head, body) = format.http(&of).into_parts();
@@ -114,17 +130,33 @@ fn encode(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
 
 pub(super) fn to_add(headers: &HeaderMap) -> Vec<HeaderValue> {
     // The values are text.
-    let text = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let text = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     text.map(|(name, value)| header(name, value)).collect()
 }
 
 pub(super) fn header(name: &str, value: &str) -> HeaderValue {
-    HeaderValue { key: name.to_owned(), value: value.to_owned(), raw_value: Vec::new() }
+    HeaderValue {
+        key: name.to_owned(),
+        value: value.to_owned(),
+        raw_value: Vec::new(),
+    }
 }
 
 /// Returns metadata that Envoy keeps for its access log and for later filters.
 pub(super) fn metadata(decision: &str, reason: Reason, bucket: &str) -> Struct {
-    let fields = [("decision", decision), ("reason", reason.as_str()), ("bucket", bucket)];
-    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
-    Struct { fields: fields.map(|(name, value)| (name.to_owned(), text(value))).into() }
+    let fields = [
+        ("decision", decision),
+        ("reason", reason.as_str()),
+        ("bucket", bucket),
+    ];
+    let text = |text: &str| Value {
+        kind: Some(Kind::StringValue(text.to_owned())),
+    };
+    Struct {
+        fields: fields
+            .map(|(name, value)| (name.to_owned(), text(value)))
+            .into(),
+    }
 }

@@ -23,17 +23,29 @@ const SHADOW: (&str, &str) = ("x-plimsoll-shadow", "drop");
 
 /// Returns the response for the decisions on a request, and the encoded fields that follow it. `at`
 /// is called only for refusals.
-pub(super) fn of(decisions: &Decisions<'_>, at: impl Fn() -> SystemTime) -> (RateLimitResponse, Bytes) {
-    let statuses = decisions.iter().map(|decision| decision.as_ref().map_or(PASSED, status)).collect();
-    let mut response =
-        RateLimitResponse { overall_code: Code::Ok.into(), statuses, ..RateLimitResponse::default() };
+pub(super) fn of(
+    decisions: &Decisions<'_>,
+    at: impl Fn() -> SystemTime,
+) -> (RateLimitResponse, Bytes) {
+    let statuses = decisions
+        .iter()
+        .map(|decision| decision.as_ref().map_or(PASSED, status))
+        .collect();
+    let mut response = RateLimitResponse {
+        overall_code: Code::Ok.into(),
+        statuses,
+        ..RateLimitResponse::default()
+    };
     let mut more = Bytes::new();
     match overall(decisions) {
         Overall::Ok => response.response_headers_to_add = of_quota(decisions),
         Overall::Withheld => {
             let (key, value) = SHADOW;
             response.request_headers_to_add = vec![refusal::header(key, value)];
-            let withheld = decisions.iter().flatten().find_map(|of| Some((of.bucket, of.decided.withheld?)));
+            let withheld = decisions
+                .iter()
+                .flatten()
+                .find_map(|of| Some((of.bucket, of.decided.withheld?)));
             response.dynamic_metadata =
                 withheld.map(|(bucket, reason)| refusal::metadata("shadow", reason, bucket));
         }
@@ -89,9 +101,14 @@ fn duration(span: std::time::Duration) -> Duration {
 }
 
 fn of_quota(decisions: &Decisions<'_>) -> Vec<HeaderValue> {
-    let all = decisions.iter().flatten().filter_map(|decision| decision.left.as_ref());
+    let all = decisions
+        .iter()
+        .flatten()
+        .filter_map(|decision| decision.left.as_ref());
     let least = all.min_by_key(|left| left.remaining);
-    least.map(|left| refusal::to_add(&quota_fields(left))).unwrap_or_default()
+    least
+        .map(|left| refusal::to_add(&quota_fields(left)))
+        .unwrap_or_default()
 }
 
 /// Returns the limit that decided: the exact quota if it is used up, or else the bucket's, if it is
@@ -101,14 +118,22 @@ fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
         return of_exact(quota);
     }
     let requests_per_unit = whole(decision.limit?);
-    Some(RateLimit { name: decision.bucket.to_owned(), requests_per_unit, unit: Unit::Second.into() })
+    Some(RateLimit {
+        name: decision.bucket.to_owned(),
+        requests_per_unit,
+        unit: Unit::Second.into(),
+    })
 }
 
 /// Returns the limit of an exact quota, if its refill interval is a unit.
 fn of_exact(quota: &Quota) -> Option<RateLimit> {
     let requests_per_unit = u32::try_from(quota.rate.max()).unwrap_or(u32::MAX);
     let unit = unit_of(quota.rate.every_ms())?;
-    Some(RateLimit { name: quota.name.to_string(), requests_per_unit, unit: unit.into() })
+    Some(RateLimit {
+        name: quota.name.to_string(),
+        requests_per_unit,
+        unit: unit.into(),
+    })
 }
 
 /// Returns the unit of a refill interval, if it is one.
@@ -131,9 +156,13 @@ fn whole(rate: f64) -> u32 {
 /// Returns the refusing descriptor with the longest wait: a caller that returns earlier is refused
 /// again.
 fn longest<'a, 'b>(decisions: &'a Decisions<'b>) -> Option<(&'a Decision<'b>, Refusal)> {
-    let refused = decisions.iter().flatten().filter_map(|decision| match decision.decided.verdict {
-        Verdict::Refuse(refusal) => Some((decision, refusal)),
-        Verdict::Admit => None,
-    });
+    let refused =
+        decisions
+            .iter()
+            .flatten()
+            .filter_map(|decision| match decision.decided.verdict {
+                Verdict::Refuse(refusal) => Some((decision, refusal)),
+                Verdict::Admit => None,
+            });
     refused.max_by_key(|(_, refusal)| refusal.retry_after())
 }

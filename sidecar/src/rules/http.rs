@@ -39,7 +39,13 @@ impl HttpTenant {
     pub fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
         match self {
             Self::Header(name) => {
-                let absent = || if request.headers.contains_key(name) { "" } else { DEFAULT_TENANT };
+                let absent = || {
+                    if request.headers.contains_key(name) {
+                        ""
+                    } else {
+                        DEFAULT_TENANT
+                    }
+                };
                 request.header(name).unwrap_or_else(absent)
             }
             Self::Fixed(name) => name,

@@ -145,14 +145,16 @@ impl Rules {
         domain: &str,
         entries: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     ) -> Found<'a> {
-        let Some(domains) = &self.domains else { return self.built_in_descriptor(entries) };
+        let Some(domains) = &self.domains else {
+            return self.built_in_descriptor(entries);
+        };
         let level = domains.named.get(domain).or(domains.any.as_ref());
         match level.and_then(|level| level.find(entries.clone())) {
             None => Found::NoRule,
             Some(Target::Unlimited) => Found::Unlimited,
-            Some(Target::Limited(limited)) => {
-                self.ask(limited, entries).map_or(Found::NoRule, Found::Limited)
-            }
+            Some(Target::Limited(limited)) => self
+                .ask(limited, entries)
+                .map_or(Found::NoRule, Found::Limited),
         }
     }
 
@@ -173,30 +175,53 @@ impl Rules {
                 [index] => Cow::Borrowed(value(index)?),
                 // No name contains this separator.
                 indexes => {
-                    let name = |index| Some(Encoded::of(value(index)?).map(|name| String::from(&*name)));
-                    let names = indexes.iter().map(|index| name(index).map(Option::unwrap_or_default));
+                    let name =
+                        |index| Some(Encoded::of(value(index)?).map(|name| String::from(&*name)));
+                    let names = indexes
+                        .iter()
+                        .map(|index| name(index).map(Option::unwrap_or_default));
                     Cow::Owned(names.collect::<Option<Vec<String>>>()?.join("|"))
                 }
             },
         };
         let Limited { cost, refusal, .. } = *limited;
-        Some(Ask { bucket, tenant, cost, refusal })
+        Some(Ask {
+            bucket,
+            tenant,
+            cost,
+            refusal,
+        })
     }
 
-    fn built_in_descriptor<'a>(&self, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Found<'a> {
+    fn built_in_descriptor<'a>(
+        &self,
+        entries: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Found<'a> {
         let mut names = [None; BUILT_IN_KEYS.len()];
         for (key, value) in entries {
-            let Some(at) = BUILT_IN_KEYS.iter().position(|known| *known == key) else { return Found::NoRule };
+            let Some(at) = BUILT_IN_KEYS.iter().position(|known| *known == key) else {
+                return Found::NoRule;
+            };
             if names[at].replace(value).is_some() {
                 return Found::NoRule;
             }
         }
-        let [Some(bucket), tenant] = names else { return Found::NoRule };
+        let [Some(bucket), tenant] = names else {
+            return Found::NoRule;
+        };
         if !self.takes(bucket) {
             return Found::NoRule;
         }
-        let (tenant, refusal) = (tenant.unwrap_or(DEFAULT_TENANT).into(), RefusalForm::default());
-        Found::Limited(Ask { bucket, tenant, cost: 1, refusal })
+        let (tenant, refusal) = (
+            tenant.unwrap_or(DEFAULT_TENANT).into(),
+            RefusalForm::default(),
+        );
+        Found::Limited(Ask {
+            bucket,
+            tenant,
+            cost: 1,
+            refusal,
+        })
     }
 
     /// Returns true if callers may use this name of a bucket: it is valid, and listed if the file
@@ -224,7 +249,10 @@ impl Rules {
     /// admitted and counted. `file` is the name of the rules file.
     #[must_use]
     pub fn beside(&self, policy: &Policy, file: &str) -> Vec<Warning> {
-        let unnamed = self.buckets.iter().filter(|(bucket, _)| policy.entry(bucket).is_none());
+        let unnamed = self
+            .buckets
+            .iter()
+            .filter(|(bucket, _)| policy.entry(bucket).is_none());
         let warning = |(bucket, spot): (&Bucket, &Spot)| Warning {
             file: file.to_owned(),
             at: spot.at,
@@ -242,7 +270,11 @@ impl Rules {
     /// Returns the sizes of the parts of the file.
     #[must_use]
     pub fn size(&self) -> RulesSize {
-        let levels = || self.domains.iter().flat_map(|domains| domains.named.values().chain(&domains.any));
+        let levels = || {
+            self.domains
+                .iter()
+                .flat_map(|domains| domains.named.values().chain(&domains.any))
+        };
         RulesSize {
             domains: levels().count(),
             descriptors: levels().map(Level::count).sum(),
@@ -260,7 +292,10 @@ impl Rules {
 
 impl Spot {
     fn of(field: &Field<'_>) -> Self {
-        Self { at: field.at(), path: field.path().into() }
+        Self {
+            at: field.at(),
+            path: field.path().into(),
+        }
     }
 }
 

@@ -122,7 +122,13 @@ macro_rules! text_or_field {
     };
 }
 
-text_or_field!(NameSpec, NameSpec::Fixed, NameSpec::Entry, EntrySpec.entry, "a name or `{ entry: KEY }`");
+text_or_field!(
+    NameSpec,
+    NameSpec::Fixed,
+    NameSpec::Entry,
+    EntrySpec.entry,
+    "a name or `{ entry: KEY }`"
+);
 text_or_field!(
     HttpTenantSpec,
     HttpTenantSpec::Fixed,

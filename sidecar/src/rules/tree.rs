@@ -82,7 +82,10 @@ impl Level {
 
     /// Returns the effect of the rule for the entries of a descriptor, if they are consumed. Each
     /// entry selects the most precise rule, without backtracking.
-    pub(super) fn find<'a>(&self, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&Target> {
+    pub(super) fn find<'a>(
+        &self,
+        entries: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Option<&Target> {
         let mut level = self;
         let mut target = None;
         for (key, value) in entries {
@@ -97,20 +100,34 @@ impl Level {
     /// rules.
     pub(super) fn count(&self) -> usize {
         let choices = self.keys.values();
-        choices.flat_map(Choices::nodes).map(|node| 1 + node.next.count()).sum()
+        choices
+            .flat_map(Choices::nodes)
+            .map(|node| 1 + node.next.count())
+            .sum()
     }
 }
 
 impl Choices {
     fn nodes(&self) -> impl Iterator<Item = &Node> {
         let prefixes = self.prefixes.values().flat_map(HashMap::values);
-        self.exact.values().chain(prefixes).chain(self.any.as_deref())
+        self.exact
+            .values()
+            .chain(prefixes)
+            .chain(self.any.as_deref())
     }
 
     /// Returns the rule for a value, or for its longest prefix. Takes one look-up for each length
     /// of prefixes.
     fn get(&self, value: &str) -> Option<&Node> {
-        let longest = || self.prefixes.iter().rev().find_map(|(length, of)| of.get(value.get(..*length)?));
-        self.exact.get(value).or_else(longest).or(self.any.as_deref())
+        let longest = || {
+            self.prefixes
+                .iter()
+                .rev()
+                .find_map(|(length, of)| of.get(value.get(..*length)?))
+        };
+        self.exact
+            .get(value)
+            .or_else(longest)
+            .or(self.any.as_deref())
     }
 }

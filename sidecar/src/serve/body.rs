@@ -33,13 +33,17 @@ pub(crate) async fn read_within(body: Incoming, max: usize) -> Result<Bytes, Bod
     if body.size_hint().lower() > max as u64 {
         return Err(BodyError::TooLarge(max));
     }
-    timeout(BODY_MAX, read(body, max)).await.unwrap_or(Err(BodyError::TooSlow))
+    timeout(BODY_MAX, read(body, max))
+        .await
+        .unwrap_or(Err(BodyError::TooSlow))
 }
 
 async fn read(mut body: Incoming, max: usize) -> Result<Bytes, BodyError> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
         if read.len() + data.len() > max {
             return Err(BodyError::TooLarge(max));
         }

@@ -61,7 +61,10 @@ async fn converse<A, F>(
         // Head and body of an answer in one write. Not `pipeline_flush`: it keeps the answer to a
         // malformed head back.
         .writev(false)
-        .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone(), Some(head.clone()))), service);
+        .serve_connection(
+            TokioIo::new(InTurns::new(stream, turns.clone(), Some(head.clone()))),
+            service,
+        );
     let mut connection = pin!(connection);
     // An error means that the caller disconnected, was too slow, or sent no HTTP.
     tokio::select! {
@@ -69,5 +72,9 @@ async fn converse<A, F>(
         () = closing.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(DRAIN_MAX, poll_fn(|context| turns.poll(&mut connection, context))).await;
+    let _ = timeout(
+        DRAIN_MAX,
+        poll_fn(|context| turns.poll(&mut connection, context)),
+    )
+    .await;
 }

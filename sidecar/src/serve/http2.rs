@@ -77,7 +77,10 @@ async fn converse<A, F, B>(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_MAX)
-        .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone(), None)), service);
+        .serve_connection(
+            TokioIo::new(InTurns::new(stream, turns.clone(), None)),
+            service,
+        );
     let mut connection = pin!(connection);
     // An error means that the caller disconnected, or sent no HTTP/2.
     tokio::select! {
@@ -86,7 +89,11 @@ async fn converse<A, F, B>(
         () = idle(&requests) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(DRAIN_MAX, poll_fn(|context| turns.poll(&mut connection, context))).await;
+    let _ = timeout(
+        DRAIN_MAX,
+        poll_fn(|context| turns.poll(&mut connection, context)),
+    )
+    .await;
 }
 
 /// Ends after a whole period without a new request.

@@ -34,7 +34,9 @@ impl Lag {
         let replaced = u32::try_from(late.as_millis() / LOOK_EVERY.as_millis()).unwrap_or(u32::MAX);
         match late < LATE_FROM {
             true => self.in_time.fetch_add(1, Ordering::Relaxed),
-            false => self.late.fetch_add(1 + u64::from(replaced), Ordering::Relaxed),
+            false => self
+                .late
+                .fetch_add(1 + u64::from(replaced), Ordering::Relaxed),
         };
         LOOK_EVERY * replaced
     }
@@ -52,8 +54,18 @@ mod tests {
     #[test]
     fn pause_counts_as_looks_that_were_due() {
         let lag = Lag::default();
-        for (late_ms, skipped_ms) in [(0, 0), (19, 0), (20, 0), (99, 0), (100, 100), (1_050, 1_000)] {
-            assert_eq!(lag.on_look(Duration::from_millis(late_ms)), Duration::from_millis(skipped_ms));
+        for (late_ms, skipped_ms) in [
+            (0, 0),
+            (19, 0),
+            (20, 0),
+            (99, 0),
+            (100, 100),
+            (1_050, 1_000),
+        ] {
+            assert_eq!(
+                lag.on_look(Duration::from_millis(late_ms)),
+                Duration::from_millis(skipped_ms)
+            );
         }
         assert_eq!(lag.counts(), [("false", 2), ("true", 1 + 1 + 2 + 11)]);
     }

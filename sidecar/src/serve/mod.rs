@@ -87,9 +87,23 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let tasks = TaskTracker::new();
-    let Port { tcp, unix, connections, protection, needs_token, room } = port;
+    let Port {
+        tcp,
+        unix,
+        connections,
+        protection,
+        needs_token,
+        room,
+    } = port;
     let converse = move |stream, caller, closing| converse((stream, room.share()), caller, closing);
-    let tcp = accept_tcp(tcp, connections, (protection, needs_token), &tasks, &shutdown, converse.clone());
+    let tcp = accept_tcp(
+        tcp,
+        connections,
+        (protection, needs_token),
+        &tasks,
+        &shutdown,
+        converse.clone(),
+    );
     let unix = async {
         // The file is removed as soon as no connection is accepted.
         if let Some(unix) = unix {
@@ -114,17 +128,28 @@ async fn accept_tcp<C, F>(
 {
     let mut acceptor = Acceptor::new(listener, connections.clone()).without_pauses();
     loop {
-        let Some((stream, peer, place)) = shutdown.run_until_cancelled(acceptor.next()).await else { return };
-        let (protection, shutdown, connections) = (protection.clone(), shutdown.clone(), connections.clone());
+        let Some((stream, peer, place)) = shutdown.run_until_cancelled(acceptor.next()).await
+        else {
+            return;
+        };
+        let (protection, shutdown, connections) =
+            (protection.clone(), shutdown.clone(), connections.clone());
         let converse = converse.clone();
         tasks.spawn(async move {
             let connection = async {
-                let stream = shutdown.run_until_cancelled(handshake(stream, &protection)).await;
-                let caller = Caller { from: peer.ip().to_canonical(), needs_token };
+                let stream = shutdown
+                    .run_until_cancelled(handshake(stream, &protection))
+                    .await;
+                let caller = Caller {
+                    from: peer.ip().to_canonical(),
+                    needs_token,
+                };
                 match stream {
                     None => {}
                     Some(Ok(stream)) => converse(stream, caller, shutdown.clone()).await,
-                    Some(Err(cause)) => connections.on_handshake_failed(peer.ip(), cause.label(), &cause),
+                    Some(Err(cause)) => {
+                        connections.on_handshake_failed(peer.ip(), cause.label(), &cause)
+                    }
                 }
             };
             place.closed().run_until_cancelled(connection).await
@@ -141,13 +166,19 @@ async fn accept_unix<C, F>(
     C: Fn(Stream, Caller, CancellationToken) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let caller = Caller { from: IpAddr::from(Ipv4Addr::LOCALHOST), needs_token: false };
+    let caller = Caller {
+        from: IpAddr::from(Ipv4Addr::LOCALHOST),
+        needs_token: false,
+    };
     let places = Arc::new(Semaphore::new(ports::unix_connections_max()));
     let mut is_failing = false;
     loop {
         let accept = async {
             // The semaphore is never closed.
-            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+            let place = Arc::clone(&places)
+                .acquire_owned()
+                .await
+                .map_err(io::Error::other)?;
             Ok::<_, io::Error>((socket.listener.accept().await?.0, place))
         };
         match shutdown.run_until_cancelled(accept).await {
@@ -174,19 +205,23 @@ async fn accept_unix<C, F>(
 async fn handshake(stream: TcpStream, protection: &Protection) -> Result<Stream, HandshakeFailure> {
     let accepted = match protection {
         Protection::Plain => return Ok(Box::new(stream)),
-        Protection::Mutual(certificates) => {
-            timeout(HANDSHAKE_MAX, plimsoll_tls::accept(certificates.mutual_server(), stream))
-                .await
-                .map(|accepted| accepted.map(|(stream, _)| stream))
-        }
+        Protection::Mutual(certificates) => timeout(
+            HANDSHAKE_MAX,
+            plimsoll_tls::accept(certificates.mutual_server(), stream),
+        )
+        .await
+        .map(|accepted| accepted.map(|(stream, _)| stream)),
         Protection::Tls(certificates) => {
             let accepted = TlsAcceptor::from(certificates.admin_server()).accept(stream);
             let accepted = timeout(HANDSHAKE_MAX, accepted).await;
             accepted.map(|accepted| accepted.map_err(|error| HandshakeFailure::of(&error)))
         }
     };
-    let late = |late: tokio::time::error::Elapsed| Err(HandshakeFailure::of(&io::Error::from(late)));
-    accepted.unwrap_or_else(late).map(|stream| Box::new(stream) as Stream)
+    let late =
+        |late: tokio::time::error::Elapsed| Err(HandshakeFailure::of(&io::Error::from(late)));
+    accepted
+        .unwrap_or_else(late)
+        .map(|stream| Box::new(stream) as Stream)
 }
 
 /// Returns true if other machines can reach the address.

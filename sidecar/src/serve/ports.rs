@@ -47,5 +47,7 @@ pub(super) fn unix_connections_max() -> usize {
 }
 
 fn part_of_descriptors(divisor: u64) -> usize {
-    usize::try_from(descriptors::limit() / divisor).unwrap_or(usize::MAX).max(2)
+    usize::try_from(descriptors::limit() / divisor)
+        .unwrap_or(usize::MAX)
+        .max(2)
 }

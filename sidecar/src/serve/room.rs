@@ -46,28 +46,42 @@ impl Default for Room {
 
 impl Room {
     pub(super) fn of(max: usize) -> Self {
-        Self { max, used: Arc::default() }
+        Self {
+            max,
+            used: Arc::default(),
+        }
     }
 
     pub(super) fn share(&self) -> Share {
-        Share { room: self.clone(), used: Arc::default() }
+        Share {
+            room: self.clone(),
+            used: Arc::default(),
+        }
     }
 }
 
 impl Share {
     pub(super) fn open(&self) -> Open {
-        Open { share: self.clone(), bytes: AtomicUsize::new(0) }
+        Open {
+            share: self.clone(),
+            bytes: AtomicUsize::new(0),
+        }
     }
 
     /// Answers a request that has begun, or refuses it if its connection has no room.
-    pub(super) fn answer<F, B>(&self, answer: F) -> impl Future<Output = Response<B>> + Send + use<F, B>
+    pub(super) fn answer<F, B>(
+        &self,
+        answer: F,
+    ) -> impl Future<Output = Response<B>> + Send + use<F, B>
     where
         F: Future<Output = Response<B>> + Send,
         B: Default,
     {
         let open = self.open();
         // A refused request takes no more than this pointer.
-        let answer = open.add(REQUEST_BYTES).then(|| Box::pin(OPEN.scope(open, answer)));
+        let answer = open
+            .add(REQUEST_BYTES)
+            .then(|| Box::pin(OPEN.scope(open, answer)));
         async {
             match answer {
                 Some(answer) => answer.await,

@@ -24,10 +24,16 @@ impl UnixSockets {
         match fs::create_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => {
-                made.map_err(|source| UnixSocketError::System { path: directory.to_owned(), source })?;
+                made.map_err(|source| UnixSocketError::System {
+                    path: directory.to_owned(),
+                    source,
+                })?;
             }
         }
         let socket = |file| UnixSocket::listen(directory.join(file)).map(Some);
-        Ok(Self { rls: socket(RLS_SOCKET)?, http: socket(HTTP_SOCKET)? })
+        Ok(Self {
+            rls: socket(RLS_SOCKET)?,
+            http: socket(HTTP_SOCKET)?,
+        })
     }
 }

@@ -39,7 +39,11 @@ pub(super) struct InTurns {
 
 impl InTurns {
     pub(super) fn new(stream: Stream, turns: Turns, head: Option<Arc<Open>>) -> Self {
-        Self { stream: stream.take(0), turns, head }
+        Self {
+            stream: stream.take(0),
+            turns,
+            head,
+        }
     }
 }
 

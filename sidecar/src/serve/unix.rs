@@ -56,7 +56,11 @@ impl UnixSocket {
             Ok((listener, identity(path)?))
         };
         match listen(&path) {
-            Ok((listener, file)) => Ok(Self { listener, path, file }),
+            Ok((listener, file)) => Ok(Self {
+                listener,
+                path,
+                file,
+            }),
             Err(source) => Err(UnixSocketError::System { path, source }),
         }
     }
@@ -82,7 +86,10 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Removes the socket file of a process that ended without removing it.
 fn take_over(path: &Path) -> Result<(), UnixSocketError> {
-    let system = |source| UnixSocketError::System { path: path.to_owned(), source };
+    let system = |source| UnixSocketError::System {
+        path: path.to_owned(),
+        source,
+    };
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         metadata => metadata.map_err(system)?,
@@ -115,7 +122,10 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, MODE);
         let error = UnixSocket::listen(path.clone()).unwrap_err();
-        assert!(matches!(&error, UnixSocketError::InUse(used) if *used == path), "{error}");
+        assert!(
+            matches!(&error, UnixSocketError::InUse(used) if *used == path),
+            "{error}"
+        );
         drop(socket);
         assert!(!path.exists(), "removed at the end");
     }
@@ -130,7 +140,10 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"text");
         let missing = directory.path().join("missing/rls.sock");
         let error = UnixSocket::listen(missing).unwrap_err().to_string();
-        assert!(error.contains("missing/rls.sock") && error.contains("--sockets"), "{error}");
+        assert!(
+            error.contains("missing/rls.sock") && error.contains("--sockets"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

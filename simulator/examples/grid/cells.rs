@@ -7,8 +7,17 @@ use plimsoll_policy::Source;
 use plimsoll_simulator::{Scenario, ScenarioError, judged, run};
 
 /// Numbers of names; `None` for names that are never used twice.
-pub(crate) const NAMES: [Option<u32>; 9] =
-    [Some(1), Some(10), Some(100), Some(500), Some(1_000), Some(3_000), Some(10_000), Some(100_000), None];
+pub(crate) const NAMES: [Option<u32>; 9] = [
+    Some(1),
+    Some(10),
+    Some(100),
+    Some(500),
+    Some(1_000),
+    Some(3_000),
+    Some(10_000),
+    Some(100_000),
+    None,
+];
 /// Loads of the names, as multiples of the limit.
 pub(crate) const OFFERED: [f64; 4] = [1.05, 1.65, 3.0, 10.0];
 /// Limits in requests/s.
@@ -58,11 +67,25 @@ pub(crate) fn all() -> Vec<Cell> {
         for offered in OFFERED {
             for limit in LIMITS {
                 for beside in [Beside::Nothing, Beside::Listed, Beside::Heavy] {
-                    for (clients, tick_ms) in CLIENTS.into_iter().flat_map(|n| TICKS_MS.map(|tick| (n, tick)))
+                    for (clients, tick_ms) in CLIENTS
+                        .into_iter()
+                        .flat_map(|n| TICKS_MS.map(|tick| (n, tick)))
                     {
                         // Zones, clients and ticks alternate.
-                        let zones = if (cells.len() + cells.len() / 4) % 2 == 0 { 1 } else { 3 };
-                        cells.push(Cell { names, offered, limit, clients, zones, beside, tick_ms });
+                        let zones = if (cells.len() + cells.len() / 4) % 2 == 0 {
+                            1
+                        } else {
+                            3
+                        };
+                        cells.push(Cell {
+                            names,
+                            offered,
+                            limit,
+                            clients,
+                            zones,
+                            beside,
+                            tick_ms,
+                        });
                     }
                 }
             }
@@ -74,18 +97,36 @@ pub(crate) fn all() -> Vec<Cell> {
 impl Cell {
     /// Has no commas.
     pub(crate) fn name(&self) -> String {
-        let Self { offered, limit, clients, zones, beside, tick_ms, .. } = self;
-        let names = self.names.map_or("once".to_owned(), |names| names.to_string());
+        let Self {
+            offered,
+            limit,
+            clients,
+            zones,
+            beside,
+            tick_ms,
+            ..
+        } = self;
+        let names = self
+            .names
+            .map_or("once".to_owned(), |names| names.to_string());
         format!(
             "{names} names; {offered} L; L {limit}; {clients} clients; {zones} zones; {beside:?}; {tick_ms} ms"
         )
     }
 
     fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        let Self { limit, clients, zones, tick_ms, .. } = self;
+        let Self {
+            limit,
+            clients,
+            zones,
+            tick_ms,
+            ..
+        } = self;
         let rps = self.offered * f64::from(*limit);
         let end = QUIET_S + if rps > LONG_RPS { SHORT_S } else { LONG_S };
-        let names = self.names.map_or("once: true".to_owned(), |names| format!("count: {names}"));
+        let names = self
+            .names
+            .map_or("once: true".to_owned(), |names| format!("count: {names}"));
         let mut text = format!(
             "name: cell\nduration_s: {end}\nzones: {zones}\nclients: {clients}\ntick_ms: {tick_ms}\n\
              policy: {{ buckets: {{ api: {{ limit: {limit}, mode: enforce }} }} }}\n\
@@ -112,7 +153,14 @@ impl Cell {
                 let _ = writeln!(text, "      {figure}: [0, 1e9]");
             }
         }
-        Ok(Scenario::parse(Source { name: "cell.yaml", text: &text }, Path::new("."))?.swap_remove(0))
+        Ok(Scenario::parse(
+            Source {
+                name: "cell.yaml",
+                text: &text,
+            },
+            Path::new("."),
+        )?
+        .swap_remove(0))
     }
 
     /// Runs the cell.
@@ -124,16 +172,27 @@ impl Cell {
         let judged = judged(&scenario, &[run(&scenario, seed)]);
         let figure = |from: u32, name: &str| {
             let of = |from: u32| f64::from(QUIET_S + from);
-            let found = judged.iter().find(|one| one.figure == name && one.window_s.0 == of(from));
+            let found = judged
+                .iter()
+                .find(|one| one.figure == name && one.window_s.0 == of(from));
             found.and_then(|one| one.value).unwrap_or(f64::NAN)
         };
-        let ratio =
-            |from| figure(from, "admitted_rps") / figure(from, "offered_rps").min(f64::from(self.limit));
-        Ok(Figures { ratio_3s: ratio(3), ratio_10s: ratio(10), worst_1s: figure(3, "worst_1s") })
+        let ratio = |from| {
+            figure(from, "admitted_rps") / figure(from, "offered_rps").min(f64::from(self.limit))
+        };
+        Ok(Figures {
+            ratio_3s: ratio(3),
+            ratio_10s: ratio(10),
+            worst_1s: figure(3, "worst_1s"),
+        })
     }
 
     pub(crate) fn faults(&self, figures: Figures) -> Vec<String> {
-        let Figures { ratio_3s, ratio_10s, worst_1s } = figures;
+        let Figures {
+            ratio_3s,
+            ratio_10s,
+            worst_1s,
+        } = figures;
         let small = self.limit <= 20;
         let (least, most) = if small { (0.90, 1.05) } else { (0.97, 1.03) };
         let worst = match self.limit {
@@ -143,11 +202,17 @@ impl Cell {
             _ => 2.7,
         };
         let checks = [
-            ((least..=most).contains(&ratio_10s), "admitted from 10 s on", ratio_10s),
+            (
+                (least..=most).contains(&ratio_10s),
+                "admitted from 10 s on",
+                ratio_10s,
+            ),
             (small || ratio_3s >= 0.96, "admitted from 3 s on", ratio_3s),
             (worst_1s <= worst, "worst second", worst_1s),
         ];
         let broken = checks.into_iter().filter(|(holds, ..)| !holds);
-        broken.map(|(_, what, value)| format!("{}: {what} {value:.3}", self.name())).collect()
+        broken
+            .map(|(_, what, value)| format!("{}: {what} {value:.3}", self.name()))
+            .collect()
     }
 }

@@ -53,13 +53,24 @@ impl<'a> Callers<'a> {
         let mut sources_rng = generator(seed, Purpose::Sources);
         let mut sources_of = |traffic: &Traffic| match traffic.load.pareto() {
             Some(pareto) if pareto.per == Per::Tenant => vec![pareto.source(0.0, &mut sources_rng)],
-            Some(pareto) => members.iter().map(|(at, _)| pareto.source(*at, &mut sources_rng)).collect(),
+            Some(pareto) => members
+                .iter()
+                .map(|(at, _)| pareto.source(*at, &mut sources_rng))
+                .collect(),
             None => Vec::new(),
         };
         let sources = scenario.traffic.iter().map(&mut sources_of).collect();
-        let mut phases = || members.iter().map(|_| Phase::draw(&mut sources_rng)).collect();
-        let groups =
-            scenario.traffic.iter().map(|traffic| traffic.groups.map(|groups| (groups, phases()))).collect();
+        let mut phases = || {
+            members
+                .iter()
+                .map(|_| Phase::draw(&mut sources_rng))
+                .collect()
+        };
+        let groups = scenario
+            .traffic
+            .iter()
+            .map(|traffic| traffic.groups.map(|groups| (groups, phases())))
+            .collect();
         let names = |traffic: &Traffic| traffic.names.map(|names| names.source(members.len()));
         Self {
             scenario,
@@ -75,7 +86,11 @@ impl<'a> Callers<'a> {
             retries: Planned::default(),
             in_flight: BTreeMap::new(),
             answers: Planned::default(),
-            series: scenario.buckets.iter().map(|bucket| Series::new(steps, bucket)).collect(),
+            series: scenario
+                .buckets
+                .iter()
+                .map(|bucket| Series::new(steps, bucket))
+                .collect(),
             queue: Vec::new(),
         }
     }
@@ -90,18 +105,28 @@ impl<'a> Callers<'a> {
             .iter()
             .zip(&mut self.sources)
             .map(|(traffic, sources)| {
-                let senders = self.members[..joined as usize].iter().filter(|(_, zone)| traffic.is_of(*zone));
+                let senders = self.members[..joined as usize]
+                    .iter()
+                    .filter(|(_, zone)| traffic.is_of(*zone));
                 let mut parts = parts(&traffic.shares, middle, joined);
                 if !traffic.zones.is_empty() {
                     parts.each_of_others = 1.0 / senders.count().max(1) as f64;
                 }
                 let mut mean = traffic.load.rate(middle) * BIN_S;
-                let together = traffic.load.pareto().filter(|pareto| pareto.per == Per::Tenant);
+                let together = traffic
+                    .load
+                    .pareto()
+                    .filter(|pareto| pareto.per == Per::Tenant);
                 if let (Some(pareto), Some(source)) = (together, sources.first_mut()) {
                     mean *= source.rate(&pareto, begins, BIN_S, &mut self.sources_rng);
                 }
                 let means = [mean * parts.each_of_first, mean * parts.each_of_others];
-                Offer { traffic, first: parts.first, means, arrivals: means.map(Arrivals::of) }
+                Offer {
+                    traffic,
+                    first: parts.first,
+                    means,
+                    arrivals: means.map(Arrivals::of),
+                }
             })
             .collect();
         for (client, entry) in self.answers.due(step) {
@@ -134,7 +159,13 @@ impl<'a> Callers<'a> {
                 let request = self.queue[at];
                 let traffic = offers[request.entry as usize].traffic;
                 let answer = world.decide(client, request);
-                self.series[traffic.bucket].count(step, traffic.tenant, request.name, answer, traffic.cost);
+                self.series[traffic.bucket].count(
+                    step,
+                    traffic.tenant,
+                    request.name,
+                    answer,
+                    traffic.cost,
+                );
                 self.end(step, client, request, traffic, answer);
             }
         }
@@ -146,15 +177,29 @@ impl<'a> Callers<'a> {
     }
 
     /// Plans the next step after an answer: a retry, or the end of the request.
-    fn end(&mut self, step: usize, client: u32, request: Request, traffic: &Traffic, answer: Answer) {
+    fn end(
+        &mut self,
+        step: usize,
+        client: u32,
+        request: Request,
+        traffic: &Traffic,
+        answer: Answer,
+    ) {
         let retry = traffic.retry.as_ref().filter(|_| answer == Answer::Refused);
-        if let Some(wait) = retry.and_then(|retry| retry.wait(request.attempt, &mut self.retries_rng)) {
-            let again = Request { attempt: request.attempt + 1, ..request };
+        if let Some(wait) =
+            retry.and_then(|retry| retry.wait(request.attempt, &mut self.retries_rng))
+        {
+            let again = Request {
+                attempt: request.attempt + 1,
+                ..request
+            };
             self.retries.plan(step + wait, (client, again));
         } else if let Some(callers) = traffic.callers {
             match answer {
                 Answer::Refused => self.answered(client, request.entry),
-                _ => self.answers.plan(step + callers.steps(), (client, request.entry)),
+                _ => self
+                    .answers
+                    .plan(step + callers.steps(), (client, request.entry)),
             }
         }
     }
@@ -166,20 +211,34 @@ impl<'a> Callers<'a> {
     }
 
     fn is_stalled(&self, client: u32, t: f64) -> bool {
-        self.scenario.faults.iter().any(|fault| fault.stalls(client, t))
+        self.scenario
+            .faults
+            .iter()
+            .any(|fault| fault.stalls(client, t))
     }
 
     fn is_away(&self, client: u32, t: f64) -> bool {
         let zone = self.members[client as usize].1;
-        self.scenario.faults.iter().any(|fault| fault.takes_load(client, zone, t))
+        self.scenario
+            .faults
+            .iter()
+            .any(|fault| fault.takes_load(client, zone, t))
     }
 
     fn arrive(&mut self, client: u32, offers: &[Offer<'_>], begins: f64) {
         let zone = self.members[client as usize].1;
-        for (entry, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.traffic.is_of(zone)) {
+        for (entry, offer) in offers
+            .iter()
+            .enumerate()
+            .filter(|(_, offer)| offer.traffic.is_of(zone))
+        {
             let kind = usize::from(client >= offer.first);
             let mut mean = offer.means[kind];
-            let own = offer.traffic.load.pareto().filter(|pareto| pareto.per == Per::Client);
+            let own = offer
+                .traffic
+                .load
+                .pareto()
+                .filter(|pareto| pareto.per == Per::Client);
             if let Some(pareto) = own {
                 let source = &mut self.sources[entry][client as usize];
                 mean *= source.rate(&pareto, begins, BIN_S, &mut self.sources_rng);
@@ -199,7 +258,11 @@ impl<'a> Callers<'a> {
             let (names, rng) = (&mut self.names[entry as usize], &mut self.names_rng);
             self.queue.extend((0..count).map(|_| {
                 let name = names.as_mut().map(|names| names.draw(client, rng));
-                Request { entry, attempt: 1, name }
+                Request {
+                    entry,
+                    attempt: 1,
+                    name,
+                }
             }));
         }
         if offers.len() > 1 {

@@ -40,11 +40,17 @@ pub(crate) struct ProcessClock {
 
 impl ProcessClock {
     pub(crate) const fn new(birth: SimTime, offset: u64, pace: f64) -> Self {
-        Self { birth, offset, pace }
+        Self {
+            birth,
+            offset,
+            pace,
+        }
     }
 
     pub(crate) fn read(&self, now: SimTime) -> MonoTime {
-        MonoTime::from_micros(((now.0 - self.birth.0) as f64 * self.pace).round() as u64 + self.offset)
+        MonoTime::from_micros(
+            ((now.0 - self.birth.0) as f64 * self.pace).round() as u64 + self.offset,
+        )
     }
 
     pub(crate) fn wait(&self, span: Duration) -> u64 {

@@ -12,7 +12,10 @@ pub(crate) struct EventQueue<E> {
 
 impl<E> Default for EventQueue<E> {
     fn default() -> Self {
-        Self { events: BTreeMap::new(), planned: 0 }
+        Self {
+            events: BTreeMap::new(),
+            planned: 0,
+        }
     }
 }
 
@@ -25,7 +28,10 @@ impl<E> EventQueue<E> {
 
     /// Removes and returns the next event at `until` or before. O(log n).
     pub(crate) fn next(&mut self, until: SimTime) -> Option<(SimTime, E)> {
-        let entry = self.events.first_entry().filter(|entry| entry.key().0 <= until)?;
+        let entry = self
+            .events
+            .first_entry()
+            .filter(|entry| entry.key().0 <= until)?;
         let ((at, _), event) = entry.remove_entry();
         Some((at, event))
     }

@@ -69,7 +69,11 @@ struct Target {
 
 impl<'a> Fleet<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: u64) -> Self {
-        let offered: usize = scenario.buckets.iter().map(|bucket| bucket.tenants.len() + 1).sum();
+        let offered: usize = scenario
+            .buckets
+            .iter()
+            .map(|bucket| bucket.tenants.len() + 1)
+            .sum();
         // Listed tenants have their own directives, with or without traffic.
         let listed = scenario.policy.tenants().count() * scenario.buckets.len();
         let named = scenario.traffic.iter().filter_map(|traffic| traffic.names);
@@ -79,7 +83,11 @@ impl<'a> Fleet<'a> {
         let of_names = of_names.reduce(|sum, more| sum + more);
         let room = of_names.map_or(8, |keys| keys.clamp(KEYS_MAX_DEFAULT, 100_000));
         let keys_max = offered + listed + room;
-        Self { scenario, seed, keys_max }
+        Self {
+            scenario,
+            seed,
+            keys_max,
+        }
     }
 
     fn clock(now: SimTime, pace: f64, rng: &mut SmallRng) -> ProcessClock {
@@ -127,7 +135,10 @@ impl<'a> Fleet<'a> {
         rng: &mut SmallRng,
     ) -> Result<Aggregator, InvalidName> {
         let identity = self.identity(zone, &format!("aggregator-{zone}"), Role::Aggregator, rng)?;
-        let bounds = Bounds { children_max: self.scenario.clients() + 1_000, ..Bounds::default() };
+        let bounds = Bounds {
+            children_max: self.scenario.clients() + 1_000,
+            ..Bounds::default()
+        };
         Ok(Aggregator {
             zone: Zone::new(identity, bounds, self.scenario.parameters()),
             clock: Self::clock(now, self.scenario.pace.zone(zone), rng),
@@ -142,23 +153,48 @@ impl<'a> Fleet<'a> {
     ) -> Result<Client, plimsoll_client::BucketError> {
         let name = format!("client-{client}");
         let identity = self.identity(zone, &name, Role::Client, rng);
-        let identity =
-            identity.map_err(|source| plimsoll_client::BucketError::Name { name: name.clone(), source })?;
-        let (limiter, subscription) = Limiter::without_transport(identity, self.keys_max, 0, rng.next_u64());
+        let identity = identity.map_err(|source| plimsoll_client::BucketError::Name {
+            name: name.clone(),
+            source,
+        })?;
+        let (limiter, subscription) =
+            Limiter::without_transport(identity, self.keys_max, 0, rng.next_u64());
         let target = |traffic: &Traffic| {
             let TargetBucket { name, tenants, .. } = &self.scenario.buckets[traffic.bucket];
             let bucket = limiter.bucket(name.as_str())?;
             let tenant = &tenants[traffic.tenant];
-            let name = if traffic.names.is_some() { format!("{tenant}-") } else { tenant.to_string() };
+            let name = if traffic.names.is_some() {
+                format!("{tenant}-")
+            } else {
+                tenant.to_string()
+            };
             let key = bucket.key(tenant.as_str());
-            Ok(Target { prefix: name.len(), name, bucket, cost: traffic.cost, _key: key })
+            Ok(Target {
+                prefix: name.len(),
+                name,
+                bucket,
+                cost: traffic.cost,
+                _key: key,
+            })
         };
-        let targets = self.scenario.traffic.iter().map(target).collect::<Result<_, _>>()?;
-        let coins =
-            derive(derive(self.seed, Purpose::Coins as u64), u64::from(client) << 32 | u64::from(life));
+        let targets = self
+            .scenario
+            .traffic
+            .iter()
+            .map(target)
+            .collect::<Result<_, _>>()?;
+        let coins = derive(
+            derive(self.seed, Purpose::Coins as u64),
+            u64::from(client) << 32 | u64::from(life),
+        );
         let shard = limiter.shard(coins);
         let clock = Self::clock(now, self.scenario.pace.client(client), rng);
-        Ok(Client { subscription, clock, shard, targets })
+        Ok(Client {
+            subscription,
+            clock,
+            shard,
+            targets,
+        })
     }
 }
 
@@ -180,7 +216,9 @@ impl Controller {
 impl Client {
     #[inline]
     pub(crate) fn decide(&mut self, request: Request) -> Answer {
-        let Some(target) = self.targets.get_mut(request.entry as usize) else { return Answer::Admitted };
+        let Some(target) = self.targets.get_mut(request.entry as usize) else {
+            return Answer::Admitted;
+        };
         if let Some(name) = request.name {
             target.name.truncate(target.prefix);
             // Writing to a string never fails.

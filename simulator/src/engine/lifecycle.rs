@@ -17,11 +17,18 @@ impl World<'_> {
         }
         let durable = self.durable.clone();
         let policy = self.scenario.policy_at(self.seconds(now));
-        let controller = self.fleet.controller(now, durable, policy, &mut self.processes_rng);
+        let controller = self
+            .fleet
+            .controller(now, durable, policy, &mut self.processes_rng);
         self.controller.process = Some(controller);
         self.controller.port.life += 1;
         let first = now.plus(self.phase(self.scenario.tick));
-        self.queue.plan(first, Event::BrainTick { life: self.controller.port.life });
+        self.queue.plan(
+            first,
+            Event::BrainTick {
+                life: self.controller.port.life,
+            },
+        );
         self.reconnect_all(now, None, within_s);
     }
 
@@ -39,7 +46,13 @@ impl World<'_> {
         let life = slot.port.life;
         let first = now.plus(self.phase(ZONE_TICK));
         self.queue.plan(first, Event::ZoneTick { zone, life });
-        self.queue.plan(now, Event::Connect { child: Child::Zone(zone), life });
+        self.queue.plan(
+            now,
+            Event::Connect {
+                child: Child::Zone(zone),
+                life,
+            },
+        );
         self.reconnect_all(now, Some(zone), within_s);
     }
 
@@ -48,19 +61,31 @@ impl World<'_> {
         if slot.dead || slot.process.is_some() {
             return;
         }
-        match self.fleet.client(now, (client, slot.port.life, slot.zone), &mut self.processes_rng) {
+        match self.fleet.client(
+            now,
+            (client, slot.port.life, slot.zone),
+            &mut self.processes_rng,
+        ) {
             Ok(process) => slot.process = Some(process),
             Err(error) => return self.rejections.push(error.to_string()),
         }
         slot.port.life += 1;
-        self.queue.plan(now, Event::Connect { child: Child::Client(client), life: slot.port.life });
+        self.queue.plan(
+            now,
+            Event::Connect {
+                child: Child::Client(client),
+                life: slot.port.life,
+            },
+        );
     }
 
     pub(crate) fn brain_tick(&mut self, now: SimTime, life: u32) {
         if life != self.controller.port.life {
             return;
         }
-        let Some(controller) = &mut self.controller.process else { return };
+        let Some(controller) = &mut self.controller.process else {
+            return;
+        };
         controller.tick(now);
         let wait = controller.clock.wait(self.scenario.tick);
         self.notify(now, None);
@@ -69,7 +94,9 @@ impl World<'_> {
 
     pub(crate) fn reload(&mut self, now: SimTime) {
         let policy = self.scenario.policy_at(self.seconds(now));
-        let Some(controller) = &mut self.controller.process else { return };
+        let Some(controller) = &mut self.controller.process else {
+            return;
+        };
         controller.brain.on_policy(std::sync::Arc::clone(policy));
         controller.save();
         self.notify(now, None);
@@ -77,12 +104,15 @@ impl World<'_> {
 
     pub(crate) fn zone_tick(&mut self, now: SimTime, zone: u32, life: u32) {
         let slot = &mut self.zones[zone as usize];
-        let Some(aggregator) = slot.process.as_mut().filter(|_| slot.port.life == life) else { return };
+        let Some(aggregator) = slot.process.as_mut().filter(|_| slot.port.life == life) else {
+            return;
+        };
         let wait = aggregator.clock.wait(ZONE_TICK);
         if aggregator.zone.on_tick(aggregator.clock.read(now)) {
             self.notify(now, Some(zone));
         }
-        self.queue.plan(now.plus(wait), Event::ZoneTick { zone, life });
+        self.queue
+            .plan(now.plus(wait), Event::ZoneTick { zone, life });
     }
 
     /// Plans a connection attempt of a child without a stream, at a random time within a span in
@@ -94,7 +124,8 @@ impl World<'_> {
             return;
         }
         let wait = micros(from) + span(&mut self.processes_rng, micros(to - from));
-        self.queue.plan(now.plus(wait), Event::Connect { child, life });
+        self.queue
+            .plan(now.plus(wait), Event::Connect { child, life });
     }
 
     fn reconnect_all(&mut self, now: SimTime, parent: Option<u32>, within_s: (f64, f64)) {
@@ -117,7 +148,13 @@ impl World<'_> {
         // Messages are lost, and both ends close the stream when their keepalive expires.
         for child in self.cut_by(fault) {
             self.port(child).cuts += 1;
-            self.queue.plan(now.plus(KEEPALIVE_US), Event::Keepalive { child, fault: index });
+            self.queue.plan(
+                now.plus(KEEPALIVE_US),
+                Event::Keepalive {
+                    child,
+                    fault: index,
+                },
+            );
         }
         match fault.kind {
             FaultKind::ZonePartition | FaultKind::ClientPartition | FaultKind::ClientStall => {}
@@ -126,7 +163,9 @@ impl World<'_> {
             FaultKind::ControllerPause => self.pauses(now, None, fault),
             FaultKind::ControllerDown if fault.keep_state => {}
             FaultKind::ControllerDown => {
-                let Some(controller) = self.controller.process.take() else { return };
+                let Some(controller) = self.controller.process.take() else {
+                    return;
+                };
                 self.durable = controller.brain.durable().clone();
                 self.controller.port.life += 1;
                 self.parent_dies(now, None);
@@ -135,7 +174,11 @@ impl World<'_> {
             FaultKind::ZoneDead => {
                 self.zone_dies(now, fault.target);
                 self.zones[fault.target as usize].dead = true;
-                for slot in self.clients.iter_mut().filter(|slot| slot.zone == fault.target) {
+                for slot in self
+                    .clients
+                    .iter_mut()
+                    .filter(|slot| slot.zone == fault.target)
+                {
                     (slot.process, slot.port.uplink, slot.dead) = (None, None, true);
                 }
             }
@@ -174,10 +217,18 @@ impl World<'_> {
     fn pauses(&mut self, now: SimTime, process: Option<Child>, fault: Fault) {
         let noticed = now.plus(KEEPALIVE_US);
         let until = fault.until_s.map(|until| self.zero.plus(micros(until)));
-        let Some(until) = until.filter(|until| noticed < *until) else { return };
+        let Some(until) = until.filter(|until| noticed < *until) else {
+            return;
+        };
         if let Some(stream) = process.and_then(|process| self.port(process).uplink) {
             self.queue.plan(noticed, Event::ParentEnds(stream));
-            self.queue.plan(until, Event::ChildEnds { stream, retries: true });
+            self.queue.plan(
+                until,
+                Event::ChildEnds {
+                    stream,
+                    retries: true,
+                },
+            );
         }
         let below = match process {
             Some(Child::Client(_)) => Vec::new(),
@@ -185,7 +236,13 @@ impl World<'_> {
             None => self.below(None).clone(),
         };
         for stream in below {
-            self.queue.plan(noticed, Event::ChildEnds { stream, retries: true });
+            self.queue.plan(
+                noticed,
+                Event::ChildEnds {
+                    stream,
+                    retries: true,
+                },
+            );
             self.queue.plan(until, Event::ParentEnds(stream));
         }
     }
@@ -212,7 +269,8 @@ impl World<'_> {
     /// Opens a stream if both processes run and the link between them is not cut.
     pub(crate) fn connect(&mut self, now: SimTime, child: Child, life: u32) {
         let port = *self.port(child);
-        let both_live = self.child_end(now, child).is_some() && self.parent_end(now, child).is_some();
+        let both_live =
+            self.child_end(now, child).is_some() && self.parent_end(now, child).is_some();
         if port.life != life || port.cuts > 0 || !both_live {
             return;
         }

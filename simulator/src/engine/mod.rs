@@ -43,7 +43,11 @@ pub fn run(scenario: &Scenario, seed: u64) -> Run {
 /// Runs a scenario as [`run`] does and calls `watcher(1)` after each virtual second.
 #[must_use]
 pub fn run_watched(scenario: &Scenario, seed: u64, watcher: &dyn Fn(u64)) -> Run {
-    let zero = SimTime(if scenario.start.is_some() { 0 } else { SETTLING_STEPS * STEP_US });
+    let zero = SimTime(if scenario.start.is_some() {
+        0
+    } else {
+        SETTLING_STEPS * STEP_US
+    });
     let mut world = World::new(scenario, seed, zero);
     let mut trace = TraceHash::default();
     for now in (0..zero.0).step_by(STEP_US as usize) {
@@ -56,11 +60,22 @@ pub fn run_watched(scenario: &Scenario, seed: u64, watcher: &dyn Fn(u64)) -> Run
         world.advance(zero.plus(step as u64 * STEP_US), &mut trace);
         callers.step(step, &mut world, &mut trace);
         if step % 100 == 99 {
-            underadmitting.extend(world.underadmitting().into_iter().map(|tier| (step / 100 + 1, tier)));
+            underadmitting.extend(
+                world
+                    .underadmitting()
+                    .into_iter()
+                    .map(|tier| (step / 100 + 1, tier)),
+            );
             watcher(1);
         }
     }
-    Run { seed, trace, rejections: world.rejections, underadmitting, buckets: callers.series }
+    Run {
+        seed,
+        trace,
+        rejections: world.rejections,
+        underadmitting,
+        buckets: callers.series,
+    }
 }
 
 /// Runs a scenario for every seed on up to `threads` threads, and returns the runs in the order of
@@ -80,7 +95,9 @@ pub fn simulate(
                 return;
             }
             let run = run_watched(scenario, seed, watcher);
-            done.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+            done.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(run);
         }
     };
     std::thread::scope(|scope| {

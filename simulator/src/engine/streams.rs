@@ -33,17 +33,31 @@ impl World<'_> {
     /// Sends a child's report: the greeting immediately, more reports at the child's interval with
     /// a random phase.
     pub(crate) fn report(&mut self, now: SimTime, stream: usize) {
-        let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
-        let Some((process, time)) = self.child_end(now, child) else { return };
+        let Stream {
+            child,
+            child_open: true,
+            ..
+        } = self.streams[stream]
+        else {
+            return;
+        };
+        let Some((process, time)) = self.child_end(now, child) else {
+            return;
+        };
         let (report, interval) = (process.report(time), process.report_interval());
         let is_greeting = report.identity.is_some();
         let cut = self.port(child).cuts > 0;
-        for arrival in self.streams[stream].up.send(now, report, cut, &mut self.network_rng) {
+        for arrival in self.streams[stream]
+            .up
+            .send(now, report, cut, &mut self.network_rng)
+        {
             self.queue.plan(arrival, Event::Up(stream));
         }
         let next = match is_greeting {
             true => self.first_report(now, child, interval),
-            false => self.clock(child).map_or(micros_of(interval), |clock| clock.wait(interval)),
+            false => self
+                .clock(child)
+                .map_or(micros_of(interval), |clock| clock.wait(interval)),
         };
         self.queue.plan(now.plus(next), Event::Report(stream));
     }
@@ -59,11 +73,23 @@ impl World<'_> {
     }
 
     pub(crate) fn up(&mut self, now: SimTime, stream: usize, trace: &mut TraceHash) {
-        let Some(report) = self.streams[stream].up.take() else { return };
-        let Stream { child, parent_open: true, greeted, .. } = self.streams[stream] else { return };
+        let Some(report) = self.streams[stream].up.take() else {
+            return;
+        };
+        let Stream {
+            child,
+            parent_open: true,
+            greeted,
+            ..
+        } = self.streams[stream]
+        else {
+            return;
+        };
         hash_report(trace, now, stream, &report);
         let id = StreamId(stream as u64 + 1);
-        let Some((process, time)) = self.parent_end(now, child) else { return };
+        let Some((process, time)) = self.parent_end(now, child) else {
+            return;
+        };
         let entered = process.on_report(time, id, report);
         if let (None, Some(controller)) = (self.above(child), &mut self.controller.process) {
             controller.save();
@@ -79,7 +105,8 @@ impl World<'_> {
                 if !greeted {
                     self.streams[stream].greeted = true;
                     self.below(self.above(child)).push(stream);
-                    self.queue.plan(now.plus(micros_of(HEARTBEAT)), Event::Heartbeat(stream));
+                    self.queue
+                        .plan(now.plus(micros_of(HEARTBEAT)), Event::Heartbeat(stream));
                     // The parent answers a greeting immediately.
                     self.send_directives(now, stream);
                 }
@@ -91,10 +118,21 @@ impl World<'_> {
     }
 
     pub(crate) fn down(&mut self, now: SimTime, stream: usize, trace: &mut TraceHash) {
-        let Some(directives) = self.streams[stream].down.take() else { return };
-        let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
+        let Some(directives) = self.streams[stream].down.take() else {
+            return;
+        };
+        let Stream {
+            child,
+            child_open: true,
+            ..
+        } = self.streams[stream]
+        else {
+            return;
+        };
         hash_directives(trace, now, stream, &directives);
-        let Some((process, time)) = self.child_end(now, child) else { return };
+        let Some((process, time)) = self.child_end(now, child) else {
+            return;
+        };
         // A child counts messages that it rejects, and keeps its state.
         let applied = process.on_directives(time, directives);
         if let (Child::Zone(zone), Ok(())) = (child, applied) {
@@ -105,19 +143,31 @@ impl World<'_> {
     pub(crate) fn heartbeat(&mut self, now: SimTime, stream: usize) {
         if self.streams[stream].parent_open {
             self.send_directives(now, stream);
-            self.queue.plan(now.plus(micros_of(HEARTBEAT)), Event::Heartbeat(stream));
+            self.queue
+                .plan(now.plus(micros_of(HEARTBEAT)), Event::Heartbeat(stream));
         }
     }
 
     fn send_directives(&mut self, now: SimTime, stream: usize) {
-        let Stream { child, parent_open: true, .. } = self.streams[stream] else { return };
+        let Stream {
+            child,
+            parent_open: true,
+            ..
+        } = self.streams[stream]
+        else {
+            return;
+        };
         let id = StreamId(stream as u64 + 1);
-        let Some((process, time)) = self.parent_end(now, child) else { return };
+        let Some((process, time)) = self.parent_end(now, child) else {
+            return;
+        };
         // A superseded stream must end; a stream without news must not.
         if process.is_superseded(id) {
             return self.reject(now, stream);
         }
-        let Some(directives) = process.directives(time, id) else { return };
+        let Some(directives) = process.directives(time, id) else {
+            return;
+        };
         let cut = self.port(child).cuts > 0;
         let link = &mut self.streams[stream].down;
         for arrival in link.send(now, directives, cut, &mut self.network_rng) {
@@ -139,12 +189,25 @@ impl World<'_> {
     fn reject(&mut self, now: SimTime, stream: usize) {
         let noticed = self.streams[stream].down.ends(now);
         self.parent_ends(now, stream);
-        self.queue.plan(noticed, Event::ChildEnds { stream, retries: true });
+        self.queue.plan(
+            noticed,
+            Event::ChildEnds {
+                stream,
+                retries: true,
+            },
+        );
     }
 
     /// Closes the parent's end of a stream while the parent runs.
     pub(crate) fn parent_ends(&mut self, now: SimTime, stream: usize) {
-        let Stream { child, parent_open: true, .. } = self.streams[stream] else { return };
+        let Stream {
+            child,
+            parent_open: true,
+            ..
+        } = self.streams[stream]
+        else {
+            return;
+        };
         self.streams[stream].parent_open = false;
         let parent = self.above(child);
         self.below(parent).retain(|other| *other != stream);
@@ -156,14 +219,23 @@ impl World<'_> {
 
     /// Closes the child's end of a stream. With `retries` the child reconnects.
     pub(crate) fn child_ends(&mut self, now: SimTime, stream: usize, retries: bool) {
-        let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
+        let Stream {
+            child,
+            child_open: true,
+            ..
+        } = self.streams[stream]
+        else {
+            return;
+        };
         self.streams[stream].child_open = false;
         let port = self.port(child);
         port.uplink.take_if(|uplink| *uplink == stream);
         let life = port.life;
         if retries {
-            let wait = micros(RETRY_S.0) + self.phase(Duration::from_secs_f64(RETRY_S.1 - RETRY_S.0));
-            self.queue.plan(now.plus(wait), Event::Connect { child, life });
+            let wait =
+                micros(RETRY_S.0) + self.phase(Duration::from_secs_f64(RETRY_S.1 - RETRY_S.0));
+            self.queue
+                .plan(now.plus(wait), Event::Connect { child, life });
         }
     }
 
@@ -183,7 +255,13 @@ impl World<'_> {
             if let Some(stream) = self.port(child).uplink {
                 self.streams[stream].parent_open = false;
                 let noticed = self.streams[stream].down.ends(now);
-                self.queue.plan(noticed, Event::ChildEnds { stream, retries: false });
+                self.queue.plan(
+                    noticed,
+                    Event::ChildEnds {
+                        stream,
+                        retries: false,
+                    },
+                );
             }
         }
     }
@@ -202,10 +280,19 @@ fn hash_report(trace: &mut TraceHash, now: SimTime, stream: usize, report: &Repo
 }
 
 fn hash_directives(trace: &mut TraceHash, now: SimTime, stream: usize, directives: &Directives) {
-    for word in [now.0, stream as u64, directives.seq, directives.echo.confirmed] {
+    for word in [
+        now.0,
+        stream as u64,
+        directives.seq,
+        directives.echo.confirmed,
+    ] {
         trace.write(word);
     }
     for key in directives.buckets.iter().flat_map(|bucket| &bucket.keys) {
-        trace.write(key.values.ratio.map_or(u64::MAX, |ratio| u64::from(ratio.units())));
+        trace.write(
+            key.values
+                .ratio
+                .map_or(u64::MAX, |ratio| u64::from(ratio.units())),
+        );
     }
 }

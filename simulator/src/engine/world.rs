@@ -119,7 +119,13 @@ pub(crate) struct World<'a> {
 
 impl<P> Slot<P> {
     fn empty(zone: u32) -> Self {
-        Self { process: None, port: Port::default(), dead: false, below: Vec::new(), zone }
+        Self {
+            process: None,
+            port: Port::default(),
+            dead: false,
+            below: Vec::new(),
+            zone,
+        }
     }
 }
 
@@ -137,7 +143,11 @@ impl<'a> World<'a> {
             controller: Slot::empty(0),
             durable: DurableState::first_start(),
             zones: (0..scenario.aggregators()).map(Slot::empty).collect(),
-            clients: scenario.members().into_iter().map(|(_, zone)| Slot::empty(zone)).collect(),
+            clients: scenario
+                .members()
+                .into_iter()
+                .map(|(_, zone)| Slot::empty(zone))
+                .collect(),
             streams: Vec::new(),
             rejections: Vec::new(),
         };
@@ -149,13 +159,21 @@ impl<'a> World<'a> {
         let zero = self.zero;
         let at = |seconds: f64| zero.plus(micros(seconds));
         let start = self.scenario.start;
-        let of = |seconds: Option<Number>| seconds.map_or(SimTime::default(), |seconds| at(seconds.0));
-        self.queue.plan(of(start.map(|start| start.controller_s)), Event::StartController);
+        let of =
+            |seconds: Option<Number>| seconds.map_or(SimTime::default(), |seconds| at(seconds.0));
+        self.queue.plan(
+            of(start.map(|start| start.controller_s)),
+            Event::StartController,
+        );
         for zone in 0..self.scenario.aggregators() {
-            self.queue.plan(of(start.map(|start| start.zones_s)), Event::StartZone(zone));
+            self.queue
+                .plan(of(start.map(|start| start.zones_s)), Event::StartZone(zone));
         }
         for client in 0..self.scenario.clients {
-            self.queue.plan(of(start.map(|start| start.clients_s)), Event::StartClient(client));
+            self.queue.plan(
+                of(start.map(|start| start.clients_s)),
+                Event::StartClient(client),
+            );
         }
         let mut next = self.scenario.clients;
         for join in &self.scenario.joins {
@@ -182,16 +200,23 @@ impl<'a> World<'a> {
 
     pub(crate) fn clock(&self, child: Child) -> Option<ProcessClock> {
         match child {
-            Child::Client(client) => {
-                self.clients[client as usize].process.as_ref().map(|client| client.clock)
-            }
-            Child::Zone(zone) => self.zones[zone as usize].process.as_ref().map(|zone| zone.clock),
+            Child::Client(client) => self.clients[client as usize]
+                .process
+                .as_ref()
+                .map(|client| client.clock),
+            Child::Zone(zone) => self.zones[zone as usize]
+                .process
+                .as_ref()
+                .map(|zone| zone.clock),
         }
     }
 
     /// Draws a random part of an interval, in microseconds.
     pub(crate) fn phase(&mut self, interval: Duration) -> u64 {
-        span(&mut self.processes_rng, u64::try_from(interval.as_micros()).unwrap_or(u64::MAX))
+        span(
+            &mut self.processes_rng,
+            u64::try_from(interval.as_micros()).unwrap_or(u64::MAX),
+        )
     }
 
     /// Returns the quality of a child's link to its parent, and of the reverse direction.
@@ -202,7 +227,11 @@ impl<'a> World<'a> {
             Child::Zone(_) => network.uplink_delay_ms,
         };
         let (delay, jitter) = (micros(delay.0 / 1e3), micros(network.jitter_ms.0 / 1e3));
-        let with = |loss: Number| Quality { delay, jitter, loss: loss.0 };
+        let with = |loss: Number| Quality {
+            delay,
+            jitter,
+            loss: loss.0,
+        };
         (with(network.report_loss), with(network.directive_loss))
     }
 
@@ -217,7 +246,10 @@ impl<'a> World<'a> {
     pub(crate) fn children(&self, parent: Option<u32>) -> Vec<Child> {
         let zones = (0..self.scenario.aggregators()).map(Child::Zone);
         let clients = (0..self.clients.len() as u32).map(Child::Client);
-        zones.chain(clients).filter(|child| self.above(*child) == parent).collect()
+        zones
+            .chain(clients)
+            .filter(|child| self.above(*child) == parent)
+            .collect()
     }
 
     /// Returns the streams of an aggregator's greeted children, or of the controller's.
@@ -303,14 +335,21 @@ impl<'a> World<'a> {
             Event::Connect { child, .. } => [Some(child), parent(child)],
             _ => return None,
         };
-        processes.into_iter().filter_map(|process| self.paused_until(process, now)).max()
+        processes
+            .into_iter()
+            .filter_map(|process| self.paused_until(process, now))
+            .max()
     }
 
     fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
         // A paused process sends nothing, and reads its messages later. It reports as the driver
         // does.
         if let Some(until) = self.held_until(event, now) {
-            let catch_up = if matches!(event, Event::Report(_)) { CATCH_UP } else { Duration::ZERO };
+            let catch_up = if matches!(event, Event::Report(_)) {
+                CATCH_UP
+            } else {
+                Duration::ZERO
+            };
             return self.queue.plan(until.plus(micros_of(catch_up)), event);
         }
         match event {
@@ -338,17 +377,25 @@ impl<'a> World<'a> {
             self.dispatch(at, event, trace);
         }
         for index in 0..self.clients.len() {
-            if self.paused_until(Some(Child::Client(index as u32)), now).is_some() {
+            if self
+                .paused_until(Some(Child::Client(index as u32)), now)
+                .is_some()
+            {
                 continue;
             }
-            let Some(client) = self.clients[index].process.as_mut() else { continue };
+            let Some(client) = self.clients[index].process.as_mut() else {
+                continue;
+            };
             client.subscription.on_tick(client.clock.read(now));
         }
     }
 
     #[inline]
     pub(super) fn decide(&mut self, client: u32, request: Request) -> Answer {
-        let process = self.clients.get_mut(client as usize).and_then(|slot| slot.process.as_mut());
+        let process = self
+            .clients
+            .get_mut(client as usize)
+            .and_then(|slot| slot.process.as_mut());
         process.map_or(Answer::Admitted, |process| process.decide(request))
     }
 
@@ -359,19 +406,34 @@ impl<'a> World<'a> {
         let mut brains = self.controller.process.iter();
         let mut zones = self.zones.iter().filter_map(|slot| slot.process.as_ref());
         let mut clients = self.clients.iter().filter_map(|slot| slot.process.as_ref());
-        let of_zone =
-            |it: &Aggregator| buckets.iter().any(|of| is_short(it.zone.admission_figures(&of.name)));
+        let of_zone = |it: &Aggregator| {
+            buckets
+                .iter()
+                .any(|of| is_short(it.zone.admission_figures(&of.name)))
+        };
         let tiers = [
             (
                 "controller",
-                brains.any(|it| it.brain.admission_figures().any(|(_, figures)| is_short(figures))),
+                brains.any(|it| {
+                    it.brain
+                        .admission_figures()
+                        .any(|(_, figures)| is_short(figures))
+                }),
             ),
             ("aggregator", zones.any(of_zone)),
             (
                 "client",
-                clients.any(|it| it.subscription.admission_figures().any(|(_, figures)| is_short(figures))),
+                clients.any(|it| {
+                    it.subscription
+                        .admission_figures()
+                        .any(|(_, figures)| is_short(figures))
+                }),
             ),
         ];
-        tiers.into_iter().filter(|(_, says)| *says).map(|(tier, _)| tier).collect()
+        tiers
+            .into_iter()
+            .filter(|(_, says)| *says)
+            .map(|(tier, _)| tier)
+            .collect()
     }
 }

@@ -35,10 +35,17 @@ pub(crate) fn shares(
     tenants: &[Tenant],
     offered: &[f64],
 ) -> Vec<f64> {
-    let Claims { own, others, places } = Claims::of(policy, bucket, tenants, offered);
+    let Claims {
+        own,
+        others,
+        places,
+    } = Claims::of(policy, bucket, tenants, offered);
     let own = divide(&own, limit);
     let within = divide(&others, own.last().copied().unwrap_or(0.0));
-    places.into_iter().map(|place| place.map_or_else(|at| within[at], |at| own[at])).collect()
+    places
+        .into_iter()
+        .map(|place| place.map_or_else(|at| within[at], |at| own[at]))
+        .collect()
 }
 
 /// Returns the share of all unlisted tenants together in requests/s.
@@ -49,12 +56,17 @@ pub(crate) fn of_class(
     tenants: &[Tenant],
     offered: &[f64],
 ) -> f64 {
-    divide(&Claims::of(policy, bucket, tenants, offered).own, limit).last().copied().unwrap_or(0.0)
+    divide(&Claims::of(policy, bucket, tenants, offered).own, limit)
+        .last()
+        .copied()
+        .unwrap_or(0.0)
 }
 
 impl Claims {
     fn of(policy: &Policy, bucket: &BucketPolicy, tenants: &[Tenant], offered: &[f64]) -> Self {
-        let cap = bucket.tenant_limit.map_or(f64::INFINITY, |rate| rate.per_second());
+        let cap = bucket
+            .tenant_limit
+            .map_or(f64::INFINITY, |rate| rate.per_second());
         let floor = policy.fairness().min_floor.per_second();
         let weight = |tenant: &Tenant| policy.tenant(tenant).weight.get();
         let (mut own, mut others, mut places) = (Vec::new(), Vec::new(), Vec::new());
@@ -62,15 +74,31 @@ impl Claims {
             let demand = offered.min(cap);
             if is_own(policy, tenant) {
                 places.push(Ok(own.len()));
-                own.push(Claim { demand, weight: weight(tenant), floor });
+                own.push(Claim {
+                    demand,
+                    weight: weight(tenant),
+                    floor,
+                });
             } else {
                 places.push(Err(others.len()));
-                others.push(Claim { demand, weight: 1.0, floor: 0.0 });
+                others.push(Claim {
+                    demand,
+                    weight: 1.0,
+                    floor: 0.0,
+                });
             }
         }
         let demand = others.iter().map(|claim| claim.demand).sum();
-        own.push(Claim { demand, weight: weight(&Tenant::default_class()), floor });
-        Self { own, others, places }
+        own.push(Claim {
+            demand,
+            weight: weight(&Tenant::default_class()),
+            floor,
+        });
+        Self {
+            own,
+            others,
+            places,
+        }
     }
 }
 
@@ -78,25 +106,41 @@ impl Claims {
 /// min(demand, floor), demand)` with the level that makes the sum the capacity. If the floors
 /// together exceed it, they become the demands.
 fn divide(claims: &[Claim], capacity: f64) -> Vec<f64> {
-    let floors: f64 = claims.iter().map(|claim| claim.demand.min(claim.floor)).sum();
+    let floors: f64 = claims
+        .iter()
+        .map(|claim| claim.demand.min(claim.floor))
+        .sum();
     let claims: Vec<Claim> = if floors >= capacity {
-        let bare = |claim: &Claim| Claim { demand: claim.demand.min(claim.floor), floor: 0.0, ..*claim };
+        let bare = |claim: &Claim| Claim {
+            demand: claim.demand.min(claim.floor),
+            floor: 0.0,
+            ..*claim
+        };
         claims.iter().map(bare).collect()
     } else {
         claims.to_vec()
     };
     let at = |level: f64| -> Vec<f64> {
-        let clip = |claim: &Claim| (claim.weight * level).clamp(claim.demand.min(claim.floor), claim.demand);
+        let clip = |claim: &Claim| {
+            (claim.weight * level).clamp(claim.demand.min(claim.floor), claim.demand)
+        };
         claims.iter().map(clip).collect()
     };
-    let enough = claims.iter().map(|claim| claim.demand / claim.weight).fold(0.0, f64::max);
+    let enough = claims
+        .iter()
+        .map(|claim| claim.demand / claim.weight)
+        .fold(0.0, f64::max);
     if at(enough).iter().sum::<f64>() <= capacity {
         return at(enough);
     }
     let (mut low, mut high) = (0.0, enough);
     for _ in 0..200 {
         let middle = f64::midpoint(low, high);
-        if at(middle).iter().sum::<f64>() > capacity { high = middle } else { low = middle }
+        if at(middle).iter().sum::<f64>() > capacity {
+            high = middle
+        } else {
+            low = middle
+        }
     }
     at(low)
 }
@@ -110,7 +154,11 @@ mod tests {
         let claims: Vec<Claim> = demands
             .into_iter()
             .zip([4.0, 1.0, 0.25])
-            .map(|(demand, weight)| Claim { demand, weight, floor })
+            .map(|(demand, weight)| Claim {
+                demand,
+                weight,
+                floor,
+            })
             .collect();
         let shares = divide(&claims, 1_000.0);
         for (share, expected) in shares.iter().zip(expected) {

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::outcome::{BucketOutcome, TenantOutcome};
 use super::series::Run;
 use crate::scenario::{
-    Expectation, SMALL_TENANT_DROPS, Scenario, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_names,
-    of_tenant,
+    Expectation, SMALL_TENANT_DROPS, Scenario, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST,
+    of_names, of_tenant,
 };
 
 /// Minimum number of seeds for judging 95th percentiles.
@@ -40,7 +40,13 @@ impl Judgement {
 
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bucket, figure, bounds: (min, max), value, window_s: (from, to) } = self;
+        let Self {
+            bucket,
+            figure,
+            bounds: (min, max),
+            value,
+            window_s: (from, to),
+        } = self;
         write!(f, "{bucket}: {figure} ")?;
         match value {
             Some(value) => write!(f, "is {}", (value * 1e5).round() / 1e5)?,
@@ -53,7 +59,10 @@ impl fmt::Display for Judgement {
 /// Returns the expectations that the runs of a scenario do not meet.
 #[must_use]
 pub fn broken(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
-    judged(scenario, runs).into_iter().filter(|judgement| !judgement.is_met()).collect()
+    judged(scenario, runs)
+        .into_iter()
+        .filter(|judgement| !judgement.is_met())
+        .collect()
 }
 
 /// Returns every bounded figure of a scenario. A 95th percentile is judged from [`P95_SEEDS`] seeds
@@ -76,13 +85,21 @@ pub fn judged(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
                         && other.bounds.iter().any(|(bound, ..)| bound == name)
                 })
         };
-        let judged = |name: &str| !replaced(name) && (!name.ends_with(".p95") || runs.len() >= P95_SEEDS);
+        let judged =
+            |name: &str| !replaced(name) && (!name.ends_with(".p95") || runs.len() >= P95_SEEDS);
         let window_s = expectation.window_s.unwrap_or(scenario.window());
-        let outcome = BucketOutcome::of(scenario, runs, expectation.bucket, window_s, expectation.v);
+        let outcome =
+            BucketOutcome::of(scenario, runs, expectation.bucket, window_s, expectation.v);
         for (name, min, max) in expectation.bounds.iter().filter(|(name, ..)| judged(name)) {
             for (figure, value) in values(&outcome, name, expectation.small_tenant_rps) {
                 let bucket = scenario.buckets[expectation.bucket].name.to_string();
-                all.push(Judgement { bucket, figure, bounds: (*min, *max), value, window_s });
+                all.push(Judgement {
+                    bucket,
+                    figure,
+                    bounds: (*min, *max),
+                    value,
+                    window_s,
+                });
             }
         }
     }
@@ -90,7 +107,11 @@ pub fn judged(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
 }
 
 /// Returns the named values that a bound covers: one figure, or one of every tenant.
-fn values(outcome: &BucketOutcome, name: &str, small_tenant_rps: f64) -> Vec<(String, Option<f64>)> {
+fn values(
+    outcome: &BucketOutcome,
+    name: &str,
+    small_tenant_rps: f64,
+) -> Vec<(String, Option<f64>)> {
     let of_tenants = |small: bool, figure: fn(&TenantOutcome) -> Option<f64>, word: &str| {
         let tenants = outcome.tenants.iter();
         tenants
@@ -107,13 +128,18 @@ fn values(outcome: &BucketOutcome, name: &str, small_tenant_rps: f64) -> Vec<(St
         _ => {
             let document = serde_json::to_value(outcome).unwrap_or_default();
             let value = match (of_tenant(name), of_names(name)) {
-                (Some((tenant, _)), _) if outcome.tenants[tenant].offered_rps < small_tenant_rps => {
+                (Some((tenant, _)), _)
+                    if outcome.tenants[tenant].offered_rps < small_tenant_rps =>
+                {
                     return Vec::new();
                 }
                 (Some((tenant, figure)), _) => document["tenants"][tenant][figure].as_f64(),
                 (_, Some(("", figure))) => document["names"][figure].as_f64(),
                 (_, Some((tenant, figure))) => document["names"][tenant][figure].as_f64(),
-                _ => name.split('.').fold(&document, |value: &Value, part| &value[part]).as_f64(),
+                _ => name
+                    .split('.')
+                    .fold(&document, |value: &Value, part| &value[part])
+                    .as_f64(),
             };
             vec![(name.to_owned(), value)]
         }

@@ -12,7 +12,10 @@ use crate::scenario::Scenario;
 /// Admitted / fair over the names of all seeds together. Fair is the max-min division of the
 /// class's admissions over the offers of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the definitions in docs/reference/scenarios.md"
+)]
 pub struct NameFigures {
     pub min: f64,
     pub p1: f64,
@@ -50,18 +53,34 @@ struct Served {
 impl NamesOutcome {
     /// Returns the figures of the bucket at index `at` over the whole slots in a window; `None` if
     /// no names are counted.
-    pub(crate) fn of(scenario: &Scenario, runs: &[Run], at: usize, (from, to): (f64, f64)) -> Option<Self> {
+    pub(crate) fn of(
+        scenario: &Scenario,
+        runs: &[Run],
+        at: usize,
+        (from, to): (f64, f64),
+    ) -> Option<Self> {
         let bucket = &scenario.buckets[at];
         let slot_s = NAME_BINS as f64 * BIN_S;
         let slots = (from / slot_s - 1e-9).ceil() as usize..(to / slot_s + 1e-9) as usize;
         if slots.is_empty() || bucket.names.iter().all(|names| *names == 0) {
             return None;
         }
-        let served: Vec<Served> = runs.iter().flat_map(|run| served(scenario, run, at, &slots)).collect();
-        let of = |tenant: usize| NameFigures::of(served.iter().filter(|name| name.tenant == tenant));
-        let tenants = bucket.tenants.iter().enumerate().filter(|(tenant, _)| bucket.names[*tenant] > 0);
+        let served: Vec<Served> = runs
+            .iter()
+            .flat_map(|run| served(scenario, run, at, &slots))
+            .collect();
+        let of =
+            |tenant: usize| NameFigures::of(served.iter().filter(|name| name.tenant == tenant));
+        let tenants = bucket
+            .tenants
+            .iter()
+            .enumerate()
+            .filter(|(tenant, _)| bucket.names[*tenant] > 0);
         let tenants = tenants.filter_map(|(tenant, name)| Some((name.to_string(), of(tenant)?)));
-        Some(Self { all: NameFigures::of(served.iter())?, tenants: tenants.collect() })
+        Some(Self {
+            all: NameFigures::of(served.iter())?,
+            tenants: tenants.collect(),
+        })
     }
 }
 
@@ -75,24 +94,45 @@ impl NameFigures {
         ratios.sort_by(f64::total_cmp);
         let count = ratios.len() as f64;
         // By nearest rank.
-        let rank = |share: f64| ratios.get(((count * share).ceil() as usize).max(1) - 1).copied();
+        let rank = |share: f64| {
+            ratios
+                .get(((count * share).ceil() as usize).max(1) - 1)
+                .copied()
+        };
         let mean = ratios.iter().sum::<f64>() / count;
-        Some(Self { min: *ratios.first()?, p1: rank(0.01)?, mean, p99: rank(0.99)?, beyond: beyond / count })
+        Some(Self {
+            min: *ratios.first()?,
+            p1: rank(0.01)?,
+            mean,
+            p99: rank(0.99)?,
+            beyond: beyond / count,
+        })
     }
 }
 
-fn served(scenario: &Scenario, run: &Run, at: usize, slots: &std::ops::Range<usize>) -> Vec<Served> {
+fn served(
+    scenario: &Scenario,
+    run: &Run,
+    at: usize,
+    slots: &std::ops::Range<usize>,
+) -> Vec<Served> {
     let (bucket, series) = (&scenario.buckets[at], &run.buckets[at]);
     let (from, to) = (slots.start * NAME_BINS, slots.end * NAME_BINS);
     let (begins, seconds) = (from as f64 * BIN_S, (to - from) as f64 * BIN_S);
     let policy = scenario.policy_at(begins);
-    let (Some(limit), Some(of_bucket)) = (scenario.limit_at(at, begins), policy.bucket(&bucket.name)) else {
+    let (Some(limit), Some(of_bucket)) =
+        (scenario.limit_at(at, begins), policy.bucket(&bucket.name))
+    else {
         return Vec::new();
     };
-    let totals: Vec<TenantFigures> =
-        series.tenants.iter().map(|totals| TenantFigures::of(totals, from, to, true)).collect();
+    let totals: Vec<TenantFigures> = series
+        .tenants
+        .iter()
+        .map(|totals| TenantFigures::of(totals, from, to, true))
+        .collect();
     let offered: Vec<f64> = totals.iter().map(|tenant| tenant.offered_rps).collect();
-    let allocation = entitlement::of_class(policy, of_bucket, limit, &bucket.tenants, &offered) * seconds;
+    let allocation =
+        entitlement::of_class(policy, of_bucket, limit, &bucket.tenants, &offered) * seconds;
     let mut claims = Vec::new();
     let unlisted = |tenant: &usize| !entitlement::is_own(policy, &bucket.tenants[*tenant]);
     for tenant in (0..bucket.tenants.len()).filter(unlisted) {
@@ -101,26 +141,45 @@ fn served(scenario: &Scenario, run: &Run, at: usize, slots: &std::ops::Range<usi
             [totals[tenant].offered_rps, totals[tenant].admitted_rps].map(|rps| rps * seconds);
         if bucket.names[tenant] > 0 {
             let sums = names.between(slots);
-            claims.extend(sums.into_iter().map(|[offered, admitted]| Claim { tenant, offered, admitted }));
+            claims.extend(sums.into_iter().map(|[offered, admitted]| Claim {
+                tenant,
+                offered,
+                admitted,
+            }));
         } else if scenario
             .traffic
             .iter()
             .any(|entry| entry.names.is_some() && (entry.bucket, entry.tenant) == (at, tenant))
         {
             // Each of these names is counted as used once.
-            let once = Claim { tenant, offered: 1.0, admitted: admitted / offered };
+            let once = Claim {
+                tenant,
+                offered: 1.0,
+                admitted: admitted / offered,
+            };
             claims.extend(std::iter::repeat_n(once, offered as usize));
         } else {
-            claims.push(Claim { tenant, offered, admitted });
+            claims.push(Claim {
+                tenant,
+                offered,
+                admitted,
+            });
         }
     }
     claims.retain(|claim| claim.offered > 0.0);
-    let level = level(claims.iter().map(|claim| claim.offered).collect(), allocation);
+    let level = level(
+        claims.iter().map(|claim| claim.offered).collect(),
+        allocation,
+    );
     claims.retain(|claim| bucket.names[claim.tenant] > 0);
     let served = |claim: Claim| {
         let fair = claim.offered.min(level);
         let beyond = (claim.admitted - fair).abs() > (0.1 * fair).max(3.0 * fair.sqrt()).max(3.0);
-        Served { tenant: claim.tenant, ratio: claim.admitted / fair, beyond }
+        Served {
+            tenant: claim.tenant,
+            ratio: claim.admitted / fair,
+            beyond,
+        }
     };
     claims.into_iter().map(served).collect()
 }
@@ -157,9 +216,19 @@ mod tests {
 
     #[test]
     fn percentiles_and_outliers_are_of_all_names() {
-        let name = |ratio: u32| Served { tenant: 0, ratio: f64::from(ratio) / 100.0, beyond: ratio > 199 };
+        let name = |ratio: u32| Served {
+            tenant: 0,
+            ratio: f64::from(ratio) / 100.0,
+            beyond: ratio > 199,
+        };
         let served: Vec<Served> = (1..=200).map(name).collect();
-        let NameFigures { min, p1, mean, p99, beyond } = NameFigures::of(served.iter()).unwrap();
+        let NameFigures {
+            min,
+            p1,
+            mean,
+            p99,
+            beyond,
+        } = NameFigures::of(served.iter()).unwrap();
         assert_eq!((min, p1, p99, beyond), (0.01, 0.02, 1.98, 0.005));
         assert!((mean - 1.005).abs() < 1e-9);
         assert_eq!(NameFigures::of([].iter()), None);

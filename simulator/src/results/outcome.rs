@@ -32,7 +32,10 @@ pub struct Outcome {
 
 /// Figures of one bucket; rates in requests per second, ratios to the limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the definitions in docs/reference/scenarios.md"
+)]
 pub struct BucketOutcome {
     pub limit_rps: Option<f64>,
     pub offered_rps: f64,
@@ -67,7 +70,10 @@ pub struct Settle {
 
 /// Figures of one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
+#[expect(
+    missing_docs,
+    reason = "the names are those of the definitions in docs/reference/scenarios.md"
+)]
 pub struct TenantOutcome {
     pub offered_rps: f64,
     pub admitted_rps: f64,
@@ -82,7 +88,8 @@ impl Outcome {
     #[must_use]
     pub fn of(scenario: &Scenario, runs: &[Run]) -> Self {
         let mut trace_hash = TraceHash::default();
-        runs.iter().for_each(|run| trace_hash.write(run.trace.get()));
+        runs.iter()
+            .for_each(|run| trace_hash.write(run.trace.get()));
         let buckets = scenario.buckets.iter().enumerate();
         let buckets = buckets.map(|(at, bucket)| {
             let figures = BucketOutcome::of(scenario, runs, at, scenario.window(), false);
@@ -102,13 +109,30 @@ impl Outcome {
 impl BucketOutcome {
     /// Returns the figures of the bucket at index `at` over `window_s`. With `v` only requests that
     /// enforcement would admit count as admitted.
-    pub(crate) fn of(scenario: &Scenario, runs: &[Run], at: usize, window_s: (f64, f64), v: bool) -> Self {
-        let loads = scenario.traffic.iter().filter(|traffic| traffic.bucket == at);
+    pub(crate) fn of(
+        scenario: &Scenario,
+        runs: &[Run],
+        at: usize,
+        window_s: (f64, f64),
+        v: bool,
+    ) -> Self {
+        let loads = scenario
+            .traffic
+            .iter()
+            .filter(|traffic| traffic.bucket == at);
         let changes: Option<Vec<f64>> = loads.map(|traffic| traffic.load.last_change()).collect();
         let last_change_s = changes.and_then(|changes| changes.into_iter().max_by(f64::total_cmp));
         let limit = scenario.limit_at(at, window_s.0);
-        let view = View { window_s, limit, v, last_change_s };
-        let figures: Vec<Figures> = runs.iter().map(|run| Figures::of(&run.buckets[at], &view)).collect();
+        let view = View {
+            window_s,
+            limit,
+            v,
+            last_change_s,
+        };
+        let figures: Vec<Figures> = runs
+            .iter()
+            .map(|run| Figures::of(&run.buckets[at], &view))
+            .collect();
         let over = |figure: fn(&Figures) -> Option<f64>| sorted(figures.iter().filter_map(figure));
         let mid = |figure| median(&over(figure));
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
@@ -126,7 +150,10 @@ impl BucketOutcome {
             lost: limit.and_then(|_| requests.lost()),
             optimum_ratio: requests.optimum_ratio(),
             mean_ratio: mid(|figures| figures.mean_ratio),
-            settle_s: Settle { median: finite(median(&settle)), p95: finite(p95(&settle)) },
+            settle_s: Settle {
+                median: finite(median(&settle)),
+                p95: finite(p95(&settle)),
+            },
             conformance_burst_s: mid(|figures| figures.conformance_burst_s),
             p99_10s: mid(|figures| figures.p99_10s),
             worst_10s: mid(|figures| figures.worst_10s),
@@ -152,32 +179,51 @@ fn tenants(
     let shares: Vec<Option<Vec<f64>>> = figures
         .iter()
         .map(|figures| {
-            let offered: Vec<f64> = figures.tenants.iter().map(|tenant| tenant.offered_rps).collect();
-            Some(entitlement::shares(policy, of_bucket?, limit?, &bucket.tenants, &offered))
+            let offered: Vec<f64> = figures
+                .tenants
+                .iter()
+                .map(|tenant| tenant.offered_rps)
+                .collect();
+            Some(entitlement::shares(
+                policy,
+                of_bucket?,
+                limit?,
+                &bucket.tenants,
+                &offered,
+            ))
         })
         .collect();
     let outcome = |index: usize| {
         let seeds = figures.iter().zip(&shares).map(|(figures, shares)| {
-            let share = shares.as_ref().and_then(|shares| shares.get(index).copied());
+            let share = shares
+                .as_ref()
+                .and_then(|shares| shares.get(index).copied());
             (figures.tenants[index], share)
         });
         let over = |figure: fn(&(TenantFigures, Option<f64>)) -> Option<f64>| {
             median(&sorted(seeds.clone().filter_map(|seed| figure(&seed))))
         };
-        let requests: Requests = figures.iter().map(|figures| figures.tenants[index].requests).sum();
+        let requests: Requests = figures
+            .iter()
+            .map(|figures| figures.tenants[index].requests)
+            .sum();
         TenantOutcome {
             offered_rps: over(|(tenant, _)| Some(tenant.offered_rps)).unwrap_or_default(),
             admitted_rps: over(|(tenant, _)| Some(tenant.admitted_rps)).unwrap_or_default(),
             share_rps: over(|(_, share)| *share),
             deviation: over(|(tenant, share)| {
-                share.filter(|share| *share > 0.0).map(|share| tenant.admitted_rps / share - 1.0)
+                share
+                    .filter(|share| *share > 0.0)
+                    .map(|share| tenant.admitted_rps / share - 1.0)
             }),
             drop_ratio: requests.drop_ratio(),
             lost: limit.and_then(|_| requests.lost()),
         }
     };
     let names = bucket.tenants.iter().enumerate();
-    names.map(|(index, tenant)| (tenant.to_string(), outcome(index))).collect()
+    names
+        .map(|(index, tenant)| (tenant.to_string(), outcome(index)))
+        .collect()
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
@@ -197,7 +243,9 @@ fn median(sorted: &[f64]) -> Option<f64> {
 
 /// Returns the 95th percentile of sorted values by nearest rank.
 fn p95(sorted: &[f64]) -> Option<f64> {
-    sorted.get((sorted.len() * 95).div_ceil(100).checked_sub(1)?).copied()
+    sorted
+        .get((sorted.len() * 95).div_ceil(100).checked_sub(1)?)
+        .copied()
 }
 
 #[cfg(test)]
@@ -211,6 +259,9 @@ mod tests {
         assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), Some(3.0));
         assert_eq!(median(&[1.0, f64::INFINITY]), Some(f64::INFINITY));
         let twenty: Vec<f64> = (1..=20).map(f64::from).collect();
-        assert_eq!((p95(&twenty), p95(&[3.0]), p95(&[])), (Some(19.0), Some(3.0), None));
+        assert_eq!(
+            (p95(&twenty), p95(&[3.0]), p95(&[])),
+            (Some(19.0), Some(3.0), None)
+        );
     }
 }

@@ -42,8 +42,10 @@ pub fn svg(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), PlotError>
     let panels = run.buckets.len().min(PANELS_MAX);
     draw(scenario, run, panels, &mut text)?;
     // The file is kept under version control, where it should end in one newline.
-    std::fs::write(path, text.trim_end().to_owned() + "\n")
-        .map_err(|source| PlotError::Io { path: path.to_owned(), source })
+    std::fs::write(path, text.trim_end().to_owned() + "\n").map_err(|source| PlotError::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn draw(scenario: &Scenario, run: &Run, panels: usize, text: &mut String) -> Result<(), PlotError> {
@@ -63,7 +65,10 @@ fn rates(bins: &[u32], group: usize, bin_s: f64) -> Vec<(f64, f64)> {
         .enumerate()
         .map(|(index, chunk)| {
             let count: u64 = chunk.iter().map(|count| u64::from(*count)).sum();
-            ((index as f64 + 0.5) * span, count as f64 / (chunk.len() as f64 * bin_s))
+            (
+                (index as f64 + 0.5) * span,
+                count as f64 / (chunk.len() as f64 * bin_s),
+            )
         })
         .collect()
 }
@@ -71,8 +76,13 @@ fn rates(bins: &[u32], group: usize, bin_s: f64) -> Vec<(f64, f64)> {
 /// Returns the time axis of a bucket: the length of one second of the run on it, and its unit.
 /// Traffic from a file uses the time of that file.
 fn time_axis(scenario: &Scenario, bucket: usize) -> (f64, &'static str) {
-    let own = scenario.traffic.iter().filter(|traffic| traffic.bucket == bucket);
-    let speed = own.filter_map(|traffic| traffic.load.trace_speed()).fold(1.0, f64::max);
+    let own = scenario
+        .traffic
+        .iter()
+        .filter(|traffic| traffic.bucket == bucket);
+    let speed = own
+        .filter_map(|traffic| traffic.load.trace_speed())
+        .fold(1.0, f64::max);
     match scenario.duration_s * speed {
         7_200.0.. => (speed / 3_600.0, "time, hours"),
         600.0.. => (speed / 60.0, "time, minutes"),
@@ -96,10 +106,17 @@ fn panel(
     let offered = rates(&series.all.offered, group, BIN_S);
     let admitted = rates(&series.all.admitted, group, BIN_S);
     let would = rates(&series.all.would, group, BIN_S);
-    let top =
-        offered.iter().chain(&admitted).map(|(_, rate)| *rate).fold(bucket.limit.unwrap_or(1.0), f64::max);
+    let top = offered
+        .iter()
+        .chain(&admitted)
+        .map(|(_, rate)| *rate)
+        .fold(bucket.limit.unwrap_or(1.0), f64::max);
     // The axis ends at four times the limit, so that the admitted rate remains visible.
-    let top = bucket.limit.filter(|limit| *limit > 0.0).map_or(top, |limit| top.min(limit * 4.0)) * 1.05;
+    let top = bucket
+        .limit
+        .filter(|limit| *limit > 0.0)
+        .map_or(top, |limit| top.min(limit * 4.0))
+        * 1.05;
     let title = format!("{}: {}", scenario.name, bucket.name);
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 18))
@@ -118,15 +135,25 @@ fn panel(
         .y_label_formatter(&whole)
         .light_line_style(WHITE)
         .draw()?;
-    chart.configure_secondary_axes().y_desc("refused, %").y_label_formatter(&whole).draw()?;
+    chart
+        .configure_secondary_axes()
+        .y_desc("refused, %")
+        .y_label_formatter(&whole)
+        .draw()?;
     let mut layers = layers(series, group / TENANT_BINS);
     let names: Vec<String> = bucket.tenants.iter().map(ToString::to_string).collect();
     while let Some(layer) = layers.pop() {
         let colour = TENANTS[layers.len() % TENANTS.len()];
-        let points = layer.into_iter().map(|(t, rate)| (t * scale, rate.min(top)));
+        let points = layer
+            .into_iter()
+            .map(|(t, rate)| (t * scale, rate.min(top)));
         chart.draw_series(AreaSeries::new(points, 0.0, pale(colour)).border_style(colour))?;
         let name = names[layers.len()].chars().take(LABEL_CHARS).collect();
-        let label = if names.len() == 1 { "admitted".to_owned() } else { name };
+        let label = if names.len() == 1 {
+            "admitted".to_owned()
+        } else {
+            name
+        };
         if names.len() <= TENANTS.len() {
             legend.push((label, colour));
         }
@@ -136,12 +163,22 @@ fn panel(
         .zip(admitted.iter().zip(&would))
         .filter(|((_, offered), _)| *offered > 0.0)
         .map(|((t, offered), (admitted, would))| {
-            (*t * scale, 100.0 * (offered - admitted.1 + would.1) / offered)
+            (
+                *t * scale,
+                100.0 * (offered - admitted.1 + would.1) / offered,
+            )
         })
         .collect();
-    let clipped = offered.into_iter().map(|(t, rate)| (t * scale, rate.min(top)));
-    let limit = bucket.limit.map(|limit| (vec![(0.0, limit), (end, limit)], LIMIT, "limit"));
-    for (points, colour, label) in [(clipped.collect(), OFFERED, "offered")].into_iter().chain(limit) {
+    let clipped = offered
+        .into_iter()
+        .map(|(t, rate)| (t * scale, rate.min(top)));
+    let limit = bucket
+        .limit
+        .map(|limit| (vec![(0.0, limit), (end, limit)], LIMIT, "limit"));
+    for (points, colour, label) in [(clipped.collect(), OFFERED, "offered")]
+        .into_iter()
+        .chain(limit)
+    {
         chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
         legend.push((label.to_owned(), colour));
     }
@@ -154,7 +191,11 @@ fn panel(
 /// of the legend.
 fn pale(RGBColor(red, green, blue): RGBColor) -> RGBColor {
     let towards_white = |part: u8| (u16::from(part) + 2 * 255).div_ceil(3) as u8;
-    RGBColor(towards_white(red), towards_white(green), towards_white(blue))
+    RGBColor(
+        towards_white(red),
+        towards_white(green),
+        towards_white(blue),
+    )
 }
 
 fn draw_legend(
@@ -175,7 +216,10 @@ fn layers(series: &Series, group: usize) -> Vec<Vec<(f64, f64)>> {
     for tenant in &series.tenants {
         let mut layer = rates(&tenant.admitted, group, BIN_S * TENANT_BINS as f64);
         if let Some(below) = layers.last() {
-            layer.iter_mut().zip(below).for_each(|((_, rate), (_, below))| *rate += below);
+            layer
+                .iter_mut()
+                .zip(below)
+                .for_each(|((_, rate), (_, below))| *rate += below);
         }
         layers.push(layer);
     }

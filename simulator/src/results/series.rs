@@ -77,9 +77,16 @@ impl Run {
     #[must_use]
     pub fn totals(&self) -> (u64, u64, u64) {
         let sum = |bins: &[u32]| bins.iter().map(|count| u64::from(*count)).sum::<u64>();
-        self.buckets.iter().fold((0, 0, 0), |(offered, admitted, would), Series { all, .. }| {
-            (offered + sum(&all.offered), admitted + sum(&all.admitted), would + sum(&all.would))
-        })
+        self.buckets.iter().fold(
+            (0, 0, 0),
+            |(offered, admitted, would), Series { all, .. }| {
+                (
+                    offered + sum(&all.offered),
+                    admitted + sum(&all.admitted),
+                    would + sum(&all.would),
+                )
+            },
+        )
     }
 }
 
@@ -87,7 +94,10 @@ impl Series {
     pub(crate) fn new(bins: usize, bucket: &TargetBucket) -> Self {
         let of_tenant = Totals::new(bins.div_ceil(TENANT_BINS));
         let slots = bins.div_ceil(NAME_BINS);
-        let names = |names: &usize| NameCounts { names: *names, counts: vec![[0; 2]; *names * slots] };
+        let names = |names: &usize| NameCounts {
+            names: *names,
+            counts: vec![[0; 2]; *names * slots],
+        };
         Self {
             all: Totals::new(bins),
             tenants: vec![of_tenant; bucket.tenants.len()],
@@ -103,13 +113,24 @@ impl Series {
     }
 
     #[inline]
-    pub(crate) fn count(&mut self, bin: usize, tenant: usize, name: Option<u32>, answer: Answer, cost: u32) {
-        let fits = self.single.as_mut().is_some_and(|single| single.take(bin, cost));
+    pub(crate) fn count(
+        &mut self,
+        bin: usize,
+        tenant: usize,
+        name: Option<u32>,
+        answer: Answer,
+        cost: u32,
+    ) {
+        let fits = self
+            .single
+            .as_mut()
+            .is_some_and(|single| single.take(bin, cost));
         self.all.count(bin, answer, fits, cost);
         self.tenants[tenant].count(bin / TENANT_BINS, answer, fits, cost);
         if let (Some(name), names) = (name, &mut self.names[tenant])
-            && let Some([offered, admitted]) =
-                names.counts.get_mut(bin / NAME_BINS * names.names + name as usize)
+            && let Some([offered, admitted]) = names
+                .counts
+                .get_mut(bin / NAME_BINS * names.names + name as usize)
         {
             *offered += cost;
             *admitted += if answer == Answer::Admitted { cost } else { 0 };
@@ -121,7 +142,10 @@ impl NameCounts {
     /// Returns the offered and passed requests of each name in some slots.
     pub(crate) fn between(&self, slots: &Range<usize>) -> Vec<[f64; 2]> {
         let mut sums = vec![[0.0; 2]; self.names];
-        let counts = self.counts.get(slots.start * self.names..slots.end * self.names).unwrap_or_default();
+        let counts = self
+            .counts
+            .get(slots.start * self.names..slots.end * self.names)
+            .unwrap_or_default();
         for (at, [offered, admitted]) in counts.iter().enumerate() {
             let sum = &mut sums[at % self.names];
             sum[0] += f64::from(*offered);

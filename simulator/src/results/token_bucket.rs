@@ -21,18 +21,26 @@ pub(crate) struct OneBucket {
 impl OneBucket {
     pub(crate) fn of(limit: f64) -> Self {
         let depth = (BURST_S * limit).max(2.0 * limit.sqrt());
-        Self { limit, depth, tokens: TokenBucket::new(MonoTime::ZERO, depth) }
+        Self {
+            limit,
+            depth,
+            tokens: TokenBucket::new(MonoTime::ZERO, depth),
+        }
     }
 
     pub(crate) fn change(&mut self, bin: usize, limit: f64) {
         self.tokens.refill(begin_of(bin), self.limit, self.depth);
-        *self = Self { tokens: self.tokens, ..Self::of(limit) };
+        *self = Self {
+            tokens: self.tokens,
+            ..Self::of(limit)
+        };
     }
 
     /// Takes the tokens of a request in `bin`. Returns false if there are too few.
     #[inline]
     pub(crate) fn take(&mut self, bin: usize, cost: u32) -> bool {
-        self.tokens.take(begin_of(bin), self.limit, self.depth, f64::from(cost))
+        self.tokens
+            .take(begin_of(bin), self.limit, self.depth, f64::from(cost))
     }
 }
 
@@ -47,13 +55,22 @@ mod tests {
     #[test]
     fn only_depth_and_refill_are_admitted() {
         let mut bucket = OneBucket::of(400.0);
-        let mut admitted = |bin: usize, requests: u32| (0..requests).filter(|_| bucket.take(bin, 1)).count();
+        let mut admitted =
+            |bin: usize, requests: u32| (0..requests).filter(|_| bucket.take(bin, 1)).count();
         assert_eq!(admitted(0, 200), 100, "a quarter of a second");
         assert_eq!(admitted(1, 10), 4);
         assert_eq!(admitted(11, 100), 40);
-        assert_eq!(admitted(10_000, 200), 100, "no more than the depth is saved");
+        assert_eq!(
+            admitted(10_000, 200),
+            100,
+            "no more than the depth is saved"
+        );
         let mut small = OneBucket::of(16.0);
-        assert_eq!((0..20).filter(|_| small.take(0, 1)).count(), 8, "twice the root of the limit");
+        assert_eq!(
+            (0..20).filter(|_| small.take(0, 1)).count(),
+            8,
+            "twice the root of the limit"
+        );
     }
 
     #[test]
@@ -62,6 +79,10 @@ mod tests {
         assert!(bucket.take(0, 150), "more than the depth passes when full");
         assert!(!bucket.take(0, 1));
         bucket.change(20, 1_000.0);
-        assert_eq!((0..20).filter(|_| bucket.take(22, 10)).count(), 5, "30 saved, then 10 in each bin");
+        assert_eq!(
+            (0..20).filter(|_| bucket.take(22, 10)).count(),
+            5,
+            "30 saved, then 10 in each bin"
+        );
     }
 }

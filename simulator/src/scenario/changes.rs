@@ -46,12 +46,24 @@ pub(super) fn read(
         let (part, path, number) = place(&spec, &field)?;
         let texts = edited(before.texts(), part, &path, number, &field)?;
         let policy = texts.read().map_err(|error| {
-            let why = error.faults().iter().map(Fault::summary).next().unwrap_or_default();
+            let why = error
+                .faults()
+                .iter()
+                .map(Fault::summary)
+                .next()
+                .unwrap_or_default();
             field.refuse(why, "write a change that leaves the policy valid")
         })?;
         let changed = |bucket: &TargetBucket| Some(bucket.name.as_str()) == spec.bucket.as_deref();
-        let limit = buckets.iter().position(changed).map(|bucket| (bucket, number));
-        changes.push(Change { at_s, policy: Arc::new(policy), limit });
+        let limit = buckets
+            .iter()
+            .position(changed)
+            .map(|bucket| (bucket, number));
+        changes.push(Change {
+            at_s,
+            policy: Arc::new(policy),
+            limit,
+        });
     }
     Ok(changes)
 }
@@ -59,15 +71,38 @@ pub(super) fn read(
 /// Returns the file that a change edits, the place of its value there, and the value.
 fn place(spec: &ChangeSpec, field: &Field<'_>) -> Checked<(&'static str, [String; 3], f64)> {
     match spec {
-        ChangeSpec { bucket: Some(bucket), limit: Some(limit), tenant: None, weight: None, .. } => {
+        ChangeSpec {
+            bucket: Some(bucket),
+            limit: Some(limit),
+            tenant: None,
+            weight: None,
+            ..
+        } => {
             let limit = within(*limit, &field.then("limit"), 1e-3, RPS_MAX)?;
-            Ok(("policy", ["buckets".to_owned(), bucket.clone(), "limit".to_owned()], limit))
+            Ok((
+                "policy",
+                ["buckets".to_owned(), bucket.clone(), "limit".to_owned()],
+                limit,
+            ))
         }
-        ChangeSpec { bucket: None, limit: None, tenant: Some(tenant), weight: Some(weight), .. } => {
+        ChangeSpec {
+            bucket: None,
+            limit: None,
+            tenant: Some(tenant),
+            weight: Some(weight),
+            ..
+        } => {
             let weight = within(*weight, &field.then("weight"), 1e-3, 1e3)?;
-            Ok(("tenants", ["tenants".to_owned(), tenant.clone(), "weight".to_owned()], weight))
+            Ok((
+                "tenants",
+                ["tenants".to_owned(), tenant.clone(), "weight".to_owned()],
+                weight,
+            ))
         }
-        _ => Err(field.refuse("not a change", "write { at_s, bucket, limit } or { at_s, tenant, weight }")),
+        _ => Err(field.refuse(
+            "not a change",
+            "write { at_s, bucket, limit } or { at_s, tenant, weight }",
+        )),
     }
 }
 
@@ -82,9 +117,12 @@ fn edited(
     let text = texts[part].as_str().unwrap_or_default();
     let mut file: Value = Document::open(Source { name: part, text })?.parse()?;
     let [top, name, value] = path;
-    let Some(Value::Object(entry)) = file.get_mut(top).and_then(|entries| entries.get_mut(name)) else {
+    let Some(Value::Object(entry)) = file.get_mut(top).and_then(|entries| entries.get_mut(name))
+    else {
         let why = format!("{part} has no `{name}` under `{top}`");
-        return Err(field.refuse(why, "name an entry as the policy writes it").into());
+        return Err(field
+            .refuse(why, "name an entry as the policy writes it")
+            .into());
     };
     entry.insert(value.clone(), number.into());
     // JSON is YAML.

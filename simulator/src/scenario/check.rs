@@ -11,7 +11,9 @@ use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy,
 use super::expect::{self, Expectation};
 use super::faults::{self, FaultKind};
 use super::spec::{ExpectSpec, FaultSpec, OneOrMany, ScenarioSpec, TrafficSpec};
-use super::{Join, Network, Pace, Scenario, Start, TargetBucket, Traffic, bytes_of, changes, inline, loads};
+use super::{
+    Join, Network, Pace, Scenario, Start, TargetBucket, Traffic, bytes_of, changes, inline, loads,
+};
 use crate::error::ScenarioError;
 use crate::traffic::Names;
 
@@ -49,9 +51,19 @@ pub(crate) fn scenario(
     let policy = policy(&spec, source, document, folder)?;
     let field = root.then("name");
     if spec.name.trim().is_empty() || spec.name.len() > 128 {
-        return Err(field.refuse("a name has 1 to 128 bytes", "name it after the behaviour it shows").into());
+        return Err(field
+            .refuse(
+                "a name has 1 to 128 bytes",
+                "name it after the behaviour it shows",
+            )
+            .into());
     }
-    let duration_s = within(spec.duration_s, &root.then("duration_s"), 0.1, DURATION_MAX_S)?;
+    let duration_s = within(
+        spec.duration_s,
+        &root.then("duration_s"),
+        0.1,
+        DURATION_MAX_S,
+    )?;
     let warmup_s = within(spec.warmup_s, &root.then("warmup_s"), 0.0, duration_s - 0.1)?;
     let zones = whole(spec.zones, &at("zones"), 1, ZONES_MAX)?;
     let upper = whole(spec.upper, &root.then("upper"), 0, zones)?;
@@ -65,23 +77,43 @@ pub(crate) fn scenario(
     let all = clients + spec.joins.iter().map(|join| join.clients).sum::<u32>();
     let field = at("traffic");
     if spec.traffic.is_empty() || spec.traffic.len() > TRAFFIC_MAX {
-        let why = format!("{} entries of traffic: there are 1 to {TRAFFIC_MAX}", spec.traffic.len());
-        return Err(field.refuse(why, "write the offered load of each bucket").into());
+        let why = format!(
+            "{} entries of traffic: there are 1 to {TRAFFIC_MAX}",
+            spec.traffic.len()
+        );
+        return Err(field
+            .refuse(why, "write the offered load of each bucket")
+            .into());
     }
     for (index, entry) in spec.traffic.into_iter().enumerate() {
         let field = field.then(&index.to_string());
         let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
-        let TrafficSpec { names, cost, zones: of_zones, callers, mut load, clients, groups, retry, .. } =
-            entry;
+        let TrafficSpec {
+            names,
+            cost,
+            zones: of_zones,
+            callers,
+            mut load,
+            clients,
+            groups,
+            retry,
+            ..
+        } = entry;
         loads::check_load(&mut load, &field.then("load"), folder, &entry.bucket)?;
         let shares = clients.map(|clients| clients.share).unwrap_or_default();
         loads::check_shares(&shares, &field.then("clients").then("share"), all)?;
         if let Some(groups) = groups {
             whole(groups.of, &field.then("groups").then("of"), 1, GROUP_MAX)?;
         }
-        retry.map_or(Ok(()), |retry| loads::check_retry(retry, &field.then("retry")))?;
-        callers.map_or(Ok(()), |callers| loads::check_callers(callers, &field.then("callers")))?;
-        let names = names.map(|names| loads::names(names, &field.then("names"))).transpose()?;
+        retry.map_or(Ok(()), |retry| {
+            loads::check_retry(retry, &field.then("retry"))
+        })?;
+        callers.map_or(Ok(()), |callers| {
+            loads::check_callers(callers, &field.then("callers"))
+        })?;
+        let names = names
+            .map(|names| loads::names(names, &field.then("names")))
+            .transpose()?;
         let counted = names.and_then(Names::counted).unwrap_or_default() as usize;
         let of_tenant: &mut usize = &mut buckets[bucket].names[tenant];
         *of_tenant = counted.max(*of_tenant);
@@ -91,7 +123,9 @@ pub(crate) fn scenario(
             whole(*zone, &of.then(&index.to_string()), 0, zones - 1)?;
         }
         if !of_zones.is_empty() && !shares.is_empty() {
-            return Err(of.refuse("not with `clients`", "write one entry for each zone").into());
+            return Err(of
+                .refuse("not with `clients`", "write one entry for each zone")
+                .into());
         }
         traffic.push(Traffic {
             bucket,
@@ -107,15 +141,29 @@ pub(crate) fn scenario(
         });
     }
     let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
-        one_fault(fault, &root.then("faults").then(&index.to_string()), zones + upper, all, duration_s)
+        one_fault(
+            fault,
+            &root.then("faults").then(&index.to_string()),
+            zones + upper,
+            all,
+            duration_s,
+        )
     });
     let faults = faults.collect::<Checked<_>>()?;
     check_network(&spec.network, &root.then("network"))?;
     check_pace(&spec.pace, &root.then("pace"), zones + upper, all)?;
-    let changes = changes::read(spec.changes, &root.then("changes"), &policy, &buckets, duration_s)?;
+    let changes = changes::read(
+        spec.changes,
+        &root.then("changes"),
+        &policy,
+        &buckets,
+        duration_s,
+    )?;
     let report = millis(spec.report_ms, "report_ms", 100)?;
     let tick = millis(spec.tick_ms, "tick_ms", 500)?;
-    spec.start.map_or(Ok(()), |start| check_start(start, &root.then("start"), duration_s))?;
+    spec.start.map_or(Ok(()), |start| {
+        check_start(start, &root.then("start"), duration_s)
+    })?;
     let scenario = Scenario {
         report,
         tick,
@@ -156,8 +204,10 @@ pub(crate) fn within(number: Number, field: &Field<'_>, min: f64, max: f64) -> C
     if (min..=max).contains(&number.0) {
         return Ok(number.0);
     }
-    Err(field
-        .refuse(format_args!("{} is out of range", number.0), &format!("write a number from {min} to {max}")))
+    Err(field.refuse(
+        format_args!("{} is out of range", number.0),
+        &format!("write a number from {min} to {max}"),
+    ))
 }
 
 pub(crate) fn all_within<const N: usize>(
@@ -166,7 +216,9 @@ pub(crate) fn all_within<const N: usize>(
     min: f64,
     max: f64,
 ) -> Checked<()> {
-    numbers.into_iter().try_for_each(|(name, number)| within(number, &field.then(name), min, max).map(drop))
+    numbers
+        .into_iter()
+        .try_for_each(|(name, number)| within(number, &field.then(name), min, max).map(drop))
 }
 
 pub(crate) fn whole(number: u32, field: &Field<'_>, min: u32, max: u32) -> Checked<u32> {
@@ -182,23 +234,38 @@ fn policy(
     let root = document.root();
     let text = |inline: bool, file: Option<&String>, name: &str| {
         let Some(file) = file else {
-            let text = inline.then(|| inline::only(source.text, document, name)).flatten();
+            let text = inline
+                .then(|| inline::only(source.text, document, name))
+                .flatten();
             return Ok(text.map(|text| (source.name.to_owned(), text.into_bytes())));
         };
         if inline {
             let other = format!("{name}_file");
             let hint = format!("keep one of `{name}` and `{other}`");
-            return Err(ScenarioError::from(root.then(&other).refuse_name("written twice", &hint)));
+            return Err(ScenarioError::from(
+                root.then(&other).refuse_name("written twice", &hint),
+            ));
         }
         let path = folder.join(file);
-        Ok(Some((path.to_string_lossy().into_owned(), bytes_of(&path)?)))
+        Ok(Some((
+            path.to_string_lossy().into_owned(),
+            bytes_of(&path)?,
+        )))
     };
-    let Some((name, bytes)) = text(spec.policy.is_some(), spec.policy_file.as_ref(), "policy")? else {
+    let Some((name, bytes)) = text(spec.policy.is_some(), spec.policy_file.as_ref(), "policy")?
+    else {
         let hint = "write the buckets and their limits here, or name a `policy_file`";
-        return Err(root.then("policy").refuse_name("`policy` is missing", hint).into());
+        return Err(root
+            .then("policy")
+            .refuse_name("`policy` is missing", hint)
+            .into());
     };
     let one_class = || ("tenants".to_owned(), ONE_CLASS_TENANTS.as_bytes().to_vec());
-    let tenants = text(spec.tenants.is_some(), spec.tenants_file.as_ref(), "tenants")?;
+    let tenants = text(
+        spec.tenants.is_some(),
+        spec.tenants_file.as_ref(),
+        "tenants",
+    )?;
     let (tenants_name, tenants_bytes) = tenants.unwrap_or_else(one_class);
     let policy = Source::from_bytes(&name, &bytes)?;
     let tenants = Source::from_bytes(&tenants_name, &tenants_bytes)?;
@@ -217,49 +284,92 @@ fn place(
     let name = Bucket::new(bucket).map_err(|e| field.then("bucket").refuse(e, hint))?;
     let tenant = Tenant::new(tenant).map_err(|e| field.then("tenant").refuse(e, hint))?;
     let Some(protected) = policy.bucket(&name) else {
-        let known: Vec<&str> = policy.exact_buckets().map(|(name, _)| name.as_str()).collect();
+        let known: Vec<&str> = policy
+            .exact_buckets()
+            .map(|(name, _)| name.as_str())
+            .collect();
         let hint = format!("the policy has: {}", known.join(", "));
-        return Err(field
-            .then("bucket")
-            .refuse(format_args!("the policy has no entry for bucket `{bucket}`"), &hint));
+        return Err(field.then("bucket").refuse(
+            format_args!("the policy has no entry for bucket `{bucket}`"),
+            &hint,
+        ));
     };
-    let at = buckets.iter().position(|known| known.name == name).unwrap_or_else(|| {
-        let limit = protected.limit().per_second().map(|rate| rate.per_second());
-        buckets.push(TargetBucket { name, limit, tenants: Vec::new(), names: Vec::new() });
-        buckets.len() - 1
-    });
+    let at = buckets
+        .iter()
+        .position(|known| known.name == name)
+        .unwrap_or_else(|| {
+            let limit = protected.limit().per_second().map(|rate| rate.per_second());
+            buckets.push(TargetBucket {
+                name,
+                limit,
+                tenants: Vec::new(),
+                names: Vec::new(),
+            });
+            buckets.len() - 1
+        });
     let TargetBucket { tenants, names, .. } = &mut buckets[at];
-    let tenant_at = tenants.iter().position(|known| *known == tenant).unwrap_or_else(|| {
-        tenants.push(tenant);
-        names.push(0);
-        tenants.len() - 1
-    });
+    let tenant_at = tenants
+        .iter()
+        .position(|known| *known == tenant)
+        .unwrap_or_else(|| {
+            tenants.push(tenant);
+            names.push(0);
+            tenants.len() - 1
+        });
     Ok((at, tenant_at))
 }
 
 fn check_network(network: &Network, field: &Field<'_>) -> Checked<()> {
-    let Network { client_delay_ms, uplink_delay_ms, jitter_ms, report_loss, directive_loss } = *network;
-    let delays = [("client_delay_ms", client_delay_ms), ("uplink_delay_ms", uplink_delay_ms)];
+    let Network {
+        client_delay_ms,
+        uplink_delay_ms,
+        jitter_ms,
+        report_loss,
+        directive_loss,
+    } = *network;
+    let delays = [
+        ("client_delay_ms", client_delay_ms),
+        ("uplink_delay_ms", uplink_delay_ms),
+    ];
     all_within(delays, field, 0.0, 10_000.0)?;
     all_within([("jitter_ms", jitter_ms)], field, 0.0, 10_000.0)?;
-    all_within([("report_loss", report_loss), ("directive_loss", directive_loss)], field, 0.0, 0.95)
+    all_within(
+        [
+            ("report_loss", report_loss),
+            ("directive_loss", directive_loss),
+        ],
+        field,
+        0.0,
+        0.95,
+    )
 }
 
 fn check_pace(pace: &Pace, field: &Field<'_>, zones: u32, clients: u32) -> Checked<()> {
-    for (name, paces, count) in [("zones", &pace.zones, zones), ("clients", &pace.clients, clients)] {
+    for (name, paces, count) in [
+        ("zones", &pace.zones, zones),
+        ("clients", &pace.clients, clients),
+    ] {
         let field = field.then(name);
         whole(paces.len() as u32, &field, 0, count)?;
         let mut paces = paces.iter().enumerate();
-        paces.try_for_each(|(at, pace)| all_within([(&at.to_string(), *pace)], &field, 0.5, 2.0))?;
+        paces
+            .try_for_each(|(at, pace)| all_within([(&at.to_string(), *pace)], &field, 0.5, 2.0))?;
     }
-    pace.controller.map_or(Ok(()), |pace| all_within([("controller", pace)], field, 0.5, 2.0))
+    pace.controller.map_or(Ok(()), |pace| {
+        all_within([("controller", pace)], field, 0.5, 2.0)
+    })
 }
 
 fn check_joins(joins: &[Join], field: &Field<'_>, clients: u32, duration_s: f64) -> Checked<()> {
     let (mut all, mut before_s) = (clients, 0.0);
     for (index, join) in joins.iter().enumerate() {
         let field = field.then(&index.to_string());
-        whole(join.clients, &field.then("clients"), 1, CLIENTS_MAX - all.min(CLIENTS_MAX - 1))?;
+        whole(
+            join.clients,
+            &field.then("clients"),
+            1,
+            CLIENTS_MAX - all.min(CLIENTS_MAX - 1),
+        )?;
         all = (all + join.clients).min(CLIENTS_MAX);
         let field = field.then("at_s");
         let at_s = within(join.at_s, &field, 0.0, duration_s)?;
@@ -272,8 +382,16 @@ fn check_joins(joins: &[Join], field: &Field<'_>, clients: u32, duration_s: f64)
 }
 
 fn check_start(start: Start, field: &Field<'_>, duration_s: f64) -> Checked<()> {
-    let Start { controller_s, zones_s, clients_s } = start;
-    let starts = [("controller_s", controller_s), ("zones_s", zones_s), ("clients_s", clients_s)];
+    let Start {
+        controller_s,
+        zones_s,
+        clients_s,
+    } = start;
+    let starts = [
+        ("controller_s", controller_s),
+        ("zones_s", zones_s),
+        ("clients_s", clients_s),
+    ];
     all_within(starts, field, 0.0, duration_s)
 }
 
@@ -287,9 +405,10 @@ fn one_fault(
     let index = |written: Option<u32>, name: &str, count: u32| -> Checked<u32> {
         let field = field.then(name);
         let Some(index) = written else {
-            return Err(
-                field.refuse_name(format_args!("`{name}` is missing"), "write its number, counted from 0")
-            );
+            return Err(field.refuse_name(
+                format_args!("`{name}` is missing"),
+                "write its number, counted from 0",
+            ));
         };
         whole(index, &field, 0, count - 1)
     };
@@ -297,7 +416,10 @@ fn one_fault(
     let of_controller = matches!(kind, FaultKind::ControllerDown | FaultKind::ControllerPause);
     let of_client = matches!(
         kind,
-        FaultKind::ClientCrash | FaultKind::ClientPartition | FaultKind::ClientStall | FaultKind::ClientPause
+        FaultKind::ClientCrash
+            | FaultKind::ClientPartition
+            | FaultKind::ClientStall
+            | FaultKind::ClientPause
     );
     let target = match (of_controller, of_client) {
         (true, _) => 0,
@@ -306,10 +428,22 @@ fn one_fault(
     };
     let not_for = |written: bool, name: &str, kinds: &str| {
         let hint = format!("it applies to {kinds}: remove it");
-        if written { Err(field.then(name).refuse_name("has no effect here", &hint)) } else { Ok(()) }
+        if written {
+            Err(field.then(name).refuse_name("has no effect here", &hint))
+        } else {
+            Ok(())
+        }
     };
-    not_for(spec.zone.is_some() && (of_controller || of_client), "zone", "faults of a zone")?;
-    not_for(spec.client.is_some() && !of_client, "client", "faults of a client")?;
+    not_for(
+        spec.zone.is_some() && (of_controller || of_client),
+        "zone",
+        "faults of a zone",
+    )?;
+    not_for(
+        spec.client.is_some() && !of_client,
+        "client",
+        "faults of a client",
+    )?;
     not_for(
         spec.keep_state.is_some() && kind != FaultKind::ControllerDown,
         "keep_state",
@@ -317,13 +451,19 @@ fn one_fault(
     )?;
     let at_s = within(spec.at_s, &field.then("at_s"), 0.0, duration_s)?;
     let for_good = kind == FaultKind::ZoneDead;
-    not_for(spec.until_s.is_some() && for_good, "until_s", "faults that end")?;
+    not_for(
+        spec.until_s.is_some() && for_good,
+        "until_s",
+        "faults that end",
+    )?;
     let until_s = match spec.until_s {
         Some(until) => Some(within(until, &field.then("until_s"), at_s, DURATION_MAX_S)?),
         None if for_good => None,
         None => {
             let hint = "write when the fault ends; a time after the run's end is fine";
-            return Err(field.then("until_s").refuse_name("`until_s` is missing", hint));
+            return Err(field
+                .then("until_s")
+                .refuse_name("`until_s` is missing", hint));
         }
     };
     let reconnect_s = match spec.reconnect_s.as_deref() {
@@ -331,11 +471,20 @@ fn one_fault(
         Some([from, to]) if 0.0 <= from.0 && from.0 <= to.0 && to.0 <= 3_600.0 => (from.0, to.0),
         Some(_) => {
             let why = "not a span of seconds";
-            return Err(field.then("reconnect_s").refuse(why, "write [0.5, 30]: from, to, up to an hour"));
+            return Err(field
+                .then("reconnect_s")
+                .refuse(why, "write [0.5, 30]: from, to, up to an hour"));
         }
     };
     let keep_state = spec.keep_state.unwrap_or_default();
-    Ok(faults::Fault { kind, keep_state, target, at_s, until_s, reconnect_s })
+    Ok(faults::Fault {
+        kind,
+        keep_state,
+        target,
+        at_s,
+        until_s,
+        reconnect_s,
+    })
 }
 
 fn expectations(
@@ -351,7 +500,9 @@ fn expectations(
     for (tick, of_tick) in of_ticks {
         let field = root.then("expect_at_tick").then(tick);
         let Ok(millis) = tick.parse::<u32>() else {
-            return Err(field.refuse_name(format_args!("`{tick}` is not a tick in ms"), "such as 250"));
+            return Err(
+                field.refuse_name(format_args!("`{tick}` is not a tick in ms"), "such as 250")
+            );
         };
         expect::read(of_tick, &field, buckets, duration_s, Some(millis), &mut all)?;
     }

@@ -29,12 +29,24 @@ const FIGURES: [&str; 16] = [
 pub(crate) const TENANT_DEVIATION: &str = "tenant_deviation";
 pub(crate) const TENANT_DROPS: &str = "tenant_drop_ratio";
 pub(crate) const TENANT_LOST: &str = "tenant_lost";
-const OF_TENANTS: [&str; 4] = [TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, SMALL_TENANT_DROPS];
+const OF_TENANTS: [&str; 4] = [
+    TENANT_DEVIATION,
+    TENANT_DROPS,
+    TENANT_LOST,
+    SMALL_TENANT_DROPS,
+];
 /// Minimum offered rate for judging tenants; smaller tenants are judged only by
 /// `small_tenant_drop_ratio`.
 const SMALL_TENANT: &str = "small_tenant_rps";
 pub(crate) const SMALL_TENANT_DROPS: &str = "small_tenant_drop_ratio";
-const OF_TENANT: [&str; 6] = ["offered_rps", "admitted_rps", "share_rps", "deviation", "drop_ratio", "lost"];
+const OF_TENANT: [&str; 6] = [
+    "offered_rps",
+    "admitted_rps",
+    "share_rps",
+    "deviation",
+    "drop_ratio",
+    "lost",
+];
 /// Figures of names, over all names and over one tenant's.
 const OF_NAMES: [&str; 5] = ["min", "p1", "mean", "p99", "beyond"];
 
@@ -61,13 +73,20 @@ pub(crate) fn read(
 ) -> Checked<()> {
     for (name, OneOrMany(some, listed)) in spec {
         let field = field.then(name);
-        let Some(bucket) = buckets.iter().position(|bucket| bucket.name.as_str() == name) else {
+        let Some(bucket) = buckets
+            .iter()
+            .position(|bucket| bucket.name.as_str() == name)
+        else {
             let known: Vec<&str> = buckets.iter().map(|bucket| bucket.name.as_str()).collect();
             let hint = format!("buckets with traffic: {}", known.join(", "));
             return Err(field.refuse_name(format_args!("bucket `{name}` has no traffic"), &hint));
         };
         for (index, spec) in some.iter().enumerate() {
-            let field = if *listed { field.then(&index.to_string()) } else { field.clone() };
+            let field = if *listed {
+                field.then(&index.to_string())
+            } else {
+                field.clone()
+            };
             into.push(one(spec, &field, bucket, buckets, duration_s, tick_ms)?);
         }
     }
@@ -82,8 +101,14 @@ fn one(
     duration_s: f64,
     tick_ms: Option<u32>,
 ) -> Checked<Expectation> {
-    let mut expectation =
-        Expectation { bucket, window_s: None, v: false, tick_ms, small_tenant_rps: 0.0, bounds: Vec::new() };
+    let mut expectation = Expectation {
+        bucket,
+        window_s: None,
+        v: false,
+        tick_ms,
+        small_tenant_rps: 0.0,
+        bounds: Vec::new(),
+    };
     for (name, judgement) in spec {
         let field = field.then(name);
         let pair = match judgement {
@@ -108,17 +133,30 @@ fn one(
                     return Err(field.refuse("no value can be within", "write [least, most]"));
                 }
                 // The default is the median.
-                let name = if name == "settle_s" { "settle_s.median" } else { name };
+                let name = if name == "settle_s" {
+                    "settle_s.median"
+                } else {
+                    name
+                };
                 expectation.bounds.push((name.to_owned(), min.0, max.0));
             }
-            (name, ..) if name == "window_s" || name == SMALL_TENANT || is_figure(name, &buckets[bucket]) => {
-                let hint =
-                    if name == SMALL_TENANT { "write a number" } else { "write two numbers: [least, most]" };
+            (name, ..)
+                if name == "window_s"
+                    || name == SMALL_TENANT
+                    || is_figure(name, &buckets[bucket]) =>
+            {
+                let hint = if name == SMALL_TENANT {
+                    "write a number"
+                } else {
+                    "write two numbers: [least, most]"
+                };
                 return Err(field.refuse("not of the right form", hint));
             }
             (name, ..) => {
                 let others = [SMALL_TENANT, "window_s", "v"];
-                let known = [&FIGURES[..], &OF_TENANTS[..], &others[..]].concat().join(", ");
+                let known = [&FIGURES[..], &OF_TENANTS[..], &others[..]]
+                    .concat()
+                    .join(", ");
                 let hint = format!("known: {known}, tenants.NAME.deviation, names.p99 and so on");
                 return Err(field.refuse_name(format_args!("no figure is called `{name}`"), &hint));
             }
@@ -132,7 +170,8 @@ fn is_figure(name: &str, bucket: &TargetBucket) -> bool {
         || OF_TENANTS.contains(&name)
         || name == "settle_s"
         || of_tenant(name).is_some_and(|(tenant, figure)| {
-            OF_TENANT.contains(&figure) && bucket.tenants.iter().any(|known| known.as_str() == tenant)
+            OF_TENANT.contains(&figure)
+                && bucket.tenants.iter().any(|known| known.as_str() == tenant)
         })
         || of_names(name).is_some_and(|(tenant, figure)| {
             let known = |at: usize| {

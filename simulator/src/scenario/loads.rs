@@ -28,7 +28,12 @@ fn time(number: Number, field: &Field<'_>) -> Checked<f64> {
 }
 
 /// Checks the load of `bucket`, and reads the file of a [`Load::Trace`].
-pub(crate) fn check_load(load: &mut Load, field: &Field<'_>, folder: &Path, bucket: &str) -> Checked<()> {
+pub(crate) fn check_load(
+    load: &mut Load,
+    field: &Field<'_>,
+    folder: &Path,
+    bucket: &str,
+) -> Checked<()> {
     match load {
         Load::Constant(rate) => rps([("constant", *rate)], field),
         Load::Steps(steps) => {
@@ -39,7 +44,9 @@ pub(crate) fn check_load(load: &mut Load, field: &Field<'_>, folder: &Path, buck
                 let at = time(step.at_s, &field.then("at_s"))?;
                 if before.is_some_and(|before| before >= at) {
                     let why = "not later than the step before";
-                    return Err(field.then("at_s").refuse(why, "write steps in the order of time"));
+                    return Err(field
+                        .then("at_s")
+                        .refuse(why, "write steps in the order of time"));
                 }
                 rps([("rps", step.rps)], &field)?;
                 before = Some(at);
@@ -49,24 +56,55 @@ pub(crate) fn check_load(load: &mut Load, field: &Field<'_>, folder: &Path, buck
             }
             Ok(())
         }
-        Load::Ramp { from_rps, to_rps, start_s, end_s } => {
+        Load::Ramp {
+            from_rps,
+            to_rps,
+            start_s,
+            end_s,
+        } => {
             let field = field.then("ramp");
             let start = time(*start_s, &field.then("start_s"))?;
-            within(*end_s, &field.then("end_s"), start + SPAN_MIN_S, DURATION_MAX_S)?;
+            within(
+                *end_s,
+                &field.then("end_s"),
+                start + SPAN_MIN_S,
+                DURATION_MAX_S,
+            )?;
             rps([("from_rps", *from_rps), ("to_rps", *to_rps)], &field)
         }
-        Load::Sine { mean_rps, amplitude_rps, period_s } => {
+        Load::Sine {
+            mean_rps,
+            amplitude_rps,
+            period_s,
+        } => {
             let field = field.then("sine");
-            rps([("mean_rps", *mean_rps), ("amplitude_rps", *amplitude_rps)], &field)?;
+            rps(
+                [("mean_rps", *mean_rps), ("amplitude_rps", *amplitude_rps)],
+                &field,
+            )?;
             spans([("period_s", *period_s)], &field)
         }
-        Load::Square { high_rps, low_rps, on_s, off_s, until_s } => {
+        Load::Square {
+            high_rps,
+            low_rps,
+            on_s,
+            off_s,
+            until_s,
+        } => {
             let field = field.then("square");
             rps([("high_rps", *high_rps), ("low_rps", *low_rps)], &field)?;
             spans([("on_s", *on_s), ("off_s", *off_s)], &field)?;
-            until_s.map_or(Ok(()), |until| time(until, &field.then("until_s")).map(drop))
+            until_s.map_or(Ok(()), |until| {
+                time(until, &field.then("until_s")).map(drop)
+            })
         }
-        Load::Pareto(Pareto { mean_rps, alpha, on_s, off_s, per: _ }) => {
+        Load::Pareto(Pareto {
+            mean_rps,
+            alpha,
+            on_s,
+            off_s,
+            per: _,
+        }) => {
             let field = field.then("pareto");
             rps([("mean_rps", *mean_rps)], &field)?;
             // The mean is infinite at 1 and below.
@@ -82,8 +120,13 @@ pub(crate) fn check_shares(shares: &[Share], field: &Field<'_>, clients: u32) ->
     for (index, share) in shares.iter().enumerate() {
         let field = field.then(&index.to_string());
         if share.first == 0 || share.first > clients {
-            let why = format!("there are {clients} clients, joined ones included, not {}", share.first);
-            return Err(field.then("first").refuse(why, "write how many of them carry this share"));
+            let why = format!(
+                "there are {clients} clients, joined ones included, not {}",
+                share.first
+            );
+            return Err(field
+                .then("first")
+                .refuse(why, "write how many of them carry this share"));
         }
         let of_load = within(share.of_load, &field.then("of_load"), 0.0, 1.0)?;
         let at_s = time(share.at_s, &field.then("at_s"))?;
@@ -93,7 +136,9 @@ pub(crate) fn check_shares(shares: &[Share], field: &Field<'_>, clients: u32) ->
         }
         if share.first == clients && of_load < 1.0 {
             let hint = "write of_load: 1.0, or name fewer clients";
-            return Err(field.then("of_load").refuse("no clients are left to carry the rest", hint));
+            return Err(field
+                .then("of_load")
+                .refuse("no clients are left to carry the rest", hint));
         }
         before = Some(at_s);
     }
@@ -102,7 +147,9 @@ pub(crate) fn check_shares(shares: &[Share], field: &Field<'_>, clients: u32) ->
 
 pub(crate) fn check_retry(retry: Retry, field: &Field<'_>) -> Checked<()> {
     all_within([("probability", retry.probability)], field, 0.0, 1.0)?;
-    retry.attempts.map_or(Ok(1), |attempts| whole(attempts, &field.then("attempts"), 1, CALLS_MAX))?;
+    retry.attempts.map_or(Ok(1), |attempts| {
+        whole(attempts, &field.then("attempts"), 1, CALLS_MAX)
+    })?;
     all_within([("backoff_s", retry.backoff_s)], field, 0.0, 3_600.0)?;
     all_within([("jitter", retry.jitter)], field, 0.0, 1.0)
 }
@@ -114,7 +161,12 @@ pub(crate) fn check_callers(callers: Callers, field: &Field<'_>) -> Checked<()> 
 
 pub(crate) fn names(spec: NamesSpec, field: &Field<'_>) -> Checked<Names> {
     let count = |count: u32, field: &Field<'_>| whole(count, field, 1, NAMES_MAX);
-    match (spec.in_turn, spec.drawn.count, spec.drawn.zipf, spec.drawn.once) {
+    match (
+        spec.in_turn,
+        spec.drawn.count,
+        spec.drawn.zipf,
+        spec.drawn.once,
+    ) {
         (Some(of), ..) => Ok(Names::InTurn(count(of, field)?)),
         (_, Some(of), None, false) => Ok(Names::Equal(count(of, &field.then("count"))?)),
         (_, Some(of), Some(exponent), false) => Ok(Names::Zipf {

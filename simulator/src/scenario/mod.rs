@@ -29,7 +29,8 @@ use crate::traffic::{Groups, Load, Names, Retry, Share, zones_of};
 
 pub(crate) use changes::Change;
 pub(crate) use expect::{
-    Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_names, of_tenant,
+    Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_names,
+    of_tenant,
 };
 pub(crate) use faults::{Fault, FaultKind};
 
@@ -218,14 +219,23 @@ impl Scenario {
     /// Returns the number of clients after all joins.
     #[must_use]
     pub fn clients(&self) -> usize {
-        self.clients as usize + self.joins.iter().map(|join| join.clients as usize).sum::<usize>()
+        self.clients as usize
+            + self
+                .joins
+                .iter()
+                .map(|join| join.clients as usize)
+                .sum::<usize>()
     }
 
     /// Returns the policy at `t` seconds.
     pub(crate) fn policy_at(&self, t: f64) -> &Arc<Policy> {
         // Times of the run are rounded to microseconds.
-        let after = self.changes.partition_point(|change| change.at_s <= t + 1e-6);
-        self.changes[..after].last().map_or(&self.policy, |change| &change.policy)
+        let after = self
+            .changes
+            .partition_point(|change| change.at_s <= t + 1e-6);
+        self.changes[..after]
+            .last()
+            .map_or(&self.policy, |change| &change.policy)
     }
 
     /// Returns the buckets with a changed limit in `step`, and the limits.
@@ -238,7 +248,11 @@ impl Scenario {
 
     /// Returns the limit of a bucket at `t` seconds, if it is a number.
     pub(crate) fn limit_at(&self, bucket: usize, t: f64) -> Option<f64> {
-        let limits = self.changes.iter().filter(|change| change.at_s <= t).filter_map(|change| change.limit);
+        let limits = self
+            .changes
+            .iter()
+            .filter(|change| change.at_s <= t)
+            .filter_map(|change| change.limit);
         let last = limits.rev().find(|(changed, _)| *changed == bucket);
         last.map(|(_, limit)| limit).or(self.buckets[bucket].limit)
     }
@@ -246,9 +260,13 @@ impl Scenario {
     /// Returns when each client starts to send, in seconds, and its zone.
     pub(crate) fn members(&self) -> Vec<(f64, u32)> {
         let from = self.start.unwrap_or_default().clients_s.0;
-        let group = |(at, clients): (f64, u32)| zones_of(clients, self.zones).map(move |zone| (at, zone));
+        let group =
+            |(at, clients): (f64, u32)| zones_of(clients, self.zones).map(move |zone| (at, zone));
         let joins = self.joins.iter().map(|join| (join.at_s.0, join.clients));
-        std::iter::once((from, self.clients)).chain(joins).flat_map(group).collect()
+        std::iter::once((from, self.clients))
+            .chain(joins)
+            .flat_map(group)
+            .collect()
     }
 
     /// Returns the number of aggregators: the zones' first, then the upper ones.
@@ -265,7 +283,11 @@ impl Scenario {
     }
 
     pub(crate) fn parameters(&self) -> Parameters {
-        Parameters { tick: self.tick, report_interval: self.report, ..Parameters::default() }
+        Parameters {
+            tick: self.tick,
+            report_interval: self.report,
+            ..Parameters::default()
+        }
     }
 
     /// Returns the span that the figures cover, in seconds.
@@ -280,6 +302,8 @@ pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, ScenarioError> {
 
 /// Reads at most one byte more than `bytes_max`; the extra byte shows that a file is too large.
 pub(crate) fn bytes_up_to(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ScenarioError> {
-    regular_file::read(path, bytes_max)
-        .map_err(|source| ScenarioError::Io { path: PathBuf::from(path), source })
+    regular_file::read(path, bytes_max).map_err(|source| ScenarioError::Io {
+        path: PathBuf::from(path),
+        source,
+    })
 }

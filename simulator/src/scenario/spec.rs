@@ -156,7 +156,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<OneOrMany<T>, A::Error> {
-                Ok(OneOrMany(Vec::deserialize(SeqAccessDeserializer::new(items))?, true))
+                Ok(OneOrMany(
+                    Vec::deserialize(SeqAccessDeserializer::new(items))?,
+                    true,
+                ))
             }
         }
         deserializer.deserialize_any(Expected(std::marker::PhantomData))

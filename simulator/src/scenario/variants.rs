@@ -43,7 +43,13 @@ pub(super) fn read(source: Source<'_>, folder: &Path) -> Result<Vec<Scenario>, S
     let document = Document::open(source)?;
     let Listed { variants } = document.parse()?;
     let Some(variants) = variants else {
-        return Ok(vec![check::scenario(document.parse()?, None, source, &document, folder)?]);
+        return Ok(vec![check::scenario(
+            document.parse()?,
+            None,
+            source,
+            &document,
+            folder,
+        )?]);
     };
     let field = document.root().then("variants");
     if variants.is_empty() || variants.len() > VARIANTS_MAX {
@@ -55,7 +61,10 @@ pub(super) fn read(source: Source<'_>, folder: &Path) -> Result<Vec<Scenario>, S
         let field = field.then(&index.to_string());
         let limit = check_variant(&variant, &field)?;
         let text = in_requests(source.text, limit);
-        let source = Source { text: &text, ..source };
+        let source = Source {
+            text: &text,
+            ..source
+        };
         let document = Document::open(source)?;
         let spec: ScenarioSpec = document.parse()?;
         let scenario = check::scenario(spec, Some(index), source, &document, folder)?;
@@ -72,9 +81,10 @@ pub(super) fn read(source: Source<'_>, folder: &Path) -> Result<Vec<Scenario>, S
 
 fn check_variant(variant: &ListedVariant, field: &plimsoll_policy::Field<'_>) -> Checked<f64> {
     if variant.name.trim().is_empty() {
-        return Err(field
-            .then("name")
-            .refuse("an empty name", "name it after what differs, such as 240-rps"));
+        return Err(field.then("name").refuse(
+            "an empty name",
+            "name it after what differs, such as 240-rps",
+        ));
     }
     within(variant.limit, &field.then("limit"), 1e-3, RPS_MAX)
 }
@@ -94,8 +104,15 @@ fn in_requests(text: &str, limit: f64) -> String {
             Ok(number) if !after.starts_with(char::is_alphanumeric) => {
                 let number = (number * limit * 1e6).round() / 1e6;
                 let (plain, short) = (number.to_string(), format!("{number:e}"));
-                let number = if short.len() < plain.len() { short } else { plain };
-                out.push_str(&format!("{number:<width$}", width = multiple.len() + UNIT.len()));
+                let number = if short.len() < plain.len() {
+                    short
+                } else {
+                    plain
+                };
+                out.push_str(&format!(
+                    "{number:<width$}",
+                    width = multiple.len() + UNIT.len()
+                ));
             }
             _ => {
                 out.push_str(multiple);
@@ -119,7 +136,11 @@ mod tests {
             ("{ rps: 0.55 L }", 240.0, "{ rps: 132    }"),
             ("{ rps: 0.0125 L }", 10_000.0, "{ rps: 125      }"),
             ("{ rps: 10 L }", 10_000.0, "{ rps: 1e5  }"),
-            ("rps: 1\nname: a Load, 5 Loads, x L", 7.0, "rps: 1\nname: a Load, 5 Loads, x L"),
+            (
+                "rps: 1\nname: a Load, 5 Loads, x L",
+                7.0,
+                "rps: 1\nname: a Load, 5 Loads, x L",
+            ),
             ("no units", 7.0, "no units"),
         ] {
             assert_eq!(in_requests(text, limit), expected);

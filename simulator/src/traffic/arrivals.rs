@@ -28,7 +28,10 @@ impl Arrivals {
         if mean.is_nan() || mean <= 0.0 {
             Self::None
         } else if mean <= SMALL {
-            Self::Small { mean, none: (-mean).exp() }
+            Self::Small {
+                mean,
+                none: (-mean).exp(),
+            }
         } else {
             Poisson::new(mean).map_or(Self::None, Self::Large)
         }
@@ -74,7 +77,10 @@ mod tests {
             let variance = squares / f64::from(n) - average * average;
             let tolerance = 6.0 * (mean / f64::from(n)).sqrt();
             assert!((average - mean).abs() < tolerance, "{mean}: {average}");
-            assert!((variance / mean - 1.0).abs() < 0.06, "{mean}: variance {variance}");
+            assert!(
+                (variance / mean - 1.0).abs() < 0.06,
+                "{mean}: variance {variance}"
+            );
         }
         assert_eq!(Arrivals::of(0.0).draw(&mut rng), 0);
         assert_eq!(Arrivals::of(f64::NAN).draw(&mut rng), 0);

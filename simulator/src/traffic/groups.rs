@@ -55,14 +55,23 @@ mod tests {
 
     #[test]
     fn periodic_groups_arrive_at_equal_times() {
-        let all = arrivals(Groups { of: 10, periodic: true });
+        let all = arrivals(Groups {
+            of: 10,
+            periodic: true,
+        });
         assert_eq!(all.len(), 5_000);
-        assert!(all.windows(2).all(|pair| pair[1].0 - pair[0].0 == 20 && pair[1].1 == 10));
+        assert!(
+            all.windows(2)
+                .all(|pair| pair[1].0 - pair[0].0 == 20 && pair[1].1 == 10)
+        );
     }
 
     #[test]
     fn random_groups_keep_the_mean_rate() {
-        let all = arrivals(Groups { of: 10, periodic: false });
+        let all = arrivals(Groups {
+            of: 10,
+            periodic: false,
+        });
         assert!(all.iter().all(|(_, count)| count % 10 == 0));
         let groups: u32 = all.iter().map(|(_, count)| count / 10).sum();
         assert!((4_700..5_300).contains(&groups), "{groups}");

@@ -97,23 +97,50 @@ impl Load {
                 let begun = steps.partition_point(|step| step.at_s.0 <= t);
                 steps[..begun].last().map_or(0.0, |step| step.rps.0)
             }
-            Self::Ramp { from_rps: from, to_rps: to, start_s: start, end_s: end } => {
-                let done = if t < start.0 { 0.0 } else { ((t - start.0) / (end.0 - start.0)).min(1.0) };
+            Self::Ramp {
+                from_rps: from,
+                to_rps: to,
+                start_s: start,
+                end_s: end,
+            } => {
+                let done = if t < start.0 {
+                    0.0
+                } else {
+                    ((t - start.0) / (end.0 - start.0)).min(1.0)
+                };
                 from.0 + (to.0 - from.0) * done
             }
-            Self::Sine { mean_rps, amplitude_rps, period_s } => {
+            Self::Sine {
+                mean_rps,
+                amplitude_rps,
+                period_s,
+            } => {
                 let swing = amplitude_rps.0 * (std::f64::consts::TAU * t / period_s.0).sin();
                 (mean_rps.0 + swing).max(0.0)
             }
-            Self::Square { until_s: Some(until), .. } if t >= until.0 => 0.0,
-            Self::Square { high_rps, low_rps, on_s, off_s, .. } => {
-                if t.rem_euclid(on_s.0 + off_s.0) < on_s.0 { high_rps.0 } else { low_rps.0 }
+            Self::Square {
+                until_s: Some(until),
+                ..
+            } if t >= until.0 => 0.0,
+            Self::Square {
+                high_rps,
+                low_rps,
+                on_s,
+                off_s,
+                ..
+            } => {
+                if t.rem_euclid(on_s.0 + off_s.0) < on_s.0 {
+                    high_rps.0
+                } else {
+                    low_rps.0
+                }
             }
             Self::Pareto(pareto) => pareto.mean_rps.0,
             Self::Trace(Trace { rows, speed, .. }) => {
                 let t = t * speed.map_or(1.0, |speed| speed.0);
                 let begun = rows.partition_point(|(at, _)| *at <= t);
-                rows.get(begun.saturating_sub(1)).map_or(0.0, |(_, rate)| *rate)
+                rows.get(begun.saturating_sub(1))
+                    .map_or(0.0, |(_, rate)| *rate)
             }
         }
     }
@@ -124,7 +151,10 @@ impl Load {
         match self {
             Self::Constant(_) => Some(0.0),
             Self::Steps(steps) => steps.last().map(|step| step.at_s.0),
-            Self::Ramp { end_s: end, .. } | Self::Square { until_s: Some(end), .. } => Some(end.0),
+            Self::Ramp { end_s: end, .. }
+            | Self::Square {
+                until_s: Some(end), ..
+            } => Some(end.0),
             Self::Sine { .. } | Self::Square { .. } | Self::Pareto(_) | Self::Trace { .. } => None,
         }
     }
@@ -170,7 +200,13 @@ impl Pareto {
 impl ParetoSource {
     /// Advances the source by `span` seconds from `t` and returns its rate in them, as a multiple
     /// of the mean.
-    pub(crate) fn rate(&mut self, pareto: &Pareto, t: f64, span: f64, generator: &mut SmallRng) -> f64 {
+    pub(crate) fn rate(
+        &mut self,
+        pareto: &Pareto,
+        t: f64,
+        span: f64,
+        generator: &mut SmallRng,
+    ) -> f64 {
         self.share_on(pareto, t, span, generator) * pareto.boost()
     }
 
@@ -198,40 +234,98 @@ mod tests {
 
     fn check(load: &Load, expected: &[(f64, f64)]) {
         for (t, rate) in expected {
-            assert!((load.rate(*t) - rate).abs() < 1e-9, "{load:?} at {t}: {}", load.rate(*t));
+            assert!(
+                (load.rate(*t) - rate).abs() < 1e-9,
+                "{load:?} at {t}: {}",
+                load.rate(*t)
+            );
         }
     }
 
     fn steps(steps: &[(f64, f64)]) -> Load {
-        let step = |(at_s, rps): &(f64, f64)| Step { at_s: Number(*at_s), rps: Number(*rps) };
+        let step = |(at_s, rps): &(f64, f64)| Step {
+            at_s: Number(*at_s),
+            rps: Number(*rps),
+        };
         Load::Steps(steps.iter().map(step).collect())
     }
 
     fn ramp([from_rps, to_rps, start_s, end_s]: [f64; 4]) -> Load {
         let [from_rps, to_rps, start_s, end_s] = [from_rps, to_rps, start_s, end_s].map(Number);
-        Load::Ramp { from_rps, to_rps, start_s, end_s }
+        Load::Ramp {
+            from_rps,
+            to_rps,
+            start_s,
+            end_s,
+        }
     }
 
     fn sine([mean_rps, amplitude_rps, period_s]: [f64; 3]) -> Load {
         let [mean_rps, amplitude_rps, period_s] = [mean_rps, amplitude_rps, period_s].map(Number);
-        Load::Sine { mean_rps, amplitude_rps, period_s }
+        Load::Sine {
+            mean_rps,
+            amplitude_rps,
+            period_s,
+        }
     }
 
     #[test]
     fn every_shape_yields_the_written_rates() {
         check(&Load::Constant(Number(5.0)), &[(0.0, 5.0), (99.0, 5.0)]);
         let steps = steps(&[(1.0, 10.0), (3.0, 0.0), (4.0, 7.0)]);
-        check(&steps, &[(0.5, 0.0), (1.0, 10.0), (2.99, 10.0), (3.0, 0.0), (4.005, 7.0), (99.0, 7.0)]);
+        check(
+            &steps,
+            &[
+                (0.5, 0.0),
+                (1.0, 10.0),
+                (2.99, 10.0),
+                (3.0, 0.0),
+                (4.005, 7.0),
+                (99.0, 7.0),
+            ],
+        );
         let ramp = ramp([10.0, 30.0, 5.0, 15.0]);
-        check(&ramp, &[(0.0, 10.0), (5.0, 10.0), (10.0, 20.0), (15.0, 30.0), (20.0, 30.0)]);
+        check(
+            &ramp,
+            &[
+                (0.0, 10.0),
+                (5.0, 10.0),
+                (10.0, 20.0),
+                (15.0, 30.0),
+                (20.0, 30.0),
+            ],
+        );
         let sine = sine([1.0, 2.0, 4.0]);
         check(&sine, &[(0.0, 1.0), (1.0, 3.0), (2.0, 1.0), (3.0, 0.0)]);
         let [high_rps, low_rps, on_s, off_s] = [9.0, 1.0, 0.5, 0.25].map(Number);
-        let square = Load::Square { high_rps, low_rps, on_s, off_s, until_s: Some(Number(10.0)) };
-        check(&square, &[(0.0, 9.0), (0.49, 9.0), (0.5, 1.0), (0.74, 1.0), (0.75, 9.0), (10.0, 0.0)]);
+        let square = Load::Square {
+            high_rps,
+            low_rps,
+            on_s,
+            off_s,
+            until_s: Some(Number(10.0)),
+        };
+        check(
+            &square,
+            &[
+                (0.0, 9.0),
+                (0.49, 9.0),
+                (0.5, 1.0),
+                (0.74, 1.0),
+                (0.75, 9.0),
+                (10.0, 0.0),
+            ],
+        );
         let rows = vec![(60.0, 5.0), (120.0, 8.0)];
-        let trace = Load::Trace(Trace { rows, speed: Some(Number(60.0)), ..Trace::default() });
-        check(&trace, &[(0.0, 5.0), (1.0, 5.0), (1.99, 5.0), (2.0, 8.0), (50.0, 8.0)]);
+        let trace = Load::Trace(Trace {
+            rows,
+            speed: Some(Number(60.0)),
+            ..Trace::default()
+        });
+        check(
+            &trace,
+            &[(0.0, 5.0), (1.0, 5.0), (1.99, 5.0), (2.0, 8.0), (50.0, 8.0)],
+        );
     }
 
     #[test]
@@ -245,7 +339,13 @@ mod tests {
     #[test]
     fn pareto_sources_keep_their_share_of_time() {
         let [mean_rps, alpha, on_s, off_s] = [1.0, 2.5, 1.0, 2.0].map(Number);
-        let pareto = Pareto { mean_rps, alpha, on_s, off_s, per: Per::Client };
+        let pareto = Pareto {
+            mean_rps,
+            alpha,
+            on_s,
+            off_s,
+            per: Per::Client,
+        };
         let mut rng = generator(7, Purpose::Sources);
         let (mut on, steps, sources) = (0.0, 2_000, 200);
         for _ in 0..sources {
@@ -258,7 +358,9 @@ mod tests {
         assert!((share - 1.0 / 3.0).abs() < 0.02, "{share}");
         assert!((pareto.boost() - 3.0).abs() < 1e-12);
         for on in [true, false] {
-            let longest = (0..10_000).map(|_| pareto.duration(on, &mut rng)).fold(0.0, f64::max);
+            let longest = (0..10_000)
+                .map(|_| pareto.duration(on, &mut rng))
+                .fold(0.0, f64::max);
             assert!(longest <= PARETO_LONGEST_S);
         }
     }

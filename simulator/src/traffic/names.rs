@@ -56,15 +56,18 @@ pub(crate) enum NameSource {
 impl Names {
     /// Returns the number of names, if few enough to count each of them.
     pub(crate) fn counted(self) -> Option<u32> {
-        let (Self::InTurn(count) | Self::Equal(count) | Self::Zipf { count, .. }) = self else { return None };
+        let (Self::InTurn(count) | Self::Equal(count) | Self::Zipf { count, .. }) = self else {
+            return None;
+        };
         Some(count).filter(|count| *count <= COUNTED_NAMES_MAX)
     }
 
     pub(crate) fn source(self, clients: usize) -> NameSource {
         match self {
-            Self::InTurn(of) => {
-                NameSource::InTurn { of, next: (0..clients as u32).map(|client| client % of).collect() }
-            }
+            Self::InTurn(of) => NameSource::InTurn {
+                of,
+                next: (0..clients as u32).map(|client| client % of).collect(),
+            },
             Self::Equal(count) => NameSource::Equal(count),
             Self::Zipf { count, exponent } => {
                 Zipf::new(count.into(), exponent).map_or(NameSource::Equal(count), NameSource::Zipf)
@@ -108,7 +111,10 @@ impl<'de> Deserialize<'de> for NamesSpec {
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<NamesSpec, E> {
                 let in_turn = Some(u32::try_from(number).unwrap_or(u32::MAX));
-                Ok(NamesSpec { in_turn, ..NamesSpec::default() })
+                Ok(NamesSpec {
+                    in_turn,
+                    ..NamesSpec::default()
+                })
             }
 
             fn visit_i64<E: Error>(self, number: i64) -> Result<NamesSpec, E> {
@@ -117,7 +123,10 @@ impl<'de> Deserialize<'de> for NamesSpec {
 
             fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<NamesSpec, A::Error> {
                 let drawn = DrawnSpec::deserialize(MapAccessDeserializer::new(entries))?;
-                Ok(NamesSpec { drawn, in_turn: None })
+                Ok(NamesSpec {
+                    drawn,
+                    in_turn: None,
+                })
             }
         }
         deserializer.deserialize_any(Expected)
@@ -132,17 +141,26 @@ mod tests {
     fn drawn(names: Names, draws: u32) -> Vec<u32> {
         let mut rng = generator(1, Purpose::Names);
         let mut source = names.source(3);
-        (0..draws).map(|draw| source.draw(draw % 3, &mut rng)).collect()
+        (0..draws)
+            .map(|draw| source.draw(draw % 3, &mut rng))
+            .collect()
     }
 
     #[test]
     fn names_have_their_rates() {
         assert_eq!(drawn(Names::InTurn(4), 8), [0, 1, 2, 3, 0, 1, 2, 3]);
         assert_eq!(drawn(Names::Once, 5), [0, 1, 2, 3, 4]);
-        let count = |names: &[u32], name| names.iter().filter(|other| **other == name).count() as f64;
+        let count =
+            |names: &[u32], name| names.iter().filter(|other| **other == name).count() as f64;
         let equal = drawn(Names::Equal(10), 100_000);
         assert!((0..10).all(|name| (count(&equal, name) / 1e4 - 1.0).abs() < 0.05));
-        let zipf = drawn(Names::Zipf { count: 100, exponent: 1.1 }, 100_000);
+        let zipf = drawn(
+            Names::Zipf {
+                count: 100,
+                exponent: 1.1,
+            },
+            100_000,
+        );
         let ratio = count(&zipf, 0) / count(&zipf, 9);
         assert!((ratio / 10.0_f64.powf(1.1) - 1.0).abs() < 0.1, "{ratio}");
         assert!(zipf.iter().all(|name| *name < 100));

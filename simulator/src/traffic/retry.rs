@@ -27,7 +27,9 @@ impl Retry {
     /// Returns the steps until the retry after the `attempt`th refusal, with the entry's
     /// probability.
     pub(crate) fn wait(&self, attempt: u32, rng: &mut SmallRng) -> Option<usize> {
-        if self.attempts.is_some_and(|attempts| attempt >= attempts) || unit(rng) >= self.probability.0 {
+        if self.attempts.is_some_and(|attempts| attempt >= attempts)
+            || unit(rng) >= self.probability.0
+        {
             return None;
         }
         let wait = self.backoff_s.0 * (1.0 + self.jitter.0 * (2.0 * unit(rng) - 1.0));
@@ -42,7 +44,9 @@ pub(crate) struct Planned<T> {
 
 impl<T> Default for Planned<T> {
     fn default() -> Self {
-        Self { steps: BTreeMap::new() }
+        Self {
+            steps: BTreeMap::new(),
+        }
     }
 }
 
@@ -67,18 +71,32 @@ mod tests {
     #[test]
     fn refused_requests_are_retried_within_the_jitter() {
         let [probability, backoff_s, jitter] = [0.8, 1.0, 0.5].map(Number);
-        let retry = Retry { probability, backoff_s, jitter, attempts: Some(3) };
+        let retry = Retry {
+            probability,
+            backoff_s,
+            jitter,
+            attempts: Some(3),
+        };
         let mut rng = generator(1, Purpose::Retries);
-        let waits: Vec<usize> = (0..10_000).filter_map(|_| retry.wait(2, &mut rng)).collect();
+        let waits: Vec<usize> = (0..10_000)
+            .filter_map(|_| retry.wait(2, &mut rng))
+            .collect();
         assert!((7_800..8_200).contains(&waits.len()), "{}", waits.len());
         assert!(waits.iter().all(|wait| (50..=150).contains(wait)));
-        assert_eq!(retry.wait(3, &mut rng), None, "the third attempt is the last");
+        assert_eq!(
+            retry.wait(3, &mut rng),
+            None,
+            "the third attempt is the last"
+        );
     }
 
     #[test]
     fn planned_is_due_once_in_order() {
         let mut planned = Planned::default();
         [3, 1, 2].into_iter().for_each(|one| planned.plan(7, one));
-        assert_eq!((planned.due(6), planned.due(7), planned.due(7)), (vec![], vec![1, 2, 3], vec![]));
+        assert_eq!(
+            (planned.due(6), planned.due(7), planned.due(7)),
+            (vec![], vec![1, 2, 3], vec![])
+        );
     }
 }

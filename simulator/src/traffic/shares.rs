@@ -24,14 +24,24 @@ pub(crate) struct Parts {
 /// the load is lost.
 pub(crate) fn parts(shares: &[Share], t: f64, joined: u32) -> Parts {
     let after = shares.partition_point(|share| share.at_s.0 <= t);
-    let others = |first: u32, load: f64| if joined > first { load / f64::from(joined - first) } else { 0.0 };
+    let others = |first: u32, load: f64| {
+        if joined > first {
+            load / f64::from(joined - first)
+        } else {
+            0.0
+        }
+    };
     match after.checked_sub(1).and_then(|at| shares.get(at)) {
         Some(share) => Parts {
             first: share.first,
             each_of_first: share.of_load.0 / f64::from(share.first.max(1)),
             each_of_others: others(share.first, 1.0 - share.of_load.0),
         },
-        None => Parts { first: 0, each_of_first: 0.0, each_of_others: others(0, 1.0) },
+        None => Parts {
+            first: 0,
+            each_of_first: 0.0,
+            each_of_others: others(0, 1.0),
+        },
     }
 }
 
@@ -49,17 +59,50 @@ mod tests {
     #[test]
     fn load_is_even_before_the_first_share() {
         let shares = [
-            Share { at_s: Number(10.0), first: 1, of_load: Number(0.01) },
-            Share { at_s: Number(20.0), first: 1, of_load: Number(0.9) },
-            Share { at_s: Number(30.0), first: 4, of_load: Number(1.0) },
+            Share {
+                at_s: Number(10.0),
+                first: 1,
+                of_load: Number(0.01),
+            },
+            Share {
+                at_s: Number(20.0),
+                first: 1,
+                of_load: Number(0.9),
+            },
+            Share {
+                at_s: Number(30.0),
+                first: 4,
+                of_load: Number(1.0),
+            },
         ];
         let at = |t| parts(&shares, t, 4);
-        assert_eq!(at(0.0), Parts { first: 0, each_of_first: 0.0, each_of_others: 0.25 });
-        assert_eq!(at(10.0), Parts { first: 1, each_of_first: 0.01, each_of_others: 0.33 });
+        assert_eq!(
+            at(0.0),
+            Parts {
+                first: 0,
+                each_of_first: 0.0,
+                each_of_others: 0.25
+            }
+        );
+        assert_eq!(
+            at(10.0),
+            Parts {
+                first: 1,
+                each_of_first: 0.01,
+                each_of_others: 0.33
+            }
+        );
         let hot = at(25.0);
         assert_eq!((hot.first, hot.each_of_first), (1, 0.9));
         assert!((hot.each_of_others - 0.1 / 3.0).abs() < 1e-12);
-        assert_eq!(at(30.0), Parts { first: 4, each_of_first: 0.25, each_of_others: 0.0 });
+        assert_eq!(
+            at(30.0),
+            Parts {
+                first: 4,
+                each_of_first: 0.25,
+                each_of_others: 0.0
+            }
+        );
     }
 
     #[test]
@@ -70,6 +113,9 @@ mod tests {
         assert_eq!(zones_of(0, 3).count(), 0);
         let mut counts = [0; 10];
         zones_of(99, 10).for_each(|zone| counts[zone as usize] += 1);
-        assert!(counts.iter().all(|count| (9..=10).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (9..=10).contains(count)),
+            "{counts:?}"
+        );
     }
 }

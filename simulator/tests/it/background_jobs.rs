@@ -79,7 +79,13 @@ impl Instance {
         let (limiter, mut subscription) = Limiter::without_transport(identity, 64, 4, number);
         limiter.bucket("api").unwrap();
         subscription.on_open(MonoTime::ZERO);
-        Self { limiter, subscription, stream: StreamId(number), owed: 0.0, beside: [0; 2] }
+        Self {
+            limiter,
+            subscription,
+            stream: StreamId(number),
+            owed: 0.0,
+            beside: [0; 2],
+        }
     }
 
     fn key(&self, tenant: &str) -> KeyHandle {
@@ -105,7 +111,12 @@ impl Instance {
     fn counts(&self) -> [u64; 4] {
         let counts = self.key(JOBS).counts();
         let [offered, admitted] = self.beside;
-        [counts.offered - offered, counts.admitted() - admitted, offered, admitted]
+        [
+            counts.offered - offered,
+            counts.admitted() - admitted,
+            offered,
+            admitted,
+        ]
     }
 }
 
@@ -115,7 +126,11 @@ fn start(limiter: Limiter, key: KeyHandle, job: Job) -> JoinHandle<()> {
         loop {
             let verdict = match job {
                 Job::Sleeps => key.check(),
-                Job::Waits => limiter.check_async(&key.request().within(Duration::from_secs(600))).await,
+                Job::Waits => {
+                    limiter
+                        .check_async(&key.request().within(Duration::from_secs(600)))
+                        .await
+                }
             };
             match verdict {
                 Verdict::Admit => sleep(WORK).await,
@@ -158,7 +173,10 @@ async fn run(setting: &Setting, job: Job) -> Outcome {
         }
         for instance in &mut instances {
             if let Some(directives) = pair.zone.directives(now, instance.stream) {
-                instance.subscription.on_directives(now, directives).unwrap();
+                instance
+                    .subscription
+                    .on_directives(now, directives)
+                    .unwrap();
             }
             if let Some(flood) = &setting.flood {
                 instance.flood(flood);
@@ -167,7 +185,8 @@ async fn run(setting: &Setting, job: Job) -> Outcome {
         if step == 100 {
             for instance in &instances {
                 tasks.extend(
-                    (0..setting.jobs).map(|_| start(instance.limiter.clone(), instance.key(JOBS), job)),
+                    (0..setting.jobs)
+                        .map(|_| start(instance.limiter.clone(), instance.key(JOBS), job)),
                 );
             }
         }
@@ -178,13 +197,30 @@ async fn run(setting: &Setting, job: Job) -> Outcome {
     }
     tasks.into_iter().for_each(|task| task.abort());
     let after: Vec<[u64; 4]> = instances.iter().map(Instance::counts).collect();
-    let since = |at: usize| -> Vec<u64> { after.iter().zip(&before).map(|(a, b)| a[at] - b[at]).collect() };
+    let since = |at: usize| -> Vec<u64> {
+        after
+            .iter()
+            .zip(&before)
+            .map(|(a, b)| a[at] - b[at])
+            .collect()
+    };
     let sum = |at: usize| since(at).iter().sum();
-    Outcome { seconds, attempts: sum(0), admitted: since(1), beside: [sum(2), sum(3)] }
+    Outcome {
+        seconds,
+        attempts: sum(0),
+        admitted: since(1),
+        beside: [sum(2), sum(3)],
+    }
 }
 
 fn alone(limit: f64) -> Setting {
-    Setting { limit, instances: 1, jobs: 1, flood: None, possible: 1.0 }
+    Setting {
+        limit,
+        instances: 1,
+        jobs: 1,
+        flood: None,
+        possible: 1.0,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,17 +231,28 @@ async fn sleeping_job_gets_a_fraction_of_capacity() {
         (alone(100.0), "alone at 100/s"),
         (alone(500.0), "alone at 500/s"),
         (
-            Setting { flood: web(500.0), possible: 0.5, ..alone(100.0) },
+            Setting {
+                flood: web(500.0),
+                possible: 0.5,
+                ..alone(100.0)
+            },
             "beside five times the limit of 100/s",
         ),
         (
-            Setting { flood: web(5_000.0), possible: 0.5, ..alone(1_000.0) },
+            Setting {
+                flood: web(5_000.0),
+                possible: 0.5,
+                ..alone(1_000.0)
+            },
             "beside five times the limit of 1,000/s",
         ),
     ] {
         let outcome = run(&setting, Job::Sleeps).await;
         println!("sleeps {name}: {outcome:?}");
-        assert!(outcome.all() as f64 <= 0.8 * 1_000.0 * setting.possible, "{name}: {outcome:?}");
+        assert!(
+            outcome.all() as f64 <= 0.8 * 1_000.0 * setting.possible,
+            "{name}: {outcome:?}"
+        );
     }
 }
 
@@ -216,11 +263,34 @@ async fn waiting_jobs_get_capacity_with_few_attempts() {
         (alone(2.0), "alone at 2/s"),
         (alone(10.0), "alone at 10/s"),
         (alone(50.0), "alone at 50/s"),
-        (Setting { jobs: 4, ..alone(200.0) }, "four jobs at 200/s"),
-        (Setting { instances: 5, ..alone(20.0) }, "a job at each of five instances"),
-        (Setting { flood: web(100.0), possible: 0.5, ..alone(20.0) }, "beside five times the limit"),
         (
-            Setting { flood: web(500.0), possible: 0.5, ..alone(100.0) },
+            Setting {
+                jobs: 4,
+                ..alone(200.0)
+            },
+            "four jobs at 200/s",
+        ),
+        (
+            Setting {
+                instances: 5,
+                ..alone(20.0)
+            },
+            "a job at each of five instances",
+        ),
+        (
+            Setting {
+                flood: web(100.0),
+                possible: 0.5,
+                ..alone(20.0)
+            },
+            "beside five times the limit",
+        ),
+        (
+            Setting {
+                flood: web(500.0),
+                possible: 0.5,
+                ..alone(100.0)
+            },
             "beside five times the limit of 100/s",
         ),
     ] {
@@ -228,13 +298,22 @@ async fn waiting_jobs_get_capacity_with_few_attempts() {
         println!("{name}: {outcome:?}");
         let possible = 1_000.0 * setting.possible;
         let all = outcome.all() as f64;
-        assert!(all >= 0.9 * possible && all <= 1.1 * possible, "{name}: {outcome:?}");
+        assert!(
+            all >= 0.9 * possible && all <= 1.1 * possible,
+            "{name}: {outcome:?}"
+        );
         for admitted in &outcome.admitted {
             let share = possible / setting.instances as f64;
-            assert!((*admitted as f64) >= 0.5 * share, "{name}: no instance starves: {outcome:?}");
+            assert!(
+                (*admitted as f64) >= 0.5 * share,
+                "{name}: no instance starves: {outcome:?}"
+            );
         }
         let floor = 4.0 * outcome.seconds * setting.instances as f64;
-        assert!((outcome.attempts as f64) <= 1.5 * all + floor, "{name}: {outcome:?}");
+        assert!(
+            (outcome.attempts as f64) <= 1.5 * all + floor,
+            "{name}: {outcome:?}"
+        );
     }
 }
 
@@ -243,13 +322,25 @@ async fn waiting_jobs_get_capacity_with_few_attempts() {
 #[tokio::test(start_paused = true)]
 async fn own_flood_starves_jobs_like_the_coin() {
     for factor in [2.0, 10.0] {
-        let flood = Some(Flood { tenant: "batch", rps: factor * 50.0 });
-        let setting = Setting { flood, ..alone(50.0) };
+        let flood = Some(Flood {
+            tenant: "batch",
+            rps: factor * 50.0,
+        });
+        let setting = Setting {
+            flood,
+            ..alone(50.0)
+        };
         let outcome = run(&setting, Job::Waits).await;
         println!("beside {factor} times the limit of the own tenant: {outcome:?}");
         assert!(outcome.attempts >= 4 * 20, "{outcome:?}");
         let [offered, admitted] = outcome.beside.map(|count| count as f64);
-        let (passes, of_jobs) = (admitted / offered, outcome.all() as f64 / outcome.attempts as f64);
-        assert!(of_jobs >= 0.7 * passes, "{of_jobs} of the attempts, {passes} of the others: {outcome:?}");
+        let (passes, of_jobs) = (
+            admitted / offered,
+            outcome.all() as f64 / outcome.attempts as f64,
+        );
+        assert!(
+            of_jobs >= 0.7 * passes,
+            "{of_jobs} of the attempts, {passes} of the others: {outcome:?}"
+        );
     }
 }

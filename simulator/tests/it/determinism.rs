@@ -51,7 +51,10 @@ fn equal_seeds_give_equal_runs() {
     let scenario = parse(ALL).unwrap();
     let (first, second) = (run(&scenario, 7), run(&scenario, 7));
     check_same(&first, &second);
-    assert_eq!(document(&scenario, &[first]), document(&scenario, &[second]));
+    assert_eq!(
+        document(&scenario, &[first]),
+        document(&scenario, &[second])
+    );
 }
 
 #[test]
@@ -67,9 +70,14 @@ fn different_seeds_give_different_runs() {
 #[test]
 fn number_of_threads_changes_nothing() {
     let scenario = parse(ALL).unwrap();
-    let (one, four) = (simulate(&scenario, 3..9, 1, &|_| {}), simulate(&scenario, 3..9, 4, &|_| {}));
+    let (one, four) = (
+        simulate(&scenario, 3..9, 1, &|_| {}),
+        simulate(&scenario, 3..9, 4, &|_| {}),
+    );
     assert_eq!(one.len(), 6);
-    one.iter().zip(&four).for_each(|(one, four)| check_same(one, four));
+    one.iter()
+        .zip(&four)
+        .for_each(|(one, four)| check_same(one, four));
     assert_eq!(document(&scenario, &one), document(&scenario, &four));
 }
 
@@ -77,10 +85,21 @@ fn number_of_threads_changes_nothing() {
 fn every_fault_changes_the_trace() {
     let scenario = parse(ALL).unwrap();
     let whole = run(&scenario, 7).trace;
-    for left_out in ["{ kind: controller_down, at_s: 7", "{ kind: zone_crash", "{ kind: client_partition"] {
-        let text: Vec<&str> = ALL.lines().filter(|line| !line.contains(left_out)).collect();
+    for left_out in [
+        "{ kind: controller_down, at_s: 7",
+        "{ kind: zone_crash",
+        "{ kind: client_partition",
+    ] {
+        let text: Vec<&str> = ALL
+            .lines()
+            .filter(|line| !line.contains(left_out))
+            .collect();
         assert!(text.len() < ALL.lines().count(), "{left_out}");
-        assert_ne!(run(&parse(&text.join("\n")).unwrap(), 7).trace, whole, "without {left_out}");
+        assert_ne!(
+            run(&parse(&text.join("\n")).unwrap(), 7).trace,
+            whole,
+            "without {left_out}"
+        );
     }
     let lossless = ALL.replace("report_loss: 0.1", "report_loss: 0");
     assert_ne!(run(&parse(&lossless).unwrap(), 7).trace, whole);

@@ -33,7 +33,11 @@ impl World {
              rollout: {{ require_gates: false, min_samples: 1, {rollout} }}\n"
         );
         let pair = Pair::new(&policy, ONE_CLASS_TENANTS, Bounds::default());
-        let mut world = Self { pair, now: Duration::ZERO, seq: 0 };
+        let mut world = Self {
+            pair,
+            now: Duration::ZERO,
+            seq: 0,
+        };
         (0..20).for_each(|_| world.pass(&Outcomes::default(), &Outcomes::default()));
         world
     }
@@ -46,7 +50,11 @@ impl World {
         let bucket = Bucket::new("api").unwrap();
         for client in 0..=HONEST {
             let outcomes = if client == HONEST { hostile } else { honest };
-            let cohort = CohortKey { bucket: bucket.clone(), mode: Mode::Canary, side: Side::Canary };
+            let cohort = CohortKey {
+                bucket: bucket.clone(),
+                mode: Mode::Canary,
+                side: Side::Canary,
+            };
             let mut evidence = Evidence::default();
             if !outcomes.is_empty() {
                 evidence.add(&cohort, outcomes, 1);
@@ -55,11 +63,18 @@ impl World {
                 seq: self.seq,
                 identity: (self.seq == 1).then(|| identity(Role::Client, client.into())),
                 time: Some(now),
-                subscriptions: if self.seq == 1 { vec![bucket.clone()] } else { Vec::new() },
+                subscriptions: if self.seq == 1 {
+                    vec![bucket.clone()]
+                } else {
+                    Vec::new()
+                },
                 evidence,
                 ..Report::default()
             };
-            self.pair.zone.on_report(now, StreamId(client), report).unwrap();
+            self.pair
+                .zone
+                .on_report(now, StreamId(client), report)
+                .unwrap();
         }
         self.pair.zone.on_tick(now);
         self.pair.roll_up(now);
@@ -80,13 +95,29 @@ const CLAIMS: [u64; 2] = [400_000, 1_000_000_000];
 #[test]
 fn claimed_failures_count_by_client_weight() {
     for claimed in CLAIMS {
-        let honest = Outcomes { offered: 100, ..Outcomes::default() };
-        let hostile = Outcomes { offered: claimed, refused: claimed, ..Outcomes::default() };
+        let honest = Outcomes {
+            offered: 100,
+            ..Outcomes::default()
+        };
+        let hostile = Outcomes {
+            offered: claimed,
+            refused: claimed,
+            ..Outcomes::default()
+        };
         // 500 of 2,500 count as refused.
         let mode = World::new(0.25).mode_after_a_minute(&honest, &hostile);
-        assert_eq!(mode, Some(Mode::Canary), "{claimed} refusals end the canary");
+        assert_eq!(
+            mode,
+            Some(Mode::Canary),
+            "{claimed} refusals end the canary"
+        );
         let mode = World::new(0.15).mode_after_a_minute(&honest, &hostile);
-        assert_eq!(mode, (claimed < 1_000_000_000).then_some(Mode::Shadow).or(Some(Mode::Canary)));
+        assert_eq!(
+            mode,
+            (claimed < 1_000_000_000)
+                .then_some(Mode::Shadow)
+                .or(Some(Mode::Canary))
+        );
     }
 }
 
@@ -97,10 +128,23 @@ fn unobserved_claim_replaces_no_reported_latency() {
         latency.add(Bin::of(Duration::from_secs(2)), 1);
         latency
     };
-    let honest = Outcomes { offered: 100, ..Outcomes::default() };
-    let behind_proxy = Outcomes { unobserved: 100, ..honest.clone() };
-    let observing = Outcomes { latency: slow, ..honest.clone() };
-    let claimed = Outcomes { offered: 400_000, unobserved: 400_000, ..Outcomes::default() };
+    let honest = Outcomes {
+        offered: 100,
+        ..Outcomes::default()
+    };
+    let behind_proxy = Outcomes {
+        unobserved: 100,
+        ..honest.clone()
+    };
+    let observing = Outcomes {
+        latency: slow,
+        ..honest.clone()
+    };
+    let claimed = Outcomes {
+        offered: 400_000,
+        unobserved: 400_000,
+        ..Outcomes::default()
+    };
     for (of, other, mode) in [
         // Only the canary is observed, so its gate waits, and one client cannot end that.
         (&observing, &claimed, Mode::Canary),
@@ -108,7 +152,12 @@ fn unobserved_claim_replaces_no_reported_latency() {
         (&behind_proxy, &behind_proxy, Mode::Enforce),
         (&honest, &honest, Mode::Canary),
     ] {
-        let mut world = World::of("auto_promote: true, canary: { min_hours: 0.005, window_min: 1 }");
-        assert_eq!(world.mode_after_a_minute(of, other), Some(mode), "{of:?} and {other:?}");
+        let mut world =
+            World::of("auto_promote: true, canary: { min_hours: 0.005, window_min: 1 }");
+        assert_eq!(
+            world.mode_after_a_minute(of, other),
+            Some(mode),
+            "{of:?} and {other:?}"
+        );
     }
 }

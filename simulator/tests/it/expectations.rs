@@ -18,7 +18,10 @@ fn below(expect: &str) -> Scenario {
 /// Returns the expectations that one run does not meet, as text.
 fn figures(expect: &str) -> Vec<String> {
     let scenario = below(expect);
-    broken(&scenario, &[run(&scenario, 1)]).iter().map(ToString::to_string).collect()
+    broken(&scenario, &[run(&scenario, 1)])
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
@@ -41,16 +44,28 @@ fn met_expectations_are_not_reported() {
 fn unmet_expectations_are_reported() {
     let broken = figures("{ mean_ratio: [0.9, 1.1], worst_1s: [0, 2] }");
     assert_eq!(broken.len(), 1, "{broken:?}");
-    assert!(broken[0].starts_with("api: mean_ratio is 0.3"), "{broken:?}");
-    assert!(broken[0].ends_with("expected 0.9 to 1.1, from 2 s to 10 s"), "{broken:?}");
+    assert!(
+        broken[0].starts_with("api: mean_ratio is 0.3"),
+        "{broken:?}"
+    );
+    assert!(
+        broken[0].ends_with("expected 0.9 to 1.1, from 2 s to 10 s"),
+        "{broken:?}"
+    );
     assert_eq!(
         figures("{ long_run_error: [-1, 1] }"),
         ["api: long_run_error has no value, expected -1 to 1, from 2 s to 10 s"]
     );
     assert!(figures("{ window_s: [1, 3], error_60s: [-1, 1] }")[0].ends_with("from 1 s to 3 s"));
-    assert!(figures("{ tenant_deviation: [1, 2] }")[0].starts_with("api: tenants.default.deviation is "));
+    assert!(
+        figures("{ tenant_deviation: [1, 2] }")[0]
+            .starts_with("api: tenants.default.deviation is ")
+    );
     let small = figures("{ small_tenant_rps: 1e4, small_tenant_drop_ratio: [0.5, 1] }");
-    assert!(small[0].starts_with("api: tenants.default.drop_ratio is "), "{small:?}");
+    assert!(
+        small[0].starts_with("api: tenants.default.drop_ratio is "),
+        "{small:?}"
+    );
 }
 
 #[test]
@@ -62,13 +77,22 @@ fn variants_have_their_own_expectations() {
                 traffic: [ { bucket: api, load: { constant: 0.5 L } } ]\n\
                 expect: { api: { offered_rps: [10, 30] } }\n";
     let all = parse_all(text).unwrap();
-    let [small, large] = &all[..] else { panic!("{all:?}") };
+    let [small, large] = &all[..] else {
+        panic!("{all:?}")
+    };
     assert_eq!((small.name(), small.clients()), ("some/small", 2));
     assert_eq!((large.name(), large.clients()), ("some/large", 9));
     let runs = [run(large, 1)];
     let outcome = Outcome::of(large, &runs);
-    assert_eq!((outcome.scenario.as_str(), outcome.buckets["api"].limit_rps), ("some/large", Some(2_000.0)));
-    assert!(broken(large, &runs)[0].to_string().starts_with("api: offered_rps is 4"));
+    assert_eq!(
+        (outcome.scenario.as_str(), outcome.buckets["api"].limit_rps),
+        ("some/large", Some(2_000.0))
+    );
+    assert!(
+        broken(large, &runs)[0]
+            .to_string()
+            .starts_with("api: offered_rps is 4")
+    );
     assert_eq!(broken(small, &[run(small, 1)]), []);
 }
 
@@ -85,8 +109,14 @@ fn only_admissible_requests_are_lost() {
     let outcome = &Outcome::of(&scenario, &runs).buckets["api"];
     let (lost, dropped) = (outcome.lost.unwrap(), outcome.would_drop_ratio.unwrap());
     // Half must be refused; a bucket in one place refuses as many, though not the same ones.
-    assert!((0.4..0.6).contains(&dropped) && (0.1..0.4).contains(&lost), "{dropped} {lost}");
-    let figures: Vec<String> = broken(&scenario, &runs).into_iter().map(|broken| broken.figure).collect();
+    assert!(
+        (0.4..0.6).contains(&dropped) && (0.1..0.4).contains(&lost),
+        "{dropped} {lost}"
+    );
+    let figures: Vec<String> = broken(&scenario, &runs)
+        .into_iter()
+        .map(|broken| broken.figure)
+        .collect();
     let of = |figure: &str| ["default", "small"].map(|tenant| format!("tenants.{tenant}.{figure}"));
     assert_eq!(figures, [of("drop_ratio"), of("lost")].concat());
 }
@@ -136,5 +166,8 @@ fn seed_figures_are_medians_except_the_worst() {
     worst.sort_by(f64::total_cmp);
     mean.sort_by(f64::total_cmp);
     let all = of(&runs);
-    assert_eq!((all.worst_1s, all.mean_ratio), (Some(worst[2]), Some(mean[1])));
+    assert_eq!(
+        (all.worst_1s, all.mean_ratio),
+        (Some(worst[2]), Some(mean[1]))
+    );
 }

@@ -15,13 +15,23 @@ fn drawn(count: usize, seed: u64) -> Vec<Cell> {
     let mut cells = all();
     cells.shuffle(&mut SmallRng::seed_from_u64(seed));
     let mut by_names = NAMES.map(|names| cells.iter().filter(move |cell| cell.names == names));
-    (0..count).filter_map(|at| by_names[at % NAMES.len()].next().copied()).collect()
+    (0..count)
+        .filter_map(|at| by_names[at % NAMES.len()].next().copied())
+        .collect()
 }
 
 #[test]
 fn any_number_of_names_gets_the_limit() {
     let cells = drawn(40, 11);
     assert_eq!(cells.len(), 40);
-    let faults: Vec<String> = cells.iter().flat_map(|cell| cell.faults(cell.run(0).unwrap())).collect();
-    assert!(faults.is_empty(), "{} figures are out of bounds:\n{}", faults.len(), faults.join("\n"));
+    let faults: Vec<String> = cells
+        .iter()
+        .flat_map(|cell| cell.faults(cell.run(0).unwrap()))
+        .collect();
+    assert!(
+        faults.is_empty(),
+        "{} figures are out of bounds:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
 }

@@ -32,27 +32,51 @@ expect: { api: { worst_1s: [0, 2] } }
 fn check(from: &str, to: &str, at: &str, path: &str, words: &str) {
     assert!(GOOD.contains(from), "{from}");
     let text = GOOD.replacen(from, to, 1);
-    let before = &text[..text.find(at).unwrap_or_else(|| panic!("{at} is not in\n{text}"))];
+    let before = &text[..text
+        .find(at)
+        .unwrap_or_else(|| panic!("{at} is not in\n{text}"))];
     let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
     let column = before.rsplit('\n').next().map_or(0, str::len) + 1;
     let error = parse(&text).expect_err(to);
-    let ScenarioError::Invalid(error) = error else { panic!("{to}: {error}") };
+    let ScenarioError::Invalid(error) = error else {
+        panic!("{to}: {error}")
+    };
     let fault = &error.faults()[0];
-    assert_eq!((fault.file.as_str(), fault.path.as_str()), ("test.yaml", path), "{to}: {fault}");
+    assert_eq!(
+        (fault.file.as_str(), fault.path.as_str()),
+        ("test.yaml", path),
+        "{to}: {fault}"
+    );
     assert_eq!(fault.place, Place { line, column }, "{to}: {fault}");
     let text = format!("{} / {}", fault.message, fault.hint);
-    assert!(text.contains(words) && !fault.hint.is_empty(), "{to}: {text}");
+    assert!(
+        text.contains(words) && !fault.hint.is_empty(),
+        "{to}: {text}"
+    );
 }
 
 #[test]
 fn valid_scenario_is_accepted() {
     let scenario = parse(GOOD).unwrap();
-    assert_eq!((scenario.name(), scenario.clients(), scenario.duration().as_secs()), ("good", 12, 30));
+    assert_eq!(
+        (
+            scenario.name(),
+            scenario.clients(),
+            scenario.duration().as_secs()
+        ),
+        ("good", 12, 30)
+    );
 }
 
 #[test]
 fn wrong_keys_and_types_are_rejected() {
-    check("clients: 9", "clints: 9", "clints", "clints", "did you mean `clients`");
+    check(
+        "clients: 9",
+        "clints: 9",
+        "clints",
+        "clints",
+        "did you mean `clients`",
+    );
     check("zones: 3\n", "", "name: good", "zones", "missing");
     check("zones: 3", "zones: three", "three", "zones", "invalid u32");
     check(
@@ -62,38 +86,176 @@ fn wrong_keys_and_types_are_rejected() {
         "faults.0.kind",
         "did you mean `zone_crash`",
     );
-    check("{ steps: [", "{ stepps: [", "{ stepps", "traffic.0.load", "did you mean `steps`");
-    check("first: 3,", "first: 3, last: 4,", "last", "traffic.0.clients.share.0.last", "unknown field");
-    check("zones: 3", "zones: 3\nzones: 4", "zones: 4", "zones", "duplicate");
+    check(
+        "{ steps: [",
+        "{ stepps: [",
+        "{ stepps",
+        "traffic.0.load",
+        "did you mean `steps`",
+    );
+    check(
+        "first: 3,",
+        "first: 3, last: 4,",
+        "last",
+        "traffic.0.clients.share.0.last",
+        "unknown field",
+    );
+    check(
+        "zones: 3",
+        "zones: 3\nzones: 4",
+        "zones: 4",
+        "zones",
+        "duplicate",
+    );
     check("name: good", "name: &a good", "&a", "name", "anchors");
 }
 
 #[test]
 fn numbers_out_of_range_are_rejected() {
-    check("duration_s: 30", "duration_s: 86401", "86401", "duration_s", "from 0.1 to 86400");
-    check("duration_s: 30", "duration_s: .nan", ".nan", "duration_s", "not a number");
-    check("warmup_s: 5", "warmup_s: 30", "30\nzones", "warmup_s", "out of range");
-    check("clients: 9", "clients: 100001", "100001", "clients", "from 1 to 100000");
-    check("report_loss: 0.1", "report_loss: 1.1", "1.1", "network.report_loss", "from 0 to 0.95");
-    check("rps: 500 }", "rps: -500 }", "-500", "traffic.0.load.steps.0.rps", "-500 is out of range");
-    check("at_s: 10, rps", "at_s: 0, rps", "0, rps: 5000", "traffic.0.load.steps.1.at_s", "not later");
-    check("bucket: api", "bucket: api\n    names: 0", "0\n    load", "traffic.0.names", "from 1 to 10000000");
-    check("first: 3", "first: 13", "13,", "traffic.0.clients.share.0.first", "there are 12 clients");
-    check("first: 3", "first: 12", "0.5 } ]", "traffic.0.clients.share.0.of_load", "no clients are left");
-    check("probability: 0.5", "probability: 1.5", "1.5", "traffic.0.retry.probability", "from 0 to 1");
-    check("at_s: 10, clients", "at_s: 31, clients", "31", "joins.0.at_s", "from 0 to 30");
+    check(
+        "duration_s: 30",
+        "duration_s: 86401",
+        "86401",
+        "duration_s",
+        "from 0.1 to 86400",
+    );
+    check(
+        "duration_s: 30",
+        "duration_s: .nan",
+        ".nan",
+        "duration_s",
+        "not a number",
+    );
+    check(
+        "warmup_s: 5",
+        "warmup_s: 30",
+        "30\nzones",
+        "warmup_s",
+        "out of range",
+    );
+    check(
+        "clients: 9",
+        "clients: 100001",
+        "100001",
+        "clients",
+        "from 1 to 100000",
+    );
+    check(
+        "report_loss: 0.1",
+        "report_loss: 1.1",
+        "1.1",
+        "network.report_loss",
+        "from 0 to 0.95",
+    );
+    check(
+        "rps: 500 }",
+        "rps: -500 }",
+        "-500",
+        "traffic.0.load.steps.0.rps",
+        "-500 is out of range",
+    );
+    check(
+        "at_s: 10, rps",
+        "at_s: 0, rps",
+        "0, rps: 5000",
+        "traffic.0.load.steps.1.at_s",
+        "not later",
+    );
+    check(
+        "bucket: api",
+        "bucket: api\n    names: 0",
+        "0\n    load",
+        "traffic.0.names",
+        "from 1 to 10000000",
+    );
+    check(
+        "first: 3",
+        "first: 13",
+        "13,",
+        "traffic.0.clients.share.0.first",
+        "there are 12 clients",
+    );
+    check(
+        "first: 3",
+        "first: 12",
+        "0.5 } ]",
+        "traffic.0.clients.share.0.of_load",
+        "no clients are left",
+    );
+    check(
+        "probability: 0.5",
+        "probability: 1.5",
+        "1.5",
+        "traffic.0.retry.probability",
+        "from 0 to 1",
+    );
+    check(
+        "at_s: 10, clients",
+        "at_s: 31, clients",
+        "31",
+        "joins.0.at_s",
+        "from 0 to 30",
+    );
 }
 
 #[test]
 fn faults_need_a_valid_target_and_time() {
-    check("zone: 1", "zone: 3", "3, at_s: 5, until", "faults.0.zone", "from 0 to 2");
-    check("zone: 1, ", "", "{ kind: zone", "faults.0.zone", "`zone` is missing");
-    check("zone: 1, ", "zone: 1, client: 2, ", "client: 2", "faults.0.client", "has no effect here");
-    check("at_s: 5, until", "at_s: 50, until", "50, until", "faults.0.at_s", "from 0 to 30");
-    check("until_s: 6", "until_s: 4", "4, reconnect", "faults.0.until_s", "from 5");
-    check(", until_s: 6", "", "{ kind: zone", "faults.0.until_s", "missing");
-    check("[0.5, 2]", "[2, 0.5]", "[2, 0.5]", "faults.0.reconnect_s", "from, to");
-    check("kind: zone_crash", "kind: zone_dead", "until_s", "faults.0.until_s", "has no effect here");
+    check(
+        "zone: 1",
+        "zone: 3",
+        "3, at_s: 5, until",
+        "faults.0.zone",
+        "from 0 to 2",
+    );
+    check(
+        "zone: 1, ",
+        "",
+        "{ kind: zone",
+        "faults.0.zone",
+        "`zone` is missing",
+    );
+    check(
+        "zone: 1, ",
+        "zone: 1, client: 2, ",
+        "client: 2",
+        "faults.0.client",
+        "has no effect here",
+    );
+    check(
+        "at_s: 5, until",
+        "at_s: 50, until",
+        "50, until",
+        "faults.0.at_s",
+        "from 0 to 30",
+    );
+    check(
+        "until_s: 6",
+        "until_s: 4",
+        "4, reconnect",
+        "faults.0.until_s",
+        "from 5",
+    );
+    check(
+        ", until_s: 6",
+        "",
+        "{ kind: zone",
+        "faults.0.until_s",
+        "missing",
+    );
+    check(
+        "[0.5, 2]",
+        "[2, 0.5]",
+        "[2, 0.5]",
+        "faults.0.reconnect_s",
+        "from, to",
+    );
+    check(
+        "kind: zone_crash",
+        "kind: zone_dead",
+        "until_s",
+        "faults.0.until_s",
+        "has no effect here",
+    );
 }
 
 #[test]
@@ -104,10 +266,30 @@ fn faulty_variants_are_rejected_with_their_place() {
     };
     check("", "[  ]", "variants", "there are 1 to 100");
     check("{ name: a }", "{ name: a", "variants.0.limit", "missing");
-    check("{ name: a, limit: 0 }", "0 }", "variants.0.limit", "out of range");
-    check("{ name: ' ', limit: 9 }", "' '", "variants.0.name", "empty name");
-    check("{ name: a, limit: 9, clints: 2 }", "clints", "variants.0.clints", "did you mean `clients`");
-    check("{ name: a, limit: 9, clients: 0 }", "0 }", "variants.0.clients", "from 1 to 100000");
+    check(
+        "{ name: a, limit: 0 }",
+        "0 }",
+        "variants.0.limit",
+        "out of range",
+    );
+    check(
+        "{ name: ' ', limit: 9 }",
+        "' '",
+        "variants.0.name",
+        "empty name",
+    );
+    check(
+        "{ name: a, limit: 9, clints: 2 }",
+        "clints",
+        "variants.0.clints",
+        "did you mean `clients`",
+    );
+    check(
+        "{ name: a, limit: 9, clients: 0 }",
+        "0 }",
+        "variants.0.clients",
+        "from 1 to 100000",
+    );
     check(
         "{ name: a, limit: 9, expect: { apy: {} } }",
         "apy",
@@ -136,33 +318,105 @@ fn faulty_groups_and_stalls_are_rejected() {
         "traffic.0.groups.of",
         "from 1 to 10000",
     );
-    check("    retry:", "    groups: { size: 5 }\n    retry:", "size", "traffic.0.groups.size", "`of`");
+    check(
+        "    retry:",
+        "    groups: { size: 5 }\n    retry:",
+        "size",
+        "traffic.0.groups.size",
+        "`of`",
+    );
     let pareto = "{ pareto: { mean_rps: 9, alpha: 2, on_s: 1, off_s: 1, per: zone } }";
     let steps = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
-    check(steps, pareto, "{ pareto", "traffic.0.load.per", "`client`, `tenant`");
-    check("kind: zone_crash, zone: 1", "kind: client_stall", "{ kind: client", "faults.0.client", "missing");
+    check(
+        steps,
+        pareto,
+        "{ pareto",
+        "traffic.0.load.per",
+        "`client`, `tenant`",
+    );
+    check(
+        "kind: zone_crash, zone: 1",
+        "kind: client_stall",
+        "{ kind: client",
+        "faults.0.client",
+        "missing",
+    );
 }
 
 #[test]
 fn unknown_buckets_figures_and_files_are_rejected() {
-    check("- bucket: api", "- bucket: apy", "apy", "traffic.0.bucket", "the policy has: api");
-    check("expect: { api:", "expect: { apy:", "apy", "expect.apy", "buckets with traffic: api");
-    check("worst_1s", "wurst_1s", "wurst", "expect.api.wurst_1s", "worst_1s");
-    check("[0, 2]", "[2, 0]", "[2, 0]", "expect.api.worst_1s", "no value can be within");
+    check(
+        "- bucket: api",
+        "- bucket: apy",
+        "apy",
+        "traffic.0.bucket",
+        "the policy has: api",
+    );
+    check(
+        "expect: { api:",
+        "expect: { apy:",
+        "apy",
+        "expect.apy",
+        "buckets with traffic: api",
+    );
+    check(
+        "worst_1s",
+        "wurst_1s",
+        "wurst",
+        "expect.api.wurst_1s",
+        "worst_1s",
+    );
+    check(
+        "[0, 2]",
+        "[2, 0]",
+        "[2, 0]",
+        "expect.api.worst_1s",
+        "no value can be within",
+    );
     check("[0, 2]", "[0]", "[0]", "expect.api.worst_1s", "two numbers");
-    check("worst_1s", "tenants.acme.deviation", "tenants.acme", "expect.api.\"tenants.acme.deviation\"", "");
+    check(
+        "worst_1s",
+        "tenants.acme.deviation",
+        "tenants.acme",
+        "expect.api.\"tenants.acme.deviation\"",
+        "",
+    );
     let unknown = "expect_at_tick: { quick: { api: { worst_1s: [0, 2] } } }\nexpect";
-    check("expect", unknown, "quick", "expect_at_tick.quick", "not a tick");
+    check(
+        "expect",
+        unknown,
+        "quick",
+        "expect_at_tick.quick",
+        "not a tick",
+    );
     let load = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
     let trace = "{ trace: { csv: nowhere.csv } }";
-    check(load, trace, "nowhere", "traffic.0.load.trace.csv", "nowhere.csv");
+    check(
+        load,
+        trace,
+        "nowhere",
+        "traffic.0.load.trace.csv",
+        "nowhere.csv",
+    );
 }
 
 #[test]
 fn policy_mistake_is_reported_in_place() {
     check("limit: 1000", "limit: -1", "-1", "buckets.api.limit", "");
-    check("weight: 1.0", "weight: 0", "0 } } }", "tenants.default.weight", "");
-    check("mode: enforce", "mod: enforce", "mod:", "buckets.api.mod", "did you mean `mode`");
+    check(
+        "weight: 1.0",
+        "weight: 0",
+        "0 } } }",
+        "tenants.default.weight",
+        "",
+    );
+    check(
+        "mode: enforce",
+        "mod: enforce",
+        "mod:",
+        "buckets.api.mod",
+        "did you mean `mode`",
+    );
     let policy = "policy: { buckets: { api: { limit: 1000, mode: enforce } } }\n";
     check(policy, "", "name: good", "policy", "policy_file");
     let twice = format!("{policy}policy_file: policy.yaml\n");
@@ -171,8 +425,10 @@ fn policy_mistake_is_reported_in_place() {
 
 #[test]
 fn unreadable_file_is_named() {
-    let text = GOOD
-        .replace("policy: { buckets: { api: { limit: 1000, mode: enforce } } }", "policy_file: nowhere.yaml");
+    let text = GOOD.replace(
+        "policy: { buckets: { api: { limit: 1000, mode: enforce } } }",
+        "policy_file: nowhere.yaml",
+    );
     let error = parse(&text).expect_err("there is no such file");
     assert!(
         matches!(error, ScenarioError::Io { .. }) && error.to_string().contains("nowhere.yaml"),
@@ -189,7 +445,10 @@ fn invalid_trace_row_names_its_line() {
     for (rows, words) in [
         ("t_s,rps\n0,100\n60,200\n", None),
         ("t_s, rps\r\n0, 100\r\n\r\n60, 200\r\n", None),
-        ("time,rps\n0,100\n", Some("own.csv:1: the first line is not t_s,rps")),
+        (
+            "time,rps\n0,100\n",
+            Some("own.csv:1: the first line is not t_s,rps"),
+        ),
         ("t_s,rps\n", Some("own.csv:1: there are no rows")),
         ("t_s,rps\n0,100\n60\n", Some("own.csv:3: not two numbers")),
         ("t_s,rps\n0,100,7\n", Some("own.csv:2: not two numbers")),
@@ -197,10 +456,15 @@ fn invalid_trace_row_names_its_line() {
         ("t_s,rps\n0,1\n0,2\n", Some("own.csv:3: t_s is not later")),
     ] {
         std::fs::write(folder.join("own.csv"), rows).unwrap();
-        let source = plimsoll_policy::Source { name: "test.yaml", text: &text };
+        let source = plimsoll_policy::Source {
+            name: "test.yaml",
+            text: &text,
+        };
         match (plimsoll_simulator::Scenario::parse(source, &folder), words) {
             (Ok(_), None) => {}
-            (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{rows:?}: {error}"),
+            (Err(error), Some(words)) => {
+                assert!(error.to_string().contains(words), "{rows:?}: {error}")
+            }
             (read, _) => panic!("{rows:?}: {:?}", read.map(|all| all.len())),
         }
     }
@@ -210,25 +474,87 @@ fn invalid_trace_row_names_its_line() {
 #[test]
 fn population_and_callers_are_checked() {
     let check = |line: &str, at: &str, path: &str, words: &str| {
-        check("bucket: api", &format!("bucket: api\n    {line}"), at, path, words);
+        check(
+            "bucket: api",
+            &format!("bucket: api\n    {line}"),
+            at,
+            path,
+            words,
+        );
     };
-    check("names: { zipf: 1.1 }", "{ zipf", "traffic.0.names", "write { count: 5000 }");
-    check("names: { count: 0 }", "0 }\n    load", "traffic.0.names.count", "from 1 to");
-    check("names: { cuont: 5 }", "cuont", "traffic.0.names.cuont", "did you mean `count`");
-    check("cost: 0", "0\n    load", "traffic.0.cost", "from 1 to 10000");
+    check(
+        "names: { zipf: 1.1 }",
+        "{ zipf",
+        "traffic.0.names",
+        "write { count: 5000 }",
+    );
+    check(
+        "names: { count: 0 }",
+        "0 }\n    load",
+        "traffic.0.names.count",
+        "from 1 to",
+    );
+    check(
+        "names: { cuont: 5 }",
+        "cuont",
+        "traffic.0.names.cuont",
+        "did you mean `count`",
+    );
+    check(
+        "cost: 0",
+        "0\n    load",
+        "traffic.0.cost",
+        "from 1 to 10000",
+    );
     check("zones: [3]", "3]", "traffic.0.zones.0", "from 0 to 2");
     check("zones: [0]", "[0]", "traffic.0.zones", "not with `clients`");
-    check("callers: { in_flight: 0, latency_s: 1 }", "0, latency", "traffic.0.callers.in_flight", "from 1");
+    check(
+        "callers: { in_flight: 0, latency_s: 1 }",
+        "0, latency",
+        "traffic.0.callers.in_flight",
+        "from 1",
+    );
 }
 
 #[test]
 fn changes_and_paces_are_checked() {
     let check = |line: &str, at: &str, path: &str, words: &str| {
-        check("zones: 3\n", &format!("zones: 3\n{line}\n"), at, path, words);
+        check(
+            "zones: 3\n",
+            &format!("zones: 3\n{line}\n"),
+            at,
+            path,
+            words,
+        );
     };
-    check("changes: [ { at_s: 31, bucket: api, limit: 5 } ]", "31", "changes.0.at_s", "from 0 to 30");
-    check("changes: [ { at_s: 1, bucket: api } ]", "{ at_s: 1", "changes.0", "{ at_s, tenant, weight }");
-    check("changes: [ { at_s: 1, bucket: apy, limit: 5 } ]", "{ at_s: 1", "changes.0", "no `apy` under");
-    check("changes: [ { at_s: 1, tenant: default, weight: 0 } ]", "0 } ]", "changes.0.weight", "from 0.001");
-    check("pace: { zones: [1, 3] }", "3] }", "pace.zones.1", "from 0.5 to 2");
+    check(
+        "changes: [ { at_s: 31, bucket: api, limit: 5 } ]",
+        "31",
+        "changes.0.at_s",
+        "from 0 to 30",
+    );
+    check(
+        "changes: [ { at_s: 1, bucket: api } ]",
+        "{ at_s: 1",
+        "changes.0",
+        "{ at_s, tenant, weight }",
+    );
+    check(
+        "changes: [ { at_s: 1, bucket: apy, limit: 5 } ]",
+        "{ at_s: 1",
+        "changes.0",
+        "no `apy` under",
+    );
+    check(
+        "changes: [ { at_s: 1, tenant: default, weight: 0 } ]",
+        "0 } ]",
+        "changes.0.weight",
+        "from 0.001",
+    );
+    check(
+        "pace: { zones: [1, 3] }",
+        "3] }",
+        "pace.zones.1",
+        "from 0.5 to 2",
+    );
 }

@@ -11,7 +11,9 @@ use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::{Command, DurableState};
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{
+    JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope,
+};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Text, Zone as ZoneName};
 use plimsoll_core::quantity::MonoTime;
@@ -27,8 +29,21 @@ const LOWER: usize = 1;
 
 fn policy() -> Arc<Policy> {
     let text = "buckets: { api: { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
-    let tenants = Source { name: "tenants.yaml", text: "tenants: { default: { weight: 1 } }\n" };
-    Arc::new(Policy::read(Source { name: "policy.yaml", text }, tenants).unwrap().0)
+    let tenants = Source {
+        name: "tenants.yaml",
+        text: "tenants: { default: { weight: 1 } }\n",
+    };
+    Arc::new(
+        Policy::read(
+            Source {
+                name: "policy.yaml",
+                text,
+            },
+            tenants,
+        )
+        .unwrap()
+        .0,
+    )
 }
 
 fn bucket(name: &str) -> Bucket {
@@ -40,7 +55,10 @@ fn alone(name: &str) -> Scope {
 }
 
 fn command() -> Command {
-    Command { reason: Some(Text::new("a test").unwrap()), ..Command::default() }
+    Command {
+        reason: Some(Text::new("a test").unwrap()),
+        ..Command::default()
+    }
 }
 
 fn identity(instance: u64, role: Role) -> Identity {
@@ -63,12 +81,23 @@ struct Claim {
 }
 
 fn fleet(kill: u64) -> Claim {
-    Claim { kill, ..Claim::default() }
+    Claim {
+        kill,
+        ..Claim::default()
+    }
 }
 
 fn invented(count: usize, generation: u64) -> Claim {
-    let one = |number| (bucket(&format!("invented-{number}")), KillGeneration(generation));
-    Claim { kills: (0..count).map(one).collect(), ..Claim::default() }
+    let one = |number| {
+        (
+            bucket(&format!("invented-{number}")),
+            KillGeneration(generation),
+        )
+    };
+    Claim {
+        kills: (0..count).map(one).collect(),
+        ..Claim::default()
+    }
 }
 
 struct Peer {
@@ -107,7 +136,14 @@ impl World {
     fn new() -> Self {
         let zones = [90, 91].map(new_zone);
         let durable = DurableState::first_start();
-        let mut world = Self { now: 0, processes: 100, brain: None, durable, zones, streams: [None; 2] };
+        let mut world = Self {
+            now: 0,
+            processes: 100,
+            brain: None,
+            durable,
+            zones,
+            streams: [None; 2],
+        };
         world.controller_starts();
         world.settle();
         // A controller that runs for the first time may still learn from its aggregators.
@@ -128,7 +164,13 @@ impl World {
     fn controller_starts(&mut self) {
         self.processes += 1;
         let instance = InstanceId(self.processes.into());
-        let brain = Brain::new(self.at(), instance, self.durable.clone(), policy(), Parameters::default());
+        let brain = Brain::new(
+            self.at(),
+            instance,
+            self.durable.clone(),
+            policy(),
+            Parameters::default(),
+        );
         self.brain = Some(brain);
         self.streams[UPPER] = None;
         self.save();
@@ -144,7 +186,10 @@ impl World {
         let now = self.at();
         if let Some(stream) = self.streams[number].take() {
             match number {
-                UPPER => self.brain.iter_mut().for_each(|brain| brain.on_close(now, stream)),
+                UPPER => self
+                    .brain
+                    .iter_mut()
+                    .for_each(|brain| brain.on_close(now, stream)),
                 _ => self.zones[UPPER].on_close(now, stream),
             }
         }
@@ -169,7 +214,9 @@ impl World {
             self.now += 100;
             let now = self.at();
             let unix_s = i64::try_from(self.now / 1_000).unwrap();
-            self.brain.iter_mut().for_each(|brain| brain.on_tick(now, unix_s));
+            self.brain
+                .iter_mut()
+                .for_each(|brain| brain.on_tick(now, unix_s));
             self.save();
             self.zones.iter_mut().for_each(|zone| {
                 zone.on_tick(now);
@@ -197,7 +244,9 @@ impl World {
                     }
                     _ => {
                         let upper = &mut self.zones[UPPER];
-                        upper.on_report(now, stream, report).expect("an aggregator takes every roll-up");
+                        upper
+                            .on_report(now, stream, report)
+                            .expect("an aggregator takes every roll-up");
                         upper.directives(now, stream)
                     }
                 };
@@ -209,14 +258,20 @@ impl World {
 
     fn peer(&mut self, role: Role) -> Peer {
         self.processes += 1;
-        Peer { identity: identity(self.processes, role), stream: StreamId(self.processes), seq: 0 }
+        Peer {
+            identity: identity(self.processes, role),
+            stream: StreamId(self.processes),
+            seq: 0,
+        }
     }
 
     /// Lets a new peer of an aggregator make a claim, and carries the consequence everywhere.
     fn claims(&mut self, role: Role, zone: usize, claim: Claim) {
         let (now, mut peer) = (self.at(), self.peer(role));
         let report = peer.report(now, claim);
-        self.zones[zone].on_report(now, peer.stream, report).expect("claims reject no stream");
+        self.zones[zone]
+            .on_report(now, peer.stream, report)
+            .expect("claims reject no stream");
         self.settle();
     }
 
@@ -224,25 +279,42 @@ impl World {
     fn claims_at_controller(&mut self, claim: Claim) {
         let (now, mut peer) = (self.at(), self.peer(Role::Aggregator));
         let report = peer.report(now, claim);
-        self.brain().on_report(now, peer.stream, report).expect("claims reject no stream");
+        self.brain()
+            .on_report(now, peer.stream, report)
+            .expect("claims reject no stream");
         self.settle();
     }
 
     /// Returns the generations of a scope at the controller, the upper and the lower aggregator.
     fn generations(&self, scope: &Scope) -> [u64; 3] {
-        let brain = self.brain.as_ref().map_or(0, |brain| brain.kills().generation(scope).0);
-        let [upper, lower] = [UPPER, LOWER].map(|zone| self.zones[zone].kills().generation(scope).0);
+        let brain = self
+            .brain
+            .as_ref()
+            .map_or(0, |brain| brain.kills().generation(scope).0);
+        let [upper, lower] =
+            [UPPER, LOWER].map(|zone| self.zones[zone].kills().generation(scope).0);
         [brain, upper, lower]
     }
 
     fn drills(&self) -> [u64; 3] {
-        let brain = self.brain.as_ref().map_or(0, |brain| brain.kills().drill().0);
-        [brain, self.zones[UPPER].kills().drill().0, self.zones[LOWER].kills().drill().0]
+        let brain = self
+            .brain
+            .as_ref()
+            .map_or(0, |brain| brain.kills().drill().0);
+        [
+            brain,
+            self.zones[UPPER].kills().drill().0,
+            self.zones[LOWER].kills().drill().0,
+        ]
     }
 }
 
 fn new_zone(instance: u64) -> Zone {
-    Zone::new(identity(instance, Role::Aggregator), Bounds::default(), Parameters::default())
+    Zone::new(
+        identity(instance, Role::Aggregator),
+        Bounds::default(),
+        Parameters::default(),
+    )
 }
 
 const ROLES: [Role; 2] = [Role::Client, Role::Aggregator];
@@ -255,7 +327,9 @@ fn repeated_claims_cut_no_aggregator_off() {
             let (now, mut liar) = (world.at(), world.peer(Role::Client));
             for times in 1..=4 {
                 let report = liar.report(now, fleet(times * step));
-                world.zones[zone].on_report(now, liar.stream, report).expect("claims reject no stream");
+                world.zones[zone]
+                    .on_report(now, liar.stream, report)
+                    .expect("claims reject no stream");
             }
             world.settle();
             assert_eq!(world.generations(&FLEET), [0; 3]);
@@ -263,11 +337,20 @@ fn repeated_claims_cut_no_aggregator_off() {
             world.restart(zone);
             world.claims(Role::Client, zone, fleet(4 * step));
             world.settle();
-            assert_eq!(world.generations(&FLEET), [0; 3], "the zone follows its controller");
+            assert_eq!(
+                world.generations(&FLEET),
+                [0; 3],
+                "the zone follows its controller"
+            );
             // A real kill arrives, and its end.
             world.brain().on_kill(&FLEET, command()).unwrap();
             world.settle();
-            assert!(world.generations(&FLEET).iter().all(|generation| generation % 2 == 1));
+            assert!(
+                world
+                    .generations(&FLEET)
+                    .iter()
+                    .all(|generation| generation % 2 == 1)
+            );
         }
     }
 }
@@ -275,15 +358,38 @@ fn repeated_claims_cut_no_aggregator_off() {
 #[test]
 fn invented_bucket_kills_leave_room() {
     let orders = |number: u128| {
-        let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO, ends_held: false };
-        let one = |scope| (OrderId { scope, given_at: InstanceId(number) }, order);
+        let order = KillOrder {
+            generation: KillGeneration(1),
+            age: Duration::ZERO,
+            ends_held: false,
+        };
+        let one = |scope| {
+            (
+                OrderId {
+                    scope,
+                    given_at: InstanceId(number),
+                },
+                order,
+            )
+        };
         let names = (0..2 * KILLED_BUCKETS_MAX).map(|name| alone(&format!("{number}-{name}")));
-        Claim { orders: names.map(one).collect(), ..Claim::default() }
+        Claim {
+            orders: names.map(one).collect(),
+            ..Claim::default()
+        }
     };
     let attacks = [
         ("client", Role::Client, invented(4 * KILLED_BUCKETS_MAX, 1)),
-        ("client with ends", Role::Client, invented(4 * KILLED_BUCKETS_MAX, 2)),
-        ("aggregator", Role::Aggregator, invented(4 * KILLED_BUCKETS_MAX, 1)),
+        (
+            "client with ends",
+            Role::Client,
+            invented(4 * KILLED_BUCKETS_MAX, 2),
+        ),
+        (
+            "aggregator",
+            Role::Aggregator,
+            invented(4 * KILLED_BUCKETS_MAX, 1),
+        ),
         ("aggregator with orders", Role::Aggregator, orders(777)),
     ];
     for (name, role, claim) in attacks {
@@ -298,7 +404,11 @@ fn invented_bucket_kills_leave_room() {
             world.claims(role, UPPER, claim.clone());
             for zone in [UPPER, LOWER] {
                 let (now, scope) = (world.at(), alone(&format!("real-{zone}")));
-                assert_eq!(world.zones[zone].order_kill(now, &scope, true), Ok(true), "{name} {led}");
+                assert_eq!(
+                    world.zones[zone].order_kill(now, &scope, true),
+                    Ok(true),
+                    "{name} {led}"
+                );
             }
             if !led {
                 world.controller_starts();
@@ -306,12 +416,22 @@ fn invented_bucket_kills_leave_room() {
             world.settle();
             world.brain().on_kill(&alone("api"), command()).unwrap();
             world.settle();
-            let killed = |scope: &str| world.generations(&alone(scope)).map(|generation| generation % 2 == 1);
+            let killed = |scope: &str| {
+                world
+                    .generations(&alone(scope))
+                    .map(|generation| generation % 2 == 1)
+            };
             assert_eq!(killed("api"), [true; 3], "{name} {led}");
             let real = ["real-0", "real-1"].map(killed);
-            assert!(real[UPPER][1] && real[LOWER][2], "{name} {led}: in the zone where it was ordered");
+            assert!(
+                real[UPPER][1] && real[LOWER][2],
+                "{name} {led}: in the zone where it was ordered"
+            );
             // Orders of hostile aggregators can fill the half of the controller's slots that is for orders.
-            assert!(real == [[true; 3]; 2] || !claim.orders.is_empty(), "{name} {led}");
+            assert!(
+                real == [[true; 3]; 2] || !claim.orders.is_empty(),
+                "{name} {led}"
+            );
         }
     }
 }
@@ -322,8 +442,16 @@ fn aggregator_drill_numbers_end_no_drill() {
         let mut world = World::new();
         let (now, mut liar) = (world.at(), world.peer(Role::Aggregator));
         for claim in [JUMP_MAX, 2 * JUMP_MAX, 3 * JUMP_MAX, u64::MAX] {
-            let report = liar.report(now, Claim { drill: claim, ..Claim::default() });
-            world.zones[zone].on_report(now, liar.stream, report).expect("claims reject no stream");
+            let report = liar.report(
+                now,
+                Claim {
+                    drill: claim,
+                    ..Claim::default()
+                },
+            );
+            world.zones[zone]
+                .on_report(now, liar.stream, report)
+                .expect("claims reject no stream");
         }
         world.settle();
         world.controller_stops();
@@ -349,8 +477,18 @@ fn clients_carry_a_kill_over_aggregator_restarts() {
         world.restart(UPPER);
         world.claims(Role::Client, zone, fleet(1));
         let held = world.generations(&FLEET);
-        assert_eq!(held[1..], [1, if zone == LOWER { 1 } else { held[2] }], "{held:?}");
-        assert!(world.zones.iter().all(|zone| zone.kills().fleet().is_killed()), "all children are sent it");
+        assert_eq!(
+            held[1..],
+            [1, if zone == LOWER { 1 } else { held[2] }],
+            "{held:?}"
+        );
+        assert!(
+            world
+                .zones
+                .iter()
+                .all(|zone| zone.kills().fleet().is_killed()),
+            "all children are sent it"
+        );
         if killed {
             world.durable.kill = KillGeneration(1);
             world.durable.killed_by_command = Some(command());
@@ -360,7 +498,11 @@ fn clients_carry_a_kill_over_aggregator_restarts() {
         // The controller's order wins. An aggregator that was sent the number by its parent is in
         // shadow until an operator passes it.
         let lower = u64::from(killed || zone == UPPER);
-        assert_eq!(world.generations(&FLEET), [u64::from(killed), u64::from(killed), lower], "{zone}");
+        assert_eq!(
+            world.generations(&FLEET),
+            [u64::from(killed), u64::from(killed), lower],
+            "{zone}"
+        );
         let now = world.at();
         world.brain().on_kill_ends(now, &FLEET);
         world.settle();
@@ -381,7 +523,11 @@ fn forgetful_controller_learns_kills_from_aggregators() {
         world.durable = if lost { DurableState::lost() } else { saved };
         world.controller_starts();
         world.settle();
-        assert_eq!(world.generations(&FLEET), [learned, 1, 1], "the zones stay killed");
+        assert_eq!(
+            world.generations(&FLEET),
+            [learned, 1, 1],
+            "the zones stay killed"
+        );
         let now = world.at();
         world.brain().on_kill_ends(now, &FLEET);
         world.settle();
@@ -404,7 +550,10 @@ fn ending_a_kill_passes_every_claim() {
                 world.brain().on_kill_ends(now, &FLEET);
                 world.settle();
                 let [brain, upper, lower] = world.generations(&FLEET);
-                assert!(brain >= claim && brain % 2 == 0, "{killed} {claim}: {brain}");
+                assert!(
+                    brain >= claim && brain % 2 == 0,
+                    "{killed} {claim}: {brain}"
+                );
                 assert_eq!([upper, lower], [brain; 2], "{killed} {claim}");
             }
         }
@@ -457,12 +606,20 @@ fn operator_stays_in_command_despite_claims() {
         for scope in [FLEET, alone("api")] {
             world.brain().on_kill(&scope, command()).unwrap();
             world.settle();
-            assert_eq!(world.generations(&scope).map(|of| of % 2), [1; 3], "{seed} {scope}");
+            assert_eq!(
+                world.generations(&scope).map(|of| of % 2),
+                [1; 3],
+                "{seed} {scope}"
+            );
             let now = world.at();
             assert!(world.brain().on_kill_ends(now, &scope).0);
             world.settle();
             let [brain, upper, lower] = world.generations(&scope);
-            assert_eq!(([upper, lower], brain % 2), ([brain; 2], 0), "{seed} {scope}");
+            assert_eq!(
+                ([upper, lower], brain % 2),
+                ([brain; 2], 0),
+                "{seed} {scope}"
+            );
         }
         let now = world.at();
         let begun = world.brain().begin_drill(now).0;

@@ -152,15 +152,34 @@ struct World {
 fn policy(modes: [bool; 2]) -> Arc<Policy> {
     static ALL: LazyLock<Vec<Arc<Policy>>> = LazyLock::new(|| {
         let read = |number: usize| {
-            let mode = |bit: usize| if number & bit != 0 { "enforce" } else { "shadow" };
+            let mode = |bit: usize| {
+                if number & bit != 0 {
+                    "enforce"
+                } else {
+                    "shadow"
+                }
+            };
             let text = format!(
                 "buckets: {{ api: {{ limit: 0, mode: {} }}, web: {{ limit: 0, mode: {} }} }}\n\
                  rollout: {{ require_gates: false }}\nguardrails: off\n",
                 mode(1),
                 mode(2)
             );
-            let tenants = Source { name: "tenants.yaml", text: "tenants: { default: { weight: 1 } }\n" };
-            Arc::new(Policy::read(Source { name: "policy.yaml", text: &text }, tenants).unwrap().0)
+            let tenants = Source {
+                name: "tenants.yaml",
+                text: "tenants: { default: { weight: 1 } }\n",
+            };
+            Arc::new(
+                Policy::read(
+                    Source {
+                        name: "policy.yaml",
+                        text: &text,
+                    },
+                    tenants,
+                )
+                .unwrap()
+                .0,
+            )
         };
         (0..4).map(read).collect()
     });
@@ -176,7 +195,11 @@ fn bucket(name: &str) -> Bucket {
 }
 
 fn scopes() -> [Scope; 3] {
-    [Scope::Fleet, Scope::Bucket(bucket(BUCKETS[0])), Scope::Bucket(bucket(BUCKETS[1]))]
+    [
+        Scope::Fleet,
+        Scope::Bucket(bucket(BUCKETS[0])),
+        Scope::Bucket(bucket(BUCKETS[1])),
+    ]
 }
 
 fn concerns(scope: &Scope, of: &str) -> bool {
@@ -185,10 +208,24 @@ fn concerns(scope: &Scope, of: &str) -> bool {
 
 impl ZoneLife {
     /// Enters the orders in a message.
-    fn learn(&mut self, orders: &[Order], now: u64, taken: Vec<u64>, certain: impl Fn(u64) -> bool) {
+    fn learn(
+        &mut self,
+        orders: &[Order],
+        now: u64,
+        taken: Vec<u64>,
+        certain: impl Fn(u64) -> bool,
+    ) {
         for id in taken {
-            let generation = self.zone.kills().generation(&orders[usize::try_from(id).unwrap()].scope).0;
-            let known = Known { since: now, generation, certain: certain(id) };
+            let generation = self
+                .zone
+                .kills()
+                .generation(&orders[usize::try_from(id).unwrap()].scope)
+                .0;
+            let known = Known {
+                since: now,
+                generation,
+                certain: certain(id),
+            };
             let held = self.knows.entry(id).or_insert(known);
             if known.certain && !held.certain {
                 *held = known;
@@ -198,14 +235,23 @@ impl ZoneLife {
 
     /// Forgets the orders known only by a generation that the aggregator has dropped.
     fn forget_evidence(&mut self, orders: &[Order]) {
-        let held = |id: u64| self.zone.kills().generation(&orders[usize::try_from(id).unwrap()].scope).0;
-        self.knows.retain(|id, known| known.certain || held(*id) >= known.generation);
+        let held = |id: u64| {
+            self.zone
+                .kills()
+                .generation(&orders[usize::try_from(id).unwrap()].scope)
+                .0
+        };
+        self.knows
+            .retain(|id, known| known.certain || held(*id) >= known.generation);
     }
 
     /// Returns the known orders, and the certain ones among them.
     fn knowledge(&self) -> (Knowledge, Knowledge) {
         let certain = self.knows.iter().filter(|(_, known)| known.certain);
-        (self.knows.keys().copied().collect(), certain.map(|(id, _)| *id).collect())
+        (
+            self.knows.keys().copied().collect(),
+            certain.map(|(id, _)| *id).collect(),
+        )
     }
 }
 
@@ -266,7 +312,12 @@ impl World {
         let identity = self.identity(&format!("zone-{number}"), Role::Aggregator);
         let instance = identity.instance.0;
         let zone = Zone::new(identity, Bounds::default(), Parameters::default());
-        ZoneLife { zone, instance, knows: BTreeMap::new(), stream: None }
+        ZoneLife {
+            zone,
+            instance,
+            knows: BTreeMap::new(),
+            stream: None,
+        }
     }
 
     fn client(&mut self, number: usize) -> ClientLife {
@@ -274,7 +325,14 @@ impl World {
         let (limiter, subscription) = Limiter::without_transport(identity, 16, 0, 1);
         let keys = BUCKETS.map(|name| limiter.bucket(name).unwrap().key("default"));
         let kills = scopes().map(|scope| (scope, 0)).into();
-        ClientLife { subscription, keys, knows: Knowledge::new(), kills, stream: None, retries: 0 }
+        ClientLife {
+            subscription,
+            keys,
+            knows: Knowledge::new(),
+            kills,
+            stream: None,
+            retries: 0,
+        }
     }
 
     fn start_controller(&mut self) {
@@ -320,7 +378,9 @@ impl World {
                 life.zone.on_tick(now);
             });
         }
-        self.clients.iter_mut().for_each(|life| life.subscription.on_tick(now));
+        self.clients
+            .iter_mut()
+            .for_each(|life| life.subscription.on_tick(now));
         self.send();
         self.check("a step");
     }
@@ -333,7 +393,9 @@ impl World {
             if self.chance(0.1) {
                 (self.durable, self.saved_knows) = (DurableState::lost(), Knowledge::new());
                 self.ended.clear();
-                self.orders.iter_mut().for_each(|order| order.ambiguous = true);
+                self.orders
+                    .iter_mut()
+                    .for_each(|order| order.ambiguous = true);
             }
         }
         if self.brain.is_none() && self.chance(0.02) {
@@ -363,7 +425,9 @@ impl World {
     }
 
     fn kill_zone(&mut self, number: usize) {
-        let Some(life) = self.zones[number].take() else { return };
+        let Some(life) = self.zones[number].take() else {
+            return;
+        };
         if let Some(Stream { id, parent, .. }) = life.stream {
             self.parent_closes(id, parent);
         }
@@ -371,7 +435,9 @@ impl World {
             other.stream.take_if(|stream| stream.parent == Some(number));
         }
         for client in &mut self.clients {
-            client.stream.take_if(|stream| stream.parent == Some(number));
+            client
+                .stream
+                .take_if(|stream| stream.parent == Some(number));
         }
         let known = &self.saved_knows;
         for (order, id) in self.orders.iter_mut().zip(0..) {
@@ -381,7 +447,9 @@ impl World {
     }
 
     fn break_uplink(&mut self, number: usize) {
-        let stream = self.zones[number].as_mut().and_then(|life| life.stream.take());
+        let stream = self.zones[number]
+            .as_mut()
+            .and_then(|life| life.stream.take());
         if let Some(Stream { id, parent, .. }) = stream {
             self.parent_closes(id, parent);
         }
@@ -396,9 +464,14 @@ impl World {
     fn parent_closes(&mut self, stream: StreamId, parent: Option<usize>) {
         let now = at(self.now);
         match parent {
-            None => self.brain.iter_mut().for_each(|brain| brain.on_close(now, stream)),
+            None => self
+                .brain
+                .iter_mut()
+                .for_each(|brain| brain.on_close(now, stream)),
             Some(number) => {
-                self.zones[number].iter_mut().for_each(|life| life.zone.on_close(now, stream));
+                self.zones[number]
+                    .iter_mut()
+                    .for_each(|life| life.zone.on_close(now, stream));
             }
         }
     }
@@ -406,7 +479,9 @@ impl World {
     fn operators(&mut self) {
         if self.chance(0.012 * self.pace) {
             let scope = scopes()[self.random.random_range(0..3)].clone();
-            let ttl = self.chance(0.3).then(|| i64::try_from(self.now / 1_000).unwrap() + 2);
+            let ttl = self
+                .chance(0.3)
+                .then(|| i64::try_from(self.now / 1_000).unwrap() + 2);
             let place = self.random.random_range(0..=ZONES);
             self.kill(&scope, place, ttl);
         }
@@ -419,12 +494,20 @@ impl World {
             } else if let Some(brain) = &mut self.brain {
                 let before = brain.durable().generation(&scope);
                 brain.on_kill_ends(now, &scope);
-                let has_passed_claim = !before.is_killed() && brain.durable().generation(&scope) > before;
-                let orders = self.orders.iter().zip(0..).filter(|(order, _)| order.scope == scope);
+                let has_passed_claim =
+                    !before.is_killed() && brain.durable().generation(&scope) > before;
+                let orders = self
+                    .orders
+                    .iter()
+                    .zip(0..)
+                    .filter(|(order, _)| order.scope == scope);
                 self.ended.extend(orders.map(|(_, id)| id));
                 self.save();
-                let concerned = (0..BUCKETS.len()).filter(|number| concerns(&scope, BUCKETS[*number]));
-                concerned.filter(|_| has_passed_claim).for_each(|number| self.decide(number));
+                let concerned =
+                    (0..BUCKETS.len()).filter(|number| concerns(&scope, BUCKETS[*number]));
+                concerned
+                    .filter(|_| has_passed_claim)
+                    .for_each(|number| self.decide(number));
             }
         }
         if self.chance(0.02 * self.pace) {
@@ -439,18 +522,38 @@ impl World {
         let given_at = if let Some(Some(life)) = self.zones.get_mut(place) {
             life.zone.order_kill(now, scope, true).unwrap();
             let generation = life.zone.kills().generation(scope).0;
-            life.knows.insert(id, Known { since: self.now, generation, certain: true });
+            life.knows.insert(
+                id,
+                Known {
+                    since: self.now,
+                    generation,
+                    certain: true,
+                },
+            );
             Some((place, life.instance))
         } else if let Some(brain) = &mut self.brain {
             let reason = Some(Text::new("a test").unwrap());
-            brain.on_kill(scope, Command { reason, until_s, ..Command::default() }).unwrap();
+            brain
+                .on_kill(
+                    scope,
+                    Command {
+                        reason,
+                        until_s,
+                        ..Command::default()
+                    },
+                )
+                .unwrap();
             self.controller_knows.insert(id);
             self.save();
             None
         } else {
             return;
         };
-        self.orders.push(Order { scope: scope.clone(), ambiguous: false, given_at });
+        self.orders.push(Order {
+            scope: scope.clone(),
+            ambiguous: false,
+            given_at,
+        });
     }
 
     /// Lowers the mode of a bucket in the policy file and raises it again.
@@ -493,8 +596,11 @@ impl World {
         let now = at(self.now);
         for number in 0..ZONES {
             let parent = (number == LOWER).then_some(UPPER);
-            let parent_runs = parent.map_or(self.brain.is_some(), |upper| self.zones[upper].is_some());
-            let waits = self.zones[number].as_ref().is_some_and(|life| life.stream.is_none())
+            let parent_runs =
+                parent.map_or(self.brain.is_some(), |upper| self.zones[upper].is_some());
+            let waits = self.zones[number]
+                .as_ref()
+                .is_some_and(|life| life.stream.is_none())
                 && self.cut_until[number] <= self.now;
             if parent_runs && waits && self.chance(0.1) {
                 let stream = self.stream(parent);
@@ -517,7 +623,11 @@ impl World {
     }
 
     fn delay(&mut self) -> u64 {
-        if self.chance(0.03) { self.below(DELAY) } else { self.below(120) }
+        if self.chance(0.03) {
+            self.below(DELAY)
+        } else {
+            self.below(120)
+        }
     }
 
     fn carry(&mut self) {
@@ -530,9 +640,13 @@ impl World {
                     break;
                 }
             }
-            while let Some(sent) = self.arriving_down(|world| world.zones[number].as_mut()?.stream.as_mut()) {
+            while let Some(sent) =
+                self.arriving_down(|world| world.zones[number].as_mut()?.stream.as_mut())
+            {
                 let (now, ms) = (at(self.now), self.now);
-                let Some(life) = &mut self.zones[number] else { break };
+                let Some(life) = &mut self.zones[number] else {
+                    break;
+                };
                 let mut taken = taken(&self.orders, &sent, &BTreeSet::new(), |scope| {
                     life.zone.kills().generation(scope).0
                 });
@@ -563,14 +677,23 @@ impl World {
                     break;
                 }
             }
-            while let Some(sent) = self.arriving_down(|world| world.clients[number].stream.as_mut()) {
+            while let Some(sent) = self.arriving_down(|world| world.clients[number].stream.as_mut())
+            {
                 let now = at(self.now);
                 let life = &mut self.clients[number];
-                life.knows.extend(taken(&self.orders, &sent, &BTreeSet::new(), |scope| life.kills[scope]));
-                let buckets =
-                    sent.message.kills.iter().map(|(bucket, kill)| (Scope::Bucket(bucket.clone()), kill.0));
+                life.knows
+                    .extend(taken(&self.orders, &sent, &BTreeSet::new(), |scope| {
+                        life.kills[scope]
+                    }));
+                let buckets = sent
+                    .message
+                    .kills
+                    .iter()
+                    .map(|(bucket, kill)| (Scope::Bucket(bucket.clone()), kill.0));
                 for (scope, received) in buckets.chain([(Scope::Fleet, sent.message.kill.0)]) {
-                    life.kills.entry(scope).and_modify(|held| *held = received.max(*held));
+                    life.kills
+                        .entry(scope)
+                        .and_modify(|held| *held = received.max(*held));
                 }
                 let _ = life.subscription.on_directives(now, sent.message);
                 self.check("a directive at a client");
@@ -588,7 +711,11 @@ impl World {
         let twice = self.chance(0.002);
         let stream = stream(self)?;
         let first = stream.up.front().filter(|sent| sent.due <= now)?;
-        let sent = if twice { first.clone() } else { stream.up.pop_front()? };
+        let sent = if twice {
+            first.clone()
+        } else {
+            stream.up.pop_front()?
+        };
         Some((sent, stream.id, stream.parent))
     }
 
@@ -603,7 +730,10 @@ impl World {
         let due = stream.down.iter().position(|sent| sent.due <= now)?;
         let sent = stream.down.remove(due)?;
         if again {
-            stream.down.push_back(InFlight { due: now + STEP + later, ..sent.clone() });
+            stream.down.push_back(InFlight {
+                due: now + STEP + later,
+                ..sent.clone()
+            });
         }
         Some(sent)
     }
@@ -615,30 +745,50 @@ impl World {
         let named: BTreeSet<Scope> = report.orders.keys().map(|id| id.scope.clone()).collect();
         let entered = match parent {
             None => {
-                let Some(brain) = &mut self.brain else { return false };
-                let taken = taken(&self.orders, sent, &named, |scope| brain.durable().generation(scope).0);
+                let Some(brain) = &mut self.brain else {
+                    return false;
+                };
+                let taken = taken(&self.orders, sent, &named, |scope| {
+                    brain.durable().generation(scope).0
+                });
                 let entered = brain.on_report(now, id, report).is_ok();
                 let durable = brain.durable();
                 let counts = |id: &u64| {
-                    entered && counts(&self.orders, sent, &named, |scope| durable.generation(scope).0, *id)
+                    entered
+                        && counts(
+                            &self.orders,
+                            sent,
+                            &named,
+                            |scope| durable.generation(scope).0,
+                            *id,
+                        )
                 };
-                self.controller_knows.extend(taken.into_iter().filter(counts));
+                self.controller_knows
+                    .extend(taken.into_iter().filter(counts));
                 self.save();
                 entered
             }
             Some(number) => {
                 let ms = self.now;
-                let Some(life) = &mut self.zones[number] else { return false };
-                let taken = taken(&self.orders, sent, &named, |scope| life.zone.kills().generation(scope).0);
+                let Some(life) = &mut self.zones[number] else {
+                    return false;
+                };
+                let taken = taken(&self.orders, sent, &named, |scope| {
+                    life.zone.kills().generation(scope).0
+                });
                 let entered = life.zone.on_report(now, id, report).is_ok();
                 if entered {
                     let orders = &self.orders;
                     let zone = &life.zone;
                     let held = |scope: &Scope| zone.kills().generation(scope).0;
-                    let taken =
-                        taken.into_iter().filter(|id| counts(orders, sent, &named, held, *id)).collect();
+                    let taken = taken
+                        .into_iter()
+                        .filter(|id| counts(orders, sent, &named, held, *id))
+                        .collect();
                     let is_named = |id| named.contains(&orders[usize::try_from(id).unwrap()].scope);
-                    life.learn(orders, ms, taken, |id| is_named(id) && sent.certain.contains(&id));
+                    life.learn(orders, ms, taken, |id| {
+                        is_named(id) && sent.certain.contains(&id)
+                    });
                 }
                 entered
             }
@@ -651,7 +801,9 @@ impl World {
         let now = at(self.now);
         for number in 0..ZONES {
             let delay = self.delay();
-            let Some(life) = &mut self.zones[number] else { continue };
+            let Some(life) = &mut self.zones[number] else {
+                continue;
+            };
             let (knows, certain) = life.knowledge();
             if let Some(stream) = &mut life.stream
                 && stream.next_report <= self.now
@@ -659,10 +811,21 @@ impl World {
                 let message = life.zone.report(now);
                 let wait = u64::try_from(life.zone.report_interval().as_millis()).unwrap();
                 stream.next_report = self.now + wait;
-                let kills =
-                    scopes().map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0)).into();
-                let due = stream.up.back().map_or(0, |last| last.due).max(self.now + delay);
-                stream.up.push_back(InFlight { due, message, knows, certain, kills });
+                let kills = scopes()
+                    .map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0))
+                    .into();
+                let due = stream
+                    .up
+                    .back()
+                    .map_or(0, |last| last.due)
+                    .max(self.now + delay);
+                stream.up.push_back(InFlight {
+                    due,
+                    message,
+                    knows,
+                    certain,
+                    kills,
+                });
             }
         }
         for number in 0..CLIENTS {
@@ -674,9 +837,19 @@ impl World {
                 let message = life.subscription.report(now);
                 stream.next_report = self.now + 4 * STEP;
                 let kills = life.kills.clone();
-                let due = stream.up.back().map_or(0, |last| last.due).max(self.now + delay);
+                let due = stream
+                    .up
+                    .back()
+                    .map_or(0, |last| last.due)
+                    .max(self.now + delay);
                 let (knows, certain) = (life.knows.clone(), Knowledge::new());
-                stream.up.push_back(InFlight { due, message, knows, certain, kills });
+                stream.up.push_back(InFlight {
+                    due,
+                    message,
+                    knows,
+                    certain,
+                    kills,
+                });
             }
         }
         for child in 0..ZONES + CLIENTS {
@@ -688,28 +861,46 @@ impl World {
                 };
                 stream.map(|stream| (stream.id, stream.parent))
             };
-            let Some((id, parent)) = of(self) else { continue };
+            let Some((id, parent)) = of(self) else {
+                continue;
+            };
             let sent = match parent {
                 None => self.brain.as_mut().and_then(|brain| {
                     let message = brain.directives(now, id)?;
-                    let kills =
-                        scopes().map(|scope| (scope.clone(), brain.kills().generation(&scope).0)).into();
-                    Some((message, kills, (self.controller_knows.clone(), self.controller_knows.clone())))
+                    let kills = scopes()
+                        .map(|scope| (scope.clone(), brain.kills().generation(&scope).0))
+                        .into();
+                    Some((
+                        message,
+                        kills,
+                        (self.controller_knows.clone(), self.controller_knows.clone()),
+                    ))
                 }),
                 Some(zone) => self.zones[zone].as_mut().and_then(|life| {
                     let message = life.zone.directives(now, id)?;
-                    let kills =
-                        scopes().map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0)).into();
+                    let kills = scopes()
+                        .map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0))
+                        .into();
                     Some((message, kills, life.knowledge()))
                 }),
             };
-            let Some((message, kills, (knows, certain))) = sent else { continue };
+            let Some((message, kills, (knows, certain))) = sent else {
+                continue;
+            };
             let stream = match child.checked_sub(ZONES) {
-                None => self.zones[child].as_mut().and_then(|life| life.stream.as_mut()),
+                None => self.zones[child]
+                    .as_mut()
+                    .and_then(|life| life.stream.as_mut()),
                 Some(client) => self.clients[client].stream.as_mut(),
             };
             if let Some(stream) = stream {
-                stream.down.push_back(InFlight { due: self.now + delay, message, knows, certain, kills });
+                stream.down.push_back(InFlight {
+                    due: self.now + delay,
+                    message,
+                    knows,
+                    certain,
+                    kills,
+                });
             }
         }
     }
@@ -717,8 +908,12 @@ impl World {
     /// Checks that no client refuses that must not.
     fn check(&mut self, after: &str) {
         for (number, client) in self.clients.iter().enumerate() {
-            let Some(stream) = &client.stream else { continue };
-            let Some(life) = stream.parent.and_then(|zone| self.zones[zone].as_ref()) else { continue };
+            let Some(stream) = &client.stream else {
+                continue;
+            };
+            let Some(life) = stream.parent.and_then(|zone| self.zones[zone].as_ref()) else {
+                continue;
+            };
             for (at, key) in client.keys.iter().enumerate() {
                 let peek = key.peek();
                 if !(peek.enforced && peek.ratio.as_f64() > 0.0) {
@@ -734,7 +929,8 @@ impl World {
                     .collect();
                 let covers = |(_, knew, generations): &Promotion| {
                     reached.iter().all(|(id, known)| {
-                        let generation = generations[usize::from(order(*id).scope.bucket().is_some())];
+                        let generation =
+                            generations[usize::from(order(*id).scope.bucket().is_some())];
                         let by_number = !known.certain || order(*id).ambiguous;
                         knew.contains(id) || by_number && generation >= known.generation
                     })
@@ -797,7 +993,10 @@ fn no_client_refuses_after_a_kill() {
         promoted += world.promotions.iter().map(Vec::len).sum::<usize>() - 2;
     }
     // The traces must have refusals between kills, kills and promotions, or the checks prove nothing.
-    assert!(refusing > 100_000 && orders > 1_000 && promoted > 1_000, "{refusing} {orders} {promoted}");
+    assert!(
+        refusing > 100_000 && orders > 1_000 && promoted > 1_000,
+        "{refusing} {orders} {promoted}"
+    );
 }
 
 /// Proves that the check fails for a client that enforces by an earlier decision.
@@ -808,7 +1007,11 @@ fn client_that_forgets_a_kill_is_detected() {
         let mut world = World::new(seed);
         while world.now < LENGTH {
             // Clients are sent neither the generations nor the knowledge of the decisions.
-            for stream in world.clients.iter_mut().filter_map(|client| client.stream.as_mut()) {
+            for stream in world
+                .clients
+                .iter_mut()
+                .filter_map(|client| client.stream.as_mut())
+            {
                 for InFlight { message, .. } in &mut stream.down {
                     (message.kill, message.kills) = (KillGeneration(0), BTreeMap::new());
                     for directive in &mut message.buckets {

@@ -15,7 +15,10 @@ fn check(traffic: &str, rest: &str, expect: &str) -> BucketOutcome {
     );
     let scenario = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let runs = [run(&scenario, 1)];
-    let broken: Vec<String> = broken(&scenario, &runs).iter().map(ToString::to_string).collect();
+    let broken: Vec<String> = broken(&scenario, &runs)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(broken, Vec::<String>::new(), "{text}");
     Outcome::of(&scenario, &runs).buckets["api"].clone()
 }
@@ -79,7 +82,11 @@ fn clocks_of_other_paces_hold_the_limit() {
         "{ window_s: [10, 60], mean_ratio: [0.98, 1.02] }",
     );
     // A zone with a fast clock measures too low a rate.
-    check(FLOOD, "pace: { zones: [2, 2] }", "{ window_s: [10, 60], mean_ratio: [1.5, 2.1] }");
+    check(
+        FLOOD,
+        "pace: { zones: [2, 2] }",
+        "{ window_s: [10, 60], mean_ratio: [1.5, 2.1] }",
+    );
 }
 
 #[test]

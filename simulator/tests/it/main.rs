@@ -44,5 +44,11 @@ fn parse(text: &str) -> Result<Scenario, ScenarioError> {
 
 fn parse_all(text: &str) -> Result<Vec<Scenario>, ScenarioError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
-    Scenario::parse(Source { name: "test.yaml", text }, &folder)
+    Scenario::parse(
+        Source {
+            name: "test.yaml",
+            text,
+        },
+        &folder,
+    )
 }

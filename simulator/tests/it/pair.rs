@@ -33,11 +33,28 @@ pub(crate) fn identity(role: Role, instance: u128) -> Identity {
 impl Pair {
     /// Starts both; the controller believes as many decisions of a client as the aggregator.
     pub(crate) fn new(policy: &str, tenants: &str, bounds: Bounds) -> Self {
-        let tenants = Source { name: "tenants.yaml", text: tenants };
-        let policy = Policy::read(Source { name: "policy.yaml", text: policy }, tenants).unwrap().0;
+        let tenants = Source {
+            name: "tenants.yaml",
+            text: tenants,
+        };
+        let policy = Policy::read(
+            Source {
+                name: "policy.yaml",
+                text: policy,
+            },
+            tenants,
+        )
+        .unwrap()
+        .0;
         let (state, parameters) = (DurableState::first_start(), Parameters::default());
-        let brain = Brain::new(MonoTime::ZERO, InstanceId(1), state, Arc::new(policy), parameters)
-            .with_decisions_per_s_max(bounds.decisions_per_s_max);
+        let brain = Brain::new(
+            MonoTime::ZERO,
+            InstanceId(1),
+            state,
+            Arc::new(policy),
+            parameters,
+        )
+        .with_decisions_per_s_max(bounds.decisions_per_s_max);
         let mut zone = Zone::new(identity(Role::Aggregator, AGGREGATOR), bounds, parameters);
         zone.on_open(MonoTime::ZERO);
         Self { brain, zone }
@@ -46,7 +63,9 @@ impl Pair {
     /// Sends a report up, advances the controller, and sends its directives down.
     pub(crate) fn roll_up(&mut self, now: MonoTime) {
         let report = self.zone.report(now);
-        self.brain.on_report(now, UPLINK, report).expect("the controller accepts every roll-up");
+        self.brain
+            .on_report(now, UPLINK, report)
+            .expect("the controller accepts every roll-up");
         self.brain.on_tick(now, 0);
         if let Some((number, _)) = self.brain.unsaved() {
             self.brain.on_saved(number);

@@ -9,7 +9,12 @@ use plimsoll_simulator::{Scenario, broken, simulate};
 
 const SEEDS: u64 = 3;
 /// Expensive scenarios, which run with one seed.
-const HEAVY: [&str; 4] = ["01-steady-100x", "14-controller-away-49-tenants", "20-", "28-"];
+const HEAVY: [&str; 4] = [
+    "01-steady-100x",
+    "14-controller-away-49-tenants",
+    "20-",
+    "28-",
+];
 /// Seeds of scenarios that are near a bound and differ much from seed to seed.
 const SEEDS_OF_SQUARES: u64 = 12;
 /// Seeds of scenarios with a judged first second.
@@ -23,8 +28,10 @@ const SEEDS_OF_NAMES: u64 = 3;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     files
 }
@@ -39,7 +46,10 @@ fn number_of(path: &Path) -> &str {
 }
 
 fn check(number: &str) {
-    let files: Vec<PathBuf> = files().into_iter().filter(|path| number_of(path) == number).collect();
+    let files: Vec<PathBuf> = files()
+        .into_iter()
+        .filter(|path| number_of(path) == number)
+        .collect();
     assert!(!files.is_empty(), "no scenario is called {number}-...");
     let mut faults = Vec::new();
     for scenario in files.iter().flat_map(|path| Scenario::read(path).unwrap()) {
@@ -50,7 +60,9 @@ fn check(number: &str) {
             // One second of a small tenant has few requests.
             surges if surges.starts_with("25g-") => SEEDS_OF_SURGES,
             names if names.starts_with("27-") => SEEDS_OF_NAMES,
-            rare if rare.starts_with("25d-groups-30") && rare.contains("/240-") => SEEDS_OF_RARE_REFUSALS,
+            rare if rare.starts_with("25d-groups-30") && rare.contains("/240-") => {
+                SEEDS_OF_RARE_REFUSALS
+            }
             rare if rare.starts_with("26-after-a-surge-50") => SEEDS_OF_RARE_REFUSALS,
             // Variants with few clients differ most and cost least.
             large if large.contains('/') && large.ends_with("-99") => 1,
@@ -59,10 +71,23 @@ fn check(number: &str) {
         };
         let runs = simulate(&scenario, 0..seeds, 1, &|_| {});
         let rejections: Vec<&String> = runs.iter().flat_map(|run| &run.rejections).collect();
-        assert_eq!(rejections, Vec::<&String>::new(), "{name}: streams were rejected");
-        faults.extend(broken(&scenario, &runs).iter().map(|broken| format!("{name}: {broken}")));
+        assert_eq!(
+            rejections,
+            Vec::<&String>::new(),
+            "{name}: streams were rejected"
+        );
+        faults.extend(
+            broken(&scenario, &runs)
+                .iter()
+                .map(|broken| format!("{name}: {broken}")),
+        );
     }
-    assert!(faults.is_empty(), "{} bounds are broken:\n{}", faults.len(), faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} bounds are broken:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
 }
 
 macro_rules! numbers {

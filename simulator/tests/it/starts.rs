@@ -34,12 +34,20 @@ impl Client {
         let (limiter, mut subscription) = Limiter::without_transport(identity, 100, 0, number);
         let key = limiter.bucket("api").unwrap().key("default");
         subscription.on_open(at(now));
-        Self { stream: StreamId(number), subscription, shard: limiter.shard(number), key, started: now }
+        Self {
+            stream: StreamId(number),
+            subscription,
+            shard: limiter.shard(number),
+            key,
+            started: now,
+        }
     }
 
     /// Returns the refusals among simultaneous `requests`.
     fn refused(&mut self, requests: usize) -> usize {
-        (0..requests).filter(|_| !self.shard.check(&self.key.request()).verdict.is_admit()).count()
+        (0..requests)
+            .filter(|_| !self.shard.check(&self.key.request()).verdict.is_admit())
+            .count()
     }
 }
 
@@ -61,7 +69,11 @@ impl World {
                               rollout: {{ require_gates: false }}\n"
         );
         let pair = Pair::new(&policy, ONE_CLASS_TENANTS, Bounds::default());
-        let mut world = Self { pair, clients: BTreeMap::new(), now: 0 };
+        let mut world = Self {
+            pair,
+            clients: BTreeMap::new(),
+            now: 0,
+        };
         world.pair.roll_up(MonoTime::ZERO);
         world.run(10_000);
         world
@@ -79,7 +91,10 @@ impl World {
         let now = at(self.now);
         let client = self.clients.get_mut(&number).unwrap();
         let report = client.subscription.report(now);
-        self.pair.zone.on_report(now, client.stream, report).unwrap();
+        self.pair
+            .zone
+            .on_report(now, client.stream, report)
+            .unwrap();
         if let Some(message) = self.pair.zone.directives(now, client.stream) {
             client.subscription.on_directives(now, message).unwrap();
         }
@@ -101,7 +116,9 @@ impl World {
         if self.now.is_multiple_of(500) {
             self.pair.roll_up(now);
         }
-        self.clients.values_mut().for_each(|client| client.subscription.on_tick(now));
+        self.clients
+            .values_mut()
+            .for_each(|client| client.subscription.on_tick(now));
     }
 
     fn run(&mut self, ms: u64) {
@@ -129,14 +146,19 @@ const TIMES: [u64; 7] = [0, 20, 50, 200, 500, 1_000, 3_000];
 #[test]
 fn first_burst_of_the_only_client_passes() {
     let mut faults = Vec::new();
-    for (limit, wait) in [100, 240, 1_000].into_iter().flat_map(|limit| TIMES.map(|wait| (limit, wait))) {
+    for (limit, wait) in [100, 240, 1_000]
+        .into_iter()
+        .flat_map(|limit| TIMES.map(|wait| (limit, wait)))
+    {
         let mut world = World::new(limit);
         let client = world.start();
         world.run(wait);
         let at_once = world.clients.get_mut(&client).unwrap().refused(BURST);
         let after = world.run_with_load(1_000, client, u64::from(limit) / 5);
         if at_once + after > 0 {
-            faults.push(format!("limit {limit}, {wait} ms: {at_once} at once, {after} in the next second"));
+            faults.push(format!(
+                "limit {limit}, {wait} ms: {at_once} at once, {after} in the next second"
+            ));
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
@@ -160,7 +182,9 @@ fn first_burst_of_a_joining_client_passes() {
             let at_once = world.clients.get_mut(&client).unwrap().refused(BURST);
             let after = world.run_with_load(1_000, fleet, rps);
             if before + at_once + after > 0 {
-                faults.push(format!("limit {limit}, {fleet} + 1, {wait} ms: {before}, {at_once}, {after}"));
+                faults.push(format!(
+                    "limit {limit}, {fleet} + 1, {wait} ms: {before}, {at_once}, {after}"
+                ));
             }
         }
     }
@@ -170,7 +194,12 @@ fn first_burst_of_a_joining_client_passes() {
 #[test]
 fn small_fleet_first_bursts_pass() {
     // (limit, clients that start at the same time, time between their bursts)
-    for (limit, clients, every) in [(100, 2, 500), (100, 4, 500), (1_000, 8, 100), (1_000, 10, 600)] {
+    for (limit, clients, every) in [
+        (100, 2, 500),
+        (100, 4, 500),
+        (1_000, 8, 100),
+        (1_000, 10, 600),
+    ] {
         let mut world = World::new(limit);
         (0..clients).for_each(|_| {
             world.start();
@@ -202,9 +231,16 @@ fn bursts_of_a_starting_crowd_are_cut() {
             world.start();
         }
         world.run(wait);
-        let refused: usize = world.clients.values_mut().map(|client| client.refused(BURST)).sum();
+        let refused: usize = world
+            .clients
+            .values_mut()
+            .map(|client| client.refused(BURST))
+            .sum();
         let at_once = 50 * BURST - refused;
         let both = at_once + 50 * BURST - world.run_with_load(1_000, 50, BURST as u64);
-        assert!(at_once <= at_once_max && both <= both_max, "{wait} ms: {at_once} at once, {both} of both");
+        assert!(
+            at_once <= at_once_max && both <= both_max,
+            "{wait} ms: {at_once} at once, {both} of both"
+        );
     }
 }

@@ -24,10 +24,19 @@ struct World {
 
 impl World {
     fn new(decisions_per_s_max: u64) -> Self {
-        let text = "buckets: { api: { limit: 1000, mode: enforce } }\nrollout: { require_gates: false }\n";
-        let bounds = Bounds { decisions_per_s_max, tenants_per_bucket_max: 2, ..Bounds::default() };
+        let text =
+            "buckets: { api: { limit: 1000, mode: enforce } }\nrollout: { require_gates: false }\n";
+        let bounds = Bounds {
+            decisions_per_s_max,
+            tenants_per_bucket_max: 2,
+            ..Bounds::default()
+        };
         let pair = Pair::new(text, ONE_CLASS_TENANTS, bounds);
-        let mut world = Self { pair, now: Duration::ZERO, streams: 0 };
+        let mut world = Self {
+            pair,
+            now: Duration::ZERO,
+            streams: 0,
+        };
         world.roll_up();
         world
     }
@@ -64,32 +73,53 @@ struct Liar {
 impl Liar {
     fn new(role: Role, instance: u128) -> Self {
         let identity = identity(role, instance);
-        Self { identity, stream: None, seq: 0, clients: 1, tallies: [Tally::ZERO; TENANTS.len()] }
+        Self {
+            identity,
+            stream: None,
+            seq: 0,
+            clients: 1,
+            tallies: [Tally::ZERO; TENANTS.len()],
+        }
     }
 
     /// Sends a report, on a new stream if the last one was refused.
     fn send(&mut self, world: &mut World, sent: u64, continues: bool) -> bool {
-        let mut report = Report { time: Some(world.at()), clients: self.clients, ..Report::default() };
+        let mut report = Report {
+            time: Some(world.at()),
+            clients: self.clients,
+            ..Report::default()
+        };
         let stream = *self.stream.get_or_insert_with(|| {
             world.streams += 1;
             self.seq = 0;
             report.identity = Some(self.identity.clone());
             let bucket = Bucket::new("api").unwrap();
             let definition = |tenant: &str, tally: &Tally| KeyDefinition {
-                key: Key { bucket: bucket.clone(), tenant: Tenant::new(tenant).unwrap() },
+                key: Key {
+                    bucket: bucket.clone(),
+                    tenant: Tenant::new(tenant).unwrap(),
+                },
                 base: Counts::ZERO,
-                sent: Counts { offered: sent.min(tally.counts.offered), ..Counts::ZERO },
+                sent: Counts {
+                    offered: sent.min(tally.counts.offered),
+                    ..Counts::ZERO
+                },
                 continues,
             };
             let definitions = TENANTS.iter().zip(&self.tallies).zip((0..).map(KeyId));
-            report.definitions =
-                definitions.map(|((tenant, tally), id)| (id, definition(tenant, tally))).collect();
+            report.definitions = definitions
+                .map(|((tenant, tally), id)| (id, definition(tenant, tally)))
+                .collect();
             StreamId(world.streams)
         });
         self.seq += 1;
         report.seq = self.seq;
         report.tallies = (0..).map(KeyId).zip(self.tallies).collect();
-        let is_accepted = world.pair.zone.on_report(world.at(), stream, report).is_ok();
+        let is_accepted = world
+            .pair
+            .zone
+            .on_report(world.at(), stream, report)
+            .is_ok();
         if !is_accepted {
             world.pair.zone.on_close(world.at(), stream);
             self.stream = None;
@@ -116,20 +146,32 @@ struct Step {
 fn step() -> impl Strategy<Value = Step> {
     let count = || prop_oneof![3 => 0..100u64, 1 => Just(u64::MAX / 2), 1 => any::<u64>()];
     let grows: [_; 8] = std::array::from_fn(|_| count());
-    let who = (0..2usize, 0..2_000u64, 0..TENANTS.len(), prop_oneof![0..9u32, any::<u32>()]);
-    let chances = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.1), prop::bool::weighted(0.3));
+    let who = (
+        0..2usize,
+        0..2_000u64,
+        0..TENANTS.len(),
+        prop_oneof![0..9u32, any::<u32>()],
+    );
+    let chances = (
+        any::<bool>(),
+        any::<bool>(),
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.3),
+    );
     (who, grows, count(), chances).prop_map(
-        |((liar, ms, tenant, clients), grows, sent, (late, continues, reconnects, rolls_up))| Step {
-            liar,
-            ms,
-            tenant,
-            grows,
-            late,
-            clients,
-            sent,
-            continues,
-            reconnects,
-            rolls_up,
+        |((liar, ms, tenant, clients), grows, sent, (late, continues, reconnects, rolls_up))| {
+            Step {
+                liar,
+                ms,
+                tenant,
+                grows,
+                late,
+                clients,
+                sent,
+                continues,
+                reconnects,
+                rolls_up,
+            }
         },
     )
 }
@@ -141,8 +183,11 @@ fn grown(held: Tally, step: &Step) -> Tally {
     if !counts.is_consistent() {
         let offered = counts.offered;
         let quota_repeated = counts.quota_repeated.min(u64::MAX - offered);
-        counts =
-            Counts { offered, quota_repeated: quota_repeated.max(held.counts.quota_repeated), ..held.counts };
+        counts = Counts {
+            offered,
+            quota_repeated: quota_repeated.max(held.counts.quota_repeated),
+            ..held.counts
+        };
         let room = counts.passed() - counts.quota_dropped - counts.would_quota_dropped;
         let column = match (step.late, step.grows[5].is_multiple_of(2)) {
             (true, true) => &mut counts.dropped,

@@ -52,7 +52,10 @@ impl Client {
     }
 
     fn counts(&mut self, tenant: &str, requests: u64) {
-        self.keys.push(Key { bucket: bucket(), tenant: Tenant::new(tenant).unwrap() });
+        self.keys.push(Key {
+            bucket: bucket(),
+            tenant: Tenant::new(tenant).unwrap(),
+        });
         self.counts.push(requests);
     }
 
@@ -64,10 +67,14 @@ impl Client {
             ..Report::default()
         };
         let counts = &self.counts;
-        self.outbox.fill(&mut report, &self.keys, |id: KeyId| Tally {
-            counts: Counts { offered: counts[id.index()], ..Counts::ZERO },
-            late: Counts::ZERO,
-        });
+        self.outbox
+            .fill(&mut report, &self.keys, |id: KeyId| Tally {
+                counts: Counts {
+                    offered: counts[id.index()],
+                    ..Counts::ZERO
+                },
+                late: Counts::ZERO,
+            });
         self.outbox.on_answer(InstanceId(AGGREGATOR));
         report
     }
@@ -83,9 +90,17 @@ impl World {
     fn new(clients: u64) -> Self {
         let policy = "buckets: { api: { limit: 1000000, tenant_limit: 100, mode: enforce } }\n\
                       rollout: { require_gates: false }\n";
-        let pair = Pair::new(policy, "tenants: { default: {}, listed: {} }\n", Bounds::default());
+        let pair = Pair::new(
+            policy,
+            "tenants: { default: {}, listed: {} }\n",
+            Bounds::default(),
+        );
         let clients = (1..=clients).map(Client::new).collect();
-        let mut world = Self { pair, clients, now: Duration::ZERO };
+        let mut world = Self {
+            pair,
+            clients,
+            now: Duration::ZERO,
+        };
         world.pair.roll_up(MonoTime::ZERO);
         world
     }
@@ -100,14 +115,19 @@ impl World {
         let now = self.at();
         for client in &mut self.clients {
             let report = client.report(now);
-            self.pair.zone.on_report(now, client.stream, report).unwrap();
+            self.pair
+                .zone
+                .on_report(now, client.stream, report)
+                .unwrap();
         }
         self.pair.zone.on_tick(now);
         if self.now.as_millis().is_multiple_of(500) {
             self.pair.roll_up(now);
         }
         for client in &mut self.clients {
-            let Some(message) = self.pair.zone.directives(now, client.stream) else { continue };
+            let Some(message) = self.pair.zone.directives(now, client.stream) else {
+                continue;
+            };
             client.outbox.on_echo(message.echo);
             client.standings.extend(message.standings);
             message.buckets.iter().for_each(|bucket| {
@@ -118,7 +138,9 @@ impl World {
 
     /// Returns the drop ratio of the first client's own key.
     fn ratio(&self, key: usize) -> Option<f64> {
-        let Client { board, standings, .. } = &self.clients[0];
+        let Client {
+            board, standings, ..
+        } = &self.clients[0];
         let Standing { established, bin } = *standings.get(&KeyId(key as u32))?;
         let cut = board.get(&bucket())?.terms().cut?;
         Some(cut.ratio_of(established, bin?.rate()).0.as_f64())
@@ -138,7 +160,10 @@ fn hot_undeclared_tenant_is_limited_quickly() {
                 let tenant = Tenant::new(&format!("other-{next}")).unwrap();
                 next += 1;
                 if let Some(key) = client.keys.get_mut(at) {
-                    assert!(client.outbox.replace(KeyId(at as u32)), "{at} is not settled");
+                    assert!(
+                        client.outbox.replace(KeyId(at as u32)),
+                        "{at} is not settled"
+                    );
                     (key.tenant, client.counts[at]) = (tenant, 1 + (next % 3) as u64);
                 } else {
                     client.counts(tenant.as_str(), 1);

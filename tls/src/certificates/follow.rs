@@ -57,7 +57,10 @@ impl Certificates {
     fn take_change(&self, looks: &mut Looks, now: SystemTime) {
         let current = self.current();
         let files = Files::read(self.directory());
-        let seen = files.as_ref().map(Files::digests).map_err(ToString::to_string);
+        let seen = files
+            .as_ref()
+            .map(Files::digests)
+            .map_err(ToString::to_string);
         let is_settled = looks.last.replace(seen.clone()).as_ref() == Some(&seen);
         if seen == Ok(current.digests) {
             if looks.refused.take().is_some() {
@@ -93,7 +96,10 @@ impl Certificates {
         if looks.refused.as_ref() != Some(&seen) {
             looks.refused = Some(seen);
             let text = error.to_string();
-            tracing::warn!(error = text, "changed certificate files are refused, the set before is in force");
+            tracing::warn!(
+                error = text,
+                "changed certificate files are refused, the set before is in force"
+            );
             let mut state = lock(&self.shared.state);
             state.failures += 1;
             state.refused = Some(text);
@@ -141,7 +147,11 @@ impl Certificates {
         match age {
             Age::Fresh => {}
             Age::Ending => {
-                let left_s = health.not_after.duration_since(now).unwrap_or_default().as_secs();
+                let left_s = health
+                    .not_after
+                    .duration_since(now)
+                    .unwrap_or_default()
+                    .as_secs();
                 tracing::warn!(%directory, %id, left_s, "certificate expires soon: renew it");
             }
             Age::Untrusted => tracing::error!(

@@ -55,7 +55,10 @@ impl Health {
 
     /// Returns true if the end is near: issuers should have renewed the certificate by now.
     pub fn is_ending(&self, now: SystemTime) -> bool {
-        let lifetime = self.not_after.duration_since(self.not_before).unwrap_or_default();
+        let lifetime = self
+            .not_after
+            .duration_since(self.not_before)
+            .unwrap_or_default();
         self.not_after.duration_since(now).unwrap_or_default() < lifetime / ENDING_PART
     }
 }
@@ -100,9 +103,20 @@ impl Certificates {
         let files = Files::read(directory)?;
         let current = Arc::new(Generation::first(&files, now)?);
         let (changes, _) = watch::channel(current.number);
-        let state = Mutex::new(State { current, failures: 0, refused: None });
-        let shared = Shared { directory: directory.to_owned(), state, looks: Mutex::default(), changes };
-        let certificates = Self { shared: Arc::new(shared) };
+        let state = Mutex::new(State {
+            current,
+            failures: 0,
+            refused: None,
+        });
+        let shared = Shared {
+            directory: directory.to_owned(),
+            state,
+            looks: Mutex::default(),
+            changes,
+        };
+        let certificates = Self {
+            shared: Arc::new(shared),
+        };
         certificates.warn_of_public_key();
         certificates.log_age(&mut lock(&certificates.shared.looks), now);
         Ok(certificates)
@@ -124,7 +138,10 @@ impl Certificates {
             return Ok(());
         }
         let (certificate, expected) = (Box::new(certificate), Box::new(expected));
-        Err(RoleError::Other { certificate, expected })
+        Err(RoleError::Other {
+            certificate,
+            expected,
+        })
     }
 
     /// Returns the directory of the files.

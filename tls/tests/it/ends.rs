@@ -19,11 +19,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub(crate) const DOMAIN: &str = "fleet.example";
 
 pub(crate) fn aggregator() -> PeerRole {
-    PeerRole::Aggregator { zone: Zone::new("eu-1").unwrap() }
+    PeerRole::Aggregator {
+        zone: Zone::new("eu-1").unwrap(),
+    }
 }
 
 pub(crate) fn service() -> PeerRole {
-    PeerRole::Service { zone: Zone::new("eu-1").unwrap(), service: Name::new("cart").unwrap() }
+    PeerRole::Service {
+        zone: Zone::new("eu-1").unwrap(),
+        service: Name::new("cart").unwrap(),
+    }
 }
 
 #[derive(Debug)]
@@ -34,14 +39,20 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(authority: &Authority, role: PeerRole) -> Self {
-        Self::with_leaf(authority, &authority.issue(&authority.request(role, Validity::default())))
+        Self::with_leaf(
+            authority,
+            &authority.issue(&authority.request(role, Validity::default())),
+        )
     }
 
     pub(crate) fn with_leaf(authority: &Authority, leaf: &Leaf) -> Self {
         let directory = tempfile::tempdir().unwrap();
         authority.write_leaf(directory.path(), leaf);
         let certificates = Certificates::open(directory.path()).unwrap();
-        Self { certificates, directory }
+        Self {
+            certificates,
+            directory,
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -59,13 +70,17 @@ pub(crate) struct Met {
 impl Met {
     /// Returns both labels; empty where the handshake succeeded.
     pub(crate) fn labels(&self) -> (&'static str, &'static str) {
-        let label =
-            |end: &Result<_, HandshakeFailure>| end.as_ref().err().map_or("", HandshakeFailure::label);
+        let label = |end: &Result<_, HandshakeFailure>| {
+            end.as_ref().err().map_or("", HandshakeFailure::label)
+        };
         (label(&self.at_parent), label(&self.at_child))
     }
 
     pub(crate) fn kinds(&self) -> (HandshakeKind, HandshakeKind) {
-        (self.at_parent.as_ref().unwrap().1, self.at_child.as_ref().unwrap().1)
+        (
+            self.at_parent.as_ref().unwrap().1,
+            self.at_child.as_ref().unwrap().1,
+        )
     }
 }
 
@@ -91,8 +106,9 @@ pub(crate) async fn meet(parent: Arc<ServerConfig>, child: Arc<ClientConfig>) ->
         Ok((peer, kind, stream))
     };
     let both = async { tokio::join!(parent, child) };
-    let (parent, child) =
-        tokio::time::timeout(Duration::from_secs(60), both).await.expect("both ends return");
+    let (parent, child) = tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .expect("both ends return");
     let at_child = child.map(|(peer, kind, _)| (peer, kind));
     let at_parent = match parent {
         Err(failure) => Err(failure),
@@ -105,7 +121,10 @@ pub(crate) async fn meet(parent: Arc<ServerConfig>, child: Arc<ClientConfig>) ->
             Ok((peer, kind))
         }
     };
-    Met { at_parent, at_child }
+    Met {
+        at_parent,
+        at_child,
+    }
 }
 
 pub(crate) fn parent_with(config: &Arc<ServerConfig>, leaf: &Leaf) -> Arc<ServerConfig> {
@@ -122,8 +141,13 @@ pub(crate) fn child_with(config: &ClientConfig, leaf: &Leaf) -> Arc<ClientConfig
 }
 
 fn resolver(leaf: &Leaf) -> Arc<SingleCertAndKey> {
-    let chain =
-        CertificateDer::pem_slice_iter(leaf.certificate.as_bytes()).collect::<Result<_, _>>().unwrap();
+    let chain = CertificateDer::pem_slice_iter(leaf.certificate.as_bytes())
+        .collect::<Result<_, _>>()
+        .unwrap();
     let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).unwrap();
-    Arc::new(CertifiedKey::from_der(chain, key, &default_provider()).unwrap().into())
+    Arc::new(
+        CertifiedKey::from_der(chain, key, &default_provider())
+            .unwrap()
+            .into(),
+    )
 }

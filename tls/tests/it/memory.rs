@@ -18,18 +18,30 @@ const BYTES_MAX_OF_BOTH_ENDS: usize = 20 << 10;
 #[test]
 fn idle_tls_connection_needs_little_memory() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let (parent, child) = (
+        Process::new(&authority, aggregator()),
+        Process::new(&authority, service()),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let sockets = async || {
-        let (below, above) =
-            tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (below, above) = tokio::join!(
+            TcpStream::connect(listener.local_addr().unwrap()),
+            listener.accept()
+        );
         (above.unwrap().0, below.unwrap())
     };
     let secured = async || {
         let (above, below) = sockets().await;
         let server = accept(parent.certificates.mutual_server(), above);
-        let client = connect(child.certificates.child(), "a.example".try_into().unwrap(), below);
+        let client = connect(
+            child.certificates.child(),
+            "a.example".try_into().unwrap(),
+            below,
+        );
         let (above, below) = tokio::join!(server, client);
         (above.unwrap().0, below.unwrap().0)
     };
@@ -45,9 +57,13 @@ fn idle_tls_connection_needs_little_memory() {
     let of_held = measure(|| {
         held.extend((0..CONNECTIONS).map(|_| runtime.block_on(after_messages(secured()))));
     });
-    let on_heap = usize::try_from(of_held.bytes_current - of_plain.bytes_current).unwrap() / CONNECTIONS;
+    let on_heap =
+        usize::try_from(of_held.bytes_current - of_plain.bytes_current).unwrap() / CONNECTIONS;
     let bytes = on_heap + size_of_val(&held[0]) - size_of_val(&plain[0]);
-    assert!(on_heap > 0 && bytes < BYTES_MAX_OF_BOTH_ENDS, "{bytes} bytes, {on_heap} of them on the heap");
+    assert!(
+        on_heap > 0 && bytes < BYTES_MAX_OF_BOTH_ENDS,
+        "{bytes} bytes, {on_heap} of them on the heap"
+    );
     println!("{bytes} bytes, {on_heap} of them on the heap");
 }
 
@@ -68,7 +84,10 @@ where
 fn wait(end: &mut (impl AsyncRead + Unpin)) {
     let mut byte = [0];
     let read = pin!(end.read(&mut byte));
-    assert!(read.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        read.poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
 }
 
 async fn send(from: &mut (impl AsyncWrite + Unpin), to: &mut (impl AsyncRead + Unpin)) {

@@ -16,13 +16,28 @@ async fn certificates_of_one_fleet_connect_every_hop() {
     let intermediate = authority.intermediate();
     let controller = Process::new(&authority, PeerRole::Controller);
     for issuer in [&authority, &intermediate] {
-        let (aggregator, service) = (Process::new(issuer, aggregator()), Process::new(issuer, service()));
-        for (parent, child) in
-            [(&controller, &aggregator), (&aggregator, &aggregator), (&aggregator, &service)]
-        {
-            let met = meet(parent.certificates.mutual_server(), child.certificates.child()).await;
-            assert_eq!(met.at_parent.as_ref().unwrap().0.id, child.certificates.id());
-            assert_eq!(met.at_child.as_ref().unwrap().0.id, parent.certificates.id());
+        let (aggregator, service) = (
+            Process::new(issuer, aggregator()),
+            Process::new(issuer, service()),
+        );
+        for (parent, child) in [
+            (&controller, &aggregator),
+            (&aggregator, &aggregator),
+            (&aggregator, &service),
+        ] {
+            let met = meet(
+                parent.certificates.mutual_server(),
+                child.certificates.child(),
+            )
+            .await;
+            assert_eq!(
+                met.at_parent.as_ref().unwrap().0.id,
+                child.certificates.id()
+            );
+            assert_eq!(
+                met.at_child.as_ref().unwrap().0.id,
+                parent.certificates.id()
+            );
             let not_after = child.certificates.health().not_after;
             assert_eq!(met.at_parent.unwrap().0.not_after, not_after);
         }
@@ -48,16 +63,25 @@ async fn unacceptable_certificates_are_named_at_both_ends() {
     let lenient = operator_client(&parent.path("ca.crt"), Tier::Aggregator).unwrap();
     let issued = |request: Request| authority.issue(&request);
     let child_of = |request: Request| child_with(&lenient, &issued(request));
-    let parent_of = |request: Request| parent_with(&parent.certificates.mutual_server(), &issued(request));
+    let parent_of =
+        |request: Request| parent_with(&parent.certificates.mutual_server(), &issued(request));
     let own_parent = || parent.certificates.mutual_server();
     let own_child = || child.certificates.child();
-    let uris =
-        |uris: &[&str]| Request { uris: uris.iter().map(ToString::to_string).collect(), ..usual.clone() };
-    let valid = |validity| Request { validity, ..usual.clone() };
+    let uris = |uris: &[&str]| Request {
+        uris: uris.iter().map(ToString::to_string).collect(),
+        ..usual.clone()
+    };
+    let valid = |validity| Request {
+        validity,
+        ..usual.clone()
+    };
     let (same_name, other_name) = (Authority::new(DOMAIN), Authority::new("other.example"));
     let stranger = |authority: &Authority| {
         let leaf = authority.issue(&usual);
-        (child_with(&lenient, &leaf), parent_with(&own_parent(), &leaf))
+        (
+            child_with(&lenient, &leaf),
+            parent_with(&own_parent(), &leaf),
+        )
     };
     let foreign = "spiffe://other.example/plimsoll/zone/eu-1/service/cart";
     let no_certificate = {
@@ -65,14 +89,48 @@ async fn unacceptable_certificates_are_named_at_both_ends() {
         config.alpn_protocols = vec![b"h2".to_vec()];
         Arc::new(config)
     };
-    let case = |name, parent, child, labels, texts| Case { name, parent, child, labels, texts };
+    let case = |name, parent, child, labels, texts| Case {
+        name,
+        parent,
+        child,
+        labels,
+        texts,
+    };
     let ca = "by an authority";
     let at_parent = [
-        ("none", no_certificate, "no_certificate", "no_certificate", "give it tls.crt", "asks for one"),
-        ("expired", child_of(valid(Validity::ended())), "expired", "expired", "renew it", "renew it"),
+        (
+            "none",
+            no_certificate,
+            "no_certificate",
+            "no_certificate",
+            "give it tls.crt",
+            "asks for one",
+        ),
+        (
+            "expired",
+            child_of(valid(Validity::ended())),
+            "expired",
+            "expired",
+            "renew it",
+            "renew it",
+        ),
         // The alert is the same for both.
-        ("early", child_of(valid(Validity::to_come())), "not_yet_valid", "expired", "clocks", "clocks"),
-        ("authority", stranger(&same_name).0, "unknown_authority", "unknown_authority", ca, ca),
+        (
+            "early",
+            child_of(valid(Validity::to_come())),
+            "not_yet_valid",
+            "expired",
+            "clocks",
+            "clocks",
+        ),
+        (
+            "authority",
+            stranger(&same_name).0,
+            "unknown_authority",
+            "unknown_authority",
+            ca,
+            ca,
+        ),
         (
             "authority of other name",
             stranger(&other_name).0,
@@ -89,7 +147,14 @@ async fn unacceptable_certificates_are_named_at_both_ends() {
             "trust domain",
             "trust domain",
         ),
-        ("no name", child_of(uris(&[])), "no_identity", "foreign_domain", "has no identity", "its log"),
+        (
+            "no name",
+            child_of(uris(&[])),
+            "no_identity",
+            "foreign_domain",
+            "has no identity",
+            "its log",
+        ),
         (
             "web",
             child_of(uris(&["https://a.example"])),
@@ -108,7 +173,10 @@ async fn unacceptable_certificates_are_named_at_both_ends() {
         ),
         (
             "two",
-            child_of(uris(&[&usual.uris[0], "spiffe://fleet.example/plimsoll/controller"])),
+            child_of(uris(&[
+                &usual.uris[0],
+                "spiffe://fleet.example/plimsoll/controller",
+            ])),
             "no_identity",
             "foreign_domain",
             "2 identities",
@@ -116,7 +184,10 @@ async fn unacceptable_certificates_are_named_at_both_ends() {
         ),
         (
             "usage",
-            child_of(Request { client: false, ..usual.clone() }),
+            child_of(Request {
+                client: false,
+                ..usual.clone()
+            }),
             "wrong_usage",
             "wrong_usage",
             "client authentication",
@@ -124,32 +195,92 @@ async fn unacceptable_certificates_are_named_at_both_ends() {
         ),
     ]
     .map(|(name, child, label, alert, text, alert_text)| {
-        case(name, own_parent(), child, (label, alert), (text, alert_text))
+        case(
+            name,
+            own_parent(),
+            child,
+            (label, alert),
+            (text, alert_text),
+        )
     });
     let at_child = [
-        ("expired", parent_of(valid(Validity::ended())), "expired", "expired", "renew it"),
-        ("early", parent_of(valid(Validity::to_come())), "not_yet_valid", "expired", "clocks"),
-        ("authority", stranger(&same_name).1, "unknown_authority", "unknown_authority", ca),
-        ("authority of other name", stranger(&other_name).1, "unknown_authority", "unknown_authority", ca),
-        ("domain", parent_of(uris(&[foreign])), "foreign_domain", "foreign_domain", "trust domain"),
-        ("no name", parent_of(uris(&[])), "no_identity", "foreign_domain", "has no identity"),
+        (
+            "expired",
+            parent_of(valid(Validity::ended())),
+            "expired",
+            "expired",
+            "renew it",
+        ),
+        (
+            "early",
+            parent_of(valid(Validity::to_come())),
+            "not_yet_valid",
+            "expired",
+            "clocks",
+        ),
+        (
+            "authority",
+            stranger(&same_name).1,
+            "unknown_authority",
+            "unknown_authority",
+            ca,
+        ),
+        (
+            "authority of other name",
+            stranger(&other_name).1,
+            "unknown_authority",
+            "unknown_authority",
+            ca,
+        ),
+        (
+            "domain",
+            parent_of(uris(&[foreign])),
+            "foreign_domain",
+            "foreign_domain",
+            "trust domain",
+        ),
+        (
+            "no name",
+            parent_of(uris(&[])),
+            "no_identity",
+            "foreign_domain",
+            "has no identity",
+        ),
         (
             "usage",
-            parent_of(Request { server: false, ..usual.clone() }),
+            parent_of(Request {
+                server: false,
+                ..usual.clone()
+            }),
             "wrong_usage",
             "wrong_usage",
             "server authentication",
         ),
     ]
-    .map(|(name, parent, label, alert, text)| case(name, parent, own_child(), (alert, label), ("", text)));
-    for Case { name, parent, child, labels, texts } in at_parent.into_iter().chain(at_child) {
+    .map(|(name, parent, label, alert, text)| {
+        case(name, parent, own_child(), (alert, label), ("", text))
+    });
+    for Case {
+        name,
+        parent,
+        child,
+        labels,
+        texts,
+    } in at_parent.into_iter().chain(at_child)
+    {
         let met = meet(parent, child).await;
         assert_eq!(met.labels(), labels, "{name}: {met:?}");
         let (at_parent, at_child) = (met.at_parent.unwrap_err(), met.at_child.unwrap_err());
-        assert!(at_parent.to_string().contains(texts.0), "{name}: {at_parent}");
+        assert!(
+            at_parent.to_string().contains(texts.0),
+            "{name}: {at_parent}"
+        );
         assert!(at_child.to_string().contains(texts.1), "{name}: {at_child}");
         for failure in [at_parent, at_child] {
-            assert!(HandshakeFailure::LABELS.contains(&failure.label()), "{name}");
+            assert!(
+                HandshakeFailure::LABELS.contains(&failure.label()),
+                "{name}"
+            );
             assert!(failure.to_string().len() < 1_000, "{name}: {failure}");
         }
     }
@@ -166,15 +297,29 @@ async fn overlong_chain_is_refused_before_verification() {
         // This child has no session to resume.
         let child = Process::new(&authority, service());
         let more: String = others[..intermediates].iter().map(Authority::pem).collect();
-        let leaf = Leaf { certificate: format!("{}{more}", leaf.certificate), key: leaf.key.clone() };
-        let met =
-            meet(parent.certificates.mutual_server(), child_with(&parent.certificates.child(), &leaf)).await;
+        let leaf = Leaf {
+            certificate: format!("{}{more}", leaf.certificate),
+            key: leaf.key.clone(),
+        };
+        let met = meet(
+            parent.certificates.mutual_server(),
+            child_with(&parent.certificates.child(), &leaf),
+        )
+        .await;
         assert_eq!(met.labels(), labels, "{met:?}");
-        let met =
-            meet(parent_with(&parent.certificates.mutual_server(), &leaf), child.certificates.child()).await;
+        let met = meet(
+            parent_with(&parent.certificates.mutual_server(), &leaf),
+            child.certificates.child(),
+        )
+        .await;
         assert_eq!(met.labels(), (labels.1, labels.0), "{met:?}");
         if let Err(failure) = met.at_child {
-            assert!(failure.to_string().contains("5 certificates follow the leaf"), "{failure}");
+            assert!(
+                failure
+                    .to_string()
+                    .contains("5 certificates follow the leaf"),
+                "{failure}"
+            );
         }
     }
 }
@@ -182,15 +327,26 @@ async fn overlong_chain_is_refused_before_verification() {
 #[tokio::test]
 async fn another_protocol_is_named_at_both_ends() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
+    let (parent, child) = (
+        Process::new(&authority, aggregator()),
+        Process::new(&authority, service()),
+    );
     let with_protocols = |protocols: &[&[u8]]| {
         let mut config = ClientConfig::clone(&child.certificates.child());
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Arc::new(config)
     };
     for protocols in [&[][..], &[&b"http/1.1"[..]]] {
-        let met = meet(parent.certificates.mutual_server(), with_protocols(protocols)).await;
-        assert_eq!(met.labels(), ("no_alpn", "no_alpn"), "{protocols:?}: {met:?}");
+        let met = meet(
+            parent.certificates.mutual_server(),
+            with_protocols(protocols),
+        )
+        .await;
+        assert_eq!(
+            met.labels(),
+            ("no_alpn", "no_alpn"),
+            "{protocols:?}: {met:?}"
+        );
     }
 }
 
@@ -214,7 +370,10 @@ async fn older_versions_of_tls_are_refused() {
 #[tokio::test]
 async fn plaintext_peer_is_named() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
+    let (parent, child) = (
+        Process::new(&authority, aggregator()),
+        Process::new(&authority, service()),
+    );
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let settings = b"\0\0\0\x04\0\0\0\0\0";
     for (sent, label) in [
@@ -228,19 +387,28 @@ async fn plaintext_peer_is_named() {
         let (mut peer, own) = tokio::io::duplex(1 << 20);
         peer.write_all(sent).await.unwrap();
         peer.shutdown().await.unwrap();
-        let failure = accept(parent.certificates.mutual_server(), own).await.unwrap_err();
+        let failure = accept(parent.certificates.mutual_server(), own)
+            .await
+            .unwrap_err();
         assert_eq!(failure.label(), label, "{sent:?}: {failure}");
     }
-    for (sent, label) in
-        [(&settings[..], "not_tls"), (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not_tls"), (b"", "other")]
-    {
+    for (sent, label) in [
+        (&settings[..], "not_tls"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not_tls"),
+        (b"", "other"),
+    ] {
         let (mut peer, own) = tokio::io::duplex(1 << 20);
         peer.write_all(sent).await.unwrap();
         peer.shutdown().await.unwrap();
         let name = "a.example".try_into().unwrap();
-        let failure = connect(child.certificates.child(), name, own).await.unwrap_err();
+        let failure = connect(child.certificates.child(), name, own)
+            .await
+            .unwrap_err();
         assert_eq!(failure.label(), label, "{sent:?}: {failure}");
         let says = ["both ends", "does not speak TLS"];
-        assert!(says.iter().any(|part| failure.to_string().contains(part)), "{failure}");
+        assert!(
+            says.iter().any(|part| failure.to_string().contains(part)),
+            "{failure}"
+        );
     }
 }

@@ -58,8 +58,16 @@ impl TokenFile {
     /// If it cannot be read, or a line is invalid.
     pub fn open(path: &Path) -> Result<Self, TokenFileError> {
         let tokens = Arc::new(read(path)?);
-        let state = Mutex::new(State { tokens, refused: None });
-        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), state }) })
+        let state = Mutex::new(State {
+            tokens,
+            refused: None,
+        });
+        Ok(Self {
+            inner: Arc::new(Inner {
+                path: path.to_owned(),
+                state,
+            }),
+        })
     }
 
     /// Returns the path of the file.
@@ -113,16 +121,24 @@ impl TokenFile {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn read(path: &Path) -> Result<Tokens, TokenFileError> {
     let tokens = || -> Result<Tokens, Fault> {
         let bytes = regular_file::read_whole(path, FILE_BYTES_MAX)?;
-        Ok(std::str::from_utf8(&bytes).map_err(|_| Fault::NotText)?.parse()?)
+        Ok(std::str::from_utf8(&bytes)
+            .map_err(|_| Fault::NotText)?
+            .parse()?)
     };
-    tokens().map_err(|fault| TokenFileError { path: path.to_owned(), fault })
+    tokens().map_err(|fault| TokenFileError {
+        path: path.to_owned(),
+        fault,
+    })
 }
 
 #[cfg(test)]
@@ -140,7 +156,11 @@ mod tests {
     }
 
     fn names(file: &TokenFile) -> Vec<String> {
-        file.tokens().entries().iter().map(|token| token.name.to_string()).collect()
+        file.tokens()
+            .entries()
+            .iter()
+            .map(|token| token.name.to_string())
+            .collect()
     }
 
     #[test]
@@ -157,10 +177,24 @@ mod tests {
             (&|| fs::write(&path, "").unwrap(), "no token"),
             (&|| fs::write(&path, line("ann") + "ben").unwrap(), "line 2"),
             (&|| fs::write(&path, [0xff, 0xfe, 0]).unwrap(), "not UTF-8"),
-            (&|| fs::File::create(&path).unwrap().set_len(10 << 30).unwrap(), "larger than 1024 KiB"),
+            (
+                &|| fs::File::create(&path).unwrap().set_len(10 << 30).unwrap(),
+                "larger than 1024 KiB",
+            ),
             (&clear, "No such file"),
             (&|| fs::create_dir(&path).unwrap(), "a directory"),
-            (&|| assert!(Command::new("mkfifo").arg(&path).status().unwrap().success()), "a FIFO"),
+            (
+                &|| {
+                    assert!(
+                        Command::new("mkfifo")
+                            .arg(&path)
+                            .status()
+                            .unwrap()
+                            .success()
+                    )
+                },
+                "a FIFO",
+            ),
             (&|| symlink("/dev/zero", &path).unwrap(), "a device"),
         ];
         for (spoil, reason) in spoil {
@@ -174,7 +208,10 @@ mod tests {
         clear();
         fs::write(&path, line("ben") + &line("cleo")).unwrap();
         file.reload();
-        assert_eq!((names(&file), file.refused()), (vec!["ben".to_owned(), "cleo".to_owned()], None));
+        assert_eq!(
+            (names(&file), file.refused()),
+            (vec!["ben".to_owned(), "cleo".to_owned()], None)
+        );
     }
 
     #[test]
@@ -183,6 +220,9 @@ mod tests {
         let path = directory.path().join("tokens");
         fs::write(&path, line("ann") + "ben").unwrap();
         let error = TokenFile::open(&path).unwrap_err().to_string();
-        assert!(error.contains(path.to_str().unwrap()) && error.contains("line 2: "), "{error}");
+        assert!(
+            error.contains(path.to_str().unwrap()) && error.contains("line 2: "),
+            "{error}"
+        );
     }
 }

@@ -75,7 +75,9 @@ impl Tokens {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.name, self.role, self.hash)?;
-        self.rights.as_ref().map_or(Ok(()), |rights| write!(f, " {rights}"))
+        self.rights
+            .as_ref()
+            .map_or(Ok(()), |rights| write!(f, " {rights}"))
     }
 }
 
@@ -112,28 +114,43 @@ mod tests {
 
     #[test]
     fn token_is_found_by_its_hash_alone() {
-        let text =
-            format!("ann viewer {}\nben admin {}\n", TokenHash::of(&token(1)), TokenHash::of(&token(2)));
+        let text = format!(
+            "ann viewer {}\nben admin {}\n",
+            TokenHash::of(&token(1)),
+            TokenHash::of(&token(2))
+        );
         let tokens: Tokens = text.parse().unwrap();
         assert_eq!(tokens.find(&token(1)).unwrap().name.as_str(), "ann");
         assert_eq!(tokens.find(&token(2)).unwrap().role, Role::Admin);
-        for wrong in [&token(3), "", "ben", &TokenHash::of(&token(2)).to_string(), &token(2)[..51]] {
+        for wrong in [
+            &token(3),
+            "",
+            "ben",
+            &TokenHash::of(&token(2)).to_string(),
+            &token(2)[..51],
+        ] {
             assert_eq!(tokens.find(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn hashed_password_opens_nothing() {
-        let tokens: Tokens = format!("ann admin {}\n", TokenHash::of("hunter2")).parse().unwrap();
+        let tokens: Tokens = format!("ann admin {}\n", TokenHash::of("hunter2"))
+            .parse()
+            .unwrap();
         assert_eq!(tokens.find("hunter2"), None);
     }
 
     #[test]
     fn token_has_a_prefix_and_43_characters() {
-        assert!(is_token("plimsoll_AZaz09-_AZaz09-_AZaz09-_AZaz09-_AZaz09-_123"));
-        for wrong in
-            [token(1).replace("plimsoll", "Plimsoll"), token(1) + "0", token(1).replacen('0', "=", 1)]
-        {
+        assert!(is_token(
+            "plimsoll_AZaz09-_AZaz09-_AZaz09-_AZaz09-_AZaz09-_123"
+        ));
+        for wrong in [
+            token(1).replace("plimsoll", "Plimsoll"),
+            token(1) + "0",
+            token(1).replacen('0', "=", 1),
+        ] {
             assert!(!is_token(&wrong), "{wrong}");
         }
     }

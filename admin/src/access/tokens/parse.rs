@@ -27,7 +27,9 @@ pub enum TokensError {
         fault: TokenFault,
     },
     /// There is no entry: a file that is just being written looks like this.
-    #[error("it has no token; `plimsoll tokens` makes one, and without --tokens no token is accepted")]
+    #[error(
+        "it has no token; `plimsoll tokens` makes one, and without --tokens no token is accepted"
+    )]
     Empty,
     /// There are too many entries.
     #[error("it has more than {TOKENS_MAX} tokens; remove unused ones")]
@@ -83,7 +85,10 @@ impl FromStr for Tokens {
             if entries.len() == TOKENS_MAX {
                 return Err(TokensError::TooMany);
             }
-            let at_line = |fault| TokensError::Line { line: number, fault };
+            let at_line = |fault| TokensError::Line {
+                line: number,
+                fault,
+            };
             let token: Token = line.parse().map_err(at_line)?;
             if let Some(earlier) = names.insert(token.name.clone(), number) {
                 return Err(at_line(TokenFault::SameName(token.name, earlier)));
@@ -93,7 +98,11 @@ impl FromStr for Tokens {
             }
             entries.push(token);
         }
-        if entries.is_empty() { Err(TokensError::Empty) } else { Ok(Self { entries }) }
+        if entries.is_empty() {
+            Err(TokensError::Empty)
+        } else {
+            Ok(Self { entries })
+        }
     }
 }
 
@@ -109,14 +118,21 @@ impl FromStr for Token {
             [own @ .., rights] if own.len() == 3 => (own, Some(*rights)),
             own => (own, None),
         };
-        let &[name, role, hash] = own else { return Err(TokenFault::Fields(fields.len())) };
+        let &[name, role, hash] = own else {
+            return Err(TokenFault::Fields(fields.len()));
+        };
         let name = Name::new(name)?;
         if RESERVED.contains(&name.as_str()) {
             return Err(TokenFault::Reserved(name));
         }
         let role = Role::from_str(role, false).map_err(|_| TokenFault::Role)?;
         let hash = hash.parse()?;
-        Ok(Self { name, role, hash, rights: rights.map(QuotaRights::from_str).transpose()? })
+        Ok(Self {
+            name,
+            role,
+            hash,
+            rights: rights.map(QuotaRights::from_str).transpose()?,
+        })
     }
 }
 
@@ -124,12 +140,19 @@ impl FromStr for TokenHash {
     type Err = TokenFault;
 
     fn from_str(text: &str) -> Result<Self, TokenFault> {
-        let digits = text.strip_prefix(HASH_PREFIX).ok_or(TokenFault::Hash)?.as_bytes();
+        let digits = text
+            .strip_prefix(HASH_PREFIX)
+            .ok_or(TokenFault::Hash)?
+            .as_bytes();
         let mut hash = Self([0; SHA256_OUTPUT_LEN]);
         if digits.len() != 2 * hash.0.len() {
             return Err(TokenFault::Hash);
         }
-        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+        let value = |digit: u8| {
+            char::from(digit)
+                .to_digit(16)
+                .and_then(|value| u8::try_from(value).ok())
+        };
         for (byte, pair) in hash.0.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = value(pair[0])
                 .zip(value(pair[1]))
@@ -165,7 +188,11 @@ mod tests {
             format!("root@ops admin {} quota:give:{{a:b}}:", hash(3)),
         ];
         assert_eq!(lines, expected);
-        assert_eq!(lines.join("\n").parse(), Ok(tokens), "a printed entry is a line of the file");
+        assert_eq!(
+            lines.join("\n").parse(),
+            Ok(tokens),
+            "a printed entry is a line of the file"
+        );
     }
 
     #[test]
@@ -175,46 +202,98 @@ mod tests {
             ("ann viewer".to_owned(), "not with 2 fields"),
             (format!("{good} # comment"), "not with 5 fields"),
             ("ännie viewer sha256:00".to_owned(), "the name of the token"),
-            (format!("{} viewer {}", "x".repeat(129), hash(2)), "at most 128 bytes"),
-            (format!("loopback admin {}", hash(2)), "`loopback` is reserved"),
+            (
+                format!("{} viewer {}", "x".repeat(129), hash(2)),
+                "at most 128 bytes",
+            ),
+            (
+                format!("loopback admin {}", hash(2)),
+                "`loopback` is reserved",
+            ),
             (format!("file admin {}", hash(2)), "`file` is reserved"),
             (format!("gate admin {}", hash(2)), "`gate` is reserved"),
-            (format!("ben Admin {}", hash(2)), "viewer, operator or admin"),
+            (
+                format!("ben Admin {}", hash(2)),
+                "viewer, operator or admin",
+            ),
             (format!("ben root {}", hash(2)), "viewer, operator or admin"),
-            (format!("ben admin {} quota:take,fill", hash(2)), "some of take,give,read,reset"),
-            (format!("ben admin {} quota:", hash(2)), "some of take,give,read,reset"),
+            (
+                format!("ben admin {} quota:take,fill", hash(2)),
+                "some of take,give,read,reset",
+            ),
+            (
+                format!("ben admin {} quota:", hash(2)),
+                "some of take,give,read,reset",
+            ),
             (format!("ben admin {} take", hash(2)), "quota:RIGHTS"),
             ("ben admin sha256:".to_owned(), "64 hex digits"),
             (format!("ben admin {}0", hash(2)), "64 hex digits"),
             (format!("ben admin {}", &hash(2)[7..]), "64 hex digits"),
-            (format!("ben admin sha256:{}", "g".repeat(64)), "64 hex digits"),
-            (format!("ben admin sha256:{}", "é".repeat(32)), "64 hex digits"),
-            (format!("ann admin {}", hash(2)), "`ann` is in line 2 already"),
-            (format!("ben admin {}", hash(1)), "token of `ben` is in line 2 already"),
+            (
+                format!("ben admin sha256:{}", "g".repeat(64)),
+                "64 hex digits",
+            ),
+            (
+                format!("ben admin sha256:{}", "é".repeat(32)),
+                "64 hex digits",
+            ),
+            (
+                format!("ann admin {}", hash(2)),
+                "`ann` is in line 2 already",
+            ),
+            (
+                format!("ben admin {}", hash(1)),
+                "token of `ben` is in line 2 already",
+            ),
         ] {
-            let error = format!("#\n{good}\n{line}\n").parse::<Tokens>().unwrap_err().to_string();
-            assert!(error.starts_with("line 3: ") && error.contains(part), "{line}: {error}");
+            let error = format!("#\n{good}\n{line}\n")
+                .parse::<Tokens>()
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with("line 3: ") && error.contains(part),
+                "{line}: {error}"
+            );
         }
     }
 
     #[test]
     fn plain_token_in_file_is_not_repeated() {
         let token = format!("{TOKEN_PREFIX}{:043}", 7);
-        for line in [format!("ann viewer {token}"), token.clone(), format!("{token} viewer {}", hash(1))] {
+        for line in [
+            format!("ann viewer {token}"),
+            token.clone(),
+            format!("{token} viewer {}", hash(1)),
+        ] {
             let error = line.parse::<Tokens>().unwrap_err().to_string();
-            assert!(error.contains("only its hash") && !error.contains(&token), "{error}");
+            assert!(
+                error.contains("only its hash") && !error.contains(&token),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn empty_and_very_long_files_are_refused() {
         for empty in ["", "\n\n", "# all removed\n"] {
-            assert_eq!(empty.parse::<Tokens>(), Err(TokensError::Empty), "{empty:?}");
+            assert_eq!(
+                empty.parse::<Tokens>(),
+                Err(TokensError::Empty),
+                "{empty:?}"
+            );
         }
         let lines = |count: usize| -> String {
-            (0..count).map(|number| format!("n{number} viewer {}\n", hash(number as u32))).collect()
+            (0..count)
+                .map(|number| format!("n{number} viewer {}\n", hash(number as u32)))
+                .collect()
         };
-        assert_eq!(lines(TOKENS_MAX).parse::<Tokens>().unwrap().entries().len(), TOKENS_MAX);
-        assert_eq!(lines(TOKENS_MAX + 1).parse::<Tokens>(), Err(TokensError::TooMany));
+        assert_eq!(
+            lines(TOKENS_MAX).parse::<Tokens>().unwrap().entries().len(),
+            TOKENS_MAX
+        );
+        assert_eq!(
+            lines(TOKENS_MAX + 1).parse::<Tokens>(),
+            Err(TokensError::TooMany)
+        );
     }
 }

@@ -29,8 +29,16 @@ struct Crowded {
 
 impl Crowded {
     fn new(per_bucket: usize, keys: usize, clients: u128) -> Self {
-        let bounds = Bounds { keys_max: keys, tenants_per_bucket_max: per_bucket, ..Bounds::default() };
-        let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
+        let bounds = Bounds {
+            keys_max: keys,
+            tenants_per_bucket_max: per_bucket,
+            ..Bounds::default()
+        };
+        let mut zone = Zone::new(
+            identity(Role::Aggregator, 100),
+            bounds,
+            Parameters::default(),
+        );
         zone.on_open(at(0));
         let books = Books::new(CONTROLLER, 1_000_000);
         let mut crowded = Self {
@@ -85,7 +93,9 @@ impl Crowded {
         self.unconfirmed += entered.unconfirmed;
         for entry in entered.entries {
             let counts = entry.delta.counts;
-            *counted.entry(ids[entry.own.unwrap().index()].clone()).or_default() += counts.asked();
+            *counted
+                .entry(ids[entry.own.unwrap().index()].clone())
+                .or_default() += counts.asked();
             self.sum = self.sum.plus(counts);
         }
     }
@@ -117,17 +127,37 @@ impl Crowded {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.zone.keys.get(&Key { bucket: bucket(), tenant: tenant(name) }).is_some()
+        self.zone
+            .keys
+            .get(&Key {
+                bucket: bucket(),
+                tenant: tenant(name),
+            })
+            .is_some()
     }
 
     fn check_balanced(&self) {
-        let all = self.clients.iter().flat_map(|client| client.counts.values());
+        let all = self
+            .clients
+            .iter()
+            .flat_map(|client| client.counts.values());
         let all = all.fold(Counts::ZERO, |all, counts| all.plus(*counts));
         assert!(all.covers(self.sum), "{:?} of {all:?}", self.sum);
-        assert!(self.unconfirmed > 0 || self.sum == all, "{:?} of {all:?}", self.sum);
+        assert!(
+            self.unconfirmed > 0 || self.sum == all,
+            "{:?} of {all:?}",
+            self.sum
+        );
         let (decided, counted) = (all.asked(), self.counted.values().sum::<u64>());
-        assert!(counted <= decided && decided <= counted + self.unconfirmed, "{counted} of {decided}");
-        assert!(self.unconfirmed == 0 || self.reconnects > 0, "{} given up", self.unconfirmed);
+        assert!(
+            counted <= decided && decided <= counted + self.unconfirmed,
+            "{counted} of {decided}"
+        );
+        assert!(
+            self.unconfirmed == 0 || self.reconnects > 0,
+            "{} given up",
+            self.unconfirmed
+        );
     }
 }
 
@@ -224,7 +254,10 @@ fn idle_keys_free_their_ids() {
     crowded.seconds(1, |_| ());
     assert_eq!(crowded.zone.keys(), before + 2);
     crowded.seconds(72, |crowded| crowded.offer(0, "a", 1));
-    assert!(crowded.has("a") && !crowded.has("d"), "a new name is forgotten after a minute");
+    assert!(
+        crowded.has("a") && !crowded.has("d"),
+        "a new name is forgotten after a minute"
+    );
     crowded.check_balanced();
 }
 
@@ -232,7 +265,9 @@ fn idle_keys_free_their_ids() {
 fn tenant_refused_from_memory_stays_active() {
     let mut crowded = Crowded::new(10, 100, 1);
     crowded.offer(0, "a", 5);
-    crowded.seconds(700, |crowded| crowded.clients[0].counts("a").quota_repeated += 1);
+    crowded.seconds(700, |crowded| {
+        crowded.clients[0].counts("a").quota_repeated += 1
+    });
     assert!(crowded.has("a"));
     crowded.check_balanced();
 }
@@ -259,7 +294,10 @@ fn flood_evicts_no_frequent_tenant() {
         flood(crowded);
         crowded.offer(0, "late", 5);
     });
-    assert!(crowded.has("late"), "50 requests/s among thousands of names that are used once");
+    assert!(
+        crowded.has("late"),
+        "50 requests/s among thousands of names that are used once"
+    );
     assert!(regulars.iter().all(|regular| crowded.has(regular)));
     crowded.check_balanced();
 }

@@ -7,7 +7,10 @@ use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::quantity::Limit;
 
 fn led(rate: f64, client: Client) -> Scene {
-    let mut scene = Scene::new(Script::rates(&[("acme", rate), ("default", rate)]), vec![client]);
+    let mut scene = Scene::new(
+        Script::rates(&[("acme", rate), ("default", rate)]),
+        vec![client],
+    );
     scene.roll_up();
     scene.run(5.0);
     scene
@@ -24,7 +27,11 @@ fn surge_is_dropped_before_the_controller_reacts() {
     assert!((ratio - 0.9).abs() < 0.01, "{ratio}");
     scene.clients[0].offers("acme", 800.0);
     scene.run(0.5);
-    assert_eq!(scene.clients[0].ratio("acme"), 0.0, "nothing is dropped after the surge");
+    assert_eq!(
+        scene.clients[0].ratio("acme"),
+        0.0,
+        "nothing is dropped after the surge"
+    );
 }
 
 #[test]
@@ -48,7 +55,10 @@ fn zero_limit_drops_all_and_none_clears() {
     scene.controller = Some(script.clone());
     scene.run(0.5);
     let values = scene.clients[0].values("acme");
-    assert_eq!((values.ratio, values.guard), (Some(DropRatio::ALL), Some(Rate::ZERO)));
+    assert_eq!(
+        (values.ratio, values.guard),
+        (Some(DropRatio::ALL), Some(Rate::ZERO))
+    );
     script.terms.limit = Limit::Unlimited;
     scene.controller = Some(script);
     scene.run(0.5);
@@ -58,10 +68,15 @@ fn zero_limit_drops_all_and_none_clears() {
 
 #[test]
 fn every_client_is_sent_the_same_guard() {
-    let clients = (1..=3).map(|n| Client::new(n).offering("acme", 300.0)).collect();
+    let clients = (1..=3)
+        .map(|n| Client::new(n).offering("acme", 300.0))
+        .collect();
     let mut script = Script::rates(&[("acme", 900.0), ("default", 0.0)])
         .with("acme", |values| values.cap = Some(per_second(800.0)));
-    let coherence = Coherence { key: CoinKey::from_bytes([7; 16]), salt: 1 };
+    let coherence = Coherence {
+        key: CoinKey::from_bytes([7; 16]),
+        salt: 1,
+    };
     (script.terms.coin, script.terms.coherence) = (Coin::Coherent, Some(coherence));
     let mut scene = Scene::new(script, clients);
     scene.run(5.0);
@@ -90,18 +105,31 @@ fn every_client_is_sent_the_same_guard() {
     );
     let terms = &sent[0][0].terms;
     assert_eq!((terms.hold, terms.presences), (None, None));
-    assert_eq!(terms.coherence, Some(coherence), "sent as the controller sent it");
+    assert_eq!(
+        terms.coherence,
+        Some(coherence),
+        "sent as the controller sent it"
+    );
 }
 
 /// Tenants that policy lists have a directive before they have traffic.
 #[test]
 fn listed_tenant_never_counts_as_default() {
-    let mut scene = Scene::new(Script::rates(&[("acme", 900.0), ("default", 500.0)]), vec![Client::new(1)]);
+    let mut scene = Scene::new(
+        Script::rates(&[("acme", 900.0), ("default", 500.0)]),
+        vec![Client::new(1)],
+    );
     scene.run(2.0);
-    scene.clients.push(Client::new(2).offering("default", 400.0));
+    scene
+        .clients
+        .push(Client::new(2).offering("default", 400.0));
     let mut late = Client::new(3).offering("late", 0.0);
     late.counts.remove(&tenant("acme"));
-    scene.controller = Some(Script::rates(&[("acme", 900.0), ("default", 500.0), ("late", 900.0)]));
+    scene.controller = Some(Script::rates(&[
+        ("acme", 900.0),
+        ("default", 500.0),
+        ("late", 900.0),
+    ]));
     scene.run(1.0);
     late.offers("late", 900.0);
     scene.clients.push(late);

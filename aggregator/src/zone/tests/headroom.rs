@@ -6,7 +6,8 @@ use super::tree::Tree;
 use super::*;
 
 fn script(headroom: Headroom) -> Script {
-    let mut script = Script::rates(&[("acme", 100.0), ("free", 100.0), ("default", 0.0)]).holding(1_000.0);
+    let mut script =
+        Script::rates(&[("acme", 100.0), ("free", 100.0), ("default", 0.0)]).holding(1_000.0);
     script.terms.headroom = Some(headroom);
     script
 }
@@ -38,14 +39,23 @@ fn headroom_gives_clients_a_pool() {
     let mut scene = settled(script(shared(800.0)), client(100.0, 300.0));
     let sent = pool(&scene.clients[0]);
     assert_eq!(pool_rate(&scene.clients[0]), Some(1.5 * 800.0));
-    assert!((sent.offered.per_second() - 400.0).abs() < 20.0, "of all keys: {sent:?}");
+    assert!(
+        (sent.offered.per_second() - 400.0).abs() < 20.0,
+        "of all keys: {sent:?}"
+    );
     assert_eq!((sent.depth, sent.burst.as_f64()), (PoolDepth::MIN, 500.0));
-    assert!((scene.clients[0].guard("acme") - 150.0).abs() < 1e-9, "its own guard has its cap alone");
+    assert!(
+        (scene.clients[0].guard("acme") - 150.0).abs() < 1e-9,
+        "its own guard has its cap alone"
+    );
 
     scene.controller = Some(script(Headroom::None));
     scene.run(1.0);
     assert_eq!(pool_rate(&scene.clients[0]), None);
-    assert!((scene.clients[0].ratio("free") - 2.0 / 3.0).abs() < 1e-3, "in overload its rate counts");
+    assert!(
+        (scene.clients[0].ratio("free") - 2.0 / 3.0).abs() < 1e-3,
+        "in overload its rate counts"
+    );
 }
 
 #[test]
@@ -56,9 +66,16 @@ fn tenant_at_its_limit_gets_no_headroom() {
     });
     let scene = settled(limited, client(400.0, 700.0));
     let client = &scene.clients[0];
-    assert!((client.ratio("acme") - 0.75).abs() < 1e-3, "its rate counts: {}", client.ratio("acme"));
+    assert!(
+        (client.ratio("acme") - 0.75).abs() < 1e-3,
+        "its rate counts: {}",
+        client.ratio("acme")
+    );
     assert_eq!(client.values("acme").at_tenant_limit, Some(true));
-    assert_eq!((client.ratio("free"), client.values("free").at_tenant_limit), (0.0, Some(false)));
+    assert_eq!(
+        (client.ratio("free"), client.values("free").at_tenant_limit),
+        (0.0, Some(false))
+    );
 }
 
 #[test]
@@ -68,8 +85,17 @@ fn holding_zone_shares_what_keys_leave() {
     scene.controller = None;
     scene.run(5.0);
     let shared = pool_rate(&scene.clients[0]).unwrap();
-    assert!((shared - 1.5 * 600.0).abs() < 30.0, "of a hold of 1,000: {shared}");
-    assert_eq!((scene.clients[0].ratio("acme"), scene.clients[0].ratio("free")), (0.0, 0.0));
+    assert!(
+        (shared - 1.5 * 600.0).abs() < 30.0,
+        "of a hold of 1,000: {shared}"
+    );
+    assert_eq!(
+        (
+            scene.clients[0].ratio("acme"),
+            scene.clients[0].ratio("free")
+        ),
+        (0.0, 0.0)
+    );
     scene.clients[0].offers("acme", 9_000.0);
     scene.run(4.0);
     assert_eq!(pool_rate(&scene.clients[0]), None, "the hold is used up");
@@ -79,14 +105,30 @@ fn holding_zone_shares_what_keys_leave() {
 
 #[test]
 fn headroom_parts_below_sum_to_the_whole() {
-    let below = |instance, acme, free| Client::new(instance).offering("acme", acme).offering("free", free);
+    let below = |instance, acme, free| {
+        Client::new(instance)
+            .offering("acme", acme)
+            .offering("free", free)
+    };
     let clients = vec![below(3, 50.0, 10.0)];
-    let mut tree =
-        Tree::new(script(shared(800.0)), vec![below(1, 20.0, 60.0), below(2, 30.0, 30.0)], clients);
+    let mut tree = Tree::new(
+        script(shared(800.0)),
+        vec![below(1, 20.0, 60.0), below(2, 30.0, 30.0)],
+        clients,
+    );
     tree.run(10.0);
     let headroom = |lower: usize| {
-        let terms = tree.lowers[lower].zone.board.get(&bucket()).unwrap().terms();
-        terms.headroom.and_then(Headroom::rate).unwrap().per_second()
+        let terms = tree.lowers[lower]
+            .zone
+            .board
+            .get(&bucket())
+            .unwrap()
+            .terms();
+        terms
+            .headroom
+            .and_then(Headroom::rate)
+            .unwrap()
+            .per_second()
     };
     let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;
     for (part, share) in [(headroom(0), 0.4), (headroom(1), 0.3), (own, 0.3)] {
@@ -94,15 +136,31 @@ fn headroom_parts_below_sum_to_the_whole() {
         assert!((part - due).abs() < 0.05 * due, "{part} instead of {due}");
     }
     assert!((headroom(0) + headroom(1) + own - 800.0).abs() < 0.01);
-    assert!(tree.lowers.iter().all(|lower| lower.clients[0].ratio("acme") == 0.0));
+    assert!(
+        tree.lowers
+            .iter()
+            .all(|lower| lower.clients[0].ratio("acme") == 0.0)
+    );
 
     tree.controller = None;
     tree.run(5.0);
     let headroom = |lower: usize| {
-        let terms = tree.lowers[lower].zone.board.get(&bucket()).unwrap().terms();
-        terms.headroom.and_then(Headroom::rate).unwrap().per_second()
+        let terms = tree.lowers[lower]
+            .zone
+            .board
+            .get(&bucket())
+            .unwrap()
+            .terms();
+        terms
+            .headroom
+            .and_then(Headroom::rate)
+            .unwrap()
+            .per_second()
     };
     let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;
     let sum = headroom(0) + headroom(1) + own;
-    assert!((sum - 800.0).abs() < 20.0, "what 200 requests/s leave of the hold: {sum}");
+    assert!(
+        (sum - 800.0).abs() < 20.0,
+        "what 200 requests/s leave of the hold: {sum}"
+    );
 }

@@ -19,7 +19,10 @@ fn silent(script: Script, client: Client) -> Scene {
 
 #[test]
 fn controller_is_silent_after_two_unconfirmed_seconds() {
-    let mut scene = Scene::new(Script::rates(&[("acme", 500.0), ("default", 0.0)]), vec![Client::new(1)]);
+    let mut scene = Scene::new(
+        Script::rates(&[("acme", 500.0), ("default", 0.0)]),
+        vec![Client::new(1)],
+    );
     assert!(scene.is_on_hold(), "no controller has led yet");
     scene.run(5.0);
     assert!(!scene.is_on_hold());
@@ -36,13 +39,21 @@ fn controller_is_silent_after_two_unconfirmed_seconds() {
 /// A policy that lists a new tenant carries no rate for it yet.
 #[test]
 fn new_tenant_triggers_no_hold() {
-    let mut scene = Scene::new(Script::rates(&[("acme", 500.0), ("default", 0.0)]), vec![Client::new(1)]);
+    let mut scene = Scene::new(
+        Script::rates(&[("acme", 500.0), ("default", 0.0)]),
+        vec![Client::new(1)],
+    );
     scene.run(5.0);
     let mut news = scene.controller.clone().unwrap().message(1_000, 0);
     let entitlement = Some(entitled(1.0));
     news.buckets[0].whole = false;
-    news.buckets[0].keys =
-        vec![KeyDirective { tenant: tenant("new"), values: Values { entitlement, ..Values::default() } }];
+    news.buckets[0].keys = vec![KeyDirective {
+        tenant: tenant("new"),
+        values: Values {
+            entitlement,
+            ..Values::default()
+        },
+    }];
     scene.zone.on_directives(scene.now(), news).unwrap();
     assert!(!scene.is_on_hold());
 }
@@ -60,7 +71,11 @@ fn hold_stays_under_any_traffic() {
     }
     scene.clients[0].offers("acme", 300.0);
     scene.run(4.0);
-    assert_eq!(scene.clients[0].ratio("acme"), 0.0, "nothing is dropped below the hold");
+    assert_eq!(
+        scene.clients[0].ratio("acme"),
+        0.0,
+        "nothing is dropped below the hold"
+    );
     assert!(scene.clients[0].guard("acme") >= 1.5 * 300.0);
 }
 
@@ -68,7 +83,10 @@ fn hold_stays_under_any_traffic() {
 fn controller_without_counts_leaves_the_hold() {
     let script = Script::rates(&[("acme", 500.0), ("default", 0.0)]);
     let mut scene = silent(script.clone(), Client::new(1).offering("acme", 1000.0));
-    let fresh = Script { epoch: 2, ..script.clone().without_values() };
+    let fresh = Script {
+        epoch: 2,
+        ..script.clone().without_values()
+    };
     scene.reconnect(fresh.clone());
     scene.zone.report(scene.now());
     scene.reconnect(fresh);
@@ -78,14 +96,20 @@ fn controller_without_counts_leaves_the_hold() {
         [(bucket(), per_second(500.0))].into(),
         "the greeting of every stream reports the hold"
     );
-    scene.reconnect(Script { epoch: 2, ..script.clone().without_values() });
+    scene.reconnect(Script {
+        epoch: 2,
+        ..script.clone().without_values()
+    });
     scene.clients[0].offers("acme", 2000.0);
     scene.run(5.0);
     assert!(scene.is_on_hold(), "it confirms reports and sends no rates");
     assert_eq!(scene.zone.upstream.epoch(), Some(Epoch(2)));
     let passing = passing(&scene, "acme", 2000.0);
     assert!((passing - 500.0).abs() < 5.0, "{passing}");
-    scene.controller = Some(Script { epoch: 2, ..Script::rates(&[("acme", 800.0), ("default", 0.0)]) });
+    scene.controller = Some(Script {
+        epoch: 2,
+        ..Script::rates(&[("acme", 800.0), ("default", 0.0)])
+    });
     scene.run(0.5);
     assert!(!scene.is_on_hold());
     assert!((scene.clients[0].ratio("acme") - 0.6).abs() < 1e-3);
@@ -101,30 +125,45 @@ fn longer_window_applies_where_requests_are_few() {
 
 #[test]
 fn without_a_hold_the_latest_ratio_stays() {
-    let mut scene = Scene::new(Script::ratio(7), vec![Client::new(1).offering("acme", 1000.0)]);
+    let mut scene = Scene::new(
+        Script::ratio(7),
+        vec![Client::new(1).offering("acme", 1000.0)],
+    );
     scene.run(5.0);
     scene.controller = None;
     scene.run(10.0);
     assert!(scene.is_on_hold());
-    assert_eq!(scene.clients[0].values("acme").ratio.map(DropRatio::units), Some(7));
+    assert_eq!(
+        scene.clients[0].values("acme").ratio.map(DropRatio::units),
+        Some(7)
+    );
 }
 
 #[test]
 fn zone_below_its_part_is_underadmitting() {
-    for (refused_of_ten, limited, expected) in
-        [(9, false, Some(true)), (4, false, Some(false)), (9, true, None)]
-    {
+    for (refused_of_ten, limited, expected) in [
+        (9, false, Some(true)),
+        (4, false, Some(false)),
+        (9, true, None),
+    ] {
         let limit = limited.then(|| per_second(50.0));
-        let script = Script::rates(&[("acme", 100.0), ("default", 0.0)])
-            .with("acme", |values| values.entitlement.as_mut().unwrap().tenant_limit = limit);
+        let script = Script::rates(&[("acme", 100.0), ("default", 0.0)]).with("acme", |values| {
+            values.entitlement.as_mut().unwrap().tenant_limit = limit
+        });
         let mut scene = Scene::new(script, vec![Client::new(1).offering("acme", 170.0)]);
         for _ in 0..150 {
             scene.clients[0].counts("acme").dropped += 17 * refused_of_ten / 10;
             scene.run(0.1);
         }
         let figures = scene.zone.admission_figures(&bucket());
-        assert_eq!(figures.underadmitting, expected, "{refused_of_ten} of ten: {figures:?}");
+        assert_eq!(
+            figures.underadmitting, expected,
+            "{refused_of_ten} of ten: {figures:?}"
+        );
         let refused = figures.refused_ratio.unwrap();
-        assert!((refused - refused_of_ten as f64 / 10.0).abs() < 0.06, "{figures:?}");
+        assert!(
+            (refused - refused_of_ten as f64 / 10.0).abs() < 0.06,
+            "{figures:?}"
+        );
     }
 }

@@ -23,7 +23,9 @@ use plimsoll_core::report::{Echo, Evidence, Identity, InstanceId, Report, Role};
 
 use super::*;
 use crate::schedule::report_interval::Load;
-use scripted::{Client, Scene, Script, aggregator, answered, entitled, identity, per_second, ratio_of, zone};
+use scripted::{
+    Client, Scene, Script, aggregator, answered, entitled, identity, per_second, ratio_of, zone,
+};
 
 fn at(ms: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(ms))

@@ -30,7 +30,11 @@ pub(super) fn zone() -> Zone {
 }
 
 pub(super) fn aggregator(instance: u128) -> Zone {
-    let mut zone = Zone::new(identity(Role::Aggregator, instance), Bounds::default(), Parameters::default());
+    let mut zone = Zone::new(
+        identity(Role::Aggregator, instance),
+        Bounds::default(),
+        Parameters::default(),
+    );
     zone.on_open(at(0));
     zone
 }
@@ -38,7 +42,8 @@ pub(super) fn aggregator(instance: u128) -> Zone {
 pub(super) fn answered() -> Zone {
     let mut zone = zone();
     zone.report(at(0));
-    zone.on_directives(at(0), Script::ratio(7).message(1, 1)).unwrap();
+    zone.on_directives(at(0), Script::ratio(7).message(1, 1))
+        .unwrap();
     zone
 }
 
@@ -123,11 +128,16 @@ impl Client {
         self.greeted = true;
         for tenant in self.counts.keys() {
             if self.known.insert(tenant.clone()) {
-                self.keys.push(Key { bucket: bucket(), tenant: tenant.clone() });
+                self.keys.push(Key {
+                    bucket: bucket(),
+                    tenant: tenant.clone(),
+                });
             }
         }
-        let tally =
-            |id: KeyId| Tally { counts: self.counts[&self.keys[id.index()].tenant], late: Counts::ZERO };
+        let tally = |id: KeyId| Tally {
+            counts: self.counts[&self.keys[id.index()].tenant],
+            late: Counts::ZERO,
+        };
         self.outbox.fill(&mut report, &self.keys, tally);
         report
     }
@@ -190,12 +200,22 @@ impl Script {
             presences: Some(Presences::ONE),
             ..Terms::default()
         };
-        let keys = keys.iter().map(|(name, values)| KeyDirective { tenant: tenant(name), values: *values });
-        Self { epoch: 1, terms, keys: keys.collect() }
+        let keys = keys.iter().map(|(name, values)| KeyDirective {
+            tenant: tenant(name),
+            values: *values,
+        });
+        Self {
+            epoch: 1,
+            terms,
+            keys: keys.collect(),
+        }
     }
 
     pub(super) fn ratio(units: u32) -> Self {
-        let values = Values { ratio: Some(DropRatio::new(units).unwrap()), ..Values::default() };
+        let values = Values {
+            ratio: Some(DropRatio::new(units).unwrap()),
+            ..Values::default()
+        };
         Self::of(&[("acme", values), ("default", values)])
     }
 
@@ -213,7 +233,10 @@ impl Script {
             entitlement: Some(entitled(1.0)),
             ..Values::default()
         };
-        let keys: Vec<(&str, Values)> = rates.iter().map(|(name, rate)| (*name, values(*rate))).collect();
+        let keys: Vec<(&str, Values)> = rates
+            .iter()
+            .map(|(name, rate)| (*name, values(*rate)))
+            .collect();
         Self::of(&keys).holding(rates.iter().map(|(_, rate)| rate).sum())
     }
 
@@ -223,7 +246,11 @@ impl Script {
     }
 
     pub(super) fn with(mut self, name: &str, change: impl Fn(&mut Values)) -> Self {
-        let key = self.keys.iter_mut().find(|key| key.tenant.as_str() == name).unwrap();
+        let key = self
+            .keys
+            .iter_mut()
+            .find(|key| key.tenant.as_str() == name)
+            .unwrap();
         change(&mut key.values);
         self
     }
@@ -232,7 +259,10 @@ impl Script {
     pub(super) fn without_values(mut self) -> Self {
         self.terms.hold = None;
         for key in &mut self.keys {
-            key.values = Values { entitlement: key.values.entitlement, ..Values::default() };
+            key.values = Values {
+                entitlement: key.values.entitlement,
+                ..Values::default()
+            };
         }
         self
     }
@@ -247,7 +277,10 @@ impl Script {
         Directives {
             epoch: Some(Epoch(self.epoch)),
             seq,
-            echo: Echo { covered, confirmed: covered },
+            echo: Echo {
+                covered,
+                confirmed: covered,
+            },
             upstream_age: Some(Duration::ZERO),
             parent: (seq == 1).then_some(CONTROLLER),
             buckets: vec![directive],
@@ -257,7 +290,11 @@ impl Script {
 }
 
 pub(super) fn entitled(weight: f64) -> Entitlement {
-    Entitlement { weight: Weight::new(weight).unwrap(), floor: Rate::ZERO, tenant_limit: None }
+    Entitlement {
+        weight: Weight::new(weight).unwrap(),
+        floor: Rate::ZERO,
+        tenant_limit: None,
+    }
 }
 
 pub(super) struct Scene {
@@ -273,7 +310,14 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn new(script: Script, clients: Vec<Client>) -> Self {
-        Self { zone: zone(), clients, controller: Some(script), seq: 0, now: 0, early: 0 }
+        Self {
+            zone: zone(),
+            clients,
+            controller: Some(script),
+            seq: 0,
+            now: 0,
+            early: 0,
+        }
     }
 
     pub(super) fn now(&self) -> MonoTime {
@@ -295,7 +339,11 @@ impl Scene {
                 client.offer(STEP);
                 client.send_report(&mut self.zone, now);
             }
-            let early = if self.now.is_multiple_of(2 * STEP) { self.early } else { 0 };
+            let early = if self.now.is_multiple_of(2 * STEP) {
+                self.early
+            } else {
+                0
+            };
             self.zone.on_tick(at(self.now - early));
             if self.now.is_multiple_of(500) {
                 self.roll_up();
@@ -311,7 +359,9 @@ impl Scene {
         let report = self.zone.report(now);
         if let Some(script) = &self.controller {
             self.seq += 1;
-            self.zone.on_directives(now, script.message(self.seq, report.seq)).unwrap();
+            self.zone
+                .on_directives(now, script.message(self.seq, report.seq))
+                .unwrap();
         }
     }
 

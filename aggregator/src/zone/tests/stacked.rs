@@ -13,7 +13,12 @@ fn path(ids: &[u128]) -> Path {
 
 fn greeting(instance: u128, ids: &[u128]) -> Report {
     let identity = Some(identity(Role::Aggregator, instance));
-    Report { seq: 1, identity, path: path(ids), ..Report::default() }
+    Report {
+        seq: 1,
+        identity,
+        path: path(ids),
+        ..Report::default()
+    }
 }
 
 fn script() -> Script {
@@ -29,11 +34,23 @@ fn offering(instance: u128, rps: f64) -> Client {
 #[test]
 fn reports_carry_no_refusable_path() {
     let mut zone = aggregator(100);
-    zone.on_report(at(0), StreamId(1), greeting(1, &[2, 3, 4])).unwrap();
+    zone.on_report(at(0), StreamId(1), greeting(1, &[2, 3, 4]))
+        .unwrap();
     assert_eq!(zone.report(at(10)).path, Path::default());
-    zone.on_directives(at(20), Directives { above: 1, ..Script::ratio(7).message(1, 1) }).unwrap();
+    zone.on_directives(
+        at(20),
+        Directives {
+            above: 1,
+            ..Script::ratio(7).message(1, 1)
+        },
+    )
+    .unwrap();
     assert_eq!(zone.report(at(30)).path, Path::default());
-    let shorter = Report { seq: 2, path: path(&[2, 3]), ..Report::default() };
+    let shorter = Report {
+        seq: 2,
+        path: path(&[2, 3]),
+        ..Report::default()
+    };
     zone.on_report(at(40), StreamId(1), shorter).unwrap();
     assert_eq!(zone.report(at(50)).path, path(&[1, 2, 3]));
 }
@@ -48,25 +65,44 @@ fn simultaneous_greeting_loop_is_found() {
     one.on_report(at(1), StreamId(1), from_other).unwrap();
     let report = one.report(at(100));
     assert_eq!(report.path, path(&[2]));
-    assert_eq!(other.on_report(at(101), StreamId(1), report), Err(StreamRejected::Loop));
+    assert_eq!(
+        other.on_report(at(101), StreamId(1), report),
+        Err(StreamRejected::Loop)
+    );
     other.on_close(at(101), StreamId(1));
-    assert_eq!(other.report(at(200)).path, Path::default(), "a disconnected child is no part of the path");
+    assert_eq!(
+        other.report(at(200)).path,
+        Path::default(),
+        "a disconnected child is no part of the path"
+    );
 }
 
 #[test]
 fn every_report_carries_the_longest_connected_chain() {
     let mut zone = answered();
-    for (stream, (child, ids)) in [(1, &[][..]), (2, &[21, 22]), (3, &[31])].into_iter().enumerate() {
-        zone.on_report(at(0), StreamId(stream as u64), greeting(child, ids)).unwrap();
+    for (stream, (child, ids)) in [(1, &[][..]), (2, &[21, 22]), (3, &[31])]
+        .into_iter()
+        .enumerate()
+    {
+        zone.on_report(at(0), StreamId(stream as u64), greeting(child, ids))
+            .unwrap();
     }
     assert_eq!(zone.report(at(10)).path, path(&[2, 21, 22]));
     assert_eq!(zone.report(at(20)).path, path(&[2, 21, 22]));
     zone.on_close(at(20), StreamId(1));
     assert_eq!(zone.report(at(30)).path, path(&[3, 31]));
-    let longer = Report { seq: 2, path: path(&[11, 12]), ..Report::default() };
+    let longer = Report {
+        seq: 2,
+        path: path(&[11, 12]),
+        ..Report::default()
+    };
     zone.on_report(at(40), StreamId(0), longer).unwrap();
     assert_eq!(zone.report(at(50)).path, path(&[1, 11, 12]));
-    let too_long = Report { seq: 3, path: path(&[11, 12, 13, 14]), ..Report::default() };
+    let too_long = Report {
+        seq: 3,
+        path: path(&[11, 12, 13, 14]),
+        ..Report::default()
+    };
     let refused = zone.on_report(at(60), StreamId(0), too_long);
     assert_eq!(refused, Err(StreamRejected::TooDeep { aggregators: 6 }));
 }
@@ -74,13 +110,31 @@ fn every_report_carries_the_longest_connected_chain() {
 #[test]
 fn only_child_aggregators_are_sent_their_depth() {
     let mut zone = answered();
-    zone.on_directives(at(0), Directives { above: 1, ..Script::ratio(7).message(2, 1) }).unwrap();
-    zone.on_report(at(10), StreamId(1), greeting(1, &[])).unwrap();
+    zone.on_directives(
+        at(0),
+        Directives {
+            above: 1,
+            ..Script::ratio(7).message(2, 1)
+        },
+    )
+    .unwrap();
+    zone.on_report(at(10), StreamId(1), greeting(1, &[]))
+        .unwrap();
     let first = zone.directives(at(10), StreamId(1)).unwrap();
-    assert_eq!((first.above, first.report_interval), (2, Some(Duration::from_millis(100))));
-    assert_eq!(first.buckets.len(), 1, "policy is sent without a subscription");
+    assert_eq!(
+        (first.above, first.report_interval),
+        (2, Some(Duration::from_millis(100)))
+    );
+    assert_eq!(
+        first.buckets.len(),
+        1,
+        "policy is sent without a subscription"
+    );
     let terms = &first.buckets[0].terms;
-    assert_eq!((terms.presences, terms.clients), (Some(Presences::ONE), None));
+    assert_eq!(
+        (terms.presences, terms.clients),
+        (Some(Presences::ONE), None)
+    );
     let mut client = Client::new(2);
     client.send_report(&mut zone, at(20));
     assert_eq!(zone.directives(at(20), client.stream).unwrap().above, 0);
@@ -90,17 +144,25 @@ fn only_child_aggregators_are_sent_their_depth() {
 fn child_subscriptions_reach_the_controller() {
     let mut zone = answered();
     let other = Bucket::new("other").unwrap();
-    let greeting = Report { subscriptions: vec![other.clone(), bucket()], ..greeting(1, &[]) };
+    let greeting = Report {
+        subscriptions: vec![other.clone(), bucket()],
+        ..greeting(1, &[])
+    };
     zone.on_report(at(0), StreamId(1), greeting).unwrap();
     assert_eq!(
         zone.report(at(10)).subscriptions,
         std::slice::from_ref(&other),
         "the policy names the first one"
     );
-    zone.on_report(at(10), StreamId(2), self::greeting(2, &[])).unwrap();
+    zone.on_report(at(10), StreamId(2), self::greeting(2, &[]))
+        .unwrap();
     let received = |zone: &mut Zone, stream| -> Vec<Bucket> {
         let message = zone.directives(at(30), StreamId(stream));
-        message.into_iter().flat_map(|message| message.buckets).map(|directive| directive.bucket).collect()
+        message
+            .into_iter()
+            .flat_map(|message| message.buckets)
+            .map(|directive| directive.bucket)
+            .collect()
     };
     assert_eq!(received(&mut zone, 2), [bucket()]);
     let mut news = Script::ratio(7).message(2, 1);
@@ -118,13 +180,20 @@ fn ratios_stay_level_between_child_reports() {
     tree.run(10.0);
     for busy in [0.0, 0.99] {
         // An overloaded aggregator asks for reports once a second.
-        tree.upper.schedule.on_load(Load { busy, late: Duration::ZERO });
+        tree.upper.schedule.on_load(Load {
+            busy,
+            late: Duration::ZERO,
+        });
         tree.run(5.0);
         let mut seen: Vec<f64> = Vec::new();
         for _ in 0..50 {
             tree.run(0.1);
             seen.extend([0, 1].map(|lower| tree.values(lower, "acme").rate.unwrap().per_second()));
-            let clients = tree.lowers.iter().flat_map(|lower| &lower.clients).chain(&tree.clients);
+            let clients = tree
+                .lowers
+                .iter()
+                .flat_map(|lower| &lower.clients)
+                .chain(&tree.clients);
             let ratios = clients.map(|client| client.ratio("acme"));
             assert!(
                 ratios.clone().all(|ratio| (ratio - 2.0 / 3.0).abs() < 0.04),
@@ -134,7 +203,10 @@ fn ratios_stay_level_between_child_reports() {
         }
         let of = |lower: usize| seen.iter().skip(lower).step_by(2).copied();
         for lower in [0, 1] {
-            let (least, most) = (of(lower).fold(f64::MAX, f64::min), of(lower).fold(0.0, f64::max));
+            let (least, most) = (
+                of(lower).fold(f64::MAX, f64::min),
+                of(lower).fold(0.0, f64::max),
+            );
             assert!(most - least <= 0.02 * most, "{lower}: {least} to {most}");
         }
     }
@@ -150,20 +222,29 @@ fn child_aggregators_live_on_hold_parts() {
     assert!(tree.upper.is_on_hold(&bucket(), tree.now()));
     tree.run(2.0);
     let now = tree.now();
-    assert!(tree.lowers.iter().all(|lower| lower.zone.is_on_hold(&bucket(), now)));
+    assert!(
+        tree.lowers
+            .iter()
+            .all(|lower| lower.zone.is_on_hold(&bucket(), now))
+    );
     // The parts of the hold follow the traffic.
     tree.lowers[0].clients[0].offers("acme", 2_700.0);
     tree.run(10.0);
     let holds: Vec<f64> = (0..2).map(|lower| tree.hold(lower).unwrap()).collect();
-    assert!((holds[0] - 900.0 * (0.9 * 0.75 + 0.05)).abs() < 9.0, "{holds:?}");
+    assert!(
+        (holds[0] - 900.0 * (0.9 * 0.75 + 0.05)).abs() < 9.0,
+        "{holds:?}"
+    );
     assert!(holds.iter().sum::<f64>() <= 900.0 + 0.01, "{holds:?}");
-    let passing = |lower: usize, rps: f64| rps * (1.0 - tree.lowers[lower].clients[0].ratio("acme"));
+    let passing =
+        |lower: usize, rps: f64| rps * (1.0 - tree.lowers[lower].clients[0].ratio("acme"));
     let passing = passing(0, 2_700.0) + passing(1, 900.0);
     assert!((passing - 900.0).abs() < 20.0, "{passing}");
     assert!(tree.upper.upstream.freshness.age(now).unwrap() >= Duration::from_secs(5));
     for lower in &tree.lowers {
         assert!(
-            lower.zone.upstream.freshness.age(tree.now()) >= tree.upper.upstream.freshness.age(tree.now()),
+            lower.zone.upstream.freshness.age(tree.now())
+                >= tree.upper.upstream.freshness.age(tree.now()),
             "ages add up"
         );
     }
@@ -179,19 +260,35 @@ fn disconnected_share_is_held_then_released() {
     let rate = |tree: &Tree| tree.values(1, "acme").rate.unwrap().per_second();
     for (seconds, due) in [(20.0, 450.0), (25.0, 600.0), (20.0, 900.0)] {
         tree.run(seconds);
-        assert!((rate(&tree) - due).abs() < 12.0, "{} instead of {due}", rate(&tree));
+        assert!(
+            (rate(&tree) - due).abs() < 12.0,
+            "{} instead of {due}",
+            rate(&tree)
+        );
     }
-    assert!((tree.hold(0).unwrap() - 450.0).abs() < 9.0, "the disconnected child keeps its hold");
+    assert!(
+        (tree.hold(0).unwrap() - 450.0).abs() < 9.0,
+        "the disconnected child keeps its hold"
+    );
     tree.connect(0);
     tree.run(5.0);
     assert!((rate(&tree) - 450.0).abs() < 12.0, "{}", rate(&tree));
     let now = tree.now();
     let farewell = tree.lowers[0].zone.report(now);
-    let farewell = Report { leaving: true, ..farewell };
-    tree.upper.on_report(now, tree.lowers[0].stream, farewell).unwrap();
+    let farewell = Report {
+        leaving: true,
+        ..farewell
+    };
+    tree.upper
+        .on_report(now, tree.lowers[0].stream, farewell)
+        .unwrap();
     tree.lowers[0].cut = true;
     tree.run(1.0);
-    assert!((rate(&tree) - 900.0).abs() < 9.0, "free at once: {}", rate(&tree));
+    assert!(
+        (rate(&tree) - 900.0).abs() < 9.0,
+        "free at once: {}",
+        rate(&tree)
+    );
 }
 
 /// The first report of a child carries counts without a rate.
@@ -201,33 +298,60 @@ fn new_child_holds_until_traffic_is_known() {
         let mut tree = Tree::new(script(), vec![offering(1, 900.0)], Vec::new());
         tree.run(5.0);
         let mut newcomer = greeting(7, &[]);
-        newcomer.holds = brings.map(|hold| (bucket(), per_second(hold))).into_iter().collect();
-        tree.upper.on_report(tree.now(), StreamId(1), newcomer).unwrap();
+        newcomer.holds = brings
+            .map(|hold| (bucket(), per_second(hold)))
+            .into_iter()
+            .collect();
+        tree.upper
+            .on_report(tree.now(), StreamId(1), newcomer)
+            .unwrap();
         let first = tree.upper.directives(tree.now(), StreamId(1)).unwrap();
         let values = first.buckets[0].keys[0].values;
         assert_eq!((values.ratio, values.rate, values.cap), (None, None, None));
         let hold = first.buckets[0].terms.hold.map(Rate::per_second);
         assert_eq!(hold, if brings.is_some() { None } else { Some(450.0) });
         tree.run(6.0);
-        let values = tree.upper.directives(tree.now(), StreamId(1)).unwrap().buckets[0].keys[0].values;
+        let values = tree
+            .upper
+            .directives(tree.now(), StreamId(1))
+            .unwrap()
+            .buckets[0]
+            .keys[0]
+            .values;
         assert!(values.rate.is_some(), "the wait is bounded");
     }
 }
 
 #[test]
 fn restarted_child_learns_its_client_number() {
-    let mut tree = Tree::new(script(), vec![offering(1, 900.0), offering(2, 900.0)], Vec::new());
+    let mut tree = Tree::new(
+        script(),
+        vec![offering(1, 900.0), offering(2, 900.0)],
+        Vec::new(),
+    );
     tree.run(10.0);
     tree.disconnect(0);
     tree.run(1.0);
     // Another process with the same name.
-    let named = Identity { instance: InstanceId(7), ..identity(Role::Aggregator, 1_001) };
-    let greeting = Report { seq: 1, identity: Some(named), ..Report::default() };
-    tree.upper.on_report(tree.now(), StreamId(1), greeting).unwrap();
+    let named = Identity {
+        instance: InstanceId(7),
+        ..identity(Role::Aggregator, 1_001)
+    };
+    let greeting = Report {
+        seq: 1,
+        identity: Some(named),
+        ..Report::default()
+    };
+    tree.upper
+        .on_report(tree.now(), StreamId(1), greeting)
+        .unwrap();
     let first = tree.upper.directives(tree.now(), StreamId(1)).unwrap();
     assert_eq!(first.children, Some(1));
     let rate = first.buckets[0].keys[0].values.rate.unwrap().per_second();
-    assert!((rate - 450.0).abs() < 12.0, "the traffic of the old process is taken over: {rate}");
+    assert!(
+        (rate - 450.0).abs() < 12.0,
+        "the traffic of the old process is taken over: {rate}"
+    );
     assert!(tree.upper.is_superseded(tree.lowers[0].stream));
 }
 

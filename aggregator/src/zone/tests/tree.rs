@@ -40,7 +40,13 @@ impl Tree {
             let instance = 1_001 + at as u128;
             let clients = vec![client.of(InstanceId(instance))];
             let (zone, stream) = (aggregator(instance), StreamId(0));
-            tree.lowers.push(Lower { zone, stream, clients, cut: true, next_report: 0 });
+            tree.lowers.push(Lower {
+                zone,
+                stream,
+                clients,
+                cut: true,
+                next_report: 0,
+            });
             tree.connect(at);
         }
         tree
@@ -115,16 +121,32 @@ impl Tree {
     fn roll_up(&mut self) {
         let now = self.now();
         let report = self.upper.report(now);
-        let Some(script) = &self.controller else { return };
+        let Some(script) = &self.controller else {
+            return;
+        };
         self.seq += 1;
-        self.upper.on_directives(now, script.message(self.seq, report.seq)).unwrap();
+        self.upper
+            .on_directives(now, script.message(self.seq, report.seq))
+            .unwrap();
     }
 
     pub(super) fn values(&self, lower: usize, name: &str) -> Values {
-        self.lowers[lower].zone.board.get(&bucket()).unwrap().own(name).unwrap()
+        self.lowers[lower]
+            .zone
+            .board
+            .get(&bucket())
+            .unwrap()
+            .own(name)
+            .unwrap()
     }
 
     pub(super) fn hold(&self, lower: usize) -> Option<f64> {
-        self.lowers[lower].zone.board.get(&bucket())?.terms().hold.map(Rate::per_second)
+        self.lowers[lower]
+            .zone
+            .board
+            .get(&bucket())?
+            .terms()
+            .hold
+            .map(Rate::per_second)
     }
 }

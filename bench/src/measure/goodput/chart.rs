@@ -19,12 +19,20 @@ pub(crate) fn draw(curves: &Curves) {
     let area = SVGBackend::new(&path, SIZE).into_drawing_area();
     area.fill(&PAPER).unwrap();
     let text = |size: u32| ("sans-serif", size).into_font().color(&INK);
-    let offered_max = curves.with.iter().map(|point| point.offered).fold(CAPACITY, f64::max) * 1.03;
+    let offered_max = curves
+        .with
+        .iter()
+        .map(|point| point.offered)
+        .fold(CAPACITY, f64::max)
+        * 1.03;
     let mut chart = ChartBuilder::on(&area)
         .margin(16)
         .x_label_area_size(46)
         .y_label_area_size(58)
-        .caption("Useful answers while one tenant sends more and more requests", text(19))
+        .caption(
+            "Useful answers while one tenant sends more and more requests",
+            text(19),
+        )
         .build_cartesian_2d(0.0..offered_max, 0.0..CAPACITY * 1.5)
         .unwrap();
     chart
@@ -43,11 +51,28 @@ pub(crate) fn draw(curves: &Curves) {
         .unwrap();
 
     let level = |rate: f64| [(0.0, rate), (offered_max, rate)];
-    chart.draw_series(DashedLineSeries::new(level(CAPACITY), 3, 4, GREY.stroke_width(1))).unwrap();
+    chart
+        .draw_series(DashedLineSeries::new(
+            level(CAPACITY),
+            3,
+            4,
+            GREY.stroke_width(1),
+        ))
+        .unwrap();
     let even = ORDINARY_RPS * ORDINARY as f64;
-    chart.draw_series(DashedLineSeries::new(level(even), 3, 4, GREY.stroke_width(1))).unwrap();
+    chart
+        .draw_series(DashedLineSeries::new(
+            level(even),
+            3,
+            4,
+            GREY.stroke_width(1),
+        ))
+        .unwrap();
     let notes = [
-        (CAPACITY, format!("capacity {CAPACITY:.0}/s; limit {LIMIT}/s")),
+        (
+            CAPACITY,
+            format!("capacity {CAPACITY:.0}/s; limit {LIMIT}/s"),
+        ),
         (even, format!("offered by the {ORDINARY} ordinary tenants")),
     ];
     for (rate, note) in notes {
@@ -61,12 +86,26 @@ pub(crate) fn draw(curves: &Curves) {
     let ordinary: fn(&Point) -> (f64, f64) = |point| (point.offered, point.ordinary_useful);
     for (label, points, read, colour, width) in [
         ("with Plimsoll: all tenants", &curves.with, all, WITH[0], 3),
-        ("with Plimsoll: ordinary tenants", &curves.with, ordinary, WITH[1], 2),
+        (
+            "with Plimsoll: ordinary tenants",
+            &curves.with,
+            ordinary,
+            WITH[1],
+            2,
+        ),
         ("without: all tenants", &curves.without, all, WITHOUT[0], 3),
-        ("without: ordinary tenants", &curves.without, ordinary, WITHOUT[1], 2),
+        (
+            "without: ordinary tenants",
+            &curves.without,
+            ordinary,
+            WITHOUT[1],
+            2,
+        ),
     ] {
         let style = colour.stroke_width(width);
-        let dots = points.iter().map(|point| Circle::new(read(point), width + 1, colour.filled()));
+        let dots = points
+            .iter()
+            .map(|point| Circle::new(read(point), width + 1, colour.filled()));
         chart.draw_series(dots).unwrap();
         chart
             .draw_series(LineSeries::new(points.iter().map(read), style))

@@ -43,17 +43,26 @@ pub(crate) struct Point {
 
 pub(crate) fn measure(report: &mut Report) {
     // Both fleets are alike except for the mode.
-    let curves = Curves { without: run("shadow"), with: run("enforce") };
+    let curves = Curves {
+        without: run("shadow"),
+        with: run("enforce"),
+    };
     for (without, with) in curves.without.iter().zip(&curves.with) {
         println!(
             "       {:.0}/s offered: useful without {:.0}/s ({:.0}/s ordinary), with {:.0}/s ({:.0}/s ordinary)",
-            with.offered, without.useful, without.ordinary_useful, with.useful, with.ordinary_useful
+            with.offered,
+            without.useful,
+            without.ordinary_useful,
+            with.useful,
+            with.ordinary_useful
         );
     }
-    let least =
-        |points: &[Point], figure: fn(&Point) -> f64| points.iter().map(figure).fold(f64::INFINITY, f64::min);
+    let least = |points: &[Point], figure: fn(&Point) -> f64| {
+        points.iter().map(figure).fold(f64::INFINITY, f64::min)
+    };
     let curve = [&curves.with, &curves.without];
-    let [with, without] = curve.map(|points| least(&points[3..], |point| point.useful / CAPACITY * 100.0));
+    let [with, without] =
+        curve.map(|points| least(&points[3..], |point| point.useful / CAPACITY * 100.0));
     let title = "goodput, capacity exceeded up to 4 times: least goodput at any step";
     let figure = format!("{with:.0} % (without Plimsoll {without:.0} %)");
     report.row(title, "> 80 % of the capacity", figure, with > 80.0);
@@ -67,7 +76,9 @@ pub(crate) fn measure(report: &mut Report) {
 }
 
 fn run(mode: &str) -> Vec<Point> {
-    let names: Vec<String> = (1..=ORDINARY).map(|number| format!("shop-{number:02}")).collect();
+    let names: Vec<String> = (1..=ORDINARY)
+        .map(|number| format!("shop-{number:02}"))
+        .collect();
     let mut tenants = String::from("tenants:\n  default: { weight: 1.0 }\n");
     for name in names.iter().map(String::as_str).chain([HOT]) {
         writeln!(tenants, "  {name}: {{ weight: 1.0 }}").unwrap();
@@ -75,21 +86,37 @@ fn run(mode: &str) -> Vec<Point> {
     let mut fleet = Fleet::start_with(&policy(LIMIT, mode, false), &tenants, &SERVICE);
 
     let steps: Vec<(Duration, f64)> = (0..).map(|number| STEP * number).zip(HOT_RPS).collect();
-    let (even, hot) = (ORDINARY_RPS * ORDINARY as f64, format!("{HOT}={}", schedule(&steps)));
-    let flags = ["--tenant", &names.join(","), "--rps", &even.to_string(), "--hot", &hot];
+    let (even, hot) = (
+        ORDINARY_RPS * ORDINARY as f64,
+        format!("{HOT}={}", schedule(&steps)),
+    );
+    let flags = [
+        "--tenant",
+        &names.join(","),
+        "--rps",
+        &even.to_string(),
+        "--hot",
+        &hot,
+    ];
     fleet.start_load_evenly(&[&flags[..], &["--timeout", TIMEOUT, "--every", "500ms"]].concat());
     sleep(STEP * HOT_RPS.len() as u32 + Duration::from_secs(1));
     let lines = fleet.load_lines();
     let not_sent = fleet.stop_load()[0]["not_sent"].as_u64();
     assert_eq!(not_sent, Some(0), "the load generator could not keep up");
-    steps.iter().map(|(from, _)| Point::between(&lines, *from + LEFT_OUT, *from + STEP)).collect()
+    steps
+        .iter()
+        .map(|(from, _)| Point::between(&lines, *from + LEFT_OUT, *from + STEP))
+        .collect()
 }
 
 impl Point {
     fn between(lines: &[Value], from: Duration, until: Duration) -> Self {
         let number = |value: &Value| value.as_f64().unwrap();
         let at = |moment: Duration| {
-            lines.iter().find(|line| number(&line["at_s"]) >= moment.as_secs_f64()).unwrap()
+            lines
+                .iter()
+                .find(|line| number(&line["at_s"]) >= moment.as_secs_f64())
+                .unwrap()
         };
         let (first, last) = (at(from), at(until));
         let rate = |read: &dyn Fn(&Value) -> f64| {

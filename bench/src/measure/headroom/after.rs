@@ -23,14 +23,22 @@ fn fall(report: &mut Report) {
     const SHARE: f64 = 0.05;
     let instances = INSTANCES[1];
     let load = |factor: f64| {
-        let flow = |tenant| Flow { tenant, rps: factor * f64::from(LIMIT) / 2.0, group: 1 };
+        let flow = |tenant| Flow {
+            tenant,
+            rps: factor * f64::from(LIMIT) / 2.0,
+            group: 1,
+        };
         (Duration::from_secs(SECONDS), TENANTS.map(flow).into())
     };
-    let record = Instances::start(instances, LIMIT).serve(&arrivals(&[load(10.0), load(0.8)], instances));
+    let record =
+        Instances::start(instances, LIMIT).serve(&arrivals(&[load(10.0), load(0.8)], instances));
     let judged = record.judged(SECONDS, SECONDS + 6);
     let settled = record.settled(Duration::from_secs(SECONDS), SHARE);
-    let figure = settled.map_or("never".to_owned(), |settled| format!("{:.1} s", settled.as_secs_f64()));
-    let what = format!("10 to 0.8 times the limit, {instances} services: until at most 5 % is refused");
+    let figure = settled.map_or("never".to_owned(), |settled| {
+        format!("{:.1} s", settled.as_secs_f64())
+    });
+    let what =
+        format!("10 to 0.8 times the limit, {instances} services: until at most 5 % is refused");
     let is_met = settled.is_some_and(|settled| settled <= Duration::from_millis(2_500));
     row(report, &what, "<= 2.5 s", &judged, &figure, is_met);
 }
@@ -41,9 +49,20 @@ fn lone_caller(instances: usize, report: &mut Report) {
     const SURGE: f64 = 70.0;
     const SECONDS: u64 = 20;
     const RPS: f64 = 3.0;
-    let load =
-        |seconds, rps| (Duration::from_secs(seconds), vec![Flow { tenant: TENANTS[0], rps, group: 1 }]);
-    let phases = [load(SURGE_SECONDS, SURGE * f64::from(LIMIT)), load(SECONDS, RPS)];
+    let load = |seconds, rps| {
+        (
+            Duration::from_secs(seconds),
+            vec![Flow {
+                tenant: TENANTS[0],
+                rps,
+                group: 1,
+            }],
+        )
+    };
+    let phases = [
+        load(SURGE_SECONDS, SURGE * f64::from(LIMIT)),
+        load(SECONDS, RPS),
+    ];
     let record = Instances::start(instances, LIMIT).serve(&arrivals(&phases, instances));
     let judged = record.judged(SURGE_SECONDS + 1, SURGE_SECONDS + SECONDS);
     let refused = judged.refused(None);
@@ -51,5 +70,12 @@ fn lone_caller(instances: usize, report: &mut Report) {
         "{SURGE} times the limit for {SURGE_SECONDS} s, {instances} services: refused of {RPS}/s of the same \
          tenant, from 1 s after it on"
     );
-    row(report, &what, "0", &judged, &format!("{:.1} %", refused * 100.0), refused == 0.0);
+    row(
+        report,
+        &what,
+        "0",
+        &judged,
+        &format!("{:.1} %", refused * 100.0),
+        refused == 0.0,
+    );
 }

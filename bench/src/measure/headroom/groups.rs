@@ -16,7 +16,11 @@ const LEFT_OUT: u64 = 20;
 
 pub(super) fn measure(report: &mut Report) {
     for instances in INSTANCES {
-        let flow = |tenant| Flow { tenant, rps: FACTOR * f64::from(LIMIT) / 2.0, group: GROUP };
+        let flow = |tenant| Flow {
+            tenant,
+            rps: FACTOR * f64::from(LIMIT) / 2.0,
+            group: GROUP,
+        };
         let load = (Duration::from_secs(LASTS), TENANTS.map(flow).into());
         let record = Instances::start(instances, LIMIT).serve(&arrivals(&[load], instances));
         let judged = record.lost(LIMIT).judged(LEFT_OUT, LASTS);
@@ -25,6 +29,13 @@ pub(super) fn measure(report: &mut Report) {
             "groups of {GROUP} at once, {:.0} % of the limit, {instances} services: lost over 60 s",
             FACTOR * 100.0
         );
-        row(report, &what, "<= 1 %", &judged, &format!("{:.2} %", lost * 100.0), lost <= 0.01);
+        row(
+            report,
+            &what,
+            "<= 1 %",
+            &judged,
+            &format!("{:.2} %", lost * 100.0),
+            lost <= 0.01,
+        );
     }
 }

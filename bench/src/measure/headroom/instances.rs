@@ -42,7 +42,12 @@ impl Instances {
             let connected = |zone| fleet.aggregator_metric(zone, "plimsoll_children");
             ((0..fleet.zones.len()).map(connected).sum::<f64>() == count as f64).then_some(())
         });
-        Self { limiters, _stops_the_feeds: stop.drop_guard(), _runtime: runtime, _fleet: fleet }
+        Self {
+            limiters,
+            _stops_the_feeds: stop.drop_guard(),
+            _runtime: runtime,
+            _fleet: fleet,
+        }
     }
 
     pub(super) fn serve(&self, arrivals: &[Arrival]) -> Record {
@@ -60,7 +65,12 @@ impl Instances {
                 Verdict::Admit => None,
                 Verdict::Refuse(refusal) => Some(refusal.reason().as_str()),
             };
-            Decision { at: now, late: now - arrival.due, tenant: arrival.tenant, refused }
+            Decision {
+                at: now,
+                late: now - arrival.due,
+                tenant: arrival.tenant,
+                refused,
+            }
         };
         Record(arrivals.iter().map(decide).collect())
     }

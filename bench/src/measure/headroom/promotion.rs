@@ -31,13 +31,23 @@ pub(super) fn measure(report: &mut Report) {
     );
     let mut fleet = fleet(&policy);
     let (rps, every) = ((LIMIT / 2).to_string(), format!("{}ms", LINES.as_millis()));
-    fleet.start_load_evenly(&["--rps", &rps, "--tenant", "acme,corner-shop", "--every", &every]);
+    fleet.start_load_evenly(&[
+        "--rps",
+        &rps,
+        "--tenant",
+        "acme,corner-shop",
+        "--every",
+        &every,
+    ]);
     let started = Instant::now();
     let mut stages = Vec::new();
     while started.elapsed() < MAX && stages.last().is_none_or(|(stage, _)| stage != "enforce") {
         sleep(LINES);
         let status = fleet.status().unwrap();
-        let stage = status["buckets"][BUCKET]["mode"].as_str().unwrap_or("none").to_owned();
+        let stage = status["buckets"][BUCKET]["mode"]
+            .as_str()
+            .unwrap_or("none")
+            .to_owned();
         if stages.last().is_none_or(|(last, _)| *last != stage) {
             stages.push((stage, started.elapsed().as_secs()));
         }
@@ -46,13 +56,22 @@ pub(super) fn measure(report: &mut Report) {
     let lines = fleet.load_lines();
     fleet.stop_load();
     let enforced = stages.last().is_some_and(|(stage, _)| stage == "enforce");
-    let path: Vec<String> = stages.iter().map(|(stage, at)| format!("{stage} at {at} s")).collect();
+    let path: Vec<String> = stages
+        .iter()
+        .map(|(stage, at)| format!("{stage} at {at} s"))
+        .collect();
     let what = "50 % of the limit: from shadow to enforce by its gates of 20 s each";
-    report.row(what, &format!("<= {} s", MAX.as_secs()), path.join(", "), enforced);
+    report.row(
+        what,
+        &format!("<= {} s", MAX.as_secs()),
+        path.join(", "),
+        enforced,
+    );
 
     let (mut sent, mut refused, mut late) = (0.0, 0.0, 0);
     for pair in lines.windows(2) {
-        let since = |figure: &str| pair[1][figure].as_f64().unwrap() - pair[0][figure].as_f64().unwrap();
+        let since =
+            |figure: &str| pair[1][figure].as_f64().unwrap() - pair[0][figure].as_f64().unwrap();
         if since("at_s") > GAP_MAX_S {
             late += 1;
         } else {
@@ -60,5 +79,10 @@ pub(super) fn measure(report: &mut Report) {
         }
     }
     let figure = format!("{refused} of {sent}, the load generator was late {late} times");
-    report.row("50 % of the limit: refused on the way and 20 s after", "0", figure, refused == 0.0);
+    report.row(
+        "50 % of the limit: refused on the way and 20 s after",
+        "0",
+        figure,
+        refused == 0.0,
+    );
 }

@@ -30,16 +30,28 @@ pub(super) struct Judged {
 
 impl Record {
     fn between(&self, from: u64, until: u64) -> &[Decision] {
-        let at = |second| self.0.partition_point(|decision| decision.at < Duration::from_secs(second));
+        let at = |second| {
+            self.0
+                .partition_point(|decision| decision.at < Duration::from_secs(second))
+        };
         &self.0[at(from)..at(until)]
     }
 
     /// Returns the decisions in the seconds of a span with every request in time. Prints the
     /// refusals in each second.
     pub(super) fn judged(&self, from: u64, until: u64) -> Judged {
-        let latest = self.between(from, until).iter().map(|decision| decision.late).max();
+        let latest = self
+            .between(from, until)
+            .iter()
+            .map(|decision| decision.late)
+            .max();
         let latest = latest.unwrap_or_default();
-        let mut judged = Judged { decisions: Vec::new(), seconds: 0, of: (until - from) as usize, latest };
+        let mut judged = Judged {
+            decisions: Vec::new(),
+            seconds: 0,
+            of: (until - from) as usize,
+            latest,
+        };
         for second in from..until {
             let decisions = self.between(second, second + 1);
             let is_judged = decisions.iter().all(|decision| decision.late <= LATE_MAX);
@@ -50,7 +62,10 @@ impl Record {
             let refused = refusals(decisions);
             if !refused.is_empty() {
                 let note = if is_judged { "" } else { "; not judged" };
-                println!("       second {second}: {} requests{refused}{note}", decisions.len());
+                println!(
+                    "       second {second}: {} requests{refused}{note}",
+                    decisions.len()
+                );
             }
         }
         judged
@@ -69,7 +84,10 @@ impl Record {
             if fits {
                 tokens -= 1.0;
             }
-            Decision { refused: decision.refused.filter(|_| fits), ..decision }
+            Decision {
+                refused: decision.refused.filter(|_| fits),
+                ..decision
+            }
         };
         Self(self.0.into_iter().map(decide).collect())
     }
@@ -102,7 +120,8 @@ impl Judged {
     pub(super) fn refused(&self, tenant: Option<&str>) -> f64 {
         let is_of = |decision: &&Decision| tenant.is_none_or(|tenant| decision.tenant == tenant);
         let of = || self.decisions.iter().filter(is_of);
-        of().filter(|decision| decision.refused.is_some()).count() as f64 / of().count().max(1) as f64
+        of().filter(|decision| decision.refused.is_some()).count() as f64
+            / of().count().max(1) as f64
     }
 
     pub(super) fn is_enough(&self) -> bool {
@@ -113,7 +132,11 @@ impl Judged {
         let requests = self.decisions.len();
         let late = match self.of - self.seconds {
             0 => String::new(),
-            late => format!("; late by up to {} ms in {late} of {} s", self.latest.as_millis(), self.of),
+            late => format!(
+                "; late by up to {} ms in {late} of {} s",
+                self.latest.as_millis(),
+                self.of
+            ),
         };
         format!("{requests} requests{}{late}", refusals(&self.decisions))
     }
@@ -124,7 +147,10 @@ fn refusals(decisions: &[Decision]) -> String {
     for reason in decisions.iter().filter_map(|decision| decision.refused) {
         *counts.entry(reason).or_default() += 1;
     }
-    counts.iter().map(|(reason, count)| format!(", {count} refused by {reason}")).collect()
+    counts
+        .iter()
+        .map(|(reason, count)| format!(", {count} refused by {reason}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -146,12 +172,22 @@ mod tests {
         let mut record = record([(100, true), (1_100, false), (1_900, true), (2_100, true)]);
         record.0[1].late = LATE_MAX * 2;
         let judged = record.judged(0, 3);
-        assert_eq!((judged.seconds, judged.of, judged.decisions.len()), (2, 3, 2));
         assert_eq!(
-            (judged.refused(None), judged.refused(Some("shop")), judged.latest),
+            (judged.seconds, judged.of, judged.decisions.len()),
+            (2, 3, 2)
+        );
+        assert_eq!(
+            (
+                judged.refused(None),
+                judged.refused(Some("shop")),
+                judged.latest
+            ),
             (1.0, 0.0, LATE_MAX * 2)
         );
-        assert_eq!(judged.basis(), "2 requests, 2 refused by burst_guard; late by up to 40 ms in 1 of 3 s");
+        assert_eq!(
+            judged.basis(),
+            "2 requests, 2 refused by burst_guard; late by up to 40 ms in 1 of 3 s"
+        );
     }
 
     #[test]
@@ -159,7 +195,11 @@ mod tests {
         // A limit of 100 has room for 25 requests together, and for one more after 10 ms.
         let group = (0..30).map(|number| (1_000, number >= 20));
         let lost = record(group.chain([(1_010, true), (1_015, true)])).lost(100);
-        let times: Vec<_> = lost.0.iter().filter(|decision| decision.refused.is_some()).collect();
+        let times: Vec<_> = lost
+            .0
+            .iter()
+            .filter(|decision| decision.refused.is_some())
+            .collect();
         assert_eq!(times.len(), 6, "{times:?}");
         assert_eq!(times[5].at, Duration::from_millis(1_010));
     }
@@ -167,8 +207,9 @@ mod tests {
     #[test]
     fn settling_ends_with_the_last_refusals() {
         let second = Duration::from_secs(1);
-        let until =
-            |end| record((0..1_000).map(|number| (number * 10, number * 10 < end))).settled(second, 0.05);
+        let until = |end| {
+            record((0..1_000).map(|number| (number * 10, number * 10 < end))).settled(second, 0.05)
+        };
         assert_eq!(until(0), Some(Duration::from_millis(500)));
         // Of the 51 requests of a window two may be refused.
         assert_eq!(until(3_000), Some(Duration::from_millis(2_470)));

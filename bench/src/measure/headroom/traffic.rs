@@ -34,8 +34,14 @@ pub(super) fn arrivals(phases: &[(Duration, Vec<Flow>)], instances: usize) -> Ve
             let mut at = begin + mean * exponential(&mut rng);
             while at < end {
                 let (due, instance) = (Duration::from_secs_f64(at), rng.random_range(0..instances));
-                arrivals
-                    .extend(std::iter::repeat_n(Arrival { due, tenant: flow.tenant, instance }, flow.group));
+                arrivals.extend(std::iter::repeat_n(
+                    Arrival {
+                        due,
+                        tenant: flow.tenant,
+                        instance,
+                    },
+                    flow.group,
+                ));
                 at += mean * exponential(&mut rng);
             }
         }

@@ -55,7 +55,13 @@ struct Row {
 impl Report {
     pub(crate) fn new(args: Args) -> Self {
         let revision = output_of("git", &["describe", "--always", "--dirty"]);
-        Self { args, part: "", revision, rows: Vec::new(), goodput: None }
+        Self {
+            args,
+            part: "",
+            revision,
+            rows: Vec::new(),
+            goodput: None,
+        }
     }
 
     /// Begins a part: the next figures belong to it.
@@ -65,7 +71,10 @@ impl Report {
 
     /// Adds a figure with its bar, which it meets or misses.
     pub(crate) fn row(&mut self, what: &str, bar: &str, figure: String, is_met: bool) {
-        println!("{} {what}: {figure} (bar: {bar})", if is_met { "ok    " } else { "MISSED" });
+        println!(
+            "{} {what}: {figure} (bar: {bar})",
+            if is_met { "ok    " } else { "MISSED" }
+        );
         self.add(what, bar, figure, met(is_met));
     }
 
@@ -81,7 +90,13 @@ impl Report {
 
     fn add(&mut self, what: &str, bar: &str, figure: String, verdict: &'static str) {
         let (what, bar) = (what.to_owned(), bar.to_owned());
-        self.rows.push(Row { part: self.part, what, bar, figure, verdict });
+        self.rows.push(Row {
+            part: self.part,
+            what,
+            bar,
+            figure,
+            verdict,
+        });
     }
 
     pub(crate) fn goodput(&mut self, curves: Curves) {
@@ -114,14 +129,23 @@ impl Report {
 
     pub(crate) fn verdict(&self) -> ExitCode {
         let is_missed = self.rows.iter().any(|row| row.verdict == MISSED);
-        if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        if is_missed {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
     }
 }
 
 fn replace_section(before: &str, template: &str, section: &str) -> String {
-    let head = template.split_inclusive('\n').next().expect("a template has a head");
+    let head = template
+        .split_inclusive('\n')
+        .next()
+        .expect("a template has a head");
     let begin = before.find(head).expect("the document has the section");
-    let end = before[begin..].find("\n## ").map_or(before.len(), |at| begin + at + 1);
+    let end = before[begin..]
+        .find("\n## ")
+        .map_or(before.len(), |at| begin + at + 1);
     [&before[..begin], section, &before[end..]].concat()
 }
 
@@ -131,6 +155,11 @@ const fn met(is_met: bool) -> &'static str {
 
 /// Standard output of a program, or nothing if it cannot run.
 fn output_of(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).current_dir(root()).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(root())
+        .output();
+    output
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        .unwrap_or_default()
 }

@@ -19,7 +19,9 @@ const DECISIONS: usize = 7;
 const SETTLING: usize = 5;
 
 pub(crate) fn measure(report: &mut Report) {
-    STREAMS.into_iter().for_each(|streams| with(streams, report));
+    STREAMS
+        .into_iter()
+        .for_each(|streams| with(streams, report));
 }
 
 fn with(streams: usize, report: &mut Report) {
@@ -32,7 +34,10 @@ fn with(streams: usize, report: &mut Report) {
     }
     let lines = tool.watch(DECISIONS);
     let of = |path: &str| -> Vec<f64> {
-        lines.iter().filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64()).collect()
+        lines
+            .iter()
+            .filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64())
+            .collect()
     };
     let p99 = median(of("/decision/p99_ms"));
     let figure = format!(
@@ -54,8 +59,18 @@ fn with(streams: usize, report: &mut Report) {
         median(of("/up_bytes_per_client_s")),
         median(of("/down_bytes_per_client_s"))
     );
-    report.note(&format!("{streams} streams on one aggregator: cost"), figure);
-    let lost = lines.last().and_then(|line: &Value| line["aggregators"][0]["lost"].as_u64());
+    report.note(
+        &format!("{streams} streams on one aggregator: cost"),
+        figure,
+    );
+    let lost = lines
+        .last()
+        .and_then(|line: &Value| line["aggregators"][0]["lost"].as_u64());
     let figure = lost.map_or("unknown".to_owned(), |lost| lost.to_string());
-    report.row(&format!("{streams} streams on one aggregator: streams lost"), "0", figure, lost == Some(0));
+    report.row(
+        &format!("{streams} streams on one aggregator: streams lost"),
+        "0",
+        figure,
+        lost == Some(0),
+    );
 }

@@ -27,8 +27,23 @@ pub(crate) fn aggregator(zone: &str, listen: &str) -> Process {
 
 fn aggregator_with(zone: &str, listen: &str, more: &[&str]) -> Process {
     let controller = format!("http://{CONTROLLER}");
-    let flags = ["aggregator", "--zone", zone, "--name", zone, "--controller", &controller];
-    Process::start(&[&flags[..], &["--listen", listen, "--admin", "127.0.0.1:0"], more].concat())
+    let flags = [
+        "aggregator",
+        "--zone",
+        zone,
+        "--name",
+        zone,
+        "--controller",
+        &controller,
+    ];
+    Process::start(
+        &[
+            &flags[..],
+            &["--listen", listen, "--admin", "127.0.0.1:0"],
+            more,
+        ]
+        .concat(),
+    )
 }
 
 impl Streams {
@@ -38,25 +53,61 @@ impl Streams {
     }
 
     /// Opens streams to addresses of this scheme, with more flags of the tool.
-    fn start_with(scheme: &str, aggregators: &[(&Process, usize)], every: Duration, more: &[&str]) -> Self {
-        Self::open(scheme, aggregators, every, &[&["--listen", CONTROLLER], more].concat())
+    fn start_with(
+        scheme: &str,
+        aggregators: &[(&Process, usize)],
+        every: Duration,
+        more: &[&str],
+    ) -> Self {
+        Self::open(
+            scheme,
+            aggregators,
+            every,
+            &[&["--listen", CONTROLLER], more].concat(),
+        )
     }
 
     /// Opens streams to aggregators that have their own controller, with constant limits.
     fn below(aggregators: &[(&Process, usize)], every: Duration, more: &[String]) -> Self {
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
-        Self::open("http", aggregators, every, &[&["--controller-elsewhere"], &more[..]].concat())
+        Self::open(
+            "http",
+            aggregators,
+            every,
+            &[&["--controller-elsewhere"], &more[..]].concat(),
+        )
     }
 
-    fn open(scheme: &str, aggregators: &[(&Process, usize)], every: Duration, more: &[&str]) -> Self {
-        let targets = aggregators
+    fn open(
+        scheme: &str,
+        aggregators: &[(&Process, usize)],
+        every: Duration,
+        more: &[&str],
+    ) -> Self {
+        let targets = aggregators.iter().map(|(aggregator, streams)| {
+            format!("{scheme}://{}={streams}", aggregator.address("listen"))
+        });
+        let pids = aggregators
             .iter()
-            .map(|(aggregator, streams)| format!("{scheme}://{}={streams}", aggregator.address("listen")));
-        let pids = aggregators.iter().map(|(aggregator, _)| aggregator.id().to_string());
-        let (targets, pids) = (targets.collect::<Vec<_>>().join(","), pids.collect::<Vec<_>>().join(","));
+            .map(|(aggregator, _)| aggregator.id().to_string());
+        let (targets, pids) = (
+            targets.collect::<Vec<_>>().join(","),
+            pids.collect::<Vec<_>>().join(","),
+        );
         let every = format!("{}ms", every.as_millis());
-        let args = ["streams", "--aggregator", &targets, "--pid", &pids, "--every", &every];
-        Self(Process::spawn_program("plimsoll-bench", &[&args[..], more].concat()))
+        let args = [
+            "streams",
+            "--aggregator",
+            &targets,
+            "--pid",
+            &pids,
+            "--every",
+            &every,
+        ];
+        Self(Process::spawn_program(
+            "plimsoll-bench",
+            &[&args[..], more].concat(),
+        ))
     }
 
     pub(crate) fn lines(&self) -> Vec<Value> {

@@ -31,9 +31,18 @@ const AGGREGATOR_MAX_MIB: f64 = 1_024.0;
 
 pub(crate) fn measure(report: &mut Report) {
     let directory = tempfile::tempdir().unwrap();
-    let controller = start_controller(&directory, &policy(), "tenants: { default: { weight: 1 } }\n");
-    let zones = ["zone-a", "zone-b"].map(|zone| start_aggregator(zone, controller.address("listen")));
-    let tool = Streams::below(&zones.each_ref().map(|zone| (zone, CLIENTS_PER_ZONE)), EVERY, &flags());
+    let controller = start_controller(
+        &directory,
+        &policy(),
+        "tenants: { default: { weight: 1 } }\n",
+    );
+    let zones =
+        ["zone-a", "zone-b"].map(|zone| start_aggregator(zone, controller.address("listen")));
+    let tool = Streams::below(
+        &zones.each_ref().map(|zone| (zone, CLIENTS_PER_ZONE)),
+        EVERY,
+        &flags(),
+    );
     sleep(SETTLE);
     let (before, mut late) = (processor_time(controller.id()), 0.0_f64);
     let from = tool.lines().len();
@@ -41,12 +50,17 @@ pub(crate) fn measure(report: &mut Report) {
         sleep(EVERY / 2);
         late = zones.iter().map(late_ms).fold(late, f64::max);
     }
-    let used =
-        processor_time(controller.id()).zip(before).map(|(after, before)| (after - before).as_secs_f64());
+    let used = processor_time(controller.id())
+        .zip(before)
+        .map(|(after, before)| (after - before).as_secs_f64());
     let lines = &tool.lines()[from..];
     let of = |path: &str| -> Vec<f64> {
-        let aggregators = lines.iter().flat_map(|line| line["aggregators"].as_array().into_iter().flatten());
-        aggregators.filter_map(|aggregator| aggregator.pointer(path)?.as_f64()).collect()
+        let aggregators = lines
+            .iter()
+            .flat_map(|line| line["aggregators"].as_array().into_iter().flatten());
+        aggregators
+            .filter_map(|aggregator| aggregator.pointer(path)?.as_f64())
+            .collect()
     };
     let most = |path: &str| of(path).into_iter().fold(0.0, f64::max);
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
@@ -59,7 +73,9 @@ pub(crate) fn measure(report: &mut Report) {
         format!("{late:.0} ms"),
         late <= TICK_MAX_MS,
     );
-    let tick = used.map_or(f64::NAN, |used| used / WATCH as f64 * TICK.as_secs_f64() * 1e3);
+    let tick = used.map_or(f64::NAN, |used| {
+        used / WATCH as f64 * TICK.as_secs_f64() * 1e3
+    });
     report.row(
         &title("controller, processor time of a tick"),
         "<= 50 ms",
@@ -82,7 +98,12 @@ pub(crate) fn measure(report: &mut Report) {
     );
     let admitted = part(lines);
     let holds = (0.97..=1.03).contains(&admitted);
-    report.row(&title("admitted / limit"), "0.97 to 1.03", format!("{admitted:.3}"), holds);
+    report.row(
+        &title("admitted / limit"),
+        "0.97 to 1.03",
+        format!("{admitted:.3}"),
+        holds,
+    );
     let figure = format!(
         "{:.0} B/s up and {:.0} B/s down, {:.2} cores of an aggregator",
         median(of("/up_bytes_per_client_s")),
@@ -97,26 +118,49 @@ pub(crate) fn measure(report: &mut Report) {
 /// The load exceeds all buckets.
 fn policy() -> String {
     let limit = 2 * CLIENTS_PER_ZONE * RPS_PER_CLIENT / BUCKETS / OFFERED;
-    let line = |number| format!("  {}: {{ limit: {limit}, mode: enforce }}\n", bucket(number));
+    let line = |number| {
+        format!(
+            "  {}: {{ limit: {limit}, mode: enforce }}\n",
+            bucket(number)
+        )
+    };
     let buckets: String = (0..BUCKETS).map(line).collect();
     format!("buckets:\n{buckets}rollout: {{ require_gates: false }}\nguardrails: off\n")
 }
 
 fn flags() -> Vec<String> {
-    let numbers = [("names", NAMES_PER_CLIENT), ("buckets", BUCKETS), ("rps", RPS_PER_CLIENT)];
-    numbers.map(|(flag, number)| format!("--{flag}={number}")).to_vec()
+    let numbers = [
+        ("names", NAMES_PER_CLIENT),
+        ("buckets", BUCKETS),
+        ("rps", RPS_PER_CLIENT),
+    ];
+    numbers
+        .map(|(flag, number)| format!("--{flag}={number}"))
+        .to_vec()
 }
 
 fn late_ms(aggregator: &Process) -> f64 {
-    metric(&http_get(aggregator.address("admin"), "/metrics").1, "plimsoll_tick_late_seconds", "") * 1e3
+    metric(
+        &http_get(aggregator.address("admin"), "/metrics").1,
+        "plimsoll_tick_late_seconds",
+        "",
+    ) * 1e3
 }
 
 /// Returns the admitted part of the limits from the first line to the last.
 fn part(lines: &[Value]) -> f64 {
     let of = |line: &Value, figure: &str| -> f64 {
-        line["aggregators"].as_array().into_iter().flatten().filter_map(|each| each[figure].as_f64()).sum()
+        line["aggregators"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|each| each[figure].as_f64())
+            .sum()
     };
-    let Some((first, last)) = lines.first().zip(lines.last()) else { return f64::NAN };
-    let [asked, admitted] = ["asked", "admitted"].map(|figure| of(last, figure) - of(first, figure));
+    let Some((first, last)) = lines.first().zip(lines.last()) else {
+        return f64::NAN;
+    };
+    let [asked, admitted] =
+        ["asked", "admitted"].map(|figure| of(last, figure) - of(first, figure));
     admitted * OFFERED as f64 / asked
 }

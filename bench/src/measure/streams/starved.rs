@@ -27,24 +27,48 @@ const CORES: [&str; 2] = ["0", "1"];
 pub(crate) fn measure(report: &mut Report) {
     let rival = match Rival::start() {
         Ok(rival) => rival,
-        Err(error) => return report.skip("streams on half a core", "none", &format!("no taskset: {error}")),
+        Err(error) => {
+            return report.skip(
+                "streams on half a core",
+                "none",
+                &format!("no taskset: {error}"),
+            );
+        }
     };
     let mut a = aggregator("a", "127.0.0.1:0");
     pin(CORES[0], a.id());
     let tool = Streams::start(&[(&a, STREAMS)], EVERY);
     pin(CORES[1], tool.0.id());
     let began = Instant::now();
-    let settled = tool.all_connected(SETTLED_WITHIN * 3).map(|at| at.duration_since(began));
+    let settled = tool
+        .all_connected(SETTLED_WITHIN * 3)
+        .map(|at| at.duration_since(began));
     let title = format!("{STREAMS} streams on an aggregator with half a core: until all are open");
-    report.row(&title, "<= 60 s", seconds(settled), settled.is_some_and(|took| took <= SETTLED_WITHIN));
+    report.row(
+        &title,
+        "<= 60 s",
+        seconds(settled),
+        settled.is_some_and(|took| took <= SETTLED_WITHIN),
+    );
 
     let watched = tool.watch(WATCH.as_secs() as usize);
     let lost = lost(watched.last()) - lost(watched.first());
     let share = lost / STREAMS as f64 * 60.0 / WATCH.as_secs_f64();
-    let figure = format!("{:.3} % a minute ({lost} in {} s)", share * 100.0, WATCH.as_secs());
-    report.row("streams lost after that", "< 0.1 % a minute", figure, settled.is_some() && share < LOST_MAX);
+    let figure = format!(
+        "{:.3} % a minute ({lost} in {} s)",
+        share * 100.0,
+        WATCH.as_secs()
+    );
+    report.row(
+        "streams lost after that",
+        "< 0.1 % a minute",
+        figure,
+        settled.is_some() && share < LOST_MAX,
+    );
     let of = |path: &str| -> f64 {
-        let figures = watched.iter().filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64());
+        let figures = watched
+            .iter()
+            .filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64());
         median(figures.collect())
     };
     let figure = format!(
@@ -63,12 +87,25 @@ pub(crate) fn measure(report: &mut Report) {
     let a = aggregator("a", &listen);
     pin(CORES[0], a.id());
     let listens = Instant::now();
-    let back = tool.all_connected(ALL_BACK_WITHIN * 2).map(|at| at.duration_since(listens));
-    let title = format!("the aggregator restarts after {} s: until all are open again", OUTAGE.as_secs());
-    report.row(&title, "<= 45 s", seconds(back), back.is_some_and(|took| took <= ALL_BACK_WITHIN));
+    let back = tool
+        .all_connected(ALL_BACK_WITHIN * 2)
+        .map(|at| at.duration_since(listens));
+    let title = format!(
+        "the aggregator restarts after {} s: until all are open again",
+        OUTAGE.as_secs()
+    );
+    report.row(
+        &title,
+        "<= 45 s",
+        seconds(back),
+        back.is_some_and(|took| took <= ALL_BACK_WITHIN),
+    );
     let page = http_get(a.address("admin"), "/metrics").1;
     let refused = metric(&page, "plimsoll_streams_rejected_total", "reason=\"busy\"");
-    report.note("streams that it turned away meanwhile", format!("{refused:.0}; {}", load(&a)));
+    report.note(
+        "streams that it turned away meanwhile",
+        format!("{refused:.0}; {}", load(&a)),
+    );
     drop(rival);
 }
 
@@ -77,7 +114,9 @@ struct Rival(Child);
 impl Rival {
     fn start() -> std::io::Result<Self> {
         let mut command = Command::new("taskset");
-        command.args(["-c", CORES[0], "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+        command
+            .args(["-c", CORES[0], "sh", "-c", "while :; do :; done"])
+            .stdin(Stdio::null());
         command.spawn().map(Self)
     }
 }
@@ -90,8 +129,10 @@ impl Drop for Rival {
 }
 
 fn pin(core: &str, pid: u32) {
-    let pinned =
-        Command::new("taskset").args(["-apc", core, &pid.to_string()]).stdout(Stdio::null()).status();
+    let pinned = Command::new("taskset")
+        .args(["-apc", core, &pid.to_string()])
+        .stdout(Stdio::null())
+        .status();
     assert!(
         pinned.is_ok_and(|status| status.success()),
         "process {pid} could not be confined to core {core}"
@@ -99,7 +140,8 @@ fn pin(core: &str, pid: u32) {
 }
 
 fn lost(line: Option<&Value>) -> f64 {
-    line.and_then(|line| line["aggregators"][0]["lost"].as_f64()).unwrap_or(f64::NAN)
+    line.and_then(|line| line["aggregators"][0]["lost"].as_f64())
+        .unwrap_or(f64::NAN)
 }
 
 fn load(aggregator: &Process) -> String {
@@ -113,5 +155,7 @@ fn load(aggregator: &Process) -> String {
 }
 
 pub(super) fn seconds(took: Option<Duration>) -> String {
-    took.map_or("never".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()))
+    took.map_or("never".to_owned(), |took| {
+        format!("{:.1} s", took.as_secs_f64())
+    })
 }

@@ -40,7 +40,9 @@ pub(crate) fn measure(report: &mut Report) {
     let (mut most, mut all) = (None, None);
     while all.is_none() && listens.elapsed() < ALL_BACK_WITHIN {
         let line = tool.watch(1).pop().unwrap();
-        let back = line["aggregators"][0]["connected"].as_u64().unwrap_or_default() as usize;
+        let back = line["aggregators"][0]["connected"]
+            .as_u64()
+            .unwrap_or_default() as usize;
         let at = listens.elapsed();
         most = most.or((back * 100 >= ON_A * 95).then_some(at));
         all = all.or((back == ON_A).then_some(at));
@@ -55,16 +57,32 @@ pub(crate) fn measure(report: &mut Report) {
         "p99 {worst:.0} ms of the worst decision, {:.0} ms of the median one",
         median(on_b("p99_ms"))
     );
-    let title = "9,000 clients lose aggregator A and return: from a decision to the 1,000 clients of B";
+    let title =
+        "9,000 clients lose aggregator A and return: from a decision to the 1,000 clients of B";
     report.row(title, "p99 <= 250 ms", figure, worst <= 250.0);
     let title = format!(
         "A down for {} s: time until 95 % of its clients are connected after it listens",
         OUTAGE.as_secs()
     );
-    report.row(&title, "<= 15 s", seconds(most), most.is_some_and(|most| most <= MOST_BACK_WITHIN));
-    report.row("time until all of them are connected", "<= 45 s", seconds(all), all.is_some());
+    report.row(
+        &title,
+        "<= 15 s",
+        seconds(most),
+        most.is_some_and(|most| most <= MOST_BACK_WITHIN),
+    );
+    report.row(
+        "time until all of them are connected",
+        "<= 45 s",
+        seconds(all),
+        all.is_some(),
+    );
     let last = lines.last().unwrap();
     let waited = last["decisions_waited"].as_u64();
     let figure = format!("{} of {}", last["decisions_waited"], last["decided"]);
-    report.row("decisions that made their thread wait, over the whole run", "0", figure, waited == Some(0));
+    report.row(
+        "decisions that made their thread wait, over the whole run",
+        "0",
+        figure,
+        waited == Some(0),
+    );
 }

@@ -49,31 +49,58 @@ struct Fleet {
 
 pub(crate) fn measure(report: &mut Report) {
     let certificates = Certificates::issue();
-    let (plain, resumed, full) = (Link::Plain, Link::Resumed(&certificates), Link::Full(&certificates));
+    let (plain, resumed, full) = (
+        Link::Plain,
+        Link::Resumed(&certificates),
+        Link::Full(&certificates),
+    );
     let [before, after] = [plain, resumed].map(|link| Fleet::start(link, CLIENTS).pushed());
     let title = format!("from a decision to {CLIENTS} clients");
     report.note(&format!("{title}, plaintext"), pushed(before));
     let is_met = after.1 <= PUSHED_WITHIN_MS;
-    report.row(&format!("{title}, TLS"), &format!("p99 <= {PUSHED_WITHIN_MS} ms"), pushed(after), is_met);
+    report.row(
+        &format!("{title}, TLS"),
+        &format!("p99 <= {PUSHED_WITHIN_MS} ms"),
+        pushed(after),
+        is_met,
+    );
 
     for streams in STREAMS {
         let [before, after] = [plain, resumed].map(|link| Fleet::start(link, streams).cost());
         let [more, was] = [after.kib - before.kib, before.kib];
-        let figure = format!("{more:.1} KiB more: {:.1} KiB, plaintext {was:.1} KiB", after.kib);
+        let figure = format!(
+            "{more:.1} KiB more: {:.1} KiB, plaintext {was:.1} KiB",
+            after.kib
+        );
         let title = format!("{streams} streams over TLS: memory of the aggregator for each");
-        report.row(&title, &format!("< {MORE_KIB_MAX} KiB more"), figure, more < MORE_KIB_MAX);
+        report.row(
+            &title,
+            &format!("< {MORE_KIB_MAX} KiB more"),
+            figure,
+            more < MORE_KIB_MAX,
+        );
         let title = format!("{streams} streams: load of the aggregator");
-        report.note(&title, format!("{}, plaintext {}", after.load(), before.load()));
+        report.note(
+            &title,
+            format!("{}, plaintext {}", after.load(), before.load()),
+        );
     }
 
     let streams = STREAMS[1];
     let title = format!("{streams} clients reconnect at once: until all streams are open");
-    for (link, name) in
-        [(plain, "plaintext"), (resumed, "TLS, sessions resumed"), (full, "TLS, full handshakes")]
-    {
+    for (link, name) in [
+        (plain, "plaintext"),
+        (resumed, "TLS, sessions resumed"),
+        (full, "TLS, full handshakes"),
+    ] {
         let (took, used) = Fleet::start(link, streams).storm();
         let figure = format!("{took:.1} s, the aggregator used {used:.1} s of processor time");
-        report.row(&format!("{title}, {name}"), &format!("<= {STORM_S_MAX} s"), figure, took <= STORM_S_MAX);
+        report.row(
+            &format!("{title}, {name}"),
+            &format!("<= {STORM_S_MAX} s"),
+            figure,
+            took <= STORM_S_MAX,
+        );
     }
 }
 
@@ -92,7 +119,10 @@ struct Cost {
 impl Cost {
     fn load(&self) -> String {
         let [up, down] = self.bytes;
-        format!("{:.2} cores, {up:.0} B/s up and {down:.0} B/s down per client", self.cores)
+        format!(
+            "{:.2} cores, {up:.0} B/s up and {down:.0} B/s down per client",
+            self.cores
+        )
     }
 }
 
@@ -103,26 +133,44 @@ impl Fleet {
         let before = resident_bytes(aggregator.id()).unwrap() as f64;
         let tool = Streams::start_with(scheme, &[(&aggregator, streams)], EVERY, &of_tool);
         assert!(tool.settle(SETTLING), "{streams} streams never are open");
-        Self { _aggregator: aggregator, tool, before, streams }
+        Self {
+            _aggregator: aggregator,
+            tool,
+            before,
+            streams,
+        }
     }
 
     /// Medians of the times in ms until half and 99 % of the clients have applied a decision.
     fn pushed(&self) -> (f64, f64) {
         let lines = self.tool.watch(DECISIONS);
-        (figure(&lines, "/decision/p50_ms"), figure(&lines, "/decision/p99_ms"))
+        (
+            figure(&lines, "/decision/p50_ms"),
+            figure(&lines, "/decision/p99_ms"),
+        )
     }
 
     fn cost(&self) -> Cost {
         let lines = self.tool.watch(DECISIONS);
         let kib = (figure(&lines, "/resident_bytes") - self.before) / self.streams as f64 / 1024.0;
-        let bytes = ["/up_bytes_per_client_s", "/down_bytes_per_client_s"].map(|path| figure(&lines, path));
-        Cost { kib, cores: figure(&lines, "/cores"), bytes }
+        let bytes =
+            ["/up_bytes_per_client_s", "/down_bytes_per_client_s"].map(|path| figure(&lines, path));
+        Cost {
+            kib,
+            cores: figure(&lines, "/cores"),
+            bytes,
+        }
     }
 
     /// Breaks all streams together. Returns the seconds until all are open again, and the seconds
     /// of processor time that the aggregator has used by then.
     fn storm(&self) -> (f64, f64) {
-        let used = || self.tool.lines().pop().map_or(f64::NAN, |line| figure(&[line], "/processor_s"));
+        let used = || {
+            self.tool
+                .lines()
+                .pop()
+                .map_or(f64::NAN, |line| figure(&[line], "/processor_s"))
+        };
         let before = used();
         self.tool.0.signal("HUP");
         let took = until("the storm to be over", || {
@@ -135,14 +183,23 @@ impl Fleet {
 
 /// Median of a figure of the aggregator over some lines.
 fn figure(lines: &[Value], path: &str) -> f64 {
-    median(lines.iter().filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64()).collect())
+    median(
+        lines
+            .iter()
+            .filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64())
+            .collect(),
+    )
 }
 
 impl Link<'_> {
     fn flags(&self) -> (&'static str, Vec<&str>, Vec<&str>) {
         match self {
             Link::Plain => ("http", Vec::new(), Vec::new()),
-            Link::Resumed(of) => ("https", vec!["--certs", &of.aggregator], vec!["--certs", &of.clients]),
+            Link::Resumed(of) => (
+                "https",
+                vec!["--certs", &of.aggregator],
+                vec!["--certs", &of.clients],
+            ),
             Link::Full(of) => {
                 let forgetful = vec!["--certs", &of.clients, "--forget-sessions"];
                 ("https", vec!["--certs", &of.aggregator], forgetful)
@@ -157,14 +214,40 @@ impl Certificates {
         let path = |name: &str| directory.path().join(name).display().to_string();
         let (ca, aggregator, clients) = (path("ca"), path("aggregator"), path("clients"));
         let issue = ["certs", "issue"];
-        let of_service = ["service", "--zone", ZONE, "--service", SERVICE, "--ca", &ca, "--out", &clients];
+        let of_service = [
+            "service",
+            "--zone",
+            ZONE,
+            "--service",
+            SERVICE,
+            "--ca",
+            &ca,
+            "--out",
+            &clients,
+        ];
         for args in [
             &["certs", "init", "--dir", &ca][..],
-            &[&issue[..], &["aggregator", "--zone", ZONE, "--ca", &ca, "--out", &aggregator]].concat(),
+            &[
+                &issue[..],
+                &[
+                    "aggregator",
+                    "--zone",
+                    ZONE,
+                    "--ca",
+                    &ca,
+                    "--out",
+                    &aggregator,
+                ],
+            ]
+            .concat(),
             &[&issue[..], &of_service].concat(),
         ] {
             succeed(args);
         }
-        Self { aggregator, clients, _directory: directory }
+        Self {
+            aggregator,
+            clients,
+            _directory: directory,
+        }
     }
 }

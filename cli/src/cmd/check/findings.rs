@@ -74,9 +74,14 @@ impl Findings {
             Some((path, Ok((rules, warnings)))) => {
                 findings.warnings.extend(warnings);
                 let file = path.display().to_string();
-                findings.warnings.extend(policy.iter().flat_map(|policy| rules.beside(policy, &file)));
+                findings
+                    .warnings
+                    .extend(policy.iter().flat_map(|policy| rules.beside(policy, &file)));
                 let hash = rules.hash().to_string();
-                findings.sidecar_rules = Some(RulesSummary { hash, size: rules.size() });
+                findings.sidecar_rules = Some(RulesSummary {
+                    hash,
+                    size: rules.size(),
+                });
             }
             Some((_, Err(rules::ReadError::Invalid(error)))) => {
                 findings.faults.extend_from_slice(error.faults());
@@ -107,7 +112,10 @@ impl Findings {
             summary.write_text(out)?;
         }
         if let Some(RulesSummary { hash, size }) = &self.sidecar_rules {
-            let (rules, domains) = (counted(size.descriptors, "rule"), counted(size.domains, "domain"));
+            let (rules, domains) = (
+                counted(size.descriptors, "rule"),
+                counted(size.domains, "domain"),
+            );
             writeln!(out, "valid: {rules} for descriptors of {domains},")?;
             writeln!(
                 out,
@@ -126,7 +134,12 @@ impl Findings {
 
 impl Summary {
     fn new(policy: &Policy) -> Self {
-        let in_mode = |mode| policy.entries().filter(|(_, bucket)| bucket.mode == mode).count();
+        let in_mode = |mode| {
+            policy
+                .entries()
+                .filter(|(_, bucket)| bucket.mode == mode)
+                .count()
+        };
         Self {
             hash: policy.hash().to_string(),
             buckets: policy.exact_buckets().count(),
@@ -141,13 +154,26 @@ impl Summary {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { shadow, canary, enforce, .. } = self;
-        let (buckets, patterns) = (counted(self.buckets, "bucket"), counted(self.patterns, "pattern"));
+        let Self {
+            shadow,
+            canary,
+            enforce,
+            ..
+        } = self;
+        let (buckets, patterns) = (
+            counted(self.buckets, "bucket"),
+            counted(self.patterns, "pattern"),
+        );
         writeln!(
             out,
             "valid: {buckets} and {patterns} ({enforce} enforce, {canary} canary, {shadow} shadow),"
         )?;
-        writeln!(out, "       {}, {}", counted(self.quotas, "quota"), counted(self.tenants, "tenant"))?;
+        writeln!(
+            out,
+            "       {}, {}",
+            counted(self.quotas, "quota"),
+            counted(self.tenants, "tenant")
+        )?;
         if self.kill_switch {
             writeln!(out, "       kill_switch is on: nothing is refused")?;
         }

@@ -41,14 +41,21 @@ pub(crate) struct CheckArgs {
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let valid = check(args, &mut output::stdout(), &mut output::stderr())?;
-    Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
+    Ok(if valid {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(EXIT_INVALID)
+    })
 }
 
 /// Writes text to `out` and faults to `err`, or only JSON to `out`. Returns true if all files are
 /// valid.
 fn check(args: &CheckArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<bool> {
     let tenants = args.tenants.clone();
-    let policy = args.policy.clone().map(|policy| PolicyFiles { policy, tenants });
+    let policy = args
+        .policy
+        .clone()
+        .map(|policy| PolicyFiles { policy, tenants });
     let findings = Findings::of(policy, args.sidecar_rules.as_deref());
     match args.output.format {
         Format::Text => findings.write_text(out, err)?,

@@ -18,7 +18,10 @@ struct Cli {
 /// error.
 fn checked(policy: Option<&str>, tenants: Option<&str>, flags: &[&str]) -> (bool, String, String) {
     let dir = TempDir::new().unwrap();
-    let mut args = vec!["check".to_owned(), dir.path().join("policy.yaml").display().to_string()];
+    let mut args = vec![
+        "check".to_owned(),
+        dir.path().join("policy.yaml").display().to_string(),
+    ];
     if let Some(text) = policy {
         fs::write(dir.path().join("policy.yaml"), text).unwrap();
     }
@@ -30,7 +33,11 @@ fn checked(policy: Option<&str>, tenants: Option<&str>, flags: &[&str]) -> (bool
     args.extend(flags.iter().map(ToString::to_string));
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let valid = check(&Cli::parse_from(args).check, &mut out, &mut err).unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap().replace(&format!("{}/", dir.path().display()), "");
+    let text = |bytes| {
+        String::from_utf8(bytes)
+            .unwrap()
+            .replace(&format!("{}/", dir.path().display()), "")
+    };
     (valid, text(out), text(err))
 }
 
@@ -50,18 +57,33 @@ fn valid_policy_is_summarised() {
             "       0 quotas, 1 tenant",
         ]
     );
-    assert!(lines[3].starts_with("       policy ") && lines[3].len() == "       policy ".len() + 16, "{out}");
+    assert!(
+        lines[3].starts_with("       policy ") && lines[3].len() == "       policy ".len() + 16,
+        "{out}"
+    );
 
-    let (_, out, _) = checked(Some("{ kill_switch: true, buckets: { b: { limit: 1 } } }"), None, &[]);
+    let (_, out, _) = checked(
+        Some("{ kill_switch: true, buckets: { b: { limit: 1 } } }"),
+        None,
+        &[],
+    );
     assert!(out.contains("kill_switch is on"), "{out}");
 }
 
 #[test]
 fn fault_has_place_and_hint() {
-    let (valid, out, err) = checked(Some("buckets:\n  b: { limt: 1 }\n"), Some("tenants: { a: {} }"), &[]);
+    let (valid, out, err) = checked(
+        Some("buckets:\n  b: { limt: 1 }\n"),
+        Some("tenants: { a: {} }"),
+        &[],
+    );
     assert!(!valid);
     assert_eq!(out, "");
-    for words in ["policy.yaml:2:8: buckets.b.limt:", "2 |   b: { limt: 1 }", "did you mean `limit`?"] {
+    for words in [
+        "policy.yaml:2:8: buckets.b.limt:",
+        "2 |   b: { limt: 1 }",
+        "did you mean `limit`?",
+    ] {
         assert!(err.contains(words), "{err}");
     }
     assert!(err.contains("tenants.yaml:1:1: tenants.default:"), "{err}");
@@ -94,14 +116,28 @@ fn json_has_one_line_per_result() {
     assert_eq!(bad["faults"][0]["path"], "buckets.b.limit");
     assert_eq!(bad["faults"][0]["place"]["column"], 24);
     let missing = parsed(None);
-    assert!(missing["error"].as_str().unwrap().starts_with("cannot read"), "{missing}");
+    assert!(
+        missing["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("cannot read"),
+        "{missing}"
+    );
 }
 
 /// Runs the command on rules, and a policy if there is one.
-fn checked_rules(rules: Option<&str>, policy: Option<&str>, flags: &[&str]) -> (bool, String, String) {
+fn checked_rules(
+    rules: Option<&str>,
+    policy: Option<&str>,
+    flags: &[&str],
+) -> (bool, String, String) {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
-    let mut args = vec!["check".to_owned(), "--sidecar-rules".to_owned(), path("rules.yaml")];
+    let mut args = vec![
+        "check".to_owned(),
+        "--sidecar-rules".to_owned(),
+        path("rules.yaml"),
+    ];
     if let Some(text) = rules {
         fs::write(path("rules.yaml"), text).unwrap();
     }
@@ -112,7 +148,11 @@ fn checked_rules(rules: Option<&str>, policy: Option<&str>, flags: &[&str]) -> (
     args.extend(flags.iter().map(ToString::to_string));
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let valid = check(&Cli::parse_from(args).check, &mut out, &mut err).unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap().replace(&format!("{}/", dir.path().display()), "");
+    let text = |bytes| {
+        String::from_utf8(bytes)
+            .unwrap()
+            .replace(&format!("{}/", dir.path().display()), "")
+    };
     (valid, text(out), text(err))
 }
 
@@ -127,16 +167,25 @@ fn rules_are_checked_without_a_policy() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(
         lines[..2],
-        ["valid: 2 rules for descriptors of 1 domain,", "       1 rule for HTTP, 3 buckets"]
+        [
+            "valid: 2 rules for descriptors of 1 domain,",
+            "       1 rule for HTTP, 3 buckets"
+        ]
     );
-    assert!(lines[2].starts_with("       rules ") && lines[3] == "       0 warnings", "{out}");
+    assert!(
+        lines[2].starts_with("       rules ") && lines[3] == "       0 warnings",
+        "{out}"
+    );
 }
 
 #[test]
 fn rules_for_unknown_buckets_are_warned_of() {
     let (valid, out, _) = checked_rules(Some(RULES), Some(POLICY), &[]);
     assert!(valid);
-    let warnings: Vec<&str> = out.lines().filter(|line| line.contains("rules.yaml")).collect();
+    let warnings: Vec<&str> = out
+        .lines()
+        .filter(|line| line.contains("rules.yaml"))
+        .collect();
     assert_eq!(
         warnings,
         [
@@ -153,13 +202,19 @@ fn rule_and_policy_faults_appear_together() {
     let (valid, out, err) = checked_rules(Some(bad), Some("buckets: { b: { limit: -1 } }"), &[]);
     assert!(!valid);
     assert_eq!(out, "");
-    assert!(err.contains("policy.yaml:1:24") && err.contains("rules.yaml:1:41"), "{err}");
+    assert!(
+        err.contains("policy.yaml:1:24") && err.contains("rules.yaml:1:41"),
+        "{err}"
+    );
     assert!(err.ends_with("invalid: 2 faults\n"), "{err}");
     let (valid, out, _) = checked_rules(Some(bad), Some(POLICY), &["--output", "json"]);
     assert!(!valid);
     let found: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(found["faults"][0]["path"], "rls.domains.shop.descriptors.0");
-    assert_eq!((&found["valid"], &found["summary"]["buckets"]), (&Value::from(false), &Value::from(1)));
+    assert_eq!(
+        (&found["valid"], &found["summary"]["buckets"]),
+        (&Value::from(false), &Value::from(1))
+    );
 }
 
 #[test]
@@ -170,6 +225,12 @@ fn unreadable_rules_keep_the_json_summary() {
     let (_, out, _) = checked_rules(Some(RULES), None, &["--output", "json"]);
     let found: Value = serde_json::from_str(&out).unwrap();
     let rules = &found["sidecar_rules"];
-    assert_eq!((&rules["domains"], &rules["descriptors"]), (&Value::from(1), &Value::from(2)));
-    assert_eq!((&rules["http"], &rules["buckets"]), (&Value::from(1), &Value::from(3)));
+    assert_eq!(
+        (&rules["domains"], &rules["descriptors"]),
+        (&Value::from(1), &Value::from(2))
+    );
+    assert_eq!(
+        (&rules["http"], &rules["buckets"]),
+        (&Value::from(1), &Value::from(3))
+    );
 }

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueHint};
-use plimsoll_admin::access::{QuotaRights, Role, TOKEN_FILE_BYTES_MAX, Token as Entry, TokenHash, Tokens};
+use plimsoll_admin::access::{
+    QuotaRights, Role, TOKEN_FILE_BYTES_MAX, Token as Entry, TokenHash, Tokens,
+};
 use plimsoll_core::names::Name;
 use plimsoll_host::{atomic_file, regular_file};
 
@@ -49,12 +51,14 @@ pub(crate) struct AddArgs {
 
 pub(crate) fn run(TokensCommand::Add(args): &TokensCommand) -> anyhow::Result<ExitCode> {
     let path = &args.file;
-    let refuse = |cause: String| unusable(format_args!("the tokens file {}: {cause}", path.display()));
+    let refuse =
+        |cause: String| unusable(format_args!("the tokens file {}: {cause}", path.display()));
     let before = match regular_file::read_whole(path, TOKEN_FILE_BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         read => read.map_err(|error| refuse(format!("cannot read it: {error}")))?,
     };
-    let before = String::from_utf8(before).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
+    let before =
+        String::from_utf8(before).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
     let token = Token::generate().context("the system has no random bytes")?;
     let entry = Entry {
         name: args.name.clone(),
@@ -62,12 +66,19 @@ pub(crate) fn run(TokensCommand::Add(args): &TokensCommand) -> anyhow::Result<Ex
         hash: TokenHash::of(token.secret()),
         rights: args.rights.clone(),
     };
-    let separator = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+    let separator = if before.is_empty() || before.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     let after = format!("{before}{separator}{entry}\n");
-    after.parse::<Tokens>().map_err(|error| refuse(error.to_string()))?;
+    after
+        .parse::<Tokens>()
+        .map_err(|error| refuse(error.to_string()))?;
     if args.out == Path::new("-") {
         write(path, &after)?;
-        writeln!(output::stdout(), "{}", token.secret()).context("cannot write to standard output")?;
+        writeln!(output::stdout(), "{}", token.secret())
+            .context("cannot write to standard output")?;
         return Ok(ExitCode::SUCCESS);
     }
     create(&args.out, token.secret())?;
@@ -77,7 +88,10 @@ pub(crate) fn run(TokensCommand::Add(args): &TokensCommand) -> anyhow::Result<Ex
         return Err(error);
     }
     let (name, role, out) = (&args.name, args.role, args.out.display());
-    writeln!(output::stdout(), "added {name} as {role}; use it with --token-file {out}")?;
+    writeln!(
+        output::stdout(),
+        "added {name} as {role}; use it with --token-file {out}"
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,7 +100,9 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     // A link stays, and its target is replaced.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mode = path.metadata().map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
+    let mode = path
+        .metadata()
+        .map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
     let written = atomic_file::replace_for_its_owner(path, text.as_bytes(), mode);
     written.with_context(|| format!("cannot write the tokens file {}", path.display()))
 }
@@ -100,10 +116,17 @@ fn create(path: &Path, secret: &str) -> anyhow::Result<()> {
         file.write_all(b"\n")?;
         file.sync_all()
     };
-    match File::options().write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            Err(unusable(format_args!("{place} exists and is not overwritten: give another --out")))
-        }
-        created => created.and_then(written).with_context(|| format!("cannot write the token file {place}")),
+    match File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(unusable(format_args!(
+            "{place} exists and is not overwritten: give another --out"
+        ))),
+        created => created
+            .and_then(written)
+            .with_context(|| format!("cannot write the token file {place}")),
     }
 }

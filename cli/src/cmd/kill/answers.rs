@@ -13,7 +13,11 @@ use crate::output::write_table;
 /// Maximum number of claims, and of disconnected aggregators, that are named.
 const NAMED_MAX: usize = 8;
 
-pub(super) fn write_on(out: &mut dyn Write, status: &KillStatus, bucket: Option<&Bucket>) -> io::Result<()> {
+pub(super) fn write_on(
+    out: &mut dyn Write,
+    status: &KillStatus,
+    bucket: Option<&Bucket>,
+) -> io::Result<()> {
     let clients = match status.tier {
         Tier::Controller => "clients refuse none of its requests",
         Tier::Aggregator => {
@@ -21,7 +25,11 @@ pub(super) fn write_on(out: &mut dyn Write, status: &KillStatus, bucket: Option<
         }
     };
     let generation = switch_of(status, bucket).generation.0;
-    writeln!(out, "killed: {}, generation {generation}; {clients}", scope(bucket))?;
+    writeln!(
+        out,
+        "killed: {}, generation {generation}; {clients}",
+        scope(bucket)
+    )?;
     write_status(out, status)
 }
 
@@ -34,8 +42,16 @@ pub(super) fn has_ended(status: &KillStatus, bucket: Option<&Bucket>) -> bool {
     !switch_of(status, bucket).killed && !by_another
 }
 
-pub(super) fn write_off(out: &mut dyn Write, answer: &KillEnded, bucket: Option<&Bucket>) -> io::Result<()> {
-    let KillEnded { ended, passed, status } = answer;
+pub(super) fn write_off(
+    out: &mut dyn Write,
+    answer: &KillEnded,
+    bucket: Option<&Bucket>,
+) -> io::Result<()> {
+    let KillEnded {
+        ended,
+        passed,
+        status,
+    } = answer;
     let (switch, scope) = (switch_of(status, bucket), scope(bucket));
     match (switch.killed, *ended, *passed) {
         (true, ..) if switch.by_file => writeln!(
@@ -45,30 +61,56 @@ pub(super) fn write_off(out: &mut dyn Write, answer: &KillEnded, bucket: Option<
         (true, ..) => writeln!(out, "still killed: {scope}")?,
         (false, true, _) => writeln!(out, "no longer killed: {scope}; it stays in shadow")?,
         (false, false, true) => {
-            writeln!(out, "not killed: {scope}; processes that claimed a kill follow the controller again")?;
+            writeln!(
+                out,
+                "not killed: {scope}; processes that claimed a kill follow the controller again"
+            )?;
         }
         (false, false, false) => writeln!(out, "nothing to end: {scope} is not killed")?,
     }
     if status.tier == Tier::Aggregator {
-        writeln!(out, "a kill that the controller or an aggregator above holds stays: end it there")?;
+        writeln!(
+            out,
+            "a kill that the controller or an aggregator above holds stays: end it there"
+        )?;
     }
     write_status(out, status)
 }
 
 pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Result<()> {
-    let buckets = status.buckets.iter().map(|(bucket, switch)| (bucket.as_str(), switch));
-    let rows = std::iter::once(("fleet", &status.fleet)).chain(buckets).map(|(name, switch)| {
-        let (state, cause) = match (switch.killed, switch.held_in_shadow) {
-            (true, _) => ("killed", causes(switch)),
-            (false, true) => ("shadow", String::new()),
-            (false, false) => ("off", String::new()),
-        };
-        vec![name.to_owned(), state.to_owned(), switch.generation.0.to_string(), cause]
-    });
+    let buckets = status
+        .buckets
+        .iter()
+        .map(|(bucket, switch)| (bucket.as_str(), switch));
+    let rows = std::iter::once(("fleet", &status.fleet))
+        .chain(buckets)
+        .map(|(name, switch)| {
+            let (state, cause) = match (switch.killed, switch.held_in_shadow) {
+                (true, _) => ("killed", causes(switch)),
+                (false, true) => ("shadow", String::new()),
+                (false, false) => ("off", String::new()),
+            };
+            vec![
+                name.to_owned(),
+                state.to_owned(),
+                switch.generation.0.to_string(),
+                cause,
+            ]
+        });
     write_table(out, &["SCOPE", "STATE", "GENERATION", "CAUSE"], rows)?;
-    let away = status.away.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let away = status
+        .away
+        .iter()
+        .take(NAMED_MAX)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     let more = status.away.len().saturating_sub(NAMED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     let is_killed = status.fleet.killed || status.buckets.values().any(|switch| switch.killed);
     if is_killed && !away.is_empty() {
         writeln!(
@@ -77,7 +119,10 @@ pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Resu
              each service by its kill file"
         )?;
     } else if !away.is_empty() {
-        writeln!(out, "not connected: {away}{more}; kills that were ordered there are not known here")?;
+        writeln!(
+            out,
+            "not connected: {away}{more}; kills that were ordered there are not known here"
+        )?;
     }
     if !status.in_shadow.is_empty() {
         writeln!(
@@ -105,8 +150,18 @@ pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Resu
 
 /// Writes the kill generations that no order explains.
 pub(crate) fn write_claims(out: &mut dyn Write, claims: &[Claimed]) -> io::Result<()> {
-    for Claimed { bucket, generation, zone, service, name } in claims.iter().take(NAMED_MAX) {
-        let flag = bucket.as_ref().map(|bucket| format!(" --bucket {bucket}")).unwrap_or_default();
+    for Claimed {
+        bucket,
+        generation,
+        zone,
+        service,
+        name,
+    } in claims.iter().take(NAMED_MAX)
+    {
+        let flag = bucket
+            .as_ref()
+            .map(|bucket| format!(" --bucket {bucket}"))
+            .unwrap_or_default();
         writeln!(
             out,
             "kill generation {} of {}, without an order: ignored; held by {service} {zone}/{name}, which stays in \
@@ -123,14 +178,30 @@ pub(crate) fn write_claims(out: &mut dyn Write, claims: &[Claimed]) -> io::Resul
 
 /// Writes how fast a drill reached the clients.
 pub(super) fn write_drill(out: &mut dyn Write, drilled: &DrillReport) -> io::Result<()> {
-    let zones = drilled.zones.iter().map(|(zone, reached)| (zone.as_str(), reached));
+    let zones = drilled
+        .zones
+        .iter()
+        .map(|(zone, reached)| (zone.as_str(), reached));
     let rows = zones.chain([("all", &drilled.all)]).map(|(name, reached)| {
-        let DrillLatency { clients, missing, p50_ms, p99_ms, last_ms } = *reached;
+        let DrillLatency {
+            clients,
+            missing,
+            p50_ms,
+            p99_ms,
+            last_ms,
+        } = *reached;
         let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
         let counts = [name.to_owned(), clients.to_string(), missing.to_string()];
-        counts.into_iter().chain([p50_ms, p99_ms, last_ms].map(ms)).collect()
+        counts
+            .into_iter()
+            .chain([p50_ms, p99_ms, last_ms].map(ms))
+            .collect()
     });
-    write_table(out, &["ZONE", "CLIENTS", "MISSING", "P50", "P99", "LAST"], rows)?;
+    write_table(
+        out,
+        &["ZONE", "CLIENTS", "MISSING", "P50", "P99", "LAST"],
+        rows,
+    )?;
     writeln!(
         out,
         "from the command to the acknowledgement of a client; a kill takes at most as long to reach it"
@@ -139,7 +210,10 @@ pub(super) fn write_drill(out: &mut dyn Write, drilled: &DrillReport) -> io::Res
         return Ok(());
     }
     let (missing, silent) = (drilled.all.missing, drilled.silent_aggregators);
-    writeln!(out, "incomplete: {missing} clients are missing, and {silent} aggregators did not answer")
+    writeln!(
+        out,
+        "incomplete: {missing} clients are missing, and {silent} aggregators did not answer"
+    )
 }
 
 fn switch_of(status: &KillStatus, bucket: Option<&Bucket>) -> KillState {
@@ -148,13 +222,20 @@ fn switch_of(status: &KillStatus, bucket: Option<&Bucket>) -> KillState {
 }
 
 fn scope(bucket: Option<&Bucket>) -> String {
-    bucket.map_or("the whole fleet".to_owned(), |bucket| format!("bucket {bucket}"))
+    bucket.map_or("the whole fleet".to_owned(), |bucket| {
+        format!("bucket {bucket}")
+    })
 }
 
 /// Names the causes of a switch: the policy file, a command, or both.
 fn causes(switch: &KillState) -> String {
-    let file = switch.by_file.then(|| "kill_switch is on in the policy file".to_owned());
-    let causes: Vec<String> = file.into_iter().chain(switch.command.as_ref().map(ordered)).collect();
+    let file = switch
+        .by_file
+        .then(|| "kill_switch is on in the policy file".to_owned());
+    let causes: Vec<String> = file
+        .into_iter()
+        .chain(switch.command.as_ref().map(ordered))
+        .collect();
     if causes.is_empty() && switch.ordered_below {
         return "an aggregator below orders it: end it there, or at the controller once that is back"
             .to_owned();
@@ -166,13 +247,29 @@ fn causes(switch: &KillState) -> String {
     }
 }
 
-fn ordered(KillOrder { reason, by, since_s, until_s }: &KillOrder) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+fn ordered(
+    KillOrder {
+        reason,
+        by,
+        since_s,
+        until_s,
+    }: &KillOrder,
+) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let span = |seconds: i64| humantime::format_duration(Duration::from_secs(seconds.max(0).unsigned_abs()));
+    let span = |seconds: i64| {
+        humantime::format_duration(Duration::from_secs(seconds.max(0).unsigned_abs()))
+    };
     let parts = [
         Some(
-            reason.as_ref().map_or("learned from an aggregator".to_owned(), |reason| format!("\"{reason}\"")),
+            reason
+                .as_ref()
+                .map_or("learned from an aggregator".to_owned(), |reason| {
+                    format!("\"{reason}\"")
+                }),
         ),
         by.as_ref().map(|by| format!(" by {by}")),
         since_s.map(|since| format!(", {} ago", span(now.saturating_sub(since)))),

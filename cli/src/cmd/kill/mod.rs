@@ -86,24 +86,35 @@ impl TierArgs {
 }
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
-    let ttl = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10m or 2h"))?;
+    let ttl = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write it as 10m or 2h"))?;
     if (1..=TTL_MAX_S).contains(&ttl.as_secs()) && ttl.subsec_nanos() == 0 {
         return Ok(ttl);
     }
-    Err("give whole seconds from 1s to 366d; without --ttl the kill holds until `kill off`".to_owned())
+    Err(
+        "give whole seconds from 1s to 366d; without --ttl the kill holds until `kill off`"
+            .to_owned(),
+    )
 }
 
 fn parse_wait(text: &str) -> Result<Duration, String> {
-    let wait = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10s"))?;
+    let wait =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10s"))?;
     let ms = Duration::from_millis(1)..=Duration::from_millis(DRILL_MAX_MS);
-    if ms.contains(&wait) { Ok(wait) } else { Err(format!("give 1ms to {}s", DRILL_MAX_MS / 1_000)) }
+    if ms.contains(&wait) {
+        Ok(wait)
+    } else {
+        Err(format!("give 1ms to {}s", DRILL_MAX_MS / 1_000))
+    }
 }
 
 /// Name of the operator from the environment. It is recorded for a caller on loopback without a
 /// token; a token has its own name.
 fn operator() -> Option<Text> {
     let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
-    names.filter_map(|name| std::env::var(name).ok()).find_map(|user| Text::new(&user).ok())
+    names
+        .filter_map(|name| std::env::var(name).ok())
+        .find_map(|user| Text::new(&user).ok())
 }
 
 /// Runs the command. The exit code is 0 on success, and 1 after a drill that is incomplete or an
@@ -113,25 +124,48 @@ fn operator() -> Option<Text> {
 /// The tier does not answer or refuses, or the answer cannot be printed.
 pub(crate) fn run(command: &KillCommand) -> anyhow::Result<ExitCode> {
     let is_done = match command {
-        KillCommand::On { reason, bucket, ttl, tier } => {
+        KillCommand::On {
+            reason,
+            bucket,
+            ttl,
+            tier,
+        } => {
             let ttl_s = ttl.map(|ttl| ttl.as_secs());
             let (reason, port) = (reason.clone(), tier.port()?);
-            let order = KillOn { reason, bucket: bucket.clone(), ttl_s, by: operator() };
+            let order = KillOn {
+                reason,
+                bucket: bucket.clone(),
+                ttl_s,
+                by: operator(),
+            };
             let status: KillStatus = port.ask(port.post(kill_api::ON, &order)?)?;
-            tier.output.print(&status, |out| answers::write_on(out, &status, bucket.as_ref()))?;
+            tier.output.print(&status, |out| {
+                answers::write_on(out, &status, bucket.as_ref())
+            })?;
             true
         }
-        KillCommand::Off { reason, bucket, tier } => {
+        KillCommand::Off {
+            reason,
+            bucket,
+            tier,
+        } => {
             let port = tier.port()?;
-            let order = KillOff { bucket: bucket.clone(), reason: reason.clone(), by: operator() };
+            let order = KillOff {
+                bucket: bucket.clone(),
+                reason: reason.clone(),
+                by: operator(),
+            };
             let ended: KillEnded = port.ask(port.post(kill_api::OFF, &order)?)?;
-            tier.output.print(&ended, |out| answers::write_off(out, &ended, bucket.as_ref()))?;
+            tier.output.print(&ended, |out| {
+                answers::write_off(out, &ended, bucket.as_ref())
+            })?;
             answers::has_ended(&ended.status, bucket.as_ref())
         }
         KillCommand::Status { tier } => {
             let port = tier.port()?;
             let status: KillStatus = port.ask(port.get(kill_api::STATUS))?;
-            tier.output.print(&status, |out| answers::write_status(out, &status))?;
+            tier.output
+                .print(&status, |out| answers::write_status(out, &status))?;
             true
         }
         KillCommand::Drill { timeout, tier } => {
@@ -140,9 +174,14 @@ pub(crate) fn run(command: &KillCommand) -> anyhow::Result<ExitCode> {
             let request = port.post(kill_api::DRILL, &DrillOrder { timeout_ms })?;
             let answer = port.answer(request.timeout(*timeout + ANSWER_TIMEOUT));
             let drilled: DrillReport = shutdown::runtime()?.block_on(answer)?;
-            tier.output.print(&drilled, |out| answers::write_drill(out, &drilled))?;
+            tier.output
+                .print(&drilled, |out| answers::write_drill(out, &drilled))?;
             drilled.complete
         }
     };
-    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_done {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

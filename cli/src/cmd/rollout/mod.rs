@@ -73,24 +73,49 @@ pub(crate) fn run(command: &RolloutCommand) -> anyhow::Result<ExitCode> {
         RolloutCommand::Status { admin } => {
             let entries: Vec<EntryStatus> = admin.get("/rollout")?;
             admin.output.print(&entries, |out| {
-                entries.iter().try_for_each(|entry| answers::write_status(out, entry))
+                entries
+                    .iter()
+                    .try_for_each(|entry| answers::write_status(out, entry))
             })?;
         }
-        RolloutCommand::Promote { bucket, to, reason, admin, .. } => {
-            let promote = Promote { entry: bucket.clone(), to: *to, force: reason.clone() };
+        RolloutCommand::Promote {
+            bucket,
+            to,
+            reason,
+            admin,
+            ..
+        } => {
+            let promote = Promote {
+                entry: bucket.clone(),
+                to: *to,
+                force: reason.clone(),
+            };
             let done: Done = admin.post("/rollout/promote", &promote)?;
-            admin.output.print(&done, |out| answers::write_done(out, bucket, &done))?;
+            admin
+                .output
+                .print(&done, |out| answers::write_done(out, bucket, &done))?;
         }
-        RolloutCommand::Abort { bucket, reason, admin } => {
-            let abort = Abort { entry: bucket.clone(), reason: reason.clone() };
+        RolloutCommand::Abort {
+            bucket,
+            reason,
+            admin,
+        } => {
+            let abort = Abort {
+                entry: bucket.clone(),
+                reason: reason.clone(),
+            };
             let done: Done = admin.post("/rollout/abort", &abort)?;
-            admin.output.print(&done, |out| answers::write_done(out, bucket, &done))?;
+            admin
+                .output
+                .print(&done, |out| answers::write_done(out, bucket, &done))?;
         }
         RolloutCommand::History { bucket, admin } => {
             let mut changes: Vec<Change> = admin.get("/rollout/history")?;
             changes.retain(|change| bucket.as_ref().is_none_or(|bucket| change.entry == *bucket));
             admin.output.print(&changes, |out| {
-                changes.iter().try_for_each(|change| answers::write_change(out, change))
+                changes
+                    .iter()
+                    .try_for_each(|change| answers::write_change(out, change))
             })?;
         }
     }

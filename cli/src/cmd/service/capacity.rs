@@ -15,10 +15,21 @@ pub(crate) struct CapacityArgs {
     #[arg(long, env = "PLIMSOLL_WORKERS", value_name = "N", requires = "work_ms")]
     pub(crate) workers: Option<NonZeroUsize>,
     /// Milliseconds that a worker needs for a request
-    #[arg(long, env = "PLIMSOLL_WORK_MS", value_name = "MS", requires = "workers")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_WORK_MS",
+        value_name = "MS",
+        requires = "workers"
+    )]
     pub(crate) work_ms: Option<NonZeroU64>,
     /// Requests that may wait for a worker; further ones are answered with 503 at once
-    #[arg(long, env = "PLIMSOLL_QUEUE", value_name = "N", default_value_t = 100, requires = "workers")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_QUEUE",
+        value_name = "N",
+        default_value_t = 100,
+        requires = "workers"
+    )]
     pub(crate) queue: usize,
 }
 
@@ -42,7 +53,12 @@ impl CapacityArgs {
     pub(crate) fn capacity(&self) -> Option<Capacity> {
         let (workers, work_ms) = self.workers.zip(self.work_ms)?;
         let work = Duration::from_millis(work_ms.get());
-        Some(Capacity { workers: workers.get(), queue: self.queue, work, done_at: VecDeque::new() })
+        Some(Capacity {
+            workers: workers.get(),
+            queue: self.queue,
+            work,
+            done_at: VecDeque::new(),
+        })
     }
 }
 
@@ -58,7 +74,10 @@ impl Capacity {
             return None;
         }
         // It starts as soon as fewer than WORKERS of the requests before it are left.
-        let start = inside.checked_sub(self.workers).and_then(|ahead| self.done_at.get(ahead)).copied();
+        let start = inside
+            .checked_sub(self.workers)
+            .and_then(|ahead| self.done_at.get(ahead))
+            .copied();
         let done = start.unwrap_or(now) + self.work;
         self.done_at.push_back(done);
         Some(done)
@@ -72,8 +91,11 @@ mod tests {
     use super::*;
 
     fn capacity(workers: usize, queue: usize, work_ms: u64) -> Capacity {
-        let args =
-            CapacityArgs { workers: NonZeroUsize::new(workers), work_ms: NonZeroU64::new(work_ms), queue };
+        let args = CapacityArgs {
+            workers: NonZeroUsize::new(workers),
+            work_ms: NonZeroU64::new(work_ms),
+            queue,
+        };
         args.capacity().unwrap()
     }
 
@@ -92,13 +114,25 @@ mod tests {
         ];
         for (at, done) in table {
             let seen = capacity.take(begin + Duration::from_millis(at));
-            assert_eq!(seen.map(|seen| (seen - begin).as_millis()), done, "a request at {at} ms");
+            assert_eq!(
+                seen.map(|seen| (seen - begin).as_millis()),
+                done,
+                "a request at {at} ms"
+            );
         }
     }
 
     #[test]
     fn capacity_without_workers_is_unlimited() {
-        assert!(CapacityArgs { workers: None, work_ms: None, queue: 5 }.capacity().is_none());
+        assert!(
+            CapacityArgs {
+                workers: None,
+                work_ms: None,
+                queue: 5
+            }
+            .capacity()
+            .is_none()
+        );
     }
 
     proptest! {

@@ -71,20 +71,31 @@ impl Service {
     pub(crate) fn new(args: &Args) -> anyhow::Result<Self> {
         let builder = args.limiter.builder("demo", &args.listen.to_string())?;
         let (limiter, feed) = args.trust.build(builder)?;
-        let rules = args.buckets.iter().map(|bucket| Rule::bucket(bucket).exact(&format!("/{bucket}")));
+        let rules = args
+            .buckets
+            .iter()
+            .map(|bucket| Rule::bucket(bucket).exact(&format!("/{bucket}")));
         let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;
         let buckets: BTreeSet<String> = args.buckets.iter().cloned().collect();
-        let capacity = args.capacity.capacity().map(|capacity| Arc::new(Mutex::new(capacity)));
+        let capacity = args
+            .capacity
+            .capacity()
+            .map(|capacity| Arc::new(Mutex::new(capacity)));
         let respond = async move |Path(path): Path<String>| {
             if !buckets.contains(&path) {
                 (StatusCode::NOT_FOUND, "no such bucket\n")
             } else if work(capacity.as_deref()).await {
                 (StatusCode::OK, "served\n")
             } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full\n")
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "all workers are busy and the queue is full\n",
+                )
             }
         };
-        let router = Router::new().route("/{*bucket}", get(respond)).layer(PlimsollLayer::new(rules));
+        let router = Router::new()
+            .route("/{*bucket}", get(respond))
+            .layer(PlimsollLayer::new(rules));
         let registry = Registry::new();
         registry.register(Box::new(Metrics::new(&limiter)))?;
         let metrics = async move || {
@@ -93,7 +104,9 @@ impl Service {
                 .unwrap_or_else(|error| format!("# cannot encode the metrics: {error}\n"))
         };
         let status = async move || ([(CONTENT_TYPE, "application/json")], status(&limiter));
-        let router = router.route("/metrics", get(metrics)).route("/status", get(status));
+        let router = router
+            .route("/metrics", get(metrics))
+            .route("/status", get(status));
         let router = router.route("/healthz", get(async || "alive\n"));
         Ok(Self { router, feed })
     }
@@ -105,10 +118,15 @@ impl Service {
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
         let feed = self.feed.spawn()?;
-        axum::serve(listener, self.router).with_graceful_shutdown(shutdown.cancelled_owned()).await?;
+        axum::serve(listener, self.router)
+            .with_graceful_shutdown(shutdown.cancelled_owned())
+            .await?;
         let Flushed { unreported, .. } = feed.shutdown().await;
         if unreported > 0 {
-            tracing::warn!(unreported, "decisions not acknowledged by an aggregator at the end");
+            tracing::warn!(
+                unreported,
+                "decisions not acknowledged by an aggregator at the end"
+            );
         }
         Ok(())
     }
@@ -121,8 +139,13 @@ fn status(limiter: &Limiter) -> String {
 
 /// Does the work of one request; returns false if there was no room for it.
 async fn work(capacity: Option<&Mutex<Capacity>>) -> bool {
-    let Some(capacity) = capacity else { return true };
-    let done = capacity.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+    let Some(capacity) = capacity else {
+        return true;
+    };
+    let done = capacity
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take(Instant::now());
     let Some(done) = done else { return false };
     sleep_until(done).await;
     true

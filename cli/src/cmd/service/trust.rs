@@ -28,10 +28,12 @@ impl TrustArgs {
         if self.insecure {
             builder = builder.insecure();
         }
-        builder.build_detached().map_err(|error| match trust_in_flags(&error, "--zone") {
-            Some(text) => unusable(text),
-            None => error.into(),
-        })
+        builder
+            .build_detached()
+            .map_err(|error| match trust_in_flags(&error, "--zone") {
+                Some(text) => unusable(text),
+                None => error.into(),
+            })
     }
 }
 
@@ -53,7 +55,9 @@ mod tests {
     }
 
     fn parsed(flags: &[&str]) -> Args {
-        Service::try_parse_from([&["service"], flags].concat()).unwrap().args
+        Service::try_parse_from([&["service"], flags].concat())
+            .unwrap()
+            .args
     }
 
     fn built(address: &str, flags: &[&str]) -> anyhow::Result<()> {
@@ -71,7 +75,12 @@ mod tests {
             let error = built(address, flags).unwrap_err();
             assert!(error.is::<Unusable>(), "{error:?}");
             let text = format!("{error:#}");
-            assert!(["--certs", "--insecure", address].iter().all(|word| text.contains(word)), "{text}");
+            assert!(
+                ["--certs", "--insecure", address]
+                    .iter()
+                    .all(|word| text.contains(word)),
+                "{text}"
+            );
             assert!(!text.contains("LimiterBuilder"), "{text}");
         }
         built("http://192.0.2.1:7410", &["--insecure"]).unwrap();
@@ -82,13 +91,28 @@ mod tests {
     fn misfit_certificates_are_named_by_flag() {
         let directory = tempfile::tempdir().unwrap();
         let certs = directory.path().display().to_string();
-        let refused = |flags: &[&str]| format!("{:#}", built("https://127.0.0.1:7410", flags).unwrap_err());
+        let refused =
+            |flags: &[&str]| format!("{:#}", built("https://127.0.0.1:7410", flags).unwrap_err());
         let text = refused(&["--certs", &certs]);
-        assert!(text.starts_with("--certs: ") && text.contains("tls.crt"), "{text}");
-        let role = PeerRole::Service { zone: Zone::new("a").unwrap(), service: Name::new("demo").unwrap() };
+        assert!(
+            text.starts_with("--certs: ") && text.contains("tls.crt"),
+            "{text}"
+        );
+        let role = PeerRole::Service {
+            zone: Zone::new("a").unwrap(),
+            service: Name::new("demo").unwrap(),
+        };
         Authority::new("test.example").write(directory.path(), role, Validity::default());
         let text = refused(&["--certs", &certs]);
-        let words = ["--certs", "zone/a/service/demo", "zone/default/service/demo", "--zone"];
-        assert!(words.iter().all(|word| text.contains(word)) && !text.contains("LimiterBuilder"), "{text}");
+        let words = [
+            "--certs",
+            "zone/a/service/demo",
+            "zone/default/service/demo",
+            "--zone",
+        ];
+        assert!(
+            words.iter().all(|word| text.contains(word)) && !text.contains("LimiterBuilder"),
+            "{text}"
+        );
     }
 }

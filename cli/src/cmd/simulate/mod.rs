@@ -28,7 +28,12 @@ const EXIT_INVALID: u8 = 2;
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct SimulateArgs {
     /// Scenario files
-    #[arg(required = true, env = "PLIMSOLL_SCENARIOS", value_delimiter = ',', value_name = "SCENARIO.yaml")]
+    #[arg(
+        required = true,
+        env = "PLIMSOLL_SCENARIOS",
+        value_delimiter = ',',
+        value_name = "SCENARIO.yaml"
+    )]
     scenarios: Vec<PathBuf>,
 
     /// Number of seeds to run each scenario with
@@ -40,7 +45,14 @@ pub(crate) struct SimulateArgs {
     first_seed: u64,
 
     /// Format of the output
-    #[arg(long, short, value_enum, default_value_t, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT")]
+    #[arg(
+        long,
+        short,
+        value_enum,
+        default_value_t,
+        env = "PLIMSOLL_OUTPUT",
+        value_name = "FORMAT"
+    )]
     output: SimulateFormat,
 
     /// Draw the first seed as SVG; requires a single scenario
@@ -81,7 +93,11 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn simulate_all(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<u8> {
+fn simulate_all(
+    args: &SimulateArgs,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<u8> {
     let mut scenarios = Vec::new();
     for path in &args.scenarios {
         match Scenario::read(path) {
@@ -144,7 +160,10 @@ fn write_problems(
     let rejections: Vec<&String> = runs.iter().flat_map(|run| &run.rejections).collect();
     if let Some(first) = rejections.first() {
         let count = rejections.len();
-        writeln!(err, "warning: {name}: {count} streams were rejected, the first with: {first}")?;
+        writeln!(
+            err,
+            "warning: {name}: {count} streams were rejected, the first with: {first}"
+        )?;
     }
     Ok(())
 }

@@ -32,7 +32,11 @@ fn simulated(scenario: &str, flags: &[&str]) -> (u8, String, String) {
     let args = Line::try_parse_from(line.iter().chain(flags)).unwrap().args;
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = simulate_all(&args, &mut out, &mut err).unwrap();
-    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    (
+        code,
+        String::from_utf8(out).unwrap(),
+        String::from_utf8(err).unwrap(),
+    )
 }
 
 #[test]
@@ -48,7 +52,10 @@ fn unmet_expectation_exits_with_one() {
     let unmet = GOOD.replace("[0, 0.2]", "[0.5, 1]");
     let (code, _, err) = simulated(&unmet, &[]);
     assert_eq!(code, 1);
-    assert!(err.starts_with("unmet: tiny: api: would_drop_ratio is "), "{err}");
+    assert!(
+        err.starts_with("unmet: tiny: api: would_drop_ratio is "),
+        "{err}"
+    );
     assert!(err.contains("expected 0.5 to 1, from 1 s to 4 s"), "{err}");
 }
 
@@ -59,7 +66,10 @@ fn invalid_scenario_exits_with_two() {
     assert!(err.contains("tiny.yaml:6:36: buckets.api.limit"), "{err}");
     let (code, _, err) = simulated(&GOOD.replace("zones: 1", "zones: 0"), &[]);
     assert_eq!(code, 2);
-    assert!(err.contains("tiny.yaml:4:8: zones: 0 is out of range"), "{err}");
+    assert!(
+        err.contains("tiny.yaml:4:8: zones: 0 is out of range"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -67,11 +77,22 @@ fn json_has_exactly_the_documented_fields() {
     let (_, out, _) = simulated(GOOD, &["--output", "json"]);
     assert_eq!(out.lines().count(), 1);
     let document: serde_json::Value = serde_json::from_str(&out).unwrap();
-    let fields =
-        |value: &serde_json::Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    let fields = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
     let mut names = fields(&document);
     names.sort();
-    assert_eq!(names, ["buckets", "scenario", "seeds", "simulated_s", "trace_hash", "wall_s"]);
+    assert_eq!(
+        names,
+        [
+            "buckets",
+            "scenario",
+            "seeds",
+            "simulated_s",
+            "trace_hash",
+            "wall_s"
+        ]
+    );
     let mut names = fields(&document["buckets"]["api"]);
     names.sort();
     assert_eq!(
@@ -98,7 +119,17 @@ fn json_has_exactly_the_documented_fields() {
     );
     let mut names = fields(&document["buckets"]["api"]["tenants"]["default"]);
     names.sort();
-    assert_eq!(names, ["admitted_rps", "deviation", "drop_ratio", "lost", "offered_rps", "share_rps"]);
+    assert_eq!(
+        names,
+        [
+            "admitted_rps",
+            "deviation",
+            "drop_ratio",
+            "lost",
+            "offered_rps",
+            "share_rps"
+        ]
+    );
 }
 
 #[test]
@@ -108,5 +139,8 @@ fn plot_of_a_single_scenario_is_drawn() {
     let (code, ..) = simulated(GOOD, &["--plot", path.to_str().unwrap()]);
     assert_eq!(code, 0);
     let picture = fs::read_to_string(&path).unwrap();
-    assert!(picture.starts_with("<svg") && picture.contains("tiny: api"), "{picture}");
+    assert!(
+        picture.starts_with("<svg") && picture.contains("tiny: api"),
+        "{picture}"
+    );
 }

@@ -22,17 +22,25 @@ fn rules() -> Vec<[String; 3]> {
 
 #[test]
 fn every_alert_is_listed_with_its_condition() {
-    let page = pages().into_iter().find(|page| page.path.ends_with("reference/metrics.md")).unwrap();
+    let page = pages()
+        .into_iter()
+        .find(|page| page.path.ends_with("reference/metrics.md"))
+        .unwrap();
     let listed: Vec<[String; 3]> = page
         .lines()
         .into_iter()
         .filter_map(|line| {
             // A bar within a cell is escaped.
             let line = line.text.replace("\\|", "\u{0}");
-            let cells: Vec<String> =
-                line.split('|').map(|cell| cell.trim().trim_matches('`').replace('\u{0}', "|")).collect();
-            let [_, name, condition, wait, _, _] = &cells[..] else { return None };
-            name.starts_with("Plimsoll").then(|| [name.clone(), condition.clone(), wait.clone()])
+            let cells: Vec<String> = line
+                .split('|')
+                .map(|cell| cell.trim().trim_matches('`').replace('\u{0}', "|"))
+                .collect();
+            let [_, name, condition, wait, _, _] = &cells[..] else {
+                return None;
+            };
+            name.starts_with("Plimsoll")
+                .then(|| [name.clone(), condition.clone(), wait.clone()])
         })
         .collect();
     assert_eq!(listed, rules());

@@ -31,10 +31,21 @@ fn generate() -> String {
 fn section(page: &mut String, mut command: Command, name: &str) {
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    writeln!(page, "\n## {name}\n\n```text\n{}\n```", help.join("\n").trim_end()).unwrap();
-    for child in command.get_subcommands().filter(|child| child.get_name() != "help" && !child.is_hide_set())
+    writeln!(
+        page,
+        "\n## {name}\n\n```text\n{}\n```",
+        help.join("\n").trim_end()
+    )
+    .unwrap();
+    for child in command
+        .get_subcommands()
+        .filter(|child| child.get_name() != "help" && !child.is_hide_set())
     {
-        section(page, child.clone().term_width(100), &format!("{name} {}", child.get_name()));
+        section(
+            page,
+            child.clone().term_width(100),
+            &format!("{name} {}", child.get_name()),
+        );
     }
 }
 

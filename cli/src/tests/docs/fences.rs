@@ -76,19 +76,29 @@ fn commands(line: &str) -> Vec<Vec<String>> {
 /// Returns the fault of a simple command; `None` if it may be right.
 fn fault(command: &[String]) -> Option<String> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    let is_assignment =
-        |word: &&str| word.split_once('=').is_some_and(|(name, _)| name == name.to_uppercase());
+    let is_assignment = |word: &&str| {
+        word.split_once('=')
+            .is_some_and(|(name, _)| name == name.to_uppercase())
+    };
     let start = words.iter().position(|word| !is_assignment(word))?;
-    let end =
-        words.iter().position(|word| word.starts_with('>') || word.starts_with("2>")).unwrap_or(words.len());
+    let end = words
+        .iter()
+        .position(|word| word.starts_with('>') || word.starts_with("2>"))
+        .unwrap_or(words.len());
     match words.get(start..end)? {
         ["plimsoll" | "./target/release/plimsoll", args @ ..] => usage(args),
         ["cargo", "run", "--release", "--", args @ ..] => usage(args),
-        ["cargo", "build" | "test" | "bench" | "run" | "add" | "new" | "doc" | "tree", ..] => None,
+        [
+            "cargo",
+            "build" | "test" | "bench" | "run" | "add" | "new" | "doc" | "tree",
+            ..,
+        ] => None,
         ["./test", ..] => None,
         ["./measure", parts @ ..] => {
             let script = read("measure");
-            let unknown = parts.iter().find(|part| !part.starts_with('-') && !script.contains(*part))?;
+            let unknown = parts
+                .iter()
+                .find(|part| !part.starts_with('-') && !script.contains(*part))?;
             Some(format!("./measure has no part `{unknown}`"))
         }
         [name, ..] if KNOWN.contains(name) => None,
@@ -100,7 +110,14 @@ fn fault(command: &[String]) -> Option<String> {
 fn usage(args: &[&str]) -> Option<String> {
     match Plimsoll::try_parse_from(std::iter::once(&"plimsoll").chain(args)) {
         Ok(_) => None,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => None,
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
+            None
+        }
         Err(error) => error.to_string().lines().next().map(str::to_owned),
     }
 }
@@ -111,8 +128,15 @@ fn every_command_of_the_documents_parses() {
     let mut parsed = 0;
     for page in pages() {
         let mut continued = String::new();
-        for line in page.lines().iter().filter(|line| matches!(line.fence, Some("console"))) {
-            let text = match (continued.is_empty(), line.text.trim_start().strip_prefix("$ ")) {
+        for line in page
+            .lines()
+            .iter()
+            .filter(|line| matches!(line.fence, Some("console")))
+        {
+            let text = match (
+                continued.is_empty(),
+                line.text.trim_start().strip_prefix("$ "),
+            ) {
                 (true, None) => continue,
                 (true, Some(command)) => command.to_owned(),
                 (false, _) => format!("{continued} {}", line.text.trim()),
@@ -125,18 +149,31 @@ fn every_command_of_the_documents_parses() {
             for command in commands(&text) {
                 parsed += 1;
                 if let Some(fault) = fault(&command) {
-                    faults.push(format!("{}:{}: {text}\n    {fault}", page.path.display(), line.number));
+                    faults.push(format!(
+                        "{}:{}: {text}\n    {fault}",
+                        page.path.display(),
+                        line.number
+                    ));
                 }
             }
         }
     }
     assert!(parsed > 20, "only {parsed} commands were found");
-    assert!(faults.is_empty(), "commands that do not work:\n{}", faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "commands that do not work:\n{}",
+        faults.join("\n")
+    );
 }
 
 #[test]
 fn faults_are_found() {
-    let faults = |line: &str| commands(line).iter().filter_map(|command| fault(command)).count();
+    let faults = |line: &str| {
+        commands(line)
+            .iter()
+            .filter_map(|command| fault(command))
+            .count()
+    };
     for good in [
         "cargo run --release -- up",
         "plimsoll kill on --reason 'too many refusals' && curl http://127.0.0.1:7401/status",
@@ -145,9 +182,13 @@ fn faults_are_found() {
     ] {
         assert_eq!(faults(good), 0, "{good}");
     }
-    for bad in
-        ["plimsol up", "plimsoll upp", "plimsoll kill on --raeson x", "./measure precision", "cargo runn"]
-    {
+    for bad in [
+        "plimsol up",
+        "plimsoll upp",
+        "plimsoll kill on --raeson x",
+        "./measure precision",
+        "cargo runn",
+    ] {
         assert_eq!(faults(bad), 1, "{bad}");
     }
 }

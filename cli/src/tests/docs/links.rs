@@ -10,11 +10,19 @@ fn targets(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, part) in line.split('`').enumerate() {
         if at % 2 == 0 {
-            found.extend(part.split("](").skip(1).filter_map(|rest| rest.split(')').next()));
+            found.extend(
+                part.split("](")
+                    .skip(1)
+                    .filter_map(|rest| rest.split(')').next()),
+            );
         }
     }
     // The split above cuts a link with code as text: `[`name`](target)`.
-    found.extend(line.split("`](").skip(1).filter_map(|rest| rest.split(')').next()));
+    found.extend(
+        line.split("`](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next()),
+    );
     found.sort_unstable();
     found.dedup();
     found
@@ -22,19 +30,28 @@ fn targets(line: &str) -> Vec<&str> {
 
 /// Returns the anchor that the usual renderers give to a heading.
 fn slug(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
 fn anchors(page: &Page) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let headings = page.lines().into_iter().filter(|line| line.fence.is_none() && line.text.starts_with('#'));
+    let headings = page
+        .lines()
+        .into_iter()
+        .filter(|line| line.fence.is_none() && line.text.starts_with('#'));
     headings
         .map(|line| {
             let slug = slug(line.text.trim_start_matches('#').trim());
             let times = seen.entry(slug.clone()).or_default();
             *times += 1;
-            if *times == 1 { slug } else { format!("{slug}-{}", *times - 1) }
+            if *times == 1 {
+                slug
+            } else {
+                format!("{slug}-{}", *times - 1)
+            }
         })
         .collect()
 }
@@ -57,19 +74,30 @@ fn resolve(page: &Path, target: &str) -> PathBuf {
 #[test]
 fn every_link_leads_to_a_target() {
     let pages = pages();
-    let anchors: BTreeMap<&Path, BTreeSet<String>> =
-        pages.iter().map(|page| (page.path.as_path(), anchors(page))).collect();
+    let anchors: BTreeMap<&Path, BTreeSet<String>> = pages
+        .iter()
+        .map(|page| (page.path.as_path(), anchors(page)))
+        .collect();
     let mut broken = Vec::new();
     let mut links = 0;
     for page in &pages {
         for line in page.lines().iter().filter(|line| line.fence.is_none()) {
-            for target in targets(line.text).into_iter().filter(|target| !target.contains("://")) {
+            for target in targets(line.text)
+                .into_iter()
+                .filter(|target| !target.contains("://"))
+            {
                 links += 1;
                 let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-                let path = if file.is_empty() { page.path.clone() } else { resolve(&page.path, file) };
+                let path = if file.is_empty() {
+                    page.path.clone()
+                } else {
+                    resolve(&page.path, file)
+                };
                 let leads = root().join(&path).exists()
                     && (anchor.is_empty()
-                        || anchors.get(path.as_path()).is_some_and(|all| all.contains(anchor)));
+                        || anchors
+                            .get(path.as_path())
+                            .is_some_and(|all| all.contains(anchor)));
                 if !leads {
                     broken.push(format!("{}:{}: {target}", page.path.display(), line.number));
                 }
@@ -82,10 +110,15 @@ fn every_link_leads_to_a_target() {
 
 #[test]
 fn anchors_are_made_from_headings() {
-    for (heading, anchor) in
-        [("Bounds", "bounds"), ("The life of a count", "the-life-of-a-count"), ("`up`: a demo", "up-a-demo")]
-    {
+    for (heading, anchor) in [
+        ("Bounds", "bounds"),
+        ("The life of a count", "the-life-of-a-count"),
+        ("`up`: a demo", "up-a-demo"),
+    ] {
         assert_eq!(slug(heading), anchor);
     }
-    assert_eq!(targets("see [a](b.md#c), [`d`](e) and `[f](g)`"), ["b.md#c", "e"]);
+    assert_eq!(
+        targets("see [a](b.md#c), [`d`](e) and `[f](g)`"),
+        ["b.md#c", "e"]
+    );
 }

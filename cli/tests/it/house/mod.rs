@@ -18,7 +18,11 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Node, Package, P
 /// As cargo resolves it for this machine.
 static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
     let platform = format!("--filter-platform={}", host());
-    MetadataCommand::new().manifest_path(root().join("Cargo.toml")).other_options([platform]).exec().unwrap()
+    MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .other_options([platform])
+        .exec()
+        .unwrap()
 });
 
 pub(crate) fn root() -> &'static Path {
@@ -27,18 +31,31 @@ pub(crate) fn root() -> &'static Path {
 
 /// Path from the root of the workspace.
 fn folder(package: &Package) -> String {
-    package.manifest_path.parent().and_then(|folder| folder.file_name()).unwrap().to_owned()
+    package
+        .manifest_path
+        .parent()
+        .and_then(|folder| folder.file_name())
+        .unwrap()
+        .to_owned()
 }
 
 fn package(name: &str) -> &'static Package {
-    METADATA.workspace_packages().into_iter().find(|package| folder(package) == name).unwrap()
+    METADATA
+        .workspace_packages()
+        .into_iter()
+        .find(|package| folder(package) == name)
+        .unwrap()
 }
 
 /// Returns the packages that these packages are built from, including themselves, without
 /// dev-dependencies.
 fn dependencies<'a>(roots: impl IntoIterator<Item = &'a PackageId>) -> Vec<&'static Package> {
-    let nodes: BTreeMap<&PackageId, &Node> =
-        METADATA.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (&node.id, node)).collect();
+    let nodes: BTreeMap<&PackageId, &Node> = METADATA
+        .resolve
+        .iter()
+        .flat_map(|resolve| &resolve.nodes)
+        .map(|node| (&node.id, node))
+        .collect();
     let mut found = BTreeSet::new();
     let mut open: Vec<&PackageId> = roots.into_iter().collect();
     while let Some(id) = open.pop() {
@@ -46,7 +63,10 @@ fn dependencies<'a>(roots: impl IntoIterator<Item = &'a PackageId>) -> Vec<&'sta
             continue;
         }
         let built = nodes[id].deps.iter().filter(|dependency| {
-            dependency.dep_kinds.iter().any(|kind| kind.kind != DependencyKind::Development)
+            dependency
+                .dep_kinds
+                .iter()
+                .any(|kind| kind.kind != DependencyKind::Development)
         });
         open.extend(built.map(|dependency| &dependency.pkg));
     }
@@ -55,15 +75,20 @@ fn dependencies<'a>(roots: impl IntoIterator<Item = &'a PackageId>) -> Vec<&'sta
 
 /// Returns the entries of a folder, sorted.
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut entries: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     entries
 }
 
 fn host() -> String {
-    let version =
-        Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV").output();
+    let version = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .arg("-vV")
+        .output();
     let text = String::from_utf8(version.unwrap().stdout).unwrap();
-    text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
+    text.lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .unwrap()
+        .to_owned()
 }

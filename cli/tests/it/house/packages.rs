@@ -27,26 +27,48 @@ const BESIDE: [(&str, &str); 3] = [
 /// Returns the packages of the workspace that a service builds, with all features of the client.
 fn packed() -> Vec<&'static Package> {
     let built = dependencies([&package(EMBEDDED).id]);
-    let packed: Vec<&Package> = built.into_iter().filter(|package| package.source.is_none()).collect();
+    let packed: Vec<&Package> = built
+        .into_iter()
+        .filter(|package| package.source.is_none())
+        .collect();
     assert!(packed.len() >= 4, "{packed:?}");
     packed
 }
 
 fn cargo(args: &[&str]) -> Output {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(args).current_dir(root()).output().unwrap();
-    assert!(output.status.success(), "cargo {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(cargo)
+        .args(args)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "cargo {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     output
 }
 
 fn lines(output: &Output) -> BTreeSet<String> {
-    String::from_utf8(output.stdout.clone()).unwrap().lines().map(ToOwned::to_owned).collect()
+    String::from_utf8(output.stdout.clone())
+        .unwrap()
+        .lines()
+        .map(ToOwned::to_owned)
+        .collect()
 }
 
 #[test]
 fn service_packages_are_packed_offline() {
     let target = tempfile::tempdir().unwrap();
-    let mut args = vec!["package", "--offline", "--allow-dirty", "--no-verify", "--quiet", "--target-dir"];
+    let mut args = vec![
+        "package",
+        "--offline",
+        "--allow-dirty",
+        "--no-verify",
+        "--quiet",
+        "--target-dir",
+    ];
     args.push(target.path().to_str().unwrap());
     for package in packed() {
         args.extend(["--package", package.name.as_str()]);
@@ -62,27 +84,55 @@ fn service_packages_are_packed_offline() {
 fn package_contains_everything_its_build_reads() {
     for package in packed() {
         let name = package.name.as_str();
-        let listed = lines(&cargo(&["package", "--list", "--offline", "--allow-dirty", "--package", name]));
+        let listed = lines(&cargo(&[
+            "package",
+            "--list",
+            "--offline",
+            "--allow-dirty",
+            "--package",
+            name,
+        ]));
         let base = package.manifest_path.as_std_path().parent().unwrap();
-        let relative = |path: &Path| path.strip_prefix(base).unwrap().to_str().unwrap().to_owned();
-        let mut needed: BTreeSet<String> =
-            rust_files(&base.join("src")).iter().map(|path| relative(path)).collect();
+        let relative = |path: &Path| {
+            path.strip_prefix(base)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
+        let mut needed: BTreeSet<String> = rust_files(&base.join("src"))
+            .iter()
+            .map(|path| relative(path))
+            .collect();
         assert!(needed.contains("src/lib.rs"), "{needed:?}");
         needed.extend(ALWAYS.map(ToOwned::to_owned));
         needed.extend(
-            BESIDE.iter().filter(|(of, _)| *of == folder(package)).map(|(_, path)| (*path).to_owned()),
+            BESIDE
+                .iter()
+                .filter(|(of, _)| *of == folder(package))
+                .map(|(_, path)| (*path).to_owned()),
         );
         let examples = package.targets.iter().filter(|target| target.is_example());
         needed.extend(examples.map(|target| relative(target.src_path.as_std_path())));
         let absent: Vec<&String> = needed.difference(&listed).collect();
         assert!(absent.is_empty(), "the package of {name} lacks {absent:?}");
-        let tests: Vec<&String> = listed.iter().filter(|path| path.starts_with("tests/")).collect();
-        assert!(tests.is_empty(), "the package of {name} has tests that need the workspace: {tests:?}");
+        let tests: Vec<&String> = listed
+            .iter()
+            .filter(|path| path.starts_with("tests/"))
+            .collect();
+        assert!(
+            tests.is_empty(),
+            "the package of {name} has tests that need the workspace: {tests:?}"
+        );
         for source in rust_files(&base.join("src")) {
             let text = std::fs::read_to_string(&source).unwrap();
             for file in included(&text).map(|file| source.with_file_name(file)) {
                 let file = relative(&file.canonicalize().unwrap());
-                assert!(needed.contains(&file), "{} reads {file}: list it here", source.display());
+                assert!(
+                    needed.contains(&file),
+                    "{} reads {file}: list it here",
+                    source.display()
+                );
             }
         }
     }
@@ -90,7 +140,9 @@ fn package_contains_everything_its_build_reads() {
 
 /// Returns the files that a source includes.
 fn included(text: &str) -> impl Iterator<Item = &str> {
-    let calls = ["include_str!", "include_bytes!"].into_iter().flat_map(|call| text.split(call).skip(1));
+    let calls = ["include_str!", "include_bytes!"]
+        .into_iter()
+        .flat_map(|call| text.split(call).skip(1));
     calls.map(|call| call.split('"').nth(1).unwrap())
 }
 
@@ -98,11 +150,32 @@ fn included(text: &str) -> impl Iterator<Item = &str> {
 fn service_packages_have_registry_metadata() {
     for package in packed() {
         let name = package.name.as_str();
-        assert!(package.description.as_ref().is_some_and(|text| !text.is_empty()), "{name}: description");
-        assert_eq!(package.license.as_deref(), Some("Apache-2.0"), "{name}: license");
-        assert_eq!(package.readme.as_ref().map(ToString::to_string).as_deref(), Some("README.md"), "{name}");
-        for (words, kind) in [(&package.keywords, "keywords"), (&package.categories, "categories")] {
-            assert!((1..=WORDS_MAX).contains(&words.len()), "{name} has {} {kind}", words.len());
+        assert!(
+            package
+                .description
+                .as_ref()
+                .is_some_and(|text| !text.is_empty()),
+            "{name}: description"
+        );
+        assert_eq!(
+            package.license.as_deref(),
+            Some("Apache-2.0"),
+            "{name}: license"
+        );
+        assert_eq!(
+            package.readme.as_ref().map(ToString::to_string).as_deref(),
+            Some("README.md"),
+            "{name}"
+        );
+        for (words, kind) in [
+            (&package.keywords, "keywords"),
+            (&package.categories, "categories"),
+        ] {
+            assert!(
+                (1..=WORDS_MAX).contains(&words.len()),
+                "{name} has {} {kind}",
+                words.len()
+            );
         }
     }
 }
@@ -111,11 +184,15 @@ fn service_packages_have_registry_metadata() {
 fn packed_crates_name_each_others_versions() {
     for package in packed() {
         for dependency in &package.dependencies {
-            let member =
-                METADATA.workspace_packages().into_iter().find(|member| *member.name == dependency.name);
+            let member = METADATA
+                .workspace_packages()
+                .into_iter()
+                .find(|member| *member.name == dependency.name);
             // Cargo leaves out a dependency of a package on itself, which is only for its tests, if
             // it has no version.
-            let Some(member) = member.filter(|member| member.name != package.name) else { continue };
+            let Some(member) = member.filter(|member| member.name != package.name) else {
+                continue;
+            };
             assert!(
                 dependency.req.matches(&member.version) && dependency.req.to_string() != "*",
                 "{} asks for {} {}, which has version {}",

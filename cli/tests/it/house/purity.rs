@@ -88,7 +88,13 @@ const PURE: [(&str, &[&str]); 9] = [
     ),
 ];
 /// Ways to read a clock or a source of entropy.
-const AMBIENT: [&str; 5] = ["Instant::now", "SystemTime", "getrandom", "rand::rng(", "thread_rng"];
+const AMBIENT: [&str; 5] = [
+    "Instant::now",
+    "SystemTime",
+    "getrandom",
+    "rand::rng(",
+    "thread_rng",
+];
 
 #[test]
 fn state_machines_use_no_clock_or_randomness() {
@@ -96,10 +102,14 @@ fn state_machines_use_no_clock_or_randomness() {
         let files = source_files(folder);
         for path in pure {
             let found = files.iter().any(|file| is_below(file, folder, path));
-            assert!(found, "{folder}/src/{path} is gone: list its new place here");
+            assert!(
+                found,
+                "{folder}/src/{path} is gone: list its new place here"
+            );
         }
-        let is_pure =
-            |file: &&SourceFile| pure.is_empty() || pure.iter().any(|path| is_below(file, folder, path));
+        let is_pure = |file: &&SourceFile| {
+            pure.is_empty() || pure.iter().any(|path| is_below(file, folder, path))
+        };
         for file in files.iter().filter(is_pure) {
             for line in &file.lines {
                 let code = line.split("//").next().unwrap_or_default();

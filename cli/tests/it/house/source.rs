@@ -19,7 +19,12 @@ pub(super) struct SourceFile {
 impl SourceFile {
     fn parse(path: &Path, text: &str) -> Self {
         let mut file = Self {
-            path: path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned(),
+            path: path
+                .strip_prefix(root())
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned(),
             lines: Vec::new(),
             test_modules: Vec::new(),
         };
@@ -32,12 +37,17 @@ impl SourceFile {
             // rustfmt ends an item with a bracket below its first letter, or with a semicolon.
             let indent = &line[..line.len() - line.trim_start().len()];
             let item = lines.next().unwrap_or_default();
-            if let Some(name) = item.trim().strip_suffix(';').and_then(|item| item.split("mod ").nth(1)) {
+            if let Some(name) = item
+                .trim()
+                .strip_suffix(';')
+                .and_then(|item| item.split("mod ").nth(1))
+            {
                 let folder = match path.file_stem().and_then(|stem| stem.to_str()) {
                     Some("lib" | "main" | "mod") => path.with_file_name(""),
                     _ => path.with_extension(""),
                 };
-                file.test_modules.extend([folder.join(name), folder.join(name).with_extension("rs")]);
+                file.test_modules
+                    .extend([folder.join(name), folder.join(name).with_extension("rs")]);
             }
             let ends = |line: &str| line.ends_with(';') || line == format!("{indent}}}");
             if !ends(item) {
@@ -57,17 +67,32 @@ pub(super) fn source_files(folder: &str) -> Vec<SourceFile> {
         (path, file)
     };
     let files: Vec<(PathBuf, SourceFile)> = paths.into_iter().map(read_file).collect();
-    let test_modules: BTreeSet<PathBuf> =
-        files.iter().flat_map(|(_, file)| file.test_modules.clone()).collect();
-    let is_test = |path: &Path| path.ancestors().any(|ancestor| test_modules.contains(ancestor));
-    files.into_iter().filter(|(path, _)| !is_test(path)).map(|(_, file)| file).collect()
+    let test_modules: BTreeSet<PathBuf> = files
+        .iter()
+        .flat_map(|(_, file)| file.test_modules.clone())
+        .collect();
+    let is_test = |path: &Path| {
+        path.ancestors()
+            .any(|ancestor| test_modules.contains(ancestor))
+    };
+    files
+        .into_iter()
+        .filter(|(path, _)| !is_test(path))
+        .map(|(_, file)| file)
+        .collect()
 }
 
 pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let files = entries(folder)
-        .into_iter()
-        .flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+    let files = entries(folder).into_iter().flat_map(|path| {
+        if path.is_dir() {
+            rust_files(&path)
+        } else {
+            vec![path]
+        }
+    });
+    files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
 }
 
 #[test]
@@ -96,9 +121,18 @@ mod tests {
     let path = root().join("core/src/noun.rs");
     let file = SourceFile::parse(&path, text);
     assert_eq!(file.path, "core/src/noun.rs");
-    assert_eq!(file.lines, ["//! Why.", "mod kept;", "", "fn kept() {", "}", ""]);
+    assert_eq!(
+        file.lines,
+        ["//! Why.", "mod kept;", "", "fn kept() {", "}", ""]
+    );
     let folder = root().join("core/src/noun");
-    assert_eq!(file.test_modules, [folder.join("model"), folder.join("model.rs")]);
-    let lib = SourceFile::parse(&root().join("core/src/lib.rs"), "#[cfg(test)]\npub(crate) mod model;\n");
+    assert_eq!(
+        file.test_modules,
+        [folder.join("model"), folder.join("model.rs")]
+    );
+    let lib = SourceFile::parse(
+        &root().join("core/src/lib.rs"),
+        "#[cfg(test)]\npub(crate) mod model;\n",
+    );
     assert_eq!(lib.test_modules[0], root().join("core/src/model"));
 }

@@ -28,8 +28,14 @@ impl Scene {
         for role in ["viewer", "operator"] {
             let path = |name: &str| place.path().join(name).display().to_string();
             let (tokens, token) = (path("tokens"), path(role));
-            let added = run(&["tokens", "add", role, "--role", role, "--file", &tokens, "--out", &token]);
-            assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+            let added = run(&[
+                "tokens", "add", role, "--role", role, "--file", &tokens, "--out", &token,
+            ]);
+            assert!(
+                added.status.success(),
+                "{}",
+                String::from_utf8_lossy(&added.stderr)
+            );
         }
         let server = Self::server(&place);
         Self { server, place }
@@ -47,16 +53,34 @@ impl Scene {
     fn reduce(&self, key: &[u8], take: &str) -> u64 {
         let reply = send(
             self.server.address("listen"),
-            &[b"RL.REDUCE", key, b"10", HOUR_S.as_bytes(), b"TAKE", take.as_bytes()],
+            &[
+                b"RL.REDUCE",
+                key,
+                b"10",
+                HOUR_S.as_bytes(),
+                b"TAKE",
+                take.as_bytes(),
+            ],
         );
-        reply.strip_prefix(':').unwrap_or_else(|| panic!("{reply}")).parse().unwrap()
+        reply
+            .strip_prefix(':')
+            .unwrap_or_else(|| panic!("{reply}"))
+            .parse()
+            .unwrap()
     }
 
     /// Runs `plimsoll quota` as a role, and returns the exit code with both outputs.
     fn quota(&self, role: &str, args: &[&str]) -> (i32, String) {
         let server = format!("http://{}", self.server.address("admin"));
         let token = self.place.path().join(role).display().to_string();
-        outcome(&[&["quota"], args, &["--server", &server, "--token-file", &token]].concat())
+        outcome(
+            &[
+                &["quota"],
+                args,
+                &["--server", &server, "--token-file", &token],
+            ]
+            .concat(),
+        )
     }
 
     fn succeed(&self, role: &str, args: &[&str]) -> String {
@@ -68,7 +92,10 @@ impl Scene {
 
 fn outcome(args: &[&str]) -> (i32, String) {
     let ended = run(args);
-    (ended.status.code().unwrap(), String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap())
+    (
+        ended.status.code().unwrap(),
+        String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap(),
+    )
 }
 
 /// Sends one command of the Redis protocol, and returns the first line of the reply.
@@ -87,9 +114,14 @@ pub(super) fn send(address: SocketAddr, words: &[&[u8]]) -> String {
 }
 
 fn row<'a>(table: &'a str, key: &str) -> Vec<&'a str> {
-    let line = table.lines().find(|line| line.split("  ").next() == Some(key));
+    let line = table
+        .lines()
+        .find(|line| line.split("  ").next() == Some(key));
     let line = line.unwrap_or_else(|| panic!("no row of {key}:\n{table}"));
-    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+    line.split("  ")
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty())
+        .collect()
 }
 
 #[test]
@@ -103,10 +135,16 @@ fn viewers_see_quota_buckets_in_pages() {
     let table = scene.succeed("viewer", &["get", "{acme}:api_calls"]);
     assert!(table.starts_with("KEY  "), "{table}");
     let cells = row(&table, "{acme}:api_calls");
-    assert_eq!(&cells[..4], ["{acme}:api_calls", "3", "10", "10 every 1h"], "{table}");
+    assert_eq!(
+        &cells[..4],
+        ["{acme}:api_calls", "3", "10", "10 every 1h"],
+        "{table}"
+    );
     // The next refill makes it full, and its time is by the server's clock.
     assert_eq!(cells[4], cells[5], "{table}");
-    let left = humantime::parse_rfc3339(cells[4]).unwrap().duration_since(std::time::SystemTime::now());
+    let left = humantime::parse_rfc3339(cells[4])
+        .unwrap()
+        .duration_since(std::time::SystemTime::now());
     assert!(left.unwrap().as_secs() <= 3_600, "{table}");
     assert_eq!(table.lines().count(), 2, "{table}");
     let of_tenant = scene.succeed("viewer", &["list", "--prefix", "{acme}:"]);
@@ -116,29 +154,57 @@ fn viewers_see_quota_buckets_in_pages() {
     let all = scene.succeed("viewer", &["list"]);
     assert_eq!(all.lines().count(), 5, "{all}");
     assert_eq!(row(&all, "odd\\xff\\x0a")[1], "9");
-    assert_eq!(row(&scene.succeed("viewer", &["get", "odd\\xff\\x0a"]), "odd\\xff\\x0a")[1], "9");
+    assert_eq!(
+        row(
+            &scene.succeed("viewer", &["get", "odd\\xff\\x0a"]),
+            "odd\\xff\\x0a"
+        )[1],
+        "9"
+    );
     let some = scene.succeed("viewer", &["list", "--prefix", "{", "--limit", "2"]);
-    assert!(some.contains("{acme}:exports") && !some.contains("{beta}"), "{some}");
+    assert!(
+        some.contains("{acme}:exports") && !some.contains("{beta}"),
+        "{some}"
+    );
     assert!(some.contains("there are more: raise --limit"), "{some}");
 
     let json = scene.succeed("viewer", &["get", "{beta}:api_calls", "--output", "json"]);
     let bucket: Value = serde_json::from_str(&json).unwrap();
     let bucket = &bucket["buckets"][0];
     assert_eq!(bucket["key"], "{beta}:api_calls", "{json}");
-    assert_eq!((&bucket["kind"], &bucket["tokens"]), (&"tokens".into(), &0.into()), "{json}");
-    assert_eq!((&bucket["max"], &bucket["every_ms"]), (&10.into(), &3_600_000.into()), "{json}");
+    assert_eq!(
+        (&bucket["kind"], &bucket["tokens"]),
+        (&"tokens".into(), &0.into()),
+        "{json}"
+    );
+    assert_eq!(
+        (&bucket["max"], &bucket["every_ms"]),
+        (&10.into(), &3_600_000.into()),
+        "{json}"
+    );
 }
 
 #[test]
 fn refilled_quota_bucket_survives_a_crash() {
     let mut scene = Scene::start();
-    for key in [&b"{acme}:api_calls"[..], b"{acme}:exports", b"{acmex}:api_calls"] {
+    for key in [
+        &b"{acme}:api_calls"[..],
+        b"{acme}:exports",
+        b"{acmex}:api_calls",
+    ] {
         scene.reduce(key, "10");
     }
     let (code, text) = scene.quota("viewer", &["reset", "{acme}:api_calls"]);
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("this route needs the role operator"), "{text}");
-    assert_eq!(scene.reduce(b"{acme}:api_calls", "1"), 0, "nothing was reset");
+    assert!(
+        text.contains("this route needs the role operator"),
+        "{text}"
+    );
+    assert_eq!(
+        scene.reduce(b"{acme}:api_calls", "1"),
+        0,
+        "nothing was reset"
+    );
 
     let text = scene.succeed("operator", &["reset", "{acme}:api_calls"]);
     assert_eq!(text, "full again: 1 bucket\n");
@@ -148,12 +214,22 @@ fn refilled_quota_bucket_survives_a_crash() {
     let text = scene.succeed("operator", &["reset", "--prefix", "{acme}:"]);
     assert_eq!(text, "full again: 2 buckets\n");
     let ordered = scene.server.wait_for(|line| {
-        line["fields"]["message"].as_str().is_some_and(|text| text.starts_with("quotas reset by command"))
+        line["fields"]["message"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("quotas reset by command"))
     });
     let fields = &ordered["fields"];
-    assert_eq!((&fields["key"], &fields["by"]), (&"{acme}:".into(), &"operator".into()), "{ordered}");
+    assert_eq!(
+        (&fields["key"], &fields["by"]),
+        (&"{acme}:".into(), &"operator".into()),
+        "{ordered}"
+    );
     assert_eq!(scene.reduce(b"{acme}:exports", "1"), 10);
-    assert_eq!(scene.reduce(b"{acmex}:api_calls", "1"), 0, "another tenant's bucket stays");
+    assert_eq!(
+        scene.reduce(b"{acmex}:api_calls", "1"),
+        0,
+        "another tenant's bucket stays"
+    );
 }
 
 #[test]
@@ -174,7 +250,10 @@ fn operator_mistakes_are_named_with_remedies() {
     }
     let (code, text) = outcome(&["quota", "list", "--server", &server]);
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("needs the role viewer") && text.contains("--token-file FILE"), "{text}");
+    assert!(
+        text.contains("needs the role viewer") && text.contains("--token-file FILE"),
+        "{text}"
+    );
     let (code, text) = outcome(&["quota", "list", "--server", "http://127.0.0.1:1"]);
     assert_eq!(code, 1, "{text}");
     assert!(
@@ -194,32 +273,86 @@ fn quota_commands_verify_the_quota_server() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).display().to_string();
     let authority = Authority::new("fleet.example");
-    for (name, role) in [("quota", PeerRole::Quota), ("controller", PeerRole::Controller)] {
+    for (name, role) in [
+        ("quota", PeerRole::Quota),
+        ("controller", PeerRole::Controller),
+    ] {
         fs::create_dir(place.path().join(name)).unwrap();
         authority.write(&place.path().join(name), role, Validity::default());
     }
     let (tokens, token, policy) = (path("tokens"), path("viewer"), path("policy.yaml"));
-    let added = run(&["tokens", "add", "viewer", "--role", "viewer", "--file", &tokens, "--out", &token]);
-    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let added = run(&[
+        "tokens", "add", "viewer", "--role", "viewer", "--file", &tokens, "--out", &token,
+    ]);
+    assert!(
+        added.status.success(),
+        "{}",
+        String::from_utf8_lossy(&added.stderr)
+    );
     fs::write(&policy, "buckets: {}\n").unwrap();
-    let ports = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--tokens", &tokens];
-    let (data, state, own_certs, others) = (path("data"), path("state"), path("quota"), path("controller"));
+    let ports = [
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "0.0.0.0:0",
+        "--tokens",
+        &tokens,
+    ];
+    let (data, state, own_certs, others) = (
+        path("data"),
+        path("state"),
+        path("quota"),
+        path("controller"),
+    );
 
     // A certificate of another role does not start the server.
-    let (code, text) = outcome(&[&["quota", "--data", &data, "--certs", &others], &ports[..]].concat());
+    let (code, text) =
+        outcome(&[&["quota", "--data", &data, "--certs", &others], &ports[..]].concat());
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("plimsoll certs issue quota --ca CA-DIR"), "{text}");
+    assert!(
+        text.contains("plimsoll certs issue quota --ca CA-DIR"),
+        "{text}"
+    );
 
-    let server = Process::start(&[&["quota", "--data", &data, "--certs", &own_certs], &ports[..]].concat());
-    let of_controller = ["controller", "--policy", &policy, "--state-dir", &state, "--certs", &others];
+    let server = Process::start(
+        &[
+            &["quota", "--data", &data, "--certs", &own_certs],
+            &ports[..],
+        ]
+        .concat(),
+    );
+    let of_controller = [
+        "controller",
+        "--policy",
+        &policy,
+        "--state-dir",
+        &state,
+        "--certs",
+        &others,
+    ];
     let controller = Process::start(&[&of_controller[..], &ports].concat());
     let ca = format!("{own_certs}/ca.crt");
     let list = |process: &Process| {
-        let url = format!("https://{}", SocketAddr::new(own, process.address("admin").port()));
-        outcome(&["quota", "list", "--server", &url, "--ca", &ca, "--token-file", &token])
+        let url = format!(
+            "https://{}",
+            SocketAddr::new(own, process.address("admin").port())
+        );
+        outcome(&[
+            "quota",
+            "list",
+            "--server",
+            &url,
+            "--ca",
+            &ca,
+            "--token-file",
+            &token,
+        ])
     };
     assert_eq!(list(&server), (0, "no buckets\n".to_owned()));
     let (code, text) = list(&controller);
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("is no quota server: check the address"), "{text}");
+    assert!(
+        text.contains("is no quota server: check the address"),
+        "{text}"
+    );
 }

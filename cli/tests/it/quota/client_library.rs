@@ -20,10 +20,17 @@ fn connection_has_a_name() {
     let _turn = turn(IDLE);
     let server = Server::start();
     let mut connection = server.connect("?protocol=resp3");
-    let mut client = |arguments: &[&str]| redis::cmd("CLIENT").arg(arguments).query::<Value>(&mut connection);
+    let mut client = |arguments: &[&str]| {
+        redis::cmd("CLIENT")
+            .arg(arguments)
+            .query::<Value>(&mut connection)
+    };
     assert_eq!(client(&["GETNAME"]).unwrap(), Value::Nil);
     assert_eq!(client(&["SETNAME", "worker-1"]).unwrap(), Value::Okay);
-    assert_eq!(client(&["GETNAME"]).unwrap(), Value::BulkString(b"worker-1".to_vec()));
+    assert_eq!(
+        client(&["GETNAME"]).unwrap(),
+        Value::BulkString(b"worker-1".to_vec())
+    );
     assert!(client(&["SETNAME", "two words"]).is_err());
 }
 
@@ -32,9 +39,18 @@ fn commands_are_counted_and_listed() {
     let _turn = turn(IDLE);
     let server = Server::start();
     let mut connection = server.connect("");
-    let count: usize = redis::cmd("COMMAND").arg("COUNT").query(&mut connection).unwrap();
-    let all: Vec<String> = redis::cmd("COMMAND").arg("LIST").query(&mut connection).unwrap();
-    assert!(all.len() == count && all.contains(&"rl.reduce".to_owned()), "{all:?}");
+    let count: usize = redis::cmd("COMMAND")
+        .arg("COUNT")
+        .query(&mut connection)
+        .unwrap();
+    let all: Vec<String> = redis::cmd("COMMAND")
+        .arg("LIST")
+        .query(&mut connection)
+        .unwrap();
+    assert!(
+        all.len() == count && all.contains(&"rl.reduce".to_owned()),
+        "{all:?}"
+    );
 }
 
 #[test]
@@ -43,20 +59,37 @@ fn plaintext_beyond_loopback_needs_flags_and_tokens() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data").display().to_string();
     let start = |flags: &[&str]| {
-        let ended =
-            run(&[&["quota", "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--data", &data], flags]
-                .concat());
-        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+        let ended = run(&[
+            &[
+                "quota",
+                "--listen",
+                "0.0.0.0:0",
+                "--admin",
+                "127.0.0.1:0",
+                "--data",
+                &data,
+            ],
+            flags,
+        ]
+        .concat());
+        (
+            ended.status.code(),
+            String::from_utf8(ended.stderr).unwrap(),
+        )
     };
     let (code, text) = start(&[]);
     assert_eq!(code, Some(2));
     assert!(
-        text.contains("--listen 0.0.0.0:0 is not a loopback address") && text.contains("--certs DIR"),
+        text.contains("--listen 0.0.0.0:0 is not a loopback address")
+            && text.contains("--certs DIR"),
         "{text}"
     );
     let (code, text) = start(&["--insecure"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("its clients need tokens: give --tokens FILE"), "{text}");
+    assert!(
+        text.contains("its clients need tokens: give --tokens FILE"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -64,7 +97,9 @@ fn remote_quota_clients_use_tls_and_tokens() {
     let _turn = turn(IDLE);
     let test = "remote_quota_clients_use_tls_and_tokens";
     let Some(own) = own_address() else {
-        return skipped(&format!("{test}: the machine has no address besides loopback"));
+        return skipped(&format!(
+            "{test}: the machine has no address besides loopback"
+        ));
     };
     if !is_installed("redis-cli", test) {
         return;
@@ -75,13 +110,28 @@ fn remote_quota_clients_use_tls_and_tokens() {
     let host = own.to_string();
     for arguments in [
         &["certs", "init", "--dir", &ca][..],
-        &["certs", "issue", "quota", "--ca", &ca, "--out", &certs, "--host", &host],
-        &["tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret],
+        &[
+            "certs", "issue", "quota", "--ca", &ca, "--out", &certs, "--host", &host,
+        ],
+        &[
+            "tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret,
+        ],
     ] {
         let ended = run(arguments);
-        assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        assert!(
+            ended.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     }
-    let server = Server::start_with(&["--listen", "0.0.0.0:0", "--certs", &certs, "--tokens", &tokens]);
+    let server = Server::start_with(&[
+        "--listen",
+        "0.0.0.0:0",
+        "--certs",
+        &certs,
+        "--tokens",
+        &tokens,
+    ]);
     let address = SocketAddr::new(own, server.address().port());
     let token = fs::read_to_string(&secret).unwrap().trim().to_owned();
     let ca = path("certs/ca.crt");
@@ -89,9 +139,17 @@ fn remote_quota_clients_use_tls_and_tokens() {
         let (host, port) = (address.ip().to_string(), address.port().to_string());
         let mut command = Command::new("redis-cli");
         command.args(["-h", &host, "-p", &port]).args(flags);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
         let output = child.wait_with_output().unwrap();
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
@@ -101,12 +159,21 @@ fn remote_quota_clients_use_tls_and_tokens() {
         cli(&tls, &format!("{take}AUTH {token}\n{take}")).trim(),
         "NOAUTH Authentication required.\n\nOK\n5"
     );
-    assert_eq!(cli(&tls, &format!("AUTH shop {token}\n{take}")).trim(), "OK\n4");
+    assert_eq!(
+        cli(&tls, &format!("AUTH shop {token}\n{take}")).trim(),
+        "OK\n4"
+    );
     assert!(cli(&tls, "AUTH other wrong\nPING\n").contains("WRONGPASS"));
     assert!(!cli(&[], take).contains("\n5"), "plaintext is not answered");
     let log = server.process.log().join("\n");
-    assert!(log.contains("connection without a valid token refused"), "{log}");
-    assert!(!log.contains(&token) && !log.contains("wrong"), "no secret is logged: {log}");
+    assert!(
+        log.contains("connection without a valid token refused"),
+        "{log}"
+    );
+    assert!(
+        !log.contains(&token) && !log.contains("wrong"),
+        "no secret is logged: {log}"
+    );
 }
 
 #[test]
@@ -114,13 +181,21 @@ fn wrong_token_has_its_own_library_error() {
     let _turn = turn(IDLE);
     let test = "wrong_token_has_its_own_library_error";
     let Some(own) = own_address() else {
-        return skipped(&format!("{test}: the machine has no address besides loopback"));
+        return skipped(&format!(
+            "{test}: the machine has no address besides loopback"
+        ));
     };
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).display().to_string();
     let (tokens, secret) = (path("tokens"), path("secret"));
-    let added = run(&["tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret]);
-    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let added = run(&[
+        "tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret,
+    ]);
+    assert!(
+        added.status.success(),
+        "{}",
+        String::from_utf8_lossy(&added.stderr)
+    );
     let server = Server::start_with(&["--listen", "0.0.0.0:0", "--insecure", "--tokens", &tokens]);
     let token = fs::read_to_string(&secret).unwrap().trim().to_owned();
     let connect = |password: &str, parameters: &str| {
@@ -132,10 +207,13 @@ fn wrong_token_has_its_own_library_error() {
     for parameters in ["", "?protocol=resp3"] {
         let refused = connect("wrong", parameters).err().unwrap();
         // The library names the reply to AUTH itself, and the reply to HELLO by its code.
-        let is_named =
-            refused.kind() == ErrorKind::AuthenticationFailed || refused.code() == Some("WRONGPASS");
+        let is_named = refused.kind() == ErrorKind::AuthenticationFailed
+            || refused.code() == Some("WRONGPASS");
         assert!(is_named, "{refused:?}");
         let mut connection = connect(&token, parameters).unwrap();
-        assert_eq!(redis::cmd("PING").query::<String>(&mut connection).unwrap(), "PONG");
+        assert_eq!(
+            redis::cmd("PING").query::<String>(&mut connection).unwrap(),
+            "PONG"
+        );
     }
 }

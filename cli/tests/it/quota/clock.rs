@@ -43,7 +43,11 @@ impl Stepped {
         let library = library()?;
         let place = tempfile::tempdir().unwrap();
         set(place.path(), "+0");
-        Some(Self { server: serve(place.path(), &library), library, place })
+        Some(Self {
+            server: serve(place.path(), &library),
+            library,
+            place,
+        })
     }
 
     fn set(&self, offset: &str) {
@@ -60,13 +64,23 @@ impl Stepped {
         let words = [&[command, key], rest].concat();
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let reply = send(self.server.address("listen"), &words);
-        reply.strip_prefix(':').unwrap_or_else(|| panic!("{words:?}: {reply}")).parse().unwrap()
+        reply
+            .strip_prefix(':')
+            .unwrap_or_else(|| panic!("{words:?}: {reply}"))
+            .parse()
+            .unwrap()
     }
 
     fn empty(&self, key: &str) -> Emptied {
         let began = Instant::now();
-        assert_eq!(self.tokens("RL.PREDUCE", key, &[&FAST[..], &["TAKE", FAST[0]]].concat()), 1_000_000);
-        Emptied { key: key.to_owned(), between: (began, Instant::now()) }
+        assert_eq!(
+            self.tokens("RL.PREDUCE", key, &[&FAST[..], &["TAKE", FAST[0]]].concat()),
+            1_000_000
+        );
+        Emptied {
+            key: key.to_owned(),
+            between: (began, Instant::now()),
+        }
     }
 
     /// Checks that the tokens since a bucket was emptied match the true time, within 1 %.
@@ -83,8 +97,15 @@ impl Stepped {
 }
 
 fn library() -> Option<PathBuf> {
-    let found = Command::new("find").args(["/usr/lib", "-name", "libfaketimeMT.so.1"]).output().ok()?;
-    String::from_utf8(found.stdout).ok()?.lines().next().map(PathBuf::from)
+    let found = Command::new("find")
+        .args(["/usr/lib", "-name", "libfaketimeMT.so.1"])
+        .output()
+        .ok()?;
+    String::from_utf8(found.stdout)
+        .ok()?
+        .lines()
+        .next()
+        .map(PathBuf::from)
 }
 
 fn set(place: &Path, offset: &str) {
@@ -95,8 +116,14 @@ fn set(place: &Path, offset: &str) {
 fn serve(place: &Path, library: &Path) -> Process {
     let data = place.join("data").display().to_string();
     let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let mut server =
-        command("plimsoll", &[&["quota", "--data", &data, "--durability", "always"], &free[..]].concat());
+    let mut server = command(
+        "plimsoll",
+        &[
+            &["quota", "--data", &data, "--durability", "always"],
+            &free[..],
+        ]
+        .concat(),
+    );
     server
         .env("PLIMSOLL_LOG_FORMAT", "json")
         .env("LD_PRELOAD", library)
@@ -120,14 +147,18 @@ fn wall_clock_leaves_refills_alone() {
     for (number, offset) in OFFSETS.into_iter().enumerate() {
         stepped.set(offset);
         let new = stepped.empty(&format!("new{number}"));
-        until("refills after a step", || (new.between.0.elapsed() >= SPAN).then_some(()));
+        until("refills after a step", || {
+            (new.between.0.elapsed() >= SPAN).then_some(())
+        });
         stepped.check(&new, offset);
         stepped.check(&kept, offset);
         assert_eq!(stepped.tokens("RL.PGET", "slow", &SLOW), 0, "at {offset} s");
     }
     stepped.set(DRIFT);
     let drifted = stepped.empty("drifted");
-    until("refills while the clock drifts", || (drifted.between.0.elapsed() >= SPAN).then_some(()));
+    until("refills while the clock drifts", || {
+        (drifted.between.0.elapsed() >= SPAN).then_some(())
+    });
     stepped.check(&drifted, DRIFT);
     stepped.check(&kept, DRIFT);
     let steps = OFFSETS.len() as f64;
@@ -136,14 +167,21 @@ fn wall_clock_leaves_refills_alone() {
         (metric(&page, "plimsoll_quota_clock_steps_total", "") == steps).then_some(())
     });
     let logged = stepped.server.log();
-    let logged = logged.iter().filter_map(|line| serde_json::from_str(line).ok());
-    let logged = logged.filter(|line| message(line).is_some_and(|text| text.contains("wall clock")));
+    let logged = logged
+        .iter()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let logged =
+        logged.filter(|line| message(line).is_some_and(|text| text.contains("wall clock")));
     assert_eq!(logged.count(), OFFSETS.len());
 
     for offset in ["+34560000", "-34560000"] {
         stepped.set(offset);
         stepped.restart();
         stepped.check(&kept, offset);
-        assert_eq!(stepped.tokens("RL.PGET", "slow", &SLOW), 0, "after a restart at {offset} s");
+        assert_eq!(
+            stepped.tokens("RL.PGET", "slow", &SLOW),
+            0,
+            "after a restart at {offset} s"
+        );
     }
 }

@@ -156,7 +156,11 @@ fn check(driver: &mut impl Driver) {
     for (rule, steps) in TABLE {
         for (number, (command, expected)) in steps.iter().enumerate() {
             let words: Vec<&str> = command.split(' ').collect();
-            assert_eq!(driver.send(&words), Reply::of(expected), "{rule}: step {number}: {command}");
+            assert_eq!(
+                driver.send(&words),
+                Reply::of(expected),
+                "{rule}: step {number}: {command}"
+            );
         }
     }
 }
@@ -192,10 +196,15 @@ fn throttle_rounds_its_return_time_up() {
     let mut driver = server.connect("");
     let mut throttle = |quantity| driver.send(&["CL.THROTTLE", "k", "1", "1", "1000", quantity]);
     assert_eq!(throttle("2"), Reply::Numbers(vec![0, 2, 0, -1, 2_000]));
-    let Reply::Numbers(refused) = throttle("1") else { panic!("an error") };
+    let Reply::Numbers(refused) = throttle("1") else {
+        panic!("an error")
+    };
     assert_eq!(refused[..3], [1, 2, 0]);
     // The clock of the server has advanced.
-    assert!((1..=1_000).contains(&refused[3]) && refused[4] == refused[3] + 1_000, "{refused:?}");
+    assert!(
+        (1..=1_000).contains(&refused[3]) && refused[4] == refused[3] + 1_000,
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -205,20 +214,38 @@ fn joint_take_debits_all_buckets_or_none() {
     let mut driver = server.connect("");
     let take = |driver: &mut Connection, least: u64| -> Vec<Vec<i64>> {
         let take = |command: &mut redis::Cmd, key: &str, max: u64| {
-            command.arg(key).arg(max).arg(max).arg(3_600_000).arg(least).arg(least);
+            command
+                .arg(key)
+                .arg(max)
+                .arg(max)
+                .arg(3_600_000)
+                .arg(least)
+                .arg(least);
         };
         let mut command = redis::cmd("QUOTA.TAKE");
         take(&mut command, "{t}:a", 10);
         take(&mut command, "{t}:b", 5);
         command.query(driver).unwrap()
     };
-    let granted = |taken: &[Vec<i64>]| taken.iter().map(|taken| taken[..2].to_vec()).collect::<Vec<_>>();
+    let granted = |taken: &[Vec<i64>]| {
+        taken
+            .iter()
+            .map(|taken| taken[..2].to_vec())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(granted(&take(&mut driver, 3)), [[3, 7], [3, 2]]);
-    assert_eq!(granted(&take(&mut driver, 3)), [[0, 7], [0, 2]], "the second has too few");
+    assert_eq!(
+        granted(&take(&mut driver, 3)),
+        [[0, 7], [0, 2]],
+        "the second has too few"
+    );
     assert_eq!(granted(&take(&mut driver, 2)), [[2, 5], [2, 0]]);
     let none = take(&mut driver, 6);
     assert_eq!(none[1][3], -1, "a bucket of 5 never holds 6: {none:?}");
-    assert!(none.iter().all(|taken| (1..=3_600_000).contains(&taken[2])), "{none:?}");
+    assert!(
+        none.iter().all(|taken| (1..=3_600_000).contains(&taken[2])),
+        "{none:?}"
+    );
 }
 
 impl Reply {
@@ -226,8 +253,15 @@ impl Reply {
         if let Some(error) = expected.strip_prefix('!') {
             return Self::Error(error.to_owned());
         }
-        let numbers: Vec<i64> = expected.split(' ').map(|number| number.parse().unwrap()).collect();
-        if let [number] = numbers[..] { Self::Number(number) } else { Self::Numbers(numbers) }
+        let numbers: Vec<i64> = expected
+            .split(' ')
+            .map(|number| number.parse().unwrap())
+            .collect();
+        if let [number] = numbers[..] {
+            Self::Number(number)
+        } else {
+            Self::Numbers(numbers)
+        }
     }
 }
 
@@ -255,7 +289,9 @@ impl Driver for RedisCli {
     fn send(&mut self, words: &[&str]) -> Reply {
         let (host, port) = (self.0.ip().to_string(), self.0.port().to_string());
         let mut command = Command::new("redis-cli");
-        command.args(["-h", &host, "-p", &port, "--no-raw"]).args(words);
+        command
+            .args(["-h", &host, "-p", &port, "--no-raw"])
+            .args(words);
         let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
         let number = |line: &str| {
             let (_, number) = line.split_once("(integer) ")?;

@@ -64,7 +64,12 @@ pub(crate) struct Totals {
 
 impl Crashes {
     pub(crate) fn new(durability: &str, loses: Duration, buckets: usize, seed: u64) -> Self {
-        let books = (0..buckets).map(|_| Book { had: MAX, ..Book::default() }).collect();
+        let books = (0..buckets)
+            .map(|_| Book {
+                had: MAX,
+                ..Book::default()
+            })
+            .collect();
         Self {
             data: tempfile::tempdir().unwrap(),
             durability: durability.to_owned(),
@@ -90,7 +95,9 @@ impl Crashes {
                 let (books, granted) = (&self.books, &granted);
                 scope.spawn(move || call(address, books, granted, seed));
             }
-            until("the grants before a kill", || (granted.load(Ordering::Relaxed) >= wanted).then_some(()));
+            until("the grants before a kill", || {
+                (granted.load(Ordering::Relaxed) >= wanted).then_some(())
+            });
             let killed = Instant::now();
             server.kill_9();
             killed
@@ -128,9 +135,11 @@ impl Crashes {
         let mut server = Process::spawn(&self.arguments());
         let folder = PathBuf::from(format!("/proc/{}/fd", server.id()));
         until("a file of the store to be open", || {
-            let mut open =
-                fs::read_dir(&folder).ok()?.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-            open.any(|path| path.starts_with(self.data.path())).then_some(())
+            let mut open = fs::read_dir(&folder)
+                .ok()?
+                .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+            open.any(|path| path.starts_with(self.data.path()))
+                .then_some(())
         });
         server.kill_9();
     }
@@ -143,42 +152,70 @@ impl Crashes {
     }
 
     fn arguments(&self) -> Vec<String> {
-        arguments(&self.data.path().join("data"), &["--durability", &self.durability])
+        arguments(
+            &self.data.path().join("data"),
+            &["--durability", &self.durability],
+        )
     }
 }
 
 /// Returns the arguments of a quota server on free ports.
 pub(crate) fn arguments(data: &Path, flags: &[&str]) -> Vec<String> {
     let data = data.display().to_string();
-    let fixed = ["quota", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", &data];
+    let fixed = [
+        "quota",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+        "--data",
+        &data,
+    ];
     fixed.iter().chain(flags).map(ToString::to_string).collect()
 }
 
 pub(crate) fn connect(address: SocketAddr) -> Connection {
-    Client::open(format!("redis://{address}")).unwrap().get_connection().unwrap()
+    Client::open(format!("redis://{address}"))
+        .unwrap()
+        .get_connection()
+        .unwrap()
 }
 
 /// Takes one token of a bucket, and returns the tokens before.
 pub(crate) fn take(connection: &mut Connection, bucket: usize) -> RedisResult<u64> {
-    redis::cmd("RL.REDUCE").arg(name(bucket)).arg(MAX).arg(EVERY_S).query(connection)
+    redis::cmd("RL.REDUCE")
+        .arg(name(bucket))
+        .arg(MAX)
+        .arg(EVERY_S)
+        .query(connection)
 }
 
 fn left(server: &Process, buckets: usize) -> Vec<u64> {
     let mut connection = connect(server.address("listen"));
     // The disk may be slower than the deadline.
     (0..buckets)
-        .map(|bucket| until("a bucket to be read", || left_in(&mut connection, bucket).ok()))
+        .map(|bucket| {
+            until("a bucket to be read", || {
+                left_in(&mut connection, bucket).ok()
+            })
+        })
         .collect()
 }
 
 pub(crate) fn left_in(connection: &mut Connection, bucket: usize) -> RedisResult<u64> {
-    redis::cmd("RL.GET").arg(name(bucket)).arg(MAX).arg(EVERY_S).query(connection)
+    redis::cmd("RL.GET")
+        .arg(name(bucket))
+        .arg(MAX)
+        .arg(EVERY_S)
+        .query(connection)
 }
 
 /// Returns the tokens taken from buckets that are not full, by bucket.
 pub(crate) fn taken(server: &Process, buckets: usize) -> BTreeMap<usize, u64> {
     let left = left(server, buckets).into_iter().enumerate();
-    left.filter(|(_, left)| *left < MAX).map(|(bucket, left)| (bucket, MAX - left)).collect()
+    left.filter(|(_, left)| *left < MAX)
+        .map(|(bucket, left)| (bucket, MAX - left))
+        .collect()
 }
 
 fn name(bucket: usize) -> String {

@@ -80,7 +80,9 @@ fn undamaged_data_opens() {
         let found = taken(&server, BUCKETS);
         // A take that was refused because the disk was busy may be saved anyway.
         assert!(
-            expected.iter().all(|(bucket, taken)| found[bucket] >= *taken),
+            expected
+                .iter()
+                .all(|(bucket, taken)| found[bucket] >= *taken),
             "{found:?}, {expected:?} expected"
         );
     }
@@ -100,18 +102,26 @@ fn damage_each_file(data: &Data) {
             .unwrap_or_else(|| content(&path));
         damages.extend([(name.clone(), Damage::Gone), (name.clone(), Damage::Cut(0))]);
         if bytes > 0 {
-            damages.extend([bytes / 3, bytes / 2, bytes - 1].map(|at| (name.clone(), Damage::Cut(at))));
-            let flips =
-                (0..FLIPS).map(|_| Damage::Flip(rng.random_range(0..bytes), 1 << rng.random_range(0..8)));
+            damages.extend(
+                [bytes / 3, bytes / 2, bytes - 1].map(|at| (name.clone(), Damage::Cut(at))),
+            );
+            let flips = (0..FLIPS)
+                .map(|_| Damage::Flip(rng.random_range(0..bytes), 1 << rng.random_range(0..8)));
             damages.extend(flips.map(|flip| (name.clone(), flip)));
         }
     }
     assert!(damages.len() > FLIPS, "{damages:?}");
-    for some in damages.chunks(damages.len().div_ceil(SIDE_BY_SIDE)).collect::<Vec<_>>().chunks(SIDE_BY_SIDE)
+    for some in damages
+        .chunks(damages.len().div_ceil(SIDE_BY_SIDE))
+        .collect::<Vec<_>>()
+        .chunks(SIDE_BY_SIDE)
     {
         thread::scope(|scope| {
             for part in some {
-                scope.spawn(|| part.iter().for_each(|(name, damage)| data.check(name, *damage)));
+                scope.spawn(|| {
+                    part.iter()
+                        .for_each(|(name, damage)| data.check(name, *damage))
+                });
             }
         });
     }
@@ -132,7 +142,10 @@ impl Data {
             for from in (0..others).step_by(PIPELINE) {
                 let mut pipe = redis::pipe();
                 (from..from + PIPELINE).for_each(|other| {
-                    pipe.cmd("RL.REDUCE").arg(format!("other-{other}")).arg(9).arg(900);
+                    pipe.cmd("RL.REDUCE")
+                        .arg(format!("other-{other}"))
+                        .arg(9)
+                        .arg(900);
                 });
                 // Some may be refused because the disk is busy.
                 let _ = pipe.query::<Vec<u64>>(&mut connection);
@@ -154,7 +167,11 @@ impl Data {
             assert!(server.terminate().success());
             taken
         };
-        Self { directory, taken, before_last }
+        Self {
+            directory,
+            taken,
+            before_last,
+        }
     }
 
     fn check(&self, name: &Path, damage: Damage) {
@@ -167,7 +184,11 @@ impl Data {
         let is_open = until(&what, || {
             let is_listening = server.log().iter().any(|line| line.contains("\"listen\":"));
             let is_ended = || server.has_ended();
-            if is_listening { Some(true) } else { is_ended().then_some(false) }
+            if is_listening {
+                Some(true)
+            } else {
+                is_ended().then_some(false)
+            }
         });
         if is_open {
             let server = server.listening();
@@ -185,8 +206,14 @@ impl Data {
         } else {
             let status = server.ended();
             let log = server.log().join("\n");
-            assert!(!status.success() && log.contains("error: "), "{what}: {status}: {log}");
-            assert!(log.contains(&root.display().to_string()), "{what}: the message names the data: {log}");
+            assert!(
+                !status.success() && log.contains("error: "),
+                "{what}: {status}: {log}"
+            );
+            assert!(
+                log.contains(&root.display().to_string()),
+                "{what}: the message names the data: {log}"
+            );
             assert!(status.code().is_some(), "{what}: it aborted: {log}");
         }
     }
@@ -199,7 +226,11 @@ fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { folders.push(path) } else { files.push(path) }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                files.push(path)
+            }
         }
     }
     files.sort();
@@ -213,16 +244,32 @@ fn content(path: &Path) -> u64 {
         Err(error) if error.kind() == ErrorKind::NotFound => return 0,
         read => read.unwrap(),
     };
-    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at as u64 + 1)
+    bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at as u64 + 1)
 }
 
 fn apply(path: &Path, damage: Damage) {
     match damage {
-        Damage::Cut(length) => OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap(),
+        Damage::Cut(length) => OpenOptions::new()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_len(length)
+            .unwrap(),
         Damage::Flip(at, bit) => {
             let mut byte = [0];
-            File::open(path).unwrap().read_exact_at(&mut byte, at).unwrap();
-            OpenOptions::new().write(true).open(path).unwrap().write_all_at(&[byte[0] ^ bit], at).unwrap();
+            File::open(path)
+                .unwrap()
+                .read_exact_at(&mut byte, at)
+                .unwrap();
+            OpenOptions::new()
+                .write(true)
+                .open(path)
+                .unwrap()
+                .write_all_at(&[byte[0] ^ bit], at)
+                .unwrap();
         }
         Damage::Gone => fs::remove_file(path).unwrap(),
     }

@@ -30,7 +30,9 @@ fn failed_syncs_refuse_until_disk_works() {
     let name = "failed_syncs_refuse_until_disk_works";
     // Only in the thread that saves balances: it syncs the journal by fdatasync.
     let inject = "inject=fdatasync:error=EIO:when=20..30";
-    let Some(mut scene) = Scene::start("always", inject, name) else { return };
+    let Some(mut scene) = Scene::start("always", inject, name) else {
+        return;
+    };
     scene.until_refused();
     scene.until_granted();
     scene.restart_and_audit();
@@ -41,7 +43,8 @@ fn hanging_sync_delays_no_operation() {
     let name = "hanging_sync_delays_no_operation";
     // Far longer than a caller's deadline, and shorter than the patience of this test: an operation
     // that waited for the sync would be granted, not refused.
-    let Some(mut scene) = Scene::start("always", "inject=fdatasync:delay_enter=5s:when=20", name) else {
+    let Some(mut scene) = Scene::start("always", "inject=fdatasync:delay_enter=5s:when=20", name)
+    else {
         return;
     };
     scene.until_refused();
@@ -52,8 +55,11 @@ fn hanging_sync_delays_no_operation() {
 #[test]
 fn hang_refuses_before_losing_an_interval() {
     let name = "hang_refuses_before_losing_an_interval";
-    let Some(mut scene) = Scene::start("interval:50ms", "inject=fdatasync:delay_enter=5s:when=20", name)
-    else {
+    let Some(mut scene) = Scene::start(
+        "interval:50ms",
+        "inject=fdatasync:delay_enter=5s:when=20",
+        name,
+    ) else {
         return;
     };
     scene.until_refused();
@@ -62,8 +68,11 @@ fn hang_refuses_before_losing_an_interval() {
 
 #[test]
 fn full_disk_refuses_operations_until_freed() {
-    let Some(mut scene) = Scene::start("always", "trace=none", "full_disk_refuses_operations_until_freed")
-    else {
+    let Some(mut scene) = Scene::start(
+        "always",
+        "trace=none",
+        "full_disk_refuses_operations_until_freed",
+    ) else {
         return;
     };
     scene.until_granted();
@@ -91,8 +100,14 @@ fn full_disk_at_start_means_no_damage() {
         .args(&arguments);
     let refused = limited.stdin(Stdio::null()).output().unwrap();
     let message = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && message.contains("File too large"), "{message}");
-    assert!(message.contains("--data") && !message.contains("backup"), "{message}");
+    assert!(
+        !refused.status.success() && message.contains("File too large"),
+        "{message}"
+    );
+    assert!(
+        message.contains("--data") && !message.contains("backup"),
+        "{message}"
+    );
     let server = Process::start(&arguments);
     assert_eq!(taken(&server, 1)[&0], 3);
 }
@@ -106,9 +121,18 @@ impl Scene {
         let _turn = turn(IDLE);
         let data = tempfile::tempdir().unwrap();
         let arguments = arguments(&data.path().join("data"), &["--durability", durability]);
-        let trace = if inject.starts_with("inject") { "trace=fdatasync,fsync" } else { inject };
+        let trace = if inject.starts_with("inject") {
+            "trace=fdatasync,fsync"
+        } else {
+            inject
+        };
         let strace = start_traced(&["-o", "/dev/null", "-e", trace, "-e", inject], &arguments);
-        Some(Self { strace, data, granted: 0, asked: 0 })
+        Some(Self {
+            strace,
+            data,
+            granted: 0,
+            asked: 0,
+        })
     }
 
     /// Takes over all connections; returns the grants and the refusals.
@@ -117,7 +141,10 @@ impl Scene {
         let asking = || take(&mut connect(address), 0);
         let results = thread::scope(|scope| {
             let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(asking)).collect();
-            callers.into_iter().map(|caller| caller.join().unwrap()).collect::<Vec<_>>()
+            callers
+                .into_iter()
+                .map(|caller| caller.join().unwrap())
+                .collect::<Vec<_>>()
         });
         let mut refused = 0;
         for result in results {
@@ -129,7 +156,10 @@ impl Scene {
                         matches!(error.kind(), ErrorKind::Extension) && error.code().is_some(),
                         "{error:?}"
                     );
-                    assert!(["UNAVAILABLE", "BUSY"].contains(&error.code().unwrap()), "{error}");
+                    assert!(
+                        ["UNAVAILABLE", "BUSY"].contains(&error.code().unwrap()),
+                        "{error}"
+                    );
                     refused += 1;
                 }
             }
@@ -139,33 +169,62 @@ impl Scene {
 
     /// Takes until all are refused, and the server is not ready.
     fn until_refused(&mut self) {
-        until("operations to be refused", || (self.ask().1 == CALLERS as u64).then_some(()));
-        until("the server not to be ready", || (self.ready() == 503 || self.ask().1 == 0).then_some(()));
+        until("operations to be refused", || {
+            (self.ask().1 == CALLERS as u64).then_some(())
+        });
+        until("the server not to be ready", || {
+            (self.ready() == 503 || self.ask().1 == 0).then_some(())
+        });
     }
 
     /// Takes until all are granted, and the server is ready.
     fn until_granted(&mut self) {
-        until("operations to be granted", || (self.ask().1 == 0).then_some(()));
-        until("the server to be ready", || (self.ready() == 200).then_some(()));
+        until("operations to be granted", || {
+            (self.ask().1 == 0).then_some(())
+        });
+        until("the server to be ready", || {
+            (self.ready() == 200).then_some(())
+        });
     }
 
     /// Returns the status of the readiness check.
     fn ready(&self) -> u16 {
-        http(self.strace.address("admin"), "GET", "/readyz", &[]).unwrap().0
+        http(self.strace.address("admin"), "GET", "/readyz", &[])
+            .unwrap()
+            .0
     }
 
     /// Limits the size of files that the server may write to, as a full disk does.
     fn limit_files(&mut self, limit: Option<u64>) {
         let maximum = getrlimit(Resource::Fsize).maximum;
-        prlimit(Some(traced(&mut self.strace)), Resource::Fsize, Rlimit { current: limit, maximum }).unwrap();
+        prlimit(
+            Some(traced(&mut self.strace)),
+            Resource::Fsize,
+            Rlimit {
+                current: limit,
+                maximum,
+            },
+        )
+        .unwrap();
     }
 
     /// Kills the server, and starts one with a disk that works on the same data.
     fn restart_and_audit(self) {
-        let Self { strace, data, granted, asked } = self;
+        let Self {
+            strace,
+            data,
+            granted,
+            asked,
+        } = self;
         kill_traced(strace);
-        let server = Process::start(&arguments(&data.path().join("data"), &["--durability", "always"]));
+        let server = Process::start(&arguments(
+            &data.path().join("data"),
+            &["--durability", "always"],
+        ));
         let found = taken(&server, 1)[&0];
-        assert!(granted <= found && found <= asked, "{found} taken, {granted} granted of {asked} asked");
+        assert!(
+            granted <= found && found <= asked,
+            "{found} taken, {granted} granted of {asked} asked"
+        );
     }
 }

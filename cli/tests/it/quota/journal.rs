@@ -37,14 +37,22 @@ struct Recorded {
 
 #[test]
 fn durable_reply_follows_its_debits_sync() {
-    let Some(recorded) = record("always", "durable_reply_follows_its_debits_sync") else { return };
+    let Some(recorded) = record("always", "durable_reply_follows_its_debits_sync") else {
+        return;
+    };
     let taken = recorded.taken();
     assert!(taken.len() > CALLERS * TAKES / 2, "{taken:?}");
-    let syncs: Vec<&Call> =
-        recorded.calls.iter().filter(|call| call.is_sync() && call.journal().is_some()).collect();
+    let syncs: Vec<&Call> = recorded
+        .calls
+        .iter()
+        .filter(|call| call.is_sync() && call.journal().is_some())
+        .collect();
     for take in &taken {
         let covers = |sync: &&Call| take.read < sync.began && sync.returned < take.replied;
-        assert!(syncs.iter().any(covers), "{take:?} without a sync of the journal in between");
+        assert!(
+            syncs.iter().any(covers),
+            "{take:?} without a sync of the journal in between"
+        );
     }
 }
 
@@ -55,22 +63,36 @@ fn interval_replies_wait_for_no_sync() {
         return;
     };
     let taken = recorded.taken();
-    let syncs: Vec<&Call> =
-        recorded.calls.iter().filter(|call| call.is_sync() && call.journal().is_some()).collect();
-    let waits =
-        |take: &&Taken| syncs.iter().any(|sync| take.read < sync.began && sync.returned < take.replied);
+    let syncs: Vec<&Call> = recorded
+        .calls
+        .iter()
+        .filter(|call| call.is_sync() && call.journal().is_some())
+        .collect();
+    let waits = |take: &&Taken| {
+        syncs
+            .iter()
+            .any(|sync| take.read < sync.began && sync.returned < take.replied)
+    };
     assert!(taken.iter().filter(waits).count() < taken.len() / 2);
 }
 
 #[test]
 fn cut_journal_holds_every_acknowledged_debit() {
     let name = "cut_journal_holds_every_acknowledged_debit";
-    let Some(recorded) = record("always", name) else { return };
+    let Some(recorded) = record("always", name) else {
+        return;
+    };
     let journal = recorded.journal();
-    let syncs: Vec<&Call> =
-        recorded.calls.iter().filter(|call| call.is_sync() && call.journal().is_some()).collect();
+    let syncs: Vec<&Call> = recorded
+        .calls
+        .iter()
+        .filter(|call| call.is_sync() && call.journal().is_some())
+        .collect();
     let replies = recorded.taken();
-    let first = syncs.iter().position(|sync| recorded.synced_bytes(sync) > 0).unwrap();
+    let first = syncs
+        .iter()
+        .position(|sync| recorded.synced_bytes(sync) > 0)
+        .unwrap();
     let step = ((syncs.len() - first) / CUTS).max(1);
     for at in (first..syncs.len()).rev().step_by(step) {
         // This sync or an earlier one covered all replies before the next sync returned.
@@ -81,10 +103,16 @@ fn cut_journal_holds_every_acknowledged_debit() {
             .filter(|take| take.replied < next)
             .for_each(|take| *granted.entry(take.bucket).or_default() += 1);
         let bytes = recorded.synced_bytes(syncs[at]);
-        let following = syncs.get(at + 1).map_or(bytes, |sync| recorded.synced_bytes(sync));
+        let following = syncs
+            .get(at + 1)
+            .map_or(bytes, |sync| recorded.synced_bytes(sync));
         // At the synced byte; as a file with a size allocated before; and in the middle of the next
         // batch.
-        for (length, is_filled) in [(bytes, false), (bytes, true), (bytes.midpoint(following), true)] {
+        for (length, is_filled) in [
+            (bytes, false),
+            (bytes, true),
+            (bytes.midpoint(following), true),
+        ] {
             let copy = recorded.copy();
             // The note of the last synced commit is not synced itself: after a power cut it may be
             // older than the journal.
@@ -92,7 +120,10 @@ fn cut_journal_holds_every_acknowledged_debit() {
                 fs::remove_file(copy.path().join("data/synced")).unwrap();
             }
             cut(&copy.path().join("data").join(&journal), length, is_filled);
-            let server = Process::start(&arguments(&copy.path().join("data"), &["--durability", "always"]));
+            let server = Process::start(&arguments(
+                &copy.path().join("data"),
+                &["--durability", "always"],
+            ));
             let found = taken(&server, BUCKETS);
             for (bucket, granted) in &granted {
                 let found = found.get(bucket).copied().unwrap_or(0);
@@ -115,7 +146,15 @@ fn record(durability: &str, test: &str) -> Option<Recorded> {
     let path = data.path().join("record");
     let traced = "trace=fdatasync,fsync,write,writev,pwrite64,sendto,sendmsg,read,recvfrom";
     let server = start_traced(
-        &["-y", "-s", "128", "-o", &path.display().to_string(), "-e", traced],
+        &[
+            "-y",
+            "-s",
+            "128",
+            "-o",
+            &path.display().to_string(),
+            "-e",
+            traced,
+        ],
         &arguments(&data.path().join("data"), &["--durability", durability]),
     );
     let address = server.address("listen");
@@ -140,12 +179,20 @@ impl Recorded {
     fn taken(&self) -> Vec<Taken> {
         let mut read = BTreeMap::<&str, (usize, usize)>::new();
         let mut taken = Vec::new();
-        for call in self.calls.iter().filter(|call| call.is_of_socket() && call.result > 0) {
+        for call in self
+            .calls
+            .iter()
+            .filter(|call| call.is_of_socket() && call.result > 0)
+        {
             if call.is_write() {
                 if let Some((bucket, read)) = read.remove(call.file.as_str())
                     && call.arguments.contains("\":")
                 {
-                    taken.push(Taken { bucket, read, replied: call.began });
+                    taken.push(Taken {
+                        bucket,
+                        read,
+                        replied: call.began,
+                    });
                 }
             } else if let Some((_, key)) = call.arguments.split_once("{tenant-") {
                 let bucket = key.split_once('}').unwrap().0.parse().unwrap();
@@ -158,8 +205,11 @@ impl Recorded {
     /// Path of the only journal, below the data directory. It is created in a directory that is
     /// renamed.
     fn journal(&self) -> PathBuf {
-        let journals: BTreeSet<_> =
-            self.calls.iter().filter_map(|call| call.journal()?.file_name().map(ToOwned::to_owned)).collect();
+        let journals: BTreeSet<_> = self
+            .calls
+            .iter()
+            .filter_map(|call| call.journal()?.file_name().map(ToOwned::to_owned))
+            .collect();
         assert_eq!(journals.len(), 1, "{journals:?}");
         Path::new("store").join(journals.first().unwrap())
     }

@@ -48,14 +48,25 @@ struct Draw {
 
 impl Model {
     /// Takes tokens, and returns the number before and the start of the session.
-    fn take(&mut self, key: Key, at: i64, take: i64, is_strict: bool, is_session: bool) -> (i64, i64) {
+    fn take(
+        &mut self,
+        key: Key,
+        at: i64,
+        take: i64,
+        is_strict: bool,
+        is_session: bool,
+    ) -> (i64, i64) {
         let (_, max, refill, every) = key;
-        let held =
-            self.0.get(&key).copied().unwrap_or(Bucket { tokens: max, refilled_at: at, session_at: at });
+        let held = self.0.get(&key).copied().unwrap_or(Bucket {
+            tokens: max,
+            refilled_at: at,
+            session_at: at,
+        });
         let passed = (at - held.refilled_at).max(0) / every;
         let mut bucket = held;
-        bucket.tokens =
-            i128::from(max).min(i128::from(held.tokens) + i128::from(passed) * i128::from(refill)) as i64;
+        bucket.tokens = i128::from(max)
+            .min(i128::from(held.tokens) + i128::from(passed) * i128::from(refill))
+            as i64;
         bucket.refilled_at += passed * every;
         let before = bucket.tokens;
         if take == 0 {
@@ -78,10 +89,18 @@ impl Draw {
     /// advance.
     fn step(&mut self, model: &mut Model) -> Step {
         let rng = &mut self.rng;
-        self.now += if rng.random_bool(0.7) { rng.random_range(0..400) } else { 0 };
+        self.now += if rng.random_bool(0.7) {
+            rng.random_range(0..400)
+        } else {
+            0
+        };
         let is_seconds = rng.random_bool(0.5);
         let unit = if is_seconds { 1_000 } else { 1 };
-        let late = if rng.random_bool(0.1) { rng.random_range(0..20_000) } else { 0 };
+        let late = if rng.random_bool(0.1) {
+            rng.random_range(0..20_000)
+        } else {
+            0
+        };
         let at = (self.now - late) / unit;
         let max = [1, 2, 5, 10, 1_000, i64::MAX][rng.random_range(0..6)];
         let every = if is_seconds {
@@ -89,8 +108,12 @@ impl Draw {
         } else {
             [1_000, 2_000, 1, 30][rng.random_range(0..4)]
         };
-        let refill = rng.random_bool(0.4).then(|| [1, 3, 10, i64::MAX][rng.random_range(0..4)]);
-        let take = rng.random_bool(0.5).then(|| [0, 1, 2, 4, 900, i64::MAX][rng.random_range(0..6)]);
+        let refill = rng
+            .random_bool(0.4)
+            .then(|| [1, 3, 10, i64::MAX][rng.random_range(0..4)]);
+        let take = rng
+            .random_bool(0.5)
+            .then(|| [0, 1, 2, 4, 900, i64::MAX][rng.random_range(0..6)]);
         let verb = ["REDUCE", "REDUCE", "GET", "SESSIONIZE"][rng.random_range(0..4)];
         let is_strict = verb != "GET" && rng.random_bool(0.3);
         let name = rng.random_range(0..KEYS);
@@ -106,24 +129,35 @@ impl Draw {
         for last in (1..options.len()).rev() {
             options.swap(last, rng.random_range(0..=last));
         }
-        let mut words =
-            vec![format!("{prefix}{verb}"), format!("key{name}"), max.to_string(), every.to_string()];
+        let mut words = vec![
+            format!("{prefix}{verb}"),
+            format!("key{name}"),
+            max.to_string(),
+            every.to_string(),
+        ];
         words.extend(options.into_iter().flatten());
         if rng.random_bool(0.02) {
             let spoilt = rng.random_range(2..words.len());
             words[spoilt] = "nothing".into();
-            return Step { words, expected: None };
+            return Step {
+                words,
+                expected: None,
+            };
         }
         let key = (name, max, refill.unwrap_or(max), every * unit);
         let taken = if verb == "GET" { 0 } else { take.unwrap_or(1) };
         let is_session = verb == "SESSIONIZE";
-        let (before, session_at) = model.take(key, at * unit, taken, is_strict || is_session, is_session);
+        let (before, session_at) =
+            model.take(key, at * unit, taken, is_strict || is_session, is_session);
         let expected = if is_session {
             Value::Array(vec![Value::Int(before), Value::Int(session_at)])
         } else {
             Value::Int(before)
         };
-        Step { words, expected: Some(expected) }
+        Step {
+            words,
+            expected: Some(expected),
+        }
     }
 }
 
@@ -135,7 +169,10 @@ fn server_answers_random_commands_like_the_model() {
     let server = Server::start();
     let mut connection = server.connect("");
     let mut model = Model::default();
-    let mut draw = Draw { rng: SmallRng::seed_from_u64(seed), now: BEGIN_MS };
+    let mut draw = Draw {
+        rng: SmallRng::seed_from_u64(seed),
+        now: BEGIN_MS,
+    };
     let mut number = 0;
     while number < STEPS {
         let steps: Vec<Step> = (0..PIPELINED).map(|_| draw.step(&mut model)).collect();
@@ -145,7 +182,10 @@ fn server_answers_random_commands_like_the_model() {
                 Some(expected) => reply == *expected,
                 None => matches!(reply, Value::ServerError(_)),
             };
-            assert!(is_same, "seed {seed}, step {number}: {step:?} was answered {reply:?}");
+            assert!(
+                is_same,
+                "seed {seed}, step {number}: {step:?} was answered {reply:?}"
+            );
         }
     }
 }

@@ -22,9 +22,13 @@ impl Server {
     pub(super) fn start_with(flags: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let path = data.path().join("data").display().to_string();
-        let process =
-            Process::start(&[&["quota", "--admin", "127.0.0.1:0", "--data", &path], flags].concat());
-        Self { process, _data: data }
+        let process = Process::start(
+            &[&["quota", "--admin", "127.0.0.1:0", "--data", &path], flags].concat(),
+        );
+        Self {
+            process,
+            _data: data,
+        }
     }
 
     /// Address of the Redis protocol.
@@ -35,6 +39,9 @@ impl Server {
     /// Connects by the client library, with these parameters of its address.
     pub(super) fn connect(&self, parameters: &str) -> Connection {
         let url = format!("redis://{}/{parameters}", self.address());
-        Client::open(url.into_connection_info().unwrap()).unwrap().get_connection().unwrap()
+        Client::open(url.into_connection_info().unwrap())
+            .unwrap()
+            .get_connection()
+            .unwrap()
     }
 }

@@ -72,9 +72,17 @@ impl Sidecars {
         let controller = start_controller(&directory, &policy, TENANTS);
         let aggregator = start_aggregator("zone-a", controller.address("listen"));
         let store = store(&directory, "127.0.0.1:0");
-        let mut all =
-            Self { _controller: controller, aggregator, store, sidecars: Vec::new(), directory, tenants: 0 };
-        all.sidecars = (0..SIDECARS).map(|number| all.sidecar(number, "127.0.0.1:0")).collect();
+        let mut all = Self {
+            _controller: controller,
+            aggregator,
+            store,
+            sidecars: Vec::new(),
+            directory,
+            tenants: 0,
+        };
+        all.sidecars = (0..SIDECARS)
+            .map(|number| all.sidecar(number, "127.0.0.1:0"))
+            .collect();
         all
     }
 
@@ -85,8 +93,11 @@ impl Sidecars {
         if fault == Fault::Fresh {
             (0..SIDECARS).for_each(|number| self.restart(number));
         }
-        let addresses: Vec<SocketAddr> =
-            self.sidecars.iter().map(|sidecar| sidecar.address("http")).collect();
+        let addresses: Vec<SocketAddr> = self
+            .sidecars
+            .iter()
+            .map(|sidecar| sidecar.address("http"))
+            .collect();
         let (admitted, unanswered, is_used_up) =
             (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -116,12 +127,20 @@ impl Sidecars {
                     self.sidecars[0] = self.sidecar(0, &addresses[0].to_string());
                 }
             }
-            until("the store to have nothing left", || (self.left(&tenant) == 0).then_some(()));
+            until("the store to have nothing left", || {
+                (self.left(&tenant) == 0).then_some(())
+            });
             is_used_up.store(true, Ordering::Relaxed);
-            calling.into_iter().for_each(|caller| caller.join().unwrap());
+            calling
+                .into_iter()
+                .for_each(|caller| caller.join().unwrap());
         });
         let [admitted, unanswered] = [admitted, unanswered].map(AtomicU64::into_inner);
-        Books { admitted, unanswered, lost: MAX.saturating_sub(admitted) }
+        Books {
+            admitted,
+            unanswered,
+            lost: MAX.saturating_sub(admitted),
+        }
     }
 
     /// Returns the tokens that living sidecars have counted as lost so far.
@@ -138,11 +157,21 @@ impl Sidecars {
         let store = format!("plimsoll://{}", self.store.address("listen"));
         let name = format!("sidecar-{number}");
         let place = ["sidecar", "--zone", "zone-a", "--name", &name];
-        let ports = ["--rls", "127.0.0.1:0", "--http", http, "--admin", "127.0.0.1:0"];
+        let ports = [
+            "--rls",
+            "127.0.0.1:0",
+            "--http",
+            http,
+            "--admin",
+            "127.0.0.1:0",
+        ];
         let parents = ["--aggregator", &aggregator, "--quota-store", &store];
         let rules = self.directory.path().join("rules.yaml");
-        std::fs::write(&rules, "http: { tenant: { header: x-tenant }, rules: [{ bucket: checkout }] }\n")
-            .unwrap();
+        std::fs::write(
+            &rules,
+            "http: { tenant: { header: x-tenant }, rules: [{ bucket: checkout }] }\n",
+        )
+        .unwrap();
         let rules = ["--rules", rules.to_str().unwrap()];
         Process::start(&[&place[..], &ports, &parents, &rules].concat())
     }
@@ -172,9 +201,11 @@ impl Sidecars {
     fn left(&self, tenant: &str) -> u64 {
         let url = format!("redis://{}", self.store.address("listen"));
         let mut ask = redis::cmd("QUOTA.TAKE");
-        ask.arg(format!("{{{tenant}}}:calls")).arg(&[MAX, MAX, EVERY_MS, 0, 0]);
-        let rows: Vec<Vec<i64>> =
-            ask.query(&mut Client::open(url).unwrap().get_connection().unwrap()).unwrap();
+        ask.arg(format!("{{{tenant}}}:calls"))
+            .arg(&[MAX, MAX, EVERY_MS, 0, 0]);
+        let rows: Vec<Vec<i64>> = ask
+            .query(&mut Client::open(url).unwrap().get_connection().unwrap())
+            .unwrap();
         rows[0][1].try_into().unwrap()
     }
 }

@@ -32,7 +32,10 @@ struct Asked {
 fn asked(store: &Server, fleet: &Fleet) -> Asked {
     let (_, page) = http_get(store.process.address("admin"), "/metrics");
     let operations = metric(&page, "plimsoll_quota_operations_total", "command=\"take\"");
-    Asked { operations, sample: fleet.sample() }
+    Asked {
+        operations,
+        sample: fleet.sample(),
+    }
 }
 
 #[test]
@@ -46,19 +49,34 @@ fn surge_reaches_the_store_only_at_limit() {
     let calm = |rates: &Rates| rates.offered > 0.7 * CALM && rates.dropped == 0.0;
     fleet.until_rates("the calm before the surge", Duration::from_secs(5), calm);
     let begin = asked(&store, &fleet);
-    assert!(begin.operations > 0.0, "the store is asked for each request");
+    assert!(
+        begin.operations > 0.0,
+        "the store is asked for each request"
+    );
 
     fleet.start_patient_load(SURGE - CALM);
     let started = Instant::now();
-    until("the end of the surge", || (started.elapsed() >= SPAN).then_some(()));
+    until("the end of the surge", || {
+        (started.elapsed() >= SPAN).then_some(())
+    });
     let end = asked(&store, &fleet);
     let rates = begin.sample.rates_until(&end.sample);
-    let operations = (end.operations - begin.operations) / (end.sample.at - begin.sample.at).as_secs_f64();
+    let operations =
+        (end.operations - begin.operations) / (end.sample.at - begin.sample.at).as_secs_f64();
     assert!(rates.offered > 0.5 * SURGE, "no surge: {rates:?}");
-    assert!(operations < 1.1 * f64::from(LIMIT), "{operations} operations/s at the store: {rates:?}");
+    assert!(
+        operations < 1.1 * f64::from(LIMIT),
+        "{operations} operations/s at the store: {rates:?}"
+    );
     // Requests of a key that arrive during its operation at the store share the next operation.
-    assert!(operations > 0.5 * rates.admitted, "{operations} operations/s at the store: {rates:?}");
+    assert!(
+        operations > 0.5 * rates.admitted,
+        "{operations} operations/s at the store: {rates:?}"
+    );
     for figures in fleet.stop_load() {
-        assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
+        assert_eq!(
+            figures["failed"], 0,
+            "every request was answered: {figures}"
+        );
     }
 }

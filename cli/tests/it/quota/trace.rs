@@ -59,7 +59,9 @@ pub(super) fn calls(record: &str) -> Vec<Call> {
     let mut unfinished = HashMap::<&str, (usize, &str)>::new();
     let mut calls = Vec::new();
     for (at, line) in record.lines().enumerate() {
-        let Some((thread, line)) = line.split_once(' ') else { continue };
+        let Some((thread, line)) = line.split_once(' ') else {
+            continue;
+        };
         let line = line.trim_start();
         if let Some(begin) = line.strip_suffix(" <unfinished ...>") {
             unfinished.insert(thread, (at, begin));
@@ -81,9 +83,18 @@ fn call(line: &str, began: usize, returned: usize) -> Option<Call> {
     let (name, rest) = line.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ")?;
     let result = result.split_whitespace().next()?.parse().ok()?;
-    let file = arguments.split_once('<').and_then(|(_, file)| file.split_once('>'));
+    let file = arguments
+        .split_once('<')
+        .and_then(|(_, file)| file.split_once('>'));
     let file = file.map_or("", |(file, _)| file).to_owned();
-    Some(Call { name: name.to_owned(), file, arguments: arguments.to_owned(), began, returned, result })
+    Some(Call {
+        name: name.to_owned(),
+        file,
+        arguments: arguments.to_owned(),
+        began,
+        returned,
+        result,
+    })
 }
 
 impl Call {
@@ -92,13 +103,16 @@ impl Call {
     }
 
     pub(super) fn is_write(&self) -> bool {
-        ["write", "writev", "sendto", "sendmsg", "pwrite64"].contains(&self.name.as_str()) && self.result > 0
+        ["write", "writev", "sendto", "sendmsg", "pwrite64"].contains(&self.name.as_str())
+            && self.result > 0
     }
 
     /// Returns the journal that it concerns.
     pub(super) fn journal(&self) -> Option<PathBuf> {
         let path = Path::new(&self.file);
-        path.extension().is_some_and(|end| end == "jnl").then(|| path.to_owned())
+        path.extension()
+            .is_some_and(|end| end == "jnl")
+            .then(|| path.to_owned())
     }
 
     pub(super) fn is_of_socket(&self) -> bool {
@@ -114,11 +128,18 @@ fn record_gives_calls_with_their_order() {
         12 <... fdatasync resumed>) = 0\n\
         11 recvfrom(12<socket:[7]>, 0x7f, 8, 0, NULL, NULL) = -1 EAGAIN (Resource temporarily unavailable)\n";
     let calls = calls(record);
-    let seen: Vec<_> =
-        calls.iter().map(|call| (call.name.as_str(), call.began, call.returned, call.result)).collect();
+    let seen: Vec<_> = calls
+        .iter()
+        .map(|call| (call.name.as_str(), call.began, call.returned, call.result))
+        .collect();
     assert_eq!(
         seen,
-        [("recvfrom", 0, 0, 2), ("write", 2, 2, 1), ("fdatasync", 1, 3, 0), ("recvfrom", 4, 4, -1)]
+        [
+            ("recvfrom", 0, 0, 2),
+            ("write", 2, 2, 1),
+            ("fdatasync", 1, 3, 0),
+            ("recvfrom", 4, 4, -1)
+        ]
     );
     assert!(calls[0].is_of_socket() && calls[2].is_sync() && calls[1].is_write());
     assert_eq!(calls[2].journal(), Some(PathBuf::from("/data/0.jnl")));

@@ -13,20 +13,41 @@ use crate::process::{Process, until};
 use crate::turns::turn;
 
 /// Starts Caddy in front of the service; the sidecar is at `asked`.
-fn start(setting: &Setting, caddy: &Path, asked: &str, patience: Patience, at_a_time: u32) -> Process {
+fn start(
+    setting: &Setting,
+    caddy: &Path,
+    asked: &str,
+    patience: Patience,
+    at_a_time: u32,
+) -> Process {
     let replaced = [
         (" 50ms", patience.in_place_of(" 50ms", " 5s")),
-        ("reverse_proxy 127.0.0.1:7421 ", &*format!("reverse_proxy {asked} ")),
-        ("reverse_proxy 127.0.0.1:8080", &format!("reverse_proxy {}", setting.backend.address)),
-        ("unhealthy_request_count 256", &*format!("unhealthy_request_count {at_a_time}")),
+        (
+            "reverse_proxy 127.0.0.1:7421 ",
+            &*format!("reverse_proxy {asked} "),
+        ),
+        (
+            "reverse_proxy 127.0.0.1:8080",
+            &format!("reverse_proxy {}", setting.backend.address),
+        ),
+        (
+            "unhealthy_request_count 256",
+            &*format!("unhealthy_request_count {at_a_time}"),
+        ),
         (":80 {", &format!("http://{} {{", setting.address)),
     ];
     let file = setting.write("Caddyfile", &filled("caddy.Caddyfile", &replaced));
     let command = |verb| {
         let mut command = Command::new(caddy);
-        command.arg(verb).arg("--config").arg(&file).args(["--adapter", "caddyfile"]);
+        command
+            .arg(verb)
+            .arg("--config")
+            .arg(&file)
+            .args(["--adapter", "caddyfile"]);
         // Caddy keeps its own files below these.
-        command.env("HOME", setting.directory.path()).env("XDG_CONFIG_HOME", setting.directory.path());
+        command
+            .env("HOME", setting.directory.path())
+            .env("XDG_CONFIG_HOME", setting.directory.path());
         command.env("XDG_DATA_HOME", setting.directory.path());
         command
     };
@@ -35,28 +56,51 @@ fn start(setting: &Setting, caddy: &Path, asked: &str, patience: Patience, at_a_
 
 #[test]
 fn requests_and_refusals_pass_through_caddy() {
-    let Some(caddy) = tool("caddy::requests_and_refusals_pass_through_caddy", "caddy") else { return };
+    let Some(caddy) = tool("caddy::requests_and_refusals_pass_through_caddy", "caddy") else {
+        return;
+    };
     let _turn = turn(OFFERED);
     let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(&setting, &caddy, &format!("unix/{}", setting.socket()), Patience::Long, 256);
+    let _proxy = start(
+        &setting,
+        &caddy,
+        &format!("unix/{}", setting.socket()),
+        Patience::Long,
+        256,
+    );
     assert_body_of_sidecar(&passes_requests_and_refusals(&setting, false));
 }
 
 #[test]
 fn caddy_bounds_requests_without_the_sidecar() {
-    let Some(caddy) = tool("caddy::caddy_bounds_requests_without_the_sidecar", "caddy") else { return };
+    let Some(caddy) = tool("caddy::caddy_bounds_requests_without_the_sidecar", "caddy") else {
+        return;
+    };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start("buckets: {}\n");
-    let _proxy = start(&setting, &caddy, &setting.sidecar().to_string(), Patience::Shipped, 1);
+    let _proxy = start(
+        &setting,
+        &caddy,
+        &setting.sidecar().to_string(),
+        Patience::Shipped,
+        1,
+    );
     setting.fleet.kill_sidecar();
     let caller = Caller::new(setting.address);
     let status = || caller.get("/orders", &[]).status;
     assert_eq!(status(), 200);
     // A request with an incomplete body stays at the service.
     let mut stream = TcpStream::connect(setting.address).unwrap();
-    let head = format!("POST /slow HTTP/1.1\r\nhost: {}\r\ncontent-length: 6\r\n\r\na", setting.address);
+    let head = format!(
+        "POST /slow HTTP/1.1\r\nhost: {}\r\ncontent-length: 6\r\n\r\na",
+        setting.address
+    );
     stream.write_all(head.as_bytes()).unwrap();
-    until("a refusal by Caddy itself", || (status() == 503).then_some(()));
+    until("a refusal by Caddy itself", || {
+        (status() == 503).then_some(())
+    });
     drop(stream);
-    until("an answer of the service", || (status() == 200).then_some(()));
+    until("an answer of the service", || {
+        (status() == 200).then_some(())
+    });
 }

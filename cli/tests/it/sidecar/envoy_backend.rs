@@ -76,7 +76,9 @@ impl Backend {
                 tokio::spawn(async move {
                     let server = auto::Builder::new(TokioExecutor::new());
                     // An error is the end of the proxy's connection.
-                    let _ = server.serve_connection(TokioIo::new(stream), service_fn(show)).await;
+                    let _ = server
+                        .serve_connection(TokioIo::new(stream), service_fn(show))
+                        .await;
                 });
             }
         });
@@ -90,18 +92,34 @@ impl Backend {
     pub(super) fn get(&self, proxy: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
         let request = request(proxy, path, headers);
         self.runtime.block_on(async {
-            let response = timeout(ANSWER_MAX, client().request(request)).await.unwrap().unwrap();
+            let response = timeout(ANSWER_MAX, client().request(request))
+                .await
+                .unwrap()
+                .unwrap();
             let (head, body) = response.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
-            Answer { status: head.status.as_u16(), headers: head.headers, body }
+            Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body,
+            }
         })
     }
 
     /// Sends `rps` GETs per second to a proxy.
-    pub(super) fn load(&self, proxy: SocketAddr, path: &str, headers: &[(&str, &str)], rps: u32) -> Load {
+    pub(super) fn load(
+        &self,
+        proxy: SocketAddr,
+        path: &str,
+        headers: &[(&str, &str)],
+        rps: u32,
+    ) -> Load {
         let (counts, stopped) = (Arc::<Counts>::default(), Arc::<AtomicBool>::default());
-        let load = Load { counts: Arc::clone(&counts), stopped: Arc::clone(&stopped) };
+        let load = Load {
+            counts: Arc::clone(&counts),
+            stopped: Arc::clone(&stopped),
+        };
         let (client, request) = (client(), request(proxy, path, headers));
         self.runtime.spawn(async move {
             let mut due = interval(Duration::from_secs(1) / rps);
@@ -110,7 +128,9 @@ impl Backend {
             while !stopped.load(Ordering::Relaxed) {
                 due.tick().await;
                 let (sent, counts) = (client.request(request.clone()), Arc::clone(&counts));
-                tokio::spawn(async move { counts.count(timeout(ANSWER_MAX, sent).await.ok()).await });
+                tokio::spawn(
+                    async move { counts.count(timeout(ANSWER_MAX, sent).await.ok()).await },
+                );
             }
         });
         load
@@ -123,7 +143,9 @@ fn client() -> Client<HttpConnector, Empty<Bytes>> {
 
 fn request(proxy: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Request<Empty<Bytes>> {
     let request = Request::get(format!("http://{proxy}{path}"));
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let request = headers.iter().fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    });
     request.body(Empty::new()).unwrap()
 }
 
@@ -134,10 +156,14 @@ async fn show<B>(
 ) -> Result<Response<http_body_util::Either<Grpc, Full<Bytes>>>, Infallible> {
     let headers = request.headers();
     let would = headers.get("x-plimsoll-shadow").cloned();
-    let is_grpc = headers.get("content-type").is_some_and(|kind| kind == "application/grpc");
+    let is_grpc = headers
+        .get("content-type")
+        .is_some_and(|kind| kind == "application/grpc");
     let body = if is_grpc {
-        let trailers =
-            HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]);
+        let trailers = HeaderMap::from_iter([(
+            "grpc-status".parse().unwrap(),
+            HeaderValue::from_static("0"),
+        )]);
         // An empty message: no compression, no bytes.
         let message = Full::new(Bytes::from_static(&[0; 5]));
         let end: Trailers = std::future::ready(Some(Ok(trailers)));
@@ -151,7 +177,9 @@ async fn show<B>(
     };
     let mut response = Response::new(body);
     if is_grpc {
-        response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+        response
+            .headers_mut()
+            .insert("content-type", HeaderValue::from_static("application/grpc"));
     }
     if let Some(would) = would {
         response.headers_mut().insert("x-seen-shadow", would);
@@ -168,16 +196,31 @@ impl Load {
         let counts = &self.counts;
         let [served, would, refused] = [&counts.served, &counts.would, &counts.refused].map(of);
         let [cut, failed] = [&counts.cut, &counts.failed].map(of);
-        Tally { at: Instant::now(), served, would, refused, cut, failed }
+        Tally {
+            at: Instant::now(),
+            served,
+            would,
+            refused,
+            cut,
+            failed,
+        }
     }
 
     /// Waits until the rates over `span` are as wanted, and returns them.
-    pub(super) fn until_rates(&self, what: &str, span: Duration, wanted: impl Fn(&Tally) -> bool) -> Tally {
+    pub(super) fn until_rates(
+        &self,
+        what: &str,
+        span: Duration,
+        wanted: impl Fn(&Tally) -> bool,
+    ) -> Tally {
         let mut tallies = vec![self.tally()];
         until(&format!("{what}, per second over {span:?}"), || {
             tallies.push(self.tally());
             let now = tallies.last()?;
-            let from = tallies.iter().rev().find(|tally| now.at - tally.at >= span)?;
+            let from = tallies
+                .iter()
+                .rev()
+                .find(|tally| now.at - tally.at >= span)?;
             Some(from.per_second_until(now)).filter(&wanted)
         })
     }
@@ -210,8 +253,10 @@ impl Counts {
             Some(Err(_)) | None => return self.add(&self.failed),
         };
         let status = response.status().as_u16();
-        let is_safety =
-            response.headers().get("x-ratelimit-reason").is_some_and(|reason| reason == "envoy_safety");
+        let is_safety = response
+            .headers()
+            .get("x-ratelimit-reason")
+            .is_some_and(|reason| reason == "envoy_safety");
         let would = response.headers().contains_key("x-seen-shadow");
         if response.into_body().collect().await.is_err() {
             return self.add(&self.failed);

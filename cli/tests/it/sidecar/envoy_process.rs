@@ -43,24 +43,53 @@ impl Envoy {
             ("/run/plimsoll/rls.sock", socket.as_str()),
         ];
         let config = directory.path().join("envoy.yaml");
-        fs::write(&config, filled("envoy.yaml", &[&ports[..], replaced].concat())).unwrap();
+        fs::write(
+            &config,
+            filled("envoy.yaml", &[&ports[..], replaced].concat()),
+        )
+        .unwrap();
 
         let admin = directory.path().join("admin");
         let mut command = Command::new(program);
-        command.arg("-c").arg(&config).arg("--admin-address-path").arg(&admin);
-        command.args(["--disable-hot-restart", "--concurrency", "2", "--log-level", "error"]);
+        command
+            .arg("-c")
+            .arg(&config)
+            .arg("--admin-address-path")
+            .arg(&admin);
+        command.args([
+            "--disable-hot-restart",
+            "--concurrency",
+            "2",
+            "--log-level",
+            "error",
+        ]);
         let process = Process::spawn_command(command);
-        let admin: SocketAddr =
-            until("Envoy to open its admin port", || fs::read_to_string(&admin).ok()?.trim().parse().ok());
-        until("Envoy to be ready", || (backend.get(admin, "/ready", &[]).status == 200).then_some(()));
+        let admin: SocketAddr = until("Envoy to open its admin port", || {
+            fs::read_to_string(&admin).ok()?.trim().parse().ok()
+        });
+        until("Envoy to be ready", || {
+            (backend.get(admin, "/ready", &[]).status == 200).then_some(())
+        });
         let listeners = backend.get(admin, "/listeners", &[]).body;
-        let ingress = listeners.lines().find_map(|line| line.strip_prefix("ingress::")).unwrap();
+        let ingress = listeners
+            .lines()
+            .find_map(|line| line.strip_prefix("ingress::"))
+            .unwrap();
         let ingress = ingress.trim().parse().unwrap();
-        Some(Self { process, ingress, admin, _directory: directory })
+        Some(Self {
+            process,
+            ingress,
+            admin,
+            _directory: directory,
+        })
     }
 
     pub(super) fn counter(&self, backend: &Backend, name: &str) -> f64 {
-        metric(&backend.get(self.admin, "/stats/prometheus", &[]).body, name, "")
+        metric(
+            &backend.get(self.admin, "/stats/prometheus", &[]).body,
+            name,
+            "",
+        )
     }
 
     /// Returns its log lines from errors on.

@@ -32,12 +32,18 @@ fn policy(mode: &str) -> String {
 /// Returns the name of a sidecar with a canary that refuses requests of one tenant and not of the
 /// other.
 fn name() -> String {
-    let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of("checkout") };
+    let cohort = Cohort {
+        percent: Percent::new(50.0).unwrap(),
+        salt: Cohort::salt_of("checkout"),
+    };
     let divides = |name: &String| {
         let name = Name::new(name).unwrap();
         cohort.contains_key(&name, "acme") && !cohort.contains_key(&name, "corner-shop")
     };
-    (0..).map(|number| format!("edge-{number}")).find(divides).unwrap()
+    (0..)
+        .map(|number| format!("edge-{number}"))
+        .find(divides)
+        .unwrap()
 }
 
 /// A fleet, Envoy before it, and a load of two tenants. `safety` is Envoy's own limit in
@@ -60,7 +66,13 @@ impl Scene {
         let envoy = Envoy::start(test, &fleet, &backend, &[(shipped, &tokens)])?;
         let load = |tenant| backend.load(envoy.ingress, "/checkout", &[tenant], OFFERED);
         let (acme, corner_shop) = (load(ACME), load(CORNER_SHOP));
-        Some(Self { fleet, envoy, acme, corner_shop, backend })
+        Some(Self {
+            fleet,
+            envoy,
+            acme,
+            corner_shop,
+            backend,
+        })
     }
 
     /// Waits until the limit holds for both tenants together.
@@ -68,7 +80,8 @@ impl Scene {
         // Equal weights, so each has half.
         for load in [&self.acme, &self.corner_shop] {
             load.until_rates("half the limit for each tenant", SPAN, |rates| {
-                rates.refused > 0.2 * f64::from(OFFERED) && (rates.served / (LIMIT / 2.0) - 1.0).abs() < 0.2
+                rates.refused > 0.2 * f64::from(OFFERED)
+                    && (rates.served / (LIMIT / 2.0) - 1.0).abs() < 0.2
             });
         }
     }
@@ -89,8 +102,15 @@ fn passes(rates: &Tally) -> bool {
 #[test]
 fn stages_and_kills_reach_envoy_callers() {
     let _turn = turn(2 * OFFERED);
-    let Some(scene) = Scene::start("stages_and_a_kill", "shadow", 2_000) else { return };
-    let Scene { fleet, acme, corner_shop, .. } = &scene;
+    let Some(scene) = Scene::start("stages_and_a_kill", "shadow", 2_000) else {
+        return;
+    };
+    let Scene {
+        fleet,
+        acme,
+        corner_shop,
+        ..
+    } = &scene;
 
     let would = |rates: &Tally| passes(rates) && rates.would > 0.3 * f64::from(OFFERED);
     for load in [acme, corner_shop] {
@@ -124,7 +144,9 @@ fn stages_and_kills_reach_envoy_callers() {
 fn envoy_keeps_its_safety_bucket_without_sidecar() {
     let safety = 120;
     let _turn = turn(2 * OFFERED);
-    let Some(mut scene) = Scene::start("sidecar_is_down", "enforce", safety) else { return };
+    let Some(mut scene) = Scene::start("sidecar_is_down", "enforce", safety) else {
+        return;
+    };
     scene.until_held();
 
     let open = |scene: &Scene| {
@@ -134,7 +156,9 @@ fn envoy_keeps_its_safety_bucket_without_sidecar() {
                 rates.refused == 0.0 && rates.cut > 0.1 * f64::from(OFFERED)
             });
         }
-        let served = scene.acme.until_rates("requests to pass", SPAN, |rates| rates.served > LIMIT / 2.0);
+        let served = scene
+            .acme
+            .until_rates("requests to pass", SPAN, |rates| rates.served > LIMIT / 2.0);
         assert!(served.served <= 1.2 * f64::from(safety), "{served:?}");
         scene.check_answered();
     };
@@ -149,5 +173,10 @@ fn envoy_keeps_its_safety_bucket_without_sidecar() {
     scene.fleet.sidecar.signal("CONT");
     scene.until_held();
     scene.check_answered();
-    assert!(scene.envoy.counter(&scene.backend, "envoy_cluster_ratelimit_failure_mode_allowed") > 0.0);
+    assert!(
+        scene.envoy.counter(
+            &scene.backend,
+            "envoy_cluster_ratelimit_failure_mode_allowed"
+        ) > 0.0
+    );
 }

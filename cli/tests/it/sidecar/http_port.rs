@@ -37,14 +37,29 @@ fn files(roles: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let certs = directory.path().join("certs");
     fs::create_dir(&certs).unwrap();
-    let role =
-        PeerRole::Service { zone: Zone::new("default").unwrap(), service: Name::new("sidecar").unwrap() };
+    let role = PeerRole::Service {
+        zone: Zone::new("default").unwrap(),
+        service: Name::new("sidecar").unwrap(),
+    };
     Authority::new("test.example").write(&certs, role, Validity::default());
     let path = |name: &str| directory.path().join(name).display().to_string();
     for role in roles {
-        let ended =
-            run(&["tokens", "add", role, "--role", role, "--file", &path("tokens"), "--out", &path(role)]);
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        let ended = run(&[
+            "tokens",
+            "add",
+            role,
+            "--role",
+            role,
+            "--file",
+            &path("tokens"),
+            "--out",
+            &path(role),
+        ]);
+        assert!(
+            ended.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     }
     directory
 }
@@ -55,7 +70,9 @@ fn secret(path: PathBuf) -> String {
 
 #[test]
 fn tokens_of_any_role_open_remote_sidecar() {
-    let Some(program) = tool("http_port", "curl") else { return };
+    let Some(program) = tool("http_port", "curl") else {
+        return;
+    };
     let Some(own) = own_address() else {
         return skipped("sidecar::http_port: this machine has only loopback addresses");
     };
@@ -65,7 +82,14 @@ fn tokens_of_any_role_open_remote_sidecar() {
     let path = |name: &str| files.path().join(name).display().to_string();
     let (certs, tokens) = (path("certs"), path("tokens"));
     let trust = ["--certs", &certs, "--tokens", &tokens];
-    let ports = ["--http", "0.0.0.0:0", "--rls", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let ports = [
+        "--http",
+        "0.0.0.0:0",
+        "--rls",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ];
     let sidecar = Process::start(&[&["sidecar"], &trust[..], &ports].concat());
     let port = sidecar.address("http").port();
     let url = |path: &str| format!("https://{own}:{port}{path}");
@@ -73,13 +97,26 @@ fn tokens_of_any_role_open_remote_sidecar() {
     let ask = |path: &str, headers: &[&str]| {
         let (url, bucket) = (url(path), ["-k", "-H", BUCKET]);
         let headers = headers.iter().flat_map(|header| ["-H", *header]);
-        curl(&program, &bucket.into_iter().chain(headers).chain([url.as_str()]).collect::<Vec<_>>())
+        curl(
+            &program,
+            &bucket
+                .into_iter()
+                .chain(headers)
+                .chain([url.as_str()])
+                .collect::<Vec<_>>(),
+        )
     };
     for role in roles {
         let secret = secret(files.path().join(role));
-        let (own, bearer) =
-            (format!("x-plimsoll-token: {secret}"), format!("authorization: Bearer {secret}"));
-        for headers in [&[own.as_str()][..], &[&bearer], &[&own, "authorization: Basic YWxhZGRpbg=="]] {
+        let (own, bearer) = (
+            format!("x-plimsoll-token: {secret}"),
+            format!("authorization: Bearer {secret}"),
+        );
+        for headers in [
+            &[own.as_str()][..],
+            &[&bearer],
+            &[&own, "authorization: Basic YWxhZGRpbg=="],
+        ] {
             assert_eq!(ask("/nginx", headers).0, "204", "{role}");
         }
     }
@@ -92,28 +129,58 @@ fn tokens_of_any_role_open_remote_sidecar() {
         );
     }
     assert_eq!(ask("/openapi.json", &[]).0, "200");
-    let plain = curl(&program, &["-H", BUCKET, &format!("http://{own}:{port}/check")]);
+    let plain = curl(
+        &program,
+        &["-H", BUCKET, &format!("http://{own}:{port}/check")],
+    );
     assert_eq!(plain.0, "000", "no answer in plaintext: {}", plain.1);
     let page = http_get(sidecar.address("admin"), "/metrics").1;
-    assert_eq!(metric(&page, "plimsoll_admin_refused_total", "reason=\"no_token\""), 3.0, "{page}");
+    assert_eq!(
+        metric(&page, "plimsoll_admin_refused_total", "reason=\"no_token\""),
+        3.0,
+        "{page}"
+    );
     let allowed = "endpoint=\"nginx\",result=\"allowed\"";
-    assert_eq!(metric(&page, "plimsoll_sidecar_http_requests_total", allowed), 9.0, "{page}");
+    assert_eq!(
+        metric(&page, "plimsoll_sidecar_http_requests_total", allowed),
+        9.0,
+        "{page}"
+    );
 }
 
 #[test]
 fn unix_socket_answers_without_tls_and_token() {
-    let Some(program) = tool("http_port", "curl") else { return };
+    let Some(program) = tool("http_port", "curl") else {
+        return;
+    };
     let _turn = turn(IDLE);
     let fleet = Fleet::start(&policy(0, "enforce", false), TENANTS, None, &[]);
     let socket = fleet.path("http.sock").display().to_string();
     let ask = |args: &[&str]| curl(&program, &[&["--unix-socket", &socket][..], args].concat());
-    assert_eq!(ask(&["-H", "x-plimsoll-bucket: other", "http://sidecar/nginx"]).0, "204");
-    let json =
-        ["-H", "content-type: application/json", "-d", r#"{"bucket":"other"}"#, "http://sidecar/v1/check"];
+    assert_eq!(
+        ask(&["-H", "x-plimsoll-bucket: other", "http://sidecar/nginx"]).0,
+        "204"
+    );
+    let json = [
+        "-H",
+        "content-type: application/json",
+        "-d",
+        r#"{"bucket":"other"}"#,
+        "http://sidecar/v1/check",
+    ];
     let (status, answer) = ask(&json);
-    assert!(status == "200" && answer.contains(r#"{"allowed":true"#), "{answer}");
+    assert!(
+        status == "200" && answer.contains(r#"{"allowed":true"#),
+        "{answer}"
+    );
     // A token that is not accepted anywhere has no effect here.
-    let token = ["-H", "x-plimsoll-token: abc", "-H", "x-plimsoll-bucket: other", "http://sidecar/nginx"];
+    let token = [
+        "-H",
+        "x-plimsoll-token: abc",
+        "-H",
+        "x-plimsoll-bucket: other",
+        "http://sidecar/nginx",
+    ];
     assert_eq!(ask(&token).0, "204");
 }
 
@@ -126,7 +193,8 @@ fn large_cookies_pass_unlike_huge_heads() {
         let cookie = "x".repeat(bytes);
         let headers = [("x-plimsoll-bucket", "other"), ("cookie", cookie.as_str())];
         // The connection may be closed before all of the head is sent.
-        http(fleet.sidecar.address("http"), "GET", "/nginx", &headers).map_or(431, |(status, _)| status)
+        http(fleet.sidecar.address("http"), "GET", "/nginx", &headers)
+            .map_or(431, |(status, _)| status)
     };
     assert_eq!(ask(60_000), 204);
     assert_eq!(ask(400_000), 431);

@@ -12,15 +12,29 @@ use crate::turns::{ALL, turn};
 fn late_sidecar_alert_fires_until_it_runs() {
     // Next to other tests it may really be late.
     let _turn = turn(ALL);
-    let free = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let free = [
+        "--rls",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ];
     let sidecar = Process::start(&[&["sidecar", "--zone", "zone-a"], &free[..]].concat());
     // As the sample unit sets it, for every thread. Without the permission it may take longer.
     for thread in fs::read_dir(format!("/proc/{}/task", sidecar.id())).unwrap() {
-        let id = thread.unwrap().file_name().to_string_lossy().parse().unwrap();
+        let id = thread
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .parse()
+            .unwrap();
         let _ = setpriority_process(Pid::from_raw(id), -10);
     }
     let test = "sidecar::late::late_sidecar_alert_fires_until_it_runs";
-    let Some(alerts) = Alerts::of(test, vec![sidecar.address("admin")]) else { return };
+    let Some(alerts) = Alerts::of(test, vec![sidecar.address("admin")]) else {
+        return;
+    };
     until("the alert to fire", || {
         sidecar.signal("STOP");
         alerts.until_pages("0", "1");

@@ -19,7 +19,9 @@ const QUIET: Duration = Duration::from_secs(2);
 #[test]
 fn mixed_fleet_keeps_one_weighted_limit() {
     let test = "mixed::mixed_fleet_keeps_one_weighted_limit";
-    let Some((envoy, nginx)) = tool(test, "envoy").zip(tool(test, "nginx")) else { return };
+    let Some((envoy, nginx)) = tool(test, "envoy").zip(tool(test, "nginx")) else {
+        return;
+    };
     let _turn = turn(OFFERED);
     let mut fleet = Mixed::start(LIMIT, &envoy, &nginx);
     fleet.start_load(OFFERED);
@@ -33,16 +35,34 @@ fn mixed_fleet_keeps_one_weighted_limit() {
             && parts.all(|(rate, (_, weight))| is_near(rate, limit * weight / weights));
         holds.then_some(())
     });
-    assert!(fleet.refusals().iter().all(|refused| *refused > 0.0), "{:?}", fleet.refusals());
+    assert!(
+        fleet.refusals().iter().all(|refused| *refused > 0.0),
+        "{:?}",
+        fleet.refusals()
+    );
     let failed = fleet.answered().last().map(|answered| answered.failed);
     assert_eq!(failed, Some(0.0), "requests without a proper answer");
 
-    let ended = run(&["kill", "on", "--reason", "a test", "--controller", &admin(&fleet.controller)]);
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let ended = run(&[
+        "kill",
+        "on",
+        "--reason",
+        "a test",
+        "--controller",
+        &admin(&fleet.controller),
+    ]);
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
     until("every path to admit all", || {
         let answered = fleet.answered();
         let last = answered.last()?;
-        let before = answered.iter().rev().find(|line| last.at_s - line.at_s >= QUIET.as_secs_f64())?;
+        let before = answered
+            .iter()
+            .rev()
+            .find(|line| last.at_s - line.at_s >= QUIET.as_secs_f64())?;
         (last.refused == before.refused && last.served > before.served).then_some(())
     });
 }

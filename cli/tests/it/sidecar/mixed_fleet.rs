@@ -51,16 +51,32 @@ impl Mixed {
         let controller = start_controller(&directory, &policy(limit, "enforce", false), &tenants);
         let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let uplink = format!("http://{}", controller.address("listen"));
-        let aggregator = Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
+        let aggregator =
+            Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
         let parent = format!("http://{}", aggregator.address("listen"));
 
         let service = |name: &str, parent: &str| {
-            let flags = ["service", "--name", name, "--buckets", BUCKET, "--listen", "127.0.0.1:0"];
+            let flags = [
+                "service",
+                "--name",
+                name,
+                "--buckets",
+                BUCKET,
+                "--listen",
+                "127.0.0.1:0",
+            ];
             Process::start(&[&flags[..], &["--aggregator", parent]].concat())
         };
         let sidecar = |name: &str| {
             let flags = ["sidecar", "--name", name, "--aggregator", &parent];
-            let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+            let ports = [
+                "--rls",
+                "127.0.0.1:0",
+                "--http",
+                "127.0.0.1:0",
+                "--admin",
+                "127.0.0.1:0",
+            ];
             Process::start(&[&flags[..], &ports].concat())
         };
         let services = ["service-1", "service-2"].map(|name| service(name, &parent));
@@ -71,18 +87,35 @@ impl Mixed {
         let to = backend.address("listen");
         let configuration = [
             envoy_configuration(proxies[0], sidecars[0].address("listen"), to),
-            nginx_configuration(proxies[1], sidecars[1].address("http"), to, directory.path()),
+            nginx_configuration(
+                proxies[1],
+                sidecars[1].address("http"),
+                to,
+                directory.path(),
+            ),
         ];
-        let [of_envoy, of_nginx] = ["envoy.json", "nginx.conf"].map(|name| directory.path().join(name));
+        let [of_envoy, of_nginx] =
+            ["envoy.json", "nginx.conf"].map(|name| directory.path().join(name));
         fs::write(&of_envoy, &configuration[0]).unwrap();
         fs::write(&of_nginx, &configuration[1]).unwrap();
         let mut envoy = Command::new(envoy);
         envoy
-            .args(["--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error", "-c"])
+            .args([
+                "--use-dynamic-base-id",
+                "--concurrency",
+                "1",
+                "--log-level",
+                "error",
+                "-c",
+            ])
             .arg(of_envoy);
         let mut nginx = Command::new(nginx);
         nginx.args(["-e", "stderr", "-c"]).arg(of_nginx);
-        let behind = [Process::spawn_command(envoy), Process::spawn_command(nginx), backend];
+        let behind = [
+            Process::spawn_command(envoy),
+            Process::spawn_command(nginx),
+            backend,
+        ];
         let fleet = Self {
             controller,
             _aggregator: aggregator,
@@ -105,7 +138,10 @@ impl Mixed {
 
     /// Starts a load that all paths and all tenants share evenly.
     pub(crate) fn start_load(&mut self, rps: u32) {
-        let targets = self.addresses().map(|address| format!("http://{address}/{BUCKET}")).join(",");
+        let targets = self
+            .addresses()
+            .map(|address| format!("http://{address}/{BUCKET}"))
+            .join(",");
         let tenants = WEIGHTS.map(|(name, _)| name).join(",");
         let rps = rps.to_string();
         let flags = [
@@ -131,10 +167,18 @@ impl Mixed {
 
     /// Returns the refusals of each path so far, from both services and both sidecars.
     pub(crate) fn refusals(&self) -> [f64; PATHS] {
-        let services = self.services.iter().map(|service| service.address("listen"));
+        let services = self
+            .services
+            .iter()
+            .map(|service| service.address("listen"));
         let sidecars = self.sidecars.iter().map(|sidecar| sidecar.address("admin"));
-        let refused =
-            |address| metric(&http_get(address, "/metrics").1, "plimsoll_decisions_total", "result=\"drop\"");
+        let refused = |address| {
+            metric(
+                &http_get(address, "/metrics").1,
+                "plimsoll_decisions_total",
+                "result=\"drop\"",
+            )
+        };
         let mut of_paths = [0.0; PATHS];
         for (count, address) in of_paths.iter_mut().zip(services.chain(sidecars)) {
             *count = refused(address);
@@ -143,7 +187,10 @@ impl Mixed {
     }
 
     fn addresses(&self) -> [SocketAddr; PATHS] {
-        let [first, second] = self.services.each_ref().map(|service| service.address("listen"));
+        let [first, second] = self
+            .services
+            .each_ref()
+            .map(|service| service.address("listen"));
         [first, second, self.proxies[0], self.proxies[1]]
     }
 }
@@ -171,12 +218,18 @@ impl Answered {
 /// Returns the rates over the last `span` of these answers; `None` if they cover less.
 pub(crate) fn latest_rates(answered: &[Answered], span: Duration) -> Option<(f64, [f64; 2])> {
     let last = answered.last()?;
-    let from = answered.iter().rev().find(|line| last.at_s - line.at_s >= span.as_secs_f64())?;
+    let from = answered
+        .iter()
+        .rev()
+        .find(|line| last.at_s - line.at_s >= span.as_secs_f64())?;
     Some(from.rates_until(last))
 }
 
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 /// Calls the sidecar for every request, with the tenant of its header, and fails open as Envoy does
@@ -184,7 +237,8 @@ fn free_address() -> SocketAddr {
 fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr) -> String {
     let address = |of: SocketAddr| serde_json::json!({ "socket_address": { "address": of.ip().to_string(), "port_value": of.port() } });
     let cluster = |name: &str, to: SocketAddr, protocol: &str| {
-        let endpoint = serde_json::json!([{ "lb_endpoints": [{ "endpoint": { "address": address(to) } }] }]);
+        let endpoint =
+            serde_json::json!([{ "lb_endpoints": [{ "endpoint": { "address": address(to) } }] }]);
         serde_json::json!({
             "name": name, "type": "STATIC", "connect_timeout": "1s",
             "load_assignment": { "cluster_name": name, "endpoints": endpoint },
@@ -206,8 +260,7 @@ fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr)
             "transport_api_version": "V3", "grpc_service": { "envoy_grpc": { "cluster_name": "sidecar" } },
         },
     });
-    let router =
-        serde_json::json!({ "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" });
+    let router = serde_json::json!({ "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" });
     let manager = serde_json::json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "in",
@@ -230,7 +283,12 @@ fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr)
 }
 
 /// Calls the sidecar for every request, and answers 429 for its 403.
-fn nginx_configuration(listen: SocketAddr, http: SocketAddr, backend: SocketAddr, folder: &Path) -> String {
+fn nginx_configuration(
+    listen: SocketAddr,
+    http: SocketAddr,
+    backend: SocketAddr,
+    folder: &Path,
+) -> String {
     let folder = folder.display();
     format!(
         "daemon off; master_process off; pid {folder}/nginx.pid;\n\

@@ -48,14 +48,32 @@ impl Fleet {
         let aggregator = start_aggregator("zone-a", controller.address("listen"));
         let parent = format!("http://{}", aggregator.address("listen"));
         let sockets = directory.path().display().to_string();
-        let common = ["sidecar", "--zone", "zone-a", "--aggregator", &parent, "--sockets", &sockets];
-        let mut flags: Vec<String> = [&common[..], flags].concat().iter().map(ToString::to_string).collect();
+        let common = [
+            "sidecar",
+            "--zone",
+            "zone-a",
+            "--aggregator",
+            &parent,
+            "--sockets",
+            &sockets,
+        ];
+        let mut flags: Vec<String> = [&common[..], flags]
+            .concat()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         if let Some(rules) = rules {
             fs::write(path("rules.yaml"), rules).unwrap();
             flags.extend(["--rules".to_owned(), path("rules.yaml")]);
         }
         let sidecar = start_sidecar(&flags, FREE);
-        Self { controller, _aggregator: aggregator, sidecar, flags, directory }
+        Self {
+            controller,
+            _aggregator: aggregator,
+            sidecar,
+            flags,
+            directory,
+        }
     }
 
     /// Kills the sidecar without a chance to clean up.
@@ -65,7 +83,8 @@ impl Fleet {
 
     /// Starts the sidecar again on its addresses, and waits until it has an aggregator.
     pub(crate) fn restart_sidecar(&mut self) {
-        let addresses = ["listen", "http", "admin"].map(|name| self.sidecar.address(name).to_string());
+        let addresses =
+            ["listen", "http", "admin"].map(|name| self.sidecar.address(name).to_string());
         for address in &addresses {
             // A proxy that retries to connect to a port above 32768 may be given this port for its
             // own end, and so connect to itself.
@@ -101,7 +120,11 @@ impl Fleet {
         let controller = admin(&self.controller);
         let why = ["--force", "--reason", "a test", "--controller", &controller];
         let ended = run(&[&["rollout", "promote", bucket, "--to", stage], &why[..]].concat());
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        assert!(
+            ended.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
         self.until_mode(bucket, stage);
     }
 
@@ -115,14 +138,22 @@ impl Fleet {
 
 fn start_sidecar(flags: &[String], [rls, http, admin]: [&str; 3]) -> Process {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let sidecar = Process::start(&[&flags[..], &["--rls", rls, "--http", http, "--admin", admin]].concat());
+    let sidecar = Process::start(
+        &[
+            &flags[..],
+            &["--rls", rls, "--http", http, "--admin", admin],
+        ]
+        .concat(),
+    );
     sidecar.wait_for(|line| message(line) == Some("aggregator connected"));
     sidecar
 }
 
 /// Path of a shipped file below `docs/integrations`.
 pub(crate) fn integration(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/integrations").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs/integrations")
+        .join(name)
 }
 
 /// Returns a shipped file with other ports and paths. Every replaced text must occur, or the test
@@ -144,7 +175,10 @@ pub(crate) fn tool(test: &str, program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian installs servers where only root looks.
     let servers = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    let mut all = std::env::split_paths(&path).chain(servers).chain(ours).map(|folder| folder.join(program));
+    let mut all = std::env::split_paths(&path)
+        .chain(servers)
+        .chain(ours)
+        .map(|folder| folder.join(program));
     let found = all.find(|path| path.is_file());
     if found.is_none() {
         crate::processes::skipped(&format!("sidecar::{test}: {program} is not installed"));

@@ -27,8 +27,8 @@ fn start(
     patience: Patience,
     bound: &[(&str, &str)],
 ) -> Process {
-    let [address, spare, app] =
-        [setting.address, setting.spare, setting.backend.address].map(|address| address.to_string());
+    let [address, spare, app] = [setting.address, setting.spare, setting.backend.address]
+        .map(|address| address.to_string());
     let replaced = [
         (" 50ms", patience.in_place_of(" 50ms", " 5s")),
         ("server 127.0.0.1:7421 ", &*format!("server {asked} ")),
@@ -36,11 +36,18 @@ fn start(
         ("server 127.0.0.1:8080;", &format!("server {app};")),
         ("listen 80;", &format!("listen {address};")),
     ];
-    setting.write("plimsoll.conf", &filled("nginx.conf", &[&replaced, bound].concat()));
+    setting.write(
+        "plimsoll.conf",
+        &filled("nginx.conf", &[&replaced, bound].concat()),
+    );
     setting.write("nginx.conf", AROUND);
     let command = |more: &[&str]| {
         let mut command = Command::new(nginx);
-        command.arg("-p").arg(setting.directory.path()).args(["-e", "stderr", "-c", "nginx.conf"]).args(more);
+        command
+            .arg("-p")
+            .arg(setting.directory.path())
+            .args(["-e", "stderr", "-c", "nginx.conf"])
+            .args(more);
         command
     };
     setting.run(command(&["-t"]), command(&[]))
@@ -48,10 +55,18 @@ fn start(
 
 #[test]
 fn requests_and_refusals_pass_through_nginx() {
-    let Some(nginx) = tool("nginx::requests_and_refusals_pass_through_nginx", "nginx") else { return };
+    let Some(nginx) = tool("nginx::requests_and_refusals_pass_through_nginx", "nginx") else {
+        return;
+    };
     let _turn = turn(OFFERED);
     let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(&setting, &nginx, &format!("unix:{}", setting.socket()), Patience::Long, &[]);
+    let _proxy = start(
+        &setting,
+        &nginx,
+        &format!("unix:{}", setting.socket()),
+        Patience::Long,
+        &[],
+    );
     let answer = passes_requests_and_refusals(&setting, true);
     // nginx discards the checker's body, so the shipped file has its own.
     let own = format!(
@@ -63,21 +78,38 @@ fn requests_and_refusals_pass_through_nginx() {
 
 #[test]
 fn nginx_follows_all_stages_and_outlives_sidecar() {
-    let Some(nginx) = tool("nginx::nginx_follows_all_stages_and_outlives_sidecar", "nginx") else {
+    let Some(nginx) = tool(
+        "nginx::nginx_follows_all_stages_and_outlives_sidecar",
+        "nginx",
+    ) else {
         return;
     };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start(&policy(30, "shadow"));
-    let _proxy = start(&setting, &nginx, &setting.sidecar().to_string(), Patience::Shipped, &[]);
+    let _proxy = start(
+        &setting,
+        &nginx,
+        &setting.sidecar().to_string(),
+        Patience::Shipped,
+        &[],
+    );
     goes_through_all_stages(&mut setting);
 }
 
 #[test]
 fn nginx_bounds_requests_without_the_sidecar() {
-    let Some(nginx) = tool("nginx::nginx_bounds_requests_without_the_sidecar", "nginx") else { return };
+    let Some(nginx) = tool("nginx::nginx_bounds_requests_without_the_sidecar", "nginx") else {
+        return;
+    };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start("buckets: {}\n");
     let bound = &[("rate=2000r/s", "rate=1r/s"), ("burst=400", "burst=5")];
-    let _proxy = start(&setting, &nginx, &setting.sidecar().to_string(), Patience::Shipped, bound);
+    let _proxy = start(
+        &setting,
+        &nginx,
+        &setting.sidecar().to_string(),
+        Patience::Shipped,
+        bound,
+    );
     until_refused_without_sidecar(&mut setting);
 }

@@ -20,20 +20,28 @@ buckets:
 /// Folder of packages that `./test` installs.
 fn packages() -> PathBuf {
     let running = std::env::current_exe().unwrap();
-    let mut all = running.ancestors().map(|folder| folder.join("tools/python"));
+    let mut all = running
+        .ancestors()
+        .map(|folder| folder.join("tools/python"));
     all.find(|path| path.is_dir()).unwrap_or_default()
 }
 
 fn python() -> Command {
     let mut command = Command::new("python3");
-    command.env("PYTHONPATH", packages()).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+        .env("PYTHONPATH", packages())
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 
 #[test]
 fn python_caller_needs_no_sidecar() {
     let imports = ["-c", "import grpc, envoy.service.ratelimit.v3.rls_pb2_grpc"];
-    if !python().args(imports).output().is_ok_and(|ended| ended.status.success()) {
+    if !python()
+        .args(imports)
+        .output()
+        .is_ok_and(|ended| ended.status.success())
+    {
         skipped(
             "sidecar::python_caller_needs_no_sidecar: python3 with grpcio and xds-protos is not installed",
         );
@@ -44,11 +52,24 @@ fn python_caller_needs_no_sidecar() {
     let address = fleet.sidecar.address("listen").to_string();
     let ask = |bucket: &str| {
         let script = integration("callers/rls.py");
-        let ended = python().arg(script).args([&address, bucket, "acme"]).output().unwrap();
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-        (String::from_utf8(ended.stdout).unwrap().trim().to_owned(), String::from_utf8(ended.stderr).unwrap())
+        let ended = python()
+            .arg(script)
+            .args([&address, bucket, "acme"])
+            .output()
+            .unwrap();
+        assert!(
+            ended.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
+        (
+            String::from_utf8(ended.stdout).unwrap().trim().to_owned(),
+            String::from_utf8(ended.stderr).unwrap(),
+        )
     };
-    until("the limit to reach the sidecar", || (ask("full").0 == "refused").then_some(()));
+    until("the limit to reach the sidecar", || {
+        (ask("full").0 == "refused").then_some(())
+    });
     assert_eq!(ask("open").0, "allowed");
     fleet.kill_sidecar();
     let (answer, error) = ask("full");

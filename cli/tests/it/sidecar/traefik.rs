@@ -11,24 +11,36 @@ use crate::turns::turn;
 const RULES: &str = "http: { tenant: { header: x-tenant } }\n";
 
 fn start(setting: &Setting, traefik: &Path, bound: &[(&str, &str)]) -> Process {
-    let [sidecar, app] = [setting.sidecar(), setting.backend.address].map(|address| address.to_string());
+    let [sidecar, app] =
+        [setting.sidecar(), setting.backend.address].map(|address| address.to_string());
     let replaced = [("127.0.0.1:7421", &*sidecar), ("127.0.0.1:8080", &app)];
-    let file = setting.write("traefik.yaml", &filled("traefik.yaml", &[&replaced, bound].concat()));
+    let file = setting.write(
+        "traefik.yaml",
+        &filled("traefik.yaml", &[&replaced, bound].concat()),
+    );
     let mut check = Command::new(traefik);
     check.arg("version");
     let mut command = Command::new(traefik);
     command.arg(format!("--entrypoints.web.address={}", setting.address));
     command.arg(format!("--providers.file.filename={}", file.display()));
-    command.args(["--global.checknewversion=false", "--global.sendanonymoususage=false"]);
+    command.args([
+        "--global.checknewversion=false",
+        "--global.sendanonymoususage=false",
+    ]);
     let proxy = setting.run(check, command);
     let caller = Caller::new(setting.address);
-    until("the route", || (caller.get("/", &[]).status == 200).then_some(()));
+    until("the route", || {
+        (caller.get("/", &[]).status == 200).then_some(())
+    });
     proxy
 }
 
 #[test]
 fn requests_and_refusals_pass_through_traefik() {
-    let Some(traefik) = tool("traefik::requests_and_refusals_pass_through_traefik", "traefik") else {
+    let Some(traefik) = tool(
+        "traefik::requests_and_refusals_pass_through_traefik",
+        "traefik",
+    ) else {
         return;
     };
     let _turn = turn(OFFERED);
@@ -45,9 +57,14 @@ fn requests_and_refusals_pass_through_traefik() {
     ];
     let before = setting.fleet.sidecar_metric("plimsoll_decisions_total", "");
     let answer = caller.send("POST", "/orders/7?full=1", fields, "a body");
-    assert!(answer.body.starts_with("POST /orders/7?full=1\n") && answer.body.ends_with("\na body"));
+    assert!(
+        answer.body.starts_with("POST /orders/7?full=1\n") && answer.body.ends_with("\na body")
+    );
     assert!(answer.body.contains("\nx-tenant: acme\n"), "{answer:?}");
-    assert!(!answer.body.contains("x-plimsoll-"), "no field of the sidecar is the caller's: {answer:?}");
+    assert!(
+        !answer.body.contains("x-plimsoll-"),
+        "no field of the sidecar is the caller's: {answer:?}"
+    );
     let decided = || setting.fleet.sidecar_metric("plimsoll_decisions_total", "") - before;
     until("the decision", || (decided() >= 1.0).then_some(()));
     assert_eq!(decided(), 1.0, "callers choose no cost");
@@ -61,17 +78,31 @@ fn requests_and_refusals_pass_through_traefik() {
     });
 
     setting.fleet.kill_sidecar();
-    assert_eq!(caller.get("/orders", &[]).status, 500, "ForwardAuth fails closed");
+    assert_eq!(
+        caller.get("/orders", &[]).status,
+        500,
+        "ForwardAuth fails closed"
+    );
     setting.fleet.restart_sidecar();
-    until("an answer of the service", || (caller.get("/orders", &[]).status == 200).then_some(()));
+    until("an answer of the service", || {
+        (caller.get("/orders", &[]).status == 200).then_some(())
+    });
 }
 
 #[test]
 fn traefik_bounds_requests() {
-    let Some(traefik) = tool("traefik::traefik_bounds_requests", "traefik") else { return };
+    let Some(traefik) = tool("traefik::traefik_bounds_requests", "traefik") else {
+        return;
+    };
     let _turn = turn(OFFERED);
     let setting = Setting::with_rules("buckets: {}\n", Some(RULES));
-    let _proxy = start(&setting, &traefik, &[("average: 2000", "average: 1"), ("burst: 400", "burst: 5")]);
+    let _proxy = start(
+        &setting,
+        &traefik,
+        &[("average: 2000", "average: 1"), ("burst: 400", "burst: 5")],
+    );
     let caller = Caller::new(setting.address);
-    until("a refusal by Traefik itself", || (caller.get("/", &[]).status == 429).then_some(()));
+    until("a refusal by Traefik itself", || {
+        (caller.get("/", &[]).status == 429).then_some(())
+    });
 }

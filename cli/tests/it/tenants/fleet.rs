@@ -50,14 +50,27 @@ impl OneLimiter {
             (status == 200).then_some(())
         });
         let target = format!("http://{address}{path}");
-        Self { _processes: [controller, aggregator, limiter], _directory: directory, target }
+        Self {
+            _processes: [controller, aggregator, limiter],
+            _directory: directory,
+            target,
+        }
     }
 
     /// Offers `rps` requests/s for this long. Returns the requests served in each second, and the
     /// number of failed requests.
     pub(crate) fn offer(&self, rps: f64, duration: Duration) -> (Vec<f64>, f64) {
         let (rps, duration) = (rps.to_string(), format!("{}s", duration.as_secs()));
-        let flags = ["--target", &self.target, "--rps", &rps, "--tenant", "user", "--names", NAMES];
+        let flags = [
+            "--target",
+            &self.target,
+            "--rps",
+            &rps,
+            "--tenant",
+            "user",
+            "--names",
+            NAMES,
+        ];
         let timing = ["--duration", &duration, "--every", "1s", "--timeout", "60s"];
         let mut load = Process::spawn(&[&LOAD[..], &flags, &timing].concat());
         assert!(load.ended().success(), "{:?}", load.log());
@@ -65,10 +78,14 @@ impl OneLimiter {
         let at = |line: &Value, name: &str| line[name].as_f64().unwrap();
         // A line on a busy machine may cover more than its second.
         let second = |pair: &[Value]| {
-            (at(&pair[1], "served") - at(&pair[0], "served")) / (at(&pair[1], "at_s") - at(&pair[0], "at_s"))
+            (at(&pair[1], "served") - at(&pair[0], "served"))
+                / (at(&pair[1], "at_s") - at(&pair[0], "at_s"))
         };
         let ended = lines.last().expect("the load prints its results");
-        (lines[..lines.len() - 1].windows(2).map(second).collect(), at(ended, "failed"))
+        (
+            lines[..lines.len() - 1].windows(2).map(second).collect(),
+            at(ended, "failed"),
+        )
     }
 }
 
@@ -76,16 +93,36 @@ impl OneLimiter {
 /// service.
 fn sidecar(directory: &TempDir, parent: SocketAddr) -> Process {
     let rules = directory.path().join("rules.yaml");
-    let text = format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
+    let text =
+        format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
     fs::write(&rules, text).unwrap();
     let (rules, parent) = (rules.display().to_string(), format!("http://{parent}"));
-    let flags = ["sidecar", "--zone", ZONE, "--aggregator", &parent, "--rules", &rules];
-    let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let flags = [
+        "sidecar",
+        "--zone",
+        ZONE,
+        "--aggregator",
+        &parent,
+        "--rules",
+        &rules,
+    ];
+    let ports = [
+        "--rls",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ];
     Process::start(&[&flags[..], &ports].concat())
 }
 
 /// Returns the minimum and the maximum of the means of all windows of ten seconds from one on.
 pub(crate) fn means_10s(seconds: &[f64], from: usize) -> (f64, f64) {
-    let means = seconds[from..].windows(10).map(|window| window.iter().sum::<f64>() / 10.0);
-    means.fold((f64::INFINITY, 0.0), |(least, most), mean| (mean.min(least), mean.max(most)))
+    let means = seconds[from..]
+        .windows(10)
+        .map(|window| window.iter().sum::<f64>() / 10.0);
+    means.fold((f64::INFINITY, 0.0), |(least, most), mean| {
+        (mean.min(least), mean.max(most))
+    })
 }

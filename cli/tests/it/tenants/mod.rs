@@ -19,7 +19,10 @@ fn random_names_get_the_limit(kind: Limiter) {
     let (seconds, failed) = fleet.offer(OFFERED, Duration::from_secs(30));
     let (least, most) = means_10s(&seconds, SETTLED);
     let limit = f64::from(LIMIT);
-    assert!(least >= 0.9 * limit && most <= 1.1 * limit, "{kind:?}: {least} to {most} in 10 s: {seconds:?}");
+    assert!(
+        least >= 0.9 * limit && most <= 1.1 * limit,
+        "{kind:?}: {least} to {most} in 10 s: {seconds:?}"
+    );
     assert!(failed == 0.0, "every request is answered");
 }
 

@@ -40,32 +40,67 @@ impl Remote {
         let path = |name: &str| files.path(name).display().to_string();
         for role in ROLES {
             let (tokens, token) = (path("tokens"), path(role));
-            let ended = run(&["tokens", "add", role, "--role", role, "--file", &tokens, "--out", &token]);
-            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+            let ended = run(&[
+                "tokens", "add", role, "--role", role, "--file", &tokens, "--out", &token,
+            ]);
+            assert!(
+                ended.status.success(),
+                "{}",
+                String::from_utf8_lossy(&ended.stderr)
+            );
         }
         fs::write(path("policy.yaml"), policy(100, "enforce", false)).unwrap();
         fs::write(path("tenants.yaml"), TENANTS).unwrap();
-        let of_files =
-            ["--policy", &path("policy.yaml"), "--state-dir", &path("state"), "--tokens", &path("tokens")];
+        let of_files = [
+            "--policy",
+            &path("policy.yaml"),
+            "--state-dir",
+            &path("state"),
+            "--tokens",
+            &path("tokens"),
+        ];
         let ports = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"];
-        let controller =
-            Process::start(&[&["controller"], &of_files[..], &ports, &certs(&certificates)].concat());
-        let url = format!("https://{}", SocketAddr::new(own, controller.address("admin").port()));
+        let controller = Process::start(
+            &[
+                &["controller"],
+                &of_files[..],
+                &ports,
+                &certs(&certificates),
+            ]
+            .concat(),
+        );
+        let url = format!(
+            "https://{}",
+            SocketAddr::new(own, controller.address("admin").port())
+        );
         let ca = certificates.join("ca.crt");
-        Some(Self { files, controller, url, ca })
+        Some(Self {
+            files,
+            controller,
+            url,
+            ca,
+        })
     }
 
     fn command(&self, args: &[&str], role: &str) -> (Option<i32>, String) {
         self.command_at(
             &self.url,
             args,
-            &["--ca", text(&self.ca), "--token-file", text(&self.files.path(role))],
+            &[
+                "--ca",
+                text(&self.ca),
+                "--token-file",
+                text(&self.files.path(role)),
+            ],
         )
     }
 
     fn command_at(&self, url: &str, args: &[&str], trust: &[&str]) -> (Option<i32>, String) {
         let ended = run(&[args, &["--controller", url], trust].concat());
-        (ended.status.code(), String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap())
+        (
+            ended.status.code(),
+            String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap(),
+        )
     }
 
     fn metrics(&self) -> String {
@@ -74,10 +109,15 @@ impl Remote {
 
     fn get(&self, path: &str, headers: &str) -> String {
         let address: SocketAddr = self.url.strip_prefix("https://").unwrap().parse().unwrap();
-        let connector = TlsConnector::from(Arc::new(operator_client(&self.ca, Tier::Controller).unwrap()));
+        let connector = TlsConnector::from(Arc::new(
+            operator_client(&self.ca, Tier::Controller).unwrap(),
+        ));
         let answered = async {
             let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-            let mut stream = connector.connect(ServerName::from(address.ip()), stream).await.unwrap();
+            let mut stream = connector
+                .connect(ServerName::from(address.ip()), stream)
+                .await
+                .unwrap();
             let request = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n{headers}\r\n");
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = String::new();
@@ -116,23 +156,43 @@ fn operators_use_remote_admin_ports_by_role() {
         match needed {
             None => assert_eq!(code, Some(0), "{role}: {args:?}: {output}"),
             Some(needed) => {
-                let names = output.contains(&format!("needs the role {needed}")) && output.contains(role);
+                let names =
+                    output.contains(&format!("needs the role {needed}")) && output.contains(role);
                 assert!(code == Some(1) && names, "{role}: {args:?}: {output}");
             }
         }
     }
     let (_, output) = remote.command(&release, "admin");
-    assert!(!output.contains("role"), "an admin's command is refused for another reason: {output}");
+    assert!(
+        !output.contains("role"),
+        "an admin's command is refused for another reason: {output}"
+    );
     let (_, output) = remote.command(&["kill", "status", "--output", "json"], "viewer");
     let status: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(status["fleet"]["command"]["by"], "admin", "the name of the token: {status}");
+    assert_eq!(
+        status["fleet"]["command"]["by"], "admin",
+        "the name of the token: {status}"
+    );
 
-    let refused = metric(&remote.metrics(), "plimsoll_admin_refused_total", "reason=\"role\"");
+    let refused = metric(
+        &remote.metrics(),
+        "plimsoll_admin_refused_total",
+        "reason=\"role\"",
+    );
     assert_eq!(refused, 3.0);
-    assert!(remote.get("/status", "").starts_with("HTTP/1.0 401 "), "no token");
-    assert!(remote.get("/healthz", "").starts_with("HTTP/1.0 200 "), "health needs no token");
+    assert!(
+        remote.get("/status", "").starts_with("HTTP/1.0 401 "),
+        "no token"
+    );
+    assert!(
+        remote.get("/healthz", "").starts_with("HTTP/1.0 200 "),
+        "health needs no token"
+    );
     let secrets = ROLES.map(|role| fs::read_to_string(remote.files.path(role)).unwrap());
     for line in remote.controller.log() {
-        assert!(secrets.iter().all(|secret| !line.contains(secret.trim())), "{line}");
+        assert!(
+            secrets.iter().all(|secret| !line.contains(secret.trim())),
+            "{line}"
+        );
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use plimsoll_tls::testing::{Authority, Validity};
 
 use super::tiers::{
-    DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, is_served, logged, metrics,
-    service, service_of, status, url,
+    DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, is_served, logged,
+    metrics, service, service_of, status, url,
 };
 use crate::fleet::{BUCKET, metric};
 use crate::process::{Process, until};
@@ -34,11 +34,20 @@ fn service_with_expired_certificate_keeps_deciding() {
     let (service, directory) = (1..)
         .map(|attempt| {
             let validity = Validity::lasting(LIFE * (1 << attempt));
-            let directory = files.issue_for(&format!("service-{attempt}"), &authority, role(), validity);
-            (service("zone-a", &url("https", &zone), &certs(&directory)), directory)
+            let directory =
+                files.issue_for(&format!("service-{attempt}"), &authority, role(), validity);
+            (
+                service("zone-a", &url("https", &zone), &certs(&directory)),
+                directory,
+            )
         })
         .find(|(service, _)| {
-            let expired = || service.log().iter().any(|line| line.contains("certificate has expired"));
+            let expired = || {
+                service
+                    .log()
+                    .iter()
+                    .any(|line| line.contains("certificate has expired"))
+            };
             until("directives or the end of the certificate", || {
                 (is_connected(service) && !is_served(service) || expired()).then_some(())
             });
@@ -46,8 +55,13 @@ fn service_with_expired_certificate_keeps_deciding() {
         })
         .unwrap();
 
-    logged(&service, &["certificate has expired, peers refuse it: renew it"]);
-    until("the stream to end", || (!is_connected(&service)).then_some(()));
+    logged(
+        &service,
+        &["certificate has expired, peers refuse it: renew it"],
+    );
+    until("the stream to end", || {
+        (!is_connected(&service)).then_some(())
+    });
     logged(&service, &["expired", "renew"]);
     logged(&zone, &["expired", "renew"]);
     until("the cause in the metrics", || {
@@ -55,14 +69,33 @@ fn service_with_expired_certificate_keeps_deciding() {
         (metric(&page, "plimsoll_feed_refused", "reason=\"expired\"") == 1.0).then_some(())
     });
     let before = metrics(&service, "listen");
-    assert_eq!((0..REQUESTS).filter(|_| is_served(&service)).count(), 0, "the directives stay in force");
+    assert_eq!(
+        (0..REQUESTS).filter(|_| is_served(&service)).count(),
+        0,
+        "the directives stay in force"
+    );
     let after = metrics(&service, "listen");
-    let dropped = |page: &str| metric(page, "plimsoll_decisions_total", "mode=\"enforce\",result=\"drop\"");
-    assert_eq!(dropped(&after) - dropped(&before), REQUESTS as f64, "{after}");
-    assert_eq!(metric(&metrics(&zone, "admin"), "plimsoll_children", ""), 0.0);
+    let dropped = |page: &str| {
+        metric(
+            page,
+            "plimsoll_decisions_total",
+            "mode=\"enforce\",result=\"drop\"",
+        )
+    };
+    assert_eq!(
+        dropped(&after) - dropped(&before),
+        REQUESTS as f64,
+        "{after}"
+    );
+    assert_eq!(
+        metric(&metrics(&zone, "admin"), "plimsoll_children", ""),
+        0.0
+    );
 
     authority.write(&directory, role(), Validity::default());
-    until("the service to be connected again", || is_connected(&service).then_some(()));
+    until("the service to be connected again", || {
+        is_connected(&service).then_some(())
+    });
     until("the cause to be gone from the metrics", || {
         (metric(&metrics(&service, "listen"), "plimsoll_feed_refused", "") == 0.0).then_some(())
     });

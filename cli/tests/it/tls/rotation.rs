@@ -29,7 +29,11 @@ const SERVICES_PER_ZONE: usize = 2;
 
 fn command(args: &[&str]) {
     let ended = run(&[&["certs"], args].concat());
-    assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    assert!(
+        ended.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }
 
 fn authority(files: &Files, name: &str) -> (PathBuf, String) {
@@ -49,7 +53,11 @@ struct Secret {
 
 impl Secret {
     fn new(files: &Files, name: &str, subject: &[&'static str], authority: &Path) -> Self {
-        let mut secret = Self { subject: subject.to_vec(), directory: files.path(name), generation: 0 };
+        let mut secret = Self {
+            subject: subject.to_vec(),
+            directory: files.path(name),
+            generation: 0,
+        };
         fs::create_dir(&secret.directory).unwrap();
         secret.renew(authority, FIRST_LIFE);
         for name in ["tls.crt", "tls.key", "ca.crt"] {
@@ -107,23 +115,50 @@ fn certificate_rotation_loses_no_stream_or_request() {
     let ends = SystemTime::now() + FIRST_LIFE;
     let mut secrets = vec![Secret::new(&files, "controller", &["controller"], &ca)];
     for zone in ZONES {
-        secrets.push(Secret::new(&files, zone, &["aggregator", "--zone", zone], &ca));
+        secrets.push(Secret::new(
+            &files,
+            zone,
+            &["aggregator", "--zone", zone],
+            &ca,
+        ));
     }
-    for (zone, number) in ZONES.into_iter().flat_map(|zone| (0..SERVICES_PER_ZONE).map(move |n| (zone, n))) {
+    for (zone, number) in ZONES
+        .into_iter()
+        .flat_map(|zone| (0..SERVICES_PER_ZONE).map(move |n| (zone, n)))
+    {
         let subject = ["service", "--zone", zone, "--service", SERVICE];
-        secrets.push(Secret::new(&files, &format!("{zone}-{number}"), &subject, &ca));
+        secrets.push(Secret::new(
+            &files,
+            &format!("{zone}-{number}"),
+            &subject,
+            &ca,
+        ));
     }
     let directory = |at: usize| secrets[at].directory.clone();
     let top = files.controller(LIMIT, &certs(&directory(0)));
-    let aggregators =
-        [0, 1].map(|at| aggregator(ZONES[at], ZONES[at], &url("https", &top), &certs(&directory(1 + at))));
+    let aggregators = [0, 1].map(|at| {
+        aggregator(
+            ZONES[at],
+            ZONES[at],
+            &url("https", &top),
+            &certs(&directory(1 + at)),
+        )
+    });
     let services: Vec<Process> = (0..ZONES.len() * SERVICES_PER_ZONE)
         .map(|at| {
             let zone = at / SERVICES_PER_ZONE;
-            service(ZONES[zone], &url("https", &aggregators[zone]), &certs(&directory(3 + at)))
+            service(
+                ZONES[zone],
+                &url("https", &aggregators[zone]),
+                &certs(&directory(3 + at)),
+            )
         })
         .collect();
-    let processes: Vec<&Process> = [&top].into_iter().chain(&aggregators).chain(&services).collect();
+    let processes: Vec<&Process> = [&top]
+        .into_iter()
+        .chain(&aggregators)
+        .chain(&services)
+        .collect();
     let is_whole = || {
         let has_children = |aggregator: &Process| {
             let page = metrics(aggregator, "admin");
@@ -131,16 +166,30 @@ fn certificate_rotation_loses_no_stream_or_request() {
                 && metric(&page, "plimsoll_uplink_connected", "") == 1.0
         };
         let connected = |aggregators: &Vec<Value>| {
-            aggregators.iter().filter(|aggregator| aggregator["connected"] == true).count() == ZONES.len()
+            aggregators
+                .iter()
+                .filter(|aggregator| aggregator["connected"] == true)
+                .count()
+                == ZONES.len()
         };
-        aggregators.iter().all(has_children) && status(&top)["aggregators"].as_array().is_some_and(connected)
+        aggregators.iter().all(has_children)
+            && status(&top)["aggregators"]
+                .as_array()
+                .is_some_and(connected)
     };
     until("all streams to be open", || is_whole().then_some(()));
-    let targets: Vec<String> =
-        services.iter().map(|service| format!("http://{}/{BUCKET}", service.address("listen"))).collect();
+    let targets: Vec<String> = services
+        .iter()
+        .map(|service| format!("http://{}/{BUCKET}", service.address("listen")))
+        .collect();
     let (targets, rps) = (targets.join(","), OFFERED.to_string());
-    let mut load =
-        Process::spawn(&[&LOAD[..], &["--target", &targets, "--rps", &rps, "--timeout", "60s"]].concat());
+    let mut load = Process::spawn(
+        &[
+            &LOAD[..],
+            &["--target", &targets, "--rps", &rps, "--timeout", "60s"],
+        ]
+        .concat(),
+    );
 
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -181,7 +230,14 @@ fn certificate_rotation_loses_no_stream_or_request() {
     }
     let first_end = ends.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     for (process, secret) in processes.iter().zip(&secrets) {
-        let page = metrics(process, if secret.subject[0] == "service" { "listen" } else { "admin" });
+        let page = metrics(
+            process,
+            if secret.subject[0] == "service" {
+                "listen"
+            } else {
+                "admin"
+            },
+        );
         for never in [
             "plimsoll_feed_disconnects_total",
             "plimsoll_uplink_lost_total",
@@ -191,7 +247,11 @@ fn certificate_rotation_loses_no_stream_or_request() {
         ] {
             assert_eq!(metric(&page, never, ""), 0.0, "{never}: {page}");
         }
-        let not_after = metric(&page, "plimsoll_certificate_not_after_timestamp_seconds", "");
+        let not_after = metric(
+            &page,
+            "plimsoll_certificate_not_after_timestamp_seconds",
+            "",
+        );
         assert!(not_after > first_end + LIFE.as_secs_f64() / 2.0, "{page}");
         let lost = process
             .log()
@@ -202,10 +262,19 @@ fn certificate_rotation_loses_no_stream_or_request() {
     }
     let open = |authority: &Path| {
         let name = authority.file_name().unwrap().to_str().unwrap();
-        let secret =
-            Secret::new(&files, &format!("by-{name}"), &["aggregator", "--zone", "zone-a"], authority);
-        connect(&top, &Certificates::open(&secret.directory).unwrap()).map_err(|error| error.label())
+        let secret = Secret::new(
+            &files,
+            &format!("by-{name}"),
+            &["aggregator", "--zone", "zone-a"],
+            authority,
+        );
+        connect(&top, &Certificates::open(&secret.directory).unwrap())
+            .map_err(|error| error.label())
     };
     assert_eq!(open(&ca), Ok(()), "the last authority is trusted");
-    assert_eq!(open(&files.path("ca")), Err("unknown_authority"), "the first one is trusted no longer");
+    assert_eq!(
+        open(&files.path("ca")),
+        Err("unknown_authority"),
+        "the first one is trusted no longer"
+    );
 }

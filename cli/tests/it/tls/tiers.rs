@@ -52,10 +52,19 @@ impl Files {
 
     pub(super) fn controller(&self, limit: u32, security: &[&str]) -> Process {
         let path = |name: &str| self.path(name).display().to_string();
-        let (of_policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
+        let (of_policy, tenants, state) =
+            (path("policy.yaml"), path("tenants.yaml"), path("state"));
         fs::write(&of_policy, policy(limit, "enforce", false)).unwrap();
         fs::write(&tenants, TENANTS).unwrap();
-        let files = ["controller", "--policy", &of_policy, "--tenants", &tenants, "--state-dir", &state];
+        let files = [
+            "controller",
+            "--policy",
+            &of_policy,
+            "--tenants",
+            &tenants,
+            "--state-dir",
+            &state,
+        ];
         Process::start(&[&files[..], &FREE, security].concat())
     }
 }
@@ -69,11 +78,16 @@ pub(super) fn controller() -> PeerRole {
 }
 
 pub(super) fn aggregator_of(zone: &str) -> PeerRole {
-    PeerRole::Aggregator { zone: Zone::new(zone).unwrap() }
+    PeerRole::Aggregator {
+        zone: Zone::new(zone).unwrap(),
+    }
 }
 
 pub(super) fn service_of(zone: &str, service: &str) -> PeerRole {
-    PeerRole::Service { zone: Zone::new(zone).unwrap(), service: Name::new(service).unwrap() }
+    PeerRole::Service {
+        zone: Zone::new(zone).unwrap(),
+        service: Name::new(service).unwrap(),
+    }
 }
 
 /// Returns the address of the port for children.
@@ -82,12 +96,28 @@ pub(super) fn url(scheme: &str, parent: &Process) -> String {
 }
 
 pub(super) fn aggregator(zone: &str, name: &str, parent: &str, security: &[&str]) -> Process {
-    let flags = ["aggregator", "--zone", zone, "--name", name, "--controller", parent];
+    let flags = [
+        "aggregator",
+        "--zone",
+        zone,
+        "--name",
+        name,
+        "--controller",
+        parent,
+    ];
     Process::start(&[&flags[..], &FREE, security].concat())
 }
 
 pub(super) fn service(zone: &str, parent: &str, flags: &[&str]) -> Process {
-    let common = ["service", "--zone", zone, "--aggregator", parent, "--listen", "127.0.0.1:0"];
+    let common = [
+        "service",
+        "--zone",
+        zone,
+        "--aggregator",
+        parent,
+        "--listen",
+        "127.0.0.1:0",
+    ];
     Process::start(&[&common[..], &["--buckets", BUCKET], flags].concat())
 }
 
@@ -112,7 +142,10 @@ pub(super) fn logged(process: &Process, texts: &[&str]) -> Value {
 }
 
 /// Opens a connection to a parent with these certificates.
-pub(super) fn connect(parent: &Process, certificates: &Certificates) -> Result<(), HandshakeFailure> {
+pub(super) fn connect(
+    parent: &Process,
+    certificates: &Certificates,
+) -> Result<(), HandshakeFailure> {
     let address = parent.address("listen");
     let connected = async {
         let stream = TcpStream::connect(address).await.unwrap();

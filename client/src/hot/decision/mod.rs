@@ -40,9 +40,15 @@ impl Table {
     /// it: the mispredictions would cost more than all the rest. Only the simplest cases are inlined into the
     /// caller.
     #[inline(always)]
-    pub(crate) fn decide(&self, target: Target, mut ctx: DecideCtx<'_, impl DrawSource>) -> Verdict {
+    pub(crate) fn decide(
+        &self,
+        target: Target,
+        mut ctx: DecideCtx<'_, impl DrawSource>,
+    ) -> Verdict {
         let word = target.word();
-        let Some(row) = ctx.counters.row(target.key) else { return self.decide_slowly(target, ctx) };
+        let Some(row) = ctx.counters.row(target.key) else {
+            return self.decide_slowly(target, ctx);
+        };
         if word.is_plain() {
             let draw = ctx.draws.draw();
             let refused = word.refuses(draw.coin());
@@ -69,13 +75,20 @@ impl Table {
     ) -> Verdict {
         let word = target.word();
         let trace = if word.uses_trace() { trace() } else { None };
-        let Some(trace) = trace else { return self.decide(target, ctx) };
+        let Some(trace) = trace else {
+            return self.decide(target, ctx);
+        };
         let drawn = self.draw_key.load().draw(trace);
         match ctx.counters.row(target.key) {
             Some(row) if word.is_plain() => {
                 let refused = word.refuses(drawn);
                 row.count(refused);
-                verdict(refused, word, Reason::ClusterOverload, ctx.draws.draw().other())
+                verdict(
+                    refused,
+                    word,
+                    Reason::ClusterOverload,
+                    ctx.draws.draw().other(),
+                )
             }
             _ => {
                 let (outcome, jitter) = self.count_by(target, 1, Some(drawn), ctx);
@@ -93,7 +106,9 @@ impl Table {
         mut ctx: DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
         let word = target.word();
-        let Some(state) = ctx.counters.state(target.source()) else { return Verdict::Admit };
+        let Some(state) = ctx.counters.state(target.source()) else {
+            return Verdict::Admit;
+        };
         let ratio = word.ratio();
         let (refused, jitter) = if word.is_independent() {
             let draw = ctx.draws.draw();
@@ -119,7 +134,15 @@ impl Table {
     #[inline(never)]
     fn decide_by_pool(&self, target: Target, jitter: u32, counters: CounterBlock<'_>) -> Verdict {
         let has_token = self.take(target, 1, counters).is_some();
-        counters.add(target.key, if has_token { Outcome::Admitted } else { Outcome::GuardDropped }, 1);
+        counters.add(
+            target.key,
+            if has_token {
+                Outcome::Admitted
+            } else {
+                Outcome::GuardDropped
+            },
+            1,
+        );
         let word = target.word();
         verdict(!has_token, word, word.reason(Outcome::GuardDropped), jitter)
     }
@@ -137,13 +160,19 @@ impl Table {
     }
 
     #[inline]
-    fn count_slowly(&self, target: Target, mut ctx: DecideCtx<'_, impl DrawSource>) -> (Outcome, u32) {
+    fn count_slowly(
+        &self,
+        target: Target,
+        mut ctx: DecideCtx<'_, impl DrawSource>,
+    ) -> (Outcome, u32) {
         let (key, source, word) = (target.key, target.source(), target.word());
         let draw = ctx.draws.draw();
         let refused = if word.is_independent() {
             word.refuses(draw.coin())
         } else {
-            ctx.counters.with_coin(source, |coin| coin.refuses(word.ratio(), || ctx.draws.draw().both()))
+            ctx.counters.with_coin(source, |coin| {
+                coin.refuses(word.ratio(), || ctx.draws.draw().both())
+            })
         };
         let (outcome, _) = self.guard(target, refused, 1, ctx.counters);
         ctx.counters.add(key, outcome, 1);

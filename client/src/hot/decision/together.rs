@@ -23,7 +23,12 @@ pub(crate) struct Part {
 impl Part {
     #[inline]
     pub(crate) fn new(target: Target, cost: u32) -> Self {
-        Self { target, cost: cost.min(COST_MAX), own: Outcome::Admitted, taken: None }
+        Self {
+            target,
+            cost: cost.min(COST_MAX),
+            own: Outcome::Admitted,
+            taken: None,
+        }
     }
 
     pub(crate) fn decided(&self, jitter: u32) -> Decided {
@@ -45,11 +50,17 @@ impl Table {
         let draw = ctx.draws.draw();
         let trace = trace.filter(|_| parts.iter().any(|part| part.target.word().uses_trace()));
         let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
-        let drops = |part: &&Part| part.target.word().is_enforced() && part.target.word().refuses(drawn);
-        let strictest = parts.iter().filter(drops).max_by_key(|part| part.target.word().ratio());
+        let drops =
+            |part: &&Part| part.target.word().is_enforced() && part.target.word().refuses(drawn);
+        let strictest = parts
+            .iter()
+            .filter(drops)
+            .max_by_key(|part| part.target.word().ratio());
         let refused_by = match strictest.map(|part| part.target.word()) {
             Some(word) => {
-                parts.iter_mut().for_each(|part| part.own = of_coin(part.target, drawn));
+                parts
+                    .iter_mut()
+                    .for_each(|part| part.own = of_coin(part.target, drawn));
                 Some((word, Outcome::Dropped))
             }
             None => self.guard_parts(parts, drawn, ctx.counters),
@@ -57,7 +68,11 @@ impl Table {
         for part in &*parts {
             // The other keys count a refused request as dropped, because their guards did not refuse it.
             let is_dropped = refused_by.is_some() && part.own != Outcome::GuardDropped;
-            let outcome = if is_dropped { Outcome::Dropped } else { part.own };
+            let outcome = if is_dropped {
+                Outcome::Dropped
+            } else {
+                part.own
+            };
             ctx.counters.add(part.target.key, outcome, part.cost);
         }
         let jitter = draw.other();
@@ -85,7 +100,9 @@ impl Table {
             if part.own == Outcome::GuardDropped {
                 let word = part.target.word();
                 for part in &*parts {
-                    part.taken.into_iter().for_each(|id| self.give_back(id, part.cost, counters));
+                    part.taken
+                        .into_iter()
+                        .for_each(|id| self.give_back(id, part.cost, counters));
                 }
                 let behind = parts.iter_mut().skip(at + 1);
                 behind.for_each(|part| part.own = of_coin(part.target, drawn));
@@ -97,5 +114,9 @@ impl Table {
 }
 
 fn of_coin(target: Target, drawn: u32) -> Outcome {
-    if target.word().refuses(drawn) { Outcome::by_coin(target.word()) } else { Outcome::Admitted }
+    if target.word().refuses(drawn) {
+        Outcome::by_coin(target.word())
+    } else {
+        Outcome::Admitted
+    }
 }

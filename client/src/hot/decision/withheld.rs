@@ -13,12 +13,20 @@ use crate::limiter::Decided;
 impl Outcome {
     #[inline]
     pub(super) const fn by_coin(word: DirectiveWord) -> Self {
-        if word.is_enforced() { Self::Dropped } else { Self::WouldDropped }
+        if word.is_enforced() {
+            Self::Dropped
+        } else {
+            Self::WouldDropped
+        }
     }
 
     #[inline]
     pub(super) const fn by_guard(word: DirectiveWord) -> Self {
-        if word.is_enforced() { Self::GuardDropped } else { Self::WouldGuardDropped }
+        if word.is_enforced() {
+            Self::GuardDropped
+        } else {
+            Self::WouldGuardDropped
+        }
     }
 
     #[inline]
@@ -28,9 +36,10 @@ impl Outcome {
             Self::Dropped | Self::GuardDropped => {
                 Decided::of(Verdict::Refuse(word.refusal(word.reason(self), jitter)))
             }
-            Self::WouldDropped | Self::WouldGuardDropped => {
-                Decided { withheld: Some(word.reason(self)), ..Decided::ADMITTED }
-            }
+            Self::WouldDropped | Self::WouldGuardDropped => Decided {
+                withheld: Some(word.reason(self)),
+                ..Decided::ADMITTED
+            },
         }
     }
 }
@@ -76,7 +85,8 @@ impl Table {
         let (draw, word) = (ctx.draws.draw(), target.word());
         let trace = trace.filter(|_| word.uses_trace());
         let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
-        self.guard_without_taking(target, word.refuses(drawn)).decided(word, draw.other())
+        self.guard_without_taking(target, word.refuses(drawn))
+            .decided(word, draw.other())
     }
 
     /// Applies guard and headroom after the coin as they are for one request, and takes no token.

@@ -45,7 +45,11 @@ pub(crate) struct Candidate {
 impl Eviction {
     /// Tracks a key that has taken an id. `asked` requests were counted for the id before.
     pub(crate) fn insert(&mut self, id: u32, asked: u64) {
-        let fresh = Activity { seen: asked, recent: None, active: None };
+        let fresh = Activity {
+            seen: asked,
+            recent: None,
+            active: None,
+        };
         let at = id as usize;
         if at >= self.keys.len() {
             self.keys.resize(at + 1, fresh);
@@ -64,12 +68,26 @@ impl Eviction {
         tombstoned: u32,
         waiting: &WaitingNames,
     ) -> Vec<u32> {
-        let taken = capacity.ids.saturating_sub(capacity.free).saturating_sub(tombstoned);
-        let idle_after = if taken > capacity.ids - capacity.ids / 4 { IDLE_WHEN_CROWDED } else { IDLE };
+        let taken = capacity
+            .ids
+            .saturating_sub(capacity.free)
+            .saturating_sub(tombstoned);
+        let idle_after = if taken > capacity.ids - capacity.ids / 4 {
+            IDLE_WHEN_CROWDED
+        } else {
+            IDLE
+        };
         let mut evicted = Vec::new();
         let mut others = Vec::new();
-        for Candidate { id, asked, is_protected } in candidates {
-            let Some(key) = self.keys.get_mut(id as usize) else { continue };
+        for Candidate {
+            id,
+            asked,
+            is_protected,
+        } in candidates
+        {
+            let Some(key) = self.keys.get_mut(id as usize) else {
+                continue;
+            };
             let was_measured = key.recent.is_some();
             let active = key.measure(now, asked);
             if is_protected {
@@ -81,13 +99,18 @@ impl Eviction {
                 others.push((key.recent.unwrap_or_default(), id));
             }
         }
-        let soon_free = capacity.free + tombstoned + u32::try_from(evicted.len()).unwrap_or(u32::MAX);
+        let soon_free =
+            capacity.free + tombstoned + u32::try_from(evicted.len()).unwrap_or(u32::MAX);
         let wanted = capacity.ids.div_ceil(RESERVE).saturating_sub(soon_free);
         if wanted > 0 {
             others.sort_unstable();
-            let displaced = others.into_iter().zip(waiting.most_frequent_first()).take(wanted as usize);
-            let displaced = displaced
-                .take_while(|((recent, _), requests)| recent.saturating_mul(DISPLACED_BY) <= *requests);
+            let displaced = others
+                .into_iter()
+                .zip(waiting.most_frequent_first())
+                .take(wanted as usize);
+            let displaced = displaced.take_while(|((recent, _), requests)| {
+                recent.saturating_mul(DISPLACED_BY) <= *requests
+            });
             evicted.extend(displaced.map(|((_, id), _)| id));
         }
         evicted
@@ -118,7 +141,13 @@ mod tests {
 
     /// Sweeps keys with these rates every second until `until`; returns the evicted keys and the second of
     /// each.
-    fn evicted(ids: u32, rates: &[u64], protected: &[u32], until: u64, waiting: &[u32]) -> Vec<(u32, u64)> {
+    fn evicted(
+        ids: u32,
+        rates: &[u64],
+        protected: &[u32],
+        until: u64,
+        waiting: &[u32],
+    ) -> Vec<(u32, u64)> {
         let mut eviction = Eviction::default();
         let mut evicted: Vec<(u32, u64)> = Vec::new();
         let keys = || 0..rates.len() as u32;
@@ -126,16 +155,21 @@ mod tests {
         let mut names = WaitingNames::default();
         waiting.iter().for_each(|count| names.add(*count));
         for second in 1..=until {
-            let present: Vec<u32> =
-                keys().filter(|id| evicted.iter().all(|(other, _)| other != id)).collect();
+            let present: Vec<u32> = keys()
+                .filter(|id| evicted.iter().all(|(other, _)| other != id))
+                .collect();
             let (taken, tombstoned) = (rates.len() as u32, evicted.len() as u32);
-            let capacity = Capacity { ids, free: ids - taken };
+            let capacity = Capacity {
+                ids,
+                free: ids - taken,
+            };
             let candidates = present.into_iter().map(|id| Candidate {
                 id,
                 asked: 7 + rates[id as usize] * second,
                 is_protected: protected.contains(&id),
             });
-            let newly_evicted = eviction.sweep(at(second), candidates, capacity, tombstoned, &names);
+            let newly_evicted =
+                eviction.sweep(at(second), candidates, capacity, tombstoned, &names);
             evicted.extend(newly_evicted.into_iter().map(|id| (id, second)));
         }
         evicted
@@ -144,9 +178,17 @@ mod tests {
     #[test]
     fn idle_key_leaves_sooner_when_crowded() {
         assert_eq!(evicted(8, &[1, 0, 1], &[], 70, &[]), [(1, 61)]);
-        assert_eq!(evicted(8, &[1, 0, 1, 1, 1, 1], &[], 70, &[]), [(1, 61)], "3/4 is not more than 3/4");
+        assert_eq!(
+            evicted(8, &[1, 0, 1, 1, 1, 1], &[], 70, &[]),
+            [(1, 61)],
+            "3/4 is not more than 3/4"
+        );
         assert_eq!(evicted(8, &[1, 0, 1, 1, 1, 1, 1], &[], 70, &[]), [(1, 11)]);
-        assert_eq!(evicted(8, &[1, 0, 1], &[1], 700, &[]), [], "it is protected");
+        assert_eq!(
+            evicted(8, &[1, 0, 1], &[1], 700, &[]),
+            [],
+            "it is protected"
+        );
     }
 
     #[test]
@@ -161,11 +203,26 @@ mod tests {
             (&[100, 100][..], &[(31, 2), (30, 2)]),
             (&[4_095; 9][..], &[(31, 2), (30, 2)]),
         ] {
-            assert_eq!(evicted(32, &rates, &[], 40, waiting), expected, "{waiting:?}");
+            assert_eq!(
+                evicted(32, &rates, &[], 40, waiting),
+                expected,
+                "{waiting:?}"
+            );
         }
-        assert_eq!(evicted(32, &rates, &[31, 30], 3, &[4_095; 9]), [(29, 2), (28, 2)]);
-        assert_eq!(evicted(34, &rates, &[], 3, &[4_095; 9]), [(31, 2)], "two of 34 are free, three are kept");
-        assert_eq!(evicted(40, &rates, &[], 40, &[4_095; 9]), [], "there is room enough");
+        assert_eq!(
+            evicted(32, &rates, &[31, 30], 3, &[4_095; 9]),
+            [(29, 2), (28, 2)]
+        );
+        assert_eq!(
+            evicted(34, &rates, &[], 3, &[4_095; 9]),
+            [(31, 2)],
+            "two of 34 are free, three are kept"
+        );
+        assert_eq!(
+            evicted(40, &rates, &[], 40, &[4_095; 9]),
+            [],
+            "there is room enough"
+        );
     }
 
     #[test]

@@ -56,7 +56,10 @@ mod tests {
         for second in 0..10 {
             let counts: Vec<u32> = (0..100).map(|_| sketch.add(HASH, 1)).collect();
             let (first, last) = (counts[0], counts[99]);
-            assert!(first <= 101 && (100..=200).contains(&last), "second {second}: {first} to {last}");
+            assert!(
+                first <= 101 && (100..=200).contains(&last),
+                "second {second}: {first} to {last}"
+            );
             let mut all = decay(&sketch).most_frequent_first().collect::<Vec<_>>();
             assert_eq!(all.pop(), Some(if last < 128 { 64 } else { 128 }));
             assert!(all.is_empty());
@@ -69,7 +72,9 @@ mod tests {
     fn name_without_requests_is_forgotten() {
         let sketch = Sketch::new(100);
         (0..5_000).for_each(|_| _ = sketch.add(HASH, 1));
-        let seconds = (0..20).take_while(|_| decay(&sketch) != WaitingNames::default()).count();
+        let seconds = (0..20)
+            .take_while(|_| decay(&sketch) != WaitingNames::default())
+            .count();
         assert_eq!(seconds, 12, "4095 is halved twelve times");
         assert_eq!(sketch.add(HASH, 1), 1);
     }
@@ -77,7 +82,12 @@ mod tests {
     #[test]
     fn most_frequent_names_come_first() {
         let mut waiting = WaitingNames::default();
-        [1, 9, 4_095, 8, 0].into_iter().for_each(|count| waiting.add(count));
-        assert_eq!(waiting.most_frequent_first().collect::<Vec<_>>(), [2_048, 8, 8, 1]);
+        [1, 9, 4_095, 8, 0]
+            .into_iter()
+            .for_each(|count| waiting.add(count));
+        assert_eq!(
+            waiting.most_frequent_first().collect::<Vec<_>>(),
+            [2_048, 8, 8, 1]
+        );
     }
 }

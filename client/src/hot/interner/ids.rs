@@ -79,7 +79,9 @@ impl Ids {
 
     pub(super) fn revive(&mut self, id: u32) -> bool {
         self.log.revive(id);
-        let Some(state) = self.states.get_mut(id as usize) else { return false };
+        let Some(state) = self.states.get_mut(id as usize) else {
+            return false;
+        };
         std::mem::replace(state, State::Assigned) == State::Released
     }
 

@@ -35,11 +35,15 @@ enum Logged {
 impl Log {
     pub(crate) fn new(ids: usize) -> Self {
         let names = ids.clamp(NAMES_MIN, NAMES_MAX);
-        Self { events: Vec::with_capacity(names), names: String::with_capacity(names * NAME_BYTES) }
+        Self {
+            events: Vec::with_capacity(names),
+            names: String::with_capacity(names * NAME_BYTES),
+        }
     }
 
     pub(crate) fn has_room(&self, name: &str) -> bool {
-        self.events.len() < self.events.capacity() && name.len() <= self.names.capacity() - self.names.len()
+        self.events.len() < self.events.capacity()
+            && name.len() <= self.names.capacity() - self.names.len()
     }
 
     pub(crate) fn insert(&mut self, id: u32, owner: u32, name: &str) {
@@ -59,7 +63,9 @@ impl Log {
         let mut rest = self.names.as_str();
         self.events.iter().map(move |event| match *event {
             Logged::Inserted { id, owner, bytes } => {
-                let (name, others) = rest.split_at_checked(usize::from(bytes)).unwrap_or_default();
+                let (name, others) = rest
+                    .split_at_checked(usize::from(bytes))
+                    .unwrap_or_default();
                 rest = others;
                 Event::Inserted { id, owner, name }
             }
@@ -92,9 +98,12 @@ mod tests {
         log.insert(0, 7, "acme");
         log.revive(4);
         log.insert(1, 8, "globex");
-        let [acme, globex] =
-            [(0, 7, "acme"), (1, 8, "globex")].map(|(id, owner, name)| Event::Inserted { id, owner, name });
-        assert_eq!(log.events().collect::<Vec<_>>(), [acme, Event::Revived(4), globex]);
+        let [acme, globex] = [(0, 7, "acme"), (1, 8, "globex")]
+            .map(|(id, owner, name)| Event::Inserted { id, owner, name });
+        assert_eq!(
+            log.events().collect::<Vec<_>>(),
+            [acme, Event::Revived(4), globex]
+        );
         (3..NAMES_MIN as u32).for_each(|id| log.revive(id));
         assert!(!log.has_room("x"));
         log.clear();

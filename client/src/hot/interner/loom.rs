@@ -37,7 +37,10 @@ fn loom_concurrent_inserts_of_one_name_agree() {
         let here = id(names.look_up(0, "a"));
         let there = thread.join().unwrap();
         assert!([Some(0), None].contains(&here) && [Some(0), None].contains(&there));
-        assert!(here.is_some() || there.is_some(), "one of them had the lock");
+        assert!(
+            here.is_some() || there.is_some(),
+            "one of them had the lock"
+        );
         assert_eq!(id(names.look_up(0, "a")), Some(0));
         assert_eq!(names.capacity().free, 1);
     });
@@ -100,7 +103,10 @@ fn loom_id_is_revived_or_reused() {
         let thread = thread::spawn(move || other.intern(0, "a"));
         let taken = names.intern(0, "c");
         let revived = thread.join().unwrap();
-        assert!(matches!((taken, revived), (Some(0), None) | (None, Some(0))), "{taken:?} {revived:?}");
+        assert!(
+            matches!((taken, revived), (Some(0), None) | (None, Some(0))),
+            "{taken:?} {revived:?}"
+        );
         assert_eq!(names.capacity().free, 0);
         let [a, c] = ["a", "c"].map(|name| names.known(0, name).map(KeyWord::id));
         assert_eq!([a, c], [revived, taken]);

@@ -113,7 +113,10 @@ impl Interner {
     /// Keeps so many ids for names that are entered off the request path.
     #[must_use]
     pub(crate) fn reserving(self, reserved: usize) -> Self {
-        Self { reserved: u32::try_from(reserved).unwrap_or(u32::MAX), ..self }
+        Self {
+            reserved: u32::try_from(reserved).unwrap_or(u32::MAX),
+            ..self
+        }
     }
 
     /// Looks up what a caller sent under `owner`, on the request path. A new name gets an id
@@ -135,11 +138,20 @@ impl Interner {
     /// Looks up a valid name, which may have escapes, like [`look_up`](Self::look_up).
     pub(crate) fn look_up_name(&self, owner: u32, name: &str) -> Lookup {
         let hash = self.hash_of_name(owner, name);
-        self.slots.find(hash).map_or_else(|| self.insert_new(hash, owner, name), Lookup::Found)
+        self.slots
+            .find(hash)
+            .map_or_else(|| self.insert_new(hash, owner, name), Lookup::Found)
     }
 
     fn hash_of_name(&self, owner: u32, name: &str) -> u64 {
-        self.hash(if name.contains('%') { owner | ESCAPED } else { owner }, name)
+        self.hash(
+            if name.contains('%') {
+                owner | ESCAPED
+            } else {
+                owner
+            },
+            name,
+        )
     }
 
     /// Hashes a name. The owner is mixed into the seed, which costs one multiplication next to the
@@ -163,7 +175,11 @@ impl Interner {
     #[cold]
     #[inline(never)]
     fn insert_plain(&self, hash: u64, owner: u32, name: &str) -> Lookup {
-        if check_name(name).is_ok() { self.insert_new(hash, owner, name) } else { Lookup::Invalid }
+        if check_name(name).is_ok() {
+            self.insert_new(hash, owner, name)
+        } else {
+            Lookup::Invalid
+        }
     }
 
     #[cold]
@@ -178,7 +194,9 @@ impl Interner {
         if free == 0 {
             return Lookup::Full;
         }
-        let Some(mut ids) = self.try_lock() else { return Lookup::Busy };
+        let Some(mut ids) = self.try_lock() else {
+            return Lookup::Busy;
+        };
         if !ids.log.has_room(name) {
             return Lookup::Busy;
         }
@@ -206,15 +224,23 @@ impl Interner {
     /// names only: for names that may never receive a request.
     pub(crate) fn intern_if_roomy(&self, owner: u32, name: &str) -> Option<u32> {
         let Capacity { ids, free } = self.capacity();
-        if free >= ids.div_ceil(2) { self.intern(owner, name) } else { Some(self.known(owner, name)?.id()) }
+        if free >= ids.div_ceil(2) {
+            self.intern(owner, name)
+        } else {
+            Some(self.known(owner, name)?.id())
+        }
     }
 
     pub(crate) fn owner_of(&self, id: u32) -> u32 {
-        self.owner_of.get(id as usize).map_or(0, |owner| owner.load(Ordering::Relaxed))
+        self.owner_of
+            .get(id as usize)
+            .map_or(0, |owner| owner.load(Ordering::Relaxed))
     }
 
     pub(crate) fn slot_of(&self, id: u32) -> u32 {
-        self.slot_of.get(id as usize).map_or(0, |slot| slot.load(Ordering::Acquire))
+        self.slot_of
+            .get(id as usize)
+            .map_or(0, |slot| slot.load(Ordering::Acquire))
     }
 
     #[inline]
@@ -223,19 +249,29 @@ impl Interner {
     }
 
     pub(crate) fn publish(&self, id: u32, directive: DirectiveWord) {
-        debug_assert!((id as usize) < self.slot_of.len(), "id {id} was never assigned");
-        self.slots.set_word(self.slot_of(id), KeyWord::new(id, directive));
+        debug_assert!(
+            (id as usize) < self.slot_of.len(),
+            "id {id} was never assigned"
+        );
+        self.slots
+            .set_word(self.slot_of(id), KeyWord::new(id, directive));
     }
 
     pub(crate) fn capacity(&self) -> Capacity {
         let without_reserved = |ids: u32| ids.saturating_sub(self.reserved);
         let free = self.free.load(Ordering::Relaxed);
-        Capacity { ids: without_reserved(self.slot_of.len() as u32), free: without_reserved(free) }
+        Capacity {
+            ids: without_reserved(self.slot_of.len() as u32),
+            free: without_reserved(free),
+        }
     }
 
     /// Moves the number of free ids, under the lock.
     fn move_free(&self, by: i32) {
-        self.free.store(self.free.load(Ordering::Relaxed).saturating_add_signed(by), Ordering::Relaxed);
+        self.free.store(
+            self.free.load(Ordering::Relaxed).saturating_add_signed(by),
+            Ordering::Relaxed,
+        );
     }
 
     /// Halves the counts of the names that wait for an id, once a second; returns the counts before. Off the
@@ -247,7 +283,11 @@ impl Interner {
 
 impl Lookup {
     pub(crate) fn id(self) -> Option<u32> {
-        if let Self::Found(word) = self { Some(word.id()) } else { None }
+        if let Self::Found(word) = self {
+            Some(word.id())
+        } else {
+            None
+        }
     }
 }
 
@@ -289,14 +329,17 @@ impl Interner {
             Found::Absent(slot) => slot,
             Found::NoRoom => return Lookup::Full,
         };
-        let Some((id, was_used)) = ids.next() else { return Lookup::Full };
+        let Some((id, was_used)) = ids.next() else {
+            return Lookup::Full;
+        };
         let word = KeyWord::new(id, DirectiveWord::NOTHING);
         if was_used {
             self.slots.vacate(self.slot_of(id));
         }
-        if let (Some(slot_of), Some(owner_of)) =
-            (self.slot_of.get(id as usize), self.owner_of.get(id as usize))
-        {
+        if let (Some(slot_of), Some(owner_of)) = (
+            self.slot_of.get(id as usize),
+            self.owner_of.get(id as usize),
+        ) {
             owner_of.store(owner, Ordering::Relaxed);
             slot_of.store(slot, Ordering::Release);
         }
@@ -310,7 +353,10 @@ impl Interner {
     /// false for a pinned name. Off the request path.
     pub(crate) fn tombstone(&self, id: u32) -> bool {
         let mut ids = self.lock();
-        let is_pinned = self.pins.get(id as usize).is_none_or(|pins| pins.load(Ordering::Acquire) > 0);
+        let is_pinned = self
+            .pins
+            .get(id as usize)
+            .is_none_or(|pins| pins.load(Ordering::Acquire) > 0);
         let is_evictable = ids.state(id) == Some(State::Assigned) && !is_pinned;
         if is_evictable {
             ids.tombstone(id);

@@ -39,14 +39,20 @@ impl Interner {
     }
 
     pub(crate) fn pin_again(&self, id: u32) {
-        debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
+        debug_assert!(
+            (id as usize) < self.pins.len(),
+            "id {id} was never assigned"
+        );
         if let Some(pins) = self.pins.get(id as usize) {
             pins.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn unpin(&self, id: u32) {
-        debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
+        debug_assert!(
+            (id as usize) < self.pins.len(),
+            "id {id} was never assigned"
+        );
         if let Some(pins) = self.pins.get(id as usize) {
             pins.fetch_sub(1, Ordering::Release);
         }
@@ -56,14 +62,20 @@ impl Interner {
 impl Pin {
     pub(crate) fn new(table: &Arc<Table>, bucket: u32, tenant: &str) -> Option<Self> {
         let key = table.keys.pin(bucket, tenant)?;
-        Some(Self { table: Arc::clone(table), key })
+        Some(Self {
+            table: Arc::clone(table),
+            key,
+        })
     }
 }
 
 impl Clone for Pin {
     fn clone(&self) -> Self {
         self.table.keys.pin_again(self.key);
-        Self { table: Arc::clone(&self.table), key: self.key }
+        Self {
+            table: Arc::clone(&self.table),
+            key: self.key,
+        }
     }
 }
 

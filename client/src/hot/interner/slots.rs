@@ -46,7 +46,10 @@ pub(crate) enum Found {
 impl Slots {
     /// Makes empty slots for `ids` names, at least twice as many.
     pub(crate) fn new(ids: usize) -> Self {
-        Self { slots: zeroed(Self::slots_for(ids)), farthest: AtomicU32::new(0) }
+        Self {
+            slots: zeroed(Self::slots_for(ids)),
+            farthest: AtomicU32::new(0),
+        }
     }
 
     /// Returns the number of slots for `ids` names: a power of two, from two to four for each.
@@ -101,7 +104,9 @@ impl Slots {
 
     #[inline]
     pub(crate) fn word(&self, slot: u32) -> KeyWord {
-        self.slots.get(slot as usize).map_or(KeyWord::default(), |[_, word]| KeyWord::load(word))
+        self.slots
+            .get(slot as usize)
+            .map_or(KeyWord::default(), |[_, word]| KeyWord::load(word))
     }
 
     pub(crate) fn set_word(&self, slot: u32, word: KeyWord) {

@@ -19,8 +19,12 @@ fn read(names: &Interner) -> (Vec<(u32, u32, String)>, Vec<u32>) {
         Event::Revived(id) => Some(id),
         Event::Inserted { .. } => None,
     });
-    let events =
-        (log.inserted().map(|(id, owner, name)| (id, owner, name.to_owned())).collect(), revived.collect());
+    let events = (
+        log.inserted()
+            .map(|(id, owner, name)| (id, owner, name.to_owned()))
+            .collect(),
+        revived.collect(),
+    );
     names.return_log(log);
     events
 }
@@ -30,7 +34,10 @@ fn inserted(names: &Interner) -> Vec<u32> {
 }
 
 fn is_tombstone(names: &Interner, id: u32) -> bool {
-    matches!(names.lock().state(id), Some(State::Tombstoned | State::Released))
+    matches!(
+        names.lock().state(id),
+        Some(State::Tombstoned | State::Released)
+    )
 }
 
 #[test]
@@ -43,15 +50,36 @@ fn names_get_dense_ids_by_owner() {
         assert_eq!(found(&names, 0, longest), 2);
     }
     let events = [(0, 0, "a"), (1, 1, "a"), (2, 0, longest)];
-    assert_eq!(read(&names), (events.map(|(id, owner, name)| (id, owner, name.to_owned())).into(), vec![]));
+    assert_eq!(
+        read(&names),
+        (
+            events
+                .map(|(id, owner, name)| (id, owner, name.to_owned()))
+                .into(),
+            vec![]
+        )
+    );
     assert_eq!(read(&names), (vec![], vec![]));
-    for bad in ["", "no name", "caf\u{e9}", &"x".repeat(129), &"x".repeat(70_000)] {
-        assert_eq!((names.look_up(0, bad), names.intern(0, bad)), (Lookup::Invalid, None), "{bad:?}");
+    for bad in [
+        "",
+        "no name",
+        "caf\u{e9}",
+        &"x".repeat(129),
+        &"x".repeat(70_000),
+    ] {
+        assert_eq!(
+            (names.look_up(0, bad), names.intern(0, bad)),
+            (Lookup::Invalid, None),
+            "{bad:?}"
+        );
         assert_eq!(names.pin(0, bad), None, "{bad:?}");
     }
     // What a caller sends is no escape.
     let escaped = names.look_up_name(0, "a%7Cb");
-    assert_eq!((names.intern(0, "a%7Cb"), names.look_up(0, "a%7Cb")), (escaped.id(), Lookup::Invalid));
+    assert_eq!(
+        (names.intern(0, "a%7Cb"), names.look_up(0, "a%7Cb")),
+        (escaped.id(), Lookup::Invalid)
+    );
 }
 
 #[test]
@@ -74,10 +102,18 @@ fn requests_await_log_room_but_handles_proceed() {
         entered += 1;
     }
     assert!(entered > 1_000, "{entered}");
-    assert_eq!(names.look_up(0, "an-average-name-is-not-that-long"), Lookup::Busy);
+    assert_eq!(
+        names.look_up(0, "an-average-name-is-not-that-long"),
+        Lookup::Busy
+    );
     assert!(names.pin(0, "handle").is_some() && names.intern(0, "directed").is_some());
     assert_eq!(inserted(&names).len(), entered + 2);
-    assert!(names.look_up(0, "an-average-name-is-not-that-long").id().is_some());
+    assert!(
+        names
+            .look_up(0, "an-average-name-is-not-that-long")
+            .id()
+            .is_some()
+    );
 }
 
 #[test]
@@ -92,7 +128,11 @@ fn beyond_half_only_frequent_names_get_ids() {
         assert_eq!(names.look_up(0, "frequent"), Lookup::Rare);
     }
     assert_eq!(found(&names, 0, "frequent"), 5);
-    assert_eq!(names.decay_waiting(), WaitingNames::default(), "no name waits any longer");
+    assert_eq!(
+        names.decay_waiting(),
+        WaitingNames::default(),
+        "no name waits any longer"
+    );
     // Four requests a second never come to eight.
     for _ in 0..20 {
         assert!((0..3).all(|_| names.look_up(0, "now-and-then") == Lookup::Rare));
@@ -114,7 +154,10 @@ fn pinned_name_is_not_tombstoned() {
     }
     assert!(names.tombstone(id));
     assert_eq!(names.pin(0, "a"), Some(id), "it is revived");
-    assert!(!names.tombstone(id) && !names.tombstone(7), "and 7 was never assigned");
+    assert!(
+        !names.tombstone(id) && !names.tombstone(7),
+        "and 7 was never assigned"
+    );
 }
 
 #[test]
@@ -123,13 +166,19 @@ fn tombstoned_name_revives_until_its_id_moves() {
     assert_eq!(found(&names, 0, "a"), 0);
     assert!(names.tombstone(0) && is_tombstone(&names, 0));
     assert_eq!(found(&names, 0, "a"), 0);
-    assert!(!is_tombstone(&names, 0) && !names.release(0), "it was revived");
+    assert!(
+        !is_tombstone(&names, 0) && !names.release(0),
+        "it was revived"
+    );
     assert!(names.tombstone(0) && names.release(0) && !names.release(0));
     assert_eq!(names.capacity(), Capacity { ids: 2, free: 2 });
     assert_eq!(found(&names, 0, "a"), 0);
     assert_eq!(names.capacity(), Capacity { ids: 2, free: 1 });
     assert_eq!(read(&names).1, [0, 0]);
-    assert!(names.tombstone(0) && names.release(0), "though it never left the queue of released ids");
+    assert!(
+        names.tombstone(0) && names.release(0),
+        "though it never left the queue of released ids"
+    );
     assert_eq!((found(&names, 0, "b"), found(&names, 0, "c")), (1, 0));
     assert_eq!(names.intern(0, "a"), None);
     assert_eq!(inserted(&names), [1, 0]);
@@ -145,8 +194,13 @@ fn lookups_stay_short_under_churn() {
         known.insert(id, (owner, name));
         inserted(&names);
         // Not in the order of insertion.
-        let others = (0..1_024).map(|n| (id * 389 + n) % 1_024).filter(|_| turn >= 900);
-        released += others.into_iter().find(|id| names.tombstone(*id) && names.release(*id)).map_or(0, |_| 1);
+        let others = (0..1_024)
+            .map(|n| (id * 389 + n) % 1_024)
+            .filter(|_| turn >= 900);
+        released += others
+            .into_iter()
+            .find(|id| names.tombstone(*id) && names.release(*id))
+            .map_or(0, |_| 1);
     }
     assert!(released > 40_000, "{released}");
     let farthest = names.slots.farthest.load(Ordering::Relaxed);

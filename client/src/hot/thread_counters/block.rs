@@ -100,18 +100,31 @@ impl KeyState<'_> {
 impl Counters {
     pub(crate) fn new(keys: usize, threads: usize) -> Self {
         let rows = keys * threads;
-        Self { keys, often: zeroed(rows), states: zeroed(rows), seldom: zeroed(rows) }
+        Self {
+            keys,
+            often: zeroed(rows),
+            states: zeroed(rows),
+            seldom: zeroed(rows),
+        }
     }
 
     /// Returns the block of a thread, which must own it.
     #[inline]
     pub(crate) const fn block(&self, thread: usize) -> CounterBlock<'_> {
-        CounterBlock { counters: self, first: thread * self.keys, is_shared: false }
+        CounterBlock {
+            counters: self,
+            first: thread * self.keys,
+            is_shared: false,
+        }
     }
 
     #[inline]
     pub(crate) const fn shared_block(&self) -> CounterBlock<'_> {
-        CounterBlock { counters: self, first: 0, is_shared: true }
+        CounterBlock {
+            counters: self,
+            first: 0,
+            is_shared: true,
+        }
     }
 }
 
@@ -119,20 +132,31 @@ impl<'a> CounterBlock<'a> {
     /// Returns the place of a key. Every id is below the number of keys.
     #[inline]
     fn place(self, key: u32) -> usize {
-        debug_assert!((key as usize) < self.counters.keys, "key {key} has no counters");
+        debug_assert!(
+            (key as usize) < self.counters.keys,
+            "key {key} has no counters"
+        );
         self.first + key as usize
     }
 
     /// Returns the often touched counters of a key to the thread that owns them; `None` if they are shared.
     #[inline]
     pub(crate) fn row(self, key: u32) -> Option<CounterRow<'a>> {
-        if self.is_shared { None } else { self.counters.often.get(self.place(key)).map(CounterRow) }
+        if self.is_shared {
+            None
+        } else {
+            self.counters.often.get(self.place(key)).map(CounterRow)
+        }
     }
 
     /// Returns the coin and the tokens of a key to the thread that owns them; `None` if they are shared.
     #[inline]
     pub(crate) fn state(self, key: u32) -> Option<KeyState<'a>> {
-        if self.is_shared { None } else { self.counters.states.get(self.place(key)).map(KeyState) }
+        if self.is_shared {
+            None
+        } else {
+            self.counters.states.get(self.place(key)).map(KeyState)
+        }
     }
 
     #[inline]
@@ -150,7 +174,10 @@ impl<'a> CounterBlock<'a> {
 
     #[inline]
     fn tokens(self, key: u32) -> Option<&'a AtomicU64> {
-        self.counters.states.get(self.place(key)).map(|[_, tokens]| tokens)
+        self.counters
+            .states
+            .get(self.place(key))
+            .map(|[_, tokens]| tokens)
     }
 
     #[inline]
@@ -172,7 +199,10 @@ impl<'a> CounterBlock<'a> {
 
     #[inline]
     pub(crate) fn batch(self, key: u32) -> TokenBatch {
-        TokenBatch(self.tokens(key).map_or(0, |word| word.load(Ordering::Relaxed)))
+        TokenBatch(
+            self.tokens(key)
+                .map_or(0, |word| word.load(Ordering::Relaxed)),
+        )
     }
 
     /// Stores the token batch of a key. Only for the thread that owns the counters.
@@ -193,11 +223,21 @@ impl<'a> CounterBlock<'a> {
     }
 
     pub(crate) fn counts(self, key: u32) -> Counts {
-        let read = |outcome| self.cell(key, outcome).map_or(0, |cell| cell.load(Ordering::Relaxed));
+        let read = |outcome| {
+            self.cell(key, outcome)
+                .map_or(0, |cell| cell.load(Ordering::Relaxed))
+        };
         let (dropped, guard_dropped) = (read(Outcome::Dropped), read(Outcome::GuardDropped));
         let would_guard_dropped = read(Outcome::WouldGuardDropped);
         let would_dropped = read(Outcome::WouldDropped) + would_guard_dropped;
         let offered = read(Outcome::Admitted) + dropped + guard_dropped + would_dropped;
-        Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped, ..Counts::ZERO }
+        Counts {
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            ..Counts::ZERO
+        }
     }
 }

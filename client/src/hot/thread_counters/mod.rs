@@ -79,7 +79,9 @@ impl ThreadCounters {
 
     /// Sums the used tokens of a key's guard, modulo 2^32.
     pub(crate) fn used(&self, key: u32) -> u32 {
-        self.fold(0, |used: u32, block| used.wrapping_add(block.batch(key).used()))
+        self.fold(0, |used: u32, block| {
+            used.wrapping_add(block.batch(key).used())
+        })
     }
 
     fn fold<T>(&self, zero: T, mut f: impl FnMut(T, CounterBlock<'_>) -> T) -> T {

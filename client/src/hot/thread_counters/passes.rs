@@ -20,7 +20,12 @@ pub enum Pass {
 
 impl Pass {
     /// All reasons.
-    pub const ALL: [Self; 4] = [Self::NoRule, Self::Unlimited, Self::Preflight, Self::CountedBefore];
+    pub const ALL: [Self; 4] = [
+        Self::NoRule,
+        Self::Unlimited,
+        Self::Preflight,
+        Self::CountedBefore,
+    ];
 
     /// Returns the value of the metric label `reason`.
     pub const fn reason(self) -> &'static str {
@@ -43,7 +48,9 @@ pub(crate) struct Passes {
 
 impl Passes {
     pub(crate) fn new(slots: usize) -> Self {
-        Self { lines: (0..=slots).map(|_| Line::default()).collect() }
+        Self {
+            lines: (0..=slots).map(|_| Line::default()).collect(),
+        }
     }
 
     #[inline]
@@ -56,7 +63,10 @@ impl Passes {
     }
 
     pub(crate) fn total(&self, pass: Pass) -> u64 {
-        self.lines.iter().map(|Line(counters)| counters[pass as usize].load(Ordering::Relaxed)).sum()
+        self.lines
+            .iter()
+            .map(|Line(counters)| counters[pass as usize].load(Ordering::Relaxed))
+            .sum()
     }
 }
 

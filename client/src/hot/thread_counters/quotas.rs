@@ -30,12 +30,17 @@ pub(super) struct QuotaCounters {
 
 impl QuotaCounters {
     pub(super) const fn new(keys: usize) -> Self {
-        Self { keys, cells: OnceLock::new() }
+        Self {
+            keys,
+            cells: OnceLock::new(),
+        }
     }
 
     pub(super) fn add(&self, key: u32, outcome: QuotaOutcome, n: u32) {
         let cells = self.cells.get_or_init(|| zeroed(self.keys));
-        let cell = cells.get(key as usize).map(|cells| &cells[outcome as usize]);
+        let cell = cells
+            .get(key as usize)
+            .map(|cells| &cells[outcome as usize]);
         debug_assert!(cell.is_some(), "key {key} has no counters");
         if let Some(cell) = cell {
             // Released, so that a reader that sees the refusal also sees the decision that was counted before it.
@@ -66,11 +71,16 @@ mod tests {
     #[test]
     fn quota_outcomes_have_their_own_columns() {
         let counters = ThreadCounters::new(2, 1);
-        assert!(counters.quotas.cells.get().is_none(), "nothing is allocated before the first count");
+        assert!(
+            counters.quotas.cells.get().is_none(),
+            "nothing is allocated before the first count"
+        );
         counters.current_thread().add(0, Outcome::Admitted, 7);
-        for (outcome, n) in
-            [(QuotaOutcome::Dropped, 2), (QuotaOutcome::WouldDropped, 1), (QuotaOutcome::Repeated, 100)]
-        {
+        for (outcome, n) in [
+            (QuotaOutcome::Dropped, 2),
+            (QuotaOutcome::WouldDropped, 1),
+            (QuotaOutcome::Repeated, 100),
+        ] {
             counters.count_quota(0, outcome, n);
         }
         let due = Counts {
@@ -80,7 +90,10 @@ mod tests {
             quota_repeated: 100,
             ..Counts::ZERO
         };
-        assert_eq!((counters.counts(0), counters.counts(1)), (due, Counts::ZERO));
+        assert_eq!(
+            (counters.counts(0), counters.counts(1)),
+            (due, Counts::ZERO)
+        );
     }
 
     #[test]
@@ -102,11 +115,16 @@ mod tests {
                     assert!(counts.is_consistent(), "{counts:?}");
                 }
             });
-            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            writers
+                .into_iter()
+                .for_each(|writer| writer.join().unwrap());
             done.store(true, Ordering::Release);
             reader.join().unwrap();
         });
         let counts = counters.counts(0);
-        assert_eq!((counts.offered, counts.quota_dropped, counts.admitted()), (100_000, 100_000, 0));
+        assert_eq!(
+            (counts.offered, counts.quota_dropped, counts.admitted()),
+            (100_000, 100_000, 0)
+        );
     }
 }

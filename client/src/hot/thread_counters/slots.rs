@@ -49,7 +49,11 @@ pub(crate) fn high_watermark() -> usize {
 #[inline]
 pub(crate) fn current(slots: usize) -> Option<usize> {
     let slot = SLOT.get();
-    if slot < slots { Some(slot) } else { assign().filter(|slot| *slot < slots) }
+    if slot < slots {
+        Some(slot)
+    } else {
+        assign().filter(|slot| *slot < slots)
+    }
 }
 
 #[cold]
@@ -84,7 +88,8 @@ impl ThreadSlots {
             while taken != u64::MAX {
                 let free = taken.trailing_ones();
                 let with = taken | 1 << free;
-                match word.compare_exchange_weak(taken, with, Ordering::Acquire, Ordering::Relaxed) {
+                match word.compare_exchange_weak(taken, with, Ordering::Acquire, Ordering::Relaxed)
+                {
                     Ok(_) => return Some(first + free as usize),
                     Err(now) => taken = now,
                 }
@@ -111,19 +116,26 @@ mod tests {
     #[test]
     fn lowest_free_slot_is_reused() {
         let slots = ThreadSlots::new();
-        let all: Vec<_> = (0..THREAD_SLOTS_MAX).map(|_| slots.take().unwrap()).collect();
+        let all: Vec<_> = (0..THREAD_SLOTS_MAX)
+            .map(|_| slots.take().unwrap())
+            .collect();
         assert_eq!(all, (0..THREAD_SLOTS_MAX).collect::<Vec<_>>());
         assert_eq!(slots.take(), None);
         slots.release(130);
         slots.release(7);
-        assert_eq!((slots.take(), slots.take(), slots.take()), (Some(7), Some(130), None));
+        assert_eq!(
+            (slots.take(), slots.take(), slots.take()),
+            (Some(7), Some(130), None)
+        );
     }
 
     /// A limiter with fewer slots ignores a thread's higher slot.
     #[test]
     fn thread_keeps_its_slot_until_it_ends() {
         let of_thread = || current(WITHOUT);
-        let of_first = std::thread::spawn(move || [of_thread(), of_thread()]).join().unwrap();
+        let of_first = std::thread::spawn(move || [of_thread(), of_thread()])
+            .join()
+            .unwrap();
         assert_eq!(of_first[0], of_first[1]);
         assert!(of_first[0].is_some());
         assert_eq!(std::thread::spawn(|| current(0)).join().unwrap(), None);

@@ -13,7 +13,11 @@ impl TokenBatch {
 
     #[inline]
     pub(crate) const fn left(self, refill: u16) -> u32 {
-        if self.0 as u16 == refill { (self.0 >> Self::LEFT) as u16 as u32 } else { 0 }
+        if self.0 as u16 == refill {
+            (self.0 >> Self::LEFT) as u16 as u32
+        } else {
+            0
+        }
     }
 
     /// Returns the tokens used, modulo 2^32.
@@ -24,7 +28,10 @@ impl TokenBatch {
     /// Uses one of the tokens left, or none if `one` is false.
     #[inline]
     pub(super) const fn less(self, one: bool) -> Self {
-        Self(self.0.wrapping_add((one as u64) * ((1 << Self::USED) - (1 << Self::LEFT))))
+        Self(
+            self.0
+                .wrapping_add((one as u64) * ((1 << Self::USED) - (1 << Self::LEFT))),
+        )
     }
 
     /// Returns a batch with `used` more tokens used and `left` tokens of refill number `refill`.

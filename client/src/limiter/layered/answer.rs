@@ -32,7 +32,9 @@ impl Table {
     }
 
     pub(super) fn settle(&self, of: Subject<'_>, decided: Decided, exact: Exact) -> Decided {
-        let Exact::Refused { reason, .. } = exact else { return decided };
+        let Exact::Refused { reason, .. } = exact else {
+            return decided;
+        };
         if of.is_enforced() {
             self.count_quota(of, QuotaOutcome::Dropped, reason);
             return self.refuse(of, exact);
@@ -42,8 +44,14 @@ impl Table {
             return decided;
         }
         self.count_quota(of, QuotaOutcome::WouldDropped, reason);
-        let Exact::Refused { quota, .. } = exact else { return decided };
-        Decided { withheld: Some(reason), quota: Some(quota), ..decided }
+        let Exact::Refused { quota, .. } = exact else {
+            return decided;
+        };
+        Decided {
+            withheld: Some(reason),
+            quota: Some(quota),
+            ..decided
+        }
     }
 
     pub(super) fn count_quota(&self, of: Subject<'_>, outcome: QuotaOutcome, reason: Reason) {
@@ -58,15 +66,29 @@ impl Table {
     }
 
     fn refuse(&self, of: Subject<'_>, exact: Exact) -> Decided {
-        let Exact::Refused { quota, reason, retry_after, .. } = exact else { return Decided::ADMITTED };
+        let Exact::Refused {
+            quota,
+            reason,
+            retry_after,
+            ..
+        } = exact
+        else {
+            return Decided::ADMITTED;
+        };
         let refusal = match reason {
-            Reason::TenantQuotaExceeded => Refusal::until_reset(retry_after.unwrap_or_else(|| every(&quota))),
+            Reason::TenantQuotaExceeded => {
+                Refusal::until_reset(retry_after.unwrap_or_else(|| every(&quota)))
+            }
             reason => {
                 let class = retry_after.map_or(of.target.word().class(), WaitClass::of);
                 Refusal::new(reason, class, thread_ctx(self).draws.jitter())
             }
         };
-        Decided { verdict: Verdict::Refuse(refusal), withheld: None, quota: Some(quota) }
+        Decided {
+            verdict: Verdict::Refuse(refusal),
+            withheld: None,
+            quota: Some(quota),
+        }
     }
 }
 

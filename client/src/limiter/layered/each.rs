@@ -25,7 +25,11 @@ struct WithQuotas<'a> {
 
 impl WithQuotas<'_> {
     fn asked(&self) -> Asked<'_> {
-        Asked { quotas: &self.quotas, tenant: &self.tenant, cost: self.subject.cost.max(1) }
+        Asked {
+            quotas: &self.quotas,
+            tenant: &self.tenant,
+            cost: self.subject.cost.max(1),
+        }
     }
 }
 
@@ -45,26 +49,47 @@ impl Limiter {
             None => smallvec![self.begin(request, waits).ended().await],
             // By its key's dithered coin, which is more even than an independent draw.
             Some([one]) => {
-                smallvec![self.begin(&one.trace(one.trace.or(request.trace)), waits).ended().await]
+                smallvec![
+                    self.begin(&one.trace(one.trace.or(request.trace)), waits)
+                        .ended()
+                        .await
+                ]
             }
             Some(requests) => self.each_of(requests, request.trace, waits).await,
         }
     }
 
-    async fn each_of(&self, requests: &[Request<'_>], trace: Option<TraceId>, waits: bool) -> Each<Decided> {
+    async fn each_of(
+        &self,
+        requests: &[Request<'_>],
+        trace: Option<TraceId>,
+        waits: bool,
+    ) -> Each<Decided> {
         let table = &*self.table;
-        let subjects: Each<Option<Subject<'_>>> =
-            requests.iter().map(|request| self.subject(request)).collect();
+        let subjects: Each<Option<Subject<'_>>> = requests
+            .iter()
+            .map(|request| self.subject(request))
+            .collect();
         let keys = subjects.iter().enumerate().filter_map(|(at, subject)| {
             let subject = (*subject)?;
             let quotas = table.quotas_of(subject.bucket)?;
-            Some(WithQuotas { at, quotas, tenant: name_of(subject.tenant), subject })
+            Some(WithQuotas {
+                at,
+                quotas,
+                tenant: name_of(subject.tenant),
+                subject,
+            })
         });
         let (enforced, shadowed): (Each<WithQuotas<'_>>, Each<WithQuotas<'_>>) =
             keys.partition(|key| key.subject.is_enforced());
-        let Some(store) = table.layered.store() else { return self.by_coin(&subjects, trace) };
+        let Some(store) = table.layered.store() else {
+            return self.by_coin(&subjects, trace);
+        };
         if !waits {
-            enforced.iter().chain(&shadowed).for_each(|key| table.raise_not_waiting(key.subject.bucket));
+            enforced
+                .iter()
+                .chain(&shadowed)
+                .for_each(|key| table.raise_not_waiting(key.subject.bucket));
         }
         let asked: Each<Asked<'_>> = enforced.iter().map(WithQuotas::asked).collect();
         if let Some(refused @ Exact::Refused { at, .. }) = store.remembered(&asked)
@@ -74,7 +99,10 @@ impl Limiter {
             set(&mut decided, key.at, |_| table.repeat(key.subject, refused));
             return decided;
         }
-        let remembered: Each<_> = shadowed.iter().map(|key| store.remembered(&[key.asked()])).collect();
+        let remembered: Each<_> = shadowed
+            .iter()
+            .map(|key| store.remembered(&[key.asked()]))
+            .collect();
         let mut decided = self.by_coin(&subjects, trace);
         if decided.iter().any(|decided| !decided.verdict.is_admit()) {
             return decided;
@@ -83,43 +111,59 @@ impl Limiter {
         let costly: Each<_> = enforced.iter().filter(|key| key.subject.cost > 0).collect();
         let asked: Each<Asked<'_>> = costly.iter().map(|key| key.asked()).collect();
         if !asked.is_empty()
-            && let exact @ Exact::Refused { at, reason, .. } = answer(store.take(&asked, waits)).await
+            && let exact @ Exact::Refused { at, reason, .. } =
+                answer(store.take(&asked, waits)).await
         {
             let refusing = costly.get(at).map(|key| key.at);
             // It counts as refused for its other keys, as far as coin and guard let it pass.
             for (at, (subject, decided)) in subjects.iter().zip(&decided).enumerate() {
-                if let Some(subject) = subject.filter(|_| Some(at) != refusing && decided.withheld.is_none())
+                if let Some(subject) =
+                    subject.filter(|_| Some(at) != refusing && decided.withheld.is_none())
                 {
                     table.count_quota(subject, QuotaOutcome::Dropped, reason);
                 }
             }
             if let Some(key) = costly.get(at) {
-                set(&mut decided, key.at, |by_coin| table.settle(key.subject, by_coin, exact));
+                set(&mut decided, key.at, |by_coin| {
+                    table.settle(key.subject, by_coin, exact)
+                });
             }
             return decided;
         }
-        let taking =
-            shadowed.iter().zip(remembered).map(|(key, remembered)| match (remembered, key.subject.cost) {
+        let taking = shadowed.iter().zip(remembered).map(|(key, remembered)| {
+            match (remembered, key.subject.cost) {
                 (Some(refused), _) => Taking::Ready(refused),
                 (None, 0) => Taking::Ready(Exact::Granted),
                 // The request is served with any answer, so each key is debited by itself.
                 (None, _) => store.take(&[key.asked()], waits),
-            });
+            }
+        });
         // All wait together, so that the request waits for one deadline.
         let answers = join_all(taking.map(answer)).await;
         for (key, exact) in shadowed.iter().zip(answers) {
-            set(&mut decided, key.at, |by_coin| table.settle(key.subject, by_coin, exact));
+            set(&mut decided, key.at, |by_coin| {
+                table.settle(key.subject, by_coin, exact)
+            });
         }
         decided
     }
 
     fn by_coin(&self, subjects: &[Option<Subject<'_>>], trace: Option<TraceId>) -> Each<Decided> {
-        let parts = subjects.iter().flatten().map(|subject| Part::new(subject.target, subject.cost));
+        let parts = subjects
+            .iter()
+            .flatten()
+            .map(|subject| Part::new(subject.target, subject.cost));
         let mut parts: Each<Part> = parts.collect();
-        let (_, jitter) = self.table.decide_parts(&mut parts, trace, thread_ctx(&self.table));
+        let (_, jitter) = self
+            .table
+            .decide_parts(&mut parts, trace, thread_ctx(&self.table));
         let mut parts = parts.iter().map(|part| part.decided(jitter));
         let decided = |subject: &Option<Subject<'_>>| subject.and_then(|_| parts.next());
-        subjects.iter().map(decided).map(|decided| decided.unwrap_or(Decided::ADMITTED)).collect()
+        subjects
+            .iter()
+            .map(decided)
+            .map(|decided| decided.unwrap_or(Decided::ADMITTED))
+            .collect()
     }
 }
 

@@ -44,7 +44,10 @@ pub(crate) struct Layered {
 
 impl Layered {
     pub(crate) fn new(buckets: usize) -> Self {
-        Self { store: OnceLock::new(), tallies: (0..buckets).map(|_| Default::default()).collect() }
+        Self {
+            store: OnceLock::new(),
+            tallies: (0..buckets).map(|_| Default::default()).collect(),
+        }
     }
 
     pub(crate) fn set_store(&self, store: impl Store + 'static) {
@@ -57,7 +60,11 @@ impl Layered {
 
     pub(crate) fn tally(&self, bucket: u32) -> QuotaTally {
         let counters = self.tallies.get(bucket as usize);
-        counters.map_or([0; 5], |counters| counters.each_ref().map(|counter| counter.load(Ordering::Relaxed)))
+        counters.map_or([0; 5], |counters| {
+            counters
+                .each_ref()
+                .map(|counter| counter.load(Ordering::Relaxed))
+        })
     }
 
     fn count(&self, bucket: u32, outcome: QuotaOutcome, reason: Reason, n: u32) {
@@ -78,7 +85,9 @@ impl Limiter {
     /// is a store.
     #[must_use]
     pub fn has_quotas(&self, bucket: &str) -> bool {
-        self.table.known_bucket(bucket).is_some_and(|place| self.table.quotas_of(place.bucket).is_some())
+        self.table
+            .known_bucket(bucket)
+            .is_some_and(|place| self.table.quotas_of(place.bucket).is_some())
     }
 
     /// Returns the exact quota of a request's tenant with the least left, by the last answers of
@@ -86,7 +95,9 @@ impl Limiter {
     /// the store does not answer.
     #[must_use]
     pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
-        let quotas = self.table.quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
+        let quotas = self
+            .table
+            .quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
         let (store, tenant) = (self.table.layered.store()?, name_of(request.tenant));
         let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
         left.min_by_key(|left| left.remaining)

@@ -59,7 +59,10 @@ impl Future for Asking {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decided> {
         let this = &mut *self;
-        let answer = this.answer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let answer = this
+            .answer
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         let exact = ready!(answer.as_mut().poll(cx));
         let decided = this.decided.take().unwrap_or(Decided::ADMITTED);
         Poll::Ready(this.table.settle(this.subject, decided, exact))
@@ -80,7 +83,12 @@ impl Table {
 
     /// Begins to decide about a request, by the quotas of its bucket if it has any. A request that
     /// does not wait is decided.
-    pub(crate) fn begin(self: &Arc<Self>, of: Subject<'_>, trace: Option<TraceId>, waits: bool) -> Step {
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        of: Subject<'_>,
+        trace: Option<TraceId>,
+        waits: bool,
+    ) -> Step {
         let by_coin = || self.decide_in_full(of.target, of.cost, trace, thread_ctx(self));
         let (Some(quotas), Some(store)) = (self.quotas_of(of.bucket), self.layered.store()) else {
             return Step::Decided(by_coin());
@@ -88,7 +96,11 @@ impl Table {
         if !waits {
             self.raise_not_waiting(of.bucket);
         }
-        let asked = [Asked { quotas: &quotas, tenant: &name_of(of.tenant), cost: of.cost.max(1) }];
+        let asked = [Asked {
+            quotas: &quotas,
+            tenant: &name_of(of.tenant),
+            cost: of.cost.max(1),
+        }];
         let remembered = store.remembered(&asked);
         if let Some(refused) = remembered.clone().filter(|_| of.is_enforced()) {
             return Step::Decided(self.repeat(of, refused));
@@ -106,7 +118,12 @@ impl Table {
             Taking::Ready(exact) => Step::Decided(self.settle(of, decided, exact)),
             Taking::Asking(answer) => Step::Asking(Asking {
                 table: Arc::clone(self),
-                subject: Subject { target: of.target, bucket: of.bucket, tenant: "", cost: of.cost },
+                subject: Subject {
+                    target: of.target,
+                    bucket: of.bucket,
+                    tenant: "",
+                    cost: of.cost,
+                },
                 decided: Some(decided),
                 answer: Mutex::new(answer),
             }),

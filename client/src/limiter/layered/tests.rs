@@ -17,7 +17,14 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 fn quota(name: &str, max: u64, policy: OnStoreError, lease: u64) -> Quota {
     let rate = QuotaRate::new(max, max, 3_600_000).unwrap();
-    Quota::new(Name::new(name).unwrap(), rate, QuotaKey::Tenant, policy, lease).unwrap()
+    Quota::new(
+        Name::new(name).unwrap(),
+        rate,
+        QuotaKey::Tenant,
+        policy,
+        lease,
+    )
+    .unwrap()
 }
 
 fn plane(max: u64) -> ControlPlane {
@@ -36,7 +43,10 @@ async fn ask(limiter: &Limiter, tenant: &str) -> Decided {
 }
 
 async fn together(limiter: &Limiter, requests: &[Request<'_>]) -> Vec<Decided> {
-    limiter.explain_each(&Request::all(requests)).await.into_vec()
+    limiter
+        .explain_each(&Request::all(requests))
+        .await
+        .into_vec()
 }
 
 fn reason(decided: &Decided) -> Option<Reason> {
@@ -53,7 +63,10 @@ fn counts(limiter: &Limiter, bucket: &str, tenant: &str) -> Counts {
 }
 
 fn tally(limiter: &Limiter, bucket: &str) -> [u64; 5] {
-    limiter.table.layered.tally(limiter.bucket(bucket).unwrap().place.bucket)
+    limiter
+        .table
+        .layered
+        .tally(limiter.bucket(bucket).unwrap().place.bucket)
 }
 
 #[tokio::test]
@@ -66,18 +79,40 @@ async fn used_up_quota_refuses_until_its_reset() {
     plane.advance(HOUR / 4);
     for _ in 0..100 {
         let decided = ask(&limiter, "acme").await;
-        let Verdict::Refuse(refusal) = decided.verdict else { panic!("admitted") };
-        assert_eq!((refusal.reason(), refusal.retry_after()), (Reason::TenantQuotaExceeded, HOUR * 3 / 4));
+        let Verdict::Refuse(refusal) = decided.verdict else {
+            panic!("admitted")
+        };
+        assert_eq!(
+            (refusal.reason(), refusal.retry_after()),
+            (Reason::TenantQuotaExceeded, HOUR * 3 / 4)
+        );
         assert_eq!(decided.quota.unwrap().name.as_str(), "api");
     }
-    assert_eq!(plane.quota_requests(), 4, "the store was asked once after the quota was used up");
-    let due = Counts { offered: 4, quota_dropped: 1, quota_repeated: 99, ..Counts::ZERO };
+    assert_eq!(
+        plane.quota_requests(),
+        4,
+        "the store was asked once after the quota was used up"
+    );
+    let due = Counts {
+        offered: 4,
+        quota_dropped: 1,
+        quota_repeated: 99,
+        ..Counts::ZERO
+    };
     assert_eq!(counts(&limiter, "api", "acme"), due);
     assert_eq!(due.admitted(), 3);
     assert_eq!(tally(&limiter, "api"), [1, 0, 0, 0, 99]);
-    assert_eq!(ask(&limiter, "globex").await, Decided::ADMITTED, "another tenant");
+    assert_eq!(
+        ask(&limiter, "globex").await,
+        Decided::ADMITTED,
+        "another tenant"
+    );
     plane.advance(HOUR);
-    assert_eq!(ask(&limiter, "acme").await, Decided::ADMITTED, "after the reset");
+    assert_eq!(
+        ask(&limiter, "acme").await,
+        Decided::ADMITTED,
+        "after the reset"
+    );
 }
 
 #[tokio::test]
@@ -86,10 +121,20 @@ async fn coin_refusal_takes_no_quota_token() {
     plane.refuse("api", Reason::ClusterOverload).unwrap();
     let limiter = plane.limiter();
     for _ in 0..5 {
-        assert_eq!(reason(&ask(&limiter, "acme").await), Some(Reason::ClusterOverload));
+        assert_eq!(
+            reason(&ask(&limiter, "acme").await),
+            Some(Reason::ClusterOverload)
+        );
     }
     assert_eq!(plane.quota_requests(), 0);
-    assert_eq!(counts(&limiter, "api", "acme"), Counts { offered: 5, dropped: 5, ..Counts::ZERO });
+    assert_eq!(
+        counts(&limiter, "api", "acme"),
+        Counts {
+            offered: 5,
+            dropped: 5,
+            ..Counts::ZERO
+        }
+    );
     plane.admit("api").unwrap();
     assert_eq!(ask(&limiter, "acme").await, Decided::ADMITTED);
 }
@@ -98,7 +143,13 @@ async fn coin_refusal_takes_no_quota_token() {
 async fn shadow_and_kill_debit_admit_and_count() {
     for is_killed in [false, true] {
         let plane = plane(2);
-        let withhold = |yes| if is_killed { plane.kill(yes) } else { plane.shadow("api", yes).unwrap() };
+        let withhold = |yes| {
+            if is_killed {
+                plane.kill(yes)
+            } else {
+                plane.shadow("api", yes).unwrap()
+            }
+        };
         withhold(true);
         let limiter = plane.limiter();
         let mut withheld = Vec::new();
@@ -109,12 +160,24 @@ async fn shadow_and_kill_debit_admit_and_count() {
         }
         let exceeded = Some(Reason::TenantQuotaExceeded);
         assert_eq!(withheld, [None, None, exceeded, exceeded, exceeded]);
-        assert_eq!(plane.quota_requests(), 3, "a refusal that is remembered is not asked for");
-        let due = Counts { offered: 5, would_quota_dropped: 3, ..Counts::ZERO };
+        assert_eq!(
+            plane.quota_requests(),
+            3,
+            "a refusal that is remembered is not asked for"
+        );
+        let due = Counts {
+            offered: 5,
+            would_quota_dropped: 3,
+            ..Counts::ZERO
+        };
         assert_eq!(counts(&limiter, "api", "acme"), due);
         assert_eq!(tally(&limiter, "api")[2], 3);
         withhold(false);
-        assert_eq!(reason(&ask(&limiter, "acme").await), exceeded, "what was served was debited");
+        assert_eq!(
+            reason(&ask(&limiter, "acme").await),
+            exceeded,
+            "what was served was debited"
+        );
     }
 }
 
@@ -125,21 +188,38 @@ async fn withheld_coin_refusal_is_debited() {
     plane.shadow("api", true).unwrap();
     let limiter = plane.limiter();
     for _ in 0..5 {
-        assert_eq!(ask(&limiter, "acme").await.withheld, Some(Reason::ClusterOverload));
+        assert_eq!(
+            ask(&limiter, "acme").await.withheld,
+            Some(Reason::ClusterOverload)
+        );
     }
-    assert_eq!(counts(&limiter, "api", "acme"), Counts { offered: 5, would_dropped: 5, ..Counts::ZERO });
+    assert_eq!(
+        counts(&limiter, "api", "acme"),
+        Counts {
+            offered: 5,
+            would_dropped: 5,
+            ..Counts::ZERO
+        }
+    );
     plane.admit("api").unwrap();
     plane.shadow("api", false).unwrap();
-    assert_eq!(reason(&ask(&limiter, "acme").await), Some(Reason::TenantQuotaExceeded));
+    assert_eq!(
+        reason(&ask(&limiter, "acme").await),
+        Some(Reason::TenantQuotaExceeded)
+    );
 }
 
 #[tokio::test]
 async fn failing_store_leaves_the_quotas_policy() {
-    for (policy, admitted) in
-        [(OnStoreError::Allow, 500), (OnStoreError::Deny, 0), (OnStoreError::AllowBounded, 10)]
-    {
+    for (policy, admitted) in [
+        (OnStoreError::Allow, 500),
+        (OnStoreError::Deny, 0),
+        (OnStoreError::AllowBounded, 10),
+    ] {
         let plane = ControlPlane::new(7);
-        plane.quotas("api", vec![quota("calls", 1_000, policy, 1)]).unwrap();
+        plane
+            .quotas("api", vec![quota("calls", 1_000, policy, 1)])
+            .unwrap();
         plane.fail_quota_store(true);
         let limiter = plane.limiter();
         let mut found = 0;
@@ -150,7 +230,11 @@ async fn failing_store_leaves_the_quotas_policy() {
             }
         }
         assert_eq!(found, admitted, "{policy:?}");
-        let due = Counts { offered: 500, quota_dropped: 500 - admitted, ..Counts::ZERO };
+        let due = Counts {
+            offered: 500,
+            quota_dropped: 500 - admitted,
+            ..Counts::ZERO
+        };
         assert_eq!(counts(&limiter, "api", "acme"), due);
         assert_eq!(tally(&limiter, "api")[1], 500 - admitted);
         plane.fail_quota_store(false);
@@ -165,11 +249,19 @@ async fn checks_take_nothing_and_costs_are_whole() {
     let ask = async |cost| limiter.explain(&request("api", "acme", cost)).await;
     assert_eq!(ask(7).await, Decided::ADMITTED);
     assert_eq!(reason(&ask(4).await), Some(Reason::TenantQuotaExceeded));
-    assert_eq!(ask(0).await, Decided::ADMITTED, "the refusal was that of a larger cost");
+    assert_eq!(
+        ask(0).await,
+        Decided::ADMITTED,
+        "the refusal was that of a larger cost"
+    );
     assert_eq!(ask(3).await, Decided::ADMITTED);
     assert_eq!(reason(&ask(1).await), Some(Reason::TenantQuotaExceeded));
     assert_eq!(reason(&ask(0).await), Some(Reason::TenantQuotaExceeded));
-    let due = Counts { offered: 15, quota_dropped: 5, ..Counts::ZERO };
+    let due = Counts {
+        offered: 15,
+        quota_dropped: 5,
+        ..Counts::ZERO
+    };
     assert_eq!(counts(&limiter, "api", "acme"), due);
 }
 
@@ -179,11 +271,27 @@ async fn names_and_handles_are_one_tenant() {
     let limiter = plane.limiter();
     let api = limiter.bucket("api").unwrap();
     for tenant in ["auth0|1a", "auth0|1b", "default"] {
-        assert!(limiter.check_async(&Request::new("api", tenant)).await.is_admit());
-        assert!(limiter.check_async(&api.key(tenant).request()).await.is_admit());
+        assert!(
+            limiter
+                .check_async(&Request::new("api", tenant))
+                .await
+                .is_admit()
+        );
+        assert!(
+            limiter
+                .check_async(&api.key(tenant).request())
+                .await
+                .is_admit()
+        );
     }
     for tenant in ["auth0|1a", ""] {
-        assert!(!limiter.check_async(&Request::new(&api, tenant)).await.is_admit(), "{tenant}");
+        assert!(
+            !limiter
+                .check_async(&Request::new(&api, tenant))
+                .await
+                .is_admit(),
+            "{tenant}"
+        );
     }
 }
 
@@ -197,15 +305,24 @@ fn check_applies_remembered_quotas() {
         (OnStoreError::Deny, 3, 3),
     ] {
         let plane = ControlPlane::new(7);
-        plane.quotas("api", vec![quota("calls", 3, policy, lease)]).unwrap();
+        plane
+            .quotas("api", vec![quota("calls", 3, policy, lease)])
+            .unwrap();
         let limiter = plane.limiter();
         let api = limiter.bucket("api").unwrap();
         assert_eq!(limiter.setup_problems(), []);
-        let passed = (0..9).filter(|_| limiter.check(&Request::new(&api, "acme")).is_admit()).count();
+        let passed = (0..9)
+            .filter(|_| limiter.check(&Request::new(&api, "acme")).is_admit())
+            .count();
         assert_eq!(passed, admitted, "{policy:?} {lease}");
         let several = [Request::new(&api, "acme"), Request::new("free", "acme")];
-        assert_eq!(limiter.check(&Request::all(&several)).is_admit(), policy == OnStoreError::Allow);
-        let problem = SetupProblem::QuotasInMemory { bucket: "api".to_owned() };
+        assert_eq!(
+            limiter.check(&Request::all(&several)).is_admit(),
+            policy == OnStoreError::Allow
+        );
+        let problem = SetupProblem::QuotasInMemory {
+            bucket: "api".to_owned(),
+        };
         assert_eq!(limiter.setup_problems(), [problem]);
     }
 }
@@ -216,7 +333,10 @@ async fn background_job_outwaits_its_quota() {
     let limiter = plane.limiter();
     let job = |within| Request::new("api", "acme").within(within);
     assert!(limiter.check_async(&job(HOUR)).await.is_admit());
-    assert!(!limiter.check_async(&job(HOUR / 2)).await.is_admit(), "the reset is later");
+    assert!(
+        !limiter.check_async(&job(HOUR / 2)).await.is_admit(),
+        "the reset is later"
+    );
     let long = job(2 * HOUR);
     let waiting = limiter.check_async(&long);
     let passes = async {
@@ -232,12 +352,20 @@ async fn tenant_without_room_has_its_own_quota() {
     let limiter = plane.limiter();
     for tenant in 0..2 * crate::testing::KEYS_MAX {
         assert!(
-            limiter.check_async(&Request::new("api", &format!("t{tenant}"))).await.is_admit(),
+            limiter
+                .check_async(&Request::new("api", &format!("t{tenant}")))
+                .await
+                .is_admit(),
             "{tenant}"
         );
     }
     let last = format!("t{}", 2 * crate::testing::KEYS_MAX - 1);
-    assert!(!limiter.check_async(&Request::new("api", &last)).await.is_admit());
+    assert!(
+        !limiter
+            .check_async(&Request::new("api", &last))
+            .await
+            .is_admit()
+    );
 }
 
 #[tokio::test]
@@ -245,19 +373,45 @@ async fn several_keys_are_debited_all_or_none() {
     let plane = plane(3);
     plane.quota("other", 1, HOUR).unwrap();
     let limiter = plane.limiter();
-    let keys = [request("free", "acme", 1), request("api", "acme", 1), request("other", "acme", 1)];
-    assert!(together(&limiter, &keys).await.iter().all(|decided| *decided == Decided::ADMITTED));
+    let keys = [
+        request("free", "acme", 1),
+        request("api", "acme", 1),
+        request("other", "acme", 1),
+    ];
+    assert!(
+        together(&limiter, &keys)
+            .await
+            .iter()
+            .all(|decided| *decided == Decided::ADMITTED)
+    );
     let decided = together(&limiter, &keys).await;
     let reasons: Vec<_> = decided.iter().map(reason).collect();
     assert_eq!(reasons, [None, None, Some(Reason::TenantQuotaExceeded)]);
     // The refused request counts so for all of its keys.
-    let due = Counts { offered: 2, quota_dropped: 1, ..Counts::ZERO };
+    let due = Counts {
+        offered: 2,
+        quota_dropped: 1,
+        ..Counts::ZERO
+    };
     for bucket in ["free", "api", "other"] {
         assert_eq!(counts(&limiter, bucket, "acme"), due, "{bucket}");
     }
-    assert_eq!(reason(&together(&limiter, &keys).await[2]), Some(Reason::TenantQuotaExceeded));
-    assert_eq!(counts(&limiter, "other", "acme"), Counts { quota_repeated: 1, ..due });
-    assert_eq!(counts(&limiter, "api", "acme"), due, "a request that is refused from memory is not offered");
+    assert_eq!(
+        reason(&together(&limiter, &keys).await[2]),
+        Some(Reason::TenantQuotaExceeded)
+    );
+    assert_eq!(
+        counts(&limiter, "other", "acme"),
+        Counts {
+            quota_repeated: 1,
+            ..due
+        }
+    );
+    assert_eq!(
+        counts(&limiter, "api", "acme"),
+        due,
+        "a request that is refused from memory is not offered"
+    );
     for left in [true, true, false] {
         assert_eq!(ask(&limiter, "acme").await.verdict.is_admit(), left);
     }
@@ -277,24 +431,49 @@ async fn shadow_key_is_debited_without_refusing() {
         (None, Some(Reason::TenantQuotaExceeded)),
     ] {
         let decided = together(&limiter, &keys).await;
-        assert_eq!((decided[0].withheld, reason(&decided[0]), reason(&decided[1])), (watched, None, api));
+        assert_eq!(
+            (
+                decided[0].withheld,
+                reason(&decided[0]),
+                reason(&decided[1])
+            ),
+            (watched, None, api)
+        );
     }
-    let due = Counts { offered: 4, would_quota_dropped: 2, quota_dropped: 1, ..Counts::ZERO };
+    let due = Counts {
+        offered: 4,
+        would_quota_dropped: 2,
+        quota_dropped: 1,
+        ..Counts::ZERO
+    };
     assert_eq!(counts(&limiter, "watched", "acme"), due);
-    assert_eq!(counts(&limiter, "api", "acme"), Counts { offered: 4, quota_dropped: 1, ..Counts::ZERO });
+    assert_eq!(
+        counts(&limiter, "api", "acme"),
+        Counts {
+            offered: 4,
+            quota_dropped: 1,
+            ..Counts::ZERO
+        }
+    );
 }
 
 #[tokio::test]
 async fn keys_without_quotas_are_unaffected() {
     let plane = plane(1);
     let limiter = plane.limiter();
-    assert_eq!(together(&limiter, &[request("api", "acme", 1)]).await, [Decided::ADMITTED]);
+    assert_eq!(
+        together(&limiter, &[request("api", "acme", 1)]).await,
+        [Decided::ADMITTED]
+    );
     assert_eq!(
         reason(&together(&limiter, &[request("api", "acme", 1)]).await[0]),
         Some(Reason::TenantQuotaExceeded)
     );
     let keys = [request("free", "acme", 1), request("free", "globex", 1)];
-    assert_eq!(together(&limiter, &keys).await, [Decided::ADMITTED, Decided::ADMITTED]);
+    assert_eq!(
+        together(&limiter, &keys).await,
+        [Decided::ADMITTED, Decided::ADMITTED]
+    );
     assert!(together(&limiter, &[]).await.is_empty());
     assert_eq!(plane.quota_requests(), 2);
 }
@@ -306,22 +485,49 @@ async fn cancelled_request_is_spent_as_admitted() {
     plane.hold_quota_store(true);
     drop(limiter.explain(&request("api", "globex", 1)));
     plane.hold_quota_store(false);
-    assert_eq!(counts(&limiter, "api", "globex"), Counts { offered: 1, ..Counts::ZERO });
-    assert_eq!(reason(&ask(&limiter, "globex").await), Some(Reason::TenantQuotaExceeded));
+    assert_eq!(
+        counts(&limiter, "api", "globex"),
+        Counts {
+            offered: 1,
+            ..Counts::ZERO
+        }
+    );
+    assert_eq!(
+        reason(&ask(&limiter, "globex").await),
+        Some(Reason::TenantQuotaExceeded)
+    );
 }
 
 #[tokio::test]
 async fn quotas_without_a_store_are_not_enforced() {
     let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
     let api = limiter.bucket("api").unwrap();
-    let quotas =
-        plimsoll_core::quota::BucketQuotas::new(vec![Arc::new(quota("calls", 1, OnStoreError::Deny, 1))]);
-    limiter.table.quotas.set(api.place.bucket, Some(&quotas.unwrap()));
+    let quotas = plimsoll_core::quota::BucketQuotas::new(vec![Arc::new(quota(
+        "calls",
+        1,
+        OnStoreError::Deny,
+        1,
+    ))]);
+    limiter
+        .table
+        .quotas
+        .set(api.place.bucket, Some(&quotas.unwrap()));
     assert!(!limiter.has_quotas("api"));
     for _ in 0..5 {
-        assert!(limiter.check_async(&Request::new(&api, "acme")).await.is_admit());
+        assert!(
+            limiter
+                .check_async(&Request::new(&api, "acme"))
+                .await
+                .is_admit()
+        );
     }
-    assert_eq!(counts(&limiter, "api", "acme"), Counts { offered: 5, ..Counts::ZERO });
+    assert_eq!(
+        counts(&limiter, "api", "acme"),
+        Counts {
+            offered: 5,
+            ..Counts::ZERO
+        }
+    );
 }
 
 #[tokio::test]
@@ -337,9 +543,14 @@ async fn keys_with_withheld_refusals_ask_together() {
     let decided = {
         let request = Request::all(&keys);
         let mut deciding = std::pin::pin!(limiter.explain_each(&request));
-        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(deciding.as_mut().poll(cx))).await;
+        let polled =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(deciding.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
-        assert_eq!(plane.quota_requests(), 2, "neither waits for the answer of the other");
+        assert_eq!(
+            plane.quota_requests(),
+            2,
+            "neither waits for the answer of the other"
+        );
         plane.hold_quota_store(false);
         deciding.await
     };

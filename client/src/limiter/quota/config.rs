@@ -75,7 +75,9 @@ pub enum QuotaStoreError {
         fault: &'static str,
     },
     /// The address needs TLS, which this build is without.
-    #[error("quota store `{address}`: this build has no TLS; enable the feature `tls` of plimsoll-client")]
+    #[error(
+        "quota store `{address}`: this build has no TLS; enable the feature `tls` of plimsoll-client"
+    )]
     WithoutTls {
         /// The address.
         address: String,
@@ -108,14 +110,18 @@ impl QuotaStore {
     /// # Errors
     /// If the address is malformed, or needs TLS that this build is without.
     pub fn new(url: &str) -> Result<Self, QuotaStoreError> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| malformed(url, "it has no scheme"))?;
+        let (scheme, rest) = url
+            .split_once("://")
+            .ok_or_else(|| malformed(url, "it has no scheme"))?;
         if rest.contains('@') {
             let fault = "it has credentials, which belong in QuotaStore::username and password_file (PLIMSOLL_QUOTA_USERNAME, \
                  PLIMSOLL_QUOTA_PASSWORD_FILE)";
             let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
             return Err(malformed(&format!("{scheme}://{hosts}"), fault));
         }
-        let (hosts, path) = rest.split_once('/').map_or((rest, None), |(hosts, path)| (hosts, Some(path)));
+        let (hosts, path) = rest
+            .split_once('/')
+            .map_or((rest, None), |(hosts, path)| (hosts, Some(path)));
         let path = path.filter(|path| !path.is_empty());
         let (scheme, is_tls) = match scheme {
             "plimsolls" => ("plimsoll", true),
@@ -124,7 +130,9 @@ impl QuotaStore {
             _ => (scheme, false),
         };
         if is_tls && cfg!(not(feature = "tls")) {
-            return Err(QuotaStoreError::WithoutTls { address: url.to_owned() });
+            return Err(QuotaStoreError::WithoutTls {
+                address: url.to_owned(),
+            });
         }
         let database = |text: &str| match text.parse::<i64>() {
             Ok(db) if db >= 0 => Ok(db),
@@ -198,7 +206,10 @@ impl QuotaStore {
         if !TIMEOUTS.contains(&self.timeout) {
             let (timeout, min, max) = (self.timeout, TIMEOUTS.start(), TIMEOUTS.end());
             let fault = format!("the timeout of {timeout:?} is not from {min:?} to {max:?}");
-            return Err(QuotaStoreError::Client { address: self.url.clone(), fault });
+            return Err(QuotaStoreError::Client {
+                address: self.url.clone(),
+                fault,
+            });
         }
         self.password()?;
         self.authorities()?;
@@ -206,17 +217,24 @@ impl QuotaStore {
     }
 
     pub(super) fn password(&self) -> Result<Option<String>, QuotaStoreError> {
-        let Some(path) = &self.password_file else { return Ok(None) };
+        let Some(path) = &self.password_file else {
+            return Ok(None);
+        };
         let text = std::fs::read_to_string(path).map_err(|source| self.unreadable(path, source))?;
         let password = text.trim_end_matches(['\r', '\n']);
         if password.is_empty() {
-            return Err(self.unreadable(path, Error::new(ErrorKind::InvalidData, "it has no password")));
+            return Err(self.unreadable(
+                path,
+                Error::new(ErrorKind::InvalidData, "it has no password"),
+            ));
         }
         Ok(Some(password.to_owned()))
     }
 
     pub(super) fn authorities(&self) -> Result<Option<Vec<u8>>, QuotaStoreError> {
-        let Some(path) = &self.ca else { return Ok(None) };
+        let Some(path) = &self.ca else {
+            return Ok(None);
+        };
         let pem = std::fs::read(path).map_err(|source| self.unreadable(path, source))?;
         if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
             let source = Error::new(ErrorKind::InvalidData, "it has no certificate in PEM");
@@ -226,7 +244,11 @@ impl QuotaStore {
     }
 
     fn unreadable(&self, path: &Path, source: std::io::Error) -> QuotaStoreError {
-        QuotaStoreError::File { address: self.url.clone(), path: path.to_owned(), source }
+        QuotaStoreError::File {
+            address: self.url.clone(),
+            path: path.to_owned(),
+            source,
+        }
     }
 }
 
@@ -237,7 +259,10 @@ impl fmt::Display for QuotaStore {
 }
 
 fn malformed(address: &str, fault: &'static str) -> QuotaStoreError {
-    QuotaStoreError::Address { address: address.to_owned(), fault }
+    QuotaStoreError::Address {
+        address: address.to_owned(),
+        fault,
+    }
 }
 
 /// Reads `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
@@ -251,7 +276,8 @@ fn host(text: &str, port: u16) -> Option<(String, u16)> {
         None if rest.is_empty() => port,
         None => return None,
     };
-    let is_host = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || "/?#[]".contains(c));
+    let is_host =
+        !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || "/?#[]".contains(c));
     is_host.then(|| (host.to_owned(), port))
 }
 
@@ -265,14 +291,33 @@ mod tests {
         let of = |url: &str| {
             let store = QuotaStore::new(url).unwrap();
             assert_eq!(store.to_string(), url);
-            let hosts: Vec<_> = store.hosts.iter().map(|(host, port)| format!("{host} {port}")).collect();
+            let hosts: Vec<_> = store
+                .hosts
+                .iter()
+                .map(|(host, port)| format!("{host} {port}"))
+                .collect();
             (store.kind, hosts.join(","), store.db, store.is_tls)
         };
-        assert_eq!(of("plimsoll://quota"), (StoreKind::Server, "quota 9049".to_owned(), 0, false));
-        assert_eq!(of("plimsolls://[::1]:1"), (StoreKind::Server, "::1 1".to_owned(), 0, true));
-        assert_eq!(of("redis://a:6380/2"), (StoreKind::Redis, "a 6380".to_owned(), 2, false));
-        assert_eq!(of("rediss://a"), (StoreKind::Redis, "a 6379".to_owned(), 0, true));
-        assert_eq!(of("redis+cluster://a,b:2"), (StoreKind::Cluster, "a 6379,b 2".to_owned(), 0, false));
+        assert_eq!(
+            of("plimsoll://quota"),
+            (StoreKind::Server, "quota 9049".to_owned(), 0, false)
+        );
+        assert_eq!(
+            of("plimsolls://[::1]:1"),
+            (StoreKind::Server, "::1 1".to_owned(), 0, true)
+        );
+        assert_eq!(
+            of("redis://a:6380/2"),
+            (StoreKind::Redis, "a 6380".to_owned(), 2, false)
+        );
+        assert_eq!(
+            of("rediss://a"),
+            (StoreKind::Redis, "a 6379".to_owned(), 0, true)
+        );
+        assert_eq!(
+            of("redis+cluster://a,b:2"),
+            (StoreKind::Cluster, "a 6379,b 2".to_owned(), 0, false)
+        );
     }
 
     #[test]
@@ -302,8 +347,13 @@ mod tests {
 
     #[test]
     fn address_credentials_are_never_repeated() {
-        let error = QuotaStore::new("redis://shop:secret@a:6379").unwrap_err().to_string();
-        assert!(error.contains("password_file") && error.contains("redis://a:6379"), "{error}");
+        let error = QuotaStore::new("redis://shop:secret@a:6379")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("password_file") && error.contains("redis://a:6379"),
+            "{error}"
+        );
         assert!(!error.contains("secret"), "{error}");
     }
 
@@ -318,17 +368,32 @@ mod tests {
         assert!(error.contains(path.to_str().unwrap()), "{error}");
         std::fs::write(&path, "\n").unwrap();
         let error = store.password().unwrap_err().to_string();
-        assert!(error.contains("it has no password") && error.contains(path.to_str().unwrap()), "{error}");
+        assert!(
+            error.contains("it has no password") && error.contains(path.to_str().unwrap()),
+            "{error}"
+        );
         std::fs::write(&path, "se cret\r\n").unwrap();
         assert_eq!(store.password().unwrap().as_deref(), Some("se cret"));
     }
 
     #[test]
     fn timeout_error_names_the_range() {
-        let check = |timeout| QuotaStore::new("redis://a").unwrap().timeout(timeout).check();
-        for timeout in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(11)] {
+        let check = |timeout| {
+            QuotaStore::new("redis://a")
+                .unwrap()
+                .timeout(timeout)
+                .check()
+        };
+        for timeout in [
+            Duration::ZERO,
+            Duration::from_micros(999),
+            Duration::from_secs(11),
+        ] {
             let error = check(timeout).unwrap_err().to_string();
-            assert!(error.contains("redis://a") && error.contains("from 1ms to 10s"), "{error}");
+            assert!(
+                error.contains("redis://a") && error.contains("from 1ms to 10s"),
+                "{error}"
+            );
         }
         assert!(check(TIMEOUT_DEFAULT).is_ok());
     }
@@ -338,9 +403,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.crt");
         let store = QuotaStore::new("redis://a").unwrap().ca(&path);
-        assert!(store.authorities().unwrap_err().to_string().contains(path.to_str().unwrap()));
+        assert!(
+            store
+                .authorities()
+                .unwrap_err()
+                .to_string()
+                .contains(path.to_str().unwrap())
+        );
         std::fs::write(&path, "root:x:0:0\n").unwrap();
-        assert!(store.authorities().unwrap_err().to_string().contains("no certificate in PEM"));
+        assert!(
+            store
+                .authorities()
+                .unwrap_err()
+                .to_string()
+                .contains("no certificate in PEM")
+        );
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\n").unwrap();
         assert!(store.authorities().unwrap().is_some());
     }

@@ -12,12 +12,15 @@ use super::store::Failure;
 use crate::hot::sync::lock;
 
 /// The upper bounds of the times of calls in seconds; one more bin is for longer ones.
-const CALL_SECONDS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0];
+const CALL_SECONDS: [f64; 11] = [
+    0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0,
+];
 /// Maximum number of quotas with their own count of lost tokens. Further ones count for `other`.
 pub(crate) const LOST_NAMES_MAX: usize = 1_000;
 const OTHER: &str = "other";
 const POLICIES: [&str; 3] = ["allow_bounded", "allow", "deny"];
-const _: () = assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
+const _: () =
+    assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
 
 #[derive(Default)]
 pub(super) struct Figures {
@@ -53,7 +56,14 @@ pub(crate) struct StoreCounters {
 
 impl Figures {
     pub(super) fn answered(&self, is_granted: bool) {
-        add(if is_granted { &self.granted } else { &self.refused }, 1);
+        add(
+            if is_granted {
+                &self.granted
+            } else {
+                &self.refused
+            },
+            1,
+        );
     }
 
     pub(super) fn failed(&self, failure: Failure) {
@@ -64,7 +74,10 @@ impl Figures {
         let seconds = took.as_secs_f64();
         let bin = CALL_SECONDS.partition_point(|bound| *bound < seconds);
         add(&self.bins[bin], 1);
-        add(&self.micros, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        add(
+            &self.micros,
+            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        );
     }
 
     pub(super) fn degraded(&self, policy: OnStoreError) {
@@ -92,7 +105,10 @@ impl Figures {
 
     pub(super) fn counters(&self, is_up: bool, (keys, leased): (usize, u64)) -> StoreCounters {
         let failures = Failure::WORDS.into_iter().zip(&self.failures);
-        let mut requests = vec![("granted", get(&self.granted)), ("refused", get(&self.refused))];
+        let mut requests = vec![
+            ("granted", get(&self.granted)),
+            ("refused", get(&self.refused)),
+        ];
         requests.extend(failures.map(|(failure, counter)| (failure, get(counter))));
         let mut count = 0;
         let buckets = CALL_SECONDS.iter().zip(&self.bins).map(|(bound, counter)| {
@@ -103,14 +119,21 @@ impl Figures {
         let count = count + self.bins.last().map_or(0, get);
         StoreCounters {
             requests,
-            degraded: POLICIES.into_iter().zip(self.degraded.iter().map(get)).collect(),
+            degraded: POLICIES
+                .into_iter()
+                .zip(self.degraded.iter().map(get))
+                .collect(),
             late: get(&self.late),
             given: get(&self.given),
             lost: lock(&self.lost).clone().into_iter().collect(),
             is_up,
             keys: keys as u64,
             leased,
-            durations: Durations { buckets, sum: get(&self.micros) as f64 / 1e6, count },
+            durations: Durations {
+                buckets,
+                sum: get(&self.micros) as f64 / 1e6,
+                count,
+            },
         }
     }
 }

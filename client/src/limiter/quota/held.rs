@@ -14,11 +14,18 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) const fn new(shared: Arc<Shared>, key: Key, tokens: Tokens) -> Self {
-        Self { shared, key, tokens }
+        Self {
+            shared,
+            key,
+            tokens,
+        }
     }
 
     pub(super) fn split(mut self, count: u64) -> Self {
-        let others = Tokens { count: self.tokens.count.saturating_sub(count), ..self.tokens };
+        let others = Tokens {
+            count: self.tokens.count.saturating_sub(count),
+            ..self.tokens
+        };
         self.tokens.count -= others.count;
         self.shared.put_back(&self.key, others);
         self

@@ -40,14 +40,28 @@ impl Quotas {
     /// configuration cannot be read.
     pub(crate) fn new(store: &QuotaStore) -> Result<Self, QuotaStoreError> {
         let seed = getrandom::u64().unwrap_or_default();
-        let shared = Shared::new(Store::new(store, seed)?, store.to_string(), store.timeout, seed);
-        Ok(Self { shared: Arc::new(shared) })
+        let shared = Shared::new(
+            Store::new(store, seed)?,
+            store.to_string(),
+            store.timeout,
+            seed,
+        );
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
     }
 
     #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn on_memory(memory: &tests::memory::Memory, timeout: Duration) -> Self {
-        let shared = Shared::new(Store::Memory(memory.clone()), "memory".to_owned(), timeout, 1);
-        Self { shared: Arc::new(shared) }
+        let shared = Shared::new(
+            Store::Memory(memory.clone()),
+            "memory".to_owned(),
+            timeout,
+            1,
+        );
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Takes what the lease of a key has, and begins a call ahead of need.
@@ -56,11 +70,16 @@ impl Quotas {
         let is_up = self.shared.is_up();
         let covered = self.shared.book.known(&need.id, |holding| {
             let tokens = holding.lease.cover(need.cost, now);
-            let ahead =
-                if is_up && tokens.count == need.cost { holding.ahead(need.id.quota, now) } else { None };
+            let ahead = if is_up && tokens.count == need.cost {
+                holding.ahead(need.id.quota, now)
+            } else {
+                None
+            };
             (tokens, ahead)
         });
-        let Some((tokens, ahead)) = covered else { return false };
+        let Some((tokens, ahead)) = covered else {
+            return false;
+        };
         need.covered = tokens;
         if let Some(demand) = ahead {
             self.shared.fly(need.id.key(), demand);
@@ -77,7 +96,10 @@ impl layered::Store for Quotas {
             asked.quotas.iter().find_map(|quota| {
                 let id = self.shared.book.id(quota, asked.tenant);
                 let cost = u64::from(asked.cost.max(1));
-                let wait = self.shared.book.known(&id, |holding| holding.refuses(cost, now))??;
+                let wait = self
+                    .shared
+                    .book
+                    .known(&id, |holding| holding.refuses(cost, now))??;
                 Some(Exact::Refused {
                     at,
                     quota: Arc::clone(quota),
@@ -94,7 +116,10 @@ impl layered::Store for Quotas {
         let mut needs: SmallVec<[Need<'_>; QUOTAS_ON_STACK]> = SmallVec::new();
         for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.cost > 0) {
             for quota in asked.quotas {
-                let (id, cost) = (self.shared.book.id(quota, asked.tenant), u64::from(asked.cost));
+                let (id, cost) = (
+                    self.shared.book.id(quota, asked.tenant),
+                    u64::from(asked.cost),
+                );
                 match needs.iter_mut().find(|need| need.id.is_same(&id)) {
                     Some(same) => same.cost = same.cost.max(cost),
                     None => needs.push(Need::new(at, id, cost)),
@@ -114,9 +139,16 @@ impl layered::Store for Quotas {
     fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
         let now = self.shared.now();
         let id = self.shared.book.id(quota, tenant);
-        let (remaining, reset) =
-            self.shared.book.known(&id, |holding| holding.left(quota.rate, now)).flatten()?;
-        Some(QuotaLeft { quota: Arc::clone(quota), remaining, reset })
+        let (remaining, reset) = self
+            .shared
+            .book
+            .known(&id, |holding| holding.left(quota.rate, now))
+            .flatten()?;
+        Some(QuotaLeft {
+            quota: Arc::clone(quota),
+            remaining,
+            reset,
+        })
     }
 
     fn is_up(&self) -> bool {

@@ -31,7 +31,15 @@ pub(super) struct Need<'a> {
 
 impl<'a> Need<'a> {
     pub(super) const fn new(at: usize, id: BucketId<'a>, cost: u64) -> Self {
-        Self { at, id, cost, covered: Tokens { count: 0, ends: MonoTime::ZERO } }
+        Self {
+            at,
+            id,
+            cost,
+            covered: Tokens {
+                count: 0,
+                ends: MonoTime::ZERO,
+            },
+        }
     }
 }
 
@@ -59,20 +67,34 @@ struct Allowed {
 
 impl Shared {
     pub(super) fn ask(self: &Arc<Self>, needs: &[Need<'_>], now: MonoTime, waits: bool) -> Taking {
-        let mut request =
-            Request { shared: Arc::clone(self), has: Vec::new(), open: Vec::new(), allowed: Vec::new() };
+        let mut request = Request {
+            shared: Arc::clone(self),
+            has: Vec::new(),
+            open: Vec::new(),
+            allowed: Vec::new(),
+        };
         for need in needs {
             let key = need.id.key();
             if need.covered.count > 0 {
-                request.has.push(Held::new(Arc::clone(self), key.clone(), need.covered));
+                request
+                    .has
+                    .push(Held::new(Arc::clone(self), key.clone(), need.covered));
             }
             let least = need.cost - need.covered.count;
             if least > 0 {
-                request.open.push(Open { at: need.at, cost: need.cost, ask: Ask::all(key, least) });
+                request.open.push(Open {
+                    at: need.at,
+                    cost: need.cost,
+                    ask: Ask::all(key, least),
+                });
             }
         }
         let is_possible = waits && !self.is_closed() && Handle::try_current().is_ok();
-        let counted = if is_possible { Arc::clone(&self.waiting).try_acquire_owned().ok() } else { None };
+        let counted = if is_possible {
+            Arc::clone(&self.waiting).try_acquire_owned().ok()
+        } else {
+            None
+        };
         // An open breaker decides about its keys immediately.
         let without = |_: &mut Open| counted.is_none() || !self.passes();
         for open in request.open.extract_if(.., without).collect::<Vec<_>>() {
@@ -89,17 +111,25 @@ impl Shared {
                 return Taking::Ready(request.refused(&open, Reason::QuotaDegraded, None));
             }
         }
-        let Some(counted) = counted else { return Taking::Ready(request.granted()) };
+        let Some(counted) = counted else {
+            return Taking::Ready(request.granted());
+        };
         if request.open.is_empty() {
             return Taking::Ready(request.granted());
         }
-        let one = if request.open.len() == 1 { request.open.pop() } else { None };
+        let one = if request.open.len() == 1 {
+            request.open.pop()
+        } else {
+            None
+        };
         let Some(open) = one else {
             return Taking::Asking(Box::pin(request.ask_together(counted)));
         };
         let (sender, settled) = oneshot::channel();
         let (key, need) = (&open.ask.key, (open.ask.demand.least, open.cost));
-        match self.with(key, now, |holding| holding.join(&key.quota, need, Waits(sender), now)) {
+        match self.with(key, now, |holding| {
+            holding.join(&key.quota, need, Waits(sender), now)
+        }) {
             // The book has no room for the key.
             None => {
                 request.open.push(open);
@@ -117,7 +147,10 @@ impl Shared {
 
     /// Begins a call for the requests of a key that do not wait, so that later ones find a lease or a refusal.
     fn lead(self: &Arc<Self>, key: &Key, now: MonoTime) {
-        if let Some(demand) = self.with(key, now, |holding| holding.lead(&key.quota, now)).flatten() {
+        if let Some(demand) = self
+            .with(key, now, |holding| holding.lead(&key.quota, now))
+            .flatten()
+        {
             self.fly(key.clone(), demand);
         }
     }
@@ -135,7 +168,9 @@ impl Request {
                 self.has.push(held);
                 self.granted()
             }
-            Ok(Ok(Settled::Refused(wait))) => self.refused(&open, Reason::TenantQuotaExceeded, wait),
+            Ok(Ok(Settled::Refused(wait))) => {
+                self.refused(&open, Reason::TenantQuotaExceeded, wait)
+            }
             Ok(Ok(Settled::Failed) | Err(_)) | Err(_) => {
                 let now = self.shared.now();
                 self.by_policy(&open, now)
@@ -157,9 +192,13 @@ impl Request {
         let mut asks = Vec::with_capacity(open.len());
         for open in &open {
             let (Ask { key, demand }, now) = (open.ask.clone(), self.shared.now());
-            let with_lease =
-                self.shared.with(&key, now, |holding| holding.demand(&key.quota, demand.least, now));
-            asks.push(Ask { demand: with_lease.unwrap_or(demand), key });
+            let with_lease = self.shared.with(&key, now, |holding| {
+                holding.demand(&key.quota, demand.least, now)
+            });
+            asks.push(Ask {
+                demand: with_lease.unwrap_or(demand),
+                key,
+            });
         }
         let started = self.shared.now();
         for group in self.shared.store.groups(&asks) {
@@ -171,12 +210,20 @@ impl Request {
             // A task, because the tokens of an answer must not be lost with the request that asked.
             let asked = Arc::clone(&members);
             let answer = tokio::spawn(async move {
-                shared.call(Arc::clone(&asked)).await.map(|(replies, _place)| {
-                    let replies = replies.into_iter().zip(&*asked);
-                    replies
-                        .map(|(reply, ask)| (reply, shared.hold(ask, reply.granted, reply.refill_in, sent)))
-                        .collect::<Vec<_>>()
-                })
+                shared
+                    .call(Arc::clone(&asked))
+                    .await
+                    .map(|(replies, _place)| {
+                        let replies = replies.into_iter().zip(&*asked);
+                        replies
+                            .map(|(reply, ask)| {
+                                (
+                                    reply,
+                                    shared.hold(ask, reply.granted, reply.refill_in, sent),
+                                )
+                            })
+                            .collect::<Vec<_>>()
+                    })
             });
             let Ok(Ok(Ok(replies))) = timeout(left, answer).await else {
                 let now = self.shared.now();
@@ -206,13 +253,15 @@ impl Request {
         for (open, (reply, held)) in group.iter().filter_map(|at| open.get(*at)).zip(replies) {
             let (key, need) = (&open.ask.key, open.ask.demand.least);
             if reply.granted < need && reply.remaining < need {
-                let refused =
-                    |holding: &mut Holding<Waits>| holding.refused(&key.quota, (need, open.cost), reply, now);
+                let refused = |holding: &mut Holding<Waits>| {
+                    holding.refused(&key.quota, (need, open.cost), reply, now)
+                };
                 let wait = self.shared.with(key, now, refused);
                 refusal.get_or_insert((open, wait.unwrap_or(Some(reply.refill_in))));
                 continue;
             }
-            self.shared.known(key, |holding| holding.heard(&key.quota, reply, now));
+            self.shared
+                .known(key, |holding| holding.heard(&key.quota, reply, now));
             if reply.granted >= need {
                 self.has.extend(held.map(|held| held.split(need)));
             } else {
@@ -229,10 +278,15 @@ impl Request {
             OnStoreError::Allow => true,
             OnStoreError::Deny => false,
             OnStoreError::AllowBounded => {
-                let allowed =
-                    self.shared.with(key, now, |holding| holding.allowance.take(&key.quota, need, now));
+                let allowed = self.shared.with(key, now, |holding| {
+                    holding.allowance.take(&key.quota, need, now)
+                });
                 let ends = allowed.and_then(Result::ok);
-                self.allowed.extend(ends.map(|ends| Allowed { key: key.clone(), need, ends }));
+                self.allowed.extend(ends.map(|ends| Allowed {
+                    key: key.clone(),
+                    need,
+                    ends,
+                }));
                 ends.is_some()
             }
         };
@@ -249,15 +303,30 @@ impl Request {
     /// Refuses, and takes nothing.
     fn refused(self, open: &Open, reason: Reason, retry_after: Option<Duration>) -> Exact {
         for Allowed { key, need, ends } in &self.allowed {
-            self.shared.known(key, |holding| holding.allowance.take_back(*need, *ends));
+            self.shared
+                .known(key, |holding| holding.allowance.take_back(*need, *ends));
         }
-        Exact::Refused { at: open.at, quota: Arc::clone(&open.ask.key.quota), reason, retry_after }
+        Exact::Refused {
+            at: open.at,
+            quota: Arc::clone(&open.ask.key.quota),
+            reason,
+            retry_after,
+        }
     }
 }
 
 impl Shared {
-    fn hold(self: &Arc<Self>, ask: &Ask, granted: u64, refill_in: Duration, sent: MonoTime) -> Option<Held> {
-        let tokens = Tokens { count: granted, ends: lease_ends(&ask.key.quota, refill_in, sent) };
+    fn hold(
+        self: &Arc<Self>,
+        ask: &Ask,
+        granted: u64,
+        refill_in: Duration,
+        sent: MonoTime,
+    ) -> Option<Held> {
+        let tokens = Tokens {
+            count: granted,
+            ends: lease_ends(&ask.key.quota, refill_in, sent),
+        };
         (granted > 0).then(|| Held::new(Arc::clone(self), ask.key.clone(), tokens))
     }
 }

@@ -28,7 +28,9 @@ fn direct_by(limiter: &Limiter, bucket: &str, word: DirectiveWord, tokens: impl 
         limiter.table.fill(place.default_key, tokens, tokens);
         limiter.table.refill();
     }
-    limiter.table.publish(place.default_key, word.guarded(tokens.is_some()));
+    limiter
+        .table
+        .publish(place.default_key, word.guarded(tokens.is_some()));
 }
 
 fn counted(limiter: &Limiter, bucket: &str, tenant: &str) -> Counts {
@@ -45,7 +47,10 @@ fn refused(decided: &Decided) -> Option<Reason> {
 fn together(limiter: &Limiter, requests: &[Request<'_>]) -> Vec<(Option<Reason>, Option<Reason>)> {
     let request = Request::all(requests);
     let decided = limiter.explain_each(&request).now_or_never().unwrap();
-    decided.into_iter().map(|decided| (refused(&decided), decided.withheld)).collect()
+    decided
+        .into_iter()
+        .map(|decided| (refused(&decided), decided.withheld))
+        .collect()
 }
 
 const OVERLOAD: Option<Reason> = Some(Reason::ClusterOverload);
@@ -56,7 +61,12 @@ fn explained_refusal_is_always_counted() {
     for (word, tokens, cost, expected) in [
         (word(1.0), None, 1, OVERLOAD),
         (word(1.0), None, 7, OVERLOAD),
-        (word(1.0).at_tenant_limit(true), None, 1, Some(Reason::TenantLimit)),
+        (
+            word(1.0).at_tenant_limit(true),
+            None,
+            1,
+            Some(Reason::TenantLimit),
+        ),
         (word(0.0), Some(0), 1, GUARD),
         (word(0.0), Some(4), 3, None),
         (word(0.0), Some(0), 7, GUARD),
@@ -66,10 +76,18 @@ fn explained_refusal_is_always_counted() {
     ] {
         for is_enforced in [true, false] {
             let limiter = limiter();
-            let word = if word == DirectiveWord::NOTHING { word } else { word.enforced(is_enforced) };
+            let word = if word == DirectiveWord::NOTHING {
+                word
+            } else {
+                word.enforced(is_enforced)
+            };
             direct_by(&limiter, "b", word, tokens);
             let decided = explain(&limiter, &key("b", "acme", cost));
-            let (carried_out, withheld) = if is_enforced { (expected, None) } else { (None, expected) };
+            let (carried_out, withheld) = if is_enforced {
+                (expected, None)
+            } else {
+                (None, expected)
+            };
             assert_eq!(
                 (refused(&decided), decided.withheld),
                 (carried_out, withheld),
@@ -103,18 +121,31 @@ fn request_without_cost_leaves_no_trace() {
             ("no name", None, None),
         ] {
             let decided = explain(&limiter, &key(bucket, "new-tenant", 0));
-            assert_eq!((refused(&decided), decided.withheld), (expected, withheld), "{bucket}");
+            assert_eq!(
+                (refused(&decided), decided.withheld),
+                (expected, withheld),
+                "{bucket}"
+            );
         }
     }
     assert_eq!(all(), before, "no token is taken");
     let counts = subscription.counts();
-    assert!(counts.values().all(|counts| *counts == Counts::ZERO), "{counts:?}");
-    assert!(counts.keys().all(|key| key.tenant.as_str() == "default"), "no name takes room: {counts:?}");
+    assert!(
+        counts.values().all(|counts| *counts == Counts::ZERO),
+        "{counts:?}"
+    );
+    assert!(
+        counts.keys().all(|key| key.tenant.as_str() == "default"),
+        "no name takes room: {counts:?}"
+    );
     assert_eq!(limiter.table.untracked(), 0);
 }
 
 fn subscription_free_counts(limiter: &Limiter) -> u32 {
-    limiter.table.counters.used(limiter.bucket("full").unwrap().place.default_key)
+    limiter
+        .table
+        .counters
+        .used(limiter.bucket("full").unwrap().place.default_key)
 }
 
 #[test]
@@ -127,22 +158,42 @@ fn only_keys_that_refuse_say_so() {
     direct_by(&limiter, "empty", word(0.0).enforced(true), 0);
     direct_by(&limiter, "rich", word(0.0).enforced(true), 50);
     let (ok, no) = ((None, None), (OVERLOAD, None));
-    let used = |bucket: &str| limiter.table.counters.used(limiter.bucket(bucket).unwrap().place.default_key);
+    let used = |bucket: &str| {
+        limiter
+            .table
+            .counters
+            .used(limiter.bucket(bucket).unwrap().place.default_key)
+    };
     for (requests, expected) in [
-        (&[("open", 1), ("all", 1), ("rich", 7)][..], &[ok, no, ok][..]),
+        (
+            &[("open", 1), ("all", 1), ("rich", 7)][..],
+            &[ok, no, ok][..],
+        ),
         (&[("most", 1), ("all", 1), ("most", 1)], &[no, no, no]),
         (&[("watched", 1), ("all", 1)], &[(None, OVERLOAD), no]),
         (&[("watched", 1), ("open", 1)], &[(None, OVERLOAD), ok]),
-        (&[("rich", 7), ("empty", 1), ("open", 2)], &[ok, (GUARD, None), ok]),
+        (
+            &[("rich", 7), ("empty", 1), ("open", 2)],
+            &[ok, (GUARD, None), ok],
+        ),
         (&[("rich", 7), ("all", 0)], &[ok, no]),
         (&[("rich", 7), ("empty", 0)], &[ok, (GUARD, None)]),
         (&[("rich", 10_000), ("empty", 1)], &[ok, (GUARD, None)]),
-        (&[("no name", 1), ("all", 1), ("unknown-1", 1)], &[ok, no, ok]),
+        (
+            &[("no name", 1), ("all", 1), ("unknown-1", 1)],
+            &[ok, no, ok],
+        ),
         (&[("all", 1)], &[no]),
         (&[], &[]),
     ] {
-        let keys: Vec<_> = requests.iter().map(|(bucket, cost)| key(bucket, "acme", *cost)).collect();
-        let before: Vec<_> = keys.iter().map(|key| counts_if_valid(&limiter, key.bucket())).collect();
+        let keys: Vec<_> = requests
+            .iter()
+            .map(|(bucket, cost)| key(bucket, "acme", *cost))
+            .collect();
+        let before: Vec<_> = keys
+            .iter()
+            .map(|key| counts_if_valid(&limiter, key.bucket()))
+            .collect();
         assert_eq!(together(&limiter, &keys), expected, "{requests:?}");
         let is_refused = expected.iter().any(|(refused, _)| refused.is_some());
         for (key, before) in keys.iter().zip(before) {
@@ -162,32 +213,57 @@ fn only_keys_that_refuse_say_so() {
                 );
             }
         }
-        assert_eq!(used("rich"), 0, "a refused request takes no token: {requests:?}");
+        assert_eq!(
+            used("rich"),
+            0,
+            "a refused request takes no token: {requests:?}"
+        );
     }
     assert_eq!(
-        together(&limiter, &[key("rich", "a", 20), key("rich", "b", 30), key("open", "a", 1)]),
+        together(
+            &limiter,
+            &[
+                key("rich", "a", 20),
+                key("rich", "b", 30),
+                key("open", "a", 1)
+            ]
+        ),
         [ok; 3]
     );
     assert_eq!(used("rich"), 50);
-    assert_eq!(together(&limiter, &[key("rich", "a", 1), key("open", "a", 1)]), [(GUARD, None), ok]);
+    assert_eq!(
+        together(&limiter, &[key("rich", "a", 1), key("open", "a", 1)]),
+        [(GUARD, None), ok]
+    );
 }
 
 fn counts_if_valid(limiter: &Limiter, bucket: &str) -> Counts {
-    limiter.bucket(bucket).map_or(Counts::ZERO, |bucket| bucket.key("acme").counts())
+    limiter
+        .bucket(bucket)
+        .map_or(Counts::ZERO, |bucket| bucket.key("acme").counts())
 }
 
 #[test]
 fn unnamed_bucket_has_no_preview() {
     let limiter = limiter();
     let response = ObservedResponse::status(200).took(Duration::from_millis(7));
-    assert_eq!((limiter.peek(&key("b", "acme", 1)), limiter.limit("b")), (Peek::default(), None));
+    assert_eq!(
+        (limiter.peek(&key("b", "acme", 1)), limiter.limit("b")),
+        (Peek::default(), None)
+    );
     assert!(!limiter.record(&key("b", "acme", 1), response));
     direct_by(&limiter, "b", word(0.25).enforced(true), None);
     let peek = limiter.peek(&key("b", "acme", 1));
-    assert_eq!((peek.ratio, peek.enforced, peek.exhausted), (word(0.25).ratio(), true, false));
+    assert_eq!(
+        (peek.ratio, peek.enforced, peek.exhausted),
+        (word(0.25).ratio(), true, false)
+    );
     assert_eq!(limiter.limit("b"), None, "its limit is not known yet");
     let place = limiter.bucket("b").unwrap().place;
-    limiter.table.limits.set(place.bucket, Limit::PerSecond(Rate::new(12.5).unwrap()));
+    limiter
+        .table
+        .limits
+        .set(place.bucket, Limit::PerSecond(Rate::new(12.5).unwrap()));
     assert_eq!(limiter.limit("b"), Some(12.5));
     limiter.table.limits.set(place.bucket, Limit::Unlimited);
     assert_eq!(limiter.limit("b"), None);
@@ -197,10 +273,20 @@ fn unnamed_bucket_has_no_preview() {
         ObservedResponse::success(),
         ObservedResponse::failure(),
     ];
-    assert!(responses.into_iter().all(|response| limiter.record(&key("b", "acme", 1), response)));
+    assert!(
+        responses
+            .into_iter()
+            .all(|response| limiter.record(&key("b", "acme", 1), response))
+    );
     let recorded = limiter.table.responses.snapshots(place.bucket as usize);
-    let [("", all)] = &recorded[..] else { panic!("{recorded:?}") };
-    let mut codes: Vec<_> = all.codes.iter().map(|(code, count)| (code.as_str(), *count)).collect();
+    let [("", all)] = &recorded[..] else {
+        panic!("{recorded:?}")
+    };
+    let mut codes: Vec<_> = all
+        .codes
+        .iter()
+        .map(|(code, count)| (code.as_str(), *count))
+        .collect();
     codes.sort_unstable();
     assert_eq!(codes, [("200", 1), ("503", 1), ("error", 1), ("ok", 1)]);
     assert_eq!(all.durations.count, 2, "only those with a latency");
@@ -217,10 +303,12 @@ struct Directed {
 
 fn directed() -> impl Strategy<Value = Directed> {
     let ratio = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0];
-    (ratio, prop::option::of(0..40_u32), any::<bool>()).prop_map(|(ratio, tokens, is_enforced)| Directed {
-        ratio,
-        tokens,
-        is_enforced,
+    (ratio, prop::option::of(0..40_u32), any::<bool>()).prop_map(|(ratio, tokens, is_enforced)| {
+        Directed {
+            ratio,
+            tokens,
+            is_enforced,
+        }
     })
 }
 

@@ -38,19 +38,38 @@ fn direct(limiter: &Limiter, bucket: &str, word: DirectiveWord) -> BucketHandle 
 
 /// Sets a guard with `tokens` tokens, which is never refilled.
 fn guard(limiter: &Limiter, bucket: &BucketHandle, tokens: f64, depth: f64) {
-    limiter.table.fill(bucket.place.default_key, Tokens::new(tokens), Tokens::new(depth));
+    limiter.table.fill(
+        bucket.place.default_key,
+        Tokens::new(tokens),
+        Tokens::new(depth),
+    );
     limiter.table.refill();
 }
 
 fn admits(limiter: &Limiter, bucket: &BucketHandle, tenant: &str, cost: u32) -> bool {
-    limiter.check(&Request::new(bucket, tenant).cost(cost)).is_admit()
+    limiter
+        .check(&Request::new(bucket, tenant).cost(cost))
+        .is_admit()
 }
 
 /// Offered, dropped, guard-dropped, would-dropped and would-guard-dropped.
 fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
     let counts = bucket.key(tenant).counts();
-    let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped, .. } = counts;
-    [offered, dropped, guard_dropped, would_dropped, would_guard_dropped]
+    let Counts {
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+        ..
+    } = counts;
+    [
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+    ]
 }
 
 #[test]
@@ -60,16 +79,21 @@ fn empty_guard_is_exhausted_only_without_headroom() {
     guard(&limiter, &bucket, 0.0, 4.0);
     assert!(limiter.peek(&Request::new(&bucket, "acme")).exhausted);
     let headroom = limiter.table.headroom(bucket.place.bucket);
-    limiter.table.fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
+    limiter
+        .table
+        .fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
     limiter.table.refill();
     assert!(!limiter.peek(&Request::new(&bucket, "acme")).exhausted);
     let passed = [3, 1, 1, 1].map(|cost| admits(&limiter, &bucket, "acme", cost));
     assert_eq!(passed, [false, true, true, false]);
     assert!(limiter.peek(&Request::new(&bucket, "acme")).exhausted);
-    limiter.table.fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
     limiter
         .table
-        .publish(bucket.place.default_key, word(0.0).enforced(true).guarded(true).at_tenant_limit(true));
+        .fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
+    limiter.table.publish(
+        bucket.place.default_key,
+        word(0.0).enforced(true).guarded(true).at_tenant_limit(true),
+    );
     assert!(
         limiter.peek(&Request::new(&bucket, "acme")).exhausted,
         "a key at its tenant limit takes no headroom"
@@ -81,10 +105,17 @@ fn peek_changes_nothing() {
     let limiter = limiter();
     let bucket = direct(&limiter, "b", word(0.25).enforced(true).guarded(true));
     guard(&limiter, &bucket, 1.0, 4.0);
-    let expected = Peek { ratio: word(0.25).ratio(), enforced: true, exhausted: false };
+    let expected = Peek {
+        ratio: word(0.25).ratio(),
+        enforced: true,
+        exhausted: false,
+    };
     for _ in 0..100 {
         assert_eq!(
-            (limiter.peek(&Request::new(&bucket, "acme")), limiter.peek(&bucket.key("jo").request())),
+            (
+                limiter.peek(&Request::new(&bucket, "acme")),
+                limiter.peek(&bucket.key("jo").request())
+            ),
             (expected, expected)
         );
     }
@@ -96,8 +127,18 @@ fn peek_changes_nothing() {
     while !limiter.peek(&Request::new(&bucket, "acme")).exhausted {
         let _ = limiter.check(&Request::new(&bucket, "acme"));
     }
-    let both = [Request::new(&bucket, "acme"), Request::new("undirected", "acme")];
-    assert_eq!(limiter.peek(&Request::all(&both)), Peek { exhausted: true, ..expected }, "the strictest");
+    let both = [
+        Request::new(&bucket, "acme"),
+        Request::new("undirected", "acme"),
+    ];
+    assert_eq!(
+        limiter.peek(&Request::all(&both)),
+        Peek {
+            exhausted: true,
+            ..expected
+        },
+        "the strictest"
+    );
     assert_eq!(limiter.peek(&both[1]), Peek::default());
 }
 
@@ -114,8 +155,13 @@ fn request_names_leave_room_for_declared_buckets() {
             // The log of new names has room for some, and is emptied by each report.
             subscription.counts();
         }
-        let declared = limiter.bucket("checkout").expect("a declared bucket has room");
-        limiter.table.publish(declared.place.default_key, DirectiveWord::new(DropRatio::ALL).enforced(true));
+        let declared = limiter
+            .bucket("checkout")
+            .expect("a declared bucket has room");
+        limiter.table.publish(
+            declared.place.default_key,
+            DirectiveWord::new(DropRatio::ALL).enforced(true),
+        );
         assert!(
             !limiter.check(&Request::new("checkout", "acme")).is_admit(),
             "protected with {keys_max} keys"
@@ -126,24 +172,43 @@ fn request_names_leave_room_for_declared_buckets() {
 
 #[test]
 fn full_table_names_its_setting() {
-    for (keys_max, buckets_max, setting, max) in [(1_000, 4, "buckets_max", 4), (3, 100, "keys_max", 3)] {
-        let builder = Limiter::builder("shop").keys_max(keys_max).buckets_max(buckets_max);
+    for (keys_max, buckets_max, setting, max) in
+        [(1_000, 4, "buckets_max", 4), (3, 100, "keys_max", 3)]
+    {
+        let builder = Limiter::builder("shop")
+            .keys_max(keys_max)
+            .buckets_max(buckets_max);
         let (limiter, _feed) = builder.build_detached().unwrap();
         (0..max).for_each(|number| drop(limiter.bucket(&format!("b{number}")).unwrap()));
         let error = limiter.bucket("late").unwrap_err();
-        let expected = BucketError::Full { bucket: "late".to_owned(), setting, max };
+        let expected = BucketError::Full {
+            bucket: "late".to_owned(),
+            setting,
+            max,
+        };
         assert_eq!(error, expected);
         for part in ["`late`", &format!("LimiterBuilder::{setting} is {max}")] {
             assert!(error.to_string().contains(part), "{error}");
         }
-        let problem = SetupProblem::BucketsFull { bucket: "late".to_owned(), setting, max };
-        assert!(limiter.setup_problems().contains(&problem), "{:?}", limiter.setup_problems());
+        let problem = SetupProblem::BucketsFull {
+            bucket: "late".to_owned(),
+            setting,
+            max,
+        };
+        assert!(
+            limiter.setup_problems().contains(&problem),
+            "{:?}",
+            limiter.setup_problems()
+        );
     }
 }
 
 #[test]
 fn bucket_without_room_is_one_problem() {
-    let (limiter, _feed) = Limiter::builder("shop").buckets_max(4).build_detached().unwrap();
+    let (limiter, _feed) = Limiter::builder("shop")
+        .buckets_max(4)
+        .build_detached()
+        .unwrap();
     (0..4).for_each(|number| drop(limiter.bucket(&format!("b{number}")).unwrap()));
     for name in ["late", "later", "bad name"] {
         assert!(limiter.check(&Request::new(name, "acme")).is_admit());
@@ -164,8 +229,18 @@ fn debug_output_hides_the_draw_key() {
     let bucket = limiter.bucket("checkout").unwrap();
     let key = bucket.key("acme");
     let halves = 0x1234_5678_9abc_def0_u64;
-    limiter.table.draw_key.store(plimsoll_core::decision::coherent::DrawKey::of_halves(halves, halves));
-    for text in [format!("{limiter:?}"), format!("{bucket:?}"), format!("{key:?}"), format!("{feed:?}")] {
+    limiter
+        .table
+        .draw_key
+        .store(plimsoll_core::decision::coherent::DrawKey::of_halves(
+            halves, halves,
+        ));
+    for text in [
+        format!("{limiter:?}"),
+        format!("{bucket:?}"),
+        format!("{key:?}"),
+        format!("{feed:?}"),
+    ] {
         assert!(text.len() < 20_000, "{} bytes: {text:.200}", text.len());
         assert!(!text.contains(&halves.to_string()), "{text}");
     }
@@ -177,7 +252,15 @@ fn each_text_is_its_own_tenant() {
     let limiter = limiter();
     let bucket = limiter.bucket("checkout").unwrap();
     let long = "x".repeat(129);
-    let texts = ["acme", "auth0|1a", "auth0|1b", "auth0%7C1a", "caf\u{e9}", &long, &(long.clone() + "x")];
+    let texts = [
+        "acme",
+        "auth0|1a",
+        "auth0|1b",
+        "auth0%7C1a",
+        "caf\u{e9}",
+        &long,
+        &(long.clone() + "x"),
+    ];
     for (requests, text) in (1..).zip(texts) {
         for _ in 0..requests {
             let _ = limiter.check(&Request::new("checkout", text));

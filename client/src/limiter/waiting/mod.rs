@@ -35,8 +35,11 @@ impl Waiting {
     /// Returns the requests that waited, by result: admitted, waited until their deadline, or refused immediately
     /// because there were too many waiters.
     pub(crate) fn results(&self) -> [(&'static str, u64); 3] {
-        let counters =
-            [("admitted", &self.admitted), ("timed_out", &self.timed_out), ("overflowed", &self.overflowed)];
+        let counters = [
+            ("admitted", &self.admitted),
+            ("timed_out", &self.timed_out),
+            ("overflowed", &self.overflowed),
+        ];
         counters.map(|(result, counter)| (result, counter.load(Ordering::Relaxed)))
     }
 

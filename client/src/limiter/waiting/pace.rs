@@ -66,10 +66,18 @@ impl Pace {
         let interval = self.interval(now, cost, outlook.ratio);
         let latest = self.due + interval;
         match outlook {
-            Outlook { is_enforced: false, .. } => Next::Ask,
-            Outlook { ratio, has_tokens: true, .. } if ratio == 0.0 || now >= self.due => Next::Ask,
+            Outlook {
+                is_enforced: false, ..
+            } => Next::Ask,
+            Outlook {
+                ratio,
+                has_tokens: true,
+                ..
+            } if ratio == 0.0 || now >= self.due => Next::Ask,
             _ if now >= latest => Next::Ask,
-            Outlook { has_tokens: true, .. } => Next::Look(self.due.min(now + LOOK_WAIT_MAX)),
+            Outlook {
+                has_tokens: true, ..
+            } => Next::Look(self.due.min(now + LOOK_WAIT_MAX)),
             _ => Next::Look(latest.min(now + (interval / LOOKS).clamp(REFILL, LOOK_WAIT_MAX))),
         }
     }
@@ -103,7 +111,8 @@ impl Pace {
         if span < MEASURED_MIN {
             return;
         }
-        let others = offered.saturating_sub(before).saturating_sub(self.own) as f64 / span.as_secs_f64();
+        let others =
+            offered.saturating_sub(before).saturating_sub(self.own) as f64 / span.as_secs_f64();
         let kept = if span > MEASURED_MAX { 0.0 } else { kept(span) };
         self.others = self.others * kept + others * (1.0 - kept);
         (self.measured, self.own) = (Some((now, offered)), 0);
@@ -122,7 +131,10 @@ impl Fading {
     }
 
     fn add(&mut self, now: MonoTime, n: f64) {
-        *self = Self { rate: self.rate(now) + n / MEMORY.as_secs_f64(), at: now };
+        *self = Self {
+            rate: self.rate(now) + n / MEMORY.as_secs_f64(),
+            at: now,
+        };
     }
 }
 
@@ -136,7 +148,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OPEN: Outlook = Outlook { is_enforced: true, ratio: 0.0, has_tokens: true, offered: 0 };
+    const OPEN: Outlook = Outlook {
+        is_enforced: true,
+        ratio: 0.0,
+        has_tokens: true,
+        offered: 0,
+    };
     const REFUSING: Outlook = Outlook { ratio: 0.5, ..OPEN };
 
     fn at(ms: u64) -> MonoTime {
@@ -147,8 +164,16 @@ mod tests {
     fn waiter_asks_immediately_without_refusals() {
         for outlook in [
             OPEN,
-            Outlook { is_enforced: false, ..REFUSING },
-            Outlook { is_enforced: false, ratio: 1.0, has_tokens: false, offered: 9 },
+            Outlook {
+                is_enforced: false,
+                ..REFUSING
+            },
+            Outlook {
+                is_enforced: false,
+                ratio: 1.0,
+                has_tokens: false,
+                offered: 9,
+            },
         ] {
             let mut pace = Pace::default();
             for _ in 0..1_000 {
@@ -160,8 +185,12 @@ mod tests {
 
     #[test]
     fn attempts_are_spaced_by_the_least_rate() {
-        for (cost, ratio, expected) in [(1, 0.5, 250), (4, 0.5, 1_000), (1_000, 0.5, 2_000), (1, 1.0, 2_000)]
-        {
+        for (cost, ratio, expected) in [
+            (1, 0.5, 250),
+            (4, 0.5, 1_000),
+            (1_000, 0.5, 2_000),
+            (1, 1.0, 2_000),
+        ] {
             let outlook = Outlook { ratio, ..OPEN };
             let mut pace = Pace::default();
             let mut now = at(10_000);
@@ -179,25 +208,41 @@ mod tests {
                 }
             }
             // The first may follow the one before sooner, to make up for a late timer.
-            let apart: Vec<u128> =
-                asked.windows(2).skip(1).map(|two| two[1].since(two[0]).as_millis()).collect();
+            let apart: Vec<u128> = asked
+                .windows(2)
+                .skip(1)
+                .map(|two| two[1].since(two[0]).as_millis())
+                .collect();
             assert_eq!(apart, [expected; 2], "cost {cost}, ratio {ratio}");
         }
     }
 
     #[test]
     fn empty_guard_delays_by_one_interval() {
-        let empty = Outlook { has_tokens: false, ..OPEN };
+        let empty = Outlook {
+            has_tokens: false,
+            ..OPEN
+        };
         let mut pace = Pace::default();
         pace.on_asked(at(10_000), 1, 0.0, false);
         let (mut now, mut looks) = (at(10_000), 0);
         while let Next::Look(then) = pace.next(now, 1, empty) {
-            assert!(then.since(now) >= REFILL.min(Duration::from_millis(1)), "no busy look");
+            assert!(
+                then.since(now) >= REFILL.min(Duration::from_millis(1)),
+                "no busy look"
+            );
             (now, looks) = (then, looks + 1);
         }
-        assert!(now.since(at(10_000)) <= Duration::from_millis(500), "{now:?}");
+        assert!(
+            now.since(at(10_000)) <= Duration::from_millis(500),
+            "{now:?}"
+        );
         assert!(looks <= 2 * LOOKS + 2, "{looks}");
-        assert_eq!(pace.next(at(10_040), 1, OPEN), Next::Ask, "the guard was refilled");
+        assert_eq!(
+            pace.next(at(10_040), 1, OPEN),
+            Next::Ask,
+            "the guard was refilled"
+        );
     }
 
     #[test]
@@ -206,7 +251,15 @@ mod tests {
         let (mut asked, mut now) = (0_u64, at(0));
         while now < at(20_000) {
             let offered = now.as_micros() / 1_000 + asked;
-            match pace.next(now, 1, Outlook { ratio: 0.9, offered, ..OPEN }) {
+            match pace.next(
+                now,
+                1,
+                Outlook {
+                    ratio: 0.9,
+                    offered,
+                    ..OPEN
+                },
+            ) {
                 Next::Ask => {
                     pace.on_asked(now, 1, 0.9, false);
                     asked += u64::from(now >= at(10_000));
@@ -214,23 +267,39 @@ mod tests {
                 Next::Look(then) => now = then,
             }
         }
-        assert!((900..=1_050).contains(&asked), "{asked} in 10 s beside 1,000/s");
+        assert!(
+            (900..=1_050).contains(&asked),
+            "{asked} in 10 s beside 1,000/s"
+        );
     }
 
     /// A loop that admits `allowed` requests/s and refuses what is above, with a delay.
     fn attempts_per_admission(allowed: f64) -> f64 {
         let (mut pace, mut now, mut ratio) = (Pace::default(), at(0), 0.0);
-        let (mut asked, mut admitted, mut owed, mut window, mut since) = (0.0, 0.0, 0.0, 0.0, at(0));
+        let (mut asked, mut admitted, mut owed, mut window, mut since) =
+            (0.0, 0.0, 0.0, 0.0, at(0));
         while now < at(60_000) {
             let span = now.since(since);
             if span >= Duration::from_millis(500) {
                 let rate = window / span.as_secs_f64();
-                ratio = if rate > allowed { 1.0 - allowed / rate } else { 0.0 };
+                ratio = if rate > allowed {
+                    1.0 - allowed / rate
+                } else {
+                    0.0
+                };
                 (window, since) = (0.0, now);
             }
             // The guard: one and a half times the rate.
             let has_tokens = owed < 1.5 * allowed * (now.since(at(0)).as_secs_f64() + 0.2);
-            match pace.next(now, 1, Outlook { ratio, has_tokens, ..OPEN }) {
+            match pace.next(
+                now,
+                1,
+                Outlook {
+                    ratio,
+                    has_tokens,
+                    ..OPEN
+                },
+            ) {
                 Next::Ask => {
                     asked += 1.0;
                     window += 1.0;
@@ -243,7 +312,10 @@ mod tests {
                 Next::Look(then) => now = then,
             }
         }
-        assert!(admitted >= 0.9 * allowed * 60.0, "{admitted} admitted of {allowed}/s");
+        assert!(
+            admitted >= 0.9 * allowed * 60.0,
+            "{admitted} admitted of {allowed}/s"
+        );
         asked / admitted
     }
 

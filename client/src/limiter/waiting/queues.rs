@@ -57,9 +57,15 @@ impl Queues {
         }
         self.last += 1;
         self.waiters += 1;
-        let ticket = Ticket { key, number: self.last, first: Arc::default() };
+        let ticket = Ticket {
+            key,
+            number: self.last,
+            first: Arc::default(),
+        };
         let queue = self.queues.entry(key).or_default();
-        queue.line.push_back((ticket.number, Arc::clone(&ticket.first)));
+        queue
+            .line
+            .push_back((ticket.number, Arc::clone(&ticket.first)));
         Some(ticket)
     }
 
@@ -73,8 +79,14 @@ impl Queues {
         outlook: impl FnOnce() -> Outlook,
         decide: impl FnOnce() -> Verdict,
     ) -> Turn {
-        let Some(queue) = self.queues.get_mut(&ticket.key) else { return Turn::Behind };
-        if queue.line.front().is_none_or(|(first, _)| *first != ticket.number) {
+        let Some(queue) = self.queues.get_mut(&ticket.key) else {
+            return Turn::Behind;
+        };
+        if queue
+            .line
+            .front()
+            .is_none_or(|(first, _)| *first != ticket.number)
+        {
             return Turn::Behind;
         }
         let outlook = outlook();
@@ -82,7 +94,9 @@ impl Queues {
             return Turn::Look(then);
         }
         let verdict = decide();
-        queue.pace.on_asked(now, cost, outlook.ratio, verdict.is_admit());
+        queue
+            .pace
+            .on_asked(now, cost, outlook.ratio, verdict.is_admit());
         match verdict {
             Verdict::Admit => Turn::Decided(verdict),
             Verdict::Refuse(refusal) => {
@@ -99,7 +113,10 @@ impl Queues {
     pub(super) fn leave(&mut self, ticket: &Ticket) -> Option<Refusal> {
         let queue = self.queues.get_mut(&ticket.key)?;
         // Numbers ascend, so that a storm of cancellations does not search the line from its front.
-        let at = queue.line.binary_search_by_key(&ticket.number, |(number, _)| *number).ok()?;
+        let at = queue
+            .line
+            .binary_search_by_key(&ticket.number, |(number, _)| *number)
+            .ok()?;
         queue.line.remove(at);
         self.waiters -= 1;
         if let (0, Some((_, first))) = (at, queue.line.front()) {

@@ -42,13 +42,21 @@ impl Fixture {
     }
 
     fn fill(&self, tokens: f64) {
-        self.limiter.table.fill(self.key.place.default_key, Tokens::new(tokens), Tokens::new(100.0));
+        self.limiter.table.fill(
+            self.key.place.default_key,
+            Tokens::new(tokens),
+            Tokens::new(100.0),
+        );
         self.limiter.table.refill();
     }
 
     fn wait(&self, cost: u32, time: Duration) -> impl Future<Output = Verdict> + use<> {
         let (limiter, key) = (self.limiter.clone(), self.key.clone());
-        async move { limiter.check_async(&key.request().cost(cost).within(time)).await }
+        async move {
+            limiter
+                .check_async(&key.request().cost(cost).within(time))
+                .await
+        }
     }
 
     fn counts(&self) -> Counts {
@@ -66,7 +74,10 @@ impl Fixture {
         &self,
         n: usize,
         deadline: Duration,
-    ) -> (Vec<tokio::task::JoinHandle<Verdict>>, Arc<Mutex<Vec<usize>>>) {
+    ) -> (
+        Vec<tokio::task::JoinHandle<Verdict>>,
+        Arc<Mutex<Vec<usize>>>,
+    ) {
         let order: Arc<Mutex<Vec<usize>>> = Arc::default();
         let mut tasks = Vec::new();
         for number in 0..n {
@@ -90,7 +101,10 @@ async fn unrefused_request_never_waits() {
     for (word, name) in [
         (DirectiveWord::NOTHING, "no directive"),
         (word(0.0), "no ratio"),
-        (word(1.0).enforced(false), "shadow, killed or outside of the canary"),
+        (
+            word(1.0).enforced(false),
+            "shadow, killed or outside of the canary",
+        ),
         (guarded.enforced(false), "an empty guard in shadow"),
     ] {
         let fixture = Fixture::new(word);
@@ -98,12 +112,24 @@ async fn unrefused_request_never_waits() {
         for _ in 0..100 {
             assert!(fixture.wait(1, Duration::ZERO).await.is_admit(), "{name}");
         }
-        assert_eq!((begun.elapsed(), fixture.waits()), (Duration::ZERO, [0; 4]), "{name}");
-        assert_eq!((fixture.counts().offered, fixture.counts().admitted()), (100, 100), "{name}");
+        assert_eq!(
+            (begun.elapsed(), fixture.waits()),
+            (Duration::ZERO, [0; 4]),
+            "{name}"
+        );
+        assert_eq!(
+            (fixture.counts().offered, fixture.counts().admitted()),
+            (100, 100),
+            "{name}"
+        );
     }
     let fixture = Fixture::new(word(1.0));
     assert!(
-        fixture.limiter.check_async(&Request::new("", "acme").within(MINUTE)).await.is_admit(),
+        fixture
+            .limiter
+            .check_async(&Request::new("", "acme").within(MINUTE))
+            .await
+            .is_admit(),
         "an invalid bucket"
     );
 }
@@ -118,16 +144,29 @@ async fn wait_ends_at_its_deadline_with_refusal() {
         let fixture = Fixture::new(word);
         for deadline in [Duration::ZERO, Duration::from_millis(37), MINUTE] {
             let begun = Instant::now();
-            let Verdict::Refuse(refusal) = fixture.wait(1, deadline).await else { panic!("admitted") };
+            let Verdict::Refuse(refusal) = fixture.wait(1, deadline).await else {
+                panic!("admitted")
+            };
             assert_eq!(refusal.reason(), reason);
             let late = begun.elapsed().saturating_sub(deadline);
-            assert!(begun.elapsed() >= deadline && late <= Duration::from_millis(2), "{late:?} late");
+            assert!(
+                begun.elapsed() >= deadline && late <= Duration::from_millis(2),
+                "{late:?} late"
+            );
         }
         assert_eq!(fixture.waits(), [0, 0, 2, 0], "{reason:?}");
         let counts = fixture.counts();
         assert_eq!(counts.offered, counts.refused());
-        assert!(counts.offered <= 60 * 4 + 4, "{} attempts in a minute", counts.offered);
-        assert!(counts.offered >= 20, "{} attempts in a minute", counts.offered);
+        assert!(
+            counts.offered <= 60 * 4 + 4,
+            "{} attempts in a minute",
+            counts.offered
+        );
+        assert!(
+            counts.offered >= 20,
+            "{} attempts in a minute",
+            counts.offered
+        );
     }
 }
 
@@ -141,7 +180,11 @@ async fn waiters_are_admitted_in_order() {
     for round in 1..=5 {
         fixture.fill(4.0);
         sleep(Duration::from_millis(200)).await;
-        assert_eq!(order.lock().unwrap().len(), 4 * round, "each token admits one");
+        assert_eq!(
+            order.lock().unwrap().len(),
+            4 * round,
+            "each token admits one"
+        );
     }
     for task in tasks {
         assert!(task.await.unwrap().is_admit());
@@ -150,7 +193,10 @@ async fn waiters_are_admitted_in_order() {
     assert_eq!(fixture.waits(), [0, 20, 0, 0]);
     let counts = fixture.counts();
     assert_eq!(counts.admitted(), 20, "counted once each");
-    assert!(counts.guard_dropped - refused_first.min(counts.guard_dropped) <= 5, "looks are not counted");
+    assert!(
+        counts.guard_dropped - refused_first.min(counts.guard_dropped) <= 5,
+        "looks are not counted"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +215,10 @@ async fn dropped_wait_passes_its_place_on() {
         assert!(task.await.unwrap().is_admit());
     }
     assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 6, 7, 8]);
-    assert_eq!((fixture.counts().admitted(), fixture.waits()), (7, [0, 7, 0, 0]));
+    assert_eq!(
+        (fixture.counts().admitted(), fixture.waits()),
+        (7, [0, 7, 0, 0])
+    );
     assert_eq!(fixture.limiter.table.waiting.queues().waiters(), 0);
 }
 
@@ -185,7 +234,11 @@ async fn all_waiters_pass_when_refusals_end() {
         for task in tasks {
             assert!(task.await.unwrap().is_admit());
         }
-        assert!(ended.elapsed() <= Duration::from_millis(200), "{:?}", ended.elapsed());
+        assert!(
+            ended.elapsed() <= Duration::from_millis(200),
+            "{:?}",
+            ended.elapsed()
+        );
         assert_eq!(*order.lock().unwrap(), (0..1_000).collect::<Vec<_>>());
     }
 }
@@ -197,10 +250,17 @@ async fn surplus_waiter_is_refused_uncounted() {
     let (begun, offered) = (Instant::now(), fixture.counts().offered);
     assert!(!fixture.wait(1, MINUTE).await.is_admit());
     assert!(
-        !fixture.limiter.check_async(&Request::new("other", "acme").within(MINUTE)).await.is_admit(),
+        !fixture
+            .limiter
+            .check_async(&Request::new("other", "acme").within(MINUTE))
+            .await
+            .is_admit(),
         "of all keys together"
     );
-    assert_eq!((begun.elapsed(), fixture.counts().offered), (Duration::ZERO, offered));
+    assert_eq!(
+        (begun.elapsed(), fixture.counts().offered),
+        (Duration::ZERO, offered)
+    );
     assert_eq!(fixture.waits(), [WAITERS_MAX as u64, 0, 0, 2]);
     tasks.into_iter().for_each(|task| task.abort());
     sleep(Duration::from_millis(1)).await;
@@ -230,17 +290,32 @@ async fn keys_wait_apart_with_bounded_paces() {
     let fixture = Fixture::new(word(1.0));
     let blocked = tokio::spawn(fixture.wait(1, MINUTE));
     tokio::task::yield_now().await;
-    assert!(fixture.limiter.check_async(&Request::new("free", "acme").within(MINUTE)).await.is_admit());
+    assert!(
+        fixture
+            .limiter
+            .check_async(&Request::new("free", "acme").within(MINUTE))
+            .await
+            .is_admit()
+    );
     let mut queues = Queues::default();
     for key in 0..10 * super::queues::PACES_MAX as u32 {
         let ticket = queues.enter(key).unwrap();
-        let outlook = || pace::Outlook { is_enforced: true, ratio: 0.0, has_tokens: true, offered: 0 };
+        let outlook = || pace::Outlook {
+            is_enforced: true,
+            ratio: 0.0,
+            has_tokens: true,
+            offered: 0,
+        };
         assert_eq!(
             queues.step(MonoTime::ZERO, &ticket, 1, outlook, || Verdict::Admit),
             Turn::Decided(Verdict::Admit)
         );
         queues.leave(&ticket);
     }
-    assert!(queues.queues.len() <= super::queues::PACES_MAX, "{}", queues.queues.len());
+    assert!(
+        queues.queues.len() <= super::queues::PACES_MAX,
+        "{}",
+        queues.queues.len()
+    );
     blocked.abort();
 }

@@ -36,13 +36,21 @@ pub(crate) async fn wait(
         waiting.overflowed.fetch_add(1, Ordering::Relaxed);
         return refusal(key, request.cost);
     };
-    let mut place = Place { waiting, ticket, has_waited: false };
+    let mut place = Place {
+        waiting,
+        ticket,
+        has_waited: false,
+    };
     loop {
         let now = waiting.now();
         let mut by_quotas = None;
         // The decision and its consequence for the queue are one step under the lock.
         let decide = || match limiter.begin(request, true) {
-            Step::Decided(Decided { verdict, quota: None, .. }) => verdict,
+            Step::Decided(Decided {
+                verdict,
+                quota: None,
+                ..
+            }) => verdict,
             // Its quotas decide, apart from the queue.
             step => {
                 by_quotas = Some(step);
@@ -50,7 +58,9 @@ pub(crate) async fn wait(
             }
         };
         let look = || outlook(key, request.cost);
-        let next = waiting.queues().step(now, &place.ticket, request.cost, look, decide);
+        let next = waiting
+            .queues()
+            .step(now, &place.ticket, request.cost, look, decide);
         let then = match next {
             Next::Decided(verdict) => {
                 place.end(verdict);
@@ -95,7 +105,11 @@ fn outlook(key: &KeyHandle, cost: u32) -> Outlook {
 
 fn refusal(key: &KeyHandle, cost: u32) -> Verdict {
     let (target, table) = (key.target(), &key.table);
-    let outcome = if table.has_tokens(target, cost) { Outcome::Dropped } else { Outcome::GuardDropped };
+    let outcome = if table.has_tokens(target, cost) {
+        Outcome::Dropped
+    } else {
+        Outcome::GuardDropped
+    };
     let word = target.word();
     Verdict::Refuse(word.refusal(word.reason(outcome), thread_ctx(table).draws.jitter()))
 }
@@ -104,7 +118,11 @@ impl Place<'_> {
     fn end(&self, verdict: Verdict) {
         if self.has_waited {
             let admitted = verdict.is_admit();
-            let count = if admitted { &self.waiting.admitted } else { &self.waiting.timed_out };
+            let count = if admitted {
+                &self.waiting.admitted
+            } else {
+                &self.waiting.timed_out
+            };
             count.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -33,7 +33,9 @@ type Results = [u64; RESULTS.len()];
 
 fn results(counts: Counts, by_quotas: QuotaTally) -> Results {
     let [exceeded, degraded, would_exceeded, would_degraded, repeated] = by_quotas;
-    let by_quota = counts.quota_dropped.saturating_add(counts.would_quota_dropped);
+    let by_quota = counts
+        .quota_dropped
+        .saturating_add(counts.would_quota_dropped);
     [
         counts.passed().saturating_sub(by_quota),
         counts.dropped,
@@ -62,26 +64,43 @@ pub(super) const REFUSALS: Metric<Source> = Metric::counter(
     &["bucket", "reason", "enforced"],
     "Refusals of this process by reason; with `enforced` = `false` those that were not carried out here.",
     |source| {
-        let Some(control) = &source.limiter.control else { return Vec::new() };
-        let refusals = control.subscription.with(|subscription, _| subscription.refusals());
+        let Some(control) = &source.limiter.control else {
+            return Vec::new();
+        };
+        let refusals = control
+            .subscription
+            .with(|subscription, _| subscription.refusals());
         rows(refusals.iter().flat_map(|(bucket, by_reason)| {
-            Reason::ALL.iter().zip(by_reason).flat_map(move |(reason, refused)| {
-                [("true", refused.enforced), ("false", refused.would)]
-                    .map(|(enforced, count)| ([bucket.as_str(), reason.as_str(), enforced], count))
-            })
+            Reason::ALL
+                .iter()
+                .zip(by_reason)
+                .flat_map(move |(reason, refused)| {
+                    [("true", refused.enforced), ("false", refused.would)].map(
+                        |(enforced, count)| ([bucket.as_str(), reason.as_str(), enforced], count),
+                    )
+                })
         }))
     },
 );
 
 fn decisions(source: &Source) -> Vec<Series> {
-    let Some(control) = &source.limiter.control else { return Vec::new() };
+    let Some(control) = &source.limiter.control else {
+        return Vec::new();
+    };
     let mut decisions = source.by_mode();
     let mut series = Vec::new();
     for (bucket, counts, mode) in counts(control) {
-        let unseen = || ByMode { mode, decided: Results::default(), by_mode: BTreeMap::new() };
+        let unseen = || ByMode {
+            mode,
+            decided: Results::default(),
+            by_mode: BTreeMap::new(),
+        };
         let seen = decisions.entry(bucket.clone()).or_insert_with(unseen);
         // Decisions since the last export count for the mode of the last export.
-        let sums = seen.by_mode.entry(std::mem::replace(&mut seen.mode, mode)).or_default();
+        let sums = seen
+            .by_mode
+            .entry(std::mem::replace(&mut seen.mode, mode))
+            .or_default();
         for ((sum, before), now) in sums.iter_mut().zip(&mut seen.decided).zip(counts) {
             // A refusal of a quota is counted after its admission, so that an admission may be taken back.
             *sum += now.saturating_sub(*before);
@@ -90,7 +109,12 @@ fn decisions(source: &Source) -> Vec<Series> {
         for (mode, sums) in &seen.by_mode {
             let mode = ShownMode::from(*mode);
             let labels = |result: &str| [bucket.to_string(), mode.to_string(), result.to_owned()];
-            series.extend(RESULTS.into_iter().zip(sums).map(|(result, count)| (labels(result), *count)));
+            series.extend(
+                RESULTS
+                    .into_iter()
+                    .zip(sums)
+                    .map(|(result, count)| (labels(result), *count)),
+            );
         }
     }
     rows(series)
@@ -106,7 +130,9 @@ fn counts(control: &Control) -> Vec<(Bucket, Results, Option<Mode>)> {
         let with_mode = |(bucket, counts): (Bucket, Counts)| {
             let mode = subscription.mode_of(&bucket);
             let place = control.table.known_bucket(bucket.as_str());
-            let by_quotas = place.map(|place| control.table.layered.tally(place.bucket)).unwrap_or_default();
+            let by_quotas = place
+                .map(|place| control.table.layered.tally(place.bucket))
+                .unwrap_or_default();
             (bucket, results(counts, by_quotas), mode)
         };
         buckets.into_iter().map(with_mode).collect()

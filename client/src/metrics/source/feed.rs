@@ -32,7 +32,9 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &["policy"],
         "Requests decided before the policy of their bucket was known, by that decision: `allow`, `deny`.",
         |control| {
-            let before = control.subscription.with(|subscription, _| subscription.decided_before_policy());
+            let before = control
+                .subscription
+                .with(|subscription, _| subscription.decided_before_policy());
             rows([([control.before_policy.as_str()], before)])
         },
     ),
@@ -41,7 +43,9 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Directives rejected because they were invalid or stale.",
         |control| {
-            let stale = control.subscription.with(|subscription, _| subscription.rejected);
+            let stale = control
+                .subscription
+                .with(|subscription, _| subscription.rejected);
             one(stale + count(&control.counters.invalid))
         },
     ),
@@ -50,20 +54,31 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Highest controller epoch applied; 0 before the first.",
         |control| {
-            one(control.subscription.with(|feed, _| feed.directives.epoch()).map_or(0, |epoch| epoch.0))
+            one(control
+                .subscription
+                .with(|feed, _| feed.directives.epoch())
+                .map_or(0, |epoch| epoch.0))
         },
     ),
     Metric::gauge(
         "plimsoll_controller_conflict",
         &[],
         "1 while directives of two controllers at one epoch arrive; those of one are refused.",
-        |control| one(control.subscription.with(|feed, now| feed.other_controllers.has_rival(now))),
+        |control| {
+            one(control
+                .subscription
+                .with(|feed, now| feed.other_controllers.has_rival(now)))
+        },
     ),
     Metric::gauge(
         "plimsoll_local_kill",
         &[],
         "1 while the kill file puts every bucket of this process into shadow mode.",
-        |control| one(control.subscription.with(|feed, _| feed.enforcement.observes)),
+        |control| {
+            one(control
+                .subscription
+                .with(|feed, _| feed.enforcement.observes))
+        },
     ),
     Metric::gauge(
         "plimsoll_directive_last_update_timestamp_seconds",
@@ -71,7 +86,9 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "Unix time at which the controller last covered a report of this client's aggregator; of several aggregators, the \
          oldest among those that own a bucket; 0 before the first.",
         |control| {
-            let age = control.subscription.with(|subscription, now| subscription.upstream_age(now));
+            let age = control
+                .subscription
+                .with(|subscription, now| subscription.upstream_age(now));
             let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
             one(updated.map_or(0.0, unix_seconds))
         },
@@ -82,32 +99,60 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "Aggregators whose last connection was refused for lack of trust, at either end, by reason.",
         |control| {
             let refused = control.counters.refused();
-            rows(refused.iter().map(|(reason, aggregators)| ([*reason], *aggregators as f64)))
+            rows(
+                refused
+                    .iter()
+                    .map(|(reason, aggregators)| ([*reason], *aggregators as f64)),
+            )
         },
     ),
     Metric::gauge(
         "plimsoll_certificate_not_before_timestamp_seconds",
         &[],
         "Unix time from which the certificate in use is valid.",
-        |control| maybe(control.certificate_health().map(|health| unix_seconds(health.not_before))),
+        |control| {
+            maybe(
+                control
+                    .certificate_health()
+                    .map(|health| unix_seconds(health.not_before)),
+            )
+        },
     ),
     Metric::gauge(
         "plimsoll_certificate_not_after_timestamp_seconds",
         &[],
         "Unix time at which the certificate in use expires.",
-        |control| maybe(control.certificate_health().map(|health| unix_seconds(health.not_after))),
+        |control| {
+            maybe(
+                control
+                    .certificate_health()
+                    .map(|health| unix_seconds(health.not_after)),
+            )
+        },
     ),
     Metric::gauge(
         "plimsoll_certificate_untrusted",
         &[],
         "1 while no authority in `ca.crt` signs the certificate in use, so that peers refuse it.",
-        |control| maybe(control.certificate_health().map(|health| health.is_untrusted)),
+        |control| {
+            maybe(
+                control
+                    .certificate_health()
+                    .map(|health| health.is_untrusted),
+            )
+        },
     ),
     Metric::gauge(
         "plimsoll_certificates_refused",
         &[],
         "1 while the certificate files cannot be used and those read before are in use.",
-        |control| maybe(control.certificate_health().map(|health| health.files_refused.is_some())),
+        |control| {
+            maybe(
+                control
+                    .certificate_health()
+                    .map(|health| health.files_refused.is_some()),
+            )
+        },
     ),
     Metric::gauge(
         "plimsoll_endpoint_connected",
@@ -115,7 +160,10 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "1 while this aggregator, one of several, is connected and has answered.",
         |control| {
             control.subscription.with(|subscription, _| {
-                let each = subscription.assignment().into_iter().flat_map(Assignment::endpoints);
+                let each = subscription
+                    .assignment()
+                    .into_iter()
+                    .flat_map(Assignment::endpoints);
                 rows(each.map(|(name, is_live, _)| ([name], is_live)))
             })
         },
@@ -124,14 +172,24 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "plimsoll_buckets_moved_total",
         &[],
         "Buckets moved from one of several aggregators to another.",
-        |control| maybe(control.subscription.with(|subscription, _| Some(subscription.assignment()?.moves))),
+        |control| {
+            maybe(
+                control
+                    .subscription
+                    .with(|subscription, _| Some(subscription.assignment()?.moves)),
+            )
+        },
     ),
     Metric::gauge(
         "plimsoll_directive_cache_in_use",
         &[],
         "1 while decisions use cached directives, before the first ones from an aggregator.",
         |control| {
-            let is_restored = |_: &_| control.subscription.with(|feed, _| feed.directives.is_restored);
+            let is_restored = |_: &_| {
+                control
+                    .subscription
+                    .with(|feed, _| feed.directives.is_restored)
+            };
             maybe(control.cache.as_ref().map(is_restored))
         },
     ),
@@ -139,13 +197,22 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "plimsoll_directive_cache_write_failures_total",
         &[],
         "Failed writes of the directive cache.",
-        |control| maybe(control.cache.as_ref().map(|_| count(&control.counters.save_failures))),
+        |control| {
+            maybe(
+                control
+                    .cache
+                    .as_ref()
+                    .map(|_| count(&control.counters.save_failures)),
+            )
+        },
     ),
 ];
 
 /// Returns the Unix time, 0 for any earlier one.
 fn unix_seconds(at: SystemTime) -> f64 {
-    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+    at.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 fn count(counter: &AtomicU64) -> u64 {

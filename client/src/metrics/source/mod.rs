@@ -75,13 +75,22 @@ pub(super) fn described() -> Vec<About> {
 
 impl Source {
     pub(super) fn new(limiter: Limiter) -> Self {
-        Self { limiter, decisions: Mutex::default() }
+        Self {
+            limiter,
+            decisions: Mutex::default(),
+        }
     }
 
     pub(super) fn families(&self) -> Vec<Family> {
         let mut all = families(LIMITER, self);
         #[cfg(feature = "quota")]
-        if let Some(counters) = self.limiter.table.layered.store().and_then(|store| store.counters()) {
+        if let Some(counters) = self
+            .limiter
+            .table
+            .layered
+            .store()
+            .and_then(|store| store.counters())
+        {
             all.extend(families(&store::STORE, &counters));
         }
         if let Some(control) = &self.limiter.control {
@@ -89,7 +98,9 @@ impl Source {
             let admissions: BucketFigures = control.subscription.with(|subscription, _| {
                 all.extend(families(&requests::RESPONSES, &subscription.responses()));
                 let figures = subscription.admission_figures();
-                figures.map(|(bucket, figures)| (bucket.to_string(), figures)).collect()
+                figures
+                    .map(|(bucket, figures)| (bucket.to_string(), figures))
+                    .collect()
             });
             all.extend(families(&ADMISSIONS, &admissions));
         }

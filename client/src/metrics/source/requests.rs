@@ -28,7 +28,9 @@ pub(super) const RESPONSES: [Metric<Vec<BucketResponses>>; 2] = [
         |watched| {
             responses(watched, |of| {
                 let codes = of.responses.codes.iter();
-                codes.map(|(code, count)| (Some(code.clone()), Value::from(*count))).collect()
+                codes
+                    .map(|(code, count)| (Some(code.clone()), Value::from(*count)))
+                    .collect()
             })
         },
     ),
@@ -36,7 +38,11 @@ pub(super) const RESPONSES: [Metric<Vec<BucketResponses>>; 2] = [
         "plimsoll_request_duration_seconds",
         &["bucket", "cohort"],
         "Duration of admitted requests, until the service responds or the caller cancels.",
-        |watched| responses(watched, |of| vec![(None, of.responses.durations.clone().into())]),
+        |watched| {
+            responses(watched, |of| {
+                vec![(None, of.responses.durations.clone().into())]
+            })
+        },
     ),
 ];
 
@@ -44,7 +50,15 @@ type Labelled = Vec<(Option<String>, Value)>;
 
 fn responses(watched: &[BucketResponses], values: fn(&BucketResponses) -> Labelled) -> Vec<Series> {
     rows(watched.iter().flat_map(|of| {
-        let labels = move |last| [Some(of.bucket.to_string()), Some(of.cohort.to_owned()), last];
-        values(of).into_iter().map(move |(last, value)| (labels(last).into_iter().flatten(), value))
+        let labels = move |last| {
+            [
+                Some(of.bucket.to_string()),
+                Some(of.cohort.to_owned()),
+                last,
+            ]
+        };
+        values(of)
+            .into_iter()
+            .map(move |(last, value)| (labels(last).into_iter().flatten(), value))
     }))
 }

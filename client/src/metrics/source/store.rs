@@ -11,7 +11,14 @@ pub(super) const STORE: [Metric<StoreCounters>; 8] = [
         &["result"],
         "Calls to the store of exact quotas: `granted`, `refused`, and the failures; `not_asked` while the circuit breaker is \
          open.",
-        |store| rows(store.requests.iter().map(|(result, count)| ([*result], *count))),
+        |store| {
+            rows(
+                store
+                    .requests
+                    .iter()
+                    .map(|(result, count)| ([*result], *count)),
+            )
+        },
     ),
     Metric::histogram(
         "plimsoll_quota_store_request_duration_seconds",
@@ -30,7 +37,14 @@ pub(super) const STORE: [Metric<StoreCounters>; 8] = [
         &["policy"],
         "Decisions about exact quotas without an answer of the store, by the `on_store_error` of the quota: `allow_bounded`, \
          `allow`, `deny`.",
-        |store| rows(store.degraded.iter().map(|(policy, count)| ([*policy], *count))),
+        |store| {
+            rows(
+                store
+                    .degraded
+                    .iter()
+                    .map(|(policy, count)| ([*policy], *count)),
+            )
+        },
     ),
     Metric::counter(
         "plimsoll_quota_late_answers_total",

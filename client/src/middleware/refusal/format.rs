@@ -77,8 +77,11 @@ pub struct RefusalOf<'a> {
 }
 
 impl RefusalFormat {
-    const DEFAULT: Self =
-        Self { status: StatusCode::TOO_MANY_REQUESTS, headers: RateLimitHeaders::Both, problem_type: None };
+    const DEFAULT: Self = Self {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        headers: RateLimitHeaders::Both,
+        problem_type: None,
+    };
 
     /// Sets the status of refused HTTP requests, by default 429 Too Many Requests. A status that is no error, below 400,
     /// is not taken: it would turn refusals into successes.
@@ -148,7 +151,8 @@ impl RefusalOf<'_> {
 
     /// Returns the quota that the request exceeded; `None` for other reasons.
     pub(super) fn used_up(&self) -> Option<&Quota> {
-        self.quota.filter(|_| self.reason() == Reason::TenantQuotaExceeded)
+        self.quota
+            .filter(|_| self.reason() == Reason::TenantQuotaExceeded)
     }
 
     /// Returns the wait in whole seconds, rounded up to at least 1, so that no caller retries too early.
@@ -171,7 +175,10 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    pub(crate) const DEFAULT: Self = Self { form: RefusalFormat::DEFAULT, respond: None };
+    pub(crate) const DEFAULT: Self = Self {
+        form: RefusalFormat::DEFAULT,
+        respond: None,
+    };
 
     pub(crate) fn response(&self, refused: &Refused<'_>) -> Response<Bytes> {
         match &self.respond {
@@ -184,13 +191,18 @@ impl Format {
 impl fmt::Debug for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut format = f.debug_struct("Format");
-        format.field("form", &self.form).field("responds", &self.respond.is_some()).finish()
+        format
+            .field("form", &self.form)
+            .field("responds", &self.respond.is_some())
+            .finish()
     }
 }
 
 /// Rounds up to whole units, at least one.
 pub(super) fn whole(wait: Duration, unit: Duration) -> u64 {
-    u64::try_from(wait.as_nanos().div_ceil(unit.as_nanos().max(1))).unwrap_or(u64::MAX).max(1)
+    u64::try_from(wait.as_nanos().div_ceil(unit.as_nanos().max(1)))
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 #[cfg(test)]
@@ -207,7 +219,8 @@ mod tests {
             (Duration::from_millis(2_999), 3, 2_999),
             (Duration::from_secs(u64::MAX), u64::MAX, u64::MAX),
         ] {
-            let units = [Duration::from_secs(1), Duration::from_millis(1)].map(|unit| whole(wait, unit));
+            let units =
+                [Duration::from_secs(1), Duration::from_millis(1)].map(|unit| whole(wait, unit));
             assert_eq!(units, [seconds, millis], "{wait:?}");
         }
     }

@@ -22,7 +22,11 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
     let reason = refused.reason();
     let mut details = ErrorDetails::new();
     // Google's rules for error reasons ask for capitals.
-    details.set_error_info(reason.as_str().to_ascii_uppercase(), ERROR_DOMAIN, facts(refused));
+    details.set_error_info(
+        reason.as_str().to_ascii_uppercase(),
+        ERROR_DOMAIN,
+        facts(refused),
+    );
     // A store that does not answer is no failure of the caller's quota.
     if reason != Reason::QuotaDegraded {
         details.add_quota_failure_violation(subject(refused), words::detail(reason));
@@ -37,10 +41,14 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
     };
     metadata.insert(RETRY_PUSHBACK, pushback.into());
     if format.headers.has_x() {
-        metadata.insert(RATE_LIMIT_REASON, MetadataValue::from_static(reason.as_str()));
+        metadata.insert(
+            RATE_LIMIT_REASON,
+            MetadataValue::from_static(reason.as_str()),
+        );
     }
     let message = words::title(reason);
-    Status::with_error_details_and_metadata(Code::ResourceExhausted, message, details, metadata).into_http()
+    Status::with_error_details_and_metadata(Code::ResourceExhausted, message, details, metadata)
+        .into_http()
 }
 
 /// Returns what the violation is about: `quota:NAME` for an exact quota, else `bucket:NAME`.
@@ -55,10 +63,21 @@ fn subject(refused: &RefusalOf<'_>) -> String {
 /// Returns the metadata of the `ErrorInfo`: the bucket, its limit in requests/s, and the exact quota with the requests of
 /// a full one, as far as they are known.
 fn facts(refused: &RefusalOf<'_>) -> HashMap<String, String> {
-    let bucket = refused.bucket.map(|bucket| ("bucket".to_owned(), bucket.to_owned()));
-    let limit = refused.exceeded().map(|limit| ("limit".to_owned(), limit.to_string()));
+    let bucket = refused
+        .bucket
+        .map(|bucket| ("bucket".to_owned(), bucket.to_owned()));
+    let limit = refused
+        .exceeded()
+        .map(|limit| ("limit".to_owned(), limit.to_string()));
     let quota = refused.used_up().map(|quota| {
-        [("quota".to_owned(), quota.name.to_string()), ("max".to_owned(), quota.rate.max().to_string())]
+        [
+            ("quota".to_owned(), quota.name.to_string()),
+            ("max".to_owned(), quota.rate.max().to_string()),
+        ]
     });
-    bucket.into_iter().chain(limit).chain(quota.into_iter().flatten()).collect()
+    bucket
+        .into_iter()
+        .chain(limit)
+        .chain(quota.into_iter().flatten())
+        .collect()
 }

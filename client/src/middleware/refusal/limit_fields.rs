@@ -23,14 +23,18 @@ const INTEGER_MAX: u64 = 999_999_999_999_999;
 
 pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refused: &RefusalOf<'_>) {
     let exact = refused.used_up();
-    let quota = exact.map(Quota::of_exact).or_else(|| refused.exceeded().map(Quota::of));
+    let quota = exact
+        .map(Quota::of_exact)
+        .or_else(|| refused.exceeded().map(Quota::of));
     // A used-up quota is its own policy, which buckets may share.
     let name = exact.map(|exact| exact.name.as_str()).or(refused.bucket);
     if families.has_ietf()
         && let Some((quota, name)) = quota.zip(name)
     {
-        let fields =
-            [(RATE_LIMIT_POLICY, quota.policy(name)), (RATE_LIMIT, state(name, 0, refused.wait_seconds()))];
+        let fields = [
+            (RATE_LIMIT_POLICY, quota.policy(name)),
+            (RATE_LIMIT, state(name, 0, refused.wait_seconds())),
+        ];
         insert_all(headers, fields);
     }
     if families.has_x() {
@@ -38,8 +42,14 @@ pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refuse
             headers.insert(X_LIMIT, HeaderValue::from(quota.requests));
             headers.insert(X_REMAINING, HeaderValue::from(0));
         }
-        headers.insert(X_RESET, HeaderValue::from(reset(refused.at, refused.wait_seconds())));
-        headers.insert(X_REASON, HeaderValue::from_static(refused.reason().as_str()));
+        headers.insert(
+            X_RESET,
+            HeaderValue::from(reset(refused.at, refused.wait_seconds())),
+        );
+        headers.insert(
+            X_REASON,
+            HeaderValue::from_static(refused.reason().as_str()),
+        );
     }
 }
 
@@ -51,7 +61,13 @@ pub fn quota_fields(left: &QuotaLeft) -> HeaderMap {
     let reset = whole(left.reset, Duration::from_secs(1));
     let mut headers = HeaderMap::with_capacity(2);
     let policy = Quota::of_exact(quota).policy(name);
-    insert_all(&mut headers, [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, state(name, left.remaining, reset))]);
+    insert_all(
+        &mut headers,
+        [
+            (RATE_LIMIT_POLICY, policy),
+            (RATE_LIMIT, state(name, left.remaining, reset)),
+        ],
+    );
     headers
 }
 
@@ -75,21 +91,36 @@ impl Quota {
     fn of(per_second: f64) -> Self {
         // Casts saturate. A limit of zero is 0 requests in a second.
         if per_second >= 1.0 || per_second <= 0.0 {
-            Self { requests: (per_second as u64).min(INTEGER_MAX), seconds: 1 }
+            Self {
+                requests: (per_second as u64).min(INTEGER_MAX),
+                seconds: 1,
+            }
         } else {
-            Self { requests: 1, seconds: ((1.0 / per_second).ceil() as u64).min(INTEGER_MAX) }
+            Self {
+                requests: 1,
+                seconds: ((1.0 / per_second).ceil() as u64).min(INTEGER_MAX),
+            }
         }
     }
 
     /// Returns the quota of an exact one: the requests of a full one, by the time between two refills, rounded up.
     fn of_exact(quota: &ExactQuota) -> Self {
         let seconds = quota.rate.every_ms().div_ceil(1_000);
-        Self { requests: quota.rate.max().min(INTEGER_MAX), seconds: seconds.min(INTEGER_MAX) }
+        Self {
+            requests: quota.rate.max().min(INTEGER_MAX),
+            seconds: seconds.min(INTEGER_MAX),
+        }
     }
 
     /// Returns the policy of a bucket: `"checkout";q=1000;w=1`.
     fn policy(self, bucket: &str) -> Option<String> {
-        list(bucket, [(KeyRef::constant("q"), self.requests), (KeyRef::constant("w"), self.seconds)])
+        list(
+            bucket,
+            [
+                (KeyRef::constant("q"), self.requests),
+                (KeyRef::constant("w"), self.seconds),
+            ],
+        )
     }
 }
 
@@ -115,8 +146,13 @@ fn list(name: &str, parameters: [(&KeyRef, u64); 2]) -> Option<String> {
 }
 
 fn reset(at: SystemTime, wait_seconds: u64) -> u64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    since.as_secs().saturating_add(u64::from(since.subsec_nanos() > 0)).saturating_add(wait_seconds)
+    let since = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    since
+        .as_secs()
+        .saturating_add(u64::from(since.subsec_nanos() > 0))
+        .saturating_add(wait_seconds)
 }
 
 #[cfg(test)]
@@ -145,8 +181,19 @@ mod tests {
     #[test]
     fn reset_is_no_earlier_than_the_wait() {
         let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
-        assert_eq!((reset(at(10_000), 2), reset(at(10_001), 2), reset(at(10_999), 2)), (12, 13, 13));
-        assert_eq!(reset(SystemTime::UNIX_EPOCH - Duration::from_secs(9), 2), 2, "a clock before 1970");
+        assert_eq!(
+            (
+                reset(at(10_000), 2),
+                reset(at(10_001), 2),
+                reset(at(10_999), 2)
+            ),
+            (12, 13, 13)
+        );
+        assert_eq!(
+            reset(SystemTime::UNIX_EPOCH - Duration::from_secs(9), 2),
+            2,
+            "a clock before 1970"
+        );
     }
 
     proptest! {

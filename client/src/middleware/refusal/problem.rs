@@ -43,7 +43,10 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
     let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
     headers.insert(RETRY_AFTER, HeaderValue::from(refused.wait_seconds()));
     limit_fields::insert(headers, format.headers, refused);
     response
@@ -54,6 +57,8 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
 fn violated<'a>(refused: &'a RefusalOf<'_>) -> Option<&'a str> {
     match refused.used_up() {
         Some(quota) => Some(quota.name.as_str()),
-        None => refused.bucket.filter(|_| refused.reason() != Reason::QuotaDegraded),
+        None => refused
+            .bucket
+            .filter(|_| refused.reason() != Reason::QuotaDegraded),
     }
 }

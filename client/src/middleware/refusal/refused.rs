@@ -25,11 +25,31 @@ pub struct Refused<'a> {
 }
 
 impl<'a> Refused<'a> {
-    pub(crate) fn new(form: &'a RefusalFormat, request: Head<'a>, by: &'a RefusedBy, at: SystemTime) -> Self {
-        let RefusedBy { refusal, table, recorder, quota } = by;
+    pub(crate) fn new(
+        form: &'a RefusalFormat,
+        request: Head<'a>,
+        by: &'a RefusedBy,
+        at: SystemTime,
+    ) -> Self {
+        let RefusedBy {
+            refusal,
+            table,
+            recorder,
+            quota,
+        } = by;
         let bucket = table.responses.name(recorder.bucket);
-        let limit = table.limits.get(recorder.bucket).per_second().map(Rate::per_second);
-        let of = RefusalOf { refusal: *refusal, bucket, limit, quota: quota.as_deref(), at };
+        let limit = table
+            .limits
+            .get(recorder.bucket)
+            .per_second()
+            .map(Rate::per_second);
+        let of = RefusalOf {
+            refusal: *refusal,
+            bucket,
+            limit,
+            quota: quota.as_deref(),
+            at,
+        };
         Self { request, of, form }
     }
 
@@ -79,13 +99,20 @@ impl<'a> Refused<'a> {
     }
 
     pub(super) fn bytes(&self) -> Response<Bytes> {
-        if self.is_grpc() { self.form.grpc(&self.of) } else { self.form.http(&self.of) }
+        if self.is_grpc() {
+            self.form.grpc(&self.of)
+        } else {
+            self.form.http(&self.of)
+        }
     }
 }
 
 impl fmt::Debug for Refused<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut refused = f.debug_struct("Refused");
-        refused.field("bucket", &self.bucket()).field("refusal", &self.of.refusal).finish_non_exhaustive()
+        refused
+            .field("bucket", &self.bucket())
+            .field("refusal", &self.of.refusal)
+            .finish_non_exhaustive()
     }
 }

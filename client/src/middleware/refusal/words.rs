@@ -14,7 +14,10 @@ const REDUCED_CAPACITY: ProblemType = ProblemType {
     title: Some("Temporary Reduced Capacity"),
 };
 /// The type of problems that the status describes fully (RFC 9457, section 4.2.1).
-const BLANK: ProblemType = ProblemType { uri: ABOUT_BLANK, title: None };
+const BLANK: ProblemType = ProblemType {
+    uri: ABOUT_BLANK,
+    title: None,
+};
 
 pub(super) const ABOUT_BLANK: &str = "about:blank";
 
@@ -84,7 +87,9 @@ mod tests {
         }
         let renewed = |reason| detail(reason).contains("Do not retry before the quota is renewed");
         assert!(
-            Reason::ALL.into_iter().all(|reason| renewed(reason) == (reason == Reason::TenantQuotaExceeded))
+            Reason::ALL
+                .into_iter()
+                .all(|reason| renewed(reason) == (reason == Reason::TenantQuotaExceeded))
         );
     }
 }

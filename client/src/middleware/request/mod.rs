@@ -66,26 +66,52 @@ mod tests {
             (&[b""], Some("")),
         ] {
             let mut request = Request::new(());
-            request.headers_mut().append("x-other", http::HeaderValue::from_static("x"));
+            request
+                .headers_mut()
+                .append("x-other", http::HeaderValue::from_static("x"));
             for value in values {
-                request.headers_mut().append("x-tenant", http::HeaderValue::from_bytes(value).unwrap());
+                request
+                    .headers_mut()
+                    .append("x-tenant", http::HeaderValue::from_bytes(value).unwrap());
             }
-            assert_eq!(Head::of(&request).header("X-Tenant"), expected, "{values:?}");
-            assert_eq!(Head::of(&request).header("x tenant"), None, "no name of a header");
+            assert_eq!(
+                Head::of(&request).header("X-Tenant"),
+                expected,
+                "{values:?}"
+            );
+            assert_eq!(
+                Head::of(&request).header("x tenant"),
+                None,
+                "no name of a header"
+            );
         }
     }
 
     #[test]
     fn preflight_has_the_method_and_both_headers() {
         for (method, headers, expected) in [
-            (Method::OPTIONS, &["origin", "access-control-request-method"][..], true),
+            (
+                Method::OPTIONS,
+                &["origin", "access-control-request-method"][..],
+                true,
+            ),
             (Method::OPTIONS, &["origin"], false),
             (Method::OPTIONS, &["access-control-request-method"], false),
-            (Method::GET, &["origin", "access-control-request-method"], false),
+            (
+                Method::GET,
+                &["origin", "access-control-request-method"],
+                false,
+            ),
         ] {
             let request = Request::builder().method(method);
-            let request = headers.iter().fold(request, |request, name| request.header(*name, "x"));
-            assert_eq!(Head::of(&request.body(()).unwrap()).is_preflight(), expected, "{headers:?}");
+            let request = headers
+                .iter()
+                .fold(request, |request, name| request.header(*name, "x"));
+            assert_eq!(
+                Head::of(&request.body(()).unwrap()).is_preflight(),
+                expected,
+                "{headers:?}"
+            );
         }
     }
 }

@@ -24,7 +24,10 @@ mod tests {
         const OTHER: &[u8] = b"00-00000000000000000000000000000001-00f067aa0ba902b7-01";
         type Headers<'a> = &'a [(&'a str, &'a [u8])];
         let cases: [(Headers<'_>, Option<u128>); 8] = [
-            (&[("traceparent", ONE)], Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736)),
+            (
+                &[("traceparent", ONE)],
+                Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
+            ),
             (&[("TraceParent", OTHER)], Some(1)),
             (
                 &[("traceparent", ONE), ("tracestate", b"a=b")],
@@ -40,9 +43,15 @@ mod tests {
             let mut request = Request::new(());
             for (name, value) in headers {
                 let name = HeaderName::try_from(*name).unwrap();
-                request.headers_mut().append(name, HeaderValue::from_bytes(value).unwrap());
+                request
+                    .headers_mut()
+                    .append(name, HeaderValue::from_bytes(value).unwrap());
             }
-            assert_eq!(trace_of(Head::of(&request)), id.and_then(TraceId::new), "{headers:?}");
+            assert_eq!(
+                trace_of(Head::of(&request)),
+                id.and_then(TraceId::new),
+                "{headers:?}"
+            );
         }
     }
 }

@@ -18,7 +18,9 @@ pub struct Outcome {
 
 impl Outcome {
     pub(crate) const fn pending(recorder: Recorder) -> Self {
-        Self { recorder: Some(recorder) }
+        Self {
+            recorder: Some(recorder),
+        }
     }
 
     #[inline]
@@ -61,7 +63,9 @@ pub(crate) fn ending_of<R>(response: &Response<R>) -> Option<Ending> {
 #[inline]
 fn is_grpc(headers: &HeaderMap) -> bool {
     let after = |value: &[u8]| value.strip_prefix(GRPC).map(|rest| rest.first().copied());
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| after(value.as_bytes()));
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| after(value.as_bytes()));
     matches!(content_type, Some(None | Some(b'+' | b';')))
 }
 
@@ -71,7 +75,9 @@ pub(super) fn grpc_status(headers: &HeaderMap) -> Option<u8> {
     let digit = |byte: u8| byte.is_ascii_digit().then(|| byte - b'0');
     Some(match headers.get(&GRPC_STATUS)?.as_bytes() {
         [ones] => digit(*ones).unwrap_or(GRPC_UNKNOWN),
-        [tens, ones] => digit(*tens).zip(digit(*ones)).map_or(GRPC_UNKNOWN, |(tens, ones)| tens * 10 + ones),
+        [tens, ones] => digit(*tens)
+            .zip(digit(*ones))
+            .map_or(GRPC_UNKNOWN, |(tens, ones)| tens * 10 + ones),
         _ => GRPC_UNKNOWN,
     })
 }
@@ -83,34 +89,101 @@ mod tests {
     #[test]
     fn head_shows_the_ending_unless_trailers_do() {
         /// The HTTP status, the content type, `grpc-status`, and the ending.
-        type Case = (u16, Option<&'static str>, Option<&'static str>, Option<Ending>);
+        type Case = (
+            u16,
+            Option<&'static str>,
+            Option<&'static str>,
+            Option<Ending>,
+        );
         let cases: [Case; 16] = [
             (200, None, None, Some(Ending::Status(200))),
             (503, Some("text/plain"), None, Some(Ending::Status(503))),
             // A header of this name means nothing outside of gRPC.
-            (200, Some("text/plain"), Some("13"), Some(Ending::Status(200))),
+            (
+                200,
+                Some("text/plain"),
+                Some("13"),
+                Some(Ending::Status(200)),
+            ),
             (200, Some("application/grpc"), None, None),
             (200, Some("application/grpc+proto"), None, None),
             (200, Some("application/grpc;charset=utf-8"), None, None),
-            (200, Some("application/grpc"), Some("0"), Some(Ending::Grpc(0))),
-            (200, Some("application/grpc"), Some("14"), Some(Ending::Grpc(14))),
-            (200, Some("application/grpc"), Some("05"), Some(Ending::Grpc(5))),
-            (200, Some("application/grpc"), Some("99"), Some(Ending::Grpc(99))),
-            (200, Some("application/grpc"), Some(""), Some(Ending::Grpc(GRPC_UNKNOWN))),
-            (200, Some("application/grpc"), Some("-1"), Some(Ending::Grpc(GRPC_UNKNOWN))),
-            (200, Some("application/grpc"), Some("100"), Some(Ending::Grpc(GRPC_UNKNOWN))),
-            (502, Some("application/grpc"), None, Some(Ending::Status(502))),
-            (200, Some("application/grpc-web+proto"), None, Some(Ending::Status(200))),
-            (200, Some("application/grpcish"), Some("3"), Some(Ending::Status(200))),
+            (
+                200,
+                Some("application/grpc"),
+                Some("0"),
+                Some(Ending::Grpc(0)),
+            ),
+            (
+                200,
+                Some("application/grpc"),
+                Some("14"),
+                Some(Ending::Grpc(14)),
+            ),
+            (
+                200,
+                Some("application/grpc"),
+                Some("05"),
+                Some(Ending::Grpc(5)),
+            ),
+            (
+                200,
+                Some("application/grpc"),
+                Some("99"),
+                Some(Ending::Grpc(99)),
+            ),
+            (
+                200,
+                Some("application/grpc"),
+                Some(""),
+                Some(Ending::Grpc(GRPC_UNKNOWN)),
+            ),
+            (
+                200,
+                Some("application/grpc"),
+                Some("-1"),
+                Some(Ending::Grpc(GRPC_UNKNOWN)),
+            ),
+            (
+                200,
+                Some("application/grpc"),
+                Some("100"),
+                Some(Ending::Grpc(GRPC_UNKNOWN)),
+            ),
+            (
+                502,
+                Some("application/grpc"),
+                None,
+                Some(Ending::Status(502)),
+            ),
+            (
+                200,
+                Some("application/grpc-web+proto"),
+                None,
+                Some(Ending::Status(200)),
+            ),
+            (
+                200,
+                Some("application/grpcish"),
+                Some("3"),
+                Some(Ending::Status(200)),
+            ),
         ];
         for (status, content_type, grpc, ending) in cases {
             let mut response = Response::builder().status(status);
             let headers = [("content-type", content_type), ("grpc-status", grpc)];
-            for (name, value) in headers.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            for (name, value) in headers
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?)))
+            {
                 response = response.header(name, value);
             }
             let response = response.body(()).unwrap();
-            assert_eq!(ending_of(&response), ending, "{status}, {content_type:?}, {grpc:?}");
+            assert_eq!(
+                ending_of(&response),
+                ending,
+                "{status}, {content_type:?}, {grpc:?}"
+            );
         }
     }
 }

@@ -15,8 +15,14 @@ pub(super) struct Checked {
 impl Checked {
     fn new(index: usize, rule: Rule) -> Result<Self, RulesError> {
         let name = rule.describe(index + 1);
-        let path = rule.path.as_ref().map(|(kind, text)| PathPattern::parse(*kind, text));
-        let path = path.transpose().map_err(|fault| RulesError::Path { rule: name.clone(), fault })?;
+        let path = rule
+            .path
+            .as_ref()
+            .map(|(kind, text)| PathPattern::parse(*kind, text));
+        let path = path.transpose().map_err(|fault| RulesError::Path {
+            rule: name.clone(),
+            fault,
+        })?;
         if rule.methods.as_ref().is_some_and(Vec::is_empty) {
             return Err(RulesError::NoMethods { rule: name });
         }
@@ -27,7 +33,12 @@ impl Checked {
         if rule.bucket.is_none() && rule.cost.is_some() {
             return Err(RulesError::UnlimitedWithCost { rule: name });
         }
-        Ok(Self { rule, path, name, index })
+        Ok(Self {
+            rule,
+            path,
+            name,
+            index,
+        })
     }
 
     /// Returns true if this rule matches every request that `other` matches. Never true by mistake.
@@ -71,7 +82,10 @@ pub(super) fn review(rules: &[Rule]) -> (Vec<Checked>, Vec<(usize, RulesError)>)
 
 fn never_applied(checked: &[Checked]) -> impl Iterator<Item = (&Checked, RulesError)> {
     checked.iter().enumerate().filter_map(|(at, later)| {
-        let earlier = checked.iter().take(at).find(|earlier| earlier.covers(later))?;
+        let earlier = checked
+            .iter()
+            .take(at)
+            .find(|earlier| earlier.covers(later))?;
         let is_equal = later.covers(earlier);
         let (rule, earlier) = (later.name.clone(), earlier.name.clone());
         let error = match is_equal {
@@ -133,7 +147,11 @@ mod tests {
                  one of the two",
             ),
             (
-                vec![Rule::otherwise("rest"), a().path("/a"), Rule::otherwise("more")],
+                vec![
+                    Rule::otherwise("rest"),
+                    a().path("/a"),
+                    Rule::otherwise("more"),
+                ],
                 "rule 3 (bucket `more` otherwise): rule 1 (bucket `rest` otherwise) matches the same requests and applies \
                  first: remove one of the two",
             ),
@@ -178,12 +196,32 @@ mod tests {
             (rule().prefix("/a"), rule().path("/a/{id}"), false),
             (rule().prefix("/"), rule().methods(get.clone()), false),
             (rule().prefix("/"), rule(), false),
-            (rule().path("/{id}"), rule().exact("/a").methods(get.clone()), false),
+            (
+                rule().path("/{id}"),
+                rule().exact("/a").methods(get.clone()),
+                false,
+            ),
             (rule().path("/a/{id}"), rule().path("/a/{other}"), false),
-            (rule().methods(both.clone()), rule().path("/a").methods(get.clone()), false),
-            (rule().prefix("/a").methods(both.clone()), rule().prefix("/a/b").methods(get.clone()), false),
-            (rule().prefix("/a").methods(get.clone()), rule().prefix("/a").methods(both.clone()), true),
-            (rule().prefix("/a").methods(get.clone()), rule().prefix("/a"), true),
+            (
+                rule().methods(both.clone()),
+                rule().path("/a").methods(get.clone()),
+                false,
+            ),
+            (
+                rule().prefix("/a").methods(both.clone()),
+                rule().prefix("/a/b").methods(get.clone()),
+                false,
+            ),
+            (
+                rule().prefix("/a").methods(get.clone()),
+                rule().prefix("/a").methods(both.clone()),
+                true,
+            ),
+            (
+                rule().prefix("/a").methods(get.clone()),
+                rule().prefix("/a"),
+                true,
+            ),
             (rule().path("/a/{id}"), rule().prefix("/a"), true),
             (rule().path("/a/{*rest}"), rule().prefix("/a"), true),
             (rule().path("/{*rest}"), rule(), true),

@@ -99,7 +99,9 @@ pub enum PathFault {
     )]
     Colon,
     /// A brace has no counterpart, or a parameter has no valid name.
-    #[error("a parameter is a name in braces, such as `{{id}}` or `{{*rest}}`: write a literal brace twice")]
+    #[error(
+        "a parameter is a name in braces, such as `{{id}}` or `{{*rest}}`: write a literal brace twice"
+    )]
     Braces,
     /// Text follows a parameter in its segment.
     #[error(
@@ -123,8 +125,18 @@ pub enum PathFault {
 
 impl PathFault {
     pub(super) fn star(pattern: &str) -> Self {
-        let before = pattern.split('*').next().unwrap_or_default().trim_end_matches('/');
-        Self::Star { prefix: if before.is_empty() { "/".to_owned() } else { before.to_owned() } }
+        let before = pattern
+            .split('*')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('/');
+        Self::Star {
+            prefix: if before.is_empty() {
+                "/".to_owned()
+            } else {
+                before.to_owned()
+            },
+        }
     }
 }
 

@@ -111,7 +111,8 @@ impl Rules {
             let mut rules = self.rules.iter().enumerate();
             let rule = rules.find(|(_, rule)| rule.matches(request.method, reading));
             all_unlimited &= rule.is_some();
-            let Some((index, Some(target))) = rule.map(|(index, rule)| (index, &rule.target)) else {
+            let Some((index, Some(target))) = rule.map(|(index, rule)| (index, &rule.target))
+            else {
                 return;
             };
             if first.is_none_or(|(earliest, _)| index < earliest) {
@@ -138,7 +139,11 @@ impl Rules {
         if !self.has_path {
             return None;
         }
-        let whole = request.extensions.get::<axum::extract::OriginalUri>()?.0.path();
+        let whole = request
+            .extensions
+            .get::<axum::extract::OriginalUri>()?
+            .0
+            .path();
         (whole != request.uri.path()).then_some(whole.as_bytes())
     }
 
@@ -149,7 +154,8 @@ impl Rules {
     /// # Errors
     /// If no rule matches the request, a rule exempts it, or it is a CORS preflight.
     pub fn ask<R>(&self, head: Head<'_>, with: impl FnOnce(&Request<'_>) -> R) -> Result<R, Pass> {
-        self.ask_uncounted(head, with).inspect_err(|pass| self.limiter.table.passes.count(*pass))
+        self.ask_uncounted(head, with)
+            .inspect_err(|pass| self.limiter.table.passes.count(*pass))
     }
 
     #[inline]
@@ -162,7 +168,9 @@ impl Rules {
         let cost = target.cost(head);
         Ok(match &target.key {
             Some(key) => with(&Request::of_key(key).cost(cost)),
-            None => self.tenant.with(head, |tenant| with(&Request::new(&target.bucket, tenant).cost(cost))),
+            None => self.tenant.with(head, |tenant| {
+                with(&Request::new(&target.bucket, tenant).cost(cost))
+            }),
         })
     }
 }

@@ -38,7 +38,10 @@ impl PathPattern {
     /// Makes the pattern in lower case, for readings in lower case.
     pub(super) fn lowered(&self) -> Self {
         let lower = |shape: &Shape| shape.map(<[u8]>::to_ascii_lowercase);
-        Self { written: lower(&self.written), decoded: self.decoded.as_ref().map(lower) }
+        Self {
+            written: lower(&self.written),
+            decoded: self.decoded.as_ref().map(lower),
+        }
     }
 
     pub(super) fn matches(&self, path: &[u8], is_decoded: bool) -> bool {
@@ -46,12 +49,17 @@ impl PathPattern {
     }
 
     fn shape(&self, is_decoded: bool) -> &Shape {
-        self.decoded.as_ref().filter(|_| is_decoded).unwrap_or(&self.written)
+        self.decoded
+            .as_ref()
+            .filter(|_| is_decoded)
+            .unwrap_or(&self.written)
     }
 
     /// Returns true if this pattern matches every path that `other` matches. Never true by mistake.
     pub(super) fn covers(&self, other: &Self) -> bool {
-        [false, true].into_iter().all(|decoded| self.shape(decoded).covers(other.shape(decoded)))
+        [false, true]
+            .into_iter()
+            .all(|decoded| self.shape(decoded).covers(other.shape(decoded)))
     }
 
     /// Returns true if every path matches, and also a request's target that is no path.
@@ -77,7 +85,9 @@ impl Shape {
         }
         if kind == Kind::Template {
             let template = Template::parse(text)?;
-            return Ok(template.as_literal().map_or(Self::Template(template), Self::Exact));
+            return Ok(template
+                .as_literal()
+                .map_or(Self::Template(template), Self::Exact));
         }
         if !text.starts_with('/') {
             return Err(PathFault::NoSlash);
@@ -130,7 +140,8 @@ fn is_in(base: &[u8], path: &[u8]) -> bool {
 
 /// Returns true if a path with any continuation is below `base`.
 fn is_below(base: &[u8], path: &[u8]) -> bool {
-    path.strip_prefix(base).is_some_and(|below| below.first() == Some(&b'/') || base.last() == Some(&b'/'))
+    path.strip_prefix(base)
+        .is_some_and(|below| below.first() == Some(&b'/') || base.last() == Some(&b'/'))
 }
 
 #[cfg(test)]
@@ -150,16 +161,20 @@ mod tests {
                 &["/orders", "/orders/", "/orders/7", "/orders//"][..],
                 &["/orders2", "/order", "/"][..],
             ),
-            ("/orders/", &["/orders/", "/orders/7"], &["/orders", "/orders2/"]),
+            (
+                "/orders/",
+                &["/orders/", "/orders/7"],
+                &["/orders", "/orders2/"],
+            ),
             ("/", &["/", "/a", "//", "*", ""], &[]),
         ] {
             let pattern = pattern(Kind::Prefix, prefix);
-            matched
-                .iter()
-                .for_each(|path| assert!(pattern.matches(path.as_bytes(), false), "{prefix} {path}"));
-            unmatched
-                .iter()
-                .for_each(|path| assert!(!pattern.matches(path.as_bytes(), false), "{prefix} {path}"));
+            matched.iter().for_each(|path| {
+                assert!(pattern.matches(path.as_bytes(), false), "{prefix} {path}")
+            });
+            unmatched.iter().for_each(|path| {
+                assert!(!pattern.matches(path.as_bytes(), false), "{prefix} {path}")
+            });
         }
     }
 
@@ -167,13 +182,28 @@ mod tests {
     fn literal_pattern_without_a_meaning_is_rejected() {
         for kind in [Kind::Exact, Kind::Prefix] {
             for bad in ["", "orders", "*", "https://shop.example/"] {
-                assert_eq!(PathPattern::parse(kind, bad).unwrap_err(), PathFault::NoSlash, "{bad}");
+                assert_eq!(
+                    PathPattern::parse(kind, bad).unwrap_err(),
+                    PathFault::NoSlash,
+                    "{bad}"
+                );
             }
-            assert_eq!(PathPattern::parse(kind, "/orders/{id}").unwrap_err(), PathFault::LiteralBraces);
+            assert_eq!(
+                PathPattern::parse(kind, "/orders/{id}").unwrap_err(),
+                PathFault::LiteralBraces
+            );
         }
         let star = PathPattern::parse(Kind::Prefix, "/orders/*").unwrap_err();
-        assert_eq!(star, PathFault::Star { prefix: "/orders".to_owned() });
-        assert!(pattern(Kind::Exact, "/a*").matches(b"/a*", false), "a literal star");
+        assert_eq!(
+            star,
+            PathFault::Star {
+                prefix: "/orders".to_owned()
+            }
+        );
+        assert!(
+            pattern(Kind::Exact, "/a*").matches(b"/a*", false),
+            "a literal star"
+        );
     }
 
     /// As in axum, a route is compared with the path as it is sent.
@@ -185,16 +215,25 @@ mod tests {
             (Kind::Template, "/caf%C3%A9/{id}", "/a"),
         ] {
             let pattern = pattern(kind, text);
-            for (path, is_decoded, expected) in
-                [("/caf%C3%A9", false, true), ("/café", true, true), ("/café", false, false)]
-            {
+            for (path, is_decoded, expected) in [
+                ("/caf%C3%A9", false, true),
+                ("/café", true, true),
+                ("/café", false, false),
+            ] {
                 let path = format!("{path}{suffix}");
-                assert_eq!(pattern.matches(path.as_bytes(), is_decoded), expected, "{text} {path}");
+                assert_eq!(
+                    pattern.matches(path.as_bytes(), is_decoded),
+                    expected,
+                    "{text} {path}"
+                );
             }
         }
         let exempt = pattern(Kind::Exact, "/a%2fb");
         assert!(exempt.matches(b"/a%2fb", false));
-        assert!(!exempt.matches(b"/a/b", false) && !exempt.matches(b"/a/b", true), "another path");
+        assert!(
+            !exempt.matches(b"/a/b", false) && !exempt.matches(b"/a/b", true),
+            "another path"
+        );
     }
 
     #[test]

@@ -40,7 +40,11 @@ pub(super) fn each_reading(
 ) -> bool {
     let folds = lower && (has_upper(path) || whole.is_some_and(has_upper));
     if !folds {
-        read(Reading { path, whole, is_decoded: false });
+        read(Reading {
+            path,
+            whole,
+            is_decoded: false,
+        });
         if is_plain(path) && whole.is_none_or(is_plain) {
             return true;
         }
@@ -75,13 +79,26 @@ impl Readings {
         if lower {
             bytes.make_ascii_lowercase();
         }
-        let first = Span { path: 0..path.len(), whole: path.len()..bytes.len(), is_decoded: false };
-        Self { bytes, spans: smallvec::smallvec![first], has_whole: whole.is_some(), lower }
+        let first = Span {
+            path: 0..path.len(),
+            whole: path.len()..bytes.len(),
+            is_decoded: false,
+        };
+        Self {
+            bytes,
+            spans: smallvec::smallvec![first],
+            has_whole: whole.is_some(),
+            lower,
+        }
     }
 
     fn reading(&self, span: &Span) -> Reading<'_> {
         let whole = self.has_whole.then(|| &self.bytes[span.whole.clone()]);
-        Reading { path: &self.bytes[span.path.clone()], whole, is_decoded: span.is_decoded }
+        Reading {
+            path: &self.bytes[span.path.clone()],
+            whole,
+            is_decoded: span.is_decoded,
+        }
     }
 
     /// Takes every step from every reading until nothing is new. Returns false at a bound.
@@ -95,12 +112,18 @@ impl Readings {
                 if !has_mark(&self.bytes[text.clone()]) {
                     continue;
                 }
-                let Some(left) = bytes_left.checked_sub(text.len()) else { return false };
+                let Some(left) = bytes_left.checked_sub(text.len()) else {
+                    return false;
+                };
                 bytes_left = left;
                 let is_decoded = from.is_decoded || index == DECODE || !has_escape;
                 let path = self.push(from.path.clone(), *change);
                 let whole = self.push(from.whole.clone(), *change);
-                let span = Span { path, whole, is_decoded };
+                let span = Span {
+                    path,
+                    whole,
+                    is_decoded,
+                };
                 if self.is_known(&span) {
                     self.bytes.truncate(span.path.start);
                 } else if self.spans.len() == READINGS_MAX {
@@ -128,13 +151,21 @@ impl Readings {
     }
 
     fn is_known(&self, span: &Span) -> bool {
-        let texts = |span: &Span| (&self.bytes[span.path.clone()], &self.bytes[span.whole.clone()]);
-        self.spans.iter().any(|known| known.is_decoded == span.is_decoded && texts(known) == texts(span))
+        let texts = |span: &Span| {
+            (
+                &self.bytes[span.path.clone()],
+                &self.bytes[span.whole.clone()],
+            )
+        };
+        self.spans
+            .iter()
+            .any(|known| known.is_decoded == span.is_decoded && texts(known) == texts(span))
     }
 }
 
 fn has_upper(text: &[u8]) -> bool {
-    text.iter().fold(false, |found, byte| found | byte.is_ascii_uppercase())
+    text.iter()
+        .fold(false, |found, byte| found | byte.is_ascii_uppercase())
 }
 
 #[cfg(test)]
@@ -144,10 +175,18 @@ mod tests {
     fn readings(path: &str, whole: Option<&str>, lower: bool) -> (Vec<String>, bool) {
         let mut readings = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let is_complete = each_reading(path.as_bytes(), whole.map(str::as_bytes), lower, |reading| {
-            let whole = reading.whole.map(|whole| format!(" of {}", text(whole))).unwrap_or_default();
-            readings.push(text(reading.path) + &whole);
-        });
+        let is_complete = each_reading(
+            path.as_bytes(),
+            whole.map(str::as_bytes),
+            lower,
+            |reading| {
+                let whole = reading
+                    .whole
+                    .map(|whole| format!(" of {}", text(whole)))
+                    .unwrap_or_default();
+                readings.push(text(reading.path) + &whole);
+            },
+        );
         (readings, is_complete)
     }
 
@@ -175,25 +214,34 @@ mod tests {
             ("/%62", "/a/%62", &["/%62 of /a/%62", "/b of /a/b"]),
             ("/../b", "/a/../b", &["/../b of /a/../b", "/b of /b"]),
         ] {
-            assert_eq!(readings(path, Some(whole), false).0, expected, "{path} of {whole}");
+            assert_eq!(
+                readings(path, Some(whole), false).0,
+                expected,
+                "{path} of {whole}"
+            );
         }
     }
 
     #[test]
     fn readings_are_lowered_after_every_step() {
-        assert_eq!(readings("/A%42%2543", None, true).0, ["/a%42%2543", "/ab%43", "/abc"]);
+        assert_eq!(
+            readings("/A%42%2543", None, true).0,
+            ["/a%42%2543", "/ab%43", "/abc"]
+        );
         assert_eq!(readings("/a", None, true).0, ["/a"]);
     }
 
     /// Callers choose the path, and each reading costs.
     #[test]
     fn readings_of_a_path_are_bounded() {
-        let marks =
-            ["a", "/", "//", ";x", "\\", "%5c", "%255c", "%3b", "%252f", "/../", "/.;/", "%2e%2e/", "%25"];
+        let marks = [
+            "a", "/", "//", ";x", "\\", "%5c", "%255c", "%3b", "%252f", "/../", "/.;/", "%2e%2e/",
+            "%25",
+        ];
         for seed in 0..2_000_usize {
             let parts = 1 + seed % 300;
-            let path =
-                (0..parts).map(|part| marks[(seed * 31 + part * part * 7 + part * seed) % marks.len()]);
+            let path = (0..parts)
+                .map(|part| marks[(seed * 31 + part * part * 7 + part * seed) % marks.len()]);
             let path = format!("/{}", path.collect::<String>());
             let mut readings = Readings::new(path.as_bytes(), None, false);
             readings.derive();

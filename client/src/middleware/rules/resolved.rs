@@ -28,19 +28,36 @@ pub(super) struct Target {
 }
 
 impl Resolved {
-    pub(super) fn new(limiter: &Limiter, tenant: &Tenant, checked: Checked) -> Result<Self, RulesError> {
-        let Checked { rule, path, name, .. } = checked;
+    pub(super) fn new(
+        limiter: &Limiter,
+        tenant: &Tenant,
+        checked: Checked,
+    ) -> Result<Self, RulesError> {
+        let Checked {
+            rule, path, name, ..
+        } = checked;
         let target = match rule.bucket {
             None => None,
             Some(bucket) => {
                 let bucket = limiter.bucket(&bucket);
                 let bucket = bucket.map_err(|source| RulesError::Bucket { rule: name, source })?;
                 bucket.table.responses.prepare(bucket.place.bucket as usize);
-                let key = tenant.constant.as_deref().map(|tenant| bucket.resolve(tenant));
-                Some(Target { bucket, key, cost: rule.cost })
+                let key = tenant
+                    .constant
+                    .as_deref()
+                    .map(|tenant| bucket.resolve(tenant));
+                Some(Target {
+                    bucket,
+                    key,
+                    cost: rule.cost,
+                })
             }
         };
-        Ok(Self { path, methods: rule.methods, target })
+        Ok(Self {
+            path,
+            methods: rule.methods,
+            target,
+        })
     }
 
     #[inline]
@@ -52,7 +69,9 @@ impl Resolved {
 
     #[inline]
     pub(super) fn takes(&self, method: &Method) -> bool {
-        self.methods.as_ref().is_none_or(|methods| methods.contains(method))
+        self.methods
+            .as_ref()
+            .is_none_or(|methods| methods.contains(method))
     }
 
     pub(super) fn lower_path(&mut self) {
@@ -70,6 +89,9 @@ impl Target {
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut target = f.debug_struct("Target");
-        target.field("bucket", &self.bucket).field("has_cost", &self.cost.is_some()).finish()
+        target
+            .field("bucket", &self.bucket)
+            .field("has_cost", &self.cost.is_some())
+            .finish()
     }
 }

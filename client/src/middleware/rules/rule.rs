@@ -40,7 +40,13 @@ impl Rule {
     }
 
     fn new(bucket: Option<&str>, is_last: bool) -> Self {
-        Self { bucket: bucket.map(str::to_owned), is_last, path: None, methods: None, cost: None }
+        Self {
+            bucket: bucket.map(str::to_owned),
+            is_last,
+            path: None,
+            methods: None,
+            cost: None,
+        }
     }
 
     /// Restricts the rule to the paths of a template in the syntax of axum 0.8: `/orders`, `/orders/{id}` for one segment
@@ -101,7 +107,11 @@ impl Rule {
             (Some(bucket), false) => format!("bucket `{bucket}`"),
             (Some(bucket), true) => format!("bucket `{bucket}` otherwise"),
         }];
-        parts.extend(self.path.as_ref().map(|(kind, text)| format!("{} `{text}`", kind.as_str())));
+        parts.extend(
+            self.path
+                .as_ref()
+                .map(|(kind, text)| format!("{} `{text}`", kind.as_str())),
+        );
         parts.extend(self.methods.as_ref().map(|methods| {
             let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
             format!("methods {}", methods.join(" "))

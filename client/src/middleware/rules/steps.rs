@@ -7,11 +7,17 @@ pub(super) type Step = (fn(&[u8]) -> bool, fn(&mut [u8]) -> usize);
 /// A service takes some of these steps in some order, and may take one twice.
 pub(super) const STEPS: [Step; 6] = [
     (|path| path.contains(&b'%'), decode),
-    (|path| path.contains(&b'\\') || has_pair(path, b'%', b"5"), split_at_backslashes),
+    (
+        |path| path.contains(&b'\\') || has_pair(path, b'%', b"5"),
+        split_at_backslashes,
+    ),
     (|path| path.contains(&b';'), cut_parameters),
     (|path| has_pair(path, b'/', b"/"), merge_slashes),
     (|path| has_pair(path, b'/', b".%"), resolve),
-    (|path| path.iter().any(|byte| CONTROLS.contains(byte)), drop_controls),
+    (
+        |path| path.iter().any(|byte| CONTROLS.contains(byte)),
+        drop_controls,
+    ),
 ];
 /// Bytes that parsers of URLs ignore, and the byte that ends a text of C.
 const CONTROLS: &[u8] = b"\t\n\r\0";
@@ -34,17 +40,22 @@ pub(super) fn is_plain(path: &[u8]) -> bool {
     let special = |byte: u8| (byte == b'%') | (byte == b';') | (byte == b'\\');
     let is_pair = |pair: &[u8]| (pair[0] == b'/') & ((pair[1] == b'/') | (pair[1] == b'.'));
     !path.first().is_some_and(|first| special(*first))
-        && !path.windows(2).fold(false, |found, pair| found | special(pair[1]) | is_pair(pair))
+        && !path.windows(2).fold(false, |found, pair| {
+            found | special(pair[1]) | is_pair(pair)
+        })
 }
 
 /// Returns true if one of `seconds` follows `first` anywhere.
 fn has_pair(path: &[u8], first: u8, seconds: &[u8]) -> bool {
-    path.windows(2).any(|pair| pair[0] == first && seconds.contains(&pair[1]))
+    path.windows(2)
+        .any(|pair| pair[0] == first && seconds.contains(&pair[1]))
 }
 
 /// Decodes every valid escape once, as axum does for captures.
 fn decode(path: &mut [u8]) -> usize {
-    rewrite(path, |rest| escaped(rest).map_or((rest[0], 1), |byte| (byte, 3)))
+    rewrite(path, |rest| {
+        escaped(rest).map_or((rest[0], 1), |byte| (byte, 3))
+    })
 }
 
 /// Turns backslashes into slashes, also escaped ones: some services do before they decode.
@@ -71,7 +82,10 @@ fn cut_parameters(path: &mut [u8]) -> usize {
 
 /// Removes tabs and line breaks, and what follows a zero byte. Paths have them once they are decoded.
 fn drop_controls(path: &mut [u8]) -> usize {
-    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+    let end = path
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(path.len());
     let mut written = 0;
     for read in 0..end {
         if !CONTROLS.contains(&path[read]) {
@@ -103,8 +117,14 @@ fn rewrite(path: &mut [u8], next: impl Fn(&[u8]) -> (u8, usize)) -> usize {
 }
 
 fn escaped(text: &[u8]) -> Option<u8> {
-    let [b'%', high, low, ..] = *text else { return None };
-    let digit = |hex: u8| char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let [b'%', high, low, ..] = *text else {
+        return None;
+    };
+    let digit = |hex: u8| {
+        char::from(hex)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     Some(digit(high)? << 4 | digit(low)?)
 }
 
@@ -117,7 +137,10 @@ fn resolve(path: &mut [u8]) -> usize {
     let mut written = 1;
     let mut start = 1;
     loop {
-        let end = path[start..].iter().position(|byte| *byte == b'/').map_or(path.len(), |at| start + at);
+        let end = path[start..]
+            .iter()
+            .position(|byte| *byte == b'/')
+            .map_or(path.len(), |at| start + at);
         let is_last = end == path.len();
         match dots(&path[start..end]) {
             1 => {}

@@ -29,10 +29,12 @@ impl Segment {
     fn matches(&self, segment: &[u8], is_last: bool) -> bool {
         match self.then {
             Then::Nothing => segment == self.literal,
-            Then::Param => {
-                segment.strip_prefix(&*self.literal).is_some_and(|rest| !is_last || !rest.is_empty())
-            }
-            Then::Rest => segment.strip_prefix(&*self.literal).is_some_and(|rest| !rest.is_empty()),
+            Then::Param => segment
+                .strip_prefix(&*self.literal)
+                .is_some_and(|rest| !is_last || !rest.is_empty()),
+            Then::Rest => segment
+                .strip_prefix(&*self.literal)
+                .is_some_and(|rest| !rest.is_empty()),
         }
     }
 
@@ -48,7 +50,9 @@ impl Segment {
 
 impl Template {
     pub(super) fn parse(template: &str) -> Result<Self, PathFault> {
-        let Some(rest) = template.strip_prefix('/') else { return Err(PathFault::NoSlash) };
+        let Some(rest) = template.strip_prefix('/') else {
+            return Err(PathFault::NoSlash);
+        };
         if rest.ends_with('*') || rest.split('/').any(|segment| segment.starts_with('*')) {
             return Err(PathFault::star(template));
         }
@@ -70,14 +74,22 @@ impl Template {
             }
             at = end + 1;
         }
-        if segments.iter().filter(|segment| segment.then == Then::Param).count() > PARAMS_MAX {
+        if segments
+            .iter()
+            .filter(|segment| segment.then == Then::Param)
+            .count()
+            > PARAMS_MAX
+        {
             return Err(PathFault::TooManyParams);
         }
         Ok(Self(segments))
     }
 
     pub(super) fn as_literal(&self) -> Option<Vec<u8>> {
-        self.0.iter().all(|segment| segment.then == Then::Nothing).then(|| self.head())
+        self.0
+            .iter()
+            .all(|segment| segment.then == Then::Nothing)
+            .then(|| self.head())
     }
 
     pub(super) fn head(&self) -> Vec<u8> {
@@ -93,12 +105,17 @@ impl Template {
     }
 
     pub(super) fn map(&self, change: impl Fn(&[u8]) -> Vec<u8>) -> Self {
-        let changed = |segment: &Segment| Segment { literal: change(&segment.literal), then: segment.then };
+        let changed = |segment: &Segment| Segment {
+            literal: change(&segment.literal),
+            then: segment.then,
+        };
         Self(self.0.iter().map(changed).collect())
     }
 
     pub(super) fn matches(&self, path: &[u8]) -> bool {
-        let [b'/', rest @ ..] = path else { return false };
+        let [b'/', rest @ ..] = path else {
+            return false;
+        };
         let mut rest = rest;
         let mut segments = self.0.iter();
         while let Some(segment) = segments.next() {
@@ -131,8 +148,9 @@ impl Template {
             let [our_last, their_last] = [&ours, &theirs].map(|rest| rest.as_slice().is_empty());
             if our.then == Then::Rest {
                 // Something must follow the literal: of this segment, or a slash.
-                let follows =
-                    their.then != Then::Nothing || their.literal.len() > our.literal.len() || !their_last;
+                let follows = their.then != Then::Nothing
+                    || their.literal.len() > our.literal.len()
+                    || !their_last;
                 return their.literal.starts_with(&our.literal) && follows;
             }
             if our_last != their_last || their.then == Then::Rest || !our.covers(their, our_last) {
@@ -178,7 +196,13 @@ fn segment(symbols: &[Symbol], from: usize) -> Result<(Segment, usize), PathFaul
         }
         at += 1;
     }
-    Ok((Segment { literal, then: Then::Nothing }, at))
+    Ok((
+        Segment {
+            literal,
+            then: Then::Nothing,
+        },
+        at,
+    ))
 }
 
 fn param(symbols: &[Symbol], open: usize) -> Result<(Then, usize), PathFault> {
@@ -220,19 +244,33 @@ mod tests {
                 &["/orders/7/items", "/orders//items"],
                 &["/orders/items", "/orders/7/items/"],
             ),
-            ("/v{version}/orders", &["/v1/orders", "/v1.2/orders"], &["/1/orders", "/v1/orders/"]),
-            ("/files/{*rest}", &["/files/a", "/files/a/b", "/files//"], &["/files", "/files/"]),
+            (
+                "/v{version}/orders",
+                &["/v1/orders", "/v1.2/orders"],
+                &["/1/orders", "/v1/orders/"],
+            ),
+            (
+                "/files/{*rest}",
+                &["/files/a", "/files/a/b", "/files//"],
+                &["/files", "/files/"],
+            ),
             ("/{*rest}", &["/a", "//", "/a/"], &["/", "", "*"]),
             ("/{{id}}/{id}", &["/{id}/7"], &["/id/7", "/{{id}}/7"]),
             ("/", &["/"], &["", "//", "/a", "*"]),
             ("/a/", &["/a/"], &["/a", "/a//"]),
         ] {
-            matched
-                .iter()
-                .for_each(|path| assert!(template(pattern).matches(path.as_bytes()), "{pattern} {path}"));
-            unmatched
-                .iter()
-                .for_each(|path| assert!(!template(pattern).matches(path.as_bytes()), "{pattern} {path}"));
+            matched.iter().for_each(|path| {
+                assert!(
+                    template(pattern).matches(path.as_bytes()),
+                    "{pattern} {path}"
+                )
+            });
+            unmatched.iter().for_each(|path| {
+                assert!(
+                    !template(pattern).matches(path.as_bytes()),
+                    "{pattern} {path}"
+                )
+            });
         }
     }
 
@@ -243,9 +281,24 @@ mod tests {
             ("", PathFault::NoSlash),
             ("orders", PathFault::NoSlash),
             ("*", PathFault::NoSlash),
-            ("/orders/*", PathFault::Star { prefix: "/orders".to_owned() }),
-            ("/orders*", PathFault::Star { prefix: "/orders".to_owned() }),
-            ("/*", PathFault::Star { prefix: "/".to_owned() }),
+            (
+                "/orders/*",
+                PathFault::Star {
+                    prefix: "/orders".to_owned(),
+                },
+            ),
+            (
+                "/orders*",
+                PathFault::Star {
+                    prefix: "/orders".to_owned(),
+                },
+            ),
+            (
+                "/*",
+                PathFault::Star {
+                    prefix: "/".to_owned(),
+                },
+            ),
             ("/orders/:id", PathFault::Colon),
             ("/orders/{}", PathFault::Braces),
             ("/orders/{id", PathFault::Braces),
@@ -264,18 +317,32 @@ mod tests {
     #[test]
     fn template_covers_when_no_path_escapes_it() {
         for (covering, covered, uncovered) in [
-            ("/{a}", &["/x", "/{b}", "/x{b}"][..], &["/", "/{*r}", "/a/b", "/{a}/"][..]),
+            (
+                "/{a}",
+                &["/x", "/{b}", "/x{b}"][..],
+                &["/", "/{*r}", "/a/b", "/{a}/"][..],
+            ),
             ("/x{a}", &["/xy", "/xy{b}"], &["/x", "/{b}", "/y{a}"]),
             ("/{*rest}", &["/a", "/{a}", "/{a}/b", "/{*r}", "//"], &["/"]),
-            ("/a/{*rest}", &["/a/b", "/a/{b}/c", "/a//", "/a/x{*r}"], &["/a", "/a/", "/{*r}", "/{a}/b"]),
+            (
+                "/a/{*rest}",
+                &["/a/b", "/a/{b}/c", "/a//", "/a/x{*r}"],
+                &["/a", "/a/", "/{*r}", "/{a}/b"],
+            ),
             ("/x{*rest}", &["/xy", "/x/y", "/x{a}"], &["/x", "/{a}"]),
             ("/{a}/b", &["/x/b", "/{c}/b", "//b"], &["/x/{b}", "/{c}/d"]),
         ] {
-            covered
-                .iter()
-                .for_each(|other| assert!(template(covering).covers(&template(other)), "{covering} {other}"));
+            covered.iter().for_each(|other| {
+                assert!(
+                    template(covering).covers(&template(other)),
+                    "{covering} {other}"
+                )
+            });
             uncovered.iter().for_each(|other| {
-                assert!(!template(covering).covers(&template(other)), "{covering} {other}")
+                assert!(
+                    !template(covering).covers(&template(other)),
+                    "{covering} {other}"
+                )
             });
         }
     }
@@ -283,20 +350,28 @@ mod tests {
     /// Returns true if axum's router takes a template, by its checks and its matcher's.
     fn is_taken(template: &str) -> bool {
         let is_old = |segment: &str| segment.starts_with([':', '*']);
-        let inserted = std::panic::catch_unwind(|| matchit::Router::new().insert(template, ()).is_ok());
+        let inserted =
+            std::panic::catch_unwind(|| matchit::Router::new().insert(template, ()).is_ok());
         template.starts_with('/') && !template.split('/').any(is_old) && inserted.unwrap_or(false)
     }
 
     fn piece() -> impl Strategy<Value = &'static str> {
-        let pieces = ["/", "/", "a", "b", "{", "}", "{a}", "{*r}", "{{", "}}", "*", ":", "%2f", ".", "é"];
+        let pieces = [
+            "/", "/", "a", "b", "{", "}", "{a}", "{*r}", "{{", "}}", "*", ":", "%2f", ".", "é",
+        ];
         proptest::sample::select(pieces.to_vec())
     }
 
     fn text() -> impl Strategy<Value = String> {
         let wild = proptest::collection::vec(piece(), 0..8).prop_map(|pieces| pieces.concat());
-        let segments = ["/", "/a", "/b", "/{a}", "/a{b}", "/{{a}}", "/a}}", "/{*r}", "/b{*r}", "/{a", "/é"];
+        let segments = [
+            "/", "/a", "/b", "/{a}", "/a{b}", "/{{a}}", "/a}}", "/{*r}", "/b{*r}", "/{a", "/é",
+        ];
         let tame = proptest::collection::vec(proptest::sample::select(segments.to_vec()), 0..5);
-        prop_oneof![wild.prop_map(|text| format!("/{text}")), tame.prop_map(|segments| segments.concat())]
+        prop_oneof![
+            wild.prop_map(|text| format!("/{text}")),
+            tame.prop_map(|segments| segments.concat())
+        ]
     }
 
     fn path() -> impl Strategy<Value = String> {
@@ -305,7 +380,10 @@ mod tests {
     }
 
     fn likely(template: &str, value: &str) -> String {
-        let path = template.replace("{a}", value).replace("{b}", value).replace("{*r}", value);
+        let path = template
+            .replace("{a}", value)
+            .replace("{b}", value)
+            .replace("{*r}", value);
         path.replace("{{", "{").replace("}}", "}")
     }
 

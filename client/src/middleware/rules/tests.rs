@@ -13,13 +13,26 @@ fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
 }
 
 fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
-    let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
-    let Ok(applied) = rules.target(Head::of(&request)) else { return None };
-    rules.rules.iter().position(|rule| rule.target.as_ref().is_some_and(|of| std::ptr::eq(of, applied)))
+    let request = http::Request::builder()
+        .method(method)
+        .uri(uri)
+        .body(())
+        .unwrap();
+    let Ok(applied) = rules.target(Head::of(&request)) else {
+        return None;
+    };
+    rules.rules.iter().position(|rule| {
+        rule.target
+            .as_ref()
+            .is_some_and(|of| std::ptr::eq(of, applied))
+    })
 }
 
 fn key_of(rules: &Rules, bucket: &str) -> KeyHandle {
-    let buckets = rules.rules.iter().filter_map(|rule| Some(&rule.target.as_ref()?.bucket));
+    let buckets = rules
+        .rules
+        .iter()
+        .filter_map(|rule| Some(&rule.target.as_ref()?.bucket));
     let mut buckets =
         buckets.filter(|of| rules.limiter.table.responses.name(of.place.bucket) == Some(bucket));
     buckets.next().unwrap().key("default")
@@ -28,7 +41,9 @@ fn key_of(rules: &Rules, bucket: &str) -> KeyHandle {
 #[test]
 fn first_matching_rule_applies() {
     let rules = rules([
-        Rule::bucket("read").prefix("/orders").methods([Method::GET, Method::HEAD]),
+        Rule::bucket("read")
+            .prefix("/orders")
+            .methods([Method::GET, Method::HEAD]),
         Rule::bucket("write").path("/orders/{id}"),
         Rule::bucket("cart").exact("/cart"),
         Rule::bucket("delete").methods([Method::DELETE]),
@@ -51,7 +66,11 @@ fn first_matching_rule_applies() {
         (Method::DELETE, "/anything", Some(3)),
         (Method::GET, "/healthz", None),
     ] {
-        assert_eq!(applies(&rules, method.clone(), uri), expected, "{method} {uri}");
+        assert_eq!(
+            applies(&rules, method.clone(), uri),
+            expected,
+            "{method} {uri}"
+        );
     }
 }
 
@@ -99,8 +118,17 @@ fn unlimited_path_is_unlimited_by_every_reading() {
 #[test]
 fn every_spelling_meets_rules_of_every_kind() {
     let admin = || Rule::bucket("admin");
-    for rule in [admin().exact("/admin/x"), admin().prefix("/admin"), admin().path("/admin/{id}")] {
-        let rules = rules([Rule::unlimited().prefix("/static"), rule, Rule::bucket("rest")]).unwrap();
+    for rule in [
+        admin().exact("/admin/x"),
+        admin().prefix("/admin"),
+        admin().path("/admin/{id}"),
+    ] {
+        let rules = rules([
+            Rule::unlimited().prefix("/static"),
+            rule,
+            Rule::bucket("rest"),
+        ])
+        .unwrap();
         for uri in [
             "/admin/x",
             "/%61dmin/x",
@@ -140,10 +168,17 @@ fn every_spelling_meets_rules_of_every_kind() {
             "/static/../admin/y%2f..%2fx",
             "/static/../%61dmin;%2f/x",
         ] {
-            let uri = uri.strip_prefix('\\').map_or(uri.to_owned(), |rest| format!("/\\{rest}"));
+            let uri = uri
+                .strip_prefix('\\')
+                .map_or(uri.to_owned(), |rest| format!("/\\{rest}"));
             assert_eq!(applies(&rules, Method::GET, &uri), Some(1), "{uri}");
         }
-        for uri in ["/admins/x", "/static/../other/x", "/other;/admin/x", "/a%64mi/x"] {
+        for uri in [
+            "/admins/x",
+            "/static/../other/x",
+            "/other;/admin/x",
+            "/a%64mi/x",
+        ] {
             assert_eq!(applies(&rules, Method::GET, uri), Some(2), "{uri}");
         }
     }
@@ -153,7 +188,9 @@ fn every_spelling_meets_rules_of_every_kind() {
 fn oversized_path_meets_a_limited_rule() {
     let rules = rules([
         Rule::unlimited().prefix("/static"),
-        Rule::bucket("write").prefix("/admin").methods([Method::PUT]),
+        Rule::bucket("write")
+            .prefix("/admin")
+            .methods([Method::PUT]),
         Rule::bucket("admin").prefix("/admin"),
         Rule::bucket("rest"),
     ])
@@ -165,8 +202,11 @@ fn oversized_path_meets_a_limited_rule() {
 
 #[test]
 fn case_of_letters_matters_unless_ignored() {
-    let strict =
-        rules([Rule::bucket("a").path("/Admin/{id}"), Rule::bucket("caf").exact("/Caf%C3%A9")]).unwrap();
+    let strict = rules([
+        Rule::bucket("a").path("/Admin/{id}"),
+        Rule::bucket("caf").exact("/Caf%C3%A9"),
+    ])
+    .unwrap();
     let ignoring = strict.clone().ignore_case();
     for (uri, by_strict, by_ignoring) in [
         ("/Admin/X", Some(0), Some(0)),
@@ -182,7 +222,11 @@ fn case_of_letters_matters_unless_ignored() {
 
 #[test]
 fn passing_request_counts_by_its_reason() {
-    let rules = rules([Rule::unlimited().path("/healthz"), Rule::bucket("cart").path("/cart")]).unwrap();
+    let rules = rules([
+        Rule::unlimited().path("/healthz"),
+        Rule::bucket("cart").path("/cart"),
+    ])
+    .unwrap();
     let preflight = |request: http::request::Builder| {
         request
             .method("OPTIONS")
@@ -191,7 +235,11 @@ fn passing_request_counts_by_its_reason() {
     };
     let sent = |rules: &Rules, uri: &str, is_preflight: bool| {
         let request = http::Request::builder().uri(uri);
-        let request = if is_preflight { preflight(request) } else { request };
+        let request = if is_preflight {
+            preflight(request)
+        } else {
+            request
+        };
         let request = request.body(()).unwrap();
         Decider::Rules(rules.clone()).decide(Head::of(&request));
         assert_eq!(
@@ -214,12 +262,20 @@ fn passing_request_counts_by_its_reason() {
     assert_eq!(key_of(&rules, "cart").counts().offered, 1);
     let rules = rules.limit_preflights();
     sent(&rules, "/cart", true);
-    assert_eq!((passed(&rules), key_of(&rules, "cart").counts().offered), ([3, 1, 1, 0], 2));
+    assert_eq!(
+        (passed(&rules), key_of(&rules, "cart").counts().offered),
+        ([3, 1, 1, 0], 2)
+    );
 }
 
 #[test]
 fn request_counts_as_its_cost_within_bounds() {
-    let cost = |request: Head<'_>| request.header("x-cost").and_then(|cost| cost.parse().ok()).unwrap_or(7);
+    let cost = |request: Head<'_>| {
+        request
+            .header("x-cost")
+            .and_then(|cost| cost.parse().ok())
+            .unwrap_or(7)
+    };
     let by_name = Tenant::from_fn(|_| Some("default"));
     let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();
     for tenant in [Tenant::default(), by_name] {
@@ -236,13 +292,21 @@ fn request_counts_as_its_cost_within_bounds() {
             (None, 7),
         ] {
             let request = http::Request::builder();
-            let request = header.iter().fold(request, |request, cost| request.header("x-cost", *cost));
+            let request = header
+                .iter()
+                .fold(request, |request, cost| request.header("x-cost", *cost));
             let request = request.body(()).unwrap();
             let before = key.counts().offered;
             Decider::Rules(rules.clone()).decide(Head::of(&request));
             assert_eq!(key.counts().offered - before, expected, "{header:?}");
-            let cost = rules.ask(Head::of(&request), |request| request.cost).unwrap();
-            assert_eq!(u64::from(cost.min(COST_MAX)), expected, "quotas take the whole cost");
+            let cost = rules
+                .ask(Head::of(&request), |request| request.cost)
+                .unwrap();
+            assert_eq!(
+                u64::from(cost.min(COST_MAX)),
+                expected,
+                "quotas take the whole cost"
+            );
         }
     }
 }
@@ -265,8 +329,19 @@ fn function_names_what_a_request_counts_for() {
 #[test]
 fn list_error_prints_text_and_rule() {
     let error = rules([Rule::bucket("a").path("/a"), Rule::bucket("no name")]).unwrap_err();
-    assert!(matches!(&error, RulesError::Bucket { source: BucketError::Name { .. }, .. }));
+    assert!(matches!(
+        &error,
+        RulesError::Bucket {
+            source: BucketError::Name { .. },
+            ..
+        }
+    ));
     assert_eq!(format!("{error:?}"), error.to_string());
-    assert!(error.to_string().starts_with("rule 2 (bucket `no name`): bucket `no name`: "), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("rule 2 (bucket `no name`): bucket `no name`: "),
+        "{error}"
+    );
     assert_eq!(rules([]).unwrap_err(), RulesError::Empty);
 }

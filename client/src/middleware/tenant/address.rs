@@ -14,7 +14,10 @@ pub(super) fn peer(request: Head<'_>) -> Option<IpAddr> {
     if let Some(peer) = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
         return Some(peer.0.ip());
     }
-    extensions.get::<SocketAddr>().map(SocketAddr::ip).or_else(|| extensions.get::<IpAddr>().copied())
+    extensions
+        .get::<SocketAddr>()
+        .map(SocketAddr::ip)
+        .or_else(|| extensions.get::<IpAddr>().copied())
 }
 
 pub(super) fn name<'a>(address: IpAddr) -> Option<Found<'a>> {
@@ -36,18 +39,28 @@ pub(super) fn name<'a>(address: IpAddr) -> Option<Found<'a>> {
 pub(super) fn parse(text: &str) -> Option<IpAddr> {
     if let Some(rest) = text.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
-        return is_port(port).then_some(address)?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
+        return is_port(port)
+            .then_some(address)?
+            .parse::<Ipv6Addr>()
+            .ok()
+            .map(IpAddr::V6);
     }
     if let Ok(address) = text.parse() {
         return Some(address);
     }
     let colon = text.find(':')?;
-    is_port(&text[colon..]).then_some(&text[..colon])?.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+    is_port(&text[colon..])
+        .then_some(&text[..colon])?
+        .parse::<Ipv4Addr>()
+        .ok()
+        .map(IpAddr::V4)
 }
 
 /// Returns true for nothing, or a colon and the port of an address.
 fn is_port(text: &str) -> bool {
-    let Some(port) = text.strip_prefix(':') else { return text.is_empty() };
+    let Some(port) = text.strip_prefix(':') else {
+        return text.is_empty();
+    };
     port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
 }
 
@@ -66,7 +79,10 @@ mod tests {
             ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
             ("2001:db8:1:2::", "2001:db8:1:2::/64"),
             ("::1", "::/64"),
-            ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff:ffff::/64"),
+            (
+                "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+                "ffff:ffff:ffff:ffff::/64",
+            ),
         ] {
             let name = name(address.parse().unwrap()).unwrap();
             assert_eq!(name.as_str(), expected);
@@ -98,7 +114,11 @@ mod tests {
             (" 192.0.2.7", None),
             ("", None),
         ] {
-            assert_eq!(parse(text), expected.map(|address| address.parse().unwrap()), "{text}");
+            assert_eq!(
+                parse(text),
+                expected.map(|address| address.parse().unwrap()),
+                "{text}"
+            );
         }
     }
 
@@ -108,9 +128,13 @@ mod tests {
         let of = |request: &Request<()>| by_peer.with(Head::of(request), str::to_owned);
         let mut request = Request::new(());
         assert_eq!(of(&request), "default");
-        request.extensions_mut().insert(IpAddr::from([192, 0, 2, 1]));
+        request
+            .extensions_mut()
+            .insert(IpAddr::from([192, 0, 2, 1]));
         assert_eq!(of(&request), "192.0.2.1");
-        request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 2], 80)));
+        request
+            .extensions_mut()
+            .insert(SocketAddr::from(([192, 0, 2, 2], 80)));
         assert_eq!(of(&request), "192.0.2.2");
         #[cfg(feature = "axum")]
         {

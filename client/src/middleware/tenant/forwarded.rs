@@ -47,7 +47,10 @@ mod tests {
             (1, &[], "default"),
         ] {
             let tenant = Tenant::forwarded_address("X-Forwarded-For", hops).unwrap();
-            let headers: Vec<_> = values.iter().map(|value| ("x-forwarded-for", *value)).collect();
+            let headers: Vec<_> = values
+                .iter()
+                .map(|value| ("x-forwarded-for", *value))
+                .collect();
             assert_eq!(tenant_of(&tenant, &headers), expected, "{hops} {values:?}");
         }
     }
@@ -55,10 +58,19 @@ mod tests {
     #[test]
     fn number_of_proxies_is_checked() {
         for bad in [0, TRUSTED_HOPS_MAX + 1, usize::MAX] {
-            assert_eq!(Tenant::forwarded_address("x-real-ip", bad).unwrap_err(), TenantError::Hops(bad));
+            assert_eq!(
+                Tenant::forwarded_address("x-real-ip", bad).unwrap_err(),
+                TenantError::Hops(bad)
+            );
         }
-        assert_eq!(Tenant::forwarded_address("Forwarded", 1).unwrap_err(), TenantError::Forwarded);
-        assert!(matches!(Tenant::forwarded_address("x y", 1).unwrap_err(), TenantError::Header(_)));
+        assert_eq!(
+            Tenant::forwarded_address("Forwarded", 1).unwrap_err(),
+            TenantError::Forwarded
+        );
+        assert!(matches!(
+            Tenant::forwarded_address("x y", 1).unwrap_err(),
+            TenantError::Header(_)
+        ));
     }
 
     proptest! {

@@ -87,7 +87,9 @@ impl Tenant {
     /// If the header's name is invalid.
     pub fn header(name: &str) -> Result<Self, TenantError> {
         let name = header_name(name)?;
-        Ok(Self::new(format!("header {name}"), move |request| request.header(&name).map(Found::Borrowed)))
+        Ok(Self::new(format!("header {name}"), move |request| {
+            request.header(&name).map(Found::Borrowed)
+        }))
     }
 
     /// Uses one tenant for every request.
@@ -95,7 +97,11 @@ impl Tenant {
     /// # Errors
     /// If the tenant is empty.
     pub fn constant(tenant: &str) -> Result<Self, TenantError> {
-        if tenant.is_empty() { Err(TenantError::Empty) } else { Ok(Self::of_all(tenant)) }
+        if tenant.is_empty() {
+            Err(TenantError::Empty)
+        } else {
+            Ok(Self::of_all(tenant))
+        }
     }
 
     /// Reads the tenant by a function of the request's head that borrows from it, such as the route of an axum router in
@@ -107,7 +113,9 @@ impl Tenant {
     /// # drop(tenant);
     /// ```
     pub fn from_fn(read: impl Fn(Head<'_>) -> Option<&str> + Send + Sync + 'static) -> Self {
-        Self::new("function", move |request| read(request).map(Found::Borrowed))
+        Self::new("function", move |request| {
+            read(request).map(Found::Borrowed)
+        })
     }
 
     /// Finds the tenant by a function that returns an own name, such as an entry of a map of API
@@ -120,8 +128,12 @@ impl Tenant {
     /// let tenant = Tenant::by(move |request: Head<'_>| accounts.get(request.header("x-account")?).cloned());
     /// # drop(tenant);
     /// ```
-    pub fn by<N: AsRef<str> + 'static>(find: impl Fn(Head<'_>) -> Option<N> + Send + Sync + 'static) -> Self {
-        Self::new("function", move |request| Some(Found::own(find(request)?.as_ref())))
+    pub fn by<N: AsRef<str> + 'static>(
+        find: impl Fn(Head<'_>) -> Option<N> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new("function", move |request| {
+            Some(Found::own(find(request)?.as_ref()))
+        })
     }
 
     /// Uses the address of the connection's peer: an IPv4 address, or the /64 of an IPv6 address, as
@@ -129,7 +141,9 @@ impl Tenant {
     /// what `into_make_service_with_connect_info::<SocketAddr>` puts there. Behind a proxy the peer is the proxy: use
     /// [`forwarded_address`](Self::forwarded_address).
     pub fn peer_address() -> Self {
-        Self::new("peer address", |request| address::name(address::peer(request)?))
+        Self::new("peer address", |request| {
+            address::name(address::peer(request)?)
+        })
     }
 
     /// Uses the address that trusted proxies name in `x-forwarded-for` or a header like it, but not
@@ -159,7 +173,9 @@ impl Tenant {
             return Err(TenantError::Hops(trusted_hops));
         }
         let text = format!("address {trusted_hops} from the right of header {header}");
-        Ok(Self::new(text, move |request| address::name(forwarded::address(request, &header, trusted_hops)?)))
+        Ok(Self::new(text, move |request| {
+            address::name(forwarded::address(request, &header, trusted_hops)?)
+        }))
     }
 
     /// Uses another source for the requests without a tenant in this one.
@@ -185,13 +201,20 @@ impl Tenant {
         text: impl Into<Arc<str>>,
         read: impl for<'a> Fn(Head<'a>) -> Option<Found<'a>> + Send + Sync + 'static,
     ) -> Self {
-        Self { constant: None, read: Arc::new(read), text: text.into() }
+        Self {
+            constant: None,
+            read: Arc::new(read),
+            text: text.into(),
+        }
     }
 
     fn of_all(tenant: &str) -> Self {
         let constant = Arc::<str>::from(tenant);
         let name = Arc::clone(&constant);
-        Self { constant: Some(constant), ..Self::new(tenant, move |_| Some(Found::own(&name))) }
+        Self {
+            constant: Some(constant),
+            ..Self::new(tenant, move |_| Some(Found::own(&name)))
+        }
     }
 
     #[inline]

@@ -11,7 +11,9 @@ pub(super) fn tenant_of(tenant: &Tenant, headers: &[(&str, &str)]) -> String {
     let mut request = Request::new(());
     for (name, value) in headers {
         let name = HeaderName::try_from(*name).unwrap();
-        request.headers_mut().append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        request
+            .headers_mut()
+            .append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
     }
     of(tenant, &request)
 }
@@ -23,9 +25,12 @@ fn of(tenant: &Tenant, request: &Request<()>) -> String {
 #[test]
 fn header_counts_only_with_one_valid_value() {
     let tenant = Tenant::header("X-Tenant").unwrap();
-    for (values, expected) in
-        [(&["acme"][..], "acme"), (&[], "default"), (&["acme", "acme"], "default"), (&["café"], "café")]
-    {
+    for (values, expected) in [
+        (&["acme"][..], "acme"),
+        (&[], "default"),
+        (&["acme", "acme"], "default"),
+        (&["café"], "café"),
+    ] {
         let headers: Vec<_> = values.iter().map(|value| ("x-tenant", *value)).collect();
         assert_eq!(tenant_of(&tenant, &headers), expected, "{values:?}");
     }
@@ -41,10 +46,15 @@ fn tenant_follows_claims_and_never_headers() {
     #[derive(Clone)]
     struct Claims(Option<String>);
     let tenant = Tenant::extension(|claims: &Claims| claims.0.as_deref());
-    let mut request = Request::builder().header("x-tenant", "big").body(()).unwrap();
+    let mut request = Request::builder()
+        .header("x-tenant", "big")
+        .body(())
+        .unwrap();
     assert_eq!(of(&tenant, &request), "default", "no token was verified");
     for (account, expected) in [(Some("acme"), "acme"), (None, "default")] {
-        request.extensions_mut().insert(Claims(account.map(str::to_owned)));
+        request
+            .extensions_mut()
+            .insert(Claims(account.map(str::to_owned)));
         assert_eq!(of(&tenant, &request), expected);
     }
 }
@@ -53,8 +63,14 @@ fn tenant_follows_claims_and_never_headers() {
 fn tenant_may_be_constant_or_computed() {
     let headers = [("x-tenant", "acme")];
     assert_eq!(tenant_of(&Tenant::default(), &headers), "default");
-    assert_eq!(tenant_of(&Tenant::constant("batch").unwrap(), &headers), "batch");
-    assert!(matches!(Tenant::constant("").unwrap_err(), TenantError::Empty));
+    assert_eq!(
+        tenant_of(&Tenant::constant("batch").unwrap(), &headers),
+        "batch"
+    );
+    assert!(matches!(
+        Tenant::constant("").unwrap_err(),
+        TenantError::Empty
+    ));
     let by_host = Tenant::from_fn(|request| request.uri.host());
     let mut request = Request::new(());
     assert_eq!(of(&by_host, &request), "default");
@@ -70,7 +86,9 @@ fn tenant_function_may_return_its_own_name() {
     let sources = [
         Tenant::by(move |request: Head<'_>| accounts.get(request.header("x-account")?).cloned()),
         Tenant::by(move |request: Head<'_>| strings.get(request.header("x-account")?).cloned()),
-        Tenant::by(move |request: Head<'_>| (account(request)? == "7").then_some(Cow::Borrowed("acme"))),
+        Tenant::by(move |request: Head<'_>| {
+            (account(request)? == "7").then_some(Cow::Borrowed("acme"))
+        }),
         Tenant::by(move |request: Head<'_>| (account(request)? == "7").then_some("acme")),
     ];
     for tenant in &sources {
@@ -86,7 +104,9 @@ fn tenant_function_may_return_its_own_name() {
 fn first_source_with_a_tenant_counts() {
     let header = |name| Tenant::header(name).unwrap();
     let tenant = header("x-a")
-        .or(Tenant::by(|request: Head<'_>| request.header("x-b").map(str::to_owned)))
+        .or(Tenant::by(|request: Head<'_>| {
+            request.header("x-b").map(str::to_owned)
+        }))
         .or(header("x-c"));
     for (headers, expected) in [
         (&[("x-a", "a"), ("x-b", "b"), ("x-c", "c")][..], "a"),
@@ -98,7 +118,10 @@ fn first_source_with_a_tenant_counts() {
     ] {
         assert_eq!(tenant_of(&tenant, headers), expected, "{headers:?}");
     }
-    assert_eq!(format!("{tenant:?}"), "Tenant(header x-a or function or header x-c)");
+    assert_eq!(
+        format!("{tenant:?}"),
+        "Tenant(header x-a or function or header x-c)"
+    );
     let last = header("x-a").or(Tenant::constant("guests").unwrap());
     assert_eq!(tenant_of(&last, &[("x-a", "")]), "guests");
     assert_eq!(last.constant, None);

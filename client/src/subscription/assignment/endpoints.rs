@@ -65,7 +65,10 @@ impl Addresses {
             ([name], _) => Aggregators::One(name.as_str().into()),
             _ => Aggregators::List(bounded(names)),
         };
-        Ok(Self { scheme, aggregators })
+        Ok(Self {
+            scheme,
+            aggregators,
+        })
     }
 
     /// Returns the address of an endpoint as it was given, for errors.
@@ -74,7 +77,10 @@ impl Addresses {
     }
 
     pub(crate) fn first(&self) -> String {
-        self.aggregators.names().first().map_or_else(String::new, |name| self.written(name))
+        self.aggregators
+            .names()
+            .first()
+            .map_or_else(String::new, |name| self.written(name))
     }
 }
 
@@ -88,7 +94,9 @@ fn parse(address: &str) -> Option<(Scheme, String)> {
         "dns" => Scheme::Dns,
         _ => return None,
     };
-    let authority = uri.authority().filter(|authority| authority.port_u16().is_some())?;
+    let authority = uri
+        .authority()
+        .filter(|authority| authority.port_u16().is_some())?;
     let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
     let is_plain = is_bare && !authority.as_str().contains('@');
     is_plain.then(|| (scheme, authority.as_str().to_ascii_lowercase()))
@@ -128,9 +136,12 @@ impl Resolved {
             // An aggregator that has an address of either family is one aggregator, not two.
             let any_v4 = answer.iter().any(SocketAddr::is_ipv4);
             let one_family = answer.iter().filter(|address| address.is_ipv4() == any_v4);
-            let present: Vec<Arc<str>> = one_family.map(|address| address.to_string().into()).collect();
+            let present: Vec<Arc<str>> = one_family
+                .map(|address| address.to_string().into())
+                .collect();
             self.missing.values_mut().for_each(|missing| *missing += 1);
-            self.missing.extend(present.into_iter().map(|name| (name, 0)));
+            self.missing
+                .extend(present.into_iter().map(|name| (name, 0)));
             self.missing.retain(|_, missing| *missing < MISSING_MAX);
         }
         bounded(self.missing.keys().map(|name| name.to_string()).collect())
@@ -160,12 +171,25 @@ mod tests {
     }
 
     fn answered(held: &mut Resolved, answer: &[&str]) -> Vec<String> {
-        held.on_answer(&addresses(answer)).iter().map(ToString::to_string).collect()
+        held.on_answer(&addresses(answer))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     fn names_of(given: &[&str]) -> (Scheme, Vec<String>) {
-        let Addresses { scheme, aggregators } = Addresses::of(given).unwrap();
-        (scheme, aggregators.names().iter().map(ToString::to_string).collect())
+        let Addresses {
+            scheme,
+            aggregators,
+        } = Addresses::of(given).unwrap();
+        (
+            scheme,
+            aggregators
+                .names()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        )
     }
 
     #[test]
@@ -175,16 +199,27 @@ mod tests {
         assert!(matches!(of(&[]), Aggregators::None));
         let given = ["http://B:7410/", "http://a:7410", "http://b:7410"];
         assert!(matches!(of(&given), Aggregators::List(_)));
-        assert_eq!(names_of(&given), (Scheme::Http, ["a:7410", "b:7410"].map(str::to_owned).to_vec()));
+        assert_eq!(
+            names_of(&given),
+            (
+                Scheme::Http,
+                ["a:7410", "b:7410"].map(str::to_owned).to_vec()
+            )
+        );
         let by_name = of(&["dns://aggregators.plimsoll.svc:7410"]);
-        assert!(matches!(by_name, Aggregators::ByName(name) if &*name == "aggregators.plimsoll.svc:7410"));
+        assert!(
+            matches!(by_name, Aggregators::ByName(name) if &*name == "aggregators.plimsoll.svc:7410")
+        );
     }
 
     #[test]
     fn endpoints_are_equal_under_any_scheme() {
         let (https, endpoints) = names_of(&["https://B:7410", "https://a:7410/"]);
         assert_eq!(https, Scheme::Https);
-        assert_eq!(names_of(&["HTTP://a:7410", "http://b:7410"]), (Scheme::Http, endpoints));
+        assert_eq!(
+            names_of(&["HTTP://a:7410", "http://b:7410"]),
+            (Scheme::Http, endpoints)
+        );
         assert_eq!(names_of(&["https://[fd00::1]:7410"]).1, ["[fd00::1]:7410"]);
     }
 
@@ -213,7 +248,10 @@ mod tests {
         let mut held = Resolved::default();
         assert_eq!(answered(&mut held, &[]), [""; 0]);
         let two = ["10.0.0.1:7410", "10.0.0.2:7410"];
-        assert_eq!(answered(&mut held, &["10.0.0.2:7410", "10.0.0.1:7410"]), two);
+        assert_eq!(
+            answered(&mut held, &["10.0.0.2:7410", "10.0.0.1:7410"]),
+            two
+        );
         for _ in 0..10 {
             assert_eq!(answered(&mut held, &[]), two);
         }
@@ -230,20 +268,32 @@ mod tests {
         for left in [2, 2, 1] {
             assert_eq!(answered(&mut held, &["10.0.0.1:7410"]).len(), left);
         }
-        assert_eq!(answered(&mut held, &["10.0.0.3:7410"]).len(), 2, "a new address is used at once");
+        assert_eq!(
+            answered(&mut held, &["10.0.0.3:7410"]).len(),
+            2,
+            "a new address is used at once"
+        );
     }
 
     #[test]
     fn both_address_families_name_one_aggregator() {
         let mut held = Resolved::default();
-        assert_eq!(answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]), ["10.0.0.1:7410"]);
-        assert_eq!(answered(&mut Resolved::default(), &["[fd00::1]:7410"]), ["[fd00::1]:7410"]);
+        assert_eq!(
+            answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]),
+            ["10.0.0.1:7410"]
+        );
+        assert_eq!(
+            answered(&mut Resolved::default(), &["[fd00::1]:7410"]),
+            ["[fd00::1]:7410"]
+        );
         let mut many: Vec<String> = (0..100).map(|at| format!("10.0.0.{at}:7410")).collect();
-        let first =
-            Resolved::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+        let first = Resolved::default().on_answer(&addresses(
+            &many.iter().map(String::as_str).collect::<Vec<_>>(),
+        ));
         many.reverse();
-        let second =
-            Resolved::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+        let second = Resolved::default().on_answer(&addresses(
+            &many.iter().map(String::as_str).collect::<Vec<_>>(),
+        ));
         assert_eq!((first.len(), first), (ENDPOINTS_MAX, second));
     }
 }

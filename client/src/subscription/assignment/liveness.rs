@@ -45,22 +45,42 @@ enum State {
 
 impl Liveness {
     pub(super) const fn new(failover_delay: Duration) -> Self {
-        Self { failover_delay, aggregators: BTreeMap::new(), next: 0, candidates: Vec::new() }
+        Self {
+            failover_delay,
+            aggregators: BTreeMap::new(),
+            next: 0,
+            candidates: Vec::new(),
+        }
     }
 
-    pub(super) fn list(&mut self, now: MonoTime, names: &[Arc<str>]) -> Vec<(EndpointId, Arc<str>)> {
+    pub(super) fn list(
+        &mut self,
+        now: MonoTime,
+        names: &[Arc<str>],
+    ) -> Vec<(EndpointId, Arc<str>)> {
         for aggregator in self.aggregators.values_mut() {
             aggregator.is_listed = names.contains(&aggregator.name);
         }
         let mut new = Vec::new();
         for name in names {
-            if self.aggregators.values().any(|aggregator| aggregator.name == *name) {
+            if self
+                .aggregators
+                .values()
+                .any(|aggregator| aggregator.name == *name)
+            {
                 continue;
             }
             let id = EndpointId(self.next);
             self.next += 1;
             let state = State::NeverReached(now);
-            self.aggregators.insert(id, Aggregator { name: Arc::clone(name), is_listed: true, state });
+            self.aggregators.insert(
+                id,
+                Aggregator {
+                    name: Arc::clone(name),
+                    is_listed: true,
+                    state,
+                },
+            );
             new.push((id, Arc::clone(name)));
         }
         new
@@ -83,7 +103,10 @@ impl Liveness {
         }
     }
 
-    pub(super) fn remove_unlisted(&mut self, is_used: impl Fn(EndpointId) -> bool) -> Vec<EndpointId> {
+    pub(super) fn remove_unlisted(
+        &mut self,
+        is_used: impl Fn(EndpointId) -> bool,
+    ) -> Vec<EndpointId> {
         let mut removed = Vec::new();
         self.aggregators.retain(|id, aggregator| {
             let is_kept = aggregator.is_listed || is_used(*id);
@@ -94,14 +117,23 @@ impl Liveness {
     }
 
     pub(super) fn update_candidates(&mut self, now: MonoTime) -> bool {
-        let present = self.aggregators.iter().filter(|(_, aggregator)| aggregator.is_listed);
-        let present = present.map(|(id, _)| *id).filter(|id| !self.is_gone(now, *id));
+        let present = self
+            .aggregators
+            .iter()
+            .filter(|(_, aggregator)| aggregator.is_listed);
+        let present = present
+            .map(|(id, _)| *id)
+            .filter(|id| !self.is_gone(now, *id));
         let candidates: Vec<EndpointId> = present.collect();
         std::mem::replace(&mut self.candidates, candidates) != self.candidates
     }
 
     pub(super) fn home(&self, bucket: &str) -> Option<EndpointId> {
-        let named = |id: &EndpointId| self.aggregators.get(id).map(|aggregator| (*id, &*aggregator.name));
+        let named = |id: &EndpointId| {
+            self.aggregators
+                .get(id)
+                .map(|aggregator| (*id, &*aggregator.name))
+        };
         rendezvous::home(bucket, self.candidates.iter().filter_map(named))
     }
 
@@ -129,7 +161,9 @@ impl Liveness {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (EndpointId, &str, bool)> {
-        self.aggregators.iter().map(|(id, aggregator)| (*id, &*aggregator.name, aggregator.is_live()))
+        self.aggregators
+            .iter()
+            .map(|(id, aggregator)| (*id, &*aggregator.name, aggregator.is_live()))
     }
 }
 

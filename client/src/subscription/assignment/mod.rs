@@ -116,23 +116,40 @@ pub(crate) trait SessionState {
 
 impl Assignment {
     pub(crate) const fn new(failover_delay: Duration) -> Self {
-        Self { liveness: Liveness::new(failover_delay), placements: Vec::new(), moves: 0 }
+        Self {
+            liveness: Liveness::new(failover_delay),
+            placements: Vec::new(),
+            moves: 0,
+        }
     }
 
-    pub(crate) fn list(&mut self, now: MonoTime, names: &[Arc<str>]) -> Vec<(EndpointId, Arc<str>)> {
+    pub(crate) fn list(
+        &mut self,
+        now: MonoTime,
+        names: &[Arc<str>],
+    ) -> Vec<(EndpointId, Arc<str>)> {
         let new = self.liveness.list(now, names);
         self.update_homes(now);
         new
     }
 
     pub(crate) fn remove_unused(&mut self) -> Vec<EndpointId> {
-        let Self { liveness, placements, .. } = self;
-        liveness.remove_unlisted(|id| placements.iter().any(|placement| placement.owner == Some(id)))
+        let Self {
+            liveness,
+            placements,
+            ..
+        } = self;
+        liveness.remove_unlisted(|id| {
+            placements
+                .iter()
+                .any(|placement| placement.owner == Some(id))
+        })
     }
 
     /// Adds a bucket; ids are dense from 0. It starts at its home.
     pub(crate) fn add(&mut self, bucket: &str) {
-        self.placements.push(Placement::new(bucket, self.liveness.home(bucket)));
+        self.placements
+            .push(Placement::new(bucket, self.liveness.home(bucket)));
     }
 
     /// Applies the rules. Linear in the buckets, and in buckets times aggregators when the candidates have
@@ -141,7 +158,9 @@ impl Assignment {
         self.update_homes(now);
         let placements = self.placements.iter_mut().enumerate();
         let changes: Vec<Change> = placements
-            .filter_map(|(bucket, placement)| placement.on_tick(now, bucket, &self.liveness, sessions))
+            .filter_map(|(bucket, placement)| {
+                placement.on_tick(now, bucket, &self.liveness, sessions)
+            })
             .collect();
         let is_move = |change: &&Change| matches!(change, Change::Moved { from: Some(_), .. });
         self.moves += changes.iter().filter(is_move).count() as u64;
@@ -167,7 +186,8 @@ impl Assignment {
     /// Returns true if the client subscribes to a bucket at an aggregator: its owner or its home. The home
     /// has directives ready by the time it becomes the owner.
     pub(crate) fn is_subscribed(&self, bucket: usize, at: EndpointId) -> bool {
-        self.placement(bucket).is_some_and(|placement| placement.is_subscribed(at))
+        self.placement(bucket)
+            .is_some_and(|placement| placement.is_subscribed(at))
     }
 
     pub(crate) fn is_draining(&self, bucket: usize) -> bool {
@@ -180,16 +200,28 @@ impl Assignment {
     }
 
     pub(crate) fn owns_any(&self, id: EndpointId) -> bool {
-        self.placements.iter().any(|placement| placement.owner == Some(id))
+        self.placements
+            .iter()
+            .any(|placement| placement.owner == Some(id))
     }
 
     pub(crate) fn name(&self, id: EndpointId) -> Option<&str> {
-        self.liveness.iter().find(|(other, ..)| *other == id).map(|(_, name, _)| name)
+        self.liveness
+            .iter()
+            .find(|(other, ..)| *other == id)
+            .map(|(_, name, _)| name)
     }
 
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&str, bool, usize)> {
-        let owned = |id| self.placements.iter().filter(|placement| placement.owner == Some(id)).count();
-        self.liveness.iter().map(move |(id, name, is_live)| (name, is_live, owned(id)))
+        let owned = |id| {
+            self.placements
+                .iter()
+                .filter(|placement| placement.owner == Some(id))
+                .count()
+        };
+        self.liveness
+            .iter()
+            .map(move |(id, name, is_live)| (name, is_live, owned(id)))
     }
 
     fn placement(&self, bucket: usize) -> Option<&Placement> {

@@ -29,7 +29,12 @@ pub(super) struct Placement {
 
 impl Placement {
     pub(super) fn new(bucket: &str, home: Option<EndpointId>) -> Self {
-        Self { bucket: bucket.into(), owner: home, home, ..Self::default() }
+        Self {
+            bucket: bucket.into(),
+            owner: home,
+            home,
+            ..Self::default()
+        }
     }
 
     /// Sets the home. Without one, because no candidate is left, the bucket stays where it is.
@@ -60,11 +65,19 @@ impl Placement {
             self.ratios_kept_until = None;
             return Some(Change::RatiosApply(bucket));
         }
-        let target = self.home.filter(|home| Some(*home) != self.owner && aggregators.is_live(*home));
-        let Some(to) = target else { return self.stay(bucket) };
-        let Some(from) = self.owner else { return Some(self.go(now, bucket, to)) };
+        let target = self
+            .home
+            .filter(|home| Some(*home) != self.owner && aggregators.is_live(*home));
+        let Some(to) = target else {
+            return self.stay(bucket);
+        };
+        let Some(from) = self.owner else {
+            return Some(self.go(now, bucket, to));
+        };
         if aggregators.is_gone(now, from) {
-            return sessions.reaches_controller(to).then(|| self.go(now, bucket, to));
+            return sessions
+                .reaches_controller(to)
+                .then(|| self.go(now, bucket, to));
         }
         if !aggregators.is_live(from) {
             // The owner may return, and still know the counts that it has not confirmed.

@@ -16,7 +16,13 @@ const SCHEME: &str = "http://";
 ///
 /// The weight depends on the two names as they are written, and on nothing else.
 pub(super) fn weight(bucket: &str, endpoint: &str) -> u64 {
-    stable_hash(bucket.bytes().chain([SEPARATOR]).chain(SCHEME.bytes()).chain(endpoint.bytes()))
+    stable_hash(
+        bucket
+            .bytes()
+            .chain([SEPARATOR])
+            .chain(SCHEME.bytes())
+            .chain(endpoint.bytes()),
+    )
 }
 
 /// Returns the home of a bucket among `endpoints`; of two with the same weight, the one with the later name.
@@ -25,8 +31,12 @@ pub(super) fn home<'a, I: Copy>(
     bucket: &str,
     endpoints: impl IntoIterator<Item = (I, &'a str)>,
 ) -> Option<I> {
-    let ranked = endpoints.into_iter().map(|(id, name)| (weight(bucket, name), name, id));
-    ranked.max_by_key(|(weight, name, _)| (*weight, *name)).map(|(_, _, id)| id)
+    let ranked = endpoints
+        .into_iter()
+        .map(|(id, name)| (weight(bucket, name), name, id));
+    ranked
+        .max_by_key(|(weight, name, _)| (*weight, *name))
+        .map(|(_, _, id)| id)
 }
 
 #[cfg(test)]
@@ -35,12 +45,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn names(count: usize) -> Vec<String> {
-        (0..count).map(|at| format!("aggregator-{at}:7410")).collect()
+        (0..count)
+            .map(|at| format!("aggregator-{at}:7410"))
+            .collect()
     }
 
     fn home_of(bucket: &str, endpoints: &[String]) -> Option<String> {
-        home(bucket, endpoints.iter().map(|name| (name.clone(), name.as_str())).map(|(_, name)| (name, name)))
-            .map(ToOwned::to_owned)
+        home(
+            bucket,
+            endpoints
+                .iter()
+                .map(|name| (name.clone(), name.as_str()))
+                .map(|(_, name)| (name, name)),
+        )
+        .map(ToOwned::to_owned)
     }
 
     /// The homes are part of the protocol (`docs/guides/several-aggregators.md`). These were computed by
@@ -48,10 +66,18 @@ mod tests {
     #[test]
     fn home_is_as_the_protocol_defines() {
         let endpoints = ["a:7410", "b:7410", "c:7410"].map(ToOwned::to_owned);
-        for (bucket, home) in
-            [("checkout", 'c'), ("search", 'b'), ("api/users", 'a'), ("orders", 'a'), ("login", 'c')]
-        {
-            assert_eq!(home_of(bucket, &endpoints), Some(format!("{home}:7410")), "{bucket}");
+        for (bucket, home) in [
+            ("checkout", 'c'),
+            ("search", 'b'),
+            ("api/users", 'a'),
+            ("orders", 'a'),
+            ("login", 'c'),
+        ] {
+            assert_eq!(
+                home_of(bucket, &endpoints),
+                Some(format!("{home}:7410")),
+                "{bucket}"
+            );
         }
         assert_eq!(home_of("checkout", &[]), None);
     }
@@ -66,7 +92,10 @@ mod tests {
             counts[endpoints.iter().position(|name| *name == home).unwrap()] += 1;
         }
         // 1,000 each, give or take five standard deviations.
-        assert!(counts.iter().all(|count| (850..=1_150).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (850..=1_150).contains(count)),
+            "{counts:?}"
+        );
     }
 
     proptest! {

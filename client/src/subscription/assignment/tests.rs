@@ -18,7 +18,11 @@ struct Sessions {
     reaches_controller: bool,
 }
 
-const READY: Sessions = Sessions { is_confirmed: true, has_directive: true, reaches_controller: true };
+const READY: Sessions = Sessions {
+    is_confirmed: true,
+    has_directive: true,
+    reaches_controller: true,
+};
 
 impl SessionState for Sessions {
     fn is_confirmed(&self, _: usize, _: EndpointId) -> bool {
@@ -37,7 +41,9 @@ impl SessionState for Sessions {
 const BUCKETS: usize = 40;
 
 fn names(count: usize) -> Vec<Arc<str>> {
-    (0..count).map(|at| format!("aggregator-{at}:7410").into()).collect()
+    (0..count)
+        .map(|at| format!("aggregator-{at}:7410").into())
+        .collect()
 }
 
 impl Client {
@@ -55,11 +61,15 @@ impl Client {
     }
 
     fn live(&mut self, at: usize) {
-        self.assignment.liveness.on_live(self.now, EndpointId(at as u32));
+        self.assignment
+            .liveness
+            .on_live(self.now, EndpointId(at as u32));
     }
 
     fn lose(&mut self, at: usize) {
-        self.assignment.liveness.on_lost(self.now, EndpointId(at as u32));
+        self.assignment
+            .liveness
+            .on_lost(self.now, EndpointId(at as u32));
     }
 
     fn tick(&mut self) -> Vec<Change> {
@@ -77,12 +87,17 @@ impl Client {
     }
 
     fn owners(&self) -> Vec<usize> {
-        (0..BUCKETS).map(|bucket| self.assignment.owner(bucket).unwrap().0 as usize).collect()
+        (0..BUCKETS)
+            .map(|bucket| self.assignment.owner(bucket).unwrap().0 as usize)
+            .collect()
     }
 }
 
 fn moves(changes: &[Change]) -> usize {
-    changes.iter().filter(|change| matches!(change, Change::Moved { .. })).count()
+    changes
+        .iter()
+        .filter(|change| matches!(change, Change::Moved { .. }))
+        .count()
 }
 
 fn seconds(s: u64) -> Duration {
@@ -94,17 +109,30 @@ fn buckets_move_after_the_failover_delay() {
     let mut client = Client::new(3);
     let before = client.owners();
     client.lose(1);
-    assert_eq!(client.pass(FAILOVER_DELAY_DEFAULT - Duration::from_millis(100)), []);
+    assert_eq!(
+        client.pass(FAILOVER_DELAY_DEFAULT - Duration::from_millis(100)),
+        []
+    );
     assert_eq!(client.owners(), before);
     let changes = client.pass(Duration::from_millis(100));
     let after = client.owners();
-    assert_eq!(moves(&changes), before.iter().filter(|owner| **owner == 1).count());
-    for (before, after) in before.iter().zip(&after) {
-        assert!(if *before == 1 { *after != 1 } else { after == before });
-    }
-    assert!(
-        [0, 2].iter().all(|to| before.iter().zip(&after).any(|(before, after)| *before == 1 && after == to))
+    assert_eq!(
+        moves(&changes),
+        before.iter().filter(|owner| **owner == 1).count()
     );
+    for (before, after) in before.iter().zip(&after) {
+        assert!(if *before == 1 {
+            *after != 1
+        } else {
+            after == before
+        });
+    }
+    assert!([0, 2].iter().all(|to| {
+        before
+            .iter()
+            .zip(&after)
+            .any(|(before, after)| *before == 1 && after == to)
+    }));
 }
 
 #[test]
@@ -130,8 +158,16 @@ fn steadily_returning_aggregator_regains_its_buckets() {
     assert!((0..BUCKETS).all(|bucket| !client.assignment.is_draining(bucket)));
     client.pass(seconds(1));
     for (bucket, before) in before.iter().enumerate() {
-        assert_eq!(client.assignment.is_draining(bucket), *before == 1, "{bucket}");
-        assert_eq!(client.assignment.ratios_apply(bucket), *before != 1, "{bucket}");
+        assert_eq!(
+            client.assignment.is_draining(bucket),
+            *before == 1,
+            "{bucket}"
+        );
+        assert_eq!(
+            client.assignment.ratios_apply(bucket),
+            *before != 1,
+            "{bucket}"
+        );
     }
     client.sessions.is_confirmed = true;
     let changes = client.pass(Duration::from_millis(100));
@@ -196,7 +232,10 @@ fn unreachable_aggregator_loses_its_buckets() {
     assignment.list(now, &names(2));
     (0..BUCKETS).for_each(|bucket| assignment.add(&format!("bucket-{bucket}")));
     assignment.liveness.on_live(now, EndpointId(0));
-    assert_eq!(assignment.on_tick(now + Duration::from_millis(2_900), &READY), []);
+    assert_eq!(
+        assignment.on_tick(now + Duration::from_millis(2_900), &READY),
+        []
+    );
     assert!(moves(&assignment.on_tick(now + NEVER_REACHED_MAX, &READY)) > 0);
     assert!((0..BUCKETS).all(|bucket| assignment.owner(bucket) == Some(EndpointId(0))));
 }
@@ -207,12 +246,24 @@ fn new_aggregator_takes_its_buckets() {
     let before = client.owners();
     let new = client.assignment.list(client.now, &names(3));
     assert_eq!(new, [(EndpointId(2), names(3).remove(2))]);
-    assert_eq!(client.pass(seconds(60)), [], "a new aggregator gets no bucket before it answers");
+    assert_eq!(
+        client.pass(seconds(60)),
+        [],
+        "a new aggregator gets no bucket before it answers"
+    );
     client.live(2);
     let changes = client.pass(seconds(60));
     let after = client.owners();
-    assert!(before.iter().zip(&after).all(|(before, after)| before == after || *after == 2));
-    assert_eq!(moves(&changes), after.iter().filter(|owner| **owner == 2).count());
+    assert!(
+        before
+            .iter()
+            .zip(&after)
+            .all(|(before, after)| before == after || *after == 2)
+    );
+    assert_eq!(
+        moves(&changes),
+        after.iter().filter(|owner| **owner == 2).count()
+    );
     // It leaves again. It is live, so its buckets drain first.
     client.assignment.list(client.now, &names(2));
     assert_eq!(client.assignment.remove_unused(), []);

@@ -31,7 +31,9 @@ impl Divisions {
         names: &Names,
         stance: &Stance<'_>,
     ) {
-        let Division::ByKey(cohort) = stance.division() else { return };
+        let Division::ByKey(cohort) = stance.division() else {
+            return;
+        };
         let id = published.id;
         let is_new_cohort = self.cohorts.insert(id, cohort) != Some(cohort);
         let is_new_canary = stance.is_divided() && self.marked.insert(id);
@@ -61,7 +63,10 @@ impl Divisions {
         }
         for (key, name) in published.registry.present(table, published.id as u32) {
             if !table.has_own_directive(key) {
-                table.publish(key, names.word(key, name.tenant.as_str(), published.cut(), stance));
+                table.publish(
+                    key,
+                    names.word(key, name.tenant.as_str(), published.cut(), stance),
+                );
             }
         }
     }

@@ -78,7 +78,12 @@ impl Publisher {
 
     /// Publishes a bucket, and withdraws the words of keys that do not have their own anymore.
     pub(super) fn publish(&mut self, table: &Table, published: Published<'_>) {
-        let Published { bucket, posted, enforcement, .. } = published;
+        let Published {
+            bucket,
+            posted,
+            enforcement,
+            ..
+        } = published;
         let stance = posted.map(|posted| enforcement.stance(bucket, posted.terms()));
         if let Some(coherence) = posted.and_then(|posted| posted.terms().coherence) {
             self.set_coherence(table, coherence);
@@ -88,22 +93,34 @@ impl Publisher {
         if let Some(posted) = posted {
             table.limits.set(published.id as u32, posted.terms().limit);
         }
-        stance.iter().for_each(|stance| self.divisions.begin(table, published, &self.names, stance));
+        stance
+            .iter()
+            .for_each(|stance| self.divisions.begin(table, published, &self.names, stance));
         let cold_rate = self.cold_rate(bucket, posted);
         let pool = posted.filter(|_| cold_rate.is_none()).map(Posted::terms);
         let pool = pool.and_then(|terms| Some((terms.pool?, terms.clients?, terms.limit)));
         self.guards.set_pool(table, published.id as u32, pool);
         let own = match (cold_rate, posted.zip(stance)) {
             (Some(rate), _) => self.publish_cold(table, published, rate),
-            (None, Some((posted, stance))) => self.publish_directive(table, published.id, posted, &stance),
-            (None, None) if table.before_policy.is_held() => publish_before_policy(table, published),
+            (None, Some((posted, stance))) => {
+                self.publish_directive(table, published.id, posted, &stance)
+            }
+            (None, None) if table.before_policy.is_held() => {
+                publish_before_policy(table, published)
+            }
             (None, None) => return,
         };
         let before = self.own_words.get(bucket).into_iter().flatten();
         for key in before.filter(|key| own.binary_search(key).is_err()) {
-            let tenant = published.registry.keys().get(*key as usize).map(|key| key.tenant.as_str());
+            let tenant = published
+                .registry
+                .keys()
+                .get(*key as usize)
+                .map(|key| key.tenant.as_str());
             let cut = published.cut();
-            let word = stance.zip(tenant).map(|(stance, tenant)| self.names.word(*key, tenant, cut, &stance));
+            let word = stance
+                .zip(tenant)
+                .map(|(stance, tenant)| self.names.word(*key, tenant, cut, &stance));
             table.publish(*key, word.unwrap_or(DirectiveWord::NOTHING));
             self.guards.remove(*key);
             self.waits.class(*key, None);
@@ -123,7 +140,10 @@ impl Publisher {
         posted: &Posted,
         enforcement: &Enforcement,
     ) {
-        let (stance, tenant) = (enforcement.stance(&key.bucket, posted.terms()), key.tenant.as_str());
+        let (stance, tenant) = (
+            enforcement.stance(&key.bucket, posted.terms()),
+            key.tenant.as_str(),
+        );
         table.responses.set_side(id, stance.side(tenant));
         let Some(values) = posted.own(tenant) else {
             if stance.is_divided() {
@@ -141,16 +161,31 @@ impl Publisher {
     /// Publishes the words that the unlisted names of a bucket follow. Names with a known rate have
     /// their own ratios.
     fn publish_names(&self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
-        let Published { id, bucket, registry, .. } = published;
-        let class =
-            table.default_key(id as u32).map_or(DirectiveWord::NOTHING, |key| table.own_directive(key));
+        let Published {
+            id,
+            bucket,
+            registry,
+            ..
+        } = published;
+        let class = table
+            .default_key(id as u32)
+            .map_or(DirectiveWord::NOTHING, |key| table.own_directive(key));
         let cut = published.cut();
-        let established = cut.filter(|_| !class.is_cold()).map_or(class, |cut| class.with_ratio(cut.ratio));
+        let established = cut
+            .filter(|_| !class.is_cold())
+            .map_or(class, |cut| class.with_ratio(cut.ratio));
         table.publish_established(id as u32, established);
         // Reading the words in the table would miss the cache for each name.
         let own = self.own_words.get(bucket).map_or(&[][..], Vec::as_slice);
-        for key in self.names.counted(id).filter(|key| own.binary_search(key).is_err()) {
-            let tenant = registry.keys().get(key as usize).map_or(DEFAULT_TENANT, |key| key.tenant.as_str());
+        for key in self
+            .names
+            .counted(id)
+            .filter(|key| own.binary_search(key).is_err())
+        {
+            let tenant = registry
+                .keys()
+                .get(key as usize)
+                .map_or(DEFAULT_TENANT, |key| key.tenant.as_str());
             table.publish(key, self.names.word(key, tenant, cut, stance));
         }
     }
@@ -162,12 +197,24 @@ impl Publisher {
         key: u32,
         standing: Standing,
     ) {
-        let Published { id, bucket, posted, enforcement, registry } = published;
+        let Published {
+            id,
+            bucket,
+            posted,
+            enforcement,
+            registry,
+        } = published;
         self.names.set(id, key, standing);
-        let (Some(posted), Some(name)) = (posted, registry.keys().get(key as usize)) else { return };
+        let (Some(posted), Some(name)) = (posted, registry.keys().get(key as usize)) else {
+            return;
+        };
         if !table.has_own_directive(key) {
             let stance = enforcement.stance(bucket, posted.terms());
-            table.publish(key, self.names.word(key, name.tenant.as_str(), posted.terms().cut, &stance));
+            table.publish(
+                key,
+                self.names
+                    .word(key, name.tenant.as_str(), posted.terms().cut, &stance),
+            );
         }
     }
 
@@ -177,7 +224,9 @@ impl Publisher {
         self.names.remove(bucket, id);
         self.guards.remove(id);
         self.waits.remove(id);
-        self.own_words.values_mut().for_each(|own| own.retain(|key| *key != id));
+        self.own_words
+            .values_mut()
+            .for_each(|own| own.retain(|key| *key != id));
     }
 
     /// Publishes a directive. Returns the keys with a word of their own, sorted.
@@ -194,13 +243,27 @@ impl Publisher {
             // in the cohort refuse.
             Division::ByKey(_) => Side::Canary,
         };
-        table.responses.set_cohort(id, Cohort { side, in_canary: stance.mode == Mode::Canary });
+        table.responses.set_cohort(
+            id,
+            Cohort {
+                side,
+                in_canary: stance.mode == Mode::Canary,
+            },
+        );
         let mut own = Vec::new();
         for (tenant, values) in posted.keys() {
             // A tenant without requests gets a key only while there are plenty; else its directive is
             // published when it enters.
-            let Some(key) = table.keys.intern_if_roomy(id as u32, tenant.as_str()) else { continue };
-            self.publish_values(table, key, posted.terms(), &values, (stance, tenant.as_str()));
+            let Some(key) = table.keys.intern_if_roomy(id as u32, tenant.as_str()) else {
+                continue;
+            };
+            self.publish_values(
+                table,
+                key,
+                posted.terms(),
+                &values,
+                (stance, tenant.as_str()),
+            );
             own.push(key);
         }
         own.sort_unstable();
@@ -226,12 +289,14 @@ impl Publisher {
             (None, None) => self.names.word(key, tenant, terms.cut, stance),
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
-                let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(stance.enforces(tenant));
+                let word =
+                    DirectiveWord::new(ratio.unwrap_or_default()).enforced(stance.enforces(tenant));
                 let word = word
                     .guarded(guard.is_some())
                     .independent(terms.coin == Coin::Coherent)
                     .coherent(is_coherent);
-                word.at_tenant_limit(values.at_tenant_limit.unwrap_or_default()).wait(class)
+                word.at_tenant_limit(values.at_tenant_limit.unwrap_or_default())
+                    .wait(class)
             }
         };
         table.publish(key, word);
@@ -240,7 +305,10 @@ impl Publisher {
     /// Publishes the key and salt of coherent coins, before any word that refers to them. While one
     /// aggregator is still in an earlier epoch than another, the latest salt applies to all buckets.
     fn set_coherence(&mut self, table: &Table, new: Coherence) {
-        if self.coherence.is_none_or(|held| new.salt >= held.salt && new != held) {
+        if self
+            .coherence
+            .is_none_or(|held| new.salt >= held.salt && new != held)
+        {
             self.coherence = Some(new);
             table.draw_key.store(new.draw_key());
         }
@@ -273,16 +341,26 @@ impl Publisher {
     /// has just started directs no ratios yet.
     fn cold_rate(&self, bucket: &Bucket, posted: Option<&Posted>) -> Option<Rate> {
         let rate = *self.cold_rates.get(bucket)?;
-        let Some(posted) = posted else { return Some(rate) };
+        let Some(posted) = posted else {
+            return Some(rate);
+        };
         let is_empty = |values: Values| values.ratio.is_none() && values.guard.is_none();
         let is_limited = matches!(posted.terms().limit, Limit::PerSecond(_));
         (is_limited && posted.keys().all(|(_, values)| is_empty(values))).then_some(rate)
     }
 
     fn publish_cold(&mut self, table: &Table, published: Published<'_>, rate: Rate) -> Vec<u32> {
-        let Published { id, bucket, posted, enforcement, .. } = published;
+        let Published {
+            id,
+            bucket,
+            posted,
+            enforcement,
+            ..
+        } = published;
         let is_enforced = match posted {
-            Some(posted) => enforcement.stance(bucket, posted.terms()).enforces(DEFAULT_TENANT),
+            Some(posted) => enforcement
+                .stance(bucket, posted.terms())
+                .enforces(DEFAULT_TENANT),
             None => enforcement.mode_without_terms(bucket) == Mode::Enforce,
         };
         let key = table.keys.intern(id as u32, DEFAULT_TENANT);

@@ -41,7 +41,10 @@ impl Names {
     }
 
     pub(crate) fn of(&self, key: u32) -> Standing {
-        self.standings.get(key as usize).copied().unwrap_or_default()
+        self.standings
+            .get(key as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     pub(super) fn counted(&self, bucket: usize) -> impl Iterator<Item = u32> {
@@ -63,13 +66,17 @@ impl Names {
             return DirectiveWord::new(DropRatio::NONE).enforced(stance.enforces(tenant));
         }
         let Standing { established, bin } = self.of(key);
-        let of_bin = bin.zip(cut).map(|(bin, cut): (Bin, TailCut)| cut.ratio_of(established, bin.rate()));
+        let of_bin = bin
+            .zip(cut)
+            .map(|(bin, cut): (Bin, TailCut)| cut.ratio_of(established, bin.rate()));
         let mark = match of_bin {
             Some((ratio, is_at_limit)) => Some(DirectiveWord::cut(ratio, established, is_at_limit)),
             None => established.then(DirectiveWord::established),
         };
         match stance.is_divided() {
-            true => mark.unwrap_or(DirectiveWord::following()).on_side(stance.enforces(tenant)),
+            true => mark
+                .unwrap_or(DirectiveWord::following())
+                .on_side(stance.enforces(tenant)),
             false => mark.unwrap_or(DirectiveWord::NOTHING),
         }
     }

@@ -62,7 +62,10 @@ impl Waits {
         for (key, overload) in &self.overloads {
             let word = table.own_directive(*key);
             let class = overload.class(now);
-            if word != DirectiveWord::NOTHING && word.ratio() > DropRatio::NONE && word.class() != class {
+            if word != DirectiveWord::NOTHING
+                && word.ratio() > DropRatio::NONE
+                && word.class() != class
+            {
                 table.publish(*key, word.wait(class));
             }
         }

@@ -15,7 +15,8 @@ impl Subscription {
             let posted = self.directives.get(bucket);
             let is_killed = self.enforcement.observes || self.enforcement.kills.of(bucket).is_on();
             check.on_tick(now, |counts| {
-                let is_judged = !is_killed && is_by_guards(counts) && posted.is_some_and(refuses_none);
+                let is_judged =
+                    !is_killed && is_by_guards(counts) && posted.is_some_and(refuses_none);
                 is_judged.then_some(f64::INFINITY)
             });
         }
@@ -23,7 +24,9 @@ impl Subscription {
 
     /// Returns what the counts of the last seconds show of each bucket.
     pub fn admission_figures(&self) -> impl Iterator<Item = (&Bucket, AdmissionFigures)> {
-        self.buckets.iter().zip(self.refusals.admissions.iter().map(|check| check.figures()))
+        self.buckets
+            .iter()
+            .zip(self.refusals.admissions.iter().map(|check| check.figures()))
     }
 }
 
@@ -34,7 +37,13 @@ const fn is_by_guards(counts: Counts) -> bool {
 }
 
 fn refuses_none(posted: &Posted) -> bool {
-    let is_limited = posted.terms().limit.per_second().is_some_and(|limit| limit > Rate::ZERO);
+    let is_limited = posted
+        .terms()
+        .limit
+        .per_second()
+        .is_some_and(|limit| limit > Rate::ZERO);
     let mut keys = posted.keys().peekable();
-    is_limited && keys.peek().is_some() && keys.all(|(_, values)| values.ratio == Some(DropRatio::NONE))
+    is_limited
+        && keys.peek().is_some()
+        && keys.all(|(_, values)| values.ratio == Some(DropRatio::NONE))
 }

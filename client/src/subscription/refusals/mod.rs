@@ -37,17 +37,23 @@ impl Refusals {
             return;
         }
         let bucket = table.keys.owner_of(place.key) as usize;
-        self.sums.resize(self.sums.len().max(bucket + 1), Default::default());
+        self.sums
+            .resize(self.sums.len().max(bucket + 1), Default::default());
         // A sum that is read during writes may be lower than the one before it.
         let new = counts.since(self.seen[key]);
         self.seen[key] = self.seen[key].plus(new);
-        self.admissions.resize_with(self.sums.len(), AdmissionCheck::default);
+        self.admissions
+            .resize_with(self.sums.len(), AdmissionCheck::default);
         self.admissions[bucket].add(new);
         let word = table.target_of(*place).word();
         let would_by_coin = new.would_dropped.saturating_sub(new.would_guard_dropped);
         for (outcome, enforced, would) in [
             (Outcome::Dropped, new.dropped, would_by_coin),
-            (Outcome::GuardDropped, new.guard_dropped, new.would_guard_dropped),
+            (
+                Outcome::GuardDropped,
+                new.guard_dropped,
+                new.would_guard_dropped,
+            ),
         ] {
             let refused = &mut self.sums[bucket][word.reason(outcome) as usize];
             refused.enforced += enforced;
@@ -59,9 +65,14 @@ impl Refusals {
     /// are counted by reason.
     pub(super) fn of(&self, table: &Table, bucket: u32) -> [Refused; Reason::ALL.len()] {
         let mut sums = self.sums.get(bucket as usize).copied().unwrap_or_default();
-        let [exceeded, degraded, would_exceeded, would_degraded, repeated] = table.layered.tally(bucket);
+        let [exceeded, degraded, would_exceeded, would_degraded, repeated] =
+            table.layered.tally(bucket);
         for (reason, enforced, would) in [
-            (Reason::TenantQuotaExceeded, exceeded + repeated, would_exceeded),
+            (
+                Reason::TenantQuotaExceeded,
+                exceeded + repeated,
+                would_exceeded,
+            ),
             (Reason::QuotaDegraded, degraded, would_degraded),
         ] {
             let sum = &mut sums[reason as usize];

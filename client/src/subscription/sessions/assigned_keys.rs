@@ -61,14 +61,23 @@ mod tests {
     use super::*;
 
     fn key(tenant: &str) -> Key {
-        Key { bucket: Bucket::new("api").unwrap(), tenant: Tenant::new(tenant).unwrap() }
+        Key {
+            bucket: Bucket::new("api").unwrap(),
+            tenant: Tenant::new(tenant).unwrap(),
+        }
     }
 
     #[test]
     fn freed_slot_is_taken_next() {
         let mut keys = AssignedKeys::default();
-        assert_eq!([keys.insert(70, key("a")), keys.insert(50, key("b"))], [KeyId(0), KeyId(1)]);
-        assert_eq!((keys.slot(50), keys.table_id(KeyId(0))), (Some(KeyId(1)), Some(70)));
+        assert_eq!(
+            [keys.insert(70, key("a")), keys.insert(50, key("b"))],
+            [KeyId(0), KeyId(1)]
+        );
+        assert_eq!(
+            (keys.slot(50), keys.table_id(KeyId(0))),
+            (Some(KeyId(1)), Some(70))
+        );
         assert_eq!((keys.remove(70), keys.remove(70)), (Some(KeyId(0)), None));
         assert_eq!((keys.slot(70), keys.table_id(KeyId(0))), (None, None));
         assert_eq!(keys.insert(90, key("c")), KeyId(0));

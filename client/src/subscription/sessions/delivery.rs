@@ -19,7 +19,11 @@ pub(super) struct Delivery {
 impl Delivery {
     /// Begins a new stream, which repeats everything unacknowledged.
     pub(super) fn open(&mut self) {
-        self.repeated += self.sent.drain(..).map(|(_, decisions)| decisions).sum::<u64>();
+        self.repeated += self
+            .sent
+            .drain(..)
+            .map(|(_, decisions)| decisions)
+            .sum::<u64>();
     }
 
     /// Records a report with counts: `new` decisions that no earlier report carried.
@@ -35,7 +39,11 @@ impl Delivery {
 
     pub(super) fn on_covered(&mut self, seq: u64) {
         let covered = self.sent.iter().take_while(|(at, _)| *at <= seq).count();
-        self.acknowledged += self.sent.drain(..covered).map(|(_, decisions)| decisions).sum::<u64>();
+        self.acknowledged += self
+            .sent
+            .drain(..covered)
+            .map(|(_, decisions)| decisions)
+            .sum::<u64>();
     }
 }
 
@@ -54,7 +62,10 @@ mod tests {
         assert_eq!(delivery.acknowledged, 5);
         delivery.open();
         delivery.on_covered(9);
-        assert_eq!(delivery.acknowledged, 5, "the reports of the former stream are void");
+        assert_eq!(
+            delivery.acknowledged, 5,
+            "the reports of the former stream are void"
+        );
         delivery.on_sent(2, 1);
         delivery.on_covered(1);
         assert_eq!(delivery.acknowledged, 5);

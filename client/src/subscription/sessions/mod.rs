@@ -29,7 +29,10 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn single() -> Self {
-        Self { sessions: BTreeMap::from([(ONLY, Session::new(Keys::All))]), acknowledged_before: 0 }
+        Self {
+            sessions: BTreeMap::from([(ONLY, Session::new(Keys::All))]),
+            acknowledged_before: 0,
+        }
     }
 
     /// Adds a session for assigned keys. Directives older than `epoch` are stale in it.
@@ -47,7 +50,9 @@ impl Sessions {
 
     /// Treats directives older than `epoch` as stale in every session.
     pub(super) fn raise_epoch(&mut self, epoch: Option<Epoch>) {
-        self.sessions.values_mut().for_each(|session| session.raise_epoch(epoch));
+        self.sessions
+            .values_mut()
+            .for_each(|session| session.raise_epoch(epoch));
     }
 
     pub(super) fn get(&self, id: EndpointId) -> Option<&Session> {
@@ -56,17 +61,27 @@ impl Sessions {
 
     pub(super) fn get_mut(&mut self, id: EndpointId) -> Option<&mut Session> {
         let session = self.sessions.get_mut(&id);
-        debug_assert!(session.is_some(), "a stream and an owner of buckets have a session");
+        debug_assert!(
+            session.is_some(),
+            "a stream and an owner of buckets have a session"
+        );
         session
     }
 
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged_before
-            + self.sessions.values().map(|session| session.delivery.acknowledged).sum::<u64>()
+            + self
+                .sessions
+                .values()
+                .map(|session| session.delivery.acknowledged)
+                .sum::<u64>()
     }
 
     pub(super) fn report_interval(&self) -> Duration {
-        let intervals = self.sessions.values().map(|session| session.report_interval);
+        let intervals = self
+            .sessions
+            .values()
+            .map(|session| session.report_interval);
         intervals.min().unwrap_or(REPORT_INTERVAL_DEFAULT)
     }
 
@@ -76,12 +91,15 @@ impl Sessions {
         is_used: impl Fn(EndpointId) -> bool,
     ) -> Option<Duration> {
         let used = self.sessions.iter().filter(|(id, _)| is_used(**id));
-        used.filter_map(|(_, session)| session.upstream_age(now)).max()
+        used.filter_map(|(_, session)| session.upstream_age(now))
+            .max()
     }
 
     /// Ends the key that had this id: nothing more is reported of it in any session.
     pub(super) fn finish_key(&mut self, key: u32) {
-        self.sessions.values_mut().for_each(|session| session.finish_key(key));
+        self.sessions
+            .values_mut()
+            .for_each(|session| session.finish_key(key));
     }
 
     pub(super) fn assign_key(&mut self, to: EndpointId, key: u32, name: Key, handover: Handover) {
@@ -92,7 +110,13 @@ impl Sessions {
 
     /// Moves a key from one session to another, with all that is known of its counts. Without a former
     /// session, or when that does not have the key, it counts from zero.
-    pub(super) fn move_key(&mut self, key: u32, name: Key, from: Option<EndpointId>, to: EndpointId) {
+    pub(super) fn move_key(
+        &mut self,
+        key: u32,
+        name: Key,
+        from: Option<EndpointId>,
+        to: EndpointId,
+    ) {
         let from = from.and_then(|from| self.sessions.get_mut(&from));
         let handover = from.and_then(|session| session.release_key(key));
         self.assign_key(to, key, name, handover.unwrap_or(Handover::REUSED_NAME));

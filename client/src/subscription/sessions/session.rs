@@ -8,7 +8,9 @@ use plimsoll_core::directive::{Board, Directives, Epoch, Leader, Sequence, Stale
 use plimsoll_core::kill::SentKills;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Echo, Handover, InstanceId, Outbox, Report, ReportedMode, Tally};
+use plimsoll_core::report::{
+    Counts, Echo, Handover, InstanceId, Outbox, Report, ReportedMode, Tally,
+};
 
 use super::assigned_keys::AssignedKeys;
 use super::delivery::Delivery;
@@ -51,7 +53,11 @@ pub(crate) struct StreamState {
 
 impl Session {
     pub(super) fn new(keys: Keys) -> Self {
-        Self { keys, report_interval: REPORT_INTERVAL_DEFAULT, ..Self::default() }
+        Self {
+            keys,
+            report_interval: REPORT_INTERVAL_DEFAULT,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn open(&mut self) {
@@ -65,11 +71,19 @@ impl Session {
 // === Reports of modes ===
 
 impl Session {
-    pub(crate) fn changed_modes(&mut self, unapplied: BTreeSet<Bucket>) -> BTreeMap<Bucket, ReportedMode> {
+    pub(crate) fn changed_modes(
+        &mut self,
+        unapplied: BTreeSet<Bucket>,
+    ) -> BTreeMap<Bucket, ReportedMode> {
         let sent = std::mem::replace(&mut self.stream.sent_unapplied, unapplied);
         let now = &self.stream.sent_unapplied;
-        let mode = |bucket: &Bucket| ReportedMode { directed: None, unapplied: now.contains(bucket).into() };
-        sent.symmetric_difference(now).map(|bucket| (bucket.clone(), mode(bucket))).collect()
+        let mode = |bucket: &Bucket| ReportedMode {
+            directed: None,
+            unapplied: now.contains(bucket).into(),
+        };
+        sent.symmetric_difference(now)
+            .map(|bucket| (bucket.clone(), mode(bucket)))
+            .collect()
     }
 }
 
@@ -80,7 +94,13 @@ impl Session {
     pub(super) fn raise_epoch(&mut self, epoch: Option<Epoch>) {
         self.sequence.open();
         // Fails only for an epoch that no message could have brought; then the first message decides.
-        let _ = self.sequence.accept(epoch.map(|epoch| Leader { epoch, instance: None }), 1);
+        let _ = self.sequence.accept(
+            epoch.map(|epoch| Leader {
+                epoch,
+                instance: None,
+            }),
+            1,
+        );
         self.sequence.open();
     }
 
@@ -96,13 +116,21 @@ impl Session {
 
     /// Checks that a message is not stale, and records how old the controller's state is and how often to
     /// report.
-    pub(crate) fn accept(&mut self, now: MonoTime, message: &Directives) -> Result<(), StaleDirective> {
+    pub(crate) fn accept(
+        &mut self,
+        now: MonoTime,
+        message: &Directives,
+    ) -> Result<(), StaleDirective> {
         self.sequence.accept(message.leader(), message.seq)?;
         if let Some(age) = message.upstream_age {
             self.upstream = Some((now, age));
         }
         // A new policy may name what the aggregator had no place for.
-        if self.stream.policy_hash.is_some_and(|held| message.policy_hash.is_some_and(|new| new != held)) {
+        if self
+            .stream
+            .policy_hash
+            .is_some_and(|held| message.policy_hash.is_some_and(|new| new != held))
+        {
             self.stream.is_subscribed.clear();
         }
         self.stream.policy_hash = message.policy_hash.or(self.stream.policy_hash);
@@ -127,10 +155,16 @@ impl Session {
         !std::mem::replace(&mut self.stream.has_greeted, true)
     }
 
-    pub(crate) fn subscribe(&mut self, buckets: usize, is_wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+    pub(crate) fn subscribe(
+        &mut self,
+        buckets: usize,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
         let subscribed = &mut self.stream.is_subscribed;
         subscribed.resize(buckets, false);
-        let new: Vec<usize> = (0..buckets).filter(|id| !subscribed[*id] && is_wanted(*id)).collect();
+        let new: Vec<usize> = (0..buckets)
+            .filter(|id| !subscribed[*id] && is_wanted(*id))
+            .collect();
         new.iter().for_each(|id| subscribed[*id] = true);
         new
     }
@@ -145,7 +179,10 @@ impl Session {
         counts_of: impl Fn(u32) -> Counts,
         mut on_increase: impl FnMut(u32, Counts),
     ) {
-        let tally = |counts| Tally { counts, late: Counts::ZERO };
+        let tally = |counts| Tally {
+            counts,
+            late: Counts::ZERO,
+        };
         let (names, keys) = match &self.keys {
             Keys::All => (all_keys, None),
             Keys::Assigned(keys) => (keys.names(), Some(keys)),
@@ -155,7 +192,9 @@ impl Session {
         let mut decisions = 0;
         let on_increase = |slot, new: Counts| {
             decisions += new.asked();
-            key_of(slot).into_iter().for_each(|key| on_increase(key, new));
+            key_of(slot)
+                .into_iter()
+                .for_each(|key| on_increase(key, new));
         };
         self.outbox.fill_with(report, names, tally_of, on_increase);
         if report.time.is_some() {
@@ -164,7 +203,9 @@ impl Session {
     }
 
     pub(crate) fn take_evidence_turn(&mut self, now: MonoTime) -> bool {
-        let is_due = self.evidence_sent.is_none_or(|at| now.since(at) >= EVIDENCE_INTERVAL);
+        let is_due = self
+            .evidence_sent
+            .is_none_or(|at| now.since(at) >= EVIDENCE_INTERVAL);
         if is_due {
             self.evidence_sent = Some(now);
         }
@@ -179,11 +220,20 @@ impl Session {
     /// them.
     pub(crate) fn is_settled(&self, key: u32, counts: Counts) -> bool {
         let slot = self.slot(key);
-        slot.is_some_and(|slot| self.outbox.is_settled(slot, Tally { counts, late: Counts::ZERO }))
+        slot.is_some_and(|slot| {
+            self.outbox.is_settled(
+                slot,
+                Tally {
+                    counts,
+                    late: Counts::ZERO,
+                },
+            )
+        })
     }
 
     pub(crate) fn is_confirmed(&self, key: u32) -> bool {
-        self.slot(key).is_none_or(|slot| self.outbox.is_confirmed(slot))
+        self.slot(key)
+            .is_none_or(|slot| self.outbox.is_confirmed(slot))
     }
 
     pub(super) fn assign_key(&mut self, key: u32, name: Key, handover: Handover) {
@@ -194,7 +244,9 @@ impl Session {
     }
 
     pub(super) fn release_key(&mut self, key: u32) -> Option<Handover> {
-        let Keys::Assigned(keys) = &mut self.keys else { return None };
+        let Keys::Assigned(keys) = &mut self.keys else {
+            return None;
+        };
         self.outbox.release(keys.remove(key)?)
     }
 
@@ -212,7 +264,11 @@ impl Session {
             Keys::All => Some(slot.0),
             Keys::Assigned(keys) => keys.table_id(slot),
         };
-        self.outbox.slots_of(ids).into_iter().map(|slot| slot.and_then(key_of)).collect()
+        self.outbox
+            .slots_of(ids)
+            .into_iter()
+            .map(|slot| slot.and_then(key_of))
+            .collect()
     }
 
     fn slot(&self, key: u32) -> Option<KeyId> {

@@ -4,7 +4,9 @@ use super::*;
 
 fn cold(rps: f64) -> TestClient {
     let mut client = TestClient::new();
-    client.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(rps));
+    client
+        .subscription
+        .set_cold_rate(Bucket::new("api").unwrap(), rate(rps));
     client
 }
 
@@ -12,7 +14,9 @@ fn cold(rps: f64) -> TestClient {
 fn pass(client: &mut TestClient, ticks: u32, per_tick: u32) -> u32 {
     let mut admitted = 0;
     for _ in 0..ticks {
-        admitted += (0..per_tick).filter(|_| client.admit("acme").is_admit()).count() as u32;
+        admitted += (0..per_tick)
+            .filter(|_| client.admit("acme").is_admit())
+            .count() as u32;
         client.now = client.now + Duration::from_millis(10);
         client.subscription.on_tick(client.now);
     }
@@ -30,17 +34,31 @@ fn bucket_without_directive_passes_service_rate() {
     let counts = client.counts();
     assert_eq!(
         counts,
-        Counts { offered: 10_000, guard_dropped: 10_000 - u64::from(admitted), ..Counts::ZERO }
+        Counts {
+            offered: 10_000,
+            guard_dropped: 10_000 - u64::from(admitted),
+            ..Counts::ZERO
+        }
     );
-    assert_eq!(client.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Enforce));
+    assert_eq!(
+        client.subscription.mode_of(&Bucket::new("api").unwrap()),
+        Some(Mode::Enforce)
+    );
 }
 
 #[test]
 fn tenants_share_the_rate_of_one_bucket() {
     let mut client = cold(0.0);
-    let admitted = (0..1_000).filter(|n| client.admit(&format!("tenant-{n}")).is_admit()).count();
+    let admitted = (0..1_000)
+        .filter(|n| client.admit(&format!("tenant-{n}")).is_admit())
+        .count();
     assert_eq!(admitted, 0);
-    assert_eq!((0..1_000).filter(|_| client.admit_in("other", "acme").is_admit()).count(), 1_000);
+    assert_eq!(
+        (0..1_000)
+            .filter(|_| client.admit_in("other", "acme").is_admit())
+            .count(),
+        1_000
+    );
 }
 
 #[test]
@@ -48,8 +66,20 @@ fn first_directive_ends_the_service_rate() {
     for (terms, values) in [
         (limited(Mode::Enforce), ratio(0.0)),
         (limited(Mode::Shadow), ratio(1.0)),
-        (Terms { limit: Limit::Unlimited, ..limited(Mode::Enforce) }, ratio(None)),
-        (Terms { limit: Limit::Unknown, ..limited(Mode::Enforce) }, ratio(None)),
+        (
+            Terms {
+                limit: Limit::Unlimited,
+                ..limited(Mode::Enforce)
+            },
+            ratio(None),
+        ),
+        (
+            Terms {
+                limit: Limit::Unknown,
+                ..limited(Mode::Enforce)
+            },
+            ratio(None),
+        ),
     ] {
         let mut client = cold(1.0);
         assert!(pass(&mut client, 10, 10) < 10);
@@ -61,7 +91,10 @@ fn first_directive_ends_the_service_rate() {
 #[test]
 fn directive_without_ratios_keeps_service_rate() {
     let mut client = cold(0.0);
-    client.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
+    client.direct(
+        limited(Mode::Enforce),
+        &[("acme", ratio(None)), ("default", ratio(None))],
+    );
     assert_eq!(pass(&mut client, 10, 10), 0);
     client.direct(limited(Mode::Shadow), &[("default", ratio(None))]);
     assert_eq!(pass(&mut client, 10, 10), 100);
@@ -71,7 +104,11 @@ fn directive_without_ratios_keeps_service_rate() {
 #[test]
 fn kill_stops_the_rate_of_the_service() {
     let mut client = cold(0.0);
-    let kill = Directives { kill: KillGeneration(1), seq: 1, ..Directives::default() };
+    let kill = Directives {
+        kill: KillGeneration(1),
+        seq: 1,
+        ..Directives::default()
+    };
     client.subscription.on_directives(client.now, kill).unwrap();
     assert_eq!(pass(&mut client, 10, 10), 100);
 }
@@ -94,7 +131,10 @@ fn unknown_policy_is_decided_as_set() {
         assert_eq!(pass(&mut client, 10, 10), 100, "{decision:?}");
         assert_eq!(client.subscription.decided_before_policy(), 101);
         assert_eq!(refused(&mut client), None);
-        assert_eq!(client.admit_in("later", "acme").is_admit(), decision == BeforePolicy::Allow);
+        assert_eq!(
+            client.admit_in("later", "acme").is_admit(),
+            decision == BeforePolicy::Allow
+        );
         assert!(!client.subscription.are_policies_known());
         assert_eq!(client.subscription.decided_before_policy(), 102);
     }
@@ -103,7 +143,11 @@ fn unknown_policy_is_decided_as_set() {
 #[test]
 fn kill_stops_the_refusal_before_a_policy() {
     let mut client = TestClient::before_policy(BeforePolicy::Deny);
-    let kill = Directives { kill: KillGeneration(1), seq: 1, ..Directives::default() };
+    let kill = Directives {
+        kill: KillGeneration(1),
+        seq: 1,
+        ..Directives::default()
+    };
     client.subscription.on_directives(client.now, kill).unwrap();
     assert_eq!(pass(&mut client, 10, 10), 100);
 }
@@ -112,8 +156,15 @@ fn kill_stops_the_refusal_before_a_policy() {
 fn later_process_starts_from_saved_directives() {
     let mut client = TestClient::new();
     assert_eq!(client.subscription.unsaved(), None);
-    let guard = Values { guard: Some(rate(100.0)), offered: Some(rate(1e9)), ..ratio(0.0) };
-    let terms = Terms { clients: Some(1), ..limited(Mode::Enforce) };
+    let guard = Values {
+        guard: Some(rate(100.0)),
+        offered: Some(rate(1e9)),
+        ..ratio(0.0)
+    };
+    let terms = Terms {
+        clients: Some(1),
+        ..limited(Mode::Enforce)
+    };
     client.direct(terms.clone(), &[("acme", ratio(1.0)), ("default", guard)]);
     let (version, saved) = client.subscription.unsaved().unwrap();
     client.subscription.directives.saved = version;
@@ -121,12 +172,19 @@ fn later_process_starts_from_saved_directives() {
 
     let mut later = TestClient::new();
     later.subscription.restore(saved);
-    later.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(0.0));
+    later
+        .subscription
+        .set_cold_rate(Bucket::new("api").unwrap(), rate(0.0));
     // They apply to names as well that are used for the first time.
     let admitted = pass(&mut later, 1, 100);
     assert_eq!(admitted, 0, "acme");
-    let passed = (0..1_000).filter(|_| later.admit("stranger").is_admit()).count();
-    assert!((3..30).contains(&passed), "{passed}: the guard of the class, not the rate of the service");
+    let passed = (0..1_000)
+        .filter(|_| later.admit("stranger").is_admit())
+        .count();
+    assert!(
+        (3..30).contains(&passed),
+        "{passed}: the guard of the class, not the rate of the service"
+    );
     assert!(later.subscription.directives.is_restored);
     assert_eq!(later.subscription.unsaved(), None, "it is saved already");
     let report = later.subscription.report(later.now);
@@ -137,11 +195,19 @@ fn later_process_starts_from_saved_directives() {
     );
 
     // A directive without ratios changes nothing, and one of an older epoch is stale.
-    later.direct(terms.clone(), &[("acme", ratio(None)), ("default", ratio(None))]);
+    later.direct(
+        terms.clone(),
+        &[("acme", ratio(None)), ("default", ratio(None))],
+    );
     assert_eq!(pass(&mut later, 10, 10), 0);
-    let message =
-        Directives { epoch: Some(Epoch(4)), ..later.message(terms.clone(), &[("acme", ratio(0.0))]) };
-    later.subscription.on_directives(later.now, message).unwrap_err();
+    let message = Directives {
+        epoch: Some(Epoch(4)),
+        ..later.message(terms.clone(), &[("acme", ratio(0.0))])
+    };
+    later
+        .subscription
+        .on_directives(later.now, message)
+        .unwrap_err();
     later.direct(terms, &[("acme", ratio(0.0)), ("default", ratio(0.0))]);
     assert_eq!(pass(&mut later, 10, 10), 100);
     assert!(!later.subscription.directives.is_restored);
@@ -166,7 +232,10 @@ fn restored_directives_await_later_names() {
 fn restored_kill_holds_and_is_reported() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
-    let kill = Directives { kill: KillGeneration(3), ..Directives::default() };
+    let kill = Directives {
+        kill: KillGeneration(3),
+        ..Directives::default()
+    };
     let _ = client.subscription.on_directives(client.now, kill);
     let saved = client.subscription.unsaved().unwrap().1;
     let mut later = TestClient::new();

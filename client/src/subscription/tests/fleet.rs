@@ -45,9 +45,15 @@ fn books(instance: u128) -> Books {
 impl Fleet {
     pub(super) fn new(count: usize) -> Self {
         let mut client = TestClient::fresh("host:1");
-        client.subscription.use_several_aggregators(FAILOVER_DELAY_DEFAULT);
-        BUCKETS.iter().for_each(|bucket| assert!(client.table.declare(bucket).unwrap().is_some()));
-        let names: Vec<Arc<str>> = (0..count).map(|at| format!("aggregator-{at}:7410").into()).collect();
+        client
+            .subscription
+            .use_several_aggregators(FAILOVER_DELAY_DEFAULT);
+        BUCKETS
+            .iter()
+            .for_each(|bucket| assert!(client.table.declare(bucket).unwrap().is_some()));
+        let names: Vec<Arc<str>> = (0..count)
+            .map(|at| format!("aggregator-{at}:7410").into())
+            .collect();
         client.subscription.list_endpoints(client.now, &names);
         let aggregator = |at: usize| Aggregator {
             instance: 100 + at as u128,
@@ -82,8 +88,12 @@ impl Fleet {
     pub(super) fn connect(&mut self, at: usize) {
         let aggregator = &mut self.aggregators[at];
         if aggregator.runs && !aggregator.connected {
-            (aggregator.connected, aggregator.seq, aggregator.covered, aggregator.confirmed) =
-                (true, 0, 0, 0);
+            (
+                aggregator.connected,
+                aggregator.seq,
+                aggregator.covered,
+                aggregator.confirmed,
+            ) = (true, 0, 0, 0);
             aggregator.subscribed.clear();
             aggregator.books.open();
             self.client.subscription.open_stream(EndpointId(at as u32));
@@ -92,7 +102,9 @@ impl Fleet {
 
     pub(super) fn disconnect(&mut self, at: usize) {
         if std::mem::take(&mut self.aggregators[at].connected) {
-            self.client.subscription.on_lost(EndpointId(at as u32), self.client.now);
+            self.client
+                .subscription
+                .on_lost(EndpointId(at as u32), self.client.now);
         }
     }
 
@@ -132,7 +144,11 @@ impl Fleet {
             self.exchange(at);
         }
         if self.has_controller && self.steps.is_multiple_of(ROLLUP) {
-            for aggregator in self.aggregators.iter_mut().filter(|aggregator| aggregator.runs) {
+            for aggregator in self
+                .aggregators
+                .iter_mut()
+                .filter(|aggregator| aggregator.runs)
+            {
                 self.counted += std::mem::take(&mut aggregator.fresh);
                 aggregator.confirmed = aggregator.covered;
             }
@@ -149,21 +165,35 @@ impl Fleet {
         let report = self.client.subscription.report_to(id, now);
         let entered = aggregator.books.enter(now, &report, |_| None).unwrap();
         self.unconfirmed += entered.unconfirmed;
-        aggregator.fresh += entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
+        aggregator.fresh += entered
+            .entries
+            .iter()
+            .map(|entry| entry.delta.counts.offered)
+            .sum::<u64>();
         aggregator.subscribed.extend(report.subscriptions);
         aggregator.covered = report.seq;
         aggregator.seq += 1;
-        let value = if aggregator.values { ratio(aggregator.ratio) } else { ratio(None) };
+        let value = if aggregator.values {
+            ratio(aggregator.ratio)
+        } else {
+            ratio(None)
+        };
         let directive = |bucket: &Bucket| BucketDirective {
             bucket: bucket.clone(),
             whole: true,
             terms: limited(Mode::Enforce),
-            keys: vec![KeyDirective { tenant: Tenant::default_class(), values: value }],
+            keys: vec![KeyDirective {
+                tenant: Tenant::default_class(),
+                values: value,
+            }],
         };
         let message = Directives {
             epoch: Some(Epoch(epoch)),
             seq: aggregator.seq,
-            echo: Echo { covered: aggregator.covered, confirmed: aggregator.confirmed },
+            echo: Echo {
+                covered: aggregator.covered,
+                confirmed: aggregator.confirmed,
+            },
             upstream_age: Some(if has_controller {
                 Duration::from_millis(500)
             } else {
@@ -178,7 +208,10 @@ impl Fleet {
 
     pub(super) fn owners(&self) -> Vec<usize> {
         let assignment = self.client.subscription.assignment().unwrap();
-        let owners: Vec<usize> = assignment.endpoints().map(|(_, _, buckets)| buckets).collect();
+        let owners: Vec<usize> = assignment
+            .endpoints()
+            .map(|(_, _, buckets)| buckets)
+            .collect();
         assert_eq!(owners.iter().sum::<usize>(), BUCKETS.len());
         owners
     }

@@ -20,7 +20,11 @@ fn enforcing() -> TestClient {
 }
 
 fn apply_kills(client: &mut TestClient, kills: BTreeMap<Bucket, KillGeneration>) {
-    let message = Directives { kills, buckets: Vec::new(), ..client.message(Terms::default(), &[]) };
+    let message = Directives {
+        kills,
+        buckets: Vec::new(),
+        ..client.message(Terms::default(), &[])
+    };
     client.subscription.on_directives(now(), message).unwrap();
 }
 
@@ -35,13 +39,31 @@ fn bucket_kill_ends_with_a_knowing_decision() {
     apply_kills(&mut client, killed("api", 2));
     client.check(&[("acme", 0.0)]);
     for (known, share) in [(0, 0.0), (1, 0.0), (2, 1.0)] {
-        let kill = Kill { bucket: KillGeneration(known), ..Kill::default() };
-        client.direct(Terms { kill, ..limited(Mode::Enforce) }, &[("default", ratio(1.0))]);
+        let kill = Kill {
+            bucket: KillGeneration(known),
+            ..Kill::default()
+        };
+        client.direct(
+            Terms {
+                kill,
+                ..limited(Mode::Enforce)
+            },
+            &[("default", ratio(1.0))],
+        );
         client.check(&[("acme", share)]);
     }
     // The claim of a decision is capped, so a later kill voids it.
-    let kill = Kill { fleet: KillGeneration(99), bucket: KillGeneration(99) };
-    client.direct(Terms { kill, ..limited(Mode::Enforce) }, &[("default", ratio(1.0))]);
+    let kill = Kill {
+        fleet: KillGeneration(99),
+        bucket: KillGeneration(99),
+    };
+    client.direct(
+        Terms {
+            kill,
+            ..limited(Mode::Enforce)
+        },
+        &[("default", ratio(1.0))],
+    );
     apply_kills(&mut client, killed("api", 4));
     client.check(&[("acme", 0.0)]);
 }
@@ -53,7 +75,11 @@ fn generations_are_reported_on_change() {
     assert_eq!(client.subscription.report(now()).kills, killed("api", 2));
     assert!(client.subscription.report(now()).kills.is_empty());
     assert!(!client.subscription.is_report_due());
-    let drill = Directives { drill: Drill(5), buckets: Vec::new(), ..client.message(Terms::default(), &[]) };
+    let drill = Directives {
+        drill: Drill(5),
+        buckets: Vec::new(),
+        ..client.message(Terms::default(), &[])
+    };
     client.subscription.on_directives(now(), drill).unwrap();
     assert!(client.subscription.is_report_due());
     assert_eq!(client.subscription.report(now()).drill, Drill(5));
@@ -65,8 +91,14 @@ fn generations_are_reported_on_change() {
         killed("api", 2),
         "a new stream starts with all generations"
     );
-    let liar = Directives { kills: killed("web", u64::MAX), ..client.message(Terms::default(), &[]) };
-    assert!(matches!(client.subscription.on_directives(now(), liar), Err(StaleDirective::KillJump { .. })));
+    let liar = Directives {
+        kills: killed("web", u64::MAX),
+        ..client.message(Terms::default(), &[])
+    };
+    assert!(matches!(
+        client.subscription.on_directives(now(), liar),
+        Err(StaleDirective::KillJump { .. })
+    ));
 }
 
 #[test]
@@ -93,7 +125,14 @@ fn kill_is_saved_and_voids_older_directives() {
 }
 
 fn unapplied(clients: u32) -> BTreeMap<Bucket, ReportedMode> {
-    [(api(), ReportedMode { directed: None, unapplied: clients })].into()
+    [(
+        api(),
+        ReportedMode {
+            directed: None,
+            unapplied: clients,
+        },
+    )]
+    .into()
 }
 
 /// A controller that was restored from an older state decides without the latest generation.
@@ -102,8 +141,17 @@ fn mode_decided_without_the_generation_is_reported() {
     let mut client = enforcing();
     apply_kills(&mut client, killed("api", 2));
     assert_eq!(client.subscription.report(now()).modes, unapplied(1));
-    let kill = Kill { bucket: KillGeneration(2), ..Kill::default() };
-    client.direct(Terms { kill, ..limited(Mode::Enforce) }, &[("default", ratio(1.0))]);
+    let kill = Kill {
+        bucket: KillGeneration(2),
+        ..Kill::default()
+    };
+    client.direct(
+        Terms {
+            kill,
+            ..limited(Mode::Enforce)
+        },
+        &[("default", ratio(1.0))],
+    );
     assert_eq!(client.subscription.report(now()).modes, unapplied(0));
 }
 
@@ -116,9 +164,16 @@ fn process_kill_switch_only_observes() {
     client.check(&[("acme", 0.0)]);
     assert_eq!(client.subscription.mode_of(&api()), Some(Mode::Shadow));
     let report = client.subscription.report(now());
-    assert_eq!((report.kill, report.killed_locally), (KillGeneration(0), 1), "it kills no other process");
+    assert_eq!(
+        (report.kill, report.killed_locally),
+        (KillGeneration(0), 1),
+        "it kills no other process"
+    );
     assert_eq!(report.modes, unapplied(1));
-    assert!(client.subscription.report(now()).modes.is_empty(), "it is reported once");
+    assert!(
+        client.subscription.report(now()).modes.is_empty(),
+        "it is reported once"
+    );
     assert!(client.subscription.observe(false));
     let report = client.subscription.report(now());
     assert_eq!((report.killed_locally, report.modes), (0, unapplied(0)));

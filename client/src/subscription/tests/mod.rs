@@ -48,12 +48,19 @@ fn rate(per_second: f64) -> Rate {
 }
 
 fn limited(mode: Mode) -> Terms {
-    Terms { limit: Limit::PerSecond(rate(100.0)), mode, ..Terms::default() }
+    Terms {
+        limit: Limit::PerSecond(rate(100.0)),
+        mode,
+        ..Terms::default()
+    }
 }
 
 fn ratio(share: impl Into<Option<f64>>) -> Values {
     let units = |share| DropRatio::new((share * f64::from(DropRatio::ONE)) as u32).unwrap();
-    Values { ratio: share.into().map(units), ..Values::default() }
+    Values {
+        ratio: share.into().map(units),
+        ..Values::default()
+    }
 }
 
 impl TestClient {
@@ -100,7 +107,14 @@ impl TestClient {
         };
         let subscription = Subscription::new(identity, Arc::clone(&table));
         let slab = table.counters.add_shard();
-        Self { table, subscription, slab, draws: SeededDraws::new(7), seq: 0, now: now() }
+        Self {
+            table,
+            subscription,
+            slab,
+            draws: SeededDraws::new(7),
+            seq: 0,
+            now: now(),
+        }
     }
 
     fn message(&mut self, terms: Terms, keys: &[(&str, Values)]) -> Directives {
@@ -110,8 +124,18 @@ impl TestClient {
             values: *values,
         };
         let bucket = Bucket::new("api").unwrap();
-        let directive = BucketDirective { bucket, whole: true, terms, keys: keys.iter().map(key).collect() };
-        Directives { epoch: Some(Epoch(5)), seq: self.seq, buckets: vec![directive], ..Directives::default() }
+        let directive = BucketDirective {
+            bucket,
+            whole: true,
+            terms,
+            keys: keys.iter().map(key).collect(),
+        };
+        Directives {
+            epoch: Some(Epoch(5)),
+            seq: self.seq,
+            buckets: vec![directive],
+            ..Directives::default()
+        }
     }
 
     fn direct(&mut self, terms: Terms, keys: &[(&str, Values)]) {
@@ -125,11 +149,19 @@ impl TestClient {
 
     fn admit_in(&mut self, bucket: &str, tenant: &str) -> Verdict {
         let target = self.table.target_by_names(bucket, tenant).unwrap();
-        self.table.decide(target, DecideCtx { counters: self.slab.block(0), draws: &mut self.draws })
+        self.table.decide(
+            target,
+            DecideCtx {
+                counters: self.slab.block(0),
+                draws: &mut self.draws,
+            },
+        )
     }
 
     fn refused(&mut self, tenant: &str) -> f64 {
-        let refused = (0..10_000).filter(|_| self.admit(tenant) != Verdict::Admit).count();
+        let refused = (0..10_000)
+            .filter(|_| self.admit(tenant) != Verdict::Admit)
+            .count();
         refused as f64 / 10_000.0
     }
 
@@ -137,12 +169,18 @@ impl TestClient {
     fn check(&mut self, expected: &[(&str, f64)]) {
         for (tenant, share) in expected {
             let got = self.refused(tenant);
-            assert!((got - share).abs() < 0.02, "{tenant}: {got} refused, not {share}");
+            assert!(
+                (got - share).abs() < 0.02,
+                "{tenant}: {got} refused, not {share}"
+            );
         }
     }
 
     fn counts(&mut self) -> Counts {
-        self.subscription.counts().into_values().fold(Counts::ZERO, Counts::plus)
+        self.subscription
+            .counts()
+            .into_values()
+            .fold(Counts::ZERO, Counts::plus)
     }
 }
 
@@ -150,30 +188,56 @@ impl TestClient {
 fn missing_directives_admit_and_count_everything() {
     let mut client = TestClient::new();
     client.check(&[("acme", 0.0)]);
-    assert_eq!(client.counts(), Counts { offered: 10_000, ..Counts::ZERO });
+    assert_eq!(
+        client.counts(),
+        Counts {
+            offered: 10_000,
+            ..Counts::ZERO
+        }
+    );
 }
 
 #[test]
 fn tenant_without_directive_follows_the_default_class() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
-    client.check(&[("acme", 0.9), ("stranger", 0.3), ("default", 0.3), ("not a name", 0.3)]);
-    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.0)), ("default", ratio(1.0))]);
+    client.direct(
+        limited(Mode::Enforce),
+        &[("acme", ratio(0.9)), ("default", ratio(0.3))],
+    );
+    client.check(&[
+        ("acme", 0.9),
+        ("stranger", 0.3),
+        ("default", 0.3),
+        ("not a name", 0.3),
+    ]);
+    client.direct(
+        limited(Mode::Enforce),
+        &[("acme", ratio(0.0)), ("default", ratio(1.0))],
+    );
     client.check(&[("acme", 0.0), ("stranger", 1.0)]);
 }
 
 #[test]
 fn absent_ratio_keeps_the_ratio_in_force() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
-    client.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
+    client.direct(
+        limited(Mode::Enforce),
+        &[("acme", ratio(0.9)), ("default", ratio(0.3))],
+    );
+    client.direct(
+        limited(Mode::Enforce),
+        &[("acme", ratio(None)), ("default", ratio(None))],
+    );
     client.check(&[("acme", 0.9), ("stranger", 0.3)]);
 }
 
 #[test]
 fn delisted_tenant_returns_to_the_default_class() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    client.direct(
+        limited(Mode::Enforce),
+        &[("acme", ratio(0.9)), ("default", ratio(0.3))],
+    );
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.3))]);
     client.check(&[("acme", 0.3)]);
 }
@@ -182,9 +246,15 @@ fn delisted_tenant_returns_to_the_default_class() {
 fn limit_without_a_number_clears_every_ratio() {
     for cleared in [Limit::Unknown, Limit::Unlimited] {
         let mut client = TestClient::new();
-        client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(1.0))]);
         client.direct(
-            Terms { limit: cleared, ..limited(Mode::Enforce) },
+            limited(Mode::Enforce),
+            &[("acme", ratio(0.9)), ("default", ratio(1.0))],
+        );
+        client.direct(
+            Terms {
+                limit: cleared,
+                ..limited(Mode::Enforce)
+            },
             &[("acme", ratio(None)), ("default", ratio(None))],
         );
         client.check(&[("acme", 0.0), ("stranger", 0.0)]);
@@ -205,16 +275,32 @@ fn shadow_and_canary_count_would_drops() {
 
 #[test]
 fn only_cohort_instances_refuse_in_canary() {
-    let cohort = Cohort { percent: Percent::new(30.0).unwrap(), salt: 9 };
+    let cohort = Cohort {
+        percent: Percent::new(30.0).unwrap(),
+        salt: 9,
+    };
     let mut enforcing = 0;
     for instance in 0..60 {
         let name = format!("shop-{instance}:8080");
         let mut client = TestClient::named(&name);
-        client.direct(Terms { cohort, ..limited(Mode::Canary) }, &[("default", ratio(1.0))]);
+        client.direct(
+            Terms {
+                cohort,
+                ..limited(Mode::Canary)
+            },
+            &[("default", ratio(1.0))],
+        );
         let refuses = !client.admit("acme").is_admit();
-        assert_eq!(refuses, cohort.contains(&Name::new(&name).unwrap()), "{name}");
+        assert_eq!(
+            refuses,
+            cohort.contains(&Name::new(&name).unwrap()),
+            "{name}"
+        );
         let counts = client.counts();
-        assert_eq!((counts.dropped, counts.would_dropped), (u64::from(refuses), u64::from(!refuses)));
+        assert_eq!(
+            (counts.dropped, counts.would_dropped),
+            (u64::from(refuses), u64::from(!refuses))
+        );
         enforcing += usize::from(refuses);
         client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
         assert!(!client.admit("acme").is_admit(), "{name}");
@@ -228,41 +314,74 @@ fn decisions_use_the_directed_coin() {
     // one standard deviation.
     let strays = |coin| {
         let mut client = TestClient::new();
-        client.direct(Terms { coin, ..limited(Mode::Enforce) }, &[("default", ratio(0.5))]);
+        client.direct(
+            Terms {
+                coin,
+                ..limited(Mode::Enforce)
+            },
+            &[("default", ratio(0.5))],
+        );
         let runs: Vec<u64> = (0..20)
             .map(|_| {
-                (0..1_000).map(|_| u64::from(client.admit("acme").is_admit())).sum::<u64>().abs_diff(500)
+                (0..1_000)
+                    .map(|_| u64::from(client.admit("acme").is_admit()))
+                    .sum::<u64>()
+                    .abs_diff(500)
             })
             .collect();
         runs.into_iter().max().unwrap()
     };
     assert!(strays(Coin::Dithered) <= 2);
-    assert!(strays(Coin::Coherent) > 10, "a request without a trace is decided independently");
+    assert!(
+        strays(Coin::Coherent) > 10,
+        "a request without a trace is decided independently"
+    );
 }
 
 #[test]
 fn tenants_without_keys_share_a_coin() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.99))]);
-    let admitted = (0..90).filter(|n| client.admit(&format!("once-{n}")).is_admit()).count();
-    assert!(admitted <= 2, "{admitted} of 90 tenants, with one request each, at 1 %");
+    let admitted = (0..90)
+        .filter(|n| client.admit(&format!("once-{n}")).is_admit())
+        .count();
+    assert!(
+        admitted <= 2,
+        "{admitted} of 90 tenants, with one request each, at 1 %"
+    );
 }
 
 #[test]
 fn only_a_later_generation_ends_kills() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("acme", ratio(1.0)), ("default", ratio(1.0))]);
+    client.direct(
+        limited(Mode::Enforce),
+        &[("acme", ratio(1.0)), ("default", ratio(1.0))],
+    );
     let with_kill = |client: &mut TestClient, epoch: u64, generation: u64, known: u64| {
-        let kill = Kill { fleet: KillGeneration(known), bucket: KillGeneration(0) };
-        let terms = Terms { kill, ..limited(Mode::Enforce) };
+        let kill = Kill {
+            fleet: KillGeneration(known),
+            bucket: KillGeneration(0),
+        };
+        let terms = Terms {
+            kill,
+            ..limited(Mode::Enforce)
+        };
         let message = client.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
-        let message = Directives { epoch: Some(Epoch(epoch)), kill: KillGeneration(generation), ..message };
+        let message = Directives {
+            epoch: Some(Epoch(epoch)),
+            kill: KillGeneration(generation),
+            ..message
+        };
         client.subscription.on_directives(now(), message)
     };
     // From an older epoch: its directives are stale, its kill is not.
     with_kill(&mut client, 1, 3, 0).unwrap_err();
     client.check(&[("acme", 0.0), ("stranger", 0.0)]);
-    assert_eq!(client.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Shadow));
+    assert_eq!(
+        client.subscription.mode_of(&Bucket::new("api").unwrap()),
+        Some(Mode::Shadow)
+    );
     with_kill(&mut client, 5, 2, 2).unwrap();
     client.check(&[("acme", 0.0)]);
     // The end of the kill does not bring back a mode that was decided before it.
@@ -277,18 +396,50 @@ fn stale_messages_change_nothing_and_are_counted() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     let older = client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
-    let from_older_epoch = Directives { epoch: Some(Epoch(4)), ..older.clone() };
-    client.subscription.on_directives(now(), from_older_epoch.clone()).unwrap_err();
-    client.subscription.on_directives(now(), Directives { seq: 1, ..older }).unwrap_err();
-    let poisoned =
-        Directives { seq: 9, ..client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]) };
-    let too_high = Directives { epoch: Some(Epoch(u64::MAX)), ..poisoned.clone() };
-    client.subscription.on_directives(now(), too_high).unwrap_err();
-    let too_killed = Directives { kill: KillGeneration(u64::MAX), ..poisoned };
-    client.subscription.on_directives(now(), too_killed).unwrap_err();
+    let from_older_epoch = Directives {
+        epoch: Some(Epoch(4)),
+        ..older.clone()
+    };
+    client
+        .subscription
+        .on_directives(now(), from_older_epoch.clone())
+        .unwrap_err();
+    client
+        .subscription
+        .on_directives(now(), Directives { seq: 1, ..older })
+        .unwrap_err();
+    let poisoned = Directives {
+        seq: 9,
+        ..client.message(limited(Mode::Enforce), &[("default", ratio(0.0))])
+    };
+    let too_high = Directives {
+        epoch: Some(Epoch(u64::MAX)),
+        ..poisoned.clone()
+    };
+    client
+        .subscription
+        .on_directives(now(), too_high)
+        .unwrap_err();
+    let too_killed = Directives {
+        kill: KillGeneration(u64::MAX),
+        ..poisoned
+    };
+    client
+        .subscription
+        .on_directives(now(), too_killed)
+        .unwrap_err();
     // A new stream does not make an old epoch valid.
     client.subscription.on_open(now());
-    client.subscription.on_directives(now(), Directives { seq: 1, ..from_older_epoch }).unwrap_err();
+    client
+        .subscription
+        .on_directives(
+            now(),
+            Directives {
+                seq: 1,
+                ..from_older_epoch
+            },
+        )
+        .unwrap_err();
     assert_eq!(client.subscription.rejected, 5);
     client.check(&[("stranger", 1.0)]);
 }
@@ -299,7 +450,11 @@ fn directive_without_a_subscription_takes_no_room() {
     let mut message = client.message(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     message.buckets[0].bucket = Bucket::new("other").unwrap();
     client.subscription.on_directives(now(), message).unwrap();
-    let Subscription { directives, enforcement, .. } = &client.subscription;
+    let Subscription {
+        directives,
+        enforcement,
+        ..
+    } = &client.subscription;
     assert_eq!(directives.snapshot(&[], &enforcement.kills).buckets, []);
 }
 
@@ -312,18 +467,36 @@ fn subscriptions_repeat_per_stream_while_counts_continue() {
     client.subscription.on_open(now());
     client.check(&[("acme", 0.0)]);
     let greeting = client.subscription.report(now());
-    assert_eq!((greeting.seq, greeting.subscriptions.len(), greeting.identity.is_some()), (1, 1, true));
+    assert_eq!(
+        (
+            greeting.seq,
+            greeting.subscriptions.len(),
+            greeting.identity.is_some()
+        ),
+        (1, 1, true)
+    );
     assert_eq!((greeting.definitions.len(), greeting.tallies.len()), (0, 0));
     client.answer();
     let report = client.subscription.report(now());
-    let offered: u64 = report.tallies.iter().map(|(_, tally)| tally.counts.offered).sum();
-    let sent: u64 = report.definitions.values().map(|definition| definition.sent.offered).sum();
+    let offered: u64 = report
+        .tallies
+        .iter()
+        .map(|(_, tally)| tally.counts.offered)
+        .sum();
+    let sent: u64 = report
+        .definitions
+        .values()
+        .map(|definition| definition.sent.offered)
+        .sum();
     assert_eq!(
         (offered, sent),
         (20_000, 10_000),
         "totals continue, and the definitions say how much was sent"
     );
-    let counted = report.definitions.values().filter(|definition| definition.sent.offered > 0);
+    let counted = report
+        .definitions
+        .values()
+        .filter(|definition| definition.sent.offered > 0);
     assert!(counted.clone().count() > 0 && counted.clone().all(|definition| definition.continues));
 }
 
@@ -333,9 +506,16 @@ fn new_policy_renews_the_subscriptions() {
     client.subscription.report(now());
     for (hash, subscribed) in [(1, 0), (1, 0), (2, 1), (2, 0)] {
         let message = client.message(limited(Mode::Enforce), &[]);
-        let message = Directives { policy_hash: Some(hash), ..message };
+        let message = Directives {
+            policy_hash: Some(hash),
+            ..message
+        };
         client.subscription.on_directives(now(), message).unwrap();
-        assert_eq!(client.subscription.report(now()).subscriptions.len(), subscribed, "{hash}");
+        assert_eq!(
+            client.subscription.report(now()).subscriptions.len(),
+            subscribed,
+            "{hash}"
+        );
     }
 }
 
@@ -344,20 +524,37 @@ fn controller_state_ages_by_the_local_clock() {
     let mut client = TestClient::new();
     assert_eq!(client.subscription.upstream_age(now()), None);
     let message = client.message(limited(Mode::Enforce), &[]);
-    let message = Directives { upstream_age: Some(Duration::from_secs(7)), ..message };
+    let message = Directives {
+        upstream_age: Some(Duration::from_secs(7)),
+        ..message
+    };
     client.subscription.on_directives(now(), message).unwrap();
-    let age = client.subscription.upstream_age(now() + Duration::from_secs(5));
+    let age = client
+        .subscription
+        .upstream_age(now() + Duration::from_secs(5));
     assert_eq!(age, Some(Duration::from_secs(12)));
 }
 
 #[test]
 fn unknown_bucket_suggests_the_nearest() {
     let (mut client, api) = (TestClient::new(), Bucket::new("api").unwrap());
-    assert_eq!((client.table.problems.list(), client.subscription.mode_of(&api)), (vec![], None));
+    assert_eq!(
+        (
+            client.table.problems.list(),
+            client.subscription.mode_of(&api)
+        ),
+        (vec![], None)
+    );
     let nearest = Bucket::new("apis").unwrap();
-    let unlisted = |nearest| Terms { unlisted: Some(Unlisted::new(nearest)), ..Terms::default() };
+    let unlisted = |nearest| Terms {
+        unlisted: Some(Unlisted::new(nearest)),
+        ..Terms::default()
+    };
     client.direct(unlisted(Some(&nearest)), &[]);
-    let problem = SetupProblem::UnknownBucket { bucket: "api".to_owned(), nearest: Some("apis".to_owned()) };
+    let problem = SetupProblem::UnknownBucket {
+        bucket: "api".to_owned(),
+        nearest: Some("apis".to_owned()),
+    };
     assert_eq!(client.table.problems.list(), std::slice::from_ref(&problem));
     for word in ["`api`", "did you mean `apis`", "policy"] {
         assert!(problem.to_string().contains(word), "{problem}");
@@ -366,9 +563,18 @@ fn unknown_bucket_suggests_the_nearest() {
     assert!(client.admit("acme").is_admit());
 
     // A limit that is just not known yet, and one of a controller that does not send which buckets it lists.
-    client.direct(Terms { limit: Limit::Unknown, ..Terms::default() }, &[]);
+    client.direct(
+        Terms {
+            limit: Limit::Unknown,
+            ..Terms::default()
+        },
+        &[],
+    );
     assert_eq!(
-        (client.table.problems.list(), client.subscription.mode_of(&api)),
+        (
+            client.table.problems.list(),
+            client.subscription.mode_of(&api)
+        ),
         (vec![], Some(Mode::Shadow))
     );
 }

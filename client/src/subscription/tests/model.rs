@@ -16,13 +16,16 @@ enum Step {
 
 fn values() -> impl Strategy<Value = Values> {
     let share = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0f64];
-    (prop::option::of(share), prop::option::of(0.0..2_000.0f64), prop::option::of(0.0..2_000.0f64)).prop_map(
-        |(share, guard, offered)| Values {
+    (
+        prop::option::of(share),
+        prop::option::of(0.0..2_000.0f64),
+        prop::option::of(0.0..2_000.0f64),
+    )
+        .prop_map(|(share, guard, offered)| Values {
             guard: guard.map(rate),
             offered: offered.map(rate),
             ..ratio(share)
-        },
-    )
+        })
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
@@ -35,8 +38,18 @@ fn terms() -> impl Strategy<Value = Terms> {
     let coin = prop::sample::select(vec![Coin::Dithered, Coin::Coherent]);
     (limit, mode, coin, prop::option::of(0..9u32), 0.0..=100.0f64).prop_map(
         |(limit, mode, coin, clients, percent)| {
-            let cohort = Cohort { percent: Percent::new(percent).unwrap(), salt: 1 };
-            Terms { limit, mode, coin, clients, cohort, ..Terms::default() }
+            let cohort = Cohort {
+                percent: Percent::new(percent).unwrap(),
+                salt: 1,
+            };
+            Terms {
+                limit,
+                mode,
+                coin,
+                clients,
+                cohort,
+                ..Terms::default()
+            }
         },
     )
 }

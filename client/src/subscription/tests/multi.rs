@@ -30,13 +30,20 @@ fn crashed_owners_buckets_return_without_loss() {
     // Only counts between two roll-ups were unconfirmed at the crash.
     let lost = fleet.unconfirmed;
     let per_rollup = before[1] as u64 * 10 * ROLLUP;
-    assert!(lost <= 2 * per_rollup, "{lost} of {per_rollup} in a roll-up");
+    assert!(
+        lost <= 2 * per_rollup,
+        "{lost} of {per_rollup} in a roll-up"
+    );
     fleet.restart(1);
     traffic(&mut fleet, Duration::from_secs(20));
     assert_eq!(fleet.owners(), before);
     fleet.settle();
     assert_eq!(fleet.unconfirmed, lost, "the return loses no count");
-    assert!(fleet.counted <= fleet.sent && fleet.sent <= fleet.counted + lost, "{}", fleet.counted);
+    assert!(
+        fleet.counted <= fleet.sent && fleet.sent <= fleet.counted + lost,
+        "{}",
+        fleet.counted
+    );
 }
 
 #[test]
@@ -45,7 +52,9 @@ fn only_ratios_of_the_owner_apply() {
     let of_1: Vec<usize> = {
         fleet.aggregators[1].ratio = 1.0;
         fleet.pass(Duration::from_secs(1));
-        (0..BUCKETS.len()).filter(|bucket| fleet.send(*bucket, 100) == 0).collect()
+        (0..BUCKETS.len())
+            .filter(|bucket| fleet.send(*bucket, 100) == 0)
+            .collect()
     };
     assert_eq!(of_1.len(), fleet.owners()[1]);
     assert!(!of_1.is_empty() && of_1.len() < BUCKETS.len());
@@ -53,7 +62,10 @@ fn only_ratios_of_the_owner_apply() {
     fleet.disconnect(1);
     fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_millis(200));
     assert_eq!(fleet.owners()[1], 0);
-    assert!(refused(&mut fleet), "the counts have moved, the ratios not yet");
+    assert!(
+        refused(&mut fleet),
+        "the counts have moved, the ratios not yet"
+    );
     fleet.pass(Duration::from_secs(3));
     assert!(!refused(&mut fleet));
     // While the returned aggregator directs no ratio, no bucket moves to it.
@@ -99,7 +111,11 @@ fn any_owner_rejects_older_epoch_directives() {
     fleet.disconnect(1);
     fleet.aggregators[0].ratio = 0.0;
     let refused = fleet.client.subscription.rejected;
-    fleet.client.subscription.sessions.add(EndpointId(0), Some(Epoch(5)));
+    fleet
+        .client
+        .subscription
+        .sessions
+        .add(EndpointId(0), Some(Epoch(5)));
     fleet.aggregators[0].connected = false;
     fleet.connect(0);
     fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_secs(5));
@@ -112,32 +128,65 @@ fn any_owner_rejects_older_epoch_directives() {
 fn greater_controller_is_followed_and_named() {
     let mut fleet = Fleet::new(2);
     fleet.pass(Duration::from_secs(1));
-    let (now, seqs) = (fleet.client.now, [0, 1].map(|at| fleet.aggregators[at].seq + 1));
+    let (now, seqs) = (
+        fleet.client.now,
+        [0, 1].map(|at| fleet.aggregators[at].seq + 1),
+    );
     let subscription = &mut fleet.client.subscription;
     let mut apply = |at: usize, controller| {
         let (epoch, controller) = (Some(Epoch(6)), Some(InstanceId(controller)));
-        let message = Directives { epoch, controller, seq: seqs[at], ..Directives::default() };
+        let message = Directives {
+            epoch,
+            controller,
+            seq: seqs[at],
+            ..Directives::default()
+        };
         subscription.apply(EndpointId(at as u32), now, message)
     };
     apply(0, 9).unwrap();
     assert!(matches!(apply(1, 3), Err(StaleDirective::Rival { .. })));
     assert!(subscription.other_controllers.has_rival(now));
-    let mut named = |at| subscription.report_to(EndpointId(at), now).leader().unwrap();
-    assert_eq!(named(1), Leader { epoch: Epoch(6), instance: Some(InstanceId(9)) });
+    let mut named = |at| {
+        subscription
+            .report_to(EndpointId(at), now)
+            .leader()
+            .unwrap()
+    };
+    assert_eq!(
+        named(1),
+        Leader {
+            epoch: Epoch(6),
+            instance: Some(InstanceId(9))
+        }
+    );
     assert_eq!(named(0).instance, None, "this aggregator forwards it");
 }
 
 #[test]
 fn kill_from_any_aggregator_holds_for_all() {
     let mut fleet = Fleet::new(3);
-    fleet.aggregators.iter_mut().for_each(|place| place.ratio = 1.0);
+    fleet
+        .aggregators
+        .iter_mut()
+        .for_each(|place| place.ratio = 1.0);
     fleet.pass(Duration::from_secs(1));
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
-    let kill = Directives { kill: KillGeneration(1), seq: 1_000_000, ..Directives::default() };
-    fleet.client.subscription.apply(EndpointId(2), fleet.client.now, kill).unwrap();
+    let kill = Directives {
+        kill: KillGeneration(1),
+        seq: 1_000_000,
+        ..Directives::default()
+    };
+    fleet
+        .client
+        .subscription
+        .apply(EndpointId(2), fleet.client.now, kill)
+        .unwrap();
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 10));
     for id in 0..3 {
-        let report = fleet.client.subscription.report_to(EndpointId(id), fleet.client.now);
+        let report = fleet
+            .client
+            .subscription
+            .report_to(EndpointId(id), fleet.client.now);
         assert_eq!(report.kill, KillGeneration(1));
     }
 }
@@ -148,7 +197,10 @@ fn stream_subscribes_once_to_its_buckets() {
     let owners = fleet.owners();
     for (at, buckets) in owners.iter().enumerate() {
         assert_eq!(fleet.aggregators[at].subscribed.len(), *buckets);
-        let report = fleet.client.subscription.report_to(EndpointId(at as u32), fleet.client.now);
+        let report = fleet
+            .client
+            .subscription
+            .report_to(EndpointId(at as u32), fleet.client.now);
         assert!(report.subscriptions.is_empty());
         assert_eq!(report.seq, fleet.aggregators[at].seq + 1);
     }

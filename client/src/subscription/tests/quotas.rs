@@ -9,11 +9,16 @@ fn with_quota(max: u64) -> Terms {
     let name = Name::new("api_calls").unwrap();
     let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 1).unwrap();
     let quotas = BucketQuotas::new(vec![Arc::new(quota)]).unwrap();
-    Terms { quotas: Some(quotas), ..limited(Mode::Enforce) }
+    Terms {
+        quotas: Some(quotas),
+        ..limited(Mode::Enforce)
+    }
 }
 
 fn sizes(client: &TestClient) -> Vec<u64> {
-    let Some(id) = client.table.known_bucket("api").map(|place| place.bucket) else { return Vec::new() };
+    let Some(id) = client.table.known_bucket("api").map(|place| place.bucket) else {
+        return Vec::new();
+    };
     client
         .table
         .quotas
@@ -34,7 +39,13 @@ fn quotas_hold_until_a_directive_changes_them() {
     assert_eq!(sizes(&client), [10], "absent is unchanged");
     client.direct(with_quota(20), &[]);
     assert_eq!(sizes(&client), [20]);
-    client.direct(Terms { quotas: Some(BucketQuotas::default()), ..limited(Mode::Enforce) }, &[]);
+    client.direct(
+        Terms {
+            quotas: Some(BucketQuotas::default()),
+            ..limited(Mode::Enforce)
+        },
+        &[],
+    );
     assert_eq!(sizes(&client), [0_u64; 0]);
 }
 
@@ -43,12 +54,27 @@ fn quotas_refuse_by_their_buckets_mode() {
     let mut client = TestClient::new();
     for (mode, is_enforced) in [(Mode::Enforce, true), (Mode::Shadow, false)] {
         for limit in [Limit::Unlimited, Limit::Unknown] {
-            client.direct(Terms { limit, mode, ..with_quota(10) }, &[("default", ratio(None))]);
+            client.direct(
+                Terms {
+                    limit,
+                    mode,
+                    ..with_quota(10)
+                },
+                &[("default", ratio(None))],
+            );
             for tenant in ["default", "a"] {
                 let target = client.table.target_by_names("api", tenant).unwrap();
-                assert_eq!(target.word().is_enforced(), is_enforced, "{tenant}, {limit:?}, {mode}");
+                assert_eq!(
+                    target.word().is_enforced(),
+                    is_enforced,
+                    "{tenant}, {limit:?}, {mode}"
+                );
             }
-            assert_eq!(client.admit("a"), Verdict::Admit, "the coin refuses nothing");
+            assert_eq!(
+                client.admit("a"),
+                Verdict::Admit,
+                "the coin refuses nothing"
+            );
         }
     }
 }
@@ -68,15 +94,29 @@ fn restarted_client_restores_quotas() {
 fn quotas_without_store_are_a_temporary_problem() {
     let mut client = TestClient::new();
     client.direct(with_quota(10), &[]);
-    let problem = SetupProblem::QuotasWithoutStore { bucket: "api".to_owned() };
+    let problem = SetupProblem::QuotasWithoutStore {
+        bucket: "api".to_owned(),
+    };
     assert_eq!(client.table.problems.list(), std::slice::from_ref(&problem));
-    assert!(problem.to_string().contains("PLIMSOLL_QUOTA_STORE"), "{problem}");
-    client.direct(Terms { quotas: Some(BucketQuotas::default()), ..limited(Mode::Enforce) }, &[]);
+    assert!(
+        problem.to_string().contains("PLIMSOLL_QUOTA_STORE"),
+        "{problem}"
+    );
+    client.direct(
+        Terms {
+            quotas: Some(BucketQuotas::default()),
+            ..limited(Mode::Enforce)
+        },
+        &[],
+    );
     assert_eq!(client.table.problems.list(), []);
 
     let mut client = TestClient::new();
     #[cfg(feature = "testing")]
-    client.table.layered.set_store(crate::testing::QuotaLedger::default());
+    client
+        .table
+        .layered
+        .set_store(crate::testing::QuotaLedger::default());
     client.direct(with_quota(10), &[]);
     assert_eq!(client.table.problems.list(), [], "the limiter has a store");
 }

@@ -18,20 +18,29 @@ impl TestClient {
     /// Returns the refusals by reason: those carried out, and the others.
     fn by_reason(&mut self) -> [(u64, u64); Reason::ALL.len()] {
         let all = self.subscription.refusals();
-        let (_, by_reason) = all.into_iter().find(|(bucket, _)| bucket.as_str() == "api").unwrap();
+        let (_, by_reason) = all
+            .into_iter()
+            .find(|(bucket, _)| bucket.as_str() == "api")
+            .unwrap();
         by_reason.map(|refused| (refused.enforced, refused.would))
     }
 }
 
 fn stopped(values: Values) -> Values {
-    Values { at_tenant_limit: Some(true), ..values }
+    Values {
+        at_tenant_limit: Some(true),
+        ..values
+    }
 }
 
 #[test]
 fn refusal_names_its_cause() {
     for coin in [Coin::Dithered, Coin::Coherent] {
         let mut client = TestClient::new();
-        let terms = Terms { coin, ..shared_by(1, Mode::Enforce) };
+        let terms = Terms {
+            coin,
+            ..shared_by(1, Mode::Enforce)
+        };
         let keys = [
             ("burst", guard(0.0, 1e9)),
             ("default", ratio(0.5)),
@@ -49,7 +58,16 @@ fn refusal_names_its_cause() {
         }
         client.direct(
             terms,
-            &[("default", ratio(0.5)), ("stopped", Values { at_tenant_limit: Some(false), ..ratio(0.5) })],
+            &[
+                ("default", ratio(0.5)),
+                (
+                    "stopped",
+                    Values {
+                        at_tenant_limit: Some(false),
+                        ..ratio(0.5)
+                    },
+                ),
+            ],
         );
         assert_eq!(client.reason("stopped"), Reason::ClusterOverload);
     }
@@ -58,20 +76,29 @@ fn refusal_names_its_cause() {
 #[test]
 fn service_rate_refuses_as_cold_start() {
     let mut client = TestClient::new();
-    client.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(1.0));
+    client
+        .subscription
+        .set_cold_rate(Bucket::new("api").unwrap(), rate(1.0));
     assert_eq!(client.reason("acme"), Reason::ColdStart);
     (0..9).for_each(|_| assert_eq!(client.reason("acme"), Reason::ColdStart));
     client.subscription.on_tick(client.now);
     client.direct(shared_by(1, Mode::Enforce), &[("default", guard(0.0, 1e9))]);
     assert_eq!(client.reason("acme"), Reason::BurstGuard);
-    assert_eq!(client.by_reason(), [(0, 0), (0, 0), (1, 0), (10, 0), (0, 0), (0, 0)]);
+    assert_eq!(
+        client.by_reason(),
+        [(0, 0), (0, 0), (1, 0), (10, 0), (0, 0), (0, 0)]
+    );
 }
 
 #[test]
 fn refusals_count_by_reason_in_any_mode() {
     for (mode, is_enforced) in [(Mode::Enforce, true), (Mode::Shadow, false)] {
         let mut client = TestClient::new();
-        let keys = [("burst", guard(0.0, 1e9)), ("default", ratio(1.0)), ("stopped", stopped(ratio(1.0)))];
+        let keys = [
+            ("burst", guard(0.0, 1e9)),
+            ("default", ratio(1.0)),
+            ("stopped", stopped(ratio(1.0))),
+        ];
         client.direct(shared_by(1, mode), &keys);
         for (tenant, times) in [("stranger", 10), ("stopped", 20), ("burst", 30)] {
             (0..times).for_each(|_| _ = client.admit(tenant));

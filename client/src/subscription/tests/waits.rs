@@ -35,7 +35,12 @@ fn assert_spread(waits: &[Duration], name: &str) {
     let mut counts = [0_usize; 4];
     waits.iter().for_each(|wait| counts[fourth(wait)] += 1);
     let expected = waits.len() / 4;
-    assert!(counts.iter().all(|count| count.abs_diff(expected) < expected / 2), "{name}: {counts:?}");
+    assert!(
+        counts
+            .iter()
+            .all(|count| count.abs_diff(expected) < expected / 2),
+        "{name}: {counts:?}"
+    );
 }
 
 #[test]
@@ -43,11 +48,26 @@ fn waits_are_spread_under_any_overload() {
     for coin in [Coin::Dithered, Coin::Coherent] {
         for refused in [1.0, 0.999, 0.5, 0.01] {
             let mut client = TestClient::new();
-            client.direct(Terms { coin, ..shared_by(1, Mode::Enforce) }, &[("default", ratio(refused))]);
-            assert_spread(&client.waits("acme", 400), &format!("{coin:?} at {refused}"));
+            client.direct(
+                Terms {
+                    coin,
+                    ..shared_by(1, Mode::Enforce)
+                },
+                &[("default", ratio(refused))],
+            );
+            assert_spread(
+                &client.waits("acme", 400),
+                &format!("{coin:?} at {refused}"),
+            );
         }
         let mut client = TestClient::new();
-        client.direct(Terms { coin, ..shared_by(1, Mode::Enforce) }, &[("default", guard(0.0, 1e9))]);
+        client.direct(
+            Terms {
+                coin,
+                ..shared_by(1, Mode::Enforce)
+            },
+            &[("default", guard(0.0, 1e9))],
+        );
         assert_spread(&client.waits("acme", 400), &format!("{coin:?}, guarded"));
     }
 }
@@ -55,14 +75,25 @@ fn waits_are_spread_under_any_overload() {
 #[test]
 fn wait_grows_with_overload_without_directives() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0)), ("own", ratio(0.5))]);
-    for (passed, span) in [(0.0, 1..3), (10.0, 8..22), (50.0, 50..128), (200.0, 120..241), (200.0, 120..241)]
-    {
+    client.direct(
+        limited(Mode::Enforce),
+        &[("default", ratio(1.0)), ("own", ratio(0.5))],
+    );
+    for (passed, span) in [
+        (0.0, 1..3),
+        (10.0, 8..22),
+        (50.0, 50..128),
+        (200.0, 120..241),
+        (200.0, 120..241),
+    ] {
         client.pass(passed);
         let span: Range<Duration> = SECOND * span.start..SECOND * span.end;
         for tenant in ["acme", "own"] {
             let waits = client.waits(tenant, 40);
-            assert!(waits.iter().all(|wait| span.contains(wait)), "{tenant}: {waits:?} outside {span:?}");
+            assert!(
+                waits.iter().all(|wait| span.contains(wait)),
+                "{tenant}: {waits:?} outside {span:?}"
+            );
         }
     }
 }
@@ -70,11 +101,29 @@ fn wait_grows_with_overload_without_directives() {
 #[test]
 fn directive_that_is_withdrawn_ends_its_overload() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.5)), ("own", ratio(0.5))]);
+    client.direct(
+        limited(Mode::Enforce),
+        &[("default", ratio(0.5)), ("own", ratio(0.5))],
+    );
     client.pass(60.0);
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.5))]);
-    assert!(client.waits("own", 10).iter().all(|wait| *wait > 40 * SECOND), "follows its default class");
+    assert!(
+        client
+            .waits("own", 10)
+            .iter()
+            .all(|wait| *wait > 40 * SECOND),
+        "follows its default class"
+    );
     client.pass(10.0);
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.5)), ("own", ratio(0.5))]);
-    assert!(client.waits("own", 10).iter().all(|wait| *wait < 3 * SECOND), "a new overload");
+    client.direct(
+        limited(Mode::Enforce),
+        &[("default", ratio(0.5)), ("own", ratio(0.5))],
+    );
+    assert!(
+        client
+            .waits("own", 10)
+            .iter()
+            .all(|wait| *wait < 3 * SECOND),
+        "a new overload"
+    );
 }

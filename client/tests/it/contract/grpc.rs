@@ -21,7 +21,9 @@ async fn serve(layer: PlimsollLayer) -> SocketAddr {
     let (_, health) = tonic_health::server::health_reporter();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::builder().layer(layer.either_body()).add_service(health);
+    let server = Server::builder()
+        .layer(layer.either_body())
+        .add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     address
 }
@@ -32,7 +34,11 @@ async fn call(address: SocketAddr, tenant: &str, config: Option<Value>) -> Optio
         "address": address.to_string(), "method": CHECK, "config": config, "timeout_s": 100,
         "metadata": [["x-tenant", tenant]],
     });
-    let packages = ["grpc", "grpc_status.rpc_status", "google.rpc.error_details_pb2"];
+    let packages = [
+        "grpc",
+        "grpc_status.rpc_status",
+        "google.rpc.error_details_pb2",
+    ];
     tokio::task::spawn_blocking(move || python::run(include_str!("call.py"), &packages, &input))
         .await
         .unwrap()
@@ -41,17 +47,34 @@ async fn call(address: SocketAddr, tenant: &str, config: Option<Value>) -> Optio
 #[tokio::test(flavor = "multi_thread")]
 async fn refusal_has_its_details_for_another_library() {
     let fleet = refusing().await;
-    let rules = Rules::new(&fleet.limiter, Tenant::header("x-tenant").unwrap(), [Rule::otherwise(BUCKET)]);
+    let rules = Rules::new(
+        &fleet.limiter,
+        Tenant::header("x-tenant").unwrap(),
+        [Rule::otherwise(BUCKET)],
+    );
     let address = serve(PlimsollLayer::new(rules.unwrap())).await;
     for (tenant, reason, facts) in [
-        ("acme", "cluster_overload", json!({ "bucket": BUCKET, "limit": "100" })),
-        ("burst", "burst_guard", json!({ "bucket": BUCKET, "limit": "100" })),
+        (
+            "acme",
+            "cluster_overload",
+            json!({ "bucket": BUCKET, "limit": "100" }),
+        ),
+        (
+            "burst",
+            "burst_guard",
+            json!({ "bucket": BUCKET, "limit": "100" }),
+        ),
         ("stopped", "tenant_limit", json!({ "bucket": BUCKET })),
     ] {
-        let Some(status) = call(address, tenant, None).await else { return };
+        let Some(status) = call(address, tenant, None).await else {
+            return;
+        };
         assert_eq!(status["code"], "RESOURCE_EXHAUSTED", "{status}");
         let (details, metadata) = (&status["details"], &status["metadata"]);
-        assert_eq!(details["info"], json!([reason.to_uppercase(), ERROR_DOMAIN, facts]));
+        assert_eq!(
+            details["info"],
+            json!([reason.to_uppercase(), ERROR_DOMAIN, facts])
+        );
         assert_eq!(details["violations"][0][0], format!("bucket:{BUCKET}"));
         let wait = details["retry_ms"].as_i64().unwrap();
         // The longer the overload has lasted, the longer.
@@ -78,7 +101,11 @@ fn refuses_first(refused: usize, reason: Reason) -> (PlimsollLayer, Arc<AtomicUs
     let requests = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&requests);
     let layer = PlimsollLayer::by(&limiter, move |_| {
-        let bucket = if counter.fetch_add(1, Ordering::Relaxed) < refused { "first" } else { "others" };
+        let bucket = if counter.fetch_add(1, Ordering::Relaxed) < refused {
+            "first"
+        } else {
+            "others"
+        };
         Some(Request::new(bucket, "acme"))
     });
     (layer, requests)
@@ -88,15 +115,23 @@ fn refuses_first(refused: usize, reason: Reason) -> (PlimsollLayer, Arc<AtomicUs
 async fn retrying_client_waits_as_told() {
     let (layer, requests) = refuses_first(1, Reason::ClusterOverload);
     let address = serve(layer).await;
-    let Some(status) = call(address, "acme", retries()).await else { return };
-    assert_eq!((&status["code"], requests.load(Ordering::Relaxed)), (&json!("OK"), 2), "{status}");
+    let Some(status) = call(address, "acme", retries()).await else {
+        return;
+    };
+    assert_eq!(
+        (&status["code"], requests.load(Ordering::Relaxed)),
+        (&json!("OK"), 2),
+        "{status}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retrying_client_respects_a_used_up_quota() {
     let (layer, requests) = refuses_first(1, Reason::TenantQuotaExceeded);
     let address = serve(layer).await;
-    let Some(status) = call(address, "acme", retries()).await else { return };
+    let Some(status) = call(address, "acme", retries()).await else {
+        return;
+    };
     assert_eq!(
         (&status["code"], requests.load(Ordering::Relaxed)),
         (&json!("RESOURCE_EXHAUSTED"), 1),

@@ -24,15 +24,39 @@ const BUCKET: &str = "shop/eu-1:orders@v2.x_y";
 /// limit, `burst` by the guard, and others by the coin.
 async fn refusing() -> Fleet {
     let fleet = Fleet::start(&[BUCKET]).await;
-    let all = Values { ratio: DropRatio::new(ALL).ok(), ..Values::default() };
+    let all = Values {
+        ratio: DropRatio::new(ALL).ok(),
+        ..Values::default()
+    };
     let values = [
-        ("burst", Values { guard: Rate::new(0.0).ok(), offered: Rate::new(1e12).ok(), ..Values::default() }),
+        (
+            "burst",
+            Values {
+                guard: Rate::new(0.0).ok(),
+                offered: Rate::new(1e12).ok(),
+                ..Values::default()
+            },
+        ),
         ("default", all),
-        ("stopped", Values { at_tenant_limit: Some(true), ..all }),
+        (
+            "stopped",
+            Values {
+                at_tenant_limit: Some(true),
+                ..all
+            },
+        ),
     ];
-    let terms = Terms { mode: Mode::Enforce, clients: Some(1_000_000), ..Terms::default() };
+    let terms = Terms {
+        mode: Mode::Enforce,
+        clients: Some(1_000_000),
+        ..Terms::default()
+    };
     fleet.direct_values(BUCKET, terms, &values).await;
-    while fleet.limiter.check(&plimsoll_client::Request::new(BUCKET, "burst")).is_admit() {}
+    while fleet
+        .limiter
+        .check(&plimsoll_client::Request::new(BUCKET, "burst"))
+        .is_admit()
+    {}
     fleet
 }
 

@@ -11,9 +11,14 @@ use serde_json::Value;
 ///
 /// Blocks, so it belongs on a thread of its own.
 pub(crate) fn run(script: &str, packages: &[&str], input: &Value) -> Option<Value> {
-    let imports = packages.iter().map(|package| format!("import {package}\n")).collect::<String>();
+    let imports = packages
+        .iter()
+        .map(|package| format!("import {package}\n"))
+        .collect::<String>();
     if let Err(missing) = python(&imports, "") {
-        note_skipped(&format!("contract::python: {missing}; ./test installs the packages with pip"));
+        note_skipped(&format!(
+            "contract::python: {missing}; ./test installs the packages with pip"
+        ));
         return None;
     }
     let output = python(script, &input.to_string()).unwrap_or_else(|error| panic!("{error}"));
@@ -23,11 +28,26 @@ pub(crate) fn run(script: &str, packages: &[&str], input: &Value) -> Option<Valu
 /// Runs a program; returns its output, or the last line of its errors.
 fn python(program: &str, input: &str) -> Result<String, String> {
     let mut command = Command::new("python3");
-    command.args(["-c", program]).env("PYTHONPATH", packages()).env("PYTHONDONTWRITEBYTECODE", "1");
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("python3: {error}"))?;
-    child.stdin.take().unwrap().write_all(input.as_bytes()).map_err(|error| error.to_string())?;
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    command
+        .args(["-c", program])
+        .env("PYTHONPATH", packages())
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let command = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("python3: {error}"))?;
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .map_err(|error| error.to_string())?;
+    let output = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
     let errors = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -48,7 +68,11 @@ fn packages() -> PathBuf {
 /// Notes a skipped test for `./test`.
 pub(crate) fn note_skipped(reason: &str) {
     if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(skipped).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(skipped)
+            .unwrap();
         writeln!(file, "{reason}").unwrap();
     }
 }

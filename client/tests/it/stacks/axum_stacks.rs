@@ -21,7 +21,9 @@ fn serve(listener: TcpListener, app: Router) {
 }
 
 fn cors() -> CorsLayer {
-    CorsLayer::new().allow_origin(ORIGIN.parse::<HeaderValue>().unwrap()).allow_methods([Method::PUT])
+    CorsLayer::new()
+        .allow_origin(ORIGIN.parse::<HeaderValue>().unwrap())
+        .allow_methods([Method::PUT])
 }
 
 fn timeout() -> TimeoutLayer {
@@ -40,7 +42,13 @@ fn stacks() -> Vec<Stack> {
         Stack {
             name: "CORS and trace outside, the body of axum",
             serve: |listener, shed| {
-                serve(listener, routes().layer(shed).layer(cors()).layer(TraceLayer::new_for_http()));
+                serve(
+                    listener,
+                    routes()
+                        .layer(shed)
+                        .layer(cors())
+                        .layer(TraceLayer::new_for_http()),
+                );
             },
             cors: Cors::Outside,
             ..Stack::default()
@@ -50,7 +58,9 @@ fn stacks() -> Vec<Stack> {
             serve: |listener, shed| {
                 let id = HeaderName::from_static("x-request-id");
                 let layers = ServiceBuilder::new()
-                    .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
+                    .layer(SetSensitiveRequestHeadersLayer::new([
+                        header::AUTHORIZATION,
+                    ]))
                     .layer(SetRequestIdLayer::new(id.clone(), MakeRequestUuid))
                     .layer(TraceLayer::new_for_http())
                     .layer(PropagateRequestIdLayer::new(id))

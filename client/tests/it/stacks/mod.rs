@@ -87,13 +87,26 @@ fn layer(fleet: &Fleet) -> PlimsollLayer {
 fn routes() -> Router {
     let echo = any(async |request: Request<Body>| {
         let (parts, body) = request.into_parts();
-        ([("x-echo", parts.headers.get("x-text").cloned().unwrap_or("none".parse().unwrap()))], body)
+        (
+            [(
+                "x-echo",
+                parts
+                    .headers
+                    .get("x-text")
+                    .cloned()
+                    .unwrap_or("none".parse().unwrap()),
+            )],
+            body,
+        )
     });
     Router::new()
         .route("/orders/{id}", echo)
         .route("/healthz", get(async || "ok"))
         .route("/late", get(std::future::pending::<StatusCode>))
-        .route("/panics", get(async || -> StatusCode { panic!("the handler panics on purpose") }))
+        .route(
+            "/panics",
+            get(async || -> StatusCode { panic!("the handler panics on purpose") }),
+        )
         .fallback(async || (StatusCode::NOT_FOUND, "no such page"))
 }
 
@@ -103,36 +116,64 @@ impl Shop {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         serve(listener, layer(&fleet));
-        Self { fleet, address, client: Client::builder(TokioExecutor::new()).build_http() }
+        Self {
+            fleet,
+            address,
+            client: Client::builder(TokioExecutor::new()).build_http(),
+        }
     }
 
     async fn send(&self, method: Method, path: &str, headers: &[(&'static str, &str)]) -> Received {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.header("x-text", "hello").body(Full::from("a body")).unwrap();
+        let request = request
+            .header("x-text", "hello")
+            .body(Full::from("a body"))
+            .unwrap();
         let (parts, body) = self.client.request(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Received { status: parts.status, headers: parts.headers, body }
+        Received {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
     }
 
     async fn enforce(&self, ratio: u32) {
         for bucket in ["orders", "rest"] {
-            self.fleet.direct(bucket, Mode::Enforce, &[("default", ratio)]).await;
+            self.fleet
+                .direct(bucket, Mode::Enforce, &[("default", ratio)])
+                .await;
         }
     }
 }
 
 fn assert_refused(stack: &str, response: &Received) {
     assert_eq!(response.status, 429, "{stack}");
-    assert_eq!(response.headers["content-type"], "application/problem+json", "{stack}");
-    assert_eq!(response.headers["x-ratelimit-reason"], "cluster_overload", "{stack}");
-    let wait: u64 = response.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert_eq!(
+        response.headers["content-type"], "application/problem+json",
+        "{stack}"
+    );
+    assert_eq!(
+        response.headers["x-ratelimit-reason"], "cluster_overload",
+        "{stack}"
+    );
+    let wait: u64 = response.headers["retry-after"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(wait >= 1, "{stack}");
     assert_eq!(response.headers["x-ratelimit-limit"], "100", "{stack}");
     assert!(response.headers.contains_key("ratelimit-policy"), "{stack}");
-    assert!(!response.headers.contains_key("x-echo"), "{stack}: a refused request reached the service");
+    assert!(
+        !response.headers.contains_key("x-echo"),
+        "{stack}: a refused request reached the service"
+    );
 }
 
 async fn check(stack: &Stack) {
@@ -143,14 +184,22 @@ async fn check(stack: &Stack) {
     shop.enforce(0).await;
     for _ in 0..REQUESTS {
         let response = shop.send(Method::PUT, "/orders/7", &caller).await;
-        assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"a body"[..]), "{name}");
+        assert_eq!(
+            (response.status, &response.body[..]),
+            (StatusCode::OK, &b"a body"[..]),
+            "{name}"
+        );
         assert_eq!(response.headers["x-echo"], "hello", "{name}");
         assert!(!response.headers.contains_key("retry-after"), "{name}");
         assert_outside(stack, &response);
     }
     // The fallback of the router counts as the rest, and answers as it would without the limiter.
     let absent = shop.send(Method::GET, "/absent", &caller).await;
-    assert_eq!((absent.status, &absent.body[..]), (StatusCode::NOT_FOUND, &b"no such page"[..]), "{name}");
+    assert_eq!(
+        (absent.status, &absent.body[..]),
+        (StatusCode::NOT_FOUND, &b"no such page"[..]),
+        "{name}"
+    );
     let mut rest = 1;
     for (path, status) in [("/late", stack.late), ("/panics", stack.panics)] {
         if let Some(status) = status {
@@ -167,26 +216,71 @@ async fn check(stack: &Stack) {
         assert_refused(name, &response);
         assert_outside(stack, &response);
         let healthz = shop.send(Method::GET, "/healthz", &caller).await;
-        assert_eq!((healthz.status, &healthz.body[..]), (StatusCode::OK, &b"ok"[..]), "{name}");
+        assert_eq!(
+            (healthz.status, &healthz.body[..]),
+            (StatusCode::OK, &b"ok"[..]),
+            "{name}"
+        );
     }
-    let preflight = [("origin", ORIGIN), ("access-control-request-method", "PUT"), ("x-tenant", "acme")];
+    let preflight = [
+        ("origin", ORIGIN),
+        ("access-control-request-method", "PUT"),
+        ("x-tenant", "acme"),
+    ];
     let response = shop.send(Method::OPTIONS, "/orders/7", &preflight).await;
     assert_eq!(response.status, stack.preflight, "{name}: preflight");
 
     let dropped = REQUESTS;
-    shop.fleet.counted("orders", "acme", Counts { offered: 2 * REQUESTS, dropped, ..Counts::ZERO }).await;
-    shop.fleet.counted("rest", "acme", Counts { offered: rest, ..Counts::ZERO }).await;
-    assert_eq!(shop.fleet.offered(), 2 * REQUESTS + rest, "{name}: all that was counted");
+    shop.fleet
+        .counted(
+            "orders",
+            "acme",
+            Counts {
+                offered: 2 * REQUESTS,
+                dropped,
+                ..Counts::ZERO
+            },
+        )
+        .await;
+    shop.fleet
+        .counted(
+            "rest",
+            "acme",
+            Counts {
+                offered: rest,
+                ..Counts::ZERO
+            },
+        )
+        .await;
+    assert_eq!(
+        shop.fleet.offered(),
+        2 * REQUESTS + rest,
+        "{name}: all that was counted"
+    );
 }
 
 fn assert_outside(stack: &Stack, response: &Received) {
     for header in stack.outside {
-        assert!(response.headers.contains_key(*header), "{}: {header} of {}", stack.name, response.status);
+        assert!(
+            response.headers.contains_key(*header),
+            "{}: {header} of {}",
+            stack.name,
+            response.status
+        );
     }
-    let allowed = response.headers.get("access-control-allow-origin").map(|origin| origin.to_str().unwrap());
+    let allowed = response
+        .headers
+        .get("access-control-allow-origin")
+        .map(|origin| origin.to_str().unwrap());
     let is_allowed = match stack.cors {
         Cors::None => false,
         Cors::Outside => true,
     };
-    assert_eq!(allowed, is_allowed.then_some(ORIGIN), "{}: {}", stack.name, response.status);
+    assert_eq!(
+        allowed,
+        is_allowed.then_some(ORIGIN),
+        "{}: {}",
+        stack.name,
+        response.status
+    );
 }

@@ -40,7 +40,12 @@ pub(super) fn of_limits<'a>() -> Vec<M<'a>> {
             "Last value of an extra gate, by entry of the policy; absent without a current answer.",
             |s| {
                 rows(s.brain.policy().entries().flat_map(|(entry, policy)| {
-                    let found = s.brain.rollouts.evidence(s.now, &entry, &policy.rollout).queries.into_iter();
+                    let found = s
+                        .brain
+                        .rollouts
+                        .evidence(s.now, &entry, &policy.rollout)
+                        .queries
+                        .into_iter();
                     found.filter_map(move |query| Some(([entry.clone(), query.name], query.value?)))
                 }))
             },
@@ -213,25 +218,51 @@ pub(super) fn of_aggregators<'a>() -> Vec<M<'a>> {
     ]
 }
 
-fn buckets<V: Into<Value>>(source: &Source<'_>, value: fn(&BucketStatus) -> Option<V>) -> Vec<Series> {
-    rows(source.status.buckets.iter().filter_map(|(name, bucket)| Some(([name.as_str()], value(bucket)?))))
+fn buckets<V: Into<Value>>(
+    source: &Source<'_>,
+    value: fn(&BucketStatus) -> Option<V>,
+) -> Vec<Series> {
+    rows(
+        source
+            .status
+            .buckets
+            .iter()
+            .filter_map(|(name, bucket)| Some(([name.as_str()], value(bucket)?))),
+    )
 }
 
 fn aggregators(source: &Source<'_>, value: fn(&AggregatorStatus) -> Value) -> Vec<Series> {
-    rows(source.status.aggregators.iter().map(|a| ([a.zone.as_str(), a.name.as_str()], value(a))))
+    rows(
+        source
+            .status
+            .aggregators
+            .iter()
+            .map(|a| ([a.zone.as_str(), a.name.as_str()], value(a))),
+    )
 }
 
 fn decisions(source: &Source<'_>) -> Vec<Series> {
-    rows(source.status.buckets.iter().flat_map(|(name, BucketStatus { traffic, .. })| {
-        let results = [
-            ("admit", traffic.admitted.saturating_sub(traffic.would_dropped + traffic.would_quota_dropped)),
-            ("drop", traffic.dropped),
-            ("guard_drop", traffic.guard_dropped),
-            ("would_drop", traffic.would_dropped),
-            ("quota_drop", traffic.quota_dropped),
-            ("would_quota_drop", traffic.would_quota_dropped),
-            ("quota_repeated", traffic.quota_repeated),
-        ];
-        results.map(|(result, count)| ([name.as_str(), result], count))
-    }))
+    rows(
+        source
+            .status
+            .buckets
+            .iter()
+            .flat_map(|(name, BucketStatus { traffic, .. })| {
+                let results = [
+                    (
+                        "admit",
+                        traffic
+                            .admitted
+                            .saturating_sub(traffic.would_dropped + traffic.would_quota_dropped),
+                    ),
+                    ("drop", traffic.dropped),
+                    ("guard_drop", traffic.guard_dropped),
+                    ("would_drop", traffic.would_dropped),
+                    ("quota_drop", traffic.quota_dropped),
+                    ("would_quota_drop", traffic.would_quota_dropped),
+                    ("quota_repeated", traffic.quota_repeated),
+                ];
+                results.map(|(result, count)| ([name.as_str(), result], count))
+            }),
+    )
 }

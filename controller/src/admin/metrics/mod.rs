@@ -26,10 +26,18 @@ struct Source<'a> {
 pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> Vec<Family> {
     let own = commands.brain.with(|brain, now| {
         let status = Status::of(brain, now);
-        let figures = status.buckets.iter().map(|(name, bucket)| (name.to_string(), bucket.admissions));
+        let figures = status
+            .buckets
+            .iter()
+            .map(|(name, bucket)| (name.to_string(), bucket.admissions));
         let admissions = families(&ADMISSIONS, &figures.collect::<BucketFigures>());
-        let source =
-            Source { brain, status, events: events.with(|counts| *counts), audit: &commands.audit, now };
+        let source = Source {
+            brain,
+            status,
+            events: events.with(|counts| *counts),
+            audit: &commands.audit,
+            now,
+        };
         [families(&table(), &source), admissions].concat()
     });
     [
@@ -57,22 +65,35 @@ pub(crate) fn described() -> Vec<About> {
 type M<'a> = Metric<Source<'a>>;
 
 fn table<'a>() -> Vec<M<'a>> {
-    let parts = [of_the_process(), of_counts_and_disks(), of_limits(), of_buckets(), of_aggregators()];
+    let parts = [
+        of_the_process(),
+        of_counts_and_disks(),
+        of_limits(),
+        of_buckets(),
+        of_aggregators(),
+    ];
     parts.into_iter().flatten().collect()
 }
 
 fn of_the_process<'a>() -> Vec<M<'a>> {
     vec![
-        M::gauge("plimsoll_epoch", &[], "Epoch of the controller; it grows with every start.", |s| {
-            one(s.status.epoch)
-        }),
+        M::gauge(
+            "plimsoll_epoch",
+            &[],
+            "Epoch of the controller; it grows with every start.",
+            |s| one(s.status.epoch),
+        ),
         M::gauge(
             "plimsoll_controller_conflict",
             &[],
             "1 while another controller runs at the epoch of this one, and for 60 s after; also while another leads in its \
              place.",
             |s| {
-                let has_rival = s.status.other_controllers.iter().any(|other| other.same_epoch);
+                let has_rival = s
+                    .status
+                    .other_controllers
+                    .iter()
+                    .any(|other| other.same_epoch);
                 one(has_rival || s.status.lost_lead.is_some())
             },
         ),
@@ -80,11 +101,21 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "plimsoll_epoch_claims",
             &[],
             "Aggregators that name a later epoch, of themselves or of a client, without effect.",
-            |s| one(s.status.other_controllers.iter().filter(|other| !other.same_epoch).count()),
+            |s| {
+                one(s
+                    .status
+                    .other_controllers
+                    .iter()
+                    .filter(|other| !other.same_epoch)
+                    .count())
+            },
         ),
-        M::gauge("plimsoll_policy_info", &["hash"], "1, with the hash of the policy in force.", |s| {
-            rows([([s.status.policy_hash.as_str()], true)])
-        }),
+        M::gauge(
+            "plimsoll_policy_info",
+            &["hash"],
+            "1, with the hash of the policy in force.",
+            |s| rows([([s.status.policy_hash.as_str()], true)]),
+        ),
         M::gauge(
             "plimsoll_policy_refused",
             &[],
@@ -116,13 +147,19 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
              the first traffic.",
             |s| one(s.status.leading),
         ),
-        M::gauge("plimsoll_killed", &[], "1 while the kill switch of the fleet is on.", |s| {
-            one(s.status.killed)
-        })
+        M::gauge(
+            "plimsoll_killed",
+            &[],
+            "1 while the kill switch of the fleet is on.",
+            |s| one(s.status.killed),
+        )
         .first(),
-        M::gauge("plimsoll_kill_generation", &[], "Kill generation of the fleet; odd means killed.", |s| {
-            one(s.status.kill_generation)
-        }),
+        M::gauge(
+            "plimsoll_kill_generation",
+            &[],
+            "Kill generation of the fleet; odd means killed.",
+            |s| one(s.status.kill_generation),
+        ),
         M::gauge(
             "plimsoll_kill_claims",
             &[],
@@ -135,7 +172,9 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "Kill generations that no order explained and that were higher than those before.",
             |s| one(s.brain.kill_claims().ignored),
         ),
-        M::gauge("plimsoll_fleet_clients", &[], "Connected clients.", |s| one(s.status.clients)),
+        M::gauge("plimsoll_fleet_clients", &[], "Connected clients.", |s| {
+            one(s.status.clients)
+        }),
         M::gauge(
             "plimsoll_state_lost",
             &[],
@@ -148,18 +187,24 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "1 while the state cannot be saved, so that epoch, kills and stages would be lost with a restart.",
             |s| one(s.status.state_unsaved.is_some()),
         ),
-        M::counter("plimsoll_state_save_failures_total", &[], "Failed saves of the durable state.", |s| {
-            one(s.brain.pending_saves.failures)
-        }),
+        M::counter(
+            "plimsoll_state_save_failures_total",
+            &[],
+            "Failed saves of the durable state.",
+            |s| one(s.brain.pending_saves.failures),
+        ),
         M::gauge(
             "plimsoll_audit_failing",
             &[],
             "1 while the audit log cannot be written, so that whatever may add refusals is refused.",
             |s| one(s.audit.failure().is_some()),
         ),
-        M::counter("plimsoll_audit_entries_total", &[], "Lines written to the audit log.", |s| {
-            one(s.audit.written())
-        }),
+        M::counter(
+            "plimsoll_audit_entries_total",
+            &[],
+            "Lines written to the audit log.",
+            |s| one(s.audit.written()),
+        ),
     ]
 }
 
@@ -195,7 +240,8 @@ fn of_counts_and_disks<'a>() -> Vec<M<'a>> {
             &["reason"],
             "Keys and buckets that were not counted separately: `capacity` if there was no room.",
             |s| {
-                let rejected = s.brain.downstream.aggregators.rejected_keys + s.brain.buckets.no_room.count;
+                let rejected =
+                    s.brain.downstream.aggregators.rejected_keys + s.brain.buckets.no_room.count;
                 rows([(["capacity"], rejected)])
             },
         ),

@@ -50,9 +50,17 @@ impl Snapshot {
     /// # Errors
     /// When there is no log, or one of its files cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let log = if path.is_dir() { path.join(LOG) } else { path.to_owned() };
+        let log = if path.is_dir() {
+            path.join(LOG)
+        } else {
+            path.to_owned()
+        };
         if log.file_name().is_none_or(|name| name != LOG) {
-            return Ok(Self { head: Ok(None), is_whole: false, parts: vec![Part::open(&log)?] });
+            return Ok(Self {
+                head: Ok(None),
+                is_whole: false,
+                parts: vec![Part::open(&log)?],
+            });
         }
         let mut attempts = 0;
         loop {
@@ -79,18 +87,30 @@ impl Snapshot {
             Ok(head) => Ok(head),
             Err(error) if is_damage(&error) => {
                 let file = log.with_file_name(HEAD).display().to_string();
-                Err(Fault { kind: Kind::Edited, file, line: 1, why: error.to_string() })
+                Err(Fault {
+                    kind: Kind::Edited,
+                    file,
+                    line: 1,
+                    why: error.to_string(),
+                })
             }
             Err(error) => return Err(error),
         };
-        let mut parts = rotated.values().map(|path| Part::open(path)).collect::<io::Result<Vec<_>>>()?;
+        let mut parts = rotated
+            .values()
+            .map(|path| Part::open(path))
+            .collect::<io::Result<Vec<_>>>()?;
         match Part::open(log) {
             Ok(part) => parts.push(part),
             // A crash may have left a log between the renaming and the next line.
             Err(error) if error.kind() == ErrorKind::NotFound && !matches!(head, Ok(None)) => {}
             Err(error) => return Err(error),
         }
-        Ok(Self { head, is_whole: true, parts })
+        Ok(Self {
+            head,
+            is_whole: true,
+            parts,
+        })
     }
 
     /// The head, if it can be read.
@@ -132,7 +152,12 @@ impl Snapshot {
             let mut reader = part.reader()?;
             loop {
                 let mut chunk = Vec::with_capacity(BLOCK_BYTES);
-                if reader.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut chunk)? == 0 {
+                if reader
+                    .by_ref()
+                    .take(BLOCK_BYTES as u64)
+                    .read_to_end(&mut chunk)?
+                    == 0
+                {
                     break;
                 }
                 if !take(chunk) {
@@ -161,9 +186,22 @@ impl Snapshot {
         let verified = verifier.finish();
         Ok(verified.and_then(|verified| {
             let why = "the head is missing, so that lines may be missing at the end".to_owned();
-            let name = self.parts.last().map(|part| part.name.clone()).unwrap_or_default();
-            let fault = Fault { kind: Kind::Truncated, file: name, line: verified.lines + 1, why };
-            if self.is_whole && !has_head { Err(fault) } else { Ok(verified) }
+            let name = self
+                .parts
+                .last()
+                .map(|part| part.name.clone())
+                .unwrap_or_default();
+            let fault = Fault {
+                kind: Kind::Truncated,
+                file: name,
+                line: verified.lines + 1,
+                why,
+            };
+            if self.is_whole && !has_head {
+                Err(fault)
+            } else {
+                Ok(verified)
+            }
         }))
     }
 }
@@ -174,7 +212,12 @@ impl Part {
     fn open(path: &Path) -> io::Result<Self> {
         let file = regular_file::open(path)?;
         let to = file.metadata()?.len();
-        Ok(Self { name: path.display().to_string(), file, from: 0, to })
+        Ok(Self {
+            name: path.display().to_string(),
+            file,
+            from: 0,
+            to,
+        })
     }
 
     fn reader(&mut self) -> io::Result<impl Read> {
@@ -202,7 +245,12 @@ pub(super) fn each_line(file: impl Read, mut take: impl FnMut(&[u8])) -> io::Res
     let mut line = Vec::new();
     loop {
         line.clear();
-        if reader.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? == 0 {
+        if reader
+            .by_ref()
+            .take(LINE_BYTES_MAX as u64)
+            .read_until(b'\n', &mut line)?
+            == 0
+        {
             return Ok(());
         }
         take(&line);
@@ -213,7 +261,9 @@ pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory_of(log))? {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(LOG)?.strip_prefix('.')?.parse().ok());
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(LOG)?.strip_prefix('.')?.parse().ok());
         if let Some(number) = number {
             files.insert(number, log.with_file_name(name));
         }
@@ -224,8 +274,12 @@ pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
 pub(super) fn read_head(path: &Path) -> io::Result<Option<Head>> {
     match regular_file::read(path, HEAD_BYTES_MAX) {
         Ok(bytes) => {
-            let invalid =
-                |error| io::Error::new(ErrorKind::InvalidData, format!("it is no head of a log: {error}"));
+            let invalid = |error| {
+                io::Error::new(
+                    ErrorKind::InvalidData,
+                    format!("it is no head of a log: {error}"),
+                )
+            };
             serde_json::from_slice(&bytes).map(Some).map_err(invalid)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -235,5 +289,8 @@ pub(super) fn read_head(path: &Path) -> io::Result<Option<Head>> {
 
 /// Returns true if a file is something else than the controller wrote, rather than out of reach.
 pub(super) fn is_damage(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput)
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidData | ErrorKind::InvalidInput
+    )
 }

@@ -92,7 +92,9 @@ impl AuditLog {
             wake: Notify::new(),
             changes: watch::Sender::new(()),
         };
-        let log = Self { inner: Arc::new(inner) };
+        let log = Self {
+            inner: Arc::new(inner),
+        };
         // A failure is logged, and kept for the commands.
         let _ = log.write(None);
         log
@@ -131,7 +133,13 @@ impl AuditLog {
             self.on_failure(no_answer(), true);
             Err(no_answer())
         });
-        written.map(|seq| Logged { log: self.clone(), record, seq }).map_err(NotLogged)
+        written
+            .map(|seq| Logged {
+                log: self.clone(),
+                record,
+                seq,
+            })
+            .map_err(NotLogged)
     }
 
     /// Records a change before it is made. Blocks.
@@ -141,7 +149,11 @@ impl AuditLog {
     pub(crate) fn record_at_start(&self, actor: Actor, entry: Entry) -> Result<Logged, NotLogged> {
         let record = Record::new(unix_s(), actor, entry);
         let seq = self.write(Some(record.clone())).map_err(NotLogged)?;
-        Ok(Logged { log: self.clone(), record, seq })
+        Ok(Logged {
+            log: self.clone(),
+            record,
+            seq,
+        })
     }
 
     /// Records a change that is made whether or not the disk works. Never waits. Returns the number to wait for
@@ -168,7 +180,8 @@ impl AuditLog {
 
     /// Waits until a noted change is on disk, or until the disk fails.
     pub(crate) async fn settled(&self, number: u64) {
-        self.wait_until(|state| state.settled >= number || state.failure.is_some()).await;
+        self.wait_until(|state| state.settled >= number || state.failure.is_some())
+            .await;
     }
 
     pub(crate) async fn writable(&self) {
@@ -185,7 +198,10 @@ impl AuditLog {
     }
 
     pub(crate) fn failure(&self) -> Option<NotLogged> {
-        self.state().failure.as_ref().map(|failure| NotLogged(failure.reason.clone()))
+        self.state()
+            .failure
+            .as_ref()
+            .map(|failure| NotLogged(failure.reason.clone()))
     }
 
     pub(crate) fn written(&self) -> u64 {
@@ -217,14 +233,22 @@ impl AuditLog {
 
     /// Writes all kept lines, and then that of a command. Returns the number of the latter, or 0 without one. Blocks.
     fn write(&self, awaited: Option<Record>) -> Result<u64, String> {
-        let mut writer = self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self
+            .inner
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let resumed = self.state().failure.clone();
         let mut kept: Vec<Record> = self.state().kept.drain(..).collect();
-        kept.iter_mut().for_each(|record| record.late = resumed.is_some());
+        kept.iter_mut()
+            .for_each(|record| record.late = resumed.is_some());
         let said = resumed.as_ref().map(|failure| failure.unwritten);
         let resumed = resumed.as_ref().map(Failure::resumed);
-        let lines: Vec<Record> =
-            resumed.into_iter().chain(kept.iter().cloned()).chain(awaited.clone()).collect();
+        let lines: Vec<Record> = resumed
+            .into_iter()
+            .chain(kept.iter().cloned())
+            .chain(awaited.clone())
+            .collect();
         let (before, last) = (kept.len() as u64, (lines.len() as u64).saturating_sub(1));
         match writer.append(&lines, unix_s()) {
             Ok(first) => {
@@ -238,11 +262,15 @@ impl AuditLog {
                     // The lines are in the log, and its head could not be replaced.
                     Some(first) => {
                         self.state().settle(said, before, lines.len());
-                        awaited.iter().for_each(|line| self.deny(line, first + last, &reason));
+                        awaited
+                            .iter()
+                            .for_each(|line| self.deny(line, first + last, &reason));
                     }
                     None => {
                         let mut state = self.state();
-                        kept.into_iter().rev().for_each(|record| state.kept.push_front(record));
+                        kept.into_iter()
+                            .rev()
+                            .for_each(|record| state.kept.push_front(record));
                         awaited.iter().for_each(|_| state.count_unwritten());
                     }
                 }
@@ -283,7 +311,10 @@ impl AuditLog {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -298,7 +329,11 @@ impl State {
                 false
             }
             None => {
-                self.failure = Some(Failure { reason, since_s: unix_s(), unwritten: 0 });
+                self.failure = Some(Failure {
+                    reason,
+                    since_s: unix_s(),
+                    unwritten: 0,
+                });
                 true
             }
         }
@@ -341,7 +376,8 @@ impl Logged {
     }
 
     pub(crate) fn continued(self, after: &str, why: String) {
-        self.log.note_record(self.record.continued(unix_s(), self.seq, after, why));
+        self.log
+            .note_record(self.record.continued(unix_s(), self.seq, after, why));
     }
 }
 

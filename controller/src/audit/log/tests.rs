@@ -9,7 +9,10 @@ use super::super::line::Line;
 use super::*;
 
 fn entry(what: &str) -> Entry {
-    Entry { what: what.to_owned(), ..Entry::default() }
+    Entry {
+        what: what.to_owned(),
+        ..Entry::default()
+    }
 }
 
 fn gate() -> Actor {
@@ -19,7 +22,9 @@ fn gate() -> Actor {
 fn lines(directory: &Path) -> Vec<Record> {
     let mut lines = Vec::new();
     let mut snapshot = Snapshot::open(directory).unwrap();
-    snapshot.each_line(|_, line| lines.push(Line::parse(line.trim_ascii_end()).unwrap().record)).unwrap();
+    snapshot
+        .each_line(|_, line| lines.push(Line::parse(line.trim_ascii_end()).unwrap().record))
+        .unwrap();
     assert!(Snapshot::open(directory).unwrap().verify().unwrap().is_ok());
     lines
 }
@@ -37,7 +42,10 @@ async fn change_is_on_disk_before_it_happens() {
     let lines = lines(directory.path());
     let refused = &lines[1];
     assert_eq!((refused.of, refused.after.as_str()), (Some(1), NOT_MADE));
-    assert_eq!((refused.what.as_str(), refused.why.as_str()), ("promote", "the gate does not pass"));
+    assert_eq!(
+        (refused.what.as_str(), refused.why.as_str()),
+        ("promote", "the gate does not pass")
+    );
     assert_eq!(lines.len(), 3);
     task.abort();
 }
@@ -50,8 +58,15 @@ async fn failing_disk_refuses_changes() {
     let log = AuditLog::open(directory.path());
     let task = tokio::spawn(log.clone().run(CancellationToken::new()));
     assert!(log.failure().is_some());
-    let error = log.record(gate(), entry("promote")).await.unwrap_err().to_string();
-    assert!(error.contains("audit.log") && error.contains("--state-dir"), "{error}");
+    let error = log
+        .record(gate(), entry("promote"))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("audit.log") && error.contains("--state-dir"),
+        "{error}"
+    );
     let number = log.note(gate(), entry("kill on"));
     log.settled(number).await;
     assert!(log.record_at_start(gate(), entry("policy")).is_err());
@@ -82,7 +97,10 @@ async fn command_awaits_no_hanging_disk() {
         tokio::time::advance(LINE_MAX).await;
     };
     let (refused, ()) = tokio::join!(log.record(gate(), entry("promote")), passes);
-    assert_eq!(refused.unwrap_err(), NotLogged("no answer from the disk within 2 s".to_owned()));
+    assert_eq!(
+        refused.unwrap_err(),
+        NotLogged("no answer from the disk within 2 s".to_owned())
+    );
     // The next commands do not wait, and take no room.
     for _ in 0..2 * KEPT_MAX {
         assert!(log.record(gate(), entry("apply")).await.is_err());
@@ -95,15 +113,26 @@ async fn command_awaits_no_hanging_disk() {
     while !given_up() {
         tokio::task::yield_now().await;
     }
-    log.record_at_start(gate(), entry("policy")).unwrap().continued("held", "a reason".to_owned());
+    log.record_at_start(gate(), entry("policy"))
+        .unwrap()
+        .continued("held", "a reason".to_owned());
     log.write(None).unwrap();
     let lines = lines(directory.path());
-    let texts: Vec<_> = lines.iter().map(|line| (line.what.as_str(), line.after.as_str(), line.of)).collect();
+    let texts: Vec<_> = lines
+        .iter()
+        .map(|line| (line.what.as_str(), line.after.as_str(), line.of))
+        .collect();
     let resumed = ("audit log resumed", "2000 entries were not written", None);
     let denied = ("promote", NOT_MADE, Some(2));
     assert_eq!(
         texts,
-        [resumed, ("promote", "", None), denied, ("policy", "", None), ("policy", "held", Some(4))]
+        [
+            resumed,
+            ("promote", "", None),
+            denied,
+            ("policy", "", None),
+            ("policy", "held", Some(4))
+        ]
     );
 }
 
@@ -113,7 +142,9 @@ fn lines_beyond_the_room_are_counted() {
     let path = directory.path().join(LOG);
     fs::create_dir(&path).unwrap();
     let log = AuditLog::open(directory.path());
-    let last = (0..KEPT_MAX + 5).fold(None, |_, _| Some(log.note(gate(), entry("kill on")))).unwrap();
+    let last = (0..KEPT_MAX + 5)
+        .fold(None, |_, _| Some(log.note(gate(), entry("kill on"))))
+        .unwrap();
     assert!(log.write(None).is_err());
     fs::remove_dir(&path).unwrap();
     log.write(None).unwrap();
@@ -134,5 +165,8 @@ fn line_without_a_head_is_denied() {
     log.write(None).unwrap();
     let lines = lines(directory.path());
     assert_eq!(lines[1].after, "0 entries were not written");
-    assert_eq!((lines[2].of, lines[2].after.as_str(), lines[2].late), (Some(1), NOT_MADE, true));
+    assert_eq!(
+        (lines[2].of, lines[2].after.as_str(), lines[2].late),
+        (Some(1), NOT_MADE, true)
+    );
 }

@@ -89,7 +89,12 @@ impl Kind {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, file, line, why } = self;
+        let Self {
+            kind,
+            file,
+            line,
+            why,
+        } = self;
         write!(f, "{file}, line {line}: {}: {why}", kind.as_str())
     }
 }
@@ -99,15 +104,24 @@ impl fmt::Display for Fault {
 impl Verifier {
     /// Begins a verification against a head. Without one, lines that are missing at the end are not noticed.
     pub fn new(head: Option<Head>) -> Self {
-        Self { head, ..Self::default() }
+        Self {
+            head,
+            ..Self::default()
+        }
     }
 
     /// Begins a file. Its lines follow the lines of the file before.
     pub fn file(&mut self, name: &str) {
         if self.torn_bytes > 0 {
-            self.fault_here(Kind::Truncated, "the last line of the file has no end".to_owned());
+            self.fault_here(
+                Kind::Truncated,
+                "the last line of the file has no end".to_owned(),
+            );
         }
-        self.place = Place { file: name.to_owned(), line: 0 };
+        self.place = Place {
+            file: name.to_owned(),
+            line: 0,
+        };
     }
 
     /// Takes a line with its line feed. Only the last one may come without.
@@ -137,7 +151,9 @@ impl Verifier {
     }
 
     fn next(&mut self, line: Line) {
-        let Line { seq, prev, hash, .. } = line;
+        let Line {
+            seq, prev, hash, ..
+        } = line;
         let expected = match &self.last {
             Some((last, ..)) => Some(last + 1),
             // Older lines than the first kept line may still exist, or may have been restored from
@@ -155,8 +171,10 @@ impl Verifier {
             return self.fault_here(Kind::Removed, format!("{gone} missing before line {seq}"));
         }
         if seq < expected {
-            return self
-                .fault_here(Kind::Reordered, format!("line {seq} is in the place of line {expected}"));
+            return self.fault_here(
+                Kind::Reordered,
+                format!("line {seq} is in the place of line {expected}"),
+            );
         }
         let genesis = Head::genesis();
         let before = match &self.last {
@@ -171,8 +189,15 @@ impl Verifier {
                 format!("line {seq} follows another one than that with hash {before}"),
             );
         }
-        if let Some(head) = self.head.as_ref().filter(|head| head.seq == seq && head.hash != hash) {
-            let why = format!("line {seq} is not the one with hash {} that the head names", head.hash);
+        if let Some(head) = self
+            .head
+            .as_ref()
+            .filter(|head| head.seq == seq && head.hash != hash)
+        {
+            let why = format!(
+                "line {seq} is not the one with hash {} that the head names",
+                head.hash
+            );
             return self.fault_here(Kind::Edited, why);
         }
         self.lines += 1;
@@ -212,11 +237,20 @@ impl Verifier {
     /// Returns the last line before a fault, as the head of a log that ends with it.
     pub(super) fn last(&self) -> Option<Head> {
         let (seq, hash, _) = self.last.as_ref()?;
-        Some(Head { seq: *seq, hash: hash.clone(), first: self.first.unwrap_or(1) })
+        Some(Head {
+            seq: *seq,
+            hash: hash.clone(),
+            first: self.first.unwrap_or(1),
+        })
     }
 
     fn fault_here(&mut self, kind: Kind, why: String) {
         let Place { file, line } = self.place.clone();
-        self.fault.get_or_insert(Fault { kind, file, line, why });
+        self.fault.get_or_insert(Fault {
+            kind,
+            file,
+            line,
+            why,
+        });
     }
 }

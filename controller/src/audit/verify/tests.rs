@@ -14,39 +14,67 @@ struct Log {
 
 fn record(what: &str) -> Record {
     let actor = Actor::controller("gate", "");
-    Record::new(1_000, actor, Entry { what: what.to_owned(), ..Entry::default() })
+    Record::new(
+        1_000,
+        actor,
+        Entry {
+            what: what.to_owned(),
+            ..Entry::default()
+        },
+    )
 }
 
 fn verify(files: &[(&str, impl AsRef<[u8]>)], head: Option<Head>) -> Result<Verified, Fault> {
     let mut verifier = Verifier::new(head);
     for (name, bytes) in files {
         verifier.file(name);
-        bytes.as_ref().split_inclusive(|byte| *byte == b'\n').for_each(|line| verifier.line(line));
+        bytes
+            .as_ref()
+            .split_inclusive(|byte| *byte == b'\n')
+            .for_each(|line| verifier.line(line));
     }
     verifier.finish()
 }
 
 fn log(lines: usize, rotated: usize) -> Log {
     let mut head = Head::genesis();
-    let lines = (0..lines).map(|n| head.append(&record(&format!("change {n}"))).unwrap()).collect();
-    Log { lines, rotated, head: Some(head) }
+    let lines = (0..lines)
+        .map(|n| head.append(&record(&format!("change {n}"))).unwrap())
+        .collect();
+    Log {
+        lines,
+        rotated,
+        head: Some(head),
+    }
 }
 
 impl Log {
     fn verify(&self) -> Result<Verified, Fault> {
         let (rotated, present) = self.lines.split_at(self.rotated.min(self.lines.len()));
-        verify(&[("audit.log.1", rotated.concat()), ("audit.log", present.concat())], self.head.clone())
+        verify(
+            &[
+                ("audit.log.1", rotated.concat()),
+                ("audit.log", present.concat()),
+            ],
+            self.head.clone(),
+        )
     }
 
     fn fault(&self) -> (Kind, String, u64) {
-        let Fault { kind, file, line, .. } = self.verify().unwrap_err();
+        let Fault {
+            kind, file, line, ..
+        } = self.verify().unwrap_err();
         (kind, file, line)
     }
 
     /// Replaces a line by one with another content and a right hash, as a forger without the head would.
     fn forge(&mut self, at: usize) {
         let line = Line::parse(self.lines[at].trim_end().as_bytes()).unwrap();
-        let mut before = Head { seq: line.seq - 1, hash: line.prev, first: 1 };
+        let mut before = Head {
+            seq: line.seq - 1,
+            hash: line.prev,
+            first: 1,
+        };
         self.lines[at] = before.append(&record("forged")).unwrap();
     }
 }
@@ -57,25 +85,139 @@ fn manipulated_line_is_found_and_named() {
     let edit: Manipulation = |log| log.lines[1] = log.lines[1].replace("change", "chance");
     let table: [(&str, Manipulation, Kind, &str, u64); 21] = [
         ("edited", edit, Kind::Edited, "audit.log.1", 2),
-        ("edited and hashed", |log| log.forge(1), Kind::Edited, "audit.log.1", 2),
-        ("first edited and hashed", |log| log.forge(0), Kind::Edited, "audit.log.1", 1),
-        ("last of a file edited and hashed", |log| log.forge(2), Kind::Edited, "audit.log.1", 3),
-        ("last edited and hashed", |log| log.forge(5), Kind::Edited, "audit.log", 3),
-        ("emptied", |log| log.lines[1] = "\n".to_owned(), Kind::Edited, "audit.log.1", 2),
-        ("joined", |log| log.lines[1].truncate(9), Kind::Edited, "audit.log.1", 2),
-        ("another log", |log| log.lines = super::tests::log(5, 3).lines, Kind::Truncated, "audit.log", 3),
-        ("one inserted", |log| log.lines.insert(1, "{}\n".to_owned()), Kind::Edited, "audit.log.1", 2),
-        ("removed", |log| drop(log.lines.remove(4)), Kind::Removed, "audit.log", 2),
-        ("first removed", |log| drop(log.lines.remove(0)), Kind::Removed, "audit.log.1", 1),
-        ("two removed", |log| drop(log.lines.drain(3..5)), Kind::Removed, "audit.log", 1),
-        ("a file removed", |log| drop(log.lines.drain(..3)), Kind::Removed, "audit.log.1", 1),
-        ("doubled", |log| log.lines.insert(4, log.lines[3].clone()), Kind::Reordered, "audit.log", 2),
-        ("neighbours swapped", |log| log.lines.swap(3, 4), Kind::Reordered, "audit.log", 1),
-        ("first and last swapped", |log| log.lines.swap(0, 5), Kind::Reordered, "audit.log.1", 1),
-        ("moved to the end", |log| log.lines[1..].rotate_left(1), Kind::Reordered, "audit.log.1", 2),
-        ("last removed", |log| log.lines.truncate(5), Kind::Truncated, "audit.log", 3),
-        ("emptied", |log| log.lines.clear(), Kind::Truncated, "audit.log", 1),
-        ("cut within the last", |log| log.lines[5].truncate(20), Kind::Truncated, "audit.log", 3),
+        (
+            "edited and hashed",
+            |log| log.forge(1),
+            Kind::Edited,
+            "audit.log.1",
+            2,
+        ),
+        (
+            "first edited and hashed",
+            |log| log.forge(0),
+            Kind::Edited,
+            "audit.log.1",
+            1,
+        ),
+        (
+            "last of a file edited and hashed",
+            |log| log.forge(2),
+            Kind::Edited,
+            "audit.log.1",
+            3,
+        ),
+        (
+            "last edited and hashed",
+            |log| log.forge(5),
+            Kind::Edited,
+            "audit.log",
+            3,
+        ),
+        (
+            "emptied",
+            |log| log.lines[1] = "\n".to_owned(),
+            Kind::Edited,
+            "audit.log.1",
+            2,
+        ),
+        (
+            "joined",
+            |log| log.lines[1].truncate(9),
+            Kind::Edited,
+            "audit.log.1",
+            2,
+        ),
+        (
+            "another log",
+            |log| log.lines = super::tests::log(5, 3).lines,
+            Kind::Truncated,
+            "audit.log",
+            3,
+        ),
+        (
+            "one inserted",
+            |log| log.lines.insert(1, "{}\n".to_owned()),
+            Kind::Edited,
+            "audit.log.1",
+            2,
+        ),
+        (
+            "removed",
+            |log| drop(log.lines.remove(4)),
+            Kind::Removed,
+            "audit.log",
+            2,
+        ),
+        (
+            "first removed",
+            |log| drop(log.lines.remove(0)),
+            Kind::Removed,
+            "audit.log.1",
+            1,
+        ),
+        (
+            "two removed",
+            |log| drop(log.lines.drain(3..5)),
+            Kind::Removed,
+            "audit.log",
+            1,
+        ),
+        (
+            "a file removed",
+            |log| drop(log.lines.drain(..3)),
+            Kind::Removed,
+            "audit.log.1",
+            1,
+        ),
+        (
+            "doubled",
+            |log| log.lines.insert(4, log.lines[3].clone()),
+            Kind::Reordered,
+            "audit.log",
+            2,
+        ),
+        (
+            "neighbours swapped",
+            |log| log.lines.swap(3, 4),
+            Kind::Reordered,
+            "audit.log",
+            1,
+        ),
+        (
+            "first and last swapped",
+            |log| log.lines.swap(0, 5),
+            Kind::Reordered,
+            "audit.log.1",
+            1,
+        ),
+        (
+            "moved to the end",
+            |log| log.lines[1..].rotate_left(1),
+            Kind::Reordered,
+            "audit.log.1",
+            2,
+        ),
+        (
+            "last removed",
+            |log| log.lines.truncate(5),
+            Kind::Truncated,
+            "audit.log",
+            3,
+        ),
+        (
+            "emptied",
+            |log| log.lines.clear(),
+            Kind::Truncated,
+            "audit.log",
+            1,
+        ),
+        (
+            "cut within the last",
+            |log| log.lines[5].truncate(20),
+            Kind::Truncated,
+            "audit.log",
+            3,
+        ),
         (
             "cut before the last line feed",
             |log| assert_eq!(log.lines[5].pop(), Some('\n')),
@@ -87,7 +229,12 @@ fn manipulated_line_is_found_and_named() {
     for (name, manipulate, kind, file, line) in table {
         let mut log = log(6, 3);
         manipulate(&mut log);
-        assert_eq!(log.fault(), (kind, file.to_owned(), line), "{name}: {:?}", log.verify());
+        assert_eq!(
+            log.fault(),
+            (kind, file.to_owned(), line),
+            "{name}: {:?}",
+            log.verify()
+        );
     }
 }
 
@@ -111,7 +258,10 @@ fn lines_beyond_the_head_are_no_manipulation() {
     log.head = Some(super::tests::log(4, 3).head.unwrap());
     log.lines[5].truncate(30);
     let verified = log.verify().unwrap();
-    assert_eq!((verified.lines, verified.after_head, verified.torn_bytes), (5, 1, 30));
+    assert_eq!(
+        (verified.lines, verified.after_head, verified.torn_bytes),
+        (5, 1, 30)
+    );
     // They are part of the chain anyway.
     log.lines[4] = log.lines[4].replace("change", "chance");
     assert_eq!(log.fault(), (Kind::Edited, "audit.log".to_owned(), 2));

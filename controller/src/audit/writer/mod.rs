@@ -64,8 +64,11 @@ impl Writer {
     /// When the disk fails. The next call tries again.
     pub(super) fn append(&mut self, records: &[Record], unix_s: i64) -> Result<u64, AppendError> {
         let failed = |seq, file| move |source| AppendError { seq, file, source };
-        let (seq, head) = self.append_lines(records, unix_s).map_err(failed(None, self.log.clone()))?;
-        self.replace_head(&head).map_err(failed(Some(seq), self.log.with_file_name(HEAD)))?;
+        let (seq, head) = self
+            .append_lines(records, unix_s)
+            .map_err(failed(None, self.log.clone()))?;
+        self.replace_head(&head)
+            .map_err(failed(Some(seq), self.log.with_file_name(HEAD)))?;
         Ok(seq)
     }
 
@@ -81,7 +84,10 @@ impl Writer {
             lines.push_str(&head.append(record)?);
         }
         self.write(end.bytes, lines.as_bytes())?;
-        self.end = Some(End { head: head.clone(), bytes: end.bytes + lines.len() as u64 });
+        self.end = Some(End {
+            head: head.clone(),
+            bytes: end.bytes + lines.len() as u64,
+        });
         self.own.clear();
         Ok((seq, head))
     }
@@ -95,7 +101,11 @@ impl Writer {
             }
             return Err(error);
         }
-        if end == 0 { sync_directory(directory_of(&self.log)) } else { Ok(()) }
+        if end == 0 {
+            sync_directory(directory_of(&self.log))
+        } else {
+            Ok(())
+        }
     }
 
     fn replace_head(&self, head: &Head) -> io::Result<()> {
@@ -122,8 +132,15 @@ impl Writer {
             Err(error) => return Err(error),
         };
         // Lines in rotated files are left to `plimsoll audit verify`.
-        let mut verifier = Verifier::new(head.clone().map(|head| Head { first: u64::MAX, ..head }));
-        let latest = if bytes == 0 { rotated(&self.log)?.pop_last().map(|(_, path)| path) } else { None };
+        let mut verifier = Verifier::new(head.clone().map(|head| Head {
+            first: u64::MAX,
+            ..head
+        }));
+        let latest = if bytes == 0 {
+            rotated(&self.log)?.pop_last().map(|(_, path)| path)
+        } else {
+            None
+        };
         let path = latest.as_ref().unwrap_or(&self.log);
         verifier.file(&path.display().to_string());
         each_line(regular_file::open(path)?, |line| verifier.line(line))?;
@@ -132,7 +149,11 @@ impl Writer {
         let first = head.as_ref().map_or(1, |head| head.first);
         let damage = match verified {
             Ok(Verified { lines: 0, .. }) if head.is_none() && head_damage.is_none() => None,
-            Ok(Verified { after_head, torn_bytes, .. }) if head.is_some() => {
+            Ok(Verified {
+                after_head,
+                torn_bytes,
+                ..
+            }) if head.is_some() => {
                 if torn_bytes > 0 && latest.is_none() {
                     bytes -= torn_bytes;
                     file.set_len(bytes)?;
@@ -145,7 +166,10 @@ impl Writer {
             Err(fault) => Some(fault.to_string()),
         };
         let Some(damage) = damage else {
-            let head = Head { first, ..last.or(head).unwrap_or_else(Head::genesis) };
+            let head = Head {
+                first,
+                ..last.or(head).unwrap_or_else(Head::genesis)
+            };
             return Ok(End { head, bytes });
         };
         if !regular_file::ends_with_line(&mut file)? {
@@ -160,29 +184,43 @@ impl Writer {
         );
         let why = "found when the log was opened; the damaged lines are kept";
         self.note("audit log damaged", damage, why, unix_s);
-        let head = Head { first, ..head.or(last).unwrap_or_else(Head::genesis) };
+        let head = Head {
+            first,
+            ..head.or(last).unwrap_or_else(Head::genesis)
+        };
         Ok(End { head, bytes })
     }
 
     fn note_crash(&mut self, after_head: u64, torn_bytes: u64, unix_s: i64) {
         let mut found = Vec::new();
         if after_head > 0 {
-            found.push(format!("{after_head} lines before this one may be of changes that were not made"));
+            found.push(format!(
+                "{after_head} lines before this one may be of changes that were not made"
+            ));
         }
         if torn_bytes > 0 {
-            found.push(format!("{torn_bytes} bytes of an unfinished line were removed"));
+            found.push(format!(
+                "{torn_bytes} bytes of an unfinished line were removed"
+            ));
         }
         if found.is_empty() {
             return;
         }
         let found = found.join("; ");
         tracing::warn!(log = %self.log.display(), found, "audit log repaired after a crash");
-        self.note("audit log repaired", found, "a crash while the log was written", unix_s);
+        self.note(
+            "audit log repaired",
+            found,
+            "a crash while the log was written",
+            unix_s,
+        );
     }
 
     fn rotate(&mut self, mut end: End, unix_s: i64) -> io::Result<End> {
         let mut files = rotated(&self.log)?;
-        let number = files.last_key_value().map_or(1, |(number, _)| number.saturating_add(1));
+        let number = files
+            .last_key_value()
+            .map_or(1, |(number, _)| number.saturating_add(1));
         let name = self.log.with_file_name(format!("{LOG}.{number}"));
         fs::rename(&self.log, &name)?;
         sync_directory(directory_of(&self.log))?;
@@ -202,20 +240,41 @@ impl Writer {
             tracing::warn!(file = %oldest.display(), first = end.head.first, "oldest file of the audit log removed");
             let after = format!("the log begins with line {}", end.head.first);
             let why = format!("there are more than {} rotated files", self.rotated_max);
-            self.note(&format!("audit file {} removed", oldest.display()), after, &why, unix_s);
+            self.note(
+                &format!("audit file {} removed", oldest.display()),
+                after,
+                &why,
+                unix_s,
+            );
         }
         Ok(end)
     }
 
     fn note(&mut self, what: &str, after: String, why: &str, unix_s: i64) {
-        let entry = Entry { what: what.to_owned(), before: String::new(), after, why: why.to_owned() };
-        self.own.push(Record::new(unix_s, Actor::controller("controller", ""), entry));
+        let entry = Entry {
+            what: what.to_owned(),
+            before: String::new(),
+            after,
+            why: why.to_owned(),
+        };
+        self.own.push(Record::new(
+            unix_s,
+            Actor::controller("controller", ""),
+            entry,
+        ));
     }
 }
 
 fn first_seq(path: &Path) -> io::Result<u64> {
     let mut line = Vec::new();
-    BufReader::new(regular_file::open(path)?).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)?;
+    BufReader::new(regular_file::open(path)?)
+        .take(LINE_BYTES_MAX as u64)
+        .read_until(b'\n', &mut line)?;
     let first = Line::parse(line.trim_ascii_end()).map(|line| line.seq);
-    first.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{} has no line", path.display())))
+    first.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} has no line", path.display()),
+        )
+    })
 }

@@ -9,7 +9,10 @@ use super::super::verify::{Fault, Kind};
 use super::*;
 
 fn record(what: &str) -> Record {
-    let entry = Entry { what: what.to_owned(), ..Entry::default() };
+    let entry = Entry {
+        what: what.to_owned(),
+        ..Entry::default()
+    };
     Record::new(0, Actor::controller("gate", ""), entry)
 }
 
@@ -38,7 +41,9 @@ fn lines(directory: &TempDir) -> Vec<(String, String)> {
 }
 
 fn restart(directory: &TempDir) {
-    Writer::new(directory.path()).append(&[record("d")], 0).unwrap();
+    Writer::new(directory.path())
+        .append(&[record("d")], 0)
+        .unwrap();
 }
 
 fn edit(path: &Path, edit: impl FnOnce(&mut String)) {
@@ -52,9 +57,15 @@ fn lines_of_several_runs_form_one_chain() {
     let directory = three();
     restart(&directory);
     let verified = verify(&directory).unwrap();
-    assert_eq!((verified.lines, verified.after_head, verified.torn_bytes), (4, 0, 0));
+    assert_eq!(
+        (verified.lines, verified.after_head, verified.torn_bytes),
+        (4, 0, 0)
+    );
     for name in [LOG, HEAD] {
-        let mode = fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
+        let mode = fs::metadata(directory.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
@@ -72,30 +83,56 @@ fn new_log_is_only_a_head() {
 fn crash_before_the_head_is_repaired() {
     let whole = three();
     let text = fs::read(whole.path().join(LOG)).unwrap();
-    let ends: Vec<usize> =
-        text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    let ends: Vec<usize> = text
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1)
+        .collect();
     // The head of one line, and a batch of two lines that was written in part.
     let head = {
         let line = Line::parse(&text[..ends[0] - 1]).unwrap();
-        serde_json::to_vec(&Head { seq: 1, hash: line.hash, first: 1 }).unwrap()
+        serde_json::to_vec(&Head {
+            seq: 1,
+            hash: line.hash,
+            first: 1,
+        })
+        .unwrap()
     };
     for cut in ends[0]..=ends[2] {
         let directory = tempdir().unwrap();
         fs::write(directory.path().join(LOG), &text[..cut]).unwrap();
         fs::write(directory.path().join(HEAD), &head).unwrap();
-        assert!(verify(&directory).is_ok(), "a crash is no manipulation, cut at {cut}");
+        assert!(
+            verify(&directory).is_ok(),
+            "a crash is no manipulation, cut at {cut}"
+        );
         restart(&directory);
         let verified = verify(&directory).unwrap();
         let after_head = ends.iter().filter(|end| **end <= cut).count() - 1;
         let torn = cut - ends[after_head];
-        let noted = lines(&directory).iter().find(|(what, _)| what == "audit log repaired").cloned();
+        let noted = lines(&directory)
+            .iter()
+            .find(|(what, _)| what == "audit log repaired")
+            .cloned();
         assert_eq!(noted.is_some(), after_head > 0 || torn > 0, "cut at {cut}");
         let text = noted.map(|(_, after)| after).unwrap_or_default();
-        assert_eq!(text.contains(&format!("{after_head} lines before")), after_head > 0, "{text}");
-        assert_eq!(text.contains(&format!("{torn} bytes of an unfinished")), torn > 0, "{text}");
+        assert_eq!(
+            text.contains(&format!("{after_head} lines before")),
+            after_head > 0,
+            "{text}"
+        );
+        assert_eq!(
+            text.contains(&format!("{torn} bytes of an unfinished")),
+            torn > 0,
+            "{text}"
+        );
         assert_eq!(verified.torn_bytes, 0);
         restart(&directory);
-        let repairs = lines(&directory).iter().filter(|(what, _)| what == "audit log repaired").count();
+        let repairs = lines(&directory)
+            .iter()
+            .filter(|(what, _)| what == "audit log repaired")
+            .count();
         assert!(repairs <= 1, "repaired once");
     }
 }
@@ -104,10 +141,20 @@ fn crash_before_the_head_is_repaired() {
 fn manipulation_between_runs_is_noted_and_kept() {
     type Manipulate = fn(&mut String);
     let table: [(&str, Manipulate, Kind); 6] = [
-        ("edited", |text| *text = text.replace("\"b\"", "\"x\""), Kind::Edited),
+        (
+            "edited",
+            |text| *text = text.replace("\"b\"", "\"x\""),
+            Kind::Edited,
+        ),
         (
             "removed",
-            |text| *text = text.lines().step_by(2).map(|line| format!("{line}\n")).collect(),
+            |text| {
+                *text = text
+                    .lines()
+                    .step_by(2)
+                    .map(|line| format!("{line}\n"))
+                    .collect()
+            },
             Kind::Removed,
         ),
         (
@@ -115,8 +162,16 @@ fn manipulation_between_runs_is_noted_and_kept() {
             |text| *text = text.lines().rev().map(|line| format!("{line}\n")).collect(),
             Kind::Reordered,
         ),
-        ("truncated", |text| text.truncate(text.trim_end().rfind('\n').unwrap() + 1), Kind::Truncated),
-        ("truncated within a line", |text| text.truncate(text.len() - 9), Kind::Truncated),
+        (
+            "truncated",
+            |text| text.truncate(text.trim_end().rfind('\n').unwrap() + 1),
+            Kind::Truncated,
+        ),
+        (
+            "truncated within a line",
+            |text| text.truncate(text.len() - 9),
+            Kind::Truncated,
+        ),
         ("emptied", String::clear, Kind::Truncated),
     ];
     for (name, manipulate, kind) in table {
@@ -130,7 +185,10 @@ fn manipulation_between_runs_is_noted_and_kept() {
         assert!(after.contains(kind.as_str()), "{name}: {after}");
         assert_eq!(lines(&directory).last().unwrap().0, "d", "{name}");
         let fault = verify(&directory).unwrap_err();
-        assert_eq!(fault.line, before.line, "the damage is still found at its place: {fault}");
+        assert_eq!(
+            fault.line, before.line,
+            "the damage is still found at its place: {fault}"
+        );
         restart(&directory);
     }
 }
@@ -163,7 +221,12 @@ fn partial_failed_line_is_removed() {
     writer.append(&[], 0).unwrap();
     let log = directory.path().join(LOG);
     // As after a write that failed half-way and could not be cut off.
-    fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(b"{\"seq\":4,").unwrap();
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&log)
+        .unwrap()
+        .write_all(b"{\"seq\":4,")
+        .unwrap();
     writer.end = None;
     assert_eq!(writer.append(&[record("d")], 0).unwrap(), 5);
     assert_eq!(verify(&directory).unwrap().lines, 5);
@@ -189,7 +252,11 @@ fn stuck_head_keeps_lines_in_the_chain() {
 #[test]
 fn log_rotates_at_its_size_limit() {
     let directory = tempdir().unwrap();
-    let mut writer = Writer { rotate_bytes: 1_000, rotated_max: 3, ..Writer::new(directory.path()) };
+    let mut writer = Writer {
+        rotate_bytes: 1_000,
+        rotated_max: 3,
+        ..Writer::new(directory.path())
+    };
     for _ in 0..40 {
         writer.append(&[record("a")], 0).unwrap();
         assert!(verify(&directory).is_ok());
@@ -201,13 +268,19 @@ fn log_rotates_at_its_size_limit() {
     assert!(first > 1 && verified.last.first == first, "{verified:?}");
     let removed = lines(&directory);
     assert!(
-        removed.iter().any(|(what, _)| what.starts_with("audit file") && what.ends_with("removed")),
+        removed
+            .iter()
+            .any(|(what, _)| what.starts_with("audit file") && what.ends_with("removed")),
         "{removed:?}"
     );
     let present = fs::metadata(directory.path().join(LOG)).unwrap().len();
     assert!(present < 2_000, "{present}");
     // A crash after the renaming.
-    fs::rename(directory.path().join(LOG), directory.path().join("audit.log.999")).unwrap();
+    fs::rename(
+        directory.path().join(LOG),
+        directory.path().join("audit.log.999"),
+    )
+    .unwrap();
     restart(&directory);
     assert_eq!(verify(&directory).unwrap().last.seq, verified.last.seq + 1);
     fs::remove_file(files.values().next().unwrap()).unwrap();

@@ -34,8 +34,11 @@ impl Brain {
         let is_recent = entered.span.is_some_and(|span| span <= EVIDENCE_SPAN_MAX);
         let child = self.downstream.sessions.by_stream(stream);
         for (cohort, outcomes) in report.evidence.iter() {
-            let bucket =
-                self.buckets.states.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
+            let bucket = self
+                .buckets
+                .states
+                .get(&cohort.bucket)
+                .filter(|bucket| bucket.limit != Limit::Unknown);
             let stage = bucket.and_then(|bucket| self.durable.stages.get(bucket.entry.as_deref()?));
             let counts = is_recent
                 && outcomes.is_plausible(entered.decisions_max)
@@ -43,7 +46,9 @@ impl Brain {
                 // Stragglers of the mode before are not recorded either.
                 && stage.is_some_and(|stage| stage.stage == cohort.mode);
             if counts {
-                self.rollouts.weighing.add(place.clone(), outcomes.instances, cohort, outcomes);
+                self.rollouts
+                    .weighing
+                    .add(place.clone(), outcomes.instances, cohort, outcomes);
             } else {
                 self.rollouts.weighing.leave_out(outcomes);
             }
@@ -52,7 +57,11 @@ impl Brain {
 
     fn record_weighed(&mut self) {
         for (cohort, outcomes) in self.rollouts.weighing.take().iter() {
-            let entry = self.buckets.states.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
+            let entry = self
+                .buckets
+                .states
+                .get(&cohort.bucket)
+                .and_then(|bucket| bucket.entry.as_deref());
             if let Some(entry) = entry {
                 self.rollouts.record(&self.durable, entry, cohort, outcomes);
             }
@@ -67,14 +76,16 @@ impl Brain {
         let renewed = self.renew_evidence(unix_s);
         let stale = self.stalest();
         let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
-        let outcome = self.rollouts.on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
+        let outcome = self
+            .rollouts
+            .on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
         // A stale aggregator has ended the canaries by now; an aggregator that is not expected back
         // is forgotten.
         let (aggregators, known) = (&self.downstream.aggregators, &self.durable.children);
         let progress = self.clock.progress.now();
-        self.downstream
-            .liveness
-            .forget_stale(progress, |place| aggregators.contains(place) || known.contains(place));
+        self.downstream.liveness.forget_stale(progress, |place| {
+            aggregators.contains(place) || known.contains(place)
+        });
         let stamped = self.durable.stamp(unix_s);
         self.pending_saves.note_change(outcome.changed || renewed);
         self.pending_saves.note_wanted(outcome.saves || stamped);
@@ -85,9 +96,15 @@ impl Brain {
         let (durable, policy) = (&mut self.durable, &self.policies.in_force);
         let before = durable.changes;
         if let Some(from_s) = durable.ticked_s.replace(unix_s) {
-            self.rollouts.on_boosts_ended(durable, policy, from_s, unix_s);
+            self.rollouts
+                .on_boosts_ended(durable, policy, from_s, unix_s);
         }
-        for moving in self.buckets.states.values().filter_map(BucketState::moving_limit) {
+        for moving in self
+            .buckets
+            .states
+            .values()
+            .filter_map(BucketState::moving_limit)
+        {
             self.rollouts.on_limit(durable, policy, moving);
         }
         durable.changes != before
@@ -96,7 +113,8 @@ impl Brain {
     /// Attaches the evidence of ended stages to their changes. Must follow everything that may move
     /// a stage, and precede the replacement of the current policy.
     pub(super) fn close_ended_stages(&mut self) {
-        self.rollouts.close_ended_stages(&mut self.durable, &self.policies.in_force, self.clock.at);
+        self.rollouts
+            .close_ended_stages(&mut self.durable, &self.policies.in_force, self.clock.at);
     }
 
     /// Makes a promotion whose gate has passed. Returns false if it does not pass anymore.
@@ -123,8 +141,12 @@ impl Brain {
     ) -> Result<Change, RolloutError> {
         let (mut durable, policy) = (self.durable.clone(), &self.policies.in_force);
         let (stale, promotion) = (self.stalest(), Promotion { entry, to, force });
-        self.rollouts.promote(&mut durable, policy, now, stale.as_ref(), promotion)?;
-        durable.history.pop_back().ok_or_else(|| RolloutError::unknown(policy, entry))
+        self.rollouts
+            .promote(&mut durable, policy, now, stale.as_ref(), promotion)?;
+        durable
+            .history
+            .pop_back()
+            .ok_or_else(|| RolloutError::unknown(policy, entry))
     }
 
     /// Moves an entry one stage up for an operator, or `to` a higher stage. With a reason to `force` it, the
@@ -143,7 +165,8 @@ impl Brain {
         let stale = self.stalest();
         let promotion = Promotion { entry, to, force };
         let policy = &self.policies.in_force;
-        self.rollouts.promote(&mut self.durable, policy, now, stale.as_ref(), promotion)?;
+        self.rollouts
+            .promote(&mut self.durable, policy, now, stale.as_ref(), promotion)?;
         self.on_operator_move(entry)
     }
 
@@ -173,7 +196,13 @@ impl Brain {
     }
 
     /// The judgement of the gate out of an entry's present stage. `None` for an enforced entry.
-    pub(crate) fn judgement(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Option<Judgement> {
-        self.rollouts.judge(now, &self.durable, entry, rollout, self.stalest().as_ref())
+    pub(crate) fn judgement(
+        &self,
+        now: MonoTime,
+        entry: &str,
+        rollout: &RolloutPolicy,
+    ) -> Option<Judgement> {
+        self.rollouts
+            .judge(now, &self.durable, entry, rollout, self.stalest().as_ref())
     }
 }

@@ -35,14 +35,19 @@ struct Claim {
 
 impl Recovery {
     pub(in crate::brain) fn new(now: MonoTime) -> Self {
-        Self { until: now + RECOVERED_WITHIN, claims: BTreeMap::new() }
+        Self {
+            until: now + RECOVERED_WITHIN,
+            claims: BTreeMap::new(),
+        }
     }
 }
 
 impl Brain {
     /// Returns true while aggregators are believed, because this controller has started without a state.
     pub(in crate::brain) fn recovers(&mut self, now: MonoTime) -> bool {
-        self.rollouts.recovery.take_if(|recovery| now >= recovery.until);
+        self.rollouts
+            .recovery
+            .take_if(|recovery| now >= recovery.until);
         self.rollouts.recovery.is_some()
     }
 
@@ -55,7 +60,12 @@ impl Brain {
     }
 
     /// Notes that the state is older than the fleet, because an aggregator makes this controller begin the epoch `next`.
-    pub(in crate::brain) fn note_older_state(&mut self, now: MonoTime, (zone, name): &Place, next: Epoch) {
+    pub(in crate::brain) fn note_older_state(
+        &mut self,
+        now: MonoTime,
+        (zone, name): &Place,
+        next: Epoch,
+    ) {
         if self.durable.loss.is_none() && !self.recovers(now) {
             let (own, seen) = (self.durable.epoch.0, next.0 - 1);
             self.durable.loss = Some(format!(
@@ -74,17 +84,29 @@ impl Brain {
 
     /// Takes the modes in the greeting of an aggregator that has directives of an earlier controller, and puts
     /// entries of the policy into the stages that they show. Returns true if it changed the state.
-    pub(in crate::brain) fn recover(&mut self, now: MonoTime, place: &Place, report: &Report) -> bool {
+    pub(in crate::brain) fn recover(
+        &mut self,
+        now: MonoTime,
+        place: &Place,
+        report: &Report,
+    ) -> bool {
         let is_own = report
             .controller
             .is_some_and(|controller| self.durable.recovering.contains(&format!("{controller:?}")));
         if report.identity.is_none() || is_own || !self.recovers(now) {
             return false;
         }
-        let directed =
-            report.modes.iter().filter_map(|(bucket, mode)| Some((bucket.clone(), mode.directed?)));
+        let directed = report
+            .modes
+            .iter()
+            .filter_map(|(bucket, mode)| Some((bucket.clone(), mode.directed?)));
         let modes: BTreeMap<Bucket, Mode> = directed.collect();
-        let Some(recovery) = self.rollouts.recovery.as_mut().filter(|_| !modes.is_empty()) else {
+        let Some(recovery) = self
+            .rollouts
+            .recovery
+            .as_mut()
+            .filter(|_| !modes.is_empty())
+        else {
             return false;
         };
         let (zone, name) = place;
@@ -96,7 +118,10 @@ impl Brain {
             )
         });
         let killed = report.kills.keys().cloned().collect();
-        recovery.claims.entry(place.clone()).or_insert(Claim { modes, killed });
+        recovery
+            .claims
+            .entry(place.clone())
+            .or_insert(Claim { modes, killed });
         for (entry, mode, why) in self.shown_stages() {
             self.durable.recover_stage(&entry, mode, why);
         }
@@ -108,18 +133,33 @@ impl Brain {
     /// mode of the buckets of the entry. A bucket with its own kill shows nothing about a pattern.
     fn shown_stages(&self) -> Vec<(String, Mode, Vec<String>)> {
         let mut votes: BTreeMap<String, BTreeMap<&Place, Mode>> = BTreeMap::new();
-        for (place, claim) in self.rollouts.recovery.iter().flat_map(|recovery| &recovery.claims) {
+        for (place, claim) in self
+            .rollouts
+            .recovery
+            .iter()
+            .flat_map(|recovery| &recovery.claims)
+        {
             for (bucket, mode) in &claim.modes {
                 let entry = self.policies.in_force.entry(bucket);
-                let is_meant = |entry: &String| entry == bucket.as_str() || !claim.killed.contains(bucket);
+                let is_meant =
+                    |entry: &String| entry == bucket.as_str() || !claim.killed.contains(bucket);
                 if let Some(entry) = entry.filter(is_meant) {
-                    let lowest = votes.entry(entry).or_default().entry(place).or_insert(*mode);
+                    let lowest = votes
+                        .entry(entry)
+                        .or_default()
+                        .entry(place)
+                        .or_insert(*mode);
                     *lowest = (*lowest).min(*mode);
                 }
             }
         }
         let settled = votes.into_iter().map(|(entry, votes)| {
-            let (mode, why) = settle(votes.into_iter().map(|(place, mode)| (mode, place)).collect());
+            let (mode, why) = settle(
+                votes
+                    .into_iter()
+                    .map(|(place, mode)| (mode, place))
+                    .collect(),
+            );
             (entry, mode, why)
         });
         settled.collect()
@@ -128,9 +168,16 @@ impl Brain {
     /// Holds buckets in shadow that their own kill left there, below patterns that stay as they
     /// are.
     fn hold_killed_alone(&mut self) {
-        let claims = self.rollouts.recovery.iter().flat_map(|recovery| recovery.claims.values());
+        let claims = self
+            .rollouts
+            .recovery
+            .iter()
+            .flat_map(|recovery| recovery.claims.values());
         for claim in claims {
-            for bucket in claim.killed.iter().filter(|bucket| claim.modes.get(*bucket) == Some(&Mode::Shadow))
+            for bucket in claim
+                .killed
+                .iter()
+                .filter(|bucket| claim.modes.get(*bucket) == Some(&Mode::Shadow))
             {
                 self.durable.hold_bucket(bucket, &self.policies.in_force);
             }
@@ -140,7 +187,8 @@ impl Brain {
 
 /// Returns the lowest mode of the votes, and the reasons. One aggregator is ignored that two others outvote.
 fn settle(mut votes: Vec<(Mode, &Place)>) -> (Mode, Vec<String>) {
-    let named = |(mode, (zone, name)): &(Mode, &Place)| format!("aggregator {zone}/{name} has {mode}");
+    let named =
+        |(mode, (zone, name)): &(Mode, &Place)| format!("aggregator {zone}/{name} has {mode}");
     votes.sort();
     let mut why = Vec::new();
     if let [lowest, next, _, ..] = votes[..]
@@ -150,6 +198,12 @@ fn settle(mut votes: Vec<(Mode, &Place)>) -> (Mode, Vec<String>) {
         votes.remove(0);
     }
     let mode = votes.first().map_or(Mode::Shadow, |(mode, _)| *mode);
-    why.extend(votes.iter().take_while(|vote| vote.0 == mode).take(3).map(named));
+    why.extend(
+        votes
+            .iter()
+            .take_while(|vote| vote.0 == mode)
+            .take(3)
+            .map(named),
+    );
     (mode, why)
 }

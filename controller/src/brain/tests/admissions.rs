@@ -6,7 +6,12 @@ use super::*;
 use plimsoll_core::stats::AdmissionFigures;
 
 fn figures(fleet: &Fleet) -> AdmissionFigures {
-    fleet.brain.admission_figures().find(|(name, _)| **name == bucket()).unwrap().1
+    fleet
+        .brain
+        .admission_figures()
+        .find(|(name, _)| **name == bucket())
+        .unwrap()
+        .1
 }
 
 /// Two zones that offer 3 L, after 30 s; in one of them clients may refuse everything.
@@ -33,9 +38,13 @@ fn shortfall_counts_what_the_law_let_pass() {
     }
     let fleet = run("", Behind::Wall);
     let refused = figures(&fleet).refused_ratio.unwrap();
-    let law =
-        crate::admin::status::Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].traffic.law_ratio;
-    assert!(refused > law.unwrap() + 0.1, "{refused} of counts, {law:?} of the law");
+    let law = crate::admin::status::Status::of(&fleet.brain, fleet.now()).buckets[&bucket()]
+        .traffic
+        .law_ratio;
+    assert!(
+        refused > law.unwrap() + 0.1,
+        "{refused} of counts, {law:?} of the law"
+    );
 }
 
 #[test]
@@ -48,7 +57,9 @@ fn killed_or_silent_traffic_is_not_judged() {
     fleet.zones[1].reconnects();
     fleet.run(20.0);
     assert_eq!(figures(&fleet).underadmitting, Some(true));
-    fleet.brain.on_policy(policy(&format!("kill_switch: true\n{}", enforced_with(""))));
+    fleet
+        .brain
+        .on_policy(policy(&format!("kill_switch: true\n{}", enforced_with(""))));
     fleet.run(2.0);
     assert_eq!(figures(&fleet).underadmitting, None);
 }

@@ -8,12 +8,20 @@ fn with_candidate(candidate: &str) -> Fleet {
 }
 
 fn figures(fleet: &Fleet) -> crate::admin::status::CandidateStatus {
-    Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].candidate.unwrap()
+    Status::of(&fleet.brain, fleet.now()).buckets[&bucket()]
+        .candidate
+        .unwrap()
 }
 
 #[test]
 fn candidate_counts_refusals_and_refuses_nothing() {
-    for (candidate, due) in [("2000", 0.5), ("500", 0.875), ("1000", 0.75), ("8000", 0.0), ("0", 1.0)] {
+    for (candidate, due) in [
+        ("2000", 0.5),
+        ("500", 0.875),
+        ("1000", 0.75),
+        ("8000", 0.0),
+        ("0", 1.0),
+    ] {
         let mut fleet = with_candidate(candidate);
         let plain = settled(enforced());
         assert_eq!(
@@ -27,7 +35,11 @@ fn candidate_counts_refusals_and_refuses_nothing() {
         let after = figures(&fleet);
         let offered = (after.offered - before.offered) as f64;
         check_near(offered, 80_000.0, 2_000.0);
-        check_near((after.would_dropped - before.would_dropped) as f64 / offered, due, 0.01);
+        check_near(
+            (after.would_dropped - before.would_dropped) as f64 / offered,
+            due,
+            0.01,
+        );
     }
 }
 
@@ -35,12 +47,22 @@ fn candidate_counts_refusals_and_refuses_nothing() {
 fn only_a_changed_candidate_begins_anew() {
     let mut fleet = with_candidate("500");
     let before = figures(&fleet);
-    fleet.brain.on_policy(policy(&enforced_with(", candidate: 500, burst_s: 0.3")));
+    fleet
+        .brain
+        .on_policy(policy(&enforced_with(", candidate: 500, burst_s: 0.3")));
     assert_eq!(figures(&fleet), before);
-    fleet.brain.on_policy(policy(&enforced_with(", candidate: 600")));
-    assert_eq!((figures(&fleet).offered, figures(&fleet).limit_rps), (0, 600.0));
+    fleet
+        .brain
+        .on_policy(policy(&enforced_with(", candidate: 600")));
+    assert_eq!(
+        (figures(&fleet).offered, figures(&fleet).limit_rps),
+        (0, 600.0)
+    );
     fleet.brain.on_policy(enforced());
-    assert_eq!(Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].candidate, None);
+    assert_eq!(
+        Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].candidate,
+        None
+    );
 }
 
 #[test]

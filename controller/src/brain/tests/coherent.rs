@@ -10,7 +10,10 @@ fn coin(name: &str) -> Arc<Policy> {
 }
 
 fn with_key() -> DurableState {
-    DurableState { coin_key: Some(KEY), ..DurableState::first_start() }
+    DurableState {
+        coin_key: Some(KEY),
+        ..DurableState::first_start()
+    }
 }
 
 fn sent(fleet: &Fleet) -> Vec<Option<Coherence>> {

@@ -8,7 +8,11 @@ use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Text;
 
 fn because(until_s: Option<i64>) -> Command {
-    Command { reason: Some(Text::new("a test").unwrap()), until_s, ..Command::default() }
+    Command {
+        reason: Some(Text::new("a test").unwrap()),
+        until_s,
+        ..Command::default()
+    }
 }
 
 fn modes(fleet: &Fleet) -> Vec<Mode> {
@@ -21,7 +25,11 @@ fn order_is_sent_after_its_save_ends() {
         let mut fleet = settled(enforced());
         let (now, stream) = (fleet.now(), fleet.zones[0].stream);
         fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-        assert_eq!(fleet.brain.directives(now, stream), None, "not before it is saved");
+        assert_eq!(
+            fleet.brain.directives(now, stream),
+            None,
+            "not before it is saved"
+        );
         assert!(!fleet.brain.is_in_effect());
         if full {
             fleet.brain.on_save_failed("no room".to_owned());
@@ -45,20 +53,45 @@ fn aggregators_away_are_those_without_a_stream() {
     assert_eq!(fleet.brain.aggregators_away().count(), 0);
     let (now, stream) = (fleet.now(), fleet.zones[1].stream);
     fleet.brain.on_close(now, stream);
-    let away: Vec<_> = fleet.brain.aggregators_away().map(|(zone, _)| zone.to_string()).collect();
+    let away: Vec<_> = fleet
+        .brain
+        .aggregators_away()
+        .map(|(zone, _)| zone.to_string())
+        .collect();
     assert_eq!(away, ["b"]);
 }
 
 #[test]
 fn drill_waits_for_all_aggregators() {
     let mut fleet = settled(enforced());
-    let stages = |fleet: &Fleet| (fleet.brain.durable().kill, fleet.brain.durable().stages.clone());
+    let stages = |fleet: &Fleet| {
+        (
+            fleet.brain.durable().kill,
+            fleet.brain.durable().stages.clone(),
+        )
+    };
     let (now, before) = (fleet.now(), stages(&fleet));
     let drill = fleet.brain.begin_drill(now);
-    assert_eq!((drill, fleet.brain.drill_timing().silent_aggregators()), (Drill(1), 2));
+    assert_eq!(
+        (drill, fleet.brain.drill_timing().silent_aggregators()),
+        (Drill(1), 2)
+    );
     fleet.run(1.0);
-    assert!(!fleet.brain.drill_timing().is_complete(), "the scripted aggregators confirm no drills");
-    assert!(fleet.brain.drill_timing().spreads().values().all(|spread| spread.confirmed() == 0));
-    assert_eq!((modes(&fleet), stages(&fleet)), (vec![Mode::Enforce; 2], before));
+    assert!(
+        !fleet.brain.drill_timing().is_complete(),
+        "the scripted aggregators confirm no drills"
+    );
+    assert!(
+        fleet
+            .brain
+            .drill_timing()
+            .spreads()
+            .values()
+            .all(|spread| spread.confirmed() == 0)
+    );
+    assert_eq!(
+        (modes(&fleet), stages(&fleet)),
+        (vec![Mode::Enforce; 2], before)
+    );
     assert_eq!(fleet.brain.begin_drill(now), Drill(2));
 }

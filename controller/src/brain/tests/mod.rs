@@ -29,8 +29,21 @@ use scripted::{Fleet, Scripted, at, save};
 const LIMIT: f64 = 1000.0;
 
 fn policy_of(policy: &str, tenants: &str) -> Arc<Policy> {
-    let policy = Source { name: "policy.yaml", text: policy };
-    Arc::new(Policy::read(policy, Source { name: "tenants.yaml", text: tenants }).unwrap().0)
+    let policy = Source {
+        name: "policy.yaml",
+        text: policy,
+    };
+    Arc::new(
+        Policy::read(
+            policy,
+            Source {
+                name: "tenants.yaml",
+                text: tenants,
+            },
+        )
+        .unwrap()
+        .0,
+    )
 }
 
 fn policy(text: &str) -> Arc<Policy> {
@@ -56,7 +69,10 @@ fn tenant(name: &str) -> Tenant {
 }
 
 fn two_zones() -> Vec<Scripted> {
-    vec![Scripted::new("a", 1).offering("acme", 2000.0), Scripted::new("b", 2).offering("acme", 2000.0)]
+    vec![
+        Scripted::new("a", 1).offering("acme", 2000.0),
+        Scripted::new("b", 2).offering("acme", 2000.0),
+    ]
 }
 
 fn settled(policy: Arc<Policy>) -> Fleet {
@@ -67,5 +83,8 @@ fn settled(policy: Arc<Policy>) -> Fleet {
 
 #[track_caller]
 fn check_near(got: f64, expected: f64, tolerance: f64) {
-    assert!((got - expected).abs() <= tolerance, "{got} is not {expected} +- {tolerance}");
+    assert!(
+        (got - expected).abs() <= tolerance,
+        "{got} is not {expected} +- {tolerance}"
+    );
 }

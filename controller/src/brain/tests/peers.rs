@@ -21,13 +21,23 @@ fn later_child_epoch_is_exceeded() {
     zone.epoch = Some(Epoch(41));
     let report = zone.report(at(0));
     brain.on_report(at(0), zone.stream, report).unwrap();
-    assert_eq!(brain.directives(at(0), zone.stream), None, "the epoch is not saved yet");
+    assert_eq!(
+        brain.directives(at(0), zone.stream),
+        None,
+        "the epoch is not saved yet"
+    );
     save(&mut brain);
-    assert_eq!(brain.directives(at(0), zone.stream).unwrap().epoch, Some(Epoch(42)));
+    assert_eq!(
+        brain.directives(at(0), zone.stream).unwrap().epoch,
+        Some(Epoch(42))
+    );
 
     let mut liar = Scripted::new("b", 2);
     for epoch in [u64::MAX, u64::MAX - 1, 43 + EPOCH_STEP_MAX] {
-        let report = Report { epoch: Some(Epoch(epoch)), ..liar.report(at(0)) };
+        let report = Report {
+            epoch: Some(Epoch(epoch)),
+            ..liar.report(at(0))
+        };
         brain.on_report(at(0), liar.stream, report).unwrap();
         assert_eq!(brain.durable().epoch, Epoch(42));
     }
@@ -40,7 +50,10 @@ fn client_rejection_names_an_aggregator_port() {
     client.identity.role = Role::Client;
     let report = client.report(at(0));
     let refused = brain.on_report(at(0), client.stream, report).unwrap_err();
-    assert!(refused.to_string().contains("aggregator of its zone"), "{refused}");
+    assert!(
+        refused.to_string().contains("aggregator of its zone"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -49,16 +62,34 @@ fn names_beyond_bounds_fold_into_default() {
     brain.keys = Keys::new(at(0), 3);
     brain.keys.declare(&bucket());
     let mut zone = Scripted::new("a", 1);
-    let names: Vec<Key> =
-        (0..10).map(|n| Key { bucket: bucket(), tenant: tenant(&format!("t{n}")) }).collect();
-    let mut report = Report { identity: Some(zone.identity.clone()), time: Some(at(0)), ..Report::default() };
-    let counts = Counts { offered: 7, ..Counts::ZERO };
+    let names: Vec<Key> = (0..10)
+        .map(|n| Key {
+            bucket: bucket(),
+            tenant: tenant(&format!("t{n}")),
+        })
+        .collect();
+    let mut report = Report {
+        identity: Some(zone.identity.clone()),
+        time: Some(at(0)),
+        ..Report::default()
+    };
+    let counts = Counts {
+        offered: 7,
+        ..Counts::ZERO
+    };
     zone.outbox.on_answer(InstanceId(9_999));
-    zone.outbox.fill(&mut report, &names, |_| Tally { counts, late: Counts::ZERO });
+    zone.outbox.fill(&mut report, &names, |_| Tally {
+        counts,
+        late: Counts::ZERO,
+    });
     brain.on_report(at(0), zone.stream, report).unwrap();
     assert_eq!(brain.keys.totals().count(), 3);
     assert_eq!(
-        brain.keys.totals().map(|(_, tally)| tally.counts.offered).sum::<u64>(),
+        brain
+            .keys
+            .totals()
+            .map(|(_, tally)| tally.counts.offered)
+            .sum::<u64>(),
         70,
         "no count is lost"
     );
@@ -66,8 +97,15 @@ fn names_beyond_bounds_fold_into_default() {
 
 fn loaded(report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
-    let order = KillOrder { generation: KillGeneration(3), age: Duration::from_secs(1), ends_held: false };
-    let order_id = OrderId { scope: Scope::Bucket(other.clone()), given_at: InstanceId(77) };
+    let order = KillOrder {
+        generation: KillGeneration(3),
+        age: Duration::from_secs(1),
+        ends_held: false,
+    };
+    let order_id = OrderId {
+        scope: Scope::Bucket(other.clone()),
+        given_at: InstanceId(77),
+    };
     Report {
         epoch: Some(Epoch(9)),
         kill: KillGeneration(7),
@@ -84,14 +122,26 @@ fn loaded(report: Report) -> Report {
 }
 
 #[track_caller]
-fn check_unmoved(brain: &mut Brain, cause: &str, stream: StreamId, report: Report) -> StreamRejected {
-    let (before, seen) = (format!("{brain:#?}"), brain.downstream.sessions.iter().count());
+fn check_unmoved(
+    brain: &mut Brain,
+    cause: &str,
+    stream: StreamId,
+    report: Report,
+) -> StreamRejected {
+    let (before, seen) = (
+        format!("{brain:#?}"),
+        brain.downstream.sessions.iter().count(),
+    );
     let refused = brain.on_report(at(300), stream, loaded(report));
     let after = format!("{brain:#?}");
     let lines: HashSet<&str> = before.lines().collect();
     let moved: Vec<&str> = after.lines().filter(|line| !lines.contains(line)).collect();
     assert!(before == after, "{cause}: moved {moved:#?}");
-    assert_eq!(brain.downstream.sessions.iter().count(), seen, "{cause}: a session is left");
+    assert_eq!(
+        brain.downstream.sessions.iter().count(),
+        seen,
+        "{cause}: a session is left"
+    );
     refused.expect_err(cause)
 }
 
@@ -105,33 +155,144 @@ fn refused_report_changes_nothing_whatever_the_cause() {
     }
     zone.passes(Duration::from_secs(1));
     let next = zone.report(at(200));
-    let greeting = Scripted::new("b", 21).offering("acme", 100.0).report(at(200));
+    let greeting = Scripted::new("b", 21)
+        .offering("acme", 100.0)
+        .report(at(200));
     let identity = greeting.identity.clone().unwrap();
     let tallies = |id, offered, dropped| {
-        let counts = Counts { offered, dropped, ..Counts::ZERO };
-        [(KeyId(id), Tally { counts, late: Counts::ZERO })].into_iter().collect()
+        let counts = Counts {
+            offered,
+            dropped,
+            ..Counts::ZERO
+        };
+        [(
+            KeyId(id),
+            Tally {
+                counts,
+                late: Counts::ZERO,
+            },
+        )]
+        .into_iter()
+        .collect()
     };
     let ids = |ids: &[u128]| Path(ids.iter().copied().map(InstanceId).collect());
-    let own = Identity { instance: brain.downstream.sessions.own(), ..identity.clone() };
-    let client = Identity { role: Role::Client, ..identity.clone() };
+    let own = Identity {
+        instance: brain.downstream.sessions.own(),
+        ..identity.clone()
+    };
+    let client = Identity {
+        role: Role::Client,
+        ..identity.clone()
+    };
     let greets = |cause, report| (cause, StreamId(21), report);
     let reports = |cause, report| (cause, zone.stream, report);
     for (cause, stream, report) in [
-        greets("nameless", Report { identity: None, ..greeting.clone() }),
-        greets("client", Report { identity: Some(client), ..greeting.clone() }),
-        greets("number", Report { seq: 0, ..greeting.clone() }),
-        greets("undefined", Report { tallies: tallies(9, 1, 0), ..greeting.clone() }),
-        greets("inconsistent", Report { tallies: tallies(0, 1, 2), ..greeting.clone() }),
-        greets("itself", Report { identity: Some(own), ..greeting.clone() }),
-        greets("deep", Report { path: ids(&[1, 2, 3, 4, 5]), ..greeting.clone() }),
-        ("overtaken", StreamId(19), Report { identity: Some(zone.identity.clone()), ..greeting.clone() }),
-        reports("named twice", Report { identity: Some(zone.identity.clone()), ..next.clone() }),
-        reports("number", Report { seq: 1, ..next.clone() }),
-        reports("no time", Report { time: None, ..next.clone() }),
-        reports("undefined", Report { tallies: tallies(9, 1, 0), ..next.clone() }),
-        reports("inconsistent", Report { tallies: tallies(0, 900, 901), ..next.clone() }),
-        reports("went back", Report { tallies: tallies(0, 1, 0), ..next.clone() }),
-        reports("deep", Report { path: ids(&[1, 2, 3, 4, 5]), ..next.clone() }),
+        greets(
+            "nameless",
+            Report {
+                identity: None,
+                ..greeting.clone()
+            },
+        ),
+        greets(
+            "client",
+            Report {
+                identity: Some(client),
+                ..greeting.clone()
+            },
+        ),
+        greets(
+            "number",
+            Report {
+                seq: 0,
+                ..greeting.clone()
+            },
+        ),
+        greets(
+            "undefined",
+            Report {
+                tallies: tallies(9, 1, 0),
+                ..greeting.clone()
+            },
+        ),
+        greets(
+            "inconsistent",
+            Report {
+                tallies: tallies(0, 1, 2),
+                ..greeting.clone()
+            },
+        ),
+        greets(
+            "itself",
+            Report {
+                identity: Some(own),
+                ..greeting.clone()
+            },
+        ),
+        greets(
+            "deep",
+            Report {
+                path: ids(&[1, 2, 3, 4, 5]),
+                ..greeting.clone()
+            },
+        ),
+        (
+            "overtaken",
+            StreamId(19),
+            Report {
+                identity: Some(zone.identity.clone()),
+                ..greeting.clone()
+            },
+        ),
+        reports(
+            "named twice",
+            Report {
+                identity: Some(zone.identity.clone()),
+                ..next.clone()
+            },
+        ),
+        reports(
+            "number",
+            Report {
+                seq: 1,
+                ..next.clone()
+            },
+        ),
+        reports(
+            "no time",
+            Report {
+                time: None,
+                ..next.clone()
+            },
+        ),
+        reports(
+            "undefined",
+            Report {
+                tallies: tallies(9, 1, 0),
+                ..next.clone()
+            },
+        ),
+        reports(
+            "inconsistent",
+            Report {
+                tallies: tallies(0, 900, 901),
+                ..next.clone()
+            },
+        ),
+        reports(
+            "went back",
+            Report {
+                tallies: tallies(0, 1, 0),
+                ..next.clone()
+            },
+        ),
+        reports(
+            "deep",
+            Report {
+                path: ids(&[1, 2, 3, 4, 5]),
+                ..next.clone()
+            },
+        ),
     ] {
         check_unmoved(&mut brain, cause, stream, report);
     }

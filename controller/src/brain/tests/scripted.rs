@@ -95,7 +95,10 @@ impl Scripted {
     }
 
     pub(super) fn offers(&mut self, name: &str, rps: f64) {
-        let key = Key { bucket: bucket(), tenant: tenant(name) };
+        let key = Key {
+            bucket: bucket(),
+            tenant: tenant(name),
+        };
         match self.traffic.iter_mut().find(|traffic| traffic.key == key) {
             Some(traffic) => traffic.rps = rps,
             None => self.traffic.push(Traffic {
@@ -110,7 +113,10 @@ impl Scripted {
     }
 
     pub(super) fn puts_behind(&mut self, name: &str, behind: Behind) {
-        let of_tenant = self.traffic.iter_mut().filter(|traffic| traffic.key.tenant.as_str() == name);
+        let of_tenant = self
+            .traffic
+            .iter_mut()
+            .filter(|traffic| traffic.key.tenant.as_str() == name);
         of_tenant.for_each(|traffic| traffic.behind = behind);
     }
 
@@ -118,9 +124,13 @@ impl Scripted {
     /// its hold.
     pub(super) fn passes(&mut self, time: Duration) {
         let offered: f64 = self.traffic.iter().map(|traffic| traffic.rps).sum();
-        let on_hold = self.hold().map_or(0.0, |hold| (1.0 - hold / offered).max(0.0));
+        let on_hold = self
+            .hold()
+            .map_or(0.0, |hold| (1.0 - hold / offered).max(0.0));
         for at in 0..self.traffic.len() {
-            let ratio = self.ratio(self.traffic[at].key.tenant.as_str()).unwrap_or(on_hold);
+            let ratio = self
+                .ratio(self.traffic[at].key.tenant.as_str())
+                .unwrap_or(on_hold);
             let traffic = &mut self.traffic[at];
             traffic.due += traffic.rps * time.as_secs_f64();
             let requests = traffic.due.floor();
@@ -129,13 +139,21 @@ impl Scripted {
                 traffic.counts.quota_repeated += requests as u64;
                 continue;
             }
-            let ratio = if traffic.behind == Behind::Wall { 1.0 } else { ratio };
+            let ratio = if traffic.behind == Behind::Wall {
+                1.0
+            } else {
+                ratio
+            };
             traffic.owed += requests * ratio;
             let refused = traffic.owed.floor().min(requests);
             traffic.owed -= refused;
             traffic.counts.offered += requests as u64;
             let counts = &mut traffic.counts;
-            let column = if self.in_shadow { &mut counts.would_dropped } else { &mut counts.dropped };
+            let column = if self.in_shadow {
+                &mut counts.would_dropped
+            } else {
+                &mut counts.dropped
+            };
             *column += refused as u64;
             if traffic.behind == Behind::Store {
                 counts.quota_dropped += (requests - refused) as u64;
@@ -153,7 +171,11 @@ impl Scripted {
             kill: self.kill,
             holds: holds.into_iter().filter(|_| !self.greeted).collect(),
             modes: self.directed().filter(|_| !self.greeted).collect(),
-            tails: self.tail.iter().map(|tail| (bucket(), tail.clone())).collect(),
+            tails: self
+                .tail
+                .iter()
+                .map(|tail| (bucket(), tail.clone()))
+                .collect(),
             ..Report::default()
         };
         self.greeted = true;
@@ -162,16 +184,28 @@ impl Scripted {
             report.time = None;
             return report;
         }
-        let keys: Vec<Key> = self.traffic.iter().map(|traffic| traffic.key.clone()).collect();
+        let keys: Vec<Key> = self
+            .traffic
+            .iter()
+            .map(|traffic| traffic.key.clone())
+            .collect();
         let traffic = &self.traffic;
-        let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: Counts::ZERO };
+        let tally = |id: KeyId| Tally {
+            counts: traffic[id.index()].counts,
+            late: Counts::ZERO,
+        };
         self.outbox.fill(&mut report, &keys, tally);
         report
     }
 
     fn directed(&self) -> impl Iterator<Item = (Bucket, ReportedMode)> {
-        let mode = |terms: &Terms| ReportedMode { directed: Some(terms.mode), unapplied: 0 };
-        self.board.iter().map(move |(bucket, posted)| (bucket.clone(), mode(posted.terms())))
+        let mode = |terms: &Terms| ReportedMode {
+            directed: Some(terms.mode),
+            unapplied: 0,
+        };
+        self.board
+            .iter()
+            .map(move |(bucket, posted)| (bucket.clone(), mode(posted.terms())))
     }
 
     pub(super) fn exchange(&mut self, brain: &mut Brain, now: MonoTime) {
@@ -188,7 +222,10 @@ impl Scripted {
         }
         self.kill.merge(directives.kill);
         self.outbox.on_echo(directives.echo);
-        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
+        directives
+            .parent
+            .into_iter()
+            .for_each(|parent| self.outbox.on_answer(parent));
         for bucket in &directives.buckets {
             self.board.apply(bucket);
         }
@@ -222,7 +259,10 @@ impl Scripted {
     }
 
     pub(super) fn counts(&self, name: &str) -> Counts {
-        let of_tenant = self.traffic.iter().find(|traffic| traffic.key.tenant.as_str() == name);
+        let of_tenant = self
+            .traffic
+            .iter()
+            .find(|traffic| traffic.key.tenant.as_str() == name);
         of_tenant.map_or(Counts::ZERO, |traffic| traffic.counts)
     }
 }
@@ -239,10 +279,25 @@ impl Fleet {
         Self::restored(DurableState::first_start(), policy, zones)
     }
 
-    pub(super) fn restored(durable: DurableState, policy: Arc<Policy>, zones: Vec<Scripted>) -> Self {
-        let mut brain = Brain::new(MonoTime::ZERO, InstanceId(9_999), durable, policy, Parameters::default());
+    pub(super) fn restored(
+        durable: DurableState,
+        policy: Arc<Policy>,
+        zones: Vec<Scripted>,
+    ) -> Self {
+        let mut brain = Brain::new(
+            MonoTime::ZERO,
+            InstanceId(9_999),
+            durable,
+            policy,
+            Parameters::default(),
+        );
         save(&mut brain);
-        Self { brain, zones, now: Duration::ZERO, unix_s: 0 }
+        Self {
+            brain,
+            zones,
+            now: Duration::ZERO,
+            unix_s: 0,
+        }
     }
 
     /// Replaces the controller by a new process with the saved state. Every aggregator opens a new stream.
@@ -253,14 +308,26 @@ impl Fleet {
     /// Replaces the controller by a new one without its state.
     pub(super) fn loses_state(&mut self, durable: DurableState) {
         let policy = Arc::clone(self.brain.policy());
-        self.brain = Brain::new(self.now(), InstanceId(7_777), durable, policy, Parameters::default());
+        self.brain = Brain::new(
+            self.now(),
+            InstanceId(7_777),
+            durable,
+            policy,
+            Parameters::default(),
+        );
         save(&mut self.brain);
         self.zones.iter_mut().for_each(Scripted::reconnects);
     }
 
     pub(super) fn restarts_with(&mut self, policy: Arc<Policy>) {
         let durable = self.brain.durable().clone();
-        self.brain = Brain::new(self.now(), InstanceId(8_888), durable, policy, Parameters::default());
+        self.brain = Brain::new(
+            self.now(),
+            InstanceId(8_888),
+            durable,
+            policy,
+            Parameters::default(),
+        );
         save(&mut self.brain);
         self.zones.iter_mut().for_each(Scripted::reconnects);
     }
@@ -286,7 +353,8 @@ impl Fleet {
 
     pub(super) fn tick(&mut self) {
         let now = self.now();
-        self.brain.on_tick(now, self.unix_s + self.now.as_secs() as i64);
+        self.brain
+            .on_tick(now, self.unix_s + self.now.as_secs() as i64);
         save(&mut self.brain);
         for zone in self.zones.iter_mut().filter(|zone| !zone.cut) {
             zone.receive(&mut self.brain, now);
@@ -295,7 +363,11 @@ impl Fleet {
 
     pub(super) fn passing(&mut self, seconds: f64, tenants: &[&str]) -> Vec<f64> {
         let passed = |fleet: &Self, name: &str| -> u64 {
-            fleet.zones.iter().map(|zone| zone.counts(name).passed()).sum()
+            fleet
+                .zones
+                .iter()
+                .map(|zone| zone.counts(name).passed())
+                .sum()
         };
         let before: Vec<u64> = tenants.iter().map(|name| passed(self, name)).collect();
         self.run(seconds);
@@ -308,6 +380,13 @@ impl Fleet {
     }
 
     pub(super) fn presences(&self) -> f64 {
-        self.zones[0].board.get(&bucket()).unwrap().terms().presences.unwrap().as_f64()
+        self.zones[0]
+            .board
+            .get(&bucket())
+            .unwrap()
+            .terms()
+            .presences
+            .unwrap()
+            .as_f64()
     }
 }

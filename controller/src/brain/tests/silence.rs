@@ -19,13 +19,21 @@ fn silent_zone_share_is_held_then_released() {
     fleet.run(16.0);
     check_near(fleet.presences(), 1.5, 1e-3);
     // Half of its 500 requests/s is free.
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.02);
+    check_near(
+        fleet.zones[0].ratio("acme").unwrap(),
+        1.0 - 750.0 / 2000.0,
+        0.02,
+    );
     fleet.run(16.0);
     check_near(fleet.presences(), 1.0, 1e-3);
     fleet.run(10.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.002);
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
-    assert_eq!(fleet.brain.durable().children.len(), 1, "the silent zone is no longer waited for");
+    assert_eq!(
+        fleet.brain.durable().children.len(),
+        1,
+        "the silent zone is no longer waited for"
+    );
 }
 
 /// The requests that a silent zone is assumed to pass follow from its last hold, scaled by its presence once.
@@ -33,7 +41,11 @@ fn silent_zone_share_is_held_then_released() {
 #[test]
 fn silent_zone_is_assumed_on_its_hold() {
     let fleet = after_silence_of(45.0, policy(&enforced_with(", burst_s: 2")));
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.01);
+    check_near(
+        fleet.zones[0].ratio("acme").unwrap(),
+        1.0 - 750.0 / 2000.0,
+        0.01,
+    );
 }
 
 #[test]
@@ -43,8 +55,14 @@ fn unreleased_share_is_freed_only_by_farewell() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);
     assert_eq!(fleet.presences(), 2.0);
     let now = fleet.now();
-    let farewell = Report { leaving: true, ..fleet.zones[1].report(now) };
-    fleet.brain.on_report(now, fleet.zones[1].stream, farewell).unwrap();
+    let farewell = Report {
+        leaving: true,
+        ..fleet.zones[1].report(now)
+    };
+    fleet
+        .brain
+        .on_report(now, fleet.zones[1].stream, farewell)
+        .unwrap();
     fleet.tick();
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
 }
@@ -69,8 +87,14 @@ fn wrong_assumption_about_silence_is_corrected() {
 fn farewell_frees_a_share_at_once() {
     let mut fleet = settled(enforced());
     let now = fleet.now();
-    let farewell = Report { leaving: true, ..fleet.zones[1].report(now) };
-    fleet.brain.on_report(now, fleet.zones[1].stream, farewell).unwrap();
+    let farewell = Report {
+        leaving: true,
+        ..fleet.zones[1].report(now)
+    };
+    fleet
+        .brain
+        .on_report(now, fleet.zones[1].stream, farewell)
+        .unwrap();
     assert!(fleet.brain.is_superseded(fleet.zones[1].stream));
     fleet.zones.truncate(1);
     fleet.run(0.5);
@@ -82,7 +106,14 @@ fn farewell_frees_a_share_at_once() {
 
 fn expired(fleet: &Fleet) -> Vec<(String, f64)> {
     let expired = fleet.brain.durable().expired.iter();
-    expired.map(|of| (format!("{}/{}", of.zone, of.name), of.released[&bucket()].per_second())).collect()
+    expired
+        .map(|of| {
+            (
+                format!("{}/{}", of.zone, of.name),
+                of.released[&bucket()].per_second(),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -93,7 +124,14 @@ fn expired_aggregator_is_remembered_until_its_return() {
     let lost = expired(&fleet);
     assert_eq!(lost[0].0, "b/b-aggregator");
     check_near(lost[0].1, 500.0, 10.0);
-    let last_report_s = fleet.brain.durable().expired.iter().next().unwrap().last_report_s;
+    let last_report_s = fleet
+        .brain
+        .durable()
+        .expired
+        .iter()
+        .next()
+        .unwrap()
+        .last_report_s;
     check_near(last_report_s as f64, 20.0, 1.0);
     fleet.restarts();
     fleet.run(60.0);
@@ -109,11 +147,25 @@ fn expired_aggregator_is_remembered_until_its_return() {
 fn only_disconnected_aggregators_can_be_forgotten() {
     let never = policy(&enforced_with(", release: never"));
     let mut fleet = after_silence_of(100.0, never);
-    assert_eq!(expired(&fleet), [], "a share that is never released does not expire");
+    assert_eq!(
+        expired(&fleet),
+        [],
+        "a share that is never released does not expire"
+    );
     let unknown = fleet.brain.forget("b/b-agregator").unwrap_err().to_string();
-    assert_eq!(unknown, "no aggregator `b/b-agregator` is known; did you mean `b/b-aggregator`?");
-    let connected = fleet.brain.forget("a/a-aggregator").unwrap_err().to_string();
-    assert_eq!(connected, "aggregator `a/a-aggregator` is connected: stop it first, then forget it");
+    assert_eq!(
+        unknown,
+        "no aggregator `b/b-agregator` is known; did you mean `b/b-aggregator`?"
+    );
+    let connected = fleet
+        .brain
+        .forget("a/a-aggregator")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        connected,
+        "aggregator `a/a-aggregator` is connected: stop it first, then forget it"
+    );
     // The stream of a process that is cut off stays open until its keepalive fails.
     assert!(fleet.brain.forget("b/b-aggregator").is_err());
     let (now, stream) = (fleet.now(), fleet.zones[1].stream);
@@ -143,8 +195,17 @@ fn signals_follow_the_release_of_a_share() {
     let gone = |fleet: &Fleet| {
         let status = Status::of(&fleet.brain, fleet.now());
         let bucket = &status.buckets[&bucket()];
-        let released = status.aggregators.iter().find(|aggregator| aggregator.zone == "b").unwrap().released;
-        (bucket.traffic.offered_rps + bucket.unheard_rps, bucket.released_rps, released)
+        let released = status
+            .aggregators
+            .iter()
+            .find(|aggregator| aggregator.zone == "b")
+            .unwrap()
+            .released;
+        (
+            bucket.traffic.offered_rps + bucket.unheard_rps,
+            bucket.released_rps,
+            released,
+        )
     };
     assert_eq!((gone(&fleet).1, gone(&fleet).2), (0.0, 0.0));
     fleet.zones[1].cut = true;

@@ -24,11 +24,21 @@ fn new_zones_shrink_the_even_part() {
             assert_eq!((zone.ratio("acme"), zone.rate("acme")), (None, None));
         }
     }
-    let farewell = Report { leaving: true, ..fleet.zones[2].report(now) };
-    fleet.brain.on_report(now, fleet.zones[2].stream, farewell).unwrap();
+    let farewell = Report {
+        leaving: true,
+        ..fleet.zones[2].report(now)
+    };
+    fleet
+        .brain
+        .on_report(now, fleet.zones[2].stream, farewell)
+        .unwrap();
     save(&mut fleet.brain);
     fleet.zones[0].receive(&mut fleet.brain, now);
-    assert_eq!(fleet.zones[0].hold(), Some(500.0), "and grows as zones leave");
+    assert_eq!(
+        fleet.zones[0].hold(),
+        Some(500.0),
+        "and grows as zones leave"
+    );
 }
 
 #[test]
@@ -54,7 +64,10 @@ fn rates_wait_for_every_zones_traffic() {
     for (seconds, leading) in [(0.5, false), (0.5, false), (0.5, true)] {
         fleet.run(seconds);
         assert_eq!(
-            (fleet.brain.downstream.takeover.leading, fleet.zones[0].rate("acme").is_some()),
+            (
+                fleet.brain.downstream.takeover.leading,
+                fleet.zones[0].rate("acme").is_some()
+            ),
             (leading, leading)
         );
     }
@@ -68,7 +81,10 @@ fn restarted() -> Fleet {
 fn restarted_with(more: &str) -> Fleet {
     let tenants = "tenants: { default: {}, acme: {} }\n";
     let mut fleet = settled(policy_of(&enforced_with(more), tenants));
-    fleet.zones.iter().for_each(|zone| check_near(zone.hold().unwrap(), 500.0, 5.0));
+    fleet
+        .zones
+        .iter()
+        .for_each(|zone| check_near(zone.hold().unwrap(), 500.0, 5.0));
     fleet.restarts();
     fleet
 }
@@ -86,15 +102,24 @@ fn restarted_controller_leaves_zones_on_hold() {
         save(&mut fleet.brain);
         let first = zone.receive(&mut fleet.brain, now).unwrap();
         assert_eq!(first.epoch, Some(Epoch(epoch.0 + 1)));
-        assert_eq!(first.buckets[0].terms.hold, None, "a hold that a zone brings stays as it is");
+        assert_eq!(
+            first.buckets[0].terms.hold, None,
+            "a hold that a zone brings stays as it is"
+        );
         assert!(
-            first.buckets[0].keys.iter().all(|key| key.values.ratio.is_none()
-                && key.values.rate.is_none()
-                && key.values.cap.is_none())
+            first.buckets[0]
+                .keys
+                .iter()
+                .all(|key| key.values.ratio.is_none()
+                    && key.values.rate.is_none()
+                    && key.values.cap.is_none())
         );
     }
     fleet.run(0.5);
-    assert_eq!((fleet.zones[0].ratio("acme"), fleet.zones[0].hold()), (ratio, hold));
+    assert_eq!(
+        (fleet.zones[0].ratio("acme"), fleet.zones[0].hold()),
+        (ratio, hold)
+    );
     assert!(!fleet.brain.downstream.takeover.leading);
     fleet.run(0.5);
     assert!(fleet.brain.downstream.takeover.leading);
@@ -112,7 +137,11 @@ fn restarted_controller_reserves_missing_shares() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
     check_near(fleet.zones[0].hold().unwrap(), 500.0, 10.0);
     fleet.run(20.0);
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.02);
+    check_near(
+        fleet.zones[0].ratio("acme").unwrap(),
+        1.0 - 750.0 / 2000.0,
+        0.02,
+    );
     fleet.run(25.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
@@ -127,7 +156,11 @@ fn own_hold_is_not_brought() {
     fleet.run(44.5);
     fleet.zones[0].reconnects();
     fleet.run(0.5);
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.02);
+    check_near(
+        fleet.zones[0].ratio("acme").unwrap(),
+        1.0 - 750.0 / 2000.0,
+        0.02,
+    );
 }
 
 /// An aggregator that restarted with the controller has no hold, and is not given the part of a missing one.
@@ -150,7 +183,15 @@ fn complete_fleet_needs_no_reserve() {
     fleet.restarts();
     fleet.zones[1] = zone("b", 3, 3800.0);
     fleet.run(6.0);
-    check_near(fleet.zones.iter().map(|zone| zone.rate("acme").unwrap()).sum(), LIMIT, 10.0);
+    check_near(
+        fleet
+            .zones
+            .iter()
+            .map(|zone| zone.rate("acme").unwrap())
+            .sum(),
+        LIMIT,
+        10.0,
+    );
 }
 
 #[test]
@@ -163,7 +204,15 @@ fn unreleased_share_survives_a_restart() {
     fleet.zones[1].cut = false;
     fleet.zones[1].reconnects();
     fleet.run(20.0);
-    check_near(fleet.zones.iter().map(|zone| zone.rate("acme").unwrap()).sum(), LIMIT, 10.0);
+    check_near(
+        fleet
+            .zones
+            .iter()
+            .map(|zone| zone.rate("acme").unwrap())
+            .sum(),
+        LIMIT,
+        10.0,
+    );
 }
 
 #[test]
@@ -171,13 +220,25 @@ fn missing_zone_is_expected_briefly() {
     let mut known = DurableState::first_start();
     let gone = Scripted::new("gone", 7).identity;
     known.children.insert((gone.zone, gone.name));
-    let mut fleet = Fleet::restored(known, enforced(), vec![Scripted::new("a", 1).offering("acme", 2000.0)]);
+    let mut fleet = Fleet::restored(
+        known,
+        enforced(),
+        vec![Scripted::new("a", 1).offering("acme", 2000.0)],
+    );
     fleet.run(0.5);
-    assert_eq!(fleet.zones[0].hold(), Some(500.0), "half of the limit is reserved for the zone known before");
+    assert_eq!(
+        fleet.zones[0].hold(),
+        Some(500.0),
+        "half of the limit is reserved for the zone known before"
+    );
     fleet.run(29.0);
     assert_eq!(fleet.brain.durable().children.len(), 2);
     fleet.run(1.0);
-    assert_eq!(fleet.brain.durable().children.len(), 1, "the missing zone is forgotten");
+    assert_eq!(
+        fleet.brain.durable().children.len(),
+        1,
+        "the missing zone is forgotten"
+    );
     // Its clients may live on; the share is released from then on.
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.02);
     fleet.run(35.0);
@@ -201,13 +262,19 @@ fn policy_held_at_peak_stays_held() {
     let restarted = || {
         let mut fleet = settled(enforced());
         assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
-        fleet.zones.iter_mut().for_each(|zone| zone.offers("acme", 100.0));
+        fleet
+            .zones
+            .iter_mut()
+            .for_each(|zone| zone.offers("acme", 100.0));
         fleet.run(310.0);
         for _ in 0..2 {
             fleet.restarts();
             assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
             let reasons = &fleet.brain.policies.held.as_ref().unwrap().reasons;
-            assert_eq!(*reasons, ["held back before the restart, and not acknowledged"]);
+            assert_eq!(
+                *reasons,
+                ["held back before the restart, and not acknowledged"]
+            );
         }
         fleet
     };

@@ -28,13 +28,20 @@ impl Import {
         let mut import = Self::default();
         for row in rows(text)? {
             let (line, row) = row?;
-            import.add(row, policy, today).map_err(|reason| CsvError { line, reason })?;
+            import
+                .add(row, policy, today)
+                .map_err(|reason| CsvError { line, reason })?;
         }
         Ok(import)
     }
 
     fn add(&mut self, row: HistoryRow, policy: &Policy, today: Day) -> Result<(), String> {
-        let HistoryRow { time_utc, ref bucket, offered_rps, .. } = row;
+        let HistoryRow {
+            time_utc,
+            ref bucket,
+            offered_rps,
+            ..
+        } = row;
         if policy.bucket(bucket).is_none() {
             return Err(format!(
                 "the policy has no entry for bucket {bucket}; add one, or leave its rows out"
@@ -53,10 +60,15 @@ impl Import {
             return Ok(());
         }
         let sample = row.sample();
-        let before = self.minutes.entry(minute).or_default().insert(row.bucket, sample);
+        let before = self
+            .minutes
+            .entry(minute)
+            .or_default()
+            .insert(row.bucket, sample);
         if before.is_some() {
             return Err(
-                "this minute of this bucket was given before; write one row for each minute".to_owned()
+                "this minute of this bucket was given before; write one row for each minute"
+                    .to_owned(),
             );
         }
         Ok(())
@@ -66,7 +78,9 @@ impl Import {
         let mut days: BTreeMap<(Bucket, Day), DaySamples> = BTreeMap::new();
         for (minute, samples) in &self.minutes {
             for (bucket, sample) in samples {
-                days.entry((bucket.clone(), minute.day())).or_default().record(*minute, *sample);
+                days.entry((bucket.clone(), minute.day()))
+                    .or_default()
+                    .record(*minute, *sample);
             }
         }
         days

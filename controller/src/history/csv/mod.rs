@@ -51,15 +51,28 @@ pub struct CsvError {
 ///
 /// # Errors
 /// When the first line does not name the columns. Every row may be its own error.
-pub fn rows(text: &str) -> Result<impl Iterator<Item = Result<(usize, HistoryRow), CsvError>>, CsvError> {
-    let mut reader = ReaderBuilder::new().flexible(true).trim(Trim::All).from_reader(text.as_bytes());
-    let columns = reader.headers().map_err(|error| CsvError::of(&error, text))?.clone();
+pub fn rows(
+    text: &str,
+) -> Result<impl Iterator<Item = Result<(usize, HistoryRow), CsvError>>, CsvError> {
+    let mut reader = ReaderBuilder::new()
+        .flexible(true)
+        .trim(Trim::All)
+        .from_reader(text.as_bytes());
+    let columns = reader
+        .headers()
+        .map_err(|error| CsvError::of(&error, text))?
+        .clone();
     if columns != COLUMNS[..] && columns != COLUMNS[..COLUMNS_MIN] {
         let (least, most) = (COLUMNS[..COLUMNS_MIN].join(","), COLUMNS.join(","));
-        return Err(CsvError { line: 1, reason: format!("the first line is not {least} or {most}") });
+        return Err(CsvError {
+            line: 1,
+            reason: format!("the first line is not {least} or {most}"),
+        });
     }
     let is_blank = |record: &StringRecord| record.len() == 1 && record[0].is_empty();
-    let records = reader.into_records().filter(move |record| !record.as_ref().is_ok_and(is_blank));
+    let records = reader
+        .into_records()
+        .filter(move |record| !record.as_ref().is_ok_and(is_blank));
     Ok(records.map(move |record| {
         let record = record.map_err(|error| CsvError::of(&error, text))?;
         let line = line_of(record.position(), text);
@@ -67,7 +80,9 @@ pub fn rows(text: &str) -> Result<impl Iterator<Item = Result<(usize, HistoryRow
             let reason = format!("{} values, not {}", record.len(), columns.len());
             return Err(CsvError { line, reason });
         }
-        let row = record.deserialize(Some(&columns)).map_err(|error| CsvError::of(&error, text))?;
+        let row = record
+            .deserialize(Some(&columns))
+            .map_err(|error| CsvError::of(&error, text))?;
         Ok((line, row))
     }))
 }
@@ -76,7 +91,10 @@ pub fn rows(text: &str) -> Result<impl Iterator<Item = Result<(usize, HistoryRow
 
 impl HistoryRow {
     pub(crate) const fn sample(&self) -> Sample {
-        Sample { offered: self.offered_rps, clean: self.clean }
+        Sample {
+            offered: self.offered_rps,
+            clean: self.clean,
+        }
     }
 }
 
@@ -114,7 +132,10 @@ impl CsvError {
             },
             _ => error.to_string(),
         };
-        Self { line: line_of(error.position(), text), reason }
+        Self {
+            line: line_of(error.position(), text),
+            reason,
+        }
     }
 }
 
@@ -122,10 +143,16 @@ impl CsvError {
 /// the next record.
 pub fn line_of(position: Option<&::csv::Position>, text: &str) -> usize {
     let Some(position) = position else { return 1 };
-    let start = usize::try_from(position.byte()).unwrap_or(usize::MAX).min(text.len());
+    let start = usize::try_from(position.byte())
+        .unwrap_or(usize::MAX)
+        .min(text.len());
     let (before, record) = text.as_bytes().split_at(start);
     let skipped = record.iter().take_while(|byte| byte.is_ascii_whitespace());
-    1 + before.iter().chain(skipped).filter(|byte| **byte == b'\n').count()
+    1 + before
+        .iter()
+        .chain(skipped)
+        .filter(|byte| **byte == b'\n')
+        .count()
 }
 
 // === Files of the history ===
@@ -170,14 +197,28 @@ pub(crate) fn read_written(bytes: &[u8]) -> (Vec<MinuteSamples>, Vec<usize>) {
             Some(last) if last.minute == minute => {
                 last.samples.entry(bucket).or_insert(sample);
             }
-            _ => minutes.push(MinuteSamples { minute, samples: [(bucket, sample)].into() }),
+            _ => minutes.push(MinuteSamples {
+                minute,
+                samples: [(bucket, sample)].into(),
+            }),
         }
     }
     (minutes, dropped)
 }
 
 fn written_row(line: &str) -> Option<(&str, Bucket, Sample)> {
-    let [time, bucket, offered, clean] = line.split(',').collect::<Vec<_>>()[..] else { return None };
-    let offered = Rate::new(offered.parse().ok()?).ok().filter(|offered| *offered > Rate::ZERO)?;
-    Some((time, Bucket::new(bucket).ok()?, Sample { offered, clean: clean.parse().ok()? }))
+    let [time, bucket, offered, clean] = line.split(',').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let offered = Rate::new(offered.parse().ok()?)
+        .ok()
+        .filter(|offered| *offered > Rate::ZERO)?;
+    Some((
+        time,
+        Bucket::new(bucket).ok()?,
+        Sample {
+            offered,
+            clean: clean.parse().ok()?,
+        },
+    ))
 }

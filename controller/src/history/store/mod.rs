@@ -52,7 +52,9 @@ pub(crate) struct Restored {
 
 impl HistoryStore {
     pub(crate) fn new(state: &Path) -> Self {
-        Self { folder: state.join(FOLDER) }
+        Self {
+            folder: state.join(FOLDER),
+        }
     }
 
     /// Reads the summaries, and the minutes of the days that they do not contain. Damage is a loss, not an error.
@@ -72,8 +74,16 @@ impl HistoryStore {
         }
         restored.closed = self.read_json(CLOSED, losses)?;
         restored.answers = self.read_json(ANSWERS, losses)?;
-        let since = restored.closed.values().filter_map(|closed| closed.open).min();
-        for day in self.days()?.into_iter().filter(|day| since.is_none_or(|since| *day >= since)) {
+        let since = restored
+            .closed
+            .values()
+            .filter_map(|closed| closed.open)
+            .min();
+        for day in self
+            .days()?
+            .into_iter()
+            .filter(|day| since.is_none_or(|since| *day >= since))
+        {
             match self.read_day(day) {
                 Ok((minutes, dropped)) => {
                     restored.minutes.extend(minutes);
@@ -124,13 +134,20 @@ impl HistoryStore {
         private_directory::create(&self.folder)?;
         let mut file = regular_file::open_to_append(&self.file(minute.minute.day()))?;
         let before = file.metadata()?.len();
-        let mut text = if before == 0 { format!("{HEADER}\n") } else { String::new() };
+        let mut text = if before == 0 {
+            format!("{HEADER}\n")
+        } else {
+            String::new()
+        };
         if !regular_file::ends_with_line(&mut file)? {
             // A crash cut the last line short.
             text.push('\n');
         }
         csv::append(&mut text, minute, &[]);
-        if let Err(error) = file.write_all(text.as_bytes()).and_then(|()| file.sync_data()) {
+        if let Err(error) = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_data())
+        {
             let _ = file.set_len(before);
             return Err(error);
         }
@@ -144,7 +161,11 @@ impl HistoryStore {
     ///
     /// # Errors
     /// When a file cannot be read or written.
-    pub(crate) fn merge(&self, minutes: &BTreeMap<Minute, Samples>, replaces: bool) -> io::Result<()> {
+    pub(crate) fn merge(
+        &self,
+        minutes: &BTreeMap<Minute, Samples>,
+        replaces: bool,
+    ) -> io::Result<()> {
         private_directory::create(&self.folder)?;
         let mut days: BTreeMap<Day, Vec<(&Minute, &Samples)>> = BTreeMap::new();
         for added in minutes {
@@ -155,8 +176,10 @@ impl HistoryStore {
                 Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
                 read => read?.0,
             };
-            let mut merged: BTreeMap<Minute, Samples> =
-                known.into_iter().map(|minute| (minute.minute, minute.samples)).collect();
+            let mut merged: BTreeMap<Minute, Samples> = known
+                .into_iter()
+                .map(|minute| (minute.minute, minute.samples))
+                .collect();
             for (minute, samples) in added {
                 let merged = merged.entry(*minute).or_default();
                 for (bucket, sample) in samples {
@@ -208,7 +231,11 @@ impl HistoryStore {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
             Err(error) => {
                 let aside = put_aside(&path)?;
-                losses.push(format!("{}: {error}; it was put aside as {}", path.display(), aside.display()));
+                losses.push(format!(
+                    "{}: {error}; it was put aside as {}",
+                    path.display(),
+                    aside.display()
+                ));
                 Ok(T::default())
             }
         }
@@ -224,18 +251,27 @@ impl HistoryStore {
 
     fn file(&self, day: Day) -> PathBuf {
         let start = UnixSeconds::from_secs(day.first_minute().as_unix()).to_string();
-        self.folder.join(format!("{}.csv", start.split('T').next().unwrap_or_default()))
+        self.folder.join(format!(
+            "{}.csv",
+            start.split('T').next().unwrap_or_default()
+        ))
     }
 }
 
 fn name_dropped(file: &Path, lines: &[usize]) -> Option<String> {
     let first = lines.first()?;
-    let named: Vec<String> = lines.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let named: Vec<String> = lines
+        .iter()
+        .take(NAMED_MAX)
+        .map(ToString::to_string)
+        .collect();
     let more = if lines.len() > NAMED_MAX {
         format!(" and {} more", lines.len() - NAMED_MAX)
     } else {
         String::new()
     };
     let (file, named) = (file.display(), named.join(", "));
-    Some(format!("{file}:{first}: dropped, because they were cut short or damaged: lines {named}{more}"))
+    Some(format!(
+        "{file}:{first}: dropped, because they were cut short or damaged: lines {named}{more}"
+    ))
 }

@@ -18,18 +18,28 @@ async fn serving_tls() -> (String, RootCertStore) {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(vec![own.cert.der().clone()], key).unwrap();
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = config
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.der().clone()], key)
+        .unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(own.cert.der().clone()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let url = format!(
+        "https://localhost:{}",
+        listener.local_addr().unwrap().port()
+    );
     let acceptor = TlsAcceptor::from(Arc::new(config));
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             // A client that does not trust the certificate ends the handshake.
-            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                continue;
+            };
             let _ = stream.read(&mut [0; 4_096]).await;
             let _ = stream.write_all(&http("200 OK", GOOD)).await;
             let _ = stream.shutdown().await;
@@ -48,11 +58,20 @@ async fn trusted_server_answers_over_https() {
 #[tokio::test]
 async fn untrusted_https_server_is_unreachable() {
     let (url, _) = serving_tls().await;
-    let error = query(&client().unwrap(), &url, "up").await.unwrap_err().to_string();
-    assert!(error.contains("reached") && error.contains("certificate"), "{error}");
+    let error = query(&client().unwrap(), &url, "up")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("reached") && error.contains("certificate"),
+        "{error}"
+    );
     let (url, _request) = serving(http("200 OK", GOOD), false).await;
     let url = url.replace("http://", "https://");
-    let error = query(&client().unwrap(), &url, "up").await.unwrap_err().to_string();
+    let error = query(&client().unwrap(), &url, "up")
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("reached"), "{error}");
 }
 

@@ -58,27 +58,42 @@ pub(crate) struct Now {
 
 impl Command {
     pub(crate) fn learned(since_s: Option<i64>) -> Self {
-        Self { since_s, ..Self::default() }
+        Self {
+            since_s,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn why(&self) -> String {
-        self.reason.as_ref().map_or_else(|| "reported by an aggregator".to_owned(), ToString::to_string)
+        self.reason.as_ref().map_or_else(
+            || "reported by an aggregator".to_owned(),
+            ToString::to_string,
+        )
     }
 
     /// The kill that is left when this command expires: the orders given at aggregators.
     pub(super) fn rest(&self, unix_s: i64) -> Option<Self> {
         let given_at = self.given_at.clone();
-        (!given_at.is_empty()).then(|| Self { given_at, ..Self::learned(Some(unix_s)) })
+        (!given_at.is_empty()).then(|| Self {
+            given_at,
+            ..Self::learned(Some(unix_s))
+        })
     }
 
     /// Counts down the time to live. Returns true if the rest should be saved.
     pub(super) fn count_down(&mut self, now: MonoTime, unix_s: i64) -> bool {
-        let Some(until_s) = self.until_s else { return false };
+        let Some(until_s) = self.until_s else {
+            return false;
+        };
         let left = u64::try_from(until_s.saturating_sub(unix_s)).unwrap_or(0);
         let left = Duration::from_secs(left.min(self.left_s.unwrap_or(u64::MAX)));
         let ends_at = *self.ends_at.get_or_insert_with(|| now + left);
         let left_s = Some(ends_at.since(now).as_secs().div_ceil(LEFT_STEP_S) * LEFT_STEP_S);
-        let left_s = if ends_at <= now { Some(0) } else { left_s.max(Some(LEFT_STEP_S)) };
+        let left_s = if ends_at <= now {
+            Some(0)
+        } else {
+            left_s.max(Some(LEFT_STEP_S))
+        };
         std::mem::replace(&mut self.left_s, left_s) != left_s
     }
 
@@ -98,9 +113,9 @@ impl End {
         let passed = match (self.at, self.at_s, now.unix_s) {
             (Some(at), ..) => Some(now.at.since(at)),
             // Both times are cut to seconds.
-            (None, Some(at_s), Some(unix_s)) => {
-                u64::try_from(unix_s.saturating_sub(at_s)).ok().map(|passed| Duration::from_secs(passed + 1))
-            }
+            (None, Some(at_s), Some(unix_s)) => u64::try_from(unix_s.saturating_sub(at_s))
+                .ok()
+                .map(|passed| Duration::from_secs(passed + 1)),
             _ => None,
         };
         passed.is_some_and(|passed| age > passed)

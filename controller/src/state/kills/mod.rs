@@ -61,17 +61,26 @@ impl DurableState {
     pub fn generation(&self, scope: &Scope) -> KillGeneration {
         match scope {
             Scope::Fleet => self.kill,
-            Scope::Bucket(bucket) => self.bucket_kills.get(bucket).map_or(self.forgotten, |of| of.generation),
+            Scope::Bucket(bucket) => self
+                .bucket_kills
+                .get(bucket)
+                .map_or(self.forgotten, |of| of.generation),
         }
     }
 
     /// The two generations that concern a bucket.
     pub fn kill_of(&self, bucket: &Bucket) -> Kill {
-        Kill { fleet: self.kill, bucket: self.generation(&Scope::Bucket(bucket.clone())) }
+        Kill {
+            fleet: self.kill,
+            bucket: self.generation(&Scope::Bucket(bucket.clone())),
+        }
     }
 
     pub(crate) fn mode_of(&self, bucket: &Bucket, stage: Mode) -> Mode {
-        let is_held = self.bucket_kills.get(bucket).is_some_and(|of| of.held.is_some());
+        let is_held = self
+            .bucket_kills
+            .get(bucket)
+            .is_some_and(|of| of.held.is_some());
         let kill = self.kill_of(bucket);
         kill.mode(if is_held { Mode::Shadow } else { stage }, kill)
     }
@@ -83,7 +92,9 @@ impl DurableState {
         if claimed <= self.generation(scope) {
             return false;
         }
-        let Ok((generation, _)) = self.switch(scope, Source::Here) else { return false };
+        let Ok((generation, _)) = self.switch(scope, Source::Here) else {
+            return false;
+        };
         *generation = claimed.switched(killed);
         true
     }
@@ -99,15 +110,29 @@ impl DurableState {
         command: Command,
         policy: &Policy,
     ) -> Result<bool, KilledBucketsFull> {
-        let given_at = self.command(scope).map(|earlier| earlier.given_at.clone()).unwrap_or_default();
-        self.set(scope, Some(Command { given_at, ..command }), policy)
+        let given_at = self
+            .command(scope)
+            .map(|earlier| earlier.given_at.clone())
+            .unwrap_or_default();
+        self.set(
+            scope,
+            Some(Command {
+                given_at,
+                ..command
+            }),
+            policy,
+        )
     }
 
     /// Ends the command for a scope; its buckets stay in shadow. Orders for it that were given at aggregators
     /// before now have ended as well. Returns true if there was a command.
     pub(crate) fn on_command_ends(&mut self, scope: &Scope, now: Now, policy: &Policy) -> bool {
         let was_killed = self.generation(scope).is_killed();
-        let end = Some(End { at: Some(now.at), at_s: now.unix_s, was_killed });
+        let end = Some(End {
+            at: Some(now.at),
+            at_s: now.unix_s,
+            was_killed,
+        });
         match scope {
             Scope::Fleet => self.fleet_kill_ended = end,
             // Without room for the bucket, no order for it has any either.
@@ -131,7 +156,10 @@ impl DurableState {
 
     /// Counts down the times to live, by the clock of this process. Returns true if one should be saved.
     pub(crate) fn count_down(&mut self, now: MonoTime, unix_s: i64) -> bool {
-        let of_buckets = self.bucket_kills.values_mut().filter_map(|switch| switch.command.as_mut());
+        let of_buckets = self
+            .bucket_kills
+            .values_mut()
+            .filter_map(|switch| switch.command.as_mut());
         let mut is_due = false;
         for command in self.killed_by_command.iter_mut().chain(of_buckets) {
             is_due |= command.count_down(now, unix_s);
@@ -142,7 +170,12 @@ impl DurableState {
     /// Ends the commands with an expired time to live, but no orders given at aggregators. Returns
     /// true if there is one. `unix_s` is the time of day.
     pub(crate) fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
-        let scopes = self.bucket_kills.keys().cloned().map(Scope::Bucket).chain([Scope::Fleet]);
+        let scopes = self
+            .bucket_kills
+            .keys()
+            .cloned()
+            .map(Scope::Bucket)
+            .chain([Scope::Fleet]);
         let is_expired = |scope: &Scope| self.command(scope).is_some_and(Command::is_expired);
         let expired: Vec<Scope> = scopes.filter(is_expired).collect();
         let mut changed = false;
@@ -165,7 +198,10 @@ impl DurableState {
                 .as_ref()
                 .and_then(|entry| self.stages.get(entry))
                 .map_or(Mode::Enforce, |stage| stage.stage);
-            let kill = Kill { fleet, bucket: switch.generation };
+            let kill = Kill {
+                fleet,
+                bucket: switch.generation,
+            };
             let next = if entry == held.entry && at > held.at && !kill.is_on() {
                 None
             } else {
@@ -184,7 +220,11 @@ impl DurableState {
     /// The entries of the policy that a kill put in shadow and that were not promoted since it has ended.
     pub(crate) fn in_shadow_since_kill(&self) -> impl Iterator<Item = &str> {
         self.stages.keys().map(String::as_str).filter(|entry| {
-            let mut moves = self.history.iter().rev().filter(|change| change.from != Some(change.to));
+            let mut moves = self
+                .history
+                .iter()
+                .rev()
+                .filter(|change| change.from != Some(change.to));
             let last = moves.find(|change| change.entry == *entry);
             last.is_some_and(|last| last.cause == Cause::Kill) && !self.is_entry_killed(entry)
         })
@@ -194,7 +234,9 @@ impl DurableState {
     /// it concerns into shadow; its end releases none.
     pub(super) fn settle_generation(&mut self, scope: &Scope, policy: &Policy) {
         let killed = self.is_ordered(scope);
-        let Some(generation) = self.generation_mut(scope) else { return };
+        let Some(generation) = self.generation_mut(scope) else {
+            return;
+        };
         *generation = generation.switched(killed);
         if killed {
             self.lower(scope, policy);
@@ -206,7 +248,10 @@ impl DurableState {
     }
 
     fn commands(&self) -> impl Iterator<Item = &Command> {
-        let of_buckets = self.bucket_kills.values().filter_map(|switch| switch.command.as_ref());
+        let of_buckets = self
+            .bucket_kills
+            .values()
+            .filter_map(|switch| switch.command.as_ref());
         self.killed_by_command.iter().chain(of_buckets)
     }
 
@@ -245,12 +290,18 @@ impl DurableState {
         scope: &Scope,
         from: Source,
     ) -> Result<(&mut KillGeneration, &mut Option<Command>), KilledBucketsFull> {
-        let Scope::Bucket(bucket) = scope else { return Ok((&mut self.kill, &mut self.killed_by_command)) };
+        let Scope::Bucket(bucket) = scope else {
+            return Ok((&mut self.kill, &mut self.killed_by_command));
+        };
         if !self.bucket_kills.contains_key(bucket) {
             self.make_room(from)?;
         }
         let learned = from == Source::Aggregator;
-        let new = BucketSwitch { generation: self.forgotten, learned, ..BucketSwitch::default() };
+        let new = BucketSwitch {
+            generation: self.forgotten,
+            learned,
+            ..BucketSwitch::default()
+        };
         let switch = self.bucket_kills.entry(bucket.clone()).or_insert(new);
         switch.learned &= learned;
         Ok((&mut switch.generation, &mut switch.command))
@@ -260,15 +311,29 @@ impl DurableState {
     /// that is not killed and not held in shadow. An older order for it can kill it again.
     fn make_room(&mut self, from: Source) -> Result<(), KilledBucketsFull> {
         let is_learned = |switch: &BucketSwitch| from == Source::Here || switch.learned;
-        let bound = if from == Source::Here { KILLED_BUCKETS_MAX } else { LEARNED_BUCKETS_MAX };
+        let bound = if from == Source::Here {
+            KILLED_BUCKETS_MAX
+        } else {
+            LEARNED_BUCKETS_MAX
+        };
         let is_full = self.bucket_kills.len() >= KILLED_BUCKETS_MAX
-            || self.bucket_kills.values().filter(|switch| is_learned(switch)).count() >= bound;
+            || self
+                .bucket_kills
+                .values()
+                .filter(|switch| is_learned(switch))
+                .count()
+                >= bound;
         if !is_full {
             return Ok(());
         }
-        let over = self.bucket_kills.iter().filter(|(_, switch)| is_learned(switch) && switch.is_over());
+        let over = self
+            .bucket_kills
+            .iter()
+            .filter(|(_, switch)| is_learned(switch) && switch.is_over());
         let earliest = over.min_by_key(|(_, switch)| switch.ended.as_ref().map(|end| end.at_s));
-        let bucket = earliest.map(|(bucket, _)| bucket.clone()).ok_or(KilledBucketsFull)?;
+        let bucket = earliest
+            .map(|(bucket, _)| bucket.clone())
+            .ok_or(KilledBucketsFull)?;
         self.forget(&bucket);
         Ok(())
     }
@@ -276,7 +341,9 @@ impl DurableState {
     /// Forgets a kill that has ended. The generation of every bucket reaches its number, so that all later
     /// decisions know it, and a later kill of the bucket has a higher one.
     fn forget(&mut self, bucket: &Bucket) {
-        let Some(over) = self.bucket_kills.remove(bucket) else { return };
+        let Some(over) = self.bucket_kills.remove(bucket) else {
+            return;
+        };
         self.forgotten.merge(over.generation);
         for switch in self.bucket_kills.values_mut() {
             if switch.generation < self.forgotten {
@@ -307,9 +374,11 @@ impl DurableState {
     }
 
     fn why(&self, scope: &Scope) -> Vec<String> {
-        let file =
-            (matches!(scope, Scope::Fleet) && self.killed_by_file).then(|| "kill_switch: true".to_owned());
-        file.into_iter().chain(self.command(scope).map(Command::why)).collect()
+        let file = (matches!(scope, Scope::Fleet) && self.killed_by_file)
+            .then(|| "kill_switch: true".to_owned());
+        file.into_iter()
+            .chain(self.command(scope).map(Command::why))
+            .collect()
     }
 }
 

@@ -19,9 +19,17 @@ impl DurableState {
     /// All other generations move nothing, unless this controller has lost its state: then they are `evidence`.
     /// An odd one counts as a command without a reason, an even one ends such a command, but no command given
     /// here.
-    pub(crate) fn on_report(&mut self, report: &Report, evidence: bool, now: Now, policy: &Policy) -> bool {
-        let of_buckets =
-            report.kills.iter().map(|(bucket, generation)| (Scope::Bucket(bucket.clone()), *generation));
+    pub(crate) fn on_report(
+        &mut self,
+        report: &Report,
+        evidence: bool,
+        now: Now,
+        policy: &Policy,
+    ) -> bool {
+        let of_buckets = report
+            .kills
+            .iter()
+            .map(|(bucket, generation)| (Scope::Bucket(bucket.clone()), *generation));
         let mut reported: BTreeMap<Scope, KillGeneration> = of_buckets.collect();
         reported.insert(Scope::Fleet, report.kill);
         let mut changed = false;
@@ -50,13 +58,17 @@ impl DurableState {
         if reported <= self.generation(scope) {
             return false;
         }
-        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else { return false };
+        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else {
+            return false;
+        };
         *generation = reported;
         if reported.is_killed() {
             command.get_or_insert(Command::learned(unix_s));
         } else {
             command.take_if(|command| command.is_learned());
-            command.iter_mut().for_each(|command| command.given_at.clear());
+            command
+                .iter_mut()
+                .for_each(|command| command.given_at.clear());
         }
         // The end of a kill moves a number, never a stage.
         if reported.is_killed() {
@@ -68,10 +80,21 @@ impl DurableState {
 
     /// Holds a bucket in shadow that its own kill, which has ended, left there.
     pub(crate) fn hold_bucket(&mut self, bucket: &Bucket, policy: &Policy) {
-        let Some(entry) = policy.entry(bucket).filter(|entry| entry != bucket.as_str()) else { return };
-        let at = self.stages.get(&entry).map_or(Mode::Enforce, |stage| stage.stage);
+        let Some(entry) = policy
+            .entry(bucket)
+            .filter(|entry| entry != bucket.as_str())
+        else {
+            return;
+        };
+        let at = self
+            .stages
+            .get(&entry)
+            .map_or(Mode::Enforce, |stage| stage.stage);
         if let Some(switch) = self.bucket_kills.get_mut(bucket) {
-            switch.held = Some(Held { entry: Some(entry), at });
+            switch.held = Some(Held {
+                entry: Some(entry),
+                at,
+            });
         }
     }
 
@@ -87,28 +110,41 @@ impl DurableState {
         policy: &Policy,
     ) -> bool {
         let scope = &id.scope;
-        let has_room = self.commands().map(|command| command.given_at.len()).sum::<usize>() < KILL_ORDERS_MAX;
-        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else { return false };
+        let has_room = self
+            .commands()
+            .map(|command| command.given_at.len())
+            .sum::<usize>()
+            < KILL_ORDERS_MAX;
+        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else {
+            return false;
+        };
         let before = (*generation, command.clone());
         let is_new = reported > *generation && generation.accepts(reported);
         let reported = if is_new { reported } else { *generation };
         *generation = reported;
         let given_at = format!("{:032x}", id.given_at.0);
-        if let Some(end) = self.ended_mut(scope).filter(|end| end.is_after(order.age, now)) {
+        if let Some(end) = self
+            .ended_mut(scope)
+            .filter(|end| end.is_after(order.age, now))
+        {
             // Buckets that were promoted since the end stay as they are if they were in shadow before it.
             let was_killed = std::mem::replace(&mut end.was_killed, true);
             if is_new || !was_killed {
                 self.pass_kill(scope, is_new, policy);
             }
         } else if order.is_in_force() {
-            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else { return false };
+            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else {
+                return false;
+            };
             let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
             if has_room {
                 command.given_at.insert(given_at);
             }
             self.settle_generation(scope, policy);
         } else {
-            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else { return false };
+            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else {
+                return false;
+            };
             command.take_if(|command| {
                 let was_given = command.given_at.remove(&given_at);
                 if order.ends_held && is_new && !reported.is_killed() {
@@ -126,8 +162,14 @@ impl DurableState {
     /// `is_new` from there has passed the kill already.
     fn pass_kill(&mut self, scope: &Scope, is_new: bool, policy: &Policy) {
         let killed = self.is_ordered(scope);
-        let Some(generation) = self.generation_mut(scope) else { return };
-        let passed = if is_new { *generation } else { generation.switched(true) };
+        let Some(generation) = self.generation_mut(scope) else {
+            return;
+        };
+        let passed = if is_new {
+            *generation
+        } else {
+            generation.switched(true)
+        };
         *generation = passed.switched(killed);
         if !killed {
             self.lower(scope, policy);

@@ -11,8 +11,19 @@ use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 use super::*;
 
 fn policy_of(text: &str) -> Policy {
-    let policy = Source { name: "policy.yaml", text };
-    Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+    let policy = Source {
+        name: "policy.yaml",
+        text,
+    };
+    Policy::read(
+        policy,
+        Source {
+            name: "tenants.yaml",
+            text: ONE_CLASS_TENANTS,
+        },
+    )
+    .unwrap()
+    .0
 }
 
 fn policy(kill: bool, api: &str, pattern: &str) -> Policy {
@@ -77,7 +88,11 @@ impl Scene {
         let policy = policy(false, "enforce", "enforce");
         let mut durable = DurableState::first_start();
         durable.on_policy(&policy);
-        Self { durable, policy, now: MonoTime::ZERO }
+        Self {
+            durable,
+            policy,
+            now: MonoTime::ZERO,
+        }
     }
 
     fn act(&mut self, act: Act) {
@@ -85,10 +100,14 @@ impl Scene {
         let fleet = &Scope::Fleet;
         // A second passes with every act.
         self.now = self.now + Duration::from_secs(1);
-        let now = Now { at: self.now, unix_s: Some(self.now.as_micros() as i64 / 1_000_000) };
+        let now = Now {
+            at: self.now,
+            unix_s: Some(self.now.as_micros() as i64 / 1_000_000),
+        };
         match act {
             Act::File(kill) => {
-                let [api, pattern] = ["api", "p/*"].map(|entry| durable.stages[entry].file.as_str());
+                let [api, pattern] =
+                    ["api", "p/*"].map(|entry| durable.stages[entry].file.as_str());
                 self.policy = super::tests::policy(kill, api, pattern);
                 durable.on_policy(&self.policy);
             }
@@ -97,7 +116,11 @@ impl Scene {
                 durable.on_policy(&self.policy);
             }
             Act::On => drop(durable.on_command(fleet, ordered(None), policy).unwrap()),
-            Act::OnFor(until) => drop(durable.on_command(fleet, ordered(Some(until)), policy).unwrap()),
+            Act::OnFor(until) => drop(
+                durable
+                    .on_command(fleet, ordered(Some(until)), policy)
+                    .unwrap(),
+            ),
             Act::Off => drop(durable.on_command_ends(fleet, now, policy)),
             Act::Time(unix_s) => {
                 durable.count_down(self.now, unix_s);
@@ -105,22 +128,49 @@ impl Scene {
             }
             Act::Wait(s) => self.now = self.now + Duration::from_secs(s),
             Act::Learn(generation) | Act::Claim(generation) => {
-                let report = Report { kill: KillGeneration(generation), ..Report::default() };
+                let report = Report {
+                    kill: KillGeneration(generation),
+                    ..Report::default()
+                };
                 durable.on_report(&report, matches!(act, Act::Learn(_)), now, policy);
             }
             Act::EndHeld(process, generation) => {
-                let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(process) };
+                let id = OrderId {
+                    scope: Scope::Fleet,
+                    given_at: InstanceId(process),
+                };
                 let generation = KillGeneration(generation);
-                let order = KillOrder { generation, age: Duration::ZERO, ends_held: true };
-                let report = Report { kill: generation, orders: [(id, order)].into(), ..Report::default() };
+                let order = KillOrder {
+                    generation,
+                    age: Duration::ZERO,
+                    ends_held: true,
+                };
+                let report = Report {
+                    kill: generation,
+                    orders: [(id, order)].into(),
+                    ..Report::default()
+                };
                 durable.on_report(&report, false, now, policy);
             }
-            Act::PassClaim(generation) => drop(durable.pass_claim(fleet, KillGeneration(generation))),
+            Act::PassClaim(generation) => {
+                durable.pass_claim(fleet, KillGeneration(generation));
+            }
             Act::Order(process, generation, age_ms) => {
-                let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(process) };
+                let id = OrderId {
+                    scope: Scope::Fleet,
+                    given_at: InstanceId(process),
+                };
                 let generation = KillGeneration(generation);
-                let order = KillOrder { generation, age: Duration::from_millis(age_ms), ends_held: false };
-                let report = Report { kill: generation, orders: [(id, order)].into(), ..Report::default() };
+                let order = KillOrder {
+                    generation,
+                    age: Duration::from_millis(age_ms),
+                    ends_held: false,
+                };
+                let report = Report {
+                    kill: generation,
+                    orders: [(id, order)].into(),
+                    ..Report::default()
+                };
                 durable.on_report(&report, false, now, policy);
             }
             Act::Restart => {
@@ -128,13 +178,29 @@ impl Scene {
                 *durable = serde_json::from_str(&text).unwrap();
                 durable.on_policy(policy);
             }
-            Act::OnApi => drop(durable.on_command(&alone("api"), ordered(None), policy).unwrap()),
+            Act::OnApi => drop(
+                durable
+                    .on_command(&alone("api"), ordered(None), policy)
+                    .unwrap(),
+            ),
             Act::OffApi => drop(durable.on_command_ends(&alone("api"), now, policy)),
             Act::LearnApi(generation) => {
                 let kills = [(bucket("api"), KillGeneration(generation))].into();
-                durable.on_report(&Report { kills, ..Report::default() }, true, now, policy);
+                durable.on_report(
+                    &Report {
+                        kills,
+                        ..Report::default()
+                    },
+                    true,
+                    now,
+                    policy,
+                );
             }
-            Act::OnP1 => drop(durable.on_command(&alone("p/1"), ordered(None), policy).unwrap()),
+            Act::OnP1 => drop(
+                durable
+                    .on_command(&alone("p/1"), ordered(None), policy)
+                    .unwrap(),
+            ),
             Act::OffP1 => drop(durable.on_command_ends(&alone("p/1"), now, policy)),
         }
         // The brain does so before it computes directives.
@@ -145,10 +211,16 @@ impl Scene {
     fn seen(&self) -> ([u64; 3], [bool; 3]) {
         let generation = |scope: &Scope| self.durable.generation(scope).0;
         let enforces = |(entry, name): (&str, &str)| {
-            self.durable.mode_of(&bucket(name), self.durable.stages[entry].stage) == Mode::Enforce
+            self.durable
+                .mode_of(&bucket(name), self.durable.stages[entry].stage)
+                == Mode::Enforce
         };
         (
-            [generation(&Scope::Fleet), generation(&alone("api")), generation(&alone("p/1"))],
+            [
+                generation(&Scope::Fleet),
+                generation(&alone("api")),
+                generation(&alone("p/1")),
+            ],
             [("api", "api"), ("p/*", "p/1"), ("p/*", "p/2")].map(enforces),
         )
     }
@@ -194,16 +266,41 @@ fn any_causes_move_modes_validly() {
         (&[OnFor(600), File(true), Time(600)], [1, 0, 0], NONE),
         (&[OnFor(600), On, Time(600)], [1, 0, 0], NONE),
         (&[On, OnFor(600), Time(600)], [2, 0, 0], NONE),
-        (&[OnFor(600), Time(600), down, up, Time(0), Time(700)], [2, 0, 0], ALL),
-        // A time of day that jumps back does not lengthen a kill, also not across a restart.
-        (&[OnFor(600), Time(0), Wait(590), Time(-9_000)], [1, 0, 0], NONE),
-        (&[OnFor(600), Time(0), Wait(600), Time(-9_000)], [2, 0, 0], NONE),
         (
-            &[OnFor(600), Time(0), Wait(570), Time(0), Restart, Time(-9_000), Wait(35), Time(-9_000)],
+            &[OnFor(600), Time(600), down, up, Time(0), Time(700)],
+            [2, 0, 0],
+            ALL,
+        ),
+        // A time of day that jumps back does not lengthen a kill, also not across a restart.
+        (
+            &[OnFor(600), Time(0), Wait(590), Time(-9_000)],
+            [1, 0, 0],
+            NONE,
+        ),
+        (
+            &[OnFor(600), Time(0), Wait(600), Time(-9_000)],
             [2, 0, 0],
             NONE,
         ),
-        (&[OnFor(600), Time(0), Restart, Time(550), Wait(50), Time(0)], [2, 0, 0], NONE),
+        (
+            &[
+                OnFor(600),
+                Time(0),
+                Wait(570),
+                Time(0),
+                Restart,
+                Time(-9_000),
+                Wait(35),
+                Time(-9_000),
+            ],
+            [2, 0, 0],
+            NONE,
+        ),
+        (
+            &[OnFor(600), Time(0), Restart, Time(550), Wait(50), Time(0)],
+            [2, 0, 0],
+            NONE,
+        ),
         // A generation without an order moves nothing here. A command moves past it, and lowers no mode if nothing
         // was killed.
         (&[Claim(7)], [0, 0, 0], ALL),
@@ -216,10 +313,22 @@ fn any_causes_move_modes_validly() {
         (&[On, PassClaim(8), Off], [10, 0, 0], NONE),
         // The end of a kill that an aggregator held ends the orders of others, but no command given here.
         (&[Order(7, 1, 0), EndHeld(8, 2)], [2, 0, 0], NONE),
-        (&[Order(7, 1, 0), Order(8, 1, 0), EndHeld(9, 2)], [2, 0, 0], NONE),
+        (
+            &[Order(7, 1, 0), Order(8, 1, 0), EndHeld(9, 2)],
+            [2, 0, 0],
+            NONE,
+        ),
         (&[On, EndHeld(8, 2)], [3, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), EndHeld(8, 2), Time(600)], [4, 0, 0], NONE),
-        (&[Order(7, 1, 0), Order(8, 5, 0), EndHeld(9, 2)], [5, 0, 0], NONE),
+        (
+            &[OnFor(600), Order(7, 1, 0), EndHeld(8, 2), Time(600)],
+            [4, 0, 0],
+            NONE,
+        ),
+        (
+            &[Order(7, 1, 0), Order(8, 5, 0), EndHeld(9, 2)],
+            [5, 0, 0],
+            NONE,
+        ),
         // An implausible generation counts only for its order.
         (&[Order(7, u64::MAX, 0)], [1, 0, 0], NONE),
         // Generations of an aggregator at a controller without state: an older one is ignored, an odd one is an order, an even
@@ -253,10 +362,32 @@ fn any_causes_move_modes_validly() {
         (&[Order(7, 1, 0), Restart, Order(7, 2, 0)], [2, 0, 0], NONE),
         (&[Learn(4), Order(7, 1, 0)], [5, 0, 0], NONE),
         (&[Learn(4), Order(7, 1, 0), Order(7, 2, 0)], [6, 0, 0], NONE),
-        (&[Learn(4), Order(7, 1, 0), Restart, Order(7, 2, 0)], [6, 0, 0], NONE),
-        (&[Learn(4), Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)], [5, 0, 0], NONE),
-        (&[Learn(4), Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0), Order(8, 2, 0)], [6, 0, 0], NONE),
-        (&[Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)], [3, 0, 0], NONE),
+        (
+            &[Learn(4), Order(7, 1, 0), Restart, Order(7, 2, 0)],
+            [6, 0, 0],
+            NONE,
+        ),
+        (
+            &[Learn(4), Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)],
+            [5, 0, 0],
+            NONE,
+        ),
+        (
+            &[
+                Learn(4),
+                Order(7, 1, 0),
+                Order(8, 1, 0),
+                Order(7, 2, 0),
+                Order(8, 2, 0),
+            ],
+            [6, 0, 0],
+            NONE,
+        ),
+        (
+            &[Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)],
+            [3, 0, 0],
+            NONE,
+        ),
         (&[Learn(1), Order(7, 2, 0)], [2, 0, 0], NONE),
         (&[Order(7, 1, 0), On, Order(7, 2, 0)], [3, 0, 0], NONE),
         (&[Order(7, 1, 0), Off], [2, 0, 0], NONE),
@@ -266,32 +397,86 @@ fn any_causes_move_modes_validly() {
         (&[On, Off, down, up, Order(7, 1, 3_001)], [2, 0, 0], ALL),
         (&[On, Off, down, up, Order(7, 2, 3_001)], [2, 0, 0], ALL),
         (&[Order(8, 1, 0), Off, Order(7, 1, 5_000)], [2, 0, 0], NONE),
-        (&[Order(8, 1, 0), Off, Order(7, 1, 5_000), Order(8, 1, 5_000)], [2, 0, 0], NONE),
-        (&[Order(8, 1, 0), Off, Restart, Order(7, 1, 4_000)], [2, 0, 0], NONE),
+        (
+            &[Order(8, 1, 0), Off, Order(7, 1, 5_000), Order(8, 1, 5_000)],
+            [2, 0, 0],
+            NONE,
+        ),
+        (
+            &[Order(8, 1, 0), Off, Restart, Order(7, 1, 4_000)],
+            [2, 0, 0],
+            NONE,
+        ),
         // The order is a later one, or may be.
         (&[On, Off, Order(7, 1, 1_000)], [3, 0, 0], NONE),
         (&[On, Off, down, up, Order(7, 1, 3_000)], [3, 0, 0], NONE),
         (&[On, Off, Restart, Order(7, 1, 2_001)], [3, 0, 0], NONE),
         // The end arrived before any order was known: the buckets go to shadow with the first one.
         (&[Off, Order(7, 1, 5_000)], [2, 0, 0], NONE),
-        (&[Off, Order(7, 1, 5_000), down, up, Order(8, 1, 9_000)], [2, 0, 0], ALL),
-        (&[On, Off, down, up, Off, Order(7, 1, 9_000)], [4, 0, 0], NONE),
+        (
+            &[Off, Order(7, 1, 5_000), down, up, Order(8, 1, 9_000)],
+            [2, 0, 0],
+            ALL,
+        ),
+        (
+            &[On, Off, down, up, Off, Order(7, 1, 9_000)],
+            [4, 0, 0],
+            NONE,
+        ),
         // A generation that is news shows that the switch was used again elsewhere.
         (&[On, Off, down, up, Order(7, 5, 9_000)], [6, 0, 0], NONE),
         // The end of a kill by its time, or by the file, ends no order.
         (&[OnFor(2), Time(2), Order(7, 1, 9_000)], [3, 0, 0], NONE),
-        (&[File(true), File(false), Order(7, 1, 9_000)], [3, 0, 0], NONE),
+        (
+            &[File(true), File(false), Order(7, 1, 9_000)],
+            [3, 0, 0],
+            NONE,
+        ),
         // An order outlasts the time to live of a command, until it is ended where it was given, or by
         // command.
         (&[OnFor(600), Order(7, 1, 0), Time(600)], [1, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), Restart, Time(600), Time(700)], [1, 0, 0], NONE),
+        (
+            &[OnFor(600), Order(7, 1, 0), Restart, Time(600), Time(700)],
+            [1, 0, 0],
+            NONE,
+        ),
         (&[Order(7, 1, 0), OnFor(600), Time(600)], [1, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), OnFor(700), Time(700)], [1, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), Time(600), Order(7, 2, 0)], [2, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), Order(8, 1, 0), Time(600), Order(7, 2, 0)], [3, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), Order(7, 2, 0), Time(600)], [4, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), Learn(2), Time(600)], [4, 0, 0], NONE),
-        (&[OnFor(600), Order(7, 1, 0), Time(600), Off], [2, 0, 0], NONE),
+        (
+            &[OnFor(600), Order(7, 1, 0), OnFor(700), Time(700)],
+            [1, 0, 0],
+            NONE,
+        ),
+        (
+            &[OnFor(600), Order(7, 1, 0), Time(600), Order(7, 2, 0)],
+            [2, 0, 0],
+            NONE,
+        ),
+        (
+            &[
+                OnFor(600),
+                Order(7, 1, 0),
+                Order(8, 1, 0),
+                Time(600),
+                Order(7, 2, 0),
+            ],
+            [3, 0, 0],
+            NONE,
+        ),
+        (
+            &[OnFor(600), Order(7, 1, 0), Order(7, 2, 0), Time(600)],
+            [4, 0, 0],
+            NONE,
+        ),
+        (
+            &[OnFor(600), Order(7, 1, 0), Learn(2), Time(600)],
+            [4, 0, 0],
+            NONE,
+        ),
+        (
+            &[OnFor(600), Order(7, 1, 0), Time(600), Off],
+            [2, 0, 0],
+            NONE,
+        ),
         (&[OnFor(600), Order(7, 1, 0), Off], [2, 0, 0], NONE),
         // The end of the order leaves a kill by another cause.
         (&[On, Off, On, Order(7, 1, 9_000)], [3, 0, 0], NONE),
@@ -300,21 +485,53 @@ fn any_causes_move_modes_validly() {
         (&[OnApi], [0, 1, 0], [false, true, true]),
         (&[OnApi, Restart], [0, 1, 0], [false, true, true]),
         (&[OnApi, OffApi], [0, 2, 0], [false, true, true]),
-        (&[OnApi, OffApi, Restart, up], [0, 2, 0], [false, true, true]),
-        (&[OnApi, OffApi, Modes("shadow", "enforce"), up], [0, 2, 0], ALL),
-        (&[OnApi, Modes("shadow", "enforce"), up], [0, 1, 0], [false, true, true]),
-        (&[OnApi, Modes("shadow", "enforce"), up, OffApi], [0, 2, 0], [false, true, true]),
+        (
+            &[OnApi, OffApi, Restart, up],
+            [0, 2, 0],
+            [false, true, true],
+        ),
+        (
+            &[OnApi, OffApi, Modes("shadow", "enforce"), up],
+            [0, 2, 0],
+            ALL,
+        ),
+        (
+            &[OnApi, Modes("shadow", "enforce"), up],
+            [0, 1, 0],
+            [false, true, true],
+        ),
+        (
+            &[OnApi, Modes("shadow", "enforce"), up, OffApi],
+            [0, 2, 0],
+            [false, true, true],
+        ),
         (&[OnApi, On, Off, down, up], [2, 1, 0], [false, true, true]),
         (&[OnApi, On, OffApi, Off, down, up], [2, 2, 0], ALL),
         (&[LearnApi(3)], [0, 3, 0], [false, true, true]),
-        (&[LearnApi(3), LearnApi(4), Restart], [0, 4, 0], [false, true, true]),
+        (
+            &[LearnApi(3), LearnApi(4), Restart],
+            [0, 4, 0],
+            [false, true, true],
+        ),
         // A bucket that shares its entry: the others enforce, and it is released when the entry is raised.
         (&[OnP1], [0, 0, 1], [true, false, true]),
         (&[OnP1, OffP1], [0, 0, 2], [true, false, true]),
         (&[OnP1, OffP1, Restart, up], [0, 0, 2], [true, false, true]),
-        (&[OnP1, OffP1, Modes("enforce", "canary"), up], [0, 0, 2], ALL),
-        (&[OnP1, Modes("enforce", "canary"), up, OffP1], [0, 0, 2], [true, false, true]),
-        (&[OnP1, Modes("enforce", "canary"), OffP1, up], [0, 0, 2], ALL),
+        (
+            &[OnP1, OffP1, Modes("enforce", "canary"), up],
+            [0, 0, 2],
+            ALL,
+        ),
+        (
+            &[OnP1, Modes("enforce", "canary"), up, OffP1],
+            [0, 0, 2],
+            [true, false, true],
+        ),
+        (
+            &[OnP1, Modes("enforce", "canary"), OffP1, up],
+            [0, 0, 2],
+            ALL,
+        ),
         (&[OnP1, OffP1, On, Off, down, up], [2, 0, 2], ALL),
     ];
     for (acts, generations, enforces) in table {
@@ -330,7 +547,8 @@ fn edited_killed_bucket_stays_in_shadow() {
     scene.act(Act::OnApi);
     scene.act(Act::OffApi);
     // Its own entry is removed, and an enforcing pattern covers it.
-    let pattern = "buckets: { \"a*\": { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
+    let pattern =
+        "buckets: { \"a*\": { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
     let under = |text: &str, durable: &mut DurableState| {
         let policy = policy_of(text);
         durable.on_policy(&policy);
@@ -340,24 +558,45 @@ fn edited_killed_bucket_stays_in_shadow() {
     let durable = &mut scene.durable;
     assert_eq!(under(pattern, durable), Mode::Shadow);
     assert_eq!(under(pattern, durable), Mode::Shadow);
-    assert_eq!(under(&format!("{pattern}# the same\n"), durable), Mode::Shadow);
-    assert_eq!(under(&pattern.replace("enforce", "canary"), durable), Mode::Shadow);
-    assert_eq!(under(pattern, durable), Mode::Enforce, "the entry was raised");
+    assert_eq!(
+        under(&format!("{pattern}# the same\n"), durable),
+        Mode::Shadow
+    );
+    assert_eq!(
+        under(&pattern.replace("enforce", "canary"), durable),
+        Mode::Shadow
+    );
+    assert_eq!(
+        under(pattern, durable),
+        Mode::Enforce,
+        "the entry was raised"
+    );
 }
 
 #[test]
 fn bucket_kills_never_block_fleet_kills() {
     let mut scene = Scene::new();
     for number in 0..KILLED_BUCKETS_MAX {
-        scene.durable.on_command(&alone(&format!("b{number}")), ordered(None), &scene.policy).unwrap();
+        scene
+            .durable
+            .on_command(&alone(&format!("b{number}")), ordered(None), &scene.policy)
+            .unwrap();
     }
     assert_eq!(
-        scene.durable.on_command(&alone("one-more"), ordered(None), &scene.policy),
+        scene
+            .durable
+            .on_command(&alone("one-more"), ordered(None), &scene.policy),
         Err(KilledBucketsFull)
     );
     let learned = [(bucket("one-more"), KillGeneration(1))].into();
-    let report = Report { kills: learned, ..Report::default() };
-    let now = Now { at: scene.now, unix_s: None };
+    let report = Report {
+        kills: learned,
+        ..Report::default()
+    };
+    let now = Now {
+        at: scene.now,
+        unix_s: None,
+    };
     assert!(!scene.durable.on_report(&report, true, now, &scene.policy));
     scene.act(Act::On);
     assert_eq!(scene.durable.kill, KillGeneration(1));
@@ -369,15 +608,28 @@ fn needless_ends_leave_room_for_kills() {
     scene.act(Act::OnApi);
     scene.act(Act::OffApi);
     let (durable, policy) = (&mut scene.durable, &scene.policy);
-    let time =
-        |second: u64| Now { at: MonoTime::ZERO + Duration::from_secs(second), unix_s: Some(second as i64) };
+    let time = |second: u64| Now {
+        at: MonoTime::ZERO + Duration::from_secs(second),
+        unix_s: Some(second as i64),
+    };
     for number in 0..KILLED_BUCKETS_MAX as u64 {
         assert!(!durable.on_command_ends(&alone(&format!("b{number}")), time(10 + number), policy));
     }
-    assert_eq!(durable.on_command(&alone("one-more"), ordered(None), policy), Ok(true));
+    assert_eq!(
+        durable.on_command(&alone("one-more"), ordered(None), policy),
+        Ok(true)
+    );
     assert_eq!(durable.bucket_kills.len(), KILLED_BUCKETS_MAX);
     // Only the earliest ends are forgotten: a late order finds the others.
-    let ended = |name: &str| durable.bucket_kills.get(&bucket(name)).is_some_and(|of| of.ended.is_some());
-    assert_eq!(["api", "b0", "b1", "b2"].map(ended), [true, false, false, true]);
+    let ended = |name: &str| {
+        durable
+            .bucket_kills
+            .get(&bucket(name))
+            .is_some_and(|of| of.ended.is_some())
+    };
+    assert_eq!(
+        ["api", "b0", "b1", "b2"].map(ended),
+        [true, false, false, true]
+    );
     assert_eq!(durable.generation(&alone("api")), KillGeneration(2));
 }

@@ -105,15 +105,26 @@ impl Evidence {
     pub fn notes(&self, stage: Mode) -> Vec<String> {
         let is_unreported = self.latency_unreported && stage == Mode::Canary;
         let latency = is_unreported.then(|| LatencyBasis::NotReported.to_string());
-        latency.into_iter().chain(self.few_instances(stage)).collect()
+        latency
+            .into_iter()
+            .chain(self.few_instances(stage))
+            .collect()
     }
 
     /// Returns a note if the evidence of the gate out of `stage` rests on few instances: each
     /// counts for much.
     fn few_instances(&self, stage: Mode) -> Option<String> {
-        let of_control = if stage == Mode::Canary { 0 } else { self.control.instances };
+        let of_control = if stage == Mode::Canary {
+            0
+        } else {
+            self.control.instances
+        };
         let instances = self.canary.instances.saturating_add(of_control);
-        let noun = if instances == 1 { "instance" } else { "instances" };
+        let noun = if instances == 1 {
+            "instance"
+        } else {
+            "instances"
+        };
         (1..FEW_INSTANCES)
             .contains(&instances)
             .then(|| format!("the evidence rests on {instances} {noun} alone"))
@@ -218,7 +229,10 @@ impl Cause {
 impl Change {
     /// The time of the change as text.
     pub fn at(&self) -> String {
-        self.at_s.map_or_else(|| "just now".to_owned(), |at| UnixSeconds::from_secs(at).to_string())
+        self.at_s.map_or_else(
+            || "just now".to_owned(),
+            |at| UnixSeconds::from_secs(at).to_string(),
+        )
     }
 }
 
@@ -250,13 +264,28 @@ impl Stage {
 impl DurableState {
     pub(super) fn on_mode(&mut self, entry: &str, file: Mode, require_gates: bool, killed: bool) {
         if !self.stages.contains_key(entry) {
-            let to = if killed || self.lost { Mode::Shadow } else { file };
-            let cause = if self.lost { Cause::Lost } else { Cause::Appeared };
-            let stage = Stage { stage: to, file, pending: None, change: 0 };
+            let to = if killed || self.lost {
+                Mode::Shadow
+            } else {
+                file
+            };
+            let cause = if self.lost {
+                Cause::Lost
+            } else {
+                Cause::Appeared
+            };
+            let stage = Stage {
+                stage: to,
+                file,
+                pending: None,
+                change: 0,
+            };
             self.stages.insert(entry.to_owned(), stage);
             self.record(entry, None, to, cause, Vec::new());
         }
-        let Some(stage) = self.stages.get_mut(entry) else { return };
+        let Some(stage) = self.stages.get_mut(entry) else {
+            return;
+        };
         if let Some(to) = stage.on_file(file, require_gates, killed) {
             let why = format!("mode {file} in the policy file");
             self.enter_stage(entry, to, Cause::File, vec![why]);
@@ -264,7 +293,9 @@ impl DurableState {
     }
 
     pub(super) fn on_mode_held(&mut self, entry: &str, file: Mode) {
-        let Some(stage) = self.stages.get_mut(entry) else { return };
+        let Some(stage) = self.stages.get_mut(entry) else {
+            return;
+        };
         if file >= stage.file || file > stage.stage {
             return;
         }
@@ -286,7 +317,9 @@ impl DurableState {
     /// Puts an entry into a stage, and records why. A pending mode stays pending only if the stage rises and
     /// is still below it.
     pub(crate) fn enter_stage(&mut self, entry: &str, to: Mode, cause: Cause, why: Vec<String>) {
-        let Some(stage) = self.stages.get_mut(entry) else { return };
+        let Some(stage) = self.stages.get_mut(entry) else {
+            return;
+        };
         let from = std::mem::replace(&mut stage.stage, to);
         stage.pending = stage.pending.filter(|asked| *asked > to && to > from);
         self.record(entry, Some(from), to, cause, why);
@@ -295,7 +328,13 @@ impl DurableState {
     /// Begins the evidence of an entry's stage anew, and records why. An enforced entry has no
     /// gate, so its evidence continues.
     pub(crate) fn renew_evidence(&mut self, entry: &str, cause: Cause, why: Vec<String>) {
-        let Some(stage) = self.stages.get(entry).filter(|stage| stage.stage < Mode::Enforce) else { return };
+        let Some(stage) = self
+            .stages
+            .get(entry)
+            .filter(|stage| stage.stage < Mode::Enforce)
+        else {
+            return;
+        };
         let mode = stage.stage;
         self.record(entry, Some(mode), mode, cause, why);
     }
@@ -304,7 +343,9 @@ impl DurableState {
     /// an operator or a rule has moved it since the start.
     pub(crate) fn recover_stage(&mut self, entry: &str, shown: Mode, why: Vec<String>) {
         let is_open = self.is_recoverable(entry) && !self.is_entry_killed(entry);
-        let Some(stage) = self.stages.get(entry).filter(|_| is_open) else { return };
+        let Some(stage) = self.stages.get(entry).filter(|_| is_open) else {
+            return;
+        };
         let to = shown.min(stage.file);
         if to != stage.stage {
             self.enter_stage(entry, to, Cause::Recovered, why);
@@ -315,14 +356,18 @@ impl DurableState {
     fn is_recoverable(&self, entry: &str) -> bool {
         let moves = |change: &&Change| change.entry == entry && !change.cause.is_renewal();
         let cause = self.history.iter().rev().find(moves).map(|last| last.cause);
-        matches!(cause, Some(Cause::Appeared | Cause::Lost | Cause::Recovered))
+        matches!(
+            cause,
+            Some(Cause::Appeared | Cause::Lost | Cause::Recovered)
+        )
     }
 
     /// Puts one entry into shadow; without a name, every entry. An entry in shadow stays there,
     /// also if aggregators show a higher stage afterwards.
     pub(super) fn put_in_shadow(&mut self, entry: Option<&str>, cause: Cause, why: &[String]) {
         let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);
-        let may_rise = |name: &str, stage: &Stage| stage.file > Mode::Shadow && self.is_recoverable(name);
+        let may_rise =
+            |name: &str, stage: &Stage| stage.file > Mode::Shadow && self.is_recoverable(name);
         let is_above = |stage: &Stage| stage.stage > Mode::Shadow || stage.pending.is_some();
         let entries = self
             .stages
@@ -333,30 +378,60 @@ impl DurableState {
         }
     }
 
-    fn record(&mut self, entry: &str, from: Option<Mode>, to: Mode, cause: Cause, why: Vec<String>) {
-        let number = self.history.back().map_or(0, |last| last.number).max(self.changes) + 1;
+    fn record(
+        &mut self,
+        entry: &str,
+        from: Option<Mode>,
+        to: Mode,
+        cause: Cause,
+        why: Vec<String>,
+    ) {
+        let number = self
+            .history
+            .back()
+            .map_or(0, |last| last.number)
+            .max(self.changes)
+            + 1;
         self.changes = number;
         if let Some(stage) = self.stages.get_mut(entry) {
             stage.change = number;
         }
         let entry = entry.to_owned();
-        self.history.push_back(Change { number, at_s: None, entry, from, to, cause, why, evidence: None });
+        self.history.push_back(Change {
+            number,
+            at_s: None,
+            entry,
+            from,
+            to,
+            cause,
+            why,
+            evidence: None,
+        });
         while self.history.len() > HISTORY_MAX {
             // A kill or a promotion outlives renewals: a limit that moves by itself records many of
             // them.
             let mut earlier = self.history.iter().take(HISTORY_MAX);
-            let at = earlier.position(|change| change.cause.is_renewal()).unwrap_or(0);
+            let at = earlier
+                .position(|change| change.cause.is_renewal())
+                .unwrap_or(0);
             self.history.remove(at);
         }
     }
 
     pub(crate) fn change(&self, number: u64) -> Option<&Change> {
-        self.history.iter().rev().find(|change| change.number == number)
+        self.history
+            .iter()
+            .rev()
+            .find(|change| change.number == number)
     }
 
     /// Sets the time of changes that have none; true if there were any.
     pub(crate) fn stamp(&mut self, unix_s: i64) -> bool {
-        let unstamped = self.history.iter_mut().rev().take_while(|change| change.at_s.is_none());
+        let unstamped = self
+            .history
+            .iter_mut()
+            .rev()
+            .take_while(|change| change.at_s.is_none());
         unstamped.map(|change| change.at_s = Some(unix_s)).count() > 0
     }
 }

@@ -15,8 +15,19 @@ fn policy(mode: Mode, gates: bool, kill: bool) -> Policy {
     let text = format!(
         "kill_switch: {kill}\nbuckets: {{ b: {{ limit: 1, mode: {mode} }} }}\nrollout: {{ require_gates: {gates} }}\n"
     );
-    let source = Source { name: "policy.yaml", text: &text };
-    Policy::read(source, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+    let source = Source {
+        name: "policy.yaml",
+        text: &text,
+    };
+    Policy::read(
+        source,
+        Source {
+            name: "tenants.yaml",
+            text: ONE_CLASS_TENANTS,
+        },
+    )
+    .unwrap()
+    .0
 }
 
 fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> DurableState {
@@ -52,12 +63,20 @@ fn act(durable: &mut DurableState, act: Act) {
         Act::Resume => durable.on_policy(&policy(file, true, false)),
         Act::KillAlone => {
             let alone = Scope::Bucket(Bucket::new("b").unwrap());
-            durable.on_command(&alone, Command::default(), &policy(file, true, false)).unwrap();
+            durable
+                .on_command(&alone, Command::default(), &policy(file, true, false))
+                .unwrap();
         }
         Act::Learn => {
             let kill = KillGeneration(durable.kill.0 + 1).switched(true);
-            let report = Report { kill, ..Report::default() };
-            let now = Now { at: MonoTime::ZERO, unix_s: None };
+            let report = Report {
+                kill,
+                ..Report::default()
+            };
+            let now = Now {
+                at: MonoTime::ZERO,
+                unix_s: None,
+            };
             durable.on_report(&report, true, now, &policy(file, true, false));
         }
         Act::Restart => {
@@ -77,12 +96,42 @@ fn every_transition_has_one_result() {
     type State = (Mode, Mode, Option<Mode>);
     let table: [(State, Act, State, Option<Cause>); 41] = [
         // Raising in the file waits for gates, unless none are required.
-        ((Shadow, Shadow, None), Act::File(Canary, true), (Shadow, Canary, Some(Canary)), None),
-        ((Shadow, Shadow, None), Act::File(Enforce, true), (Shadow, Enforce, Some(Enforce)), None),
-        ((Canary, Canary, None), Act::File(Enforce, true), (Canary, Enforce, Some(Enforce)), None),
-        ((Shadow, Shadow, None), Act::File(Enforce, false), (Enforce, Enforce, None), Some(Cause::File)),
-        ((Shadow, Canary, Some(Canary)), Act::File(Enforce, true), (Shadow, Enforce, Some(Enforce)), None),
-        ((Shadow, Enforce, Some(Enforce)), Act::File(Canary, true), (Shadow, Canary, Some(Canary)), None),
+        (
+            (Shadow, Shadow, None),
+            Act::File(Canary, true),
+            (Shadow, Canary, Some(Canary)),
+            None,
+        ),
+        (
+            (Shadow, Shadow, None),
+            Act::File(Enforce, true),
+            (Shadow, Enforce, Some(Enforce)),
+            None,
+        ),
+        (
+            (Canary, Canary, None),
+            Act::File(Enforce, true),
+            (Canary, Enforce, Some(Enforce)),
+            None,
+        ),
+        (
+            (Shadow, Shadow, None),
+            Act::File(Enforce, false),
+            (Enforce, Enforce, None),
+            Some(Cause::File),
+        ),
+        (
+            (Shadow, Canary, Some(Canary)),
+            Act::File(Enforce, true),
+            (Shadow, Enforce, Some(Enforce)),
+            None,
+        ),
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::File(Canary, true),
+            (Shadow, Canary, Some(Canary)),
+            None,
+        ),
         // Removing the required gates from the file is an order as well.
         (
             (Shadow, Enforce, Some(Enforce)),
@@ -91,23 +140,93 @@ fn every_transition_has_one_result() {
             Some(Cause::File),
         ),
         // Lowering takes effect immediately, and withdraws a waiting change.
-        ((Enforce, Enforce, None), Act::File(Canary, true), (Canary, Canary, None), Some(Cause::File)),
-        ((Enforce, Enforce, None), Act::File(Shadow, true), (Shadow, Shadow, None), Some(Cause::File)),
-        ((Canary, Enforce, Some(Enforce)), Act::File(Canary, true), (Canary, Canary, None), None),
-        ((Shadow, Enforce, Some(Enforce)), Act::File(Shadow, true), (Shadow, Shadow, None), None),
+        (
+            (Enforce, Enforce, None),
+            Act::File(Canary, true),
+            (Canary, Canary, None),
+            Some(Cause::File),
+        ),
+        (
+            (Enforce, Enforce, None),
+            Act::File(Shadow, true),
+            (Shadow, Shadow, None),
+            Some(Cause::File),
+        ),
+        (
+            (Canary, Enforce, Some(Enforce)),
+            Act::File(Canary, true),
+            (Canary, Canary, None),
+            None,
+        ),
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::File(Shadow, true),
+            (Shadow, Shadow, None),
+            None,
+        ),
         // An entry promoted beyond the mode of the file follows the file once that changes.
-        ((Enforce, Shadow, None), Act::File(Canary, true), (Canary, Canary, None), Some(Cause::File)),
-        ((Enforce, Shadow, None), Act::File(Enforce, true), (Enforce, Enforce, None), None),
+        (
+            (Enforce, Shadow, None),
+            Act::File(Canary, true),
+            (Canary, Canary, None),
+            Some(Cause::File),
+        ),
+        (
+            (Enforce, Shadow, None),
+            Act::File(Enforce, true),
+            (Enforce, Enforce, None),
+            None,
+        ),
         // The same file again is no order.
-        ((Shadow, Enforce, None), Act::File(Enforce, true), (Shadow, Enforce, None), None),
-        ((Shadow, Enforce, None), Act::File(Enforce, false), (Shadow, Enforce, None), None),
-        ((Enforce, Shadow, None), Act::File(Shadow, false), (Enforce, Shadow, None), None),
+        (
+            (Shadow, Enforce, None),
+            Act::File(Enforce, true),
+            (Shadow, Enforce, None),
+            None,
+        ),
+        (
+            (Shadow, Enforce, None),
+            Act::File(Enforce, false),
+            (Shadow, Enforce, None),
+            None,
+        ),
+        (
+            (Enforce, Shadow, None),
+            Act::File(Shadow, false),
+            (Enforce, Shadow, None),
+            None,
+        ),
         // A held policy lowers, and raises nothing.
-        ((Enforce, Enforce, None), Act::Held(Shadow), (Shadow, Shadow, None), Some(Cause::File)),
-        ((Enforce, Enforce, None), Act::Held(Canary), (Canary, Canary, None), Some(Cause::File)),
-        ((Shadow, Shadow, None), Act::Held(Enforce), (Shadow, Shadow, None), None),
-        ((Shadow, Enforce, Some(Enforce)), Act::Held(Shadow), (Shadow, Shadow, None), None),
-        ((Shadow, Enforce, Some(Enforce)), Act::Held(Enforce), (Shadow, Enforce, Some(Enforce)), None),
+        (
+            (Enforce, Enforce, None),
+            Act::Held(Shadow),
+            (Shadow, Shadow, None),
+            Some(Cause::File),
+        ),
+        (
+            (Enforce, Enforce, None),
+            Act::Held(Canary),
+            (Canary, Canary, None),
+            Some(Cause::File),
+        ),
+        (
+            (Shadow, Shadow, None),
+            Act::Held(Enforce),
+            (Shadow, Shadow, None),
+            None,
+        ),
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::Held(Shadow),
+            (Shadow, Shadow, None),
+            None,
+        ),
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::Held(Enforce),
+            (Shadow, Enforce, Some(Enforce)),
+            None,
+        ),
         // On the way up a pending mode stays pending until the stage reaches it.
         (
             (Shadow, Enforce, Some(Enforce)),
@@ -159,19 +278,79 @@ fn every_transition_has_one_result() {
             Some(Cause::Abort),
         ),
         // Every kind of kill leaves shadow behind.
-        ((Enforce, Enforce, None), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
-        ((Canary, Enforce, Some(Enforce)), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
-        ((Shadow, Enforce, Some(Enforce)), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
-        ((Shadow, Shadow, None), Act::Kill, (Shadow, Shadow, None), None),
-        ((Enforce, Shadow, None), Act::Learn, (Shadow, Shadow, None), Some(Cause::Kill)),
-        ((Enforce, Enforce, None), Act::KillAlone, (Shadow, Enforce, None), Some(Cause::Kill)),
-        ((Shadow, Enforce, Some(Enforce)), Act::KillAlone, (Shadow, Enforce, None), Some(Cause::Kill)),
-        ((Shadow, Enforce, None), Act::Resume, (Shadow, Enforce, None), None),
+        (
+            (Enforce, Enforce, None),
+            Act::Kill,
+            (Shadow, Enforce, None),
+            Some(Cause::Kill),
+        ),
+        (
+            (Canary, Enforce, Some(Enforce)),
+            Act::Kill,
+            (Shadow, Enforce, None),
+            Some(Cause::Kill),
+        ),
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::Kill,
+            (Shadow, Enforce, None),
+            Some(Cause::Kill),
+        ),
+        (
+            (Shadow, Shadow, None),
+            Act::Kill,
+            (Shadow, Shadow, None),
+            None,
+        ),
+        (
+            (Enforce, Shadow, None),
+            Act::Learn,
+            (Shadow, Shadow, None),
+            Some(Cause::Kill),
+        ),
+        (
+            (Enforce, Enforce, None),
+            Act::KillAlone,
+            (Shadow, Enforce, None),
+            Some(Cause::Kill),
+        ),
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::KillAlone,
+            (Shadow, Enforce, None),
+            Some(Cause::Kill),
+        ),
+        (
+            (Shadow, Enforce, None),
+            Act::Resume,
+            (Shadow, Enforce, None),
+            None,
+        ),
         // A restart changes nothing, and a loss means shadow.
-        ((Enforce, Shadow, None), Act::Restart, (Enforce, Shadow, None), None),
-        ((Canary, Enforce, Some(Enforce)), Act::Restart, (Canary, Enforce, Some(Enforce)), None),
-        ((Shadow, Enforce, None), Act::Restart, (Shadow, Enforce, None), None),
-        ((Enforce, Enforce, None), Act::Loss, (Shadow, Enforce, None), Some(Cause::Lost)),
+        (
+            (Enforce, Shadow, None),
+            Act::Restart,
+            (Enforce, Shadow, None),
+            None,
+        ),
+        (
+            (Canary, Enforce, Some(Enforce)),
+            Act::Restart,
+            (Canary, Enforce, Some(Enforce)),
+            None,
+        ),
+        (
+            (Shadow, Enforce, None),
+            Act::Restart,
+            (Shadow, Enforce, None),
+            None,
+        ),
+        (
+            (Enforce, Enforce, None),
+            Act::Loss,
+            (Shadow, Enforce, None),
+            Some(Cause::Lost),
+        ),
     ];
     for ((stage, file, pending), edge, expected, cause) in table {
         let mut durable = at(stage, file, pending);
@@ -180,7 +359,10 @@ fn every_transition_has_one_result() {
         let held = durable.stages["b"];
         let case = format!("{stage} ({file} in the file, {pending:?} waits), {edge:?}");
         assert_eq!((held.stage, held.file, held.pending), expected, "{case}");
-        let last = durable.history.back().filter(|last| cause == Some(Cause::Lost) || last.number > before);
+        let last = durable
+            .history
+            .back()
+            .filter(|last| cause == Some(Cause::Lost) || last.number > before);
         assert_eq!(last.map(|last| last.cause), cause, "{case}");
         if let Some(last) = last {
             assert_eq!((last.to, held.change), (held.stage, last.number), "{case}");
@@ -191,9 +373,15 @@ fn every_transition_has_one_result() {
 #[test]
 fn return_from_a_held_policy_raises_nothing() {
     let mut durable = at(Enforce, Enforce, None);
-    durable.on_held(&policy(Shadow, false, false), &policy(Enforce, false, false));
+    durable.on_held(
+        &policy(Shadow, false, false),
+        &policy(Enforce, false, false),
+    );
     durable.on_recall(&policy(Enforce, false, false));
-    assert_eq!((durable.stages["b"].stage, durable.stages["b"].file), (Shadow, Enforce));
+    assert_eq!(
+        (durable.stages["b"].stage, durable.stages["b"].file),
+        (Shadow, Enforce)
+    );
     durable.on_policy(&policy(Enforce, false, false));
     assert_eq!(durable.stages["b"].stage, Shadow);
 }
@@ -205,7 +393,10 @@ fn restart_with_held_modes_raises_nothing() {
     durable.on_policy(&in_force);
     durable.on_held(&policy(Shadow, false, false), &in_force);
     durable.on_policy(&in_force);
-    assert_eq!((durable.stages["b"].stage, durable.stages["b"].file), (Shadow, Enforce));
+    assert_eq!(
+        (durable.stages["b"].stage, durable.stages["b"].file),
+        (Shadow, Enforce)
+    );
 }
 
 #[test]
@@ -221,7 +412,12 @@ fn history_is_bounded_numbered_and_stamped_once() {
     assert!(numbers.is_sorted_by(|a, b| a + 1 == *b));
     assert_eq!(numbers.last(), Some(&(2 * HISTORY_MAX as u64 + 1)));
     assert!(durable.stamp(3_000));
-    assert!(durable.history.iter().all(|change| change.at_s == Some(3_000)));
+    assert!(
+        durable
+            .history
+            .iter()
+            .all(|change| change.at_s == Some(3_000))
+    );
 }
 
 #[test]
@@ -232,7 +428,10 @@ fn renewals_leave_kills_in_the_history() {
         durable.renew_evidence("b", Cause::Drift, Vec::new());
     }
     assert_eq!(durable.history.len(), HISTORY_MAX);
-    assert_eq!(durable.history.back().map(|change| change.number), Some(durable.stages["b"].change));
+    assert_eq!(
+        durable.history.back().map(|change| change.number),
+        Some(durable.stages["b"].change)
+    );
     assert_eq!(durable.in_shadow_since_kill().collect::<Vec<_>>(), ["b"]);
     // Without an earlier renewal the oldest change is dropped, and never the latest.
     for _ in 0..HISTORY_MAX {
@@ -240,5 +439,8 @@ fn renewals_leave_kills_in_the_history() {
     }
     durable.renew_evidence("b", Cause::Edit, Vec::new());
     assert_eq!(durable.history.len(), HISTORY_MAX);
-    assert_eq!(durable.history.back().map(|change| change.cause), Some(Cause::Edit));
+    assert_eq!(
+        durable.history.back().map(|change| change.cause),
+        Some(Cause::Edit)
+    );
 }

@@ -63,12 +63,19 @@ pub(super) fn encode(durable: &DurableState) -> io::Result<Vec<u8>> {
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<DurableState, ReadError> {
-    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or(ReadError::Header)?;
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .ok_or(ReadError::Header)?;
     let (found, body) = (&bytes[..end], &bytes[end + 1..]);
     if found == header(body).as_bytes() {
         return Ok(serde_json::from_slice(body)?);
     }
-    match std::str::from_utf8(found).unwrap_or_default().split(' ').collect::<Vec<_>>()[..] {
+    match std::str::from_utf8(found)
+        .unwrap_or_default()
+        .split(' ')
+        .collect::<Vec<_>>()[..]
+    {
         [MAGIC, VERSION, CHECKSUM, ..] => Err(ReadError::Checksum),
         [MAGIC, version, ..] if version != VERSION && version.parse::<u16>().is_ok() => {
             Err(ReadError::Version(version.to_owned()))

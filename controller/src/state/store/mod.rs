@@ -87,28 +87,47 @@ impl Store {
             return Err(error);
         }
         let path = directory.join(FILE);
-        let lost = |loss| Opened { durable: DurableState::lost(), loss: Some(loss) };
+        let lost = |loss| Opened {
+            durable: DurableState::lost(),
+            loss: Some(loss),
+        };
         let opened = match file::read(&path) {
             Ok(Some(durable)) => {
                 file::restrict(&path);
-                Opened { durable, loss: None }
+                Opened {
+                    durable,
+                    loss: None,
+                }
             }
-            Ok(None) if matches!(directory.join(MARKER).try_exists(), Ok(false)) => {
-                Opened { durable: DurableState::first_start(), loss: None }
-            }
+            Ok(None) if matches!(directory.join(MARKER).try_exists(), Ok(false)) => Opened {
+                durable: DurableState::first_start(),
+                loss: None,
+            },
             Ok(None) => lost(format!("the state file {} is missing", path.display())),
             Err(error) => {
                 let aside = match put_aside(&path) {
                     Ok(aside) => format!("it was put aside as {}", aside.display()),
                     Err(error) => {
                         claim.is_damaged = true;
-                        format!("it stays until it can be put aside as {}: {error}", aside(&path).display())
+                        format!(
+                            "it stays until it can be put aside as {}: {error}",
+                            aside(&path).display()
+                        )
                     }
                 };
-                lost(format!("the state file {} cannot be read: {error}; {aside}", path.display()))
+                lost(format!(
+                    "the state file {} cannot be read: {error}; {aside}",
+                    path.display()
+                ))
             }
         };
-        Ok((Self { directory: directory.to_owned(), claim: Mutex::new(claim) }, opened))
+        Ok((
+            Self {
+                directory: directory.to_owned(),
+                claim: Mutex::new(claim),
+            },
+            opened,
+        ))
     }
 
     /// Writes the state; it is on disk when this returns.
@@ -127,7 +146,10 @@ impl Store {
             replace(&file, &file::encode(durable)?)?;
             create_marker(&self.directory)
         };
-        write(&mut claim).map_err(|source| StoreError::Write { file: file.clone(), source })
+        write(&mut claim).map_err(|source| StoreError::Write {
+            file: file.clone(),
+            source,
+        })
     }
 }
 
@@ -143,7 +165,10 @@ impl Claim {
         // The lock file was deleted, or the directory replaced: another controller may use the
         // present directory.
         self.lock = None;
-        let in_directory = |source| StoreError::Directory { directory: directory.to_owned(), source };
+        let in_directory = |source| StoreError::Directory {
+            directory: directory.to_owned(),
+            source,
+        };
         private_directory::create(directory).map_err(in_directory)?;
         // On a read-only disk the lock of an earlier run protects its state.
         let lock = regular_file::open_or_create(&path)
@@ -170,15 +195,20 @@ impl Drop for Claim {
 }
 
 fn clearer(first: io::Error, second: io::Error) -> io::Error {
-    if second.kind() == io::ErrorKind::InvalidInput { second } else { first }
+    if second.kind() == io::ErrorKind::InvalidInput {
+        second
+    } else {
+        first
+    }
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let is_same =
-            |held: fs::Metadata, there: fs::Metadata| held.dev() == there.dev() && held.ino() == there.ino();
+        let is_same = |held: fs::Metadata, there: fs::Metadata| {
+            held.dev() == there.dev() && held.ino() == there.ino()
+        };
         match (file.metadata(), path.metadata()) {
             (Ok(held), Ok(there)) => is_same(held, there),
             (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
@@ -216,5 +246,8 @@ fn aside(path: &Path) -> PathBuf {
         path.with_file_name(format!("{file}.unreadable-{n}"))
     };
     let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
-    (1..u32::MAX).map(name).find(is_free).unwrap_or_else(|| name(u32::MAX))
+    (1..u32::MAX)
+        .map(name)
+        .find(is_free)
+        .unwrap_or_else(|| name(u32::MAX))
 }

@@ -53,7 +53,10 @@ impl Coherence {
             input[..8].copy_from_slice(&self.salt.to_le_bytes());
             hasher.hash(&input)
         };
-        DrawKey { k0: half(0), k1: half(1) }
+        DrawKey {
+            k0: half(0),
+            k1: half(1),
+        }
     }
 }
 

@@ -32,8 +32,18 @@ fn known_draws_never_change() {
 }
 
 const DRAWS: [(u128, u64, u128, u32); 3] = [
-    (0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f, 1, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0xf9b7_d2cd),
-    (0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f, 2, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0xaf3e_90f9),
+    (
+        0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f,
+        1,
+        0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+        0xf9b7_d2cd,
+    ),
+    (
+        0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f,
+        2,
+        0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+        0xaf3e_90f9,
+    ),
     (0, u64::MAX, 1, 0x6b56_3b74),
 ];
 
@@ -43,7 +53,10 @@ fn chi_square(draws: impl Iterator<Item = u32>, shift: u32) -> f64 {
     let mut cells = [0_u32; 256];
     draws.for_each(|draw| cells[(draw >> shift) as usize & 0xff] += 1);
     let due = f64::from(cells.iter().sum::<u32>()) / 256.0;
-    cells.iter().map(|seen| (f64::from(*seen) - due).powi(2) / due).sum()
+    cells
+        .iter()
+        .map(|seen| (f64::from(*seen) - due).powi(2) / due)
+        .sum()
 }
 
 type Made = fn(u128) -> u128;
@@ -53,10 +66,18 @@ fn families() -> [(&'static str, Made); 6] {
     [
         ("one after the other", |n| n),
         ("one after the other, high", |n| n << 64 | 7),
-        ("of 64 bits only", |n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) & u128::from(u64::MAX)),
-        ("that begin with the time", |n| (1_700_000_000 + n / 100) << 96 | (n % 100) << 3 | 1),
-        ("with the last byte fixed, as samplers have it", |n| n << 8 | 0xff),
-        ("of one byte repeated, numbered in the middle", |n| 0xaaaa << 112 | n << 40 | 0xaaaa),
+        ("of 64 bits only", |n| {
+            n.wrapping_mul(0x9E37_79B9_7F4A_7C15) & u128::from(u64::MAX)
+        }),
+        ("that begin with the time", |n| {
+            (1_700_000_000 + n / 100) << 96 | (n % 100) << 3 | 1
+        }),
+        ("with the last byte fixed, as samplers have it", |n| {
+            n << 8 | 0xff
+        }),
+        ("of one byte repeated, numbered in the middle", |n| {
+            0xaaaa << 112 | n << 40 | 0xaaaa
+        }),
     ]
 }
 
@@ -69,7 +90,10 @@ fn draws_are_uniform_for_any_trace_id() {
         for shift in [24, 16, 1] {
             let drawn = (1..=65_536).map(|n| draws(3).draw(trace(id(n))));
             let statistic = chi_square(drawn, shift);
-            assert!(WITHIN.contains(&statistic), "{how}, bits from {shift}: {statistic}");
+            assert!(
+                WITHIN.contains(&statistic),
+                "{how}, bits from {shift}: {statistic}"
+            );
         }
         // The same test fails for the bits of the trace-id itself.
         let own = chi_square((1..=65_536).map(|n| id(n) as u32), 24);
@@ -83,7 +107,9 @@ fn draws_are_uniform_for_any_trace_id() {
 fn refusals_are_independent_of_trace_sampling() {
     let mut state = 1_u128;
     let mut ids = std::iter::repeat_with(move || {
-        state = state.wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645).wrapping_add(0x5851_F42D);
+        state = state
+            .wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645)
+            .wrapping_add(0x5851_F42D);
         (state ^ state >> 67).max(1)
     });
     let (mut sampled, mut refused, all) = (0_u32, 0_u32, 200_000);
@@ -92,17 +118,30 @@ fn refusals_are_independent_of_trace_sampling() {
         sampled += u32::from(is_sampled);
         refused += u32::from(is_sampled && refuses(ratio(0.4), draws(9).draw(trace(id))));
     }
-    assert!((19_000..21_000).contains(&sampled), "{sampled} of {all} are sampled");
+    assert!(
+        (19_000..21_000).contains(&sampled),
+        "{sampled} of {all} are sampled"
+    );
     let share = f64::from(refused) / f64::from(sampled);
     // Eight standard deviations of the mean of 20,000 tosses.
-    assert!((share - 0.4).abs() < 8.0 * 0.49 / 141.0, "{share} of the sampled are refused");
+    assert!(
+        (share - 0.4).abs() < 8.0 * 0.49 / 141.0,
+        "{share} of the sampled are refused"
+    );
 }
 
 #[test]
 fn another_key_or_salt_gives_independent_draws() {
-    let other = Coherence { key: CoinKey::from_bytes(*b"0123456789abcdeg"), salt: 1 };
+    let other = Coherence {
+        key: CoinKey::from_bytes(*b"0123456789abcdeg"),
+        salt: 1,
+    };
     let torn = DrawKey::of_halves(draws(1).halves().0, draws(2).halves().1);
-    for (how, other) in [("salt", draws(2)), ("key", other.draw_key()), ("torn", torn)] {
+    for (how, other) in [
+        ("salt", draws(2)),
+        ("key", other.draw_key()),
+        ("torn", torn),
+    ] {
         let both = (1..=40_000).filter(|n| {
             let refused = |key: DrawKey| refuses(ratio(0.5), key.draw(trace(*n)));
             refused(draws(1)) && refused(other)
@@ -110,7 +149,9 @@ fn another_key_or_salt_gives_independent_draws() {
         // A quarter, as for two independent coins; the bounds are 11 standard deviations away.
         let both = both.count();
         assert!((9_000..11_000).contains(&both), "another {how}: {both}");
-        assert!((DRAWN_MIN..).contains(&chi_square((1..=65_536).map(|n| other.draw(trace(n))), 24)));
+        assert!(
+            (DRAWN_MIN..).contains(&chi_square((1..=65_536).map(|n| other.draw(trace(n))), 24))
+        );
     }
 }
 
@@ -121,9 +162,19 @@ const DRAWN_MIN: f64 = 120.0;
 fn keys_are_not_printed() {
     let key = CoinKey::from_bytes([0xab; 16]);
     let coherence = Coherence { key, salt: 7 };
-    let shown = format!("{key:?} {coherence:?} {:#?} {:?}", coherence, coherence.draw_key());
+    let shown = format!(
+        "{key:?} {coherence:?} {:#?} {:?}",
+        coherence,
+        coherence.draw_key()
+    );
     let (k0, k1) = coherence.draw_key().halves();
-    for secret in ["ab", "171", &key.0.to_string(), &k0.to_string(), &k1.to_string()] {
+    for secret in [
+        "ab",
+        "171",
+        &key.0.to_string(),
+        &k0.to_string(),
+        &k1.to_string(),
+    ] {
         assert!(!shown.contains(secret), "{shown}");
     }
     assert!(shown.contains("salt: 7"), "{shown}");

@@ -61,7 +61,10 @@ impl Dither {
     /// Restores the state of [`to_bits`](Self::to_bits); any other word is clamped to a valid state.
     #[inline]
     pub fn from_bits(bits: u64) -> Self {
-        Self { owed: (bits as u32).min(DropRatio::ONE), point: ((bits >> 32) as u32).min(DropRatio::ONE) }
+        Self {
+            owed: (bits as u32).min(DropRatio::ONE),
+            point: ((bits >> 32) as u32).min(DropRatio::ONE),
+        }
     }
 
     /// Returns true if the next request is refused. Takes two independent draws, uniform over `u32`, at the
@@ -77,7 +80,10 @@ impl Dither {
         }
         if self.point == 0 {
             let (owed, point) = draw();
-            *self = Self { owed: below(DropRatio::ONE, owed), point: 1 + below(DropRatio::ONE, point) };
+            *self = Self {
+                owed: below(DropRatio::ONE, owed),
+                point: 1 + below(DropRatio::ONE, point),
+            };
         }
         let is_ahead = self.point > self.owed;
         // At most 1 and less than 1: no overflow.

@@ -81,7 +81,10 @@ fn locking<S>(
 
 #[test]
 fn alternating_draws_are_refused_at_the_ratio() {
-    let worst = locking(|_| Dither::default(), |dither, ratio, draw| dither.refuses(ratio, draw));
+    let worst = locking(
+        |_| Dither::default(),
+        |dither, ratio, draw| dither.refuses(ratio, draw),
+    );
     assert!(worst < 0.01, "{worst}");
     // Plain accumulators, which admit at a threshold, lock onto the pattern: wholly with a fixed threshold,
     // in part with one drawn after each admission.
@@ -94,11 +97,20 @@ fn alternating_draws_are_refused_at_the_ratio() {
         }
         !admitted
     };
-    let fixed = locking(|phase| (phase, 1.0), |state, ratio, _| accumulate(state, ratio, 1.0));
+    let fixed = locking(
+        |phase| (phase, 1.0),
+        |state, ratio, _| accumulate(state, ratio, 1.0),
+    );
     assert!(fixed > 0.45, "{fixed}");
     let drawn = locking(
         |phase| (phase, 1.0),
-        |state, ratio, draw| accumulate(state, ratio, 0.5 + f64::from(draw().0) / f64::from(u32::MAX)),
+        |state, ratio, draw| {
+            accumulate(
+                state,
+                ratio,
+                0.5 + f64::from(draw().0) / f64::from(u32::MAX),
+            )
+        },
     );
     assert!((0.03..0.3).contains(&drawn), "{drawn}");
 }
@@ -109,10 +121,15 @@ fn first_requests_are_refused_at_the_ratio() {
     for percent in [1, 10, 50, 90, 99, 100] {
         let ratio = ratio((u64::from(DropRatio::ONE) * percent / 100) as u32);
         let coins = 100_000;
-        let admitted = (0..coins).filter(|_| !Dither::default().refuses(ratio, &mut draw)).count();
+        let admitted = (0..coins)
+            .filter(|_| !Dither::default().refuses(ratio, &mut draw))
+            .count();
         let (share, p) = (admitted as f64 / f64::from(coins), 1.0 - ratio.as_f64());
         let slack = 4.0 * (p * (1.0 - p) / f64::from(coins)).sqrt();
-        assert!((share - p).abs() <= slack, "{share} of the first requests admitted at {ratio:?}");
+        assert!(
+            (share - p).abs() <= slack,
+            "{share} of the first requests admitted at {ratio:?}"
+        );
     }
 }
 
@@ -129,7 +146,10 @@ fn few_draws_are_taken() {
             })
         };
         let admitted = (0..requests).filter(refuses).count();
-        assert!(taken <= admitted + 2, "{taken} pairs, {admitted} admitted at {ratio:?}");
+        assert!(
+            taken <= admitted + 2,
+            "{taken} pairs, {admitted} admitted at {ratio:?}"
+        );
     }
 }
 

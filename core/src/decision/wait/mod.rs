@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// Minimum wait of each class in milliseconds: 1 s times 120^(class / 31).
 const BASES_MS: [u32; 32] = [
-    1_000, 1_167, 1_362, 1_589, 1_855, 2_164, 2_526, 2_948, 3_440, 4_015, 4_685, 5_467, 6_380, 7_446, 8_689,
-    10_140, 11_834, 13_810, 16_116, 18_808, 21_949, 25_614, 29_892, 34_883, 40_709, 47_507, 55_441, 64_699,
-    75_504, 88_113, 102_828, 120_000,
+    1_000, 1_167, 1_362, 1_589, 1_855, 2_164, 2_526, 2_948, 3_440, 4_015, 4_685, 5_467, 6_380,
+    7_446, 8_689, 10_140, 11_834, 13_810, 16_116, 18_808, 21_949, 25_614, 29_892, 34_883, 40_709,
+    47_507, 55_441, 64_699, 75_504, 88_113, 102_828, 120_000,
 ];
 /// The least width of the span of waits.
 const SPREAD_MIN: Duration = Duration::from_secs(2);
@@ -56,7 +56,9 @@ impl WaitClass {
 
     /// Returns the shortest wait.
     pub fn base(self) -> Duration {
-        BASES_MS.get(usize::from(self.0)).map_or(Duration::ZERO, |ms| Duration::from_millis(u64::from(*ms)))
+        BASES_MS
+            .get(usize::from(self.0))
+            .map_or(Duration::ZERO, |ms| Duration::from_millis(u64::from(*ms)))
     }
 
     /// Returns the width of the span of waits: as long as the shortest wait, and at least 2 s.
@@ -79,12 +81,21 @@ mod tests {
     fn wait_classes_grow_by_one_factor() {
         for class in WaitClass::all() {
             let base = 120_f64.powf(f64::from(class.bits()) / 31.0);
-            assert!((class.base().as_secs_f64() - base).abs() <= 0.000_6, "{class:?}: {base}");
-            assert_eq!(WaitClass::from_bits(class.bits() | 1 << WaitClass::BITS), class);
+            assert!(
+                (class.base().as_secs_f64() - base).abs() <= 0.000_6,
+                "{class:?}: {base}"
+            );
+            assert_eq!(
+                WaitClass::from_bits(class.bits() | 1 << WaitClass::BITS),
+                class
+            );
         }
         assert_eq!(WaitClass::all().count(), BASES_MS.len());
         for (class, from, to) in [(WaitClass::SHORTEST, 1, 3), (WaitClass::LONGEST, 120, 240)] {
-            assert_eq!(class.span(), Duration::from_secs(from)..Duration::from_secs(to));
+            assert_eq!(
+                class.span(),
+                Duration::from_secs(from)..Duration::from_secs(to)
+            );
         }
     }
 

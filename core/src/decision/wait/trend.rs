@@ -41,7 +41,14 @@ impl OverloadTrend {
     /// Begins with a ratio above zero.
     pub fn new(now: MonoTime, ratio: DropRatio) -> Self {
         let present = log_excess(ratio);
-        Self { began: now, at: now, refused_at: now, present, fast: present, slow: present }
+        Self {
+            began: now,
+            at: now,
+            refused_at: now,
+            present,
+            fast: present,
+            slow: present,
+        }
     }
 
     /// Continues with the ratio from now on.
@@ -67,7 +74,11 @@ impl OverloadTrend {
         let (fast, slow) = self.averages(now);
         let falls_by = (slow - fast) / (SLOW - FAST);
         let lasted = now.since(self.began).as_secs_f64();
-        let rest = if falls_by > 0.0 { lasted.min(1.0 / falls_by) } else { lasted };
+        let rest = if falls_by > 0.0 {
+            lasted.min(1.0 / falls_by)
+        } else {
+            lasted
+        };
         Duration::from_secs_f64(rest.clamp(0.0, REST_MAX))
     }
 
@@ -120,17 +131,57 @@ mod tests {
     #[test]
     fn rest_of_an_overload_follows_its_trend() {
         for (name, excess, seconds, expected) in [
-            ("has just begun", (|_| 3.0) as fn(f64) -> f64, 0.0, 0.0..=0.0),
+            (
+                "has just begun",
+                (|_| 3.0) as fn(f64) -> f64,
+                0.0,
+                0.0..=0.0,
+            ),
             ("steady for 10 s", |_| 3.0, 10.0, 9.9..=10.1),
-            ("steady for 90 s, at limit 0", |_| f64::MAX, 90.0, 89.0..=91.0),
+            (
+                "steady for 90 s, at limit 0",
+                |_| f64::MAX,
+                90.0,
+                89.0..=91.0,
+            ),
             ("steady for an hour", |_| 0.2, 3_600.0, 119.9..=120.0),
-            ("settles after the first directives, 4 s", |t| 3.0 + 2.0 * (-t / 2.0).exp(), 4.0, 3.9..=4.1),
-            ("steady with noise for 10 s", |t| 3.0 + 0.3 * (t * 1.3).sin(), 10.0, 4.0..=10.1),
+            (
+                "settles after the first directives, 4 s",
+                |t| 3.0 + 2.0 * (-t / 2.0).exp(),
+                4.0,
+                3.9..=4.1,
+            ),
+            (
+                "steady with noise for 10 s",
+                |t| 3.0 + 0.3 * (t * 1.3).sin(),
+                10.0,
+                4.0..=10.1,
+            ),
             ("rises", |t| 0.1 * t + 0.1, 40.0, 39.9..=40.1),
-            ("falls to nothing at 60 s, seen at 30 s", |t| 3.0 - t / 20.0, 30.0, 25.0..=45.0),
-            ("falls to nothing at 60 s, seen at 55 s", |t| 3.0 - t / 20.0, 55.0, 3.0..=12.0),
-            ("falls late after a steady hour", |t| 3.0 - (t - 3_600.0).max(0.0) / 10.0, 3_620.0, 8.0..=20.0),
-            ("halves every 7 s", |t| 100.0 * 0.5_f64.powf(t / 7.0), 60.0, 9.0..=11.5),
+            (
+                "falls to nothing at 60 s, seen at 30 s",
+                |t| 3.0 - t / 20.0,
+                30.0,
+                25.0..=45.0,
+            ),
+            (
+                "falls to nothing at 60 s, seen at 55 s",
+                |t| 3.0 - t / 20.0,
+                55.0,
+                3.0..=12.0,
+            ),
+            (
+                "falls late after a steady hour",
+                |t| 3.0 - (t - 3_600.0).max(0.0) / 10.0,
+                3_620.0,
+                8.0..=20.0,
+            ),
+            (
+                "halves every 7 s",
+                |t| 100.0 * 0.5_f64.powf(t / 7.0),
+                60.0,
+                9.0..=11.5,
+            ),
         ] {
             let rest = rest(excess, seconds);
             assert!(expected.contains(&rest), "{name}: {rest} s");

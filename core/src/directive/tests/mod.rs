@@ -34,7 +34,10 @@ fn per_second(per_second: u32) -> Limit {
 }
 
 fn drops(tenths: Option<u32>) -> Values {
-    Values { ratio: tenths.map(ratio), ..Values::default() }
+    Values {
+        ratio: tenths.map(ratio),
+        ..Values::default()
+    }
 }
 
 fn everything(number: u32) -> Values {
@@ -69,7 +72,12 @@ fn pool(number: u32) -> ZonePool {
 /// One quota of so many tokens; none for 0.
 fn cut(number: u32) -> TailCut {
     let ratio = DropRatio::new(number).unwrap();
-    TailCut { level: Some(rate(number)), new_level: None, ratio, tenant_limit: None }
+    TailCut {
+        level: Some(rate(number)),
+        new_level: None,
+        ratio,
+        tenant_limit: None,
+    }
 }
 
 fn new_share(number: u32) -> NewShare {
@@ -78,27 +86,51 @@ fn new_share(number: u32) -> NewShare {
 
 fn quotas(max: u64) -> BucketQuotas {
     let quota = |max| {
-        let (name, rate) = (Name::new("calls").unwrap(), QuotaRate::new(max, max, 1_000).unwrap());
-        Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 1).map(Arc::new).unwrap()
+        let (name, rate) = (
+            Name::new("calls").unwrap(),
+            QuotaRate::new(max, max, 1_000).unwrap(),
+        );
+        Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 1)
+            .map(Arc::new)
+            .unwrap()
     };
     BucketQuotas::new((max > 0).then(|| quota(max)).into_iter().collect()).unwrap()
 }
 
 fn salted(salt: u64) -> Coherence {
-    Coherence { key: CoinKey::from_bytes([7; 16]), salt }
+    Coherence {
+        key: CoinKey::from_bytes([7; 16]),
+        salt,
+    }
 }
 
 fn terms(limit: Limit) -> Terms {
-    Terms { limit, ..Terms::default() }
+    Terms {
+        limit,
+        ..Terms::default()
+    }
 }
 
 fn directive_of(whole: bool, terms: Terms, keys: &[(&str, Values)]) -> BucketDirective {
-    let keys =
-        keys.iter().map(|(name, values)| KeyDirective { tenant: tenant(name), values: *values }).collect();
-    BucketDirective { bucket: bucket("b"), whole, terms, keys }
+    let keys = keys
+        .iter()
+        .map(|(name, values)| KeyDirective {
+            tenant: tenant(name),
+            values: *values,
+        })
+        .collect();
+    BucketDirective {
+        bucket: bucket("b"),
+        whole,
+        terms,
+        keys,
+    }
 }
 
 fn directive(whole: bool, limit: Limit, keys: &[(&str, Option<u32>)]) -> BucketDirective {
-    let keys: Vec<(&str, Values)> = keys.iter().map(|(name, tenths)| (*name, drops(*tenths))).collect();
+    let keys: Vec<(&str, Values)> = keys
+        .iter()
+        .map(|(name, tenths)| (*name, drops(*tenths)))
+        .collect();
     directive_of(whole, terms(limit), &keys)
 }

@@ -18,7 +18,9 @@ fn values(values: Values) -> [Option<Value>; 6] {
         values.ratio.map(|ratio| ("ratio", format!("{ratio:?}"))),
         rate("rate", values.rate),
         rate("cap", values.cap),
-        values.entitlement.map(|entitlement| ("entitlement", format!("{entitlement:?}"))),
+        values
+            .entitlement
+            .map(|entitlement| ("entitlement", format!("{entitlement:?}"))),
         rate("guard", values.guard),
         rate("offered", values.offered),
     ]
@@ -40,8 +42,10 @@ impl Reader {
             self.own.apply(news.directive());
             for key in &news.directive().keys {
                 let values = values(key.values).into_iter().flatten();
-                self.told
-                    .extend(values.map(|value| (news.directive().bucket.clone(), key.tenant.clone(), value)));
+                self.told.extend(
+                    values
+                        .map(|value| (news.directive().bucket.clone(), key.tenant.clone(), value)),
+                );
             }
         }
         self.seen = board.version();
@@ -79,18 +83,37 @@ impl Reader {
 }
 
 fn any_terms() -> impl Strategy<Value = Terms> {
-    let limit = select(vec![Limit::Unlimited, Limit::Unknown, per_second(0), per_second(100)]);
+    let limit = select(vec![
+        Limit::Unlimited,
+        Limit::Unknown,
+        per_second(0),
+        per_second(100),
+    ]);
     let limit = prop_oneof![1 => limit, 3 => Just(per_second(100))];
     let mode = select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]);
-    let cohort = (select(vec![0.0, 5.0, 100.0]), 0..2u64)
-        .prop_map(|(percent, salt)| Cohort { percent: Percent::new(percent).unwrap(), salt });
+    let cohort = (select(vec![0.0, 5.0, 100.0]), 0..2u64).prop_map(|(percent, salt)| Cohort {
+        percent: Percent::new(percent).unwrap(),
+        salt,
+    });
     let coin = select(vec![Coin::Dithered, Coin::Coherent]);
-    let presences = option::of((1_000..1_003u32).prop_map(|number| Presences::new(number).unwrap()));
-    let headroom =
-        prop_oneof![Just(Headroom::None), (0..3u32).prop_map(|number| Headroom::Shared(rate(number)))];
+    let presences =
+        option::of((1_000..1_003u32).prop_map(|number| Presences::new(number).unwrap()));
+    let headroom = prop_oneof![
+        Just(Headroom::None),
+        (0..3u32).prop_map(|number| Headroom::Shared(rate(number)))
+    ];
     let headrooms = (option::of(headroom), option::of((0..3u32).prop_map(pool)));
-    let tail = (option::of((0..3u32).prop_map(cut)), option::of((0..3u32).prop_map(new_share)));
-    let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32), headrooms, tail);
+    let tail = (
+        option::of((0..3u32).prop_map(cut)),
+        option::of((0..3u32).prop_map(new_share)),
+    );
+    let shares = (
+        presences,
+        option::of((0..3u32).prop_map(rate)),
+        option::of(0..3u32),
+        headrooms,
+        tail,
+    );
     let coherence = option::of(0..3u64).prop_map(|salt| salt.map(salted));
     let quotas = option::of((0..3u64).prop_map(quotas));
     (limit, mode, cohort, (coin, coherence), shares, quotas).prop_map(
@@ -123,17 +146,26 @@ fn any_values() -> impl Strategy<Value = Values> {
     let entitlement = option::of((0..4u32).prop_map(entitlement));
     let ratio = option::of((0..=10u32).prop_map(ratio));
     let at_tenant_limit = option::of(any::<bool>());
-    (ratio, any_rate(), any_rate(), entitlement, any_rate(), any_rate(), at_tenant_limit).prop_map(
-        |(ratio, rate, cap, entitlement, guard, offered, at_tenant_limit)| Values {
-            ratio,
-            rate,
-            cap,
-            entitlement,
-            guard,
-            offered,
-            at_tenant_limit,
-        },
+    (
+        ratio,
+        any_rate(),
+        any_rate(),
+        entitlement,
+        any_rate(),
+        any_rate(),
+        at_tenant_limit,
     )
+        .prop_map(
+            |(ratio, rate, cap, entitlement, guard, offered, at_tenant_limit)| Values {
+                ratio,
+                rate,
+                cap,
+                entitlement,
+                guard,
+                offered,
+                at_tenant_limit,
+            },
+        )
 }
 
 /// Directives for few buckets and tenants, in any order, some tenants twice; most terms are unchanged.
@@ -141,7 +173,10 @@ fn any_directive() -> impl Strategy<Value = BucketDirective> {
     let terms = prop_oneof![any_terms(), Just(terms(per_second(100)))];
     let keys = vec((select(vec!["a", "b", "c", "default"]), any_values()), 0..5);
     (select(vec!["x", "y"]), any::<bool>(), terms, keys).prop_map(|(name, whole, terms, keys)| {
-        BucketDirective { bucket: bucket(name), ..directive_of(whole, terms, &keys) }
+        BucketDirective {
+            bucket: bucket(name),
+            ..directive_of(whole, terms, &keys)
+        }
     })
 }
 
@@ -152,7 +187,8 @@ struct Model(BTreeMap<Bucket, (Terms, BTreeMap<Tenant, Values>)>);
 impl Model {
     fn apply(&mut self, directive: &BucketDirective) {
         let (terms, held) = self.0.entry(directive.bucket.clone()).or_default();
-        let (hold, headroom, pool, quotas) = (terms.hold, terms.headroom, terms.pool, terms.quotas.take());
+        let (hold, headroom, pool, quotas) =
+            (terms.hold, terms.headroom, terms.pool, terms.quotas.take());
         let (cut, new_share) = (terms.cut, terms.new_share);
         *terms = directive.terms.clone();
         terms.hold = terms.hold.or(hold);
@@ -162,8 +198,11 @@ impl Model {
         terms.new_share = terms.new_share.or(new_share);
         terms.quotas = terms.quotas.take().or(quotas);
         // The later of two keys with one name counts.
-        let named: BTreeMap<Tenant, Values> =
-            directive.keys.iter().map(|key| (key.tenant.clone(), key.values)).collect();
+        let named: BTreeMap<Tenant, Values> = directive
+            .keys
+            .iter()
+            .map(|key| (key.tenant.clone(), key.values))
+            .collect();
         if directive.whole {
             held.retain(|tenant, _| named.contains_key(tenant));
         }
@@ -172,13 +211,17 @@ impl Model {
             *held = values.or(*held);
         }
         if terms.limit.per_second().is_none() {
-            held.values_mut().for_each(|values| *values = values.without_limit());
+            held.values_mut()
+                .for_each(|values| *values = values.without_limit());
         }
     }
 
     fn check_agrees(&self, board: &Board) {
         let held = |(bucket, posted): (&Bucket, &Posted)| {
-            let keys = posted.keys().map(|(tenant, values)| (tenant.clone(), values)).collect();
+            let keys = posted
+                .keys()
+                .map(|(tenant, values)| (tenant.clone(), values))
+                .collect();
             (bucket.clone(), (posted.terms().clone(), keys))
         };
         assert_eq!(board.iter().map(held).collect::<BTreeMap<_, _>>(), self.0);
@@ -233,24 +276,60 @@ proptest! {
 fn slow_readers_get_the_whole_state() {
     let mut board = Board::default();
     let change = |board: &mut Board, tenths: u32| {
-        board.apply(&directive(false, per_second(100), &[("a", Some(tenths)), ("b", Some(1))]));
+        board.apply(&directive(
+            false,
+            per_second(100),
+            &[("a", Some(tenths)), ("b", Some(1))],
+        ));
         board.version()
     };
     let versions: Vec<u64> = (0..9).map(|tenths| change(&mut board, tenths)).collect();
     let buckets: BTreeSet<Bucket> = [bucket("b"), bucket("other")].into();
     let audience = board.audience(buckets.clone());
-    assert!(Arc::ptr_eq(&audience, &board.audience(buckets)), "who hears about the same is one audience");
-    let update = |board: &mut Board, seen: u64| board.audience_update(&audience, seen, true).unwrap();
+    assert!(
+        Arc::ptr_eq(&audience, &board.audience(buckets)),
+        "who hears about the same is one audience"
+    );
+    let update =
+        |board: &mut Board, seen: u64| board.audience_update(&audience, seen, true).unwrap();
     let latest = update(&mut board, versions[7]);
     assert!(Arc::ptr_eq(&latest, &update(&mut board, versions[7])));
-    assert_eq!(*latest[0].directive(), directive(false, per_second(100), &[("a", Some(8))]));
-    let keys = |update: &AudienceUpdate| (update[0].directive().whole, update[0].directive().keys.len());
-    let told: Vec<_> = (0..7).rev().map(|at| keys(&update(&mut board, versions[at]))).collect();
-    assert_eq!(told, [[(false, 1); 3].as_slice(), &[(true, 2); 4]].concat(), "four cache, then the whole");
-    assert!(Arc::ptr_eq(&update(&mut board, versions[0])[0], &update(&mut board, versions[1])[0]));
-    assert!(board.audience_update(&audience, versions[8], true).is_none(), "who has seen all hears nothing");
-    let bare = board.audience_update(&audience, versions[7], false).unwrap();
-    assert_eq!(*bare[0].directive(), directive(false, per_second(100), &[("a", None)]));
+    assert_eq!(
+        *latest[0].directive(),
+        directive(false, per_second(100), &[("a", Some(8))])
+    );
+    let keys = |update: &AudienceUpdate| {
+        (
+            update[0].directive().whole,
+            update[0].directive().keys.len(),
+        )
+    };
+    let told: Vec<_> = (0..7)
+        .rev()
+        .map(|at| keys(&update(&mut board, versions[at])))
+        .collect();
+    assert_eq!(
+        told,
+        [[(false, 1); 3].as_slice(), &[(true, 2); 4]].concat(),
+        "four cache, then the whole"
+    );
+    assert!(Arc::ptr_eq(
+        &update(&mut board, versions[0])[0],
+        &update(&mut board, versions[1])[0]
+    ));
+    assert!(
+        board
+            .audience_update(&audience, versions[8], true)
+            .is_none(),
+        "who has seen all hears nothing"
+    );
+    let bare = board
+        .audience_update(&audience, versions[7], false)
+        .unwrap();
+    assert_eq!(
+        *bare[0].directive(),
+        directive(false, per_second(100), &[("a", None)])
+    );
     let mut encoded = 0;
     for _ in 0..2 {
         latest[0].encoded(|_| {

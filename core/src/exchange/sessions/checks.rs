@@ -11,10 +11,17 @@ impl Sessions {
     ///
     /// # Errors
     /// Every cause for [`open`](Self::open) or the books of the child to refuse the report.
-    pub fn check<'a>(&'a self, stream: StreamId, report: &'a Report) -> Result<&'a Identity, StreamRejected> {
+    pub fn check<'a>(
+        &'a self,
+        stream: StreamId,
+        report: &'a Report,
+    ) -> Result<&'a Identity, StreamRejected> {
         let instance = self.streams.get(&stream);
         let known = instance.and_then(|instance| self.children.get(instance));
-        match (known.filter(|child| child.stream == Some(stream)), &report.identity) {
+        match (
+            known.filter(|child| child.stream == Some(stream)),
+            &report.identity,
+        ) {
             (Some(child), None) => {
                 child.books.check(report)?;
                 self.check_room(&child.identity, child.books.new_keys(report))?;
@@ -38,7 +45,11 @@ impl Sessions {
         Err(StreamRejected::NoKeyRoom { service, keys_max })
     }
 
-    pub(super) fn check_open(&self, stream: StreamId, identity: &Identity) -> Result<(), StreamRejected> {
+    pub(super) fn check_open(
+        &self,
+        stream: StreamId,
+        identity: &Identity,
+    ) -> Result<(), StreamRejected> {
         match self.children.get(&identity.instance) {
             Some(child) if child.stream.is_some_and(|present| present > stream) => {
                 Err(StreamRejected::Unknown)
@@ -50,7 +61,9 @@ impl Sessions {
                      its own",
                 ))
             }
-            None if self.connected >= self.children_max => Err(StreamRejected::Full(self.children_max)),
+            None if self.connected >= self.children_max => {
+                Err(StreamRejected::Full(self.children_max))
+            }
             Some(_) | None => Ok(()),
         }
     }

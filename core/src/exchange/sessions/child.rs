@@ -117,9 +117,14 @@ impl Child {
         for (bucket, mode) in &report.modes {
             self.unapplied.remove(bucket);
             // The name of the subscription is kept, so that no child adds its own names.
-            let known = self.sent.audience.get(bucket).or_else(|| self.sent.fresh.get(bucket));
+            let known = self
+                .sent
+                .audience
+                .get(bucket)
+                .or_else(|| self.sent.fresh.get(bucket));
             if let Some(known) = known.filter(|_| mode.unapplied > 0) {
-                self.unapplied.insert(known.clone(), mode.unapplied.min(self.clients));
+                self.unapplied
+                    .insert(known.clone(), mode.unapplied.min(self.clients));
             }
         }
     }
@@ -146,7 +151,11 @@ impl Child {
         let shared = board.audience_update(&sent.audience, sent.seen, values);
         let mut first = Vec::new();
         if !sent.fresh.is_empty() {
-            first.extend(sent.fresh.iter().filter_map(|bucket| board.update(bucket, 0, values)));
+            first.extend(
+                sent.fresh
+                    .iter()
+                    .filter_map(|bucket| board.update(bucket, 0, values)),
+            );
             let mut buckets = (*sent.audience).clone();
             buckets.append(&mut sent.fresh);
             sent.audience = board.audience(buckets);
@@ -176,6 +185,10 @@ impl Child {
             parent: (sent.seq == 1).then(|| self.books.parent()),
             ..Directives::default()
         };
-        Some(Message { head, shared, first })
+        Some(Message {
+            head,
+            shared,
+            first,
+        })
     }
 }

@@ -18,7 +18,11 @@ pub(super) struct KeyRoom {
 
 impl KeyRoom {
     pub(super) const fn new(keys_max: usize) -> Self {
-        Self { keys_max, used: 0, by_service: BTreeMap::new() }
+        Self {
+            keys_max,
+            used: 0,
+            by_service: BTreeMap::new(),
+        }
     }
 
     pub(super) fn on_change(&mut self, child: &Identity, before: usize, after: usize) {
@@ -42,7 +46,11 @@ impl KeyRoom {
         if more == 0 || child.role == Role::Aggregator {
             return true;
         }
-        let of_service = self.by_service.get(&child.service).copied().unwrap_or_default();
+        let of_service = self
+            .by_service
+            .get(&child.service)
+            .copied()
+            .unwrap_or_default();
         self.used.saturating_add(more) <= self.keys_max
             && of_service.saturating_add(more) <= self.of_service_max()
     }
@@ -66,7 +74,9 @@ mod tests {
         let mut room = KeyRoom::new(100);
         room.on_change(&shop, 0, 50);
         room.on_change(&shop, 0, 30);
-        assert!(!room.has_room(&shop, 1) && room.has_room(&search, 20) && !room.has_room(&search, 21));
+        assert!(
+            !room.has_room(&shop, 1) && room.has_room(&search, 20) && !room.has_room(&search, 21)
+        );
         room.on_change(&search, 0, 20);
         assert!(!room.has_room(&search, 1));
         room.on_change(&shop, 50, 0);

@@ -79,13 +79,19 @@ impl Sessions {
     /// Sets another bound on the keys of children that are aggregators.
     #[must_use]
     pub fn with_keys_of_aggregators(self, keys_max: usize) -> Self {
-        Self { keys_per_aggregator_max: keys_max, ..self }
+        Self {
+            keys_per_aggregator_max: keys_max,
+            ..self
+        }
     }
 
     /// Sets the requests/s that a client is believed to decide. What a child reports above that is cut.
     #[must_use]
     pub fn with_decisions_per_s_max(self, decisions_per_s_max: u64) -> Self {
-        Self { decisions_per_s_max, ..self }
+        Self {
+            decisions_per_s_max,
+            ..self
+        }
     }
 
     /// The instance of the parent.
@@ -103,12 +109,16 @@ impl Sessions {
     ) -> Option<Entered> {
         let late_room = self.shares.late_room(now);
         let instance = *self.streams.get(&stream)?;
-        let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
+        let child = self
+            .children
+            .get_mut(&instance)
+            .filter(|child| child.stream == Some(stream))?;
         self.shares.renew(now, child);
         child.last_report = now;
         let before = child.books.keys_held();
         let entered = child.books.enter_into(now, report, late_room, ledger);
-        self.key_room.on_change(&child.identity, before, child.books.keys_held());
+        self.key_room
+            .on_change(&child.identity, before, child.books.keys_held());
         child.cut = child.cut.saturating_add(entered.cut);
         child.clients = match child.identity.role {
             Role::Client => 1,
@@ -167,10 +177,16 @@ impl Sessions {
         let instance = identity.instance;
         self.check_open(stream, &identity)?;
         if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
-            let away = self.children.values().filter(|child| child.stream.is_none());
-            let longest_away =
-                away.min_by_key(|child| child.last_report).map(|child| child.identity.instance);
-            longest_away.into_iter().for_each(|evicted| self.remove(evicted));
+            let away = self
+                .children
+                .values()
+                .filter(|child| child.stream.is_none());
+            let longest_away = away
+                .min_by_key(|child| child.last_report)
+                .map(|child| child.identity.instance);
+            longest_away
+                .into_iter()
+                .for_each(|evicted| self.remove(evicted));
         }
         self.streams.insert(stream, instance);
         let mut books = self.new_books(identity.role);
@@ -199,7 +215,8 @@ impl Sessions {
         child.sent = SentState::default();
         let before = child.books.keys_held();
         child.books.open();
-        self.key_room.on_change(&child.identity, before, child.books.keys_held());
+        self.key_room
+            .on_change(&child.identity, before, child.books.keys_held());
         Ok(child)
     }
 
@@ -207,7 +224,10 @@ impl Sessions {
     /// its present stream, and not a replaced one.
     pub fn close(&mut self, now: MonoTime, stream: StreamId) -> Option<InstanceId> {
         let instance = self.streams.remove(&stream)?;
-        let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
+        let child = self
+            .children
+            .get_mut(&instance)
+            .filter(|child| child.stream == Some(stream))?;
         child.stream = None;
         child.last_report = now;
         self.connected -= 1;
@@ -225,7 +245,8 @@ impl Sessions {
     pub fn remove(&mut self, instance: InstanceId) {
         if let Some(removed) = self.children.remove(&instance) {
             self.shares.give_back(&removed.books);
-            self.key_room.on_change(&removed.identity, removed.books.keys_held(), 0);
+            self.key_room
+                .on_change(&removed.identity, removed.books.keys_held(), 0);
             self.connected -= usize::from(removed.stream.is_some());
         }
         self.streams.retain(|_, owner| *owner != instance);
@@ -272,18 +293,28 @@ impl Sessions {
     /// The number of children that disconnected within the last `span` and have not returned. Linear in that
     /// number.
     pub fn left_within(&self, now: MonoTime, span: Duration) -> usize {
-        let lately = self.away.iter().rev().take_while(|(at, _)| now.since(*at) <= span);
-        lately.filter(|(at, instance)| self.is_away_since(*at, *instance)).count()
+        let lately = self
+            .away
+            .iter()
+            .rev()
+            .take_while(|(at, _)| now.since(*at) <= span);
+        lately
+            .filter(|(at, instance)| self.is_away_since(*at, *instance))
+            .count()
     }
 
     fn is_away_since(&self, at: MonoTime, instance: InstanceId) -> bool {
-        self.children.get(&instance).is_some_and(|child| child.stream.is_none() && child.last_report == at)
+        self.children
+            .get(&instance)
+            .is_some_and(|child| child.stream.is_none() && child.last_report == at)
     }
 
     /// Returns the child with this present stream.
     pub fn by_stream(&mut self, stream: StreamId) -> Option<&mut Child> {
         let instance = self.streams.get(&stream)?;
-        self.children.get_mut(instance).filter(|child| child.stream == Some(stream))
+        self.children
+            .get_mut(instance)
+            .filter(|child| child.stream == Some(stream))
     }
 
     /// Returns a child by its instance.
@@ -298,7 +329,10 @@ impl Sessions {
 
     /// Returns true if a newer stream replaced this one, or if its child was removed.
     pub fn is_superseded(&self, stream: StreamId) -> bool {
-        let child = self.streams.get(&stream).and_then(|instance| self.children.get(instance));
+        let child = self
+            .streams
+            .get(&stream)
+            .and_then(|instance| self.children.get(instance));
         child.is_none_or(|child| child.stream != Some(stream))
     }
 
@@ -309,7 +343,9 @@ impl Sessions {
 
     /// Every connected child.
     pub fn connected(&self) -> impl Iterator<Item = &Child> {
-        self.children.values().filter(|child| child.stream.is_some())
+        self.children
+            .values()
+            .filter(|child| child.stream.is_some())
     }
 
     /// The clients, connected here or below, that carry out less than the mode that they were sent, by bucket.

@@ -41,7 +41,12 @@ pub(super) struct Shares {
 impl Shares {
     pub(super) fn new(places: usize) -> Self {
         let places = u64::try_from(places).unwrap_or(u64::MAX).saturating_add(1);
-        Self { places, free: RANGE - 1, late_room: LATE_MAX, filled: MonoTime::ZERO }
+        Self {
+            places,
+            free: RANGE - 1,
+            late_room: LATE_MAX,
+            filled: MonoTime::ZERO,
+        }
     }
 
     /// Sets a share aside for a new instance. Returns the start of its time.
@@ -69,7 +74,9 @@ impl Shares {
         let seconds = now.since(self.filled).as_secs();
         if seconds > 0 {
             self.filled = self.filled + Duration::from_secs(seconds);
-            let filled = self.late_room.saturating_add(seconds.saturating_mul(LATE_PER_S));
+            let filled = self
+                .late_room
+                .saturating_add(seconds.saturating_mul(LATE_PER_S));
             self.late_room = filled.min(LATE_MAX);
         }
         self.late_room

@@ -51,7 +51,11 @@ fn directive(tenths: Option<u32>, whole: bool) -> BucketDirective {
         },
         keys: vec![KeyDirective {
             tenant: Tenant::default_class(),
-            values: Values { ratio, guard: tenths.map(|_| Rate::ZERO), ..Values::default() },
+            values: Values {
+                ratio,
+                guard: tenths.map(|_| Rate::ZERO),
+                ..Values::default()
+            },
         }],
     }
 }
@@ -77,7 +81,8 @@ impl Child {
         values: bool,
         echo: Echo,
     ) -> Option<Directives> {
-        self.next_message(now, head, board, values, echo, &Kills::default()).map(Directives::from)
+        self.next_message(now, head, board, values, echo, &Kills::default())
+            .map(Directives::from)
     }
 }
 
@@ -91,11 +96,21 @@ impl Sessions {
 fn longest_disconnected_child_is_evicted_first() {
     let mut roster = Sessions::new(InstanceId(99), 3, 100);
     for instance in [1, 2, 3] {
-        roster.open(at(0), StreamId(instance), identity(instance.into())).unwrap();
+        roster
+            .open(at(0), StreamId(instance), identity(instance.into()))
+            .unwrap();
     }
-    assert_eq!(roster.open(at(1), StreamId(4), identity(4)).unwrap_err(), StreamRejected::Full(3));
-    assert!(roster.by_stream(StreamId(4)).is_none(), "one who found no place has no stream either");
-    roster.open(at(2), StreamId(5), identity(1)).expect("a place of one's own is always there");
+    assert_eq!(
+        roster.open(at(1), StreamId(4), identity(4)).unwrap_err(),
+        StreamRejected::Full(3)
+    );
+    assert!(
+        roster.by_stream(StreamId(4)).is_none(),
+        "one who found no place has no stream either"
+    );
+    roster
+        .open(at(2), StreamId(5), identity(1))
+        .expect("a place of one's own is always there");
 
     roster.close(at(10), StreamId(3));
     roster.close(at(20), StreamId(2));
@@ -103,7 +118,10 @@ fn longest_disconnected_child_is_evicted_first() {
     assert_eq!(roster.instances(), [1, 2, 4], "3 was away longest");
     roster.open(at(31), StreamId(7), identity(5)).unwrap();
     assert_eq!(roster.instances(), [1, 4, 5]);
-    assert_eq!(roster.open(at(32), StreamId(8), identity(2)).unwrap_err(), StreamRejected::Full(3));
+    assert_eq!(
+        roster.open(at(32), StreamId(8), identity(2)).unwrap_err(),
+        StreamRejected::Full(3)
+    );
 }
 
 #[test]
@@ -113,15 +131,28 @@ fn disconnected_child_is_remembered_two_minutes() {
     roster.open(at(0), StreamId(2), identity(2)).unwrap();
     assert_eq!(roster.close(at(1_000), StreamId(1)), Some(InstanceId(1)));
     assert_eq!(roster.prune(at(1_000) + REMEMBERED), []);
-    assert_eq!(roster.connected().map(|child| child.identity.instance.0).collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        roster
+            .connected()
+            .map(|child| child.identity.instance.0)
+            .collect::<Vec<_>>(),
+        [2]
+    );
     assert_eq!(roster.prune(at(1_001) + REMEMBERED), [InstanceId(1)]);
-    assert_eq!(roster.instances(), [2], "one who is connected is never forgotten, however quiet");
+    assert_eq!(
+        roster.instances(),
+        [2],
+        "one who is connected is never forgotten, however quiet"
+    );
 }
 
 #[test]
 fn new_stream_keeps_the_old_books() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
-    roster.open(at(0), StreamId(1), identity(1)).unwrap().confirmed = 8;
+    roster
+        .open(at(0), StreamId(1), identity(1))
+        .unwrap()
+        .confirmed = 8;
     assert!(!roster.is_superseded(StreamId(1)));
 
     let child = roster.open(at(70), StreamId(2), identity(1)).unwrap();
@@ -133,7 +164,10 @@ fn new_stream_keeps_the_old_books() {
 
     // The end of the old stream leaves the child connected.
     assert_eq!(roster.close(at(80), StreamId(1)), None);
-    assert_eq!(roster.by_stream(StreamId(2)).unwrap().stream, Some(StreamId(2)));
+    assert_eq!(
+        roster.by_stream(StreamId(2)).unwrap().stream,
+        Some(StreamId(2))
+    );
     assert_eq!(roster.close(at(90), StreamId(2)), Some(InstanceId(1)));
     assert_eq!(roster.close(at(90), StreamId(2)), None);
     assert_eq!(roster.get(InstanceId(1)).unwrap().last_report, at(90));
@@ -144,19 +178,34 @@ fn session_stays_with_its_certificate() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let others = [
-        Identity { service: Name::new("cart").unwrap(), ..identity(1) },
-        Identity { zone: Zone::new("eu-west-1b").unwrap(), ..identity(1) },
-        Identity { role: Role::Aggregator, ..identity(1) },
+        Identity {
+            service: Name::new("cart").unwrap(),
+            ..identity(1)
+        },
+        Identity {
+            zone: Zone::new("eu-west-1b").unwrap(),
+            ..identity(1)
+        },
+        Identity {
+            role: Role::Aggregator,
+            ..identity(1)
+        },
     ];
     for is_connected in [true, false] {
         for other in &others {
-            let greeting = Report { identity: Some(other.clone()), ..Report::default() };
+            let greeting = Report {
+                identity: Some(other.clone()),
+                ..Report::default()
+            };
             let checked = roster.check(StreamId(2), &greeting).map(|_| ());
             assert!(
                 matches!(checked, Err(StreamRejected::WrongTier(_))),
                 "{is_connected} {other:?} {checked:?}"
             );
-            assert!(roster.open(at(1), StreamId(2), other.clone()).is_err(), "{is_connected} {other:?}");
+            assert!(
+                roster.open(at(1), StreamId(2), other.clone()).is_err(),
+                "{is_connected} {other:?}"
+            );
             assert_eq!(roster.get(InstanceId(1)).unwrap().identity, identity(1));
         }
         roster.close(at(2), StreamId(1));
@@ -167,9 +216,15 @@ fn session_stays_with_its_certificate() {
 fn overtaken_stream_does_not_return() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(2), identity(1)).unwrap();
-    assert_eq!(roster.open(at(1), StreamId(1), identity(1)).unwrap_err(), StreamRejected::Unknown);
+    assert_eq!(
+        roster.open(at(1), StreamId(1), identity(1)).unwrap_err(),
+        StreamRejected::Unknown
+    );
     assert!(roster.by_stream(StreamId(1)).is_none());
-    assert_eq!(roster.by_stream(StreamId(2)).unwrap().identity.instance, InstanceId(1));
+    assert_eq!(
+        roster.by_stream(StreamId(2)).unwrap().identity.instance,
+        InstanceId(1)
+    );
 }
 
 #[test]
@@ -183,14 +238,19 @@ fn removing_a_child_removes_its_streams() {
         assert!(roster.by_stream(StreamId(stream)).is_none());
         assert_eq!(roster.close(at(1), StreamId(stream)), None);
     }
-    roster.open(at(2), StreamId(3), identity(2)).expect("its place is free at once");
+    roster
+        .open(at(2), StreamId(3), identity(2))
+        .expect("its place is free at once");
 }
 
 #[test]
 fn the_first_message_is_whole_and_immediate() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
-    let echo = Echo { covered: 1, confirmed: 0 };
+    let echo = Echo {
+        covered: 1,
+        confirmed: 0,
+    };
     let first = child.next(at(0), HEAD, &mut board(), true, echo).unwrap();
     assert_eq!(
         (first.seq, first.epoch, first.policy_hash, first.echo),
@@ -204,8 +264,13 @@ fn first_message_is_sent_even_empty() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let nobody = Head::of(&Kills::default());
-    let first = child.next(at(0), nobody, &mut Board::default(), true, Echo::default()).unwrap();
-    assert_eq!((first.seq, first.epoch, first.buckets), (1, None, Vec::new()));
+    let first = child
+        .next(at(0), nobody, &mut Board::default(), true, Echo::default())
+        .unwrap();
+    assert_eq!(
+        (first.seq, first.epoch, first.buckets),
+        (1, None, Vec::new())
+    );
 }
 
 #[test]
@@ -217,13 +282,27 @@ fn a_child_gets_changes_or_a_heartbeat() {
         let message = child.next(at(now), head, board, true, Echo::default());
         message.map(|message| (message.seq, message.kill.0, message.buckets))
     };
-    assert_eq!(news(0, HEAD, &mut board), Some((1, 0, vec![directive(Some(5), true)])));
+    assert_eq!(
+        news(0, HEAD, &mut board),
+        Some((1, 0, vec![directive(Some(5), true)]))
+    );
     assert_eq!(news(1, HEAD, &mut board), None);
     assert_eq!(news(499, HEAD, &mut board), None);
-    assert_eq!(news(500, HEAD, &mut board), Some((2, 0, vec![])), "the heartbeat");
+    assert_eq!(
+        news(500, HEAD, &mut board),
+        Some((2, 0, vec![])),
+        "the heartbeat"
+    );
     assert_eq!(news(501, HEAD, &mut board), None);
-    let killed = Head { kill: KillGeneration(1), ..HEAD };
-    assert_eq!(news(502, killed, &mut board), Some((3, 1, vec![])), "a kill waits for no heartbeat");
+    let killed = Head {
+        kill: KillGeneration(1),
+        ..HEAD
+    };
+    assert_eq!(
+        news(502, killed, &mut board),
+        Some((3, 1, vec![])),
+        "a kill waits for no heartbeat"
+    );
     board.apply(&directive(Some(6), false));
     board.apply(&directive(Some(7), false));
     assert_eq!(
@@ -231,7 +310,11 @@ fn a_child_gets_changes_or_a_heartbeat() {
         Some((4, 1, vec![directive(Some(7), false)])),
         "two changes as one"
     );
-    assert_eq!(news(1_002, killed, &mut board), None, "any message is a sign of life");
+    assert_eq!(
+        news(1_002, killed, &mut board),
+        None,
+        "any message is a sign of life"
+    );
     assert_eq!(news(1_003, killed, &mut board), Some((5, 1, vec![])));
 }
 
@@ -240,17 +323,31 @@ fn child_first_gets_whole_subscribed_buckets() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let mut board = board();
-    let first = child.next(at(0), HEAD, &mut board, true, Echo::default()).unwrap();
+    let first = child
+        .next(at(0), HEAD, &mut board, true, Echo::default())
+        .unwrap();
     assert_eq!(first.buckets, []);
     assert!(!child.is_subscribed(&bucket()));
     for _ in 0..2 {
         child.subscribe(&bucket());
-        assert_eq!((child.is_subscribed(&bucket()), child.subscriptions().count()), (true, 1));
+        assert_eq!(
+            (
+                child.is_subscribed(&bucket()),
+                child.subscriptions().count()
+            ),
+            (true, 1)
+        );
     }
-    let second = child.next(at(1), HEAD, &mut board, true, Echo::default()).unwrap();
+    let second = child
+        .next(at(1), HEAD, &mut board, true, Echo::default())
+        .unwrap();
     assert_eq!(second.buckets, [directive(Some(5), true)]);
     child.subscribe(&bucket());
-    assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None, "it has heard all");
+    assert_eq!(
+        child.next(at(2), HEAD, &mut board, true, Echo::default()),
+        None,
+        "it has heard all"
+    );
 }
 
 #[test]
@@ -258,16 +355,32 @@ fn withheld_values_are_sent_when_allowed() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
-    let quiet = child.next(at(0), HEAD, &mut board, false, Echo::default()).unwrap();
-    assert_eq!(quiet.buckets, [directive(None, true)], "limit and mode pass, ratio and guard do not");
+    let quiet = child
+        .next(at(0), HEAD, &mut board, false, Echo::default())
+        .unwrap();
+    assert_eq!(
+        quiet.buckets,
+        [directive(None, true)],
+        "limit and mode pass, ratio and guard do not"
+    );
     board.apply(&directive(Some(6), false));
-    let quiet = child.next(at(1), HEAD, &mut board, false, Echo::default()).unwrap();
+    let quiet = child
+        .next(at(1), HEAD, &mut board, false, Echo::default())
+        .unwrap();
     assert_eq!(quiet.buckets, [directive(None, false)]);
-    assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None);
+    assert_eq!(
+        child.next(at(2), HEAD, &mut board, true, Echo::default()),
+        None
+    );
 
     child.resend_all();
-    let told = child.next(at(3), HEAD, &mut board, true, Echo::default()).unwrap();
-    assert_eq!((told.seq, told.buckets), (3, vec![directive(Some(6), true)]));
+    let told = child
+        .next(at(3), HEAD, &mut board, true, Echo::default())
+        .unwrap();
+    assert_eq!(
+        (told.seq, told.buckets),
+        (3, vec![directive(Some(6), true)])
+    );
 }
 
 #[test]
@@ -275,11 +388,18 @@ fn new_stream_repeats_everything_from_one() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let mut board = board();
     for stream in [1, 2] {
-        let child = roster.open(at(stream), StreamId(stream), identity(1)).unwrap();
+        let child = roster
+            .open(at(stream), StreamId(stream), identity(1))
+            .unwrap();
         assert_eq!(child.subscriptions().count(), 0);
         child.subscribe(&bucket());
-        let first = child.next(at(stream), HEAD, &mut board, true, Echo::default()).unwrap();
-        assert_eq!((first.seq, first.buckets), (1, vec![directive(Some(5), true)]));
+        let first = child
+            .next(at(stream), HEAD, &mut board, true, Echo::default())
+            .unwrap();
+        assert_eq!(
+            (first.seq, first.buckets),
+            (1, vec![directive(Some(5), true)])
+        );
     }
 }
 
@@ -299,17 +419,27 @@ impl Ledger for NoLedger {
 fn invented_instances_share_their_service_room() {
     let mut sessions = Sessions::new(InstanceId(99), 9, 100);
     sessions.key_room = KeyRoom::new(100);
-    let of =
-        |service: &str, number: u128| Identity { service: Name::new(service).unwrap(), ..identity(number) };
+    let of = |service: &str, number: u128| Identity {
+        service: Name::new(service).unwrap(),
+        ..identity(number)
+    };
     let report = |identity: &Identity, keys: u32| {
         let key = |id: u32| KeyDefinition {
-            key: Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() },
+            key: Key {
+                bucket: Bucket::new("b").unwrap(),
+                tenant: Tenant::new(&format!("t{id}")).unwrap(),
+            },
             base: Counts::ZERO,
             sent: Counts::ZERO,
             continues: false,
         };
         let definitions = (0..keys).map(|id| (KeyId(id), key(id))).collect();
-        Report { seq: 1, identity: Some(identity.clone()), definitions, ..Report::default() }
+        Report {
+            seq: 1,
+            identity: Some(identity.clone()),
+            definitions,
+            ..Report::default()
+        }
     };
     let mut greet = |identity: Identity, stream: u64, keys: u32| {
         let report = report(&identity, keys);
@@ -320,10 +450,24 @@ fn invented_instances_share_their_service_room() {
     };
     assert_eq!(greet(of("shop", 1), 1, 50), Ok(()));
     let service = Name::new("shop").unwrap();
-    assert_eq!(greet(of("shop", 2), 2, 31), Err(StreamRejected::NoKeyRoom { service, keys_max: 80 }));
+    assert_eq!(
+        greet(of("shop", 2), 2, 31),
+        Err(StreamRejected::NoKeyRoom {
+            service,
+            keys_max: 80
+        })
+    );
     assert_eq!(greet(of("shop", 2), 2, 30), Ok(()));
-    assert_eq!(greet(of("search", 3), 3, 20), Ok(()), "the rest is for others");
-    assert_eq!(greet(of("shop", 1), 4, 0), Ok(()), "a new stream, which remembers the keys");
+    assert_eq!(
+        greet(of("search", 3), 3, 20),
+        Ok(()),
+        "the rest is for others"
+    );
+    assert_eq!(
+        greet(of("shop", 1), 4, 0),
+        Ok(()),
+        "a new stream, which remembers the keys"
+    );
     assert!(greet(of("shop", 4), 5, 1).is_err());
     sessions.remove(InstanceId(1));
     let report = report(&of("shop", 4), 50);

@@ -28,8 +28,13 @@ pub struct Spread {
 impl Spread {
     /// Creates a spread from latencies in microseconds, each with its number of clients.
     pub fn of(latencies: impl IntoIterator<Item = (u64, u64)>, missing: u64) -> Self {
-        let mut spread = Self { missing, ..Self::default() };
-        latencies.into_iter().for_each(|(us, clients)| spread.count(us, clients));
+        let mut spread = Self {
+            missing,
+            ..Self::default()
+        };
+        latencies
+            .into_iter()
+            .for_each(|(us, clients)| spread.count(us, clients));
         spread
     }
 
@@ -41,12 +46,15 @@ impl Spread {
     fn count(&mut self, latency_us: u64, clients: u64) {
         // Bins exclude their upper edge, but a latency equal to it belongs to the bin.
         let before = latency_us.clamp(1, LATENCY_MAX_US) - 1;
-        self.latencies.add(LatencyBin::of(Duration::from_micros(before)), clients);
+        self.latencies
+            .add(LatencyBin::of(Duration::from_micros(before)), clients);
     }
 
     /// The latencies in microseconds, ascending, each with its number of clients.
     pub fn latencies(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
-        self.latencies.iter().map(|(bin, clients)| (bin.to().as_micros() as u64, clients))
+        self.latencies
+            .iter()
+            .map(|(bin, clients)| (bin.to().as_micros() as u64, clients))
     }
 
     /// The number of clients that confirmed.
@@ -57,7 +65,11 @@ impl Spread {
     /// Returns the spread seen from a parent that is `hop` further away.
     pub fn after(&self, hop: Duration) -> Self {
         let hop = u64::try_from(hop.as_micros()).unwrap_or(u64::MAX);
-        Self::of(self.latencies().map(|(us, clients)| (us.saturating_add(hop), clients)), self.missing)
+        Self::of(
+            self.latencies()
+                .map(|(us, clients)| (us.saturating_add(hop), clients)),
+            self.missing,
+        )
     }
 
     /// Returns the sum of two spreads.
@@ -89,22 +101,42 @@ mod tests {
         (1..=1_000).for_each(|ms| spread.add(Duration::from_millis(ms)));
         assert_eq!(spread.confirmed(), 1_000);
         for (share, ms) in [(0.5, 500), (0.99, 990), (1.0, 1_000), (0.0, 1)] {
-            assert!(is_close(spread.quantile(share), ms), "{share}: {:?}", spread.quantile(share));
+            assert!(
+                is_close(spread.quantile(share), ms),
+                "{share}: {:?}",
+                spread.quantile(share)
+            );
         }
         assert!(spread.latencies().len() <= SPREAD_STEPS_MAX);
-        let further = spread.after(Duration::from_millis(100)).quantile(1.0).unwrap();
+        let further = spread
+            .after(Duration::from_millis(100))
+            .quantile(1.0)
+            .unwrap();
         assert!(
             further >= Duration::from_millis(1_100) && further <= Duration::from_millis(1_300),
             "{further:?}"
         );
         let most = Spread::of((1..LATENCY_MAX_US).step_by(7).map(|us| (us, 1)), 0);
-        assert!(most.latencies().len() <= SPREAD_STEPS_MAX, "{}", most.latencies().len());
+        assert!(
+            most.latencies().len() <= SPREAD_STEPS_MAX,
+            "{}",
+            most.latencies().len()
+        );
     }
 
     #[test]
     fn drill_latencies_round_up_to_five_bits() {
         let rounded = |us| Spread::of([(us, 1)], 0).latencies().next().unwrap().0;
-        for (us, due) in [(0, 1), (1, 1), (31, 31), (32, 32), (33, 34), (64, 64), (65, 68), (1_000, 1_024)] {
+        for (us, due) in [
+            (0, 1),
+            (1, 1),
+            (31, 31),
+            (32, 32),
+            (33, 34),
+            (64, 64),
+            (65, 68),
+            (1_000, 1_024),
+        ] {
             assert_eq!(rounded(us), due, "{us}");
             assert_eq!(rounded(due), due, "a rounded latency is not rounded again");
         }

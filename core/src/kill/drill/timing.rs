@@ -44,8 +44,18 @@ impl DrillTiming {
         children: impl Iterator<Item = (InstanceId, DueChild)>,
     ) {
         let due = children.collect();
-        let own = own.map(|zone| (zone, Spread::default())).into_iter().collect();
-        *self = Self { drill, began: now, due, own, below: BTreeMap::new(), version: self.version + 1 };
+        let own = own
+            .map(|zone| (zone, Spread::default()))
+            .into_iter()
+            .collect();
+        *self = Self {
+            drill,
+            began: now,
+            due,
+            own,
+            below: BTreeMap::new(),
+            version: self.version + 1,
+        };
     }
 
     /// The drill; number 0 before the first.
@@ -97,7 +107,9 @@ impl DrillTiming {
             }
         };
         for (hop, below) in self.below.values() {
-            below.iter().for_each(|(zone, spread)| add(zone, &spread.after(*hop)));
+            below
+                .iter()
+                .for_each(|(zone, spread)| add(zone, &spread.after(*hop)));
         }
         for DueChild { zone, clients, .. } in self.due.values() {
             add(zone, &Spread::of([], *clients));
@@ -107,8 +119,17 @@ impl DrillTiming {
 
     /// The number of child aggregators that have not reported any spread.
     pub fn silent_aggregators(&self) -> usize {
-        let without = self.below.values().filter(|(_, spreads)| spreads.is_empty()).count();
-        without + self.due.values().filter(|due| due.role == Role::Aggregator).count()
+        let without = self
+            .below
+            .values()
+            .filter(|(_, spreads)| spreads.is_empty())
+            .count();
+        without
+            + self
+                .due
+                .values()
+                .filter(|due| due.role == Role::Aggregator)
+                .count()
     }
 
     /// Returns true if every client has confirmed.
@@ -116,7 +137,11 @@ impl DrillTiming {
         let is_confirmed = |spreads: &BTreeMap<Zone, Spread>| {
             !spreads.is_empty() && spreads.values().all(|spread| spread.missing == 0)
         };
-        self.due.is_empty() && self.below.values().all(|(_, spreads)| is_confirmed(spreads))
+        self.due.is_empty()
+            && self
+                .below
+                .values()
+                .all(|(_, spreads)| is_confirmed(spreads))
     }
 }
 
@@ -131,7 +156,11 @@ mod tests {
     }
 
     fn due(name: &str, role: Role, clients: u64) -> DueChild {
-        DueChild { zone: zone(name), role, clients }
+        DueChild {
+            zone: zone(name),
+            role,
+            clients,
+        }
     }
 
     fn at(ms: u64) -> MonoTime {
@@ -139,7 +168,10 @@ mod tests {
     }
 
     fn confirms(drill: u64) -> Report {
-        Report { drill: Drill(drill), ..Report::default() }
+        Report {
+            drill: Drill(drill),
+            ..Report::default()
+        }
     }
 
     fn is_close(got: Option<Duration>, ms: u64) -> bool {
@@ -153,7 +185,11 @@ mod tests {
         let clients = (1..=3).map(|id| (InstanceId(id), due(ZONE, Role::Client, 1)));
         lower.begin(at(0), Drill(7), Some(zone(ZONE)), clients);
         lower.on_report(at(1), InstanceId(1), Role::Client, &confirms(6));
-        assert_eq!(lower.spreads()[&zone(ZONE)].missing, 3, "an earlier drill confirms nothing");
+        assert_eq!(
+            lower.spreads()[&zone(ZONE)].missing,
+            3,
+            "an earlier drill confirms nothing"
+        );
         for (ms, id) in [(10, 1), (20, 2), (30, 2)] {
             lower.on_report(at(ms), InstanceId(id), Role::Client, &confirms(7));
         }
@@ -165,19 +201,37 @@ mod tests {
             .map(|(id, zone, clients)| (InstanceId(id), due(zone, Role::Aggregator, clients)));
         upper.begin(at(1_000), Drill(7), None, below.into_iter());
         assert_eq!(upper.silent_aggregators(), 2);
-        let report = Report { spreads: lower.spreads(), ..confirms(7) };
+        let report = Report {
+            spreads: lower.spreads(),
+            ..confirms(7)
+        };
         upper.on_report(at(1_100), InstanceId(100), Role::Aggregator, &report);
         let spreads = upper.spreads();
-        assert!(is_close(spreads[&zone(ZONE)].quantile(1.0), 120), "{spreads:?}");
-        assert_eq!((spreads[&zone(ZONE)].missing, spreads[&zone("b")].missing), (1, 9));
+        assert!(
+            is_close(spreads[&zone(ZONE)].quantile(1.0), 120),
+            "{spreads:?}"
+        );
+        assert_eq!(
+            (spreads[&zone(ZONE)].missing, spreads[&zone("b")].missing),
+            (1, 9)
+        );
         assert!(!upper.is_complete());
 
         lower.on_close(InstanceId(3));
-        let report = Report { spreads: lower.spreads(), ..confirms(7) };
+        let report = Report {
+            spreads: lower.spreads(),
+            ..confirms(7)
+        };
         upper.on_report(at(1_500), InstanceId(100), Role::Aggregator, &report);
         upper.on_close(InstanceId(200));
-        assert!(lower.is_complete() && upper.is_complete(), "closed streams are not waited for");
-        assert!(is_close(upper.spreads()[&zone(ZONE)].quantile(1.0), 120), "the first report sets the hop");
+        assert!(
+            lower.is_complete() && upper.is_complete(),
+            "closed streams are not waited for"
+        );
+        assert!(
+            is_close(upper.spreads()[&zone(ZONE)].quantile(1.0), 120),
+            "the first report sets the hop"
+        );
     }
 
     #[test]

@@ -68,13 +68,18 @@ impl Evidence {
     pub(super) fn on_controller(&mut self, kills: &mut Kills) -> bool {
         self.has_state = true;
         let before = std::mem::take(&mut self.before);
-        before.iter().for_each(|(scope, generation)| kills.restore(scope, *generation));
+        before
+            .iter()
+            .for_each(|(scope, generation)| kills.restore(scope, *generation));
         !before.is_empty()
     }
 
     /// The generation of a scope without evidence.
     pub(super) fn without(&self, kills: &Kills, scope: &Scope) -> KillGeneration {
-        self.before.get(scope).copied().unwrap_or_else(|| kills.generation(scope))
+        self.before
+            .get(scope)
+            .copied()
+            .unwrap_or_else(|| kills.generation(scope))
     }
 }
 
@@ -140,7 +145,12 @@ mod tests {
                     Child(generation) | Soon(generation) => {
                         let claim = KillClaim::of(&child, KillGeneration(generation));
                         claims.note(now, KillGeneration(0), &Scope::Fleet, claim, &child);
-                        now = now + Duration::from_millis(if matches!(act, Child(_)) { 1_000 } else { 999 });
+                        now = now
+                            + Duration::from_millis(if matches!(act, Child(_)) {
+                                1_000
+                            } else {
+                                999
+                            });
                         evidence.on_tick(now, &claims, &mut kills);
                     }
                     Order(generation) => {
@@ -150,7 +160,13 @@ mod tests {
                     OrderOfBucket => evidence.on_order(&bucket),
                     Parent(generation) => {
                         let kill = KillGeneration(generation);
-                        evidence.on_parent(&Directives { kill, ..Directives::default() }, &kills);
+                        evidence.on_parent(
+                            &Directives {
+                                kill,
+                                ..Directives::default()
+                            },
+                            &kills,
+                        );
                         kills.raise(&Scope::Fleet, kill);
                     }
                     Controller(generation) => {

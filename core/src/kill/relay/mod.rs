@@ -77,7 +77,11 @@ impl KillRelay {
     /// The current mode for a bucket with these terms. It is shadow while an unconfirmed order
     /// concerns the bucket, since the terms may have been decided without knowledge of the order.
     pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
-        if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
+        if self.orders.concern(bucket) {
+            Mode::Shadow
+        } else {
+            self.kills.mode(bucket, terms)
+        }
     }
 
     /// Enters an operator's kill order at this tier, or its end. The end leaves a scope killed that is also
@@ -85,11 +89,19 @@ impl KillRelay {
     ///
     /// # Errors
     /// If there is no room for another bucket with its own kill.
-    pub fn order(&mut self, now: MonoTime, scope: &Scope, killed: bool) -> Result<bool, KilledBucketsFull> {
+    pub fn order(
+        &mut self,
+        now: MonoTime,
+        scope: &Scope,
+        killed: bool,
+    ) -> Result<bool, KilledBucketsFull> {
         if !self.kills.has_room(scope) {
             return Err(KilledBucketsFull);
         }
-        let id = OrderId { scope: scope.clone(), given_at: self.own };
+        let id = OrderId {
+            scope: scope.clone(),
+            given_at: self.own,
+        };
         let (given, held) = (self.orders.generation(&id), self.kills.generation(scope));
         let ends_held = !killed && held.is_killed() && !self.is_ordered(scope);
         if !killed && given.is_none() && !ends_held {
@@ -98,7 +110,8 @@ impl KillRelay {
         self.evidence.on_order(scope);
         // Past every claim, so that children with a stray number follow again.
         let latest = self.next_base(scope).max(given.unwrap_or_default());
-        self.orders.give(now, id, latest.switched(killed), ends_held);
+        self.orders
+            .give(now, id, latest.switched(killed), ends_held);
         let is_killed = killed || self.is_ordered(scope);
         let has_changed = self.kills.raise(scope, latest.switched(is_killed));
         self.settle_claims();
@@ -107,8 +120,13 @@ impl KillRelay {
 
     /// The generation that the next one of a scope follows.
     fn next_base(&self, scope: &Scope) -> KillGeneration {
-        let forgotten = scope.bucket().map_or(KillGeneration(0), |_| self.kills.forgotten);
-        self.kills.generation(scope).max(self.claims.highest(scope)).max(forgotten)
+        let forgotten = scope
+            .bucket()
+            .map_or(KillGeneration(0), |_| self.kills.forgotten);
+        self.kills
+            .generation(scope)
+            .max(self.claims.highest(scope))
+            .max(forgotten)
     }
 
     fn settle_claims(&mut self) {
@@ -118,7 +136,9 @@ impl KillRelay {
 
     /// Returns true if an unconfirmed active order, given below, kills a scope.
     pub fn is_ordered_below(&self, scope: &Scope) -> bool {
-        self.orders.in_force().any(|id| id.scope == *scope && id.given_at != self.own)
+        self.orders
+            .in_force()
+            .any(|id| id.scope == *scope && id.given_at != self.own)
     }
 
     fn is_ordered(&self, scope: &Scope) -> bool {
@@ -150,7 +170,11 @@ impl KillRelay {
     /// Fills the kill fields of a report after its number was set.
     pub fn fill(&mut self, now: MonoTime, report: &mut Report) {
         self.sent.fill(&self.kills, report);
-        report.claims = self.claims.since(if is_repeated(report) { 0 } else { self.sent_claims });
+        report.claims = self.claims.since(if is_repeated(report) {
+            0
+        } else {
+            self.sent_claims
+        });
         self.sent_claims = self.claims.version();
         self.orders.fill(now, report);
         if self.sent_timing != self.timing.version() {
@@ -172,7 +196,8 @@ impl KillRelay {
     /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
     pub fn on_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
         self.evidence.on_parent(directives, &self.kills);
-        let is_evidence_over = directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
+        let is_evidence_over =
+            directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
         let changed = self.kills.merge_directives(directives)? || is_evidence_over;
         self.orders.confirm(directives.echo.confirmed);
         if changed {
@@ -200,7 +225,13 @@ impl KillRelay {
         for (bucket, generation) in &report.kills {
             // The child is about to forget the others.
             if *generation > self.kills.forgotten {
-                changed |= self.claim(now, child, &Scope::Bucket(bucket.clone()), *generation, report);
+                changed |= self.claim(
+                    now,
+                    child,
+                    &Scope::Bucket(bucket.clone()),
+                    *generation,
+                    report,
+                );
             }
         }
         if child.role == Role::Aggregator {
@@ -232,12 +263,19 @@ impl KillRelay {
             return self.raise(scope, generation);
         }
         let held = self.evidence.without(&self.kills, scope);
-        self.claims.note(now, held, scope, KillClaim::of(child, generation), child);
+        self.claims
+            .note(now, held, scope, KillClaim::of(child, generation), child);
         false
     }
 
     /// Takes only the drill numbers in a child's report.
-    pub fn on_confirmation(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) {
+    pub fn on_confirmation(
+        &mut self,
+        now: MonoTime,
+        instance: InstanceId,
+        role: Role,
+        report: &Report,
+    ) {
         self.kills.note_drill(report);
         self.timing.on_report(now, instance, role, report);
     }
@@ -281,7 +319,9 @@ impl KillRelay {
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
         for OrderId { scope, .. } in self.orders.in_force() {
-            changed |= self.kills.raise(scope, self.kills.generation(scope).switched(true));
+            changed |= self
+                .kills
+                .raise(scope, self.kills.generation(scope).switched(true));
         }
         changed
     }
@@ -293,16 +333,21 @@ impl KillRelay {
         for (id, order) in &report.orders {
             let was_ordered = self.is_ordered(&id.scope);
             let is_own = id.given_at == self.own;
-            if is_own || !self.kills.has_room_to_learn(&id.scope) || !self.orders.relay(now, id, *order) {
+            if is_own
+                || !self.kills.has_room_to_learn(&id.scope)
+                || !self.orders.relay(now, id, *order)
+            {
                 continue;
             }
             is_new = true;
             self.evidence.on_order(&id.scope);
             if order.is_in_force() {
-                self.kills.raise(&id.scope, self.kills.generation(&id.scope).switched(true));
+                self.kills
+                    .raise(&id.scope, self.kills.generation(&id.scope).switched(true));
             }
             if was_ordered && !self.is_ordered(&id.scope) {
-                self.kills.raise(&id.scope, self.kills.generation(&id.scope).switched(false));
+                self.kills
+                    .raise(&id.scope, self.kills.generation(&id.scope).switched(false));
             }
         }
         is_new

@@ -27,9 +27,26 @@ struct Held {
 }
 
 impl Orders {
-    pub(super) fn give(&mut self, now: MonoTime, id: OrderId, generation: KillGeneration, ends_held: bool) {
-        let order = KillOrder { generation, age: Duration::ZERO, ends_held };
-        self.0.insert(id, Held { order, at: now, sent: None });
+    pub(super) fn give(
+        &mut self,
+        now: MonoTime,
+        id: OrderId,
+        generation: KillGeneration,
+        ends_held: bool,
+    ) {
+        let order = KillOrder {
+            generation,
+            age: Duration::ZERO,
+            ends_held,
+        };
+        self.0.insert(
+            id,
+            Held {
+                order,
+                at: now,
+                sent: None,
+            },
+        );
     }
 
     /// Enters an order of a child aggregator. Returns true if it is new, or a later state of it.
@@ -39,7 +56,14 @@ impl Orders {
             None => self.0.len() < RELAYED_MAX,
         };
         if is_new {
-            self.0.insert(id.clone(), Held { order, at: now, sent: None });
+            self.0.insert(
+                id.clone(),
+                Held {
+                    order,
+                    at: now,
+                    sent: None,
+                },
+            );
         }
         is_new
     }
@@ -56,7 +80,9 @@ impl Orders {
     pub(super) fn fill(&mut self, now: MonoTime, report: &mut Report) {
         for (id, held) in self.0.iter_mut().filter(|(_, held)| held.sent.is_none()) {
             let age = held.order.age.saturating_add(now.since(held.at));
-            report.orders.insert(id.clone(), KillOrder { age, ..held.order });
+            report
+                .orders
+                .insert(id.clone(), KillOrder { age, ..held.order });
             held.sent = Some(report.seq);
         }
     }
@@ -64,15 +90,21 @@ impl Orders {
     /// Drops the orders in the reports up to `confirmed`: the controller decides modes with knowledge of them
     /// from now on.
     pub(super) fn confirm(&mut self, confirmed: u64) {
-        self.0.retain(|_, held| held.sent.is_none_or(|sent| sent > confirmed));
+        self.0
+            .retain(|_, held| held.sent.is_none_or(|sent| sent > confirmed));
     }
 
     pub(super) fn in_force(&self) -> impl Iterator<Item = &OrderId> {
-        self.0.iter().filter(|(_, held)| held.order.is_in_force()).map(|(id, _)| id)
+        self.0
+            .iter()
+            .filter(|(_, held)| held.order.is_in_force())
+            .map(|(id, _)| id)
     }
 
     /// Returns true if an order, active or ended, concerns a bucket.
     pub(super) fn concern(&self, bucket: &Bucket) -> bool {
-        self.0.keys().any(|id| id.scope.bucket().is_none_or(|alone| alone == bucket))
+        self.0
+            .keys()
+            .any(|id| id.scope.bucket().is_none_or(|alone| alone == bucket))
     }
 }

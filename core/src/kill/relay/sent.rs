@@ -22,7 +22,10 @@ impl SentKills {
         report.kill = kills.fleet();
         report.kills = kills.since(if is_repeated(report) { 0 } else { self.version });
         (report.drill, report.claimed_drill) = (kills.drill(), kills.claimed_drill);
-        *self = Self { version: kills.version(), drill: kills.drill() };
+        *self = Self {
+            version: kills.version(),
+            drill: kills.drill(),
+        };
     }
 
     /// Returns true if a drill arrived that no report carries yet; its report should go before the interval

@@ -18,13 +18,27 @@ fn at(ms: u64) -> MonoTime {
 }
 
 fn enforce(known: u64) -> Terms {
-    let kill = Kill { fleet: KillGeneration(known), ..Kill::default() };
-    Terms { mode: Mode::Enforce, kill, ..Terms::default() }
+    let kill = Kill {
+        fleet: KillGeneration(known),
+        ..Kill::default()
+    };
+    Terms {
+        mode: Mode::Enforce,
+        kill,
+        ..Terms::default()
+    }
 }
 
 fn directives(generation: u64, confirmed: u64) -> Directives {
-    let echo = Echo { confirmed, ..Echo::default() };
-    Directives { kill: KillGeneration(generation), echo, ..Directives::default() }
+    let echo = Echo {
+        confirmed,
+        ..Echo::default()
+    };
+    Directives {
+        kill: KillGeneration(generation),
+        echo,
+        ..Directives::default()
+    }
 }
 
 fn process(instance: InstanceId, role: Role) -> Identity {
@@ -42,7 +56,10 @@ fn relay() -> KillRelay {
 }
 
 fn report(relay: &mut KillRelay, seq: u64) -> Report {
-    let mut report = Report { seq, ..Report::default() };
+    let mut report = Report {
+        seq,
+        ..Report::default()
+    };
     relay.fill(at(0), &mut report);
     report
 }
@@ -50,26 +67,52 @@ fn report(relay: &mut KillRelay, seq: u64) -> Report {
 /// The scopes and generations of the orders in a report, by the process where they were given.
 fn orders(report: &Report) -> Vec<(&Scope, u128, u64)> {
     let orders = report.orders.iter();
-    orders.map(|(id, order)| (&id.scope, id.given_at.0, order.generation.0)).collect()
+    orders
+        .map(|(id, order)| (&id.scope, id.given_at.0, order.generation.0))
+        .collect()
 }
 
 /// The report of a child aggregator with its order for the fleet, at this generation.
 fn child_order(child: InstanceId, generation: u64) -> Report {
     let kill = KillGeneration(generation);
-    let order = KillOrder { generation: kill, age: Duration::from_millis(3), ends_held: false };
-    let orders = [(OrderId { scope: FLEET, given_at: child }, order)].into();
-    Report { kill, orders, ..Report::default() }
+    let order = KillOrder {
+        generation: kill,
+        age: Duration::from_millis(3),
+        ends_held: false,
+    };
+    let orders = [(
+        OrderId {
+            scope: FLEET,
+            given_at: child,
+        },
+        order,
+    )]
+    .into();
+    Report {
+        kill,
+        orders,
+        ..Report::default()
+    }
 }
 
 #[test]
 fn unconfirmed_order_keeps_its_buckets_in_shadow() {
     let mut relay = relay();
-    assert_eq!((relay.order(at(0), &FLEET, true), relay.order(at(0), &FLEET, true)), (Ok(true), Ok(false)));
+    assert_eq!(
+        (
+            relay.order(at(0), &FLEET, true),
+            relay.order(at(0), &FLEET, true)
+        ),
+        (Ok(true), Ok(false))
+    );
     assert_eq!(relay.order(at(0), &FLEET, false), Ok(true));
     assert_eq!(relay.kills().fleet(), KillGeneration(2));
     assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Shadow);
     let sent = report(&mut relay, 7);
-    assert_eq!((sent.kill, orders(&sent)), (KillGeneration(2), vec![(&FLEET, 9, 2)]));
+    assert_eq!(
+        (sent.kill, orders(&sent)),
+        (KillGeneration(2), vec![(&FLEET, 9, 2)])
+    );
     relay.on_directives(&directives(2, 6)).unwrap();
     assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Shadow);
     relay.on_directives(&directives(2, 7)).unwrap();
@@ -85,9 +128,16 @@ fn order_is_sent_once_on_each_stream() {
     let killed = [(bucket(), KillGeneration(1))].into();
     for stream in 0..2 {
         let first = report(&mut relay, 1);
-        assert_eq!((orders(&first), &first.kills), (vec![(&alone, 9, 1)], &killed), "stream {stream}");
+        assert_eq!(
+            (orders(&first), &first.kills),
+            (vec![(&alone, 9, 1)], &killed),
+            "stream {stream}"
+        );
         let second = report(&mut relay, 2);
-        assert!(second.orders.is_empty() && second.kills.is_empty(), "stream {stream}");
+        assert!(
+            second.orders.is_empty() && second.kills.is_empty(),
+            "stream {stream}"
+        );
         relay.on_open();
     }
 }
@@ -99,7 +149,11 @@ fn unconfirmed_order_outlives_another_kill() {
         relay.order(at(0), &FLEET, true).unwrap();
         report(&mut relay, 1);
         assert_eq!(relay.on_directives(&directives(2, confirmed)), Ok(true));
-        assert_eq!(relay.kills().fleet(), KillGeneration(generation), "confirmed: {confirmed}");
+        assert_eq!(
+            relay.kills().fleet(),
+            KillGeneration(generation),
+            "confirmed: {confirmed}"
+        );
     }
 }
 
@@ -108,7 +162,10 @@ fn implausible_generation_is_rejected_and_confirms_nothing() {
     let mut relay = relay();
     relay.order(at(0), &FLEET, true).unwrap();
     report(&mut relay, 1);
-    assert!(matches!(relay.on_directives(&directives(u64::MAX, 1)), Err(StaleDirective::KillJump { .. })));
+    assert!(matches!(
+        relay.on_directives(&directives(u64::MAX, 1)),
+        Err(StaleDirective::KillJump { .. })
+    ));
     assert_eq!(relay.on_directives(&directives(2, 0)), Ok(true));
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
 }
@@ -119,7 +176,10 @@ fn child_order_gains_one_generation() {
     relay.on_directives(&directives(2, 0)).unwrap();
     let child = InstanceId(1);
     let order = child_order(child, 1);
-    assert!(!relay.on_report(at(0), &process(child, Role::Client), &order), "a client gives no orders");
+    assert!(
+        !relay.on_report(at(0), &process(child, Role::Client), &order),
+        "a client gives no orders"
+    );
     assert!(relay.on_report(at(0), &process(child, Role::Aggregator), &order));
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
     assert_eq!(orders(&report(&mut relay, 1)), [(&FLEET, 1, 1)]);
@@ -129,14 +189,33 @@ fn child_order_gains_one_generation() {
 fn order_ages_at_every_aggregator() {
     let [mut lower, mut upper] = [InstanceId(1), InstanceId(2)].map(KillRelay::new);
     lower.order(at(1_000), &FLEET, true).unwrap();
-    let mut sent = Report { seq: 1, ..Report::default() };
+    let mut sent = Report {
+        seq: 1,
+        ..Report::default()
+    };
     lower.fill(at(1_500), &mut sent);
-    assert_eq!(sent.orders.values().map(|order| order.age.as_millis()).collect::<Vec<_>>(), [500]);
+    assert_eq!(
+        sent.orders
+            .values()
+            .map(|order| order.age.as_millis())
+            .collect::<Vec<_>>(),
+        [500]
+    );
     // The clocks of two machines have nothing in common.
     upper.on_report(at(70), &process(InstanceId(1), Role::Aggregator), &sent);
-    let mut relayed = Report { seq: 1, ..Report::default() };
+    let mut relayed = Report {
+        seq: 1,
+        ..Report::default()
+    };
     upper.fill(at(100), &mut relayed);
-    assert_eq!(relayed.orders.values().map(|order| order.age.as_millis()).collect::<Vec<_>>(), [530]);
+    assert_eq!(
+        relayed
+            .orders
+            .values()
+            .map(|order| order.age.as_millis())
+            .collect::<Vec<_>>(),
+        [530]
+    );
 }
 
 /// Orders and ends at an aggregator (`here`) and at the aggregators below it, before the controller knows.
@@ -164,7 +243,16 @@ fn kill_above_ends_with_its_last_order() {
         (&[Here(true), Child(1, 1), Child(1, 2), Here(false)], 4),
         (&[Here(true), Child(1, 1), Here(false)], 1),
         (&[Here(true), Child(1, 1), Here(false), Child(1, 2)], 2),
-        (&[Here(true), Child(1, 1), Here(false), Here(true), Child(1, 4)], 5),
+        (
+            &[
+                Here(true),
+                Child(1, 1),
+                Here(false),
+                Here(true),
+                Child(1, 4),
+            ],
+            5,
+        ),
         (&[Child(1, 1), Here(false)], 1),
         // An end of an unknown order ends none.
         (&[Here(true), Child(1, 2)], 3),
@@ -183,13 +271,23 @@ fn kill_above_ends_with_its_last_order() {
                         &child_order(child, generation),
                     );
                 }
-                Parent(generation) => drop(relay.on_directives(&directives(generation, 0)).unwrap()),
+                Parent(generation) => {
+                    relay.on_directives(&directives(generation, 0)).unwrap();
+                }
             }
         }
-        assert_eq!(relay.kills().fleet(), KillGeneration(*generation), "{acts:?}");
+        assert_eq!(
+            relay.kills().fleet(),
+            KillGeneration(*generation),
+            "{acts:?}"
+        );
         let is_ordered = relay.is_ordered(&FLEET);
         assert!(!is_ordered || relay.kills().fleet().is_killed(), "{acts:?}");
-        assert_eq!(relay.mode(&bucket(), &enforce(9)), Mode::Shadow, "{acts:?}: unconfirmed");
+        assert_eq!(
+            relay.mode(&bucket(), &enforce(9)),
+            Mode::Shadow,
+            "{acts:?}: unconfirmed"
+        );
     }
 }
 
@@ -206,11 +304,30 @@ fn child_cannot_change_a_local_order() {
 #[test]
 fn child_orders_leave_room_for_own() {
     let mut relay = relay();
-    let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO, ends_held: false };
-    let of = |process: u128| (OrderId { scope: FLEET, given_at: InstanceId(process) }, order);
+    let order = KillOrder {
+        generation: KillGeneration(1),
+        age: Duration::ZERO,
+        ends_held: false,
+    };
+    let of = |process: u128| {
+        (
+            OrderId {
+                scope: FLEET,
+                given_at: InstanceId(process),
+            },
+            order,
+        )
+    };
     let orders = (10..10 + KILL_ORDERS_MAX as u128).map(of).collect();
     let child = process(InstanceId(1), Role::Aggregator);
-    relay.on_report(at(0), &child, &Report { orders, ..Report::default() });
+    relay.on_report(
+        at(0),
+        &child,
+        &Report {
+            orders,
+            ..Report::default()
+        },
+    );
     relay.order(at(0), &FLEET, true).unwrap();
     let sent = report(&mut relay, 1).orders;
     assert!(sent.len() < KILL_ORDERS_MAX && sent.keys().any(|id| id.given_at == InstanceId(9)));
@@ -221,7 +338,11 @@ fn confirmed_drill_is_joined_and_timed() {
     let mut relay = relay();
     let zone = Zone::new("a").unwrap();
     let child = || {
-        let due = DueChild { zone: Zone::new("a").unwrap(), role: Role::Client, clients: 1 };
+        let due = DueChild {
+            zone: Zone::new("a").unwrap(),
+            role: Role::Client,
+            clients: 1,
+        };
         std::iter::once((InstanceId(1), due))
     };
     assert!(relay.on_drill(at(0), Drill(7), Some(&zone), child()));
@@ -230,12 +351,21 @@ fn confirmed_drill_is_joined_and_timed() {
     let sent = report(&mut relay, 1);
     assert_eq!((sent.drill, sent.spreads[&zone].missing), (Drill(7), 1));
     assert!(!relay.is_report_due() && report(&mut relay, 2).spreads.is_empty());
-    let answer = Report { drill: Drill(7), ..Report::default() };
+    let answer = Report {
+        drill: Drill(7),
+        ..Report::default()
+    };
     assert!(!relay.on_report(at(40), &process(InstanceId(1), Role::Client), &answer));
     let sent = report(&mut relay, 3);
-    assert_eq!((sent.spreads[&zone].confirmed(), sent.spreads[&zone].missing), (1, 0));
+    assert_eq!(
+        (sent.spreads[&zone].confirmed(), sent.spreads[&zone].missing),
+        (1, 0)
+    );
     assert!(relay.timing().is_complete());
     assert_eq!(relay.begin_drill(at(50), Some(&zone), child()), Drill(8));
     relay.on_close(InstanceId(1));
-    assert!(relay.timing().is_complete(), "a closed stream is not waited for");
+    assert!(
+        relay.timing().is_complete(),
+        "a closed stream is not waited for"
+    );
 }

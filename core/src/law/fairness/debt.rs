@@ -25,10 +25,17 @@ pub(super) fn divide_in_debt(
                 return *claim;
             }
             kept += claim.demand;
-            Claim { demand: 0.0, ..*claim }
+            Claim {
+                demand: 0.0,
+                ..*claim
+            }
         })
         .collect();
-    waterfill.divide((target - kept).max(PAYERS_MIN * limit), &payers, allocations);
+    waterfill.divide(
+        (target - kept).max(PAYERS_MIN * limit),
+        &payers,
+        allocations,
+    );
     for ((allocation, claim), payer) in allocations.iter_mut().zip(claims).zip(&payers) {
         if payer.demand == 0.0 {
             *allocation = claim.demand;
@@ -43,25 +50,54 @@ mod tests {
 
     fn divided(target: f64, limit: f64, claims: &[Claim]) -> Vec<f64> {
         let mut allocations = Vec::new();
-        divide_in_debt(&mut Waterfill::default(), target, limit, claims, &mut allocations);
+        divide_in_debt(
+            &mut Waterfill::default(),
+            target,
+            limit,
+            claims,
+            &mut allocations,
+        );
         allocations
     }
 
     fn claim(demand: f64, weight: f64) -> Claim {
-        Claim { demand, weight, floor: 0.0 }
+        Claim {
+            demand,
+            weight,
+            floor: 0.0,
+        }
     }
 
     #[test]
     fn moderate_tenants_repay_no_surge_of_others() {
         for (target, claims, expected) in [
             // Without this line the first would have 125.
-            (250.0, &[claim(400.0, 1.0), claim(9_000.0, 1.0)][..], &[400.0, 100.0][..]),
-            (600.0, &[claim(400.0, 1.0), claim(9_000.0, 1.0)], &[400.0, 200.0]),
-            (600.0, &[claim(3_000.0, 1.0), claim(9_000.0, 2.0)], &[200.0, 400.0]),
-            (250.0, &[claim(0.0, 1.0), claim(9_000.0, 1.0)], &[0.0, 250.0]),
+            (
+                250.0,
+                &[claim(400.0, 1.0), claim(9_000.0, 1.0)][..],
+                &[400.0, 100.0][..],
+            ),
+            (
+                600.0,
+                &[claim(400.0, 1.0), claim(9_000.0, 1.0)],
+                &[400.0, 200.0],
+            ),
+            (
+                600.0,
+                &[claim(3_000.0, 1.0), claim(9_000.0, 2.0)],
+                &[200.0, 400.0],
+            ),
+            (
+                250.0,
+                &[claim(0.0, 1.0), claim(9_000.0, 1.0)],
+                &[0.0, 250.0],
+            ),
         ] {
             let got = divided(target, 1_000.0, claims);
-            let near = got.iter().zip(expected).all(|(got, due)| (got - due).abs() < 1e-9);
+            let near = got
+                .iter()
+                .zip(expected)
+                .all(|(got, due)| (got - due).abs() < 1e-9);
             assert!(near, "{target} {claims:?}: {got:?}");
         }
     }

@@ -45,7 +45,13 @@ impl Division {
     /// Divides `target` requests/s by water-filling. While the demands fit, the rest of the target is the shared headroom. `limit` is the bucket's own, which a target
     /// below it pays a debt to. O(K log K) for K claimants.
     pub fn divide(&mut self, target: f64, limit: f64, claimants: &[Claimant]) {
-        let Self { waterfill, claims, allocations, rooms, .. } = self;
+        let Self {
+            waterfill,
+            claims,
+            allocations,
+            rooms,
+            ..
+        } = self;
         claims.clear();
         claims.extend(claimants.iter().map(|claimant| Claim {
             demand: claimant.demand(),
@@ -64,7 +70,9 @@ impl Division {
             return;
         }
         waterfill.rooms(target, claims, allocations, rooms);
-        for (room, (claimant, allocation)) in rooms.iter_mut().zip(claimants.iter().zip(allocations)) {
+        for (room, (claimant, allocation)) in
+            rooms.iter_mut().zip(claimants.iter().zip(allocations))
+        {
             *room = room.min(claimant.tenant_limit).max(*allocation);
         }
     }
@@ -76,17 +84,29 @@ mod tests {
     use proptest::prelude::*;
 
     fn claimant(offered: f64, weight: f64) -> Claimant {
-        Claimant { offered, weight, floor: 0.0, tenant_limit: f64::INFINITY }
+        Claimant {
+            offered,
+            weight,
+            floor: 0.0,
+            tenant_limit: f64::INFINITY,
+        }
     }
 
     #[test]
     fn no_tenant_passes_its_limit() {
-        let limited = |offered| Claimant { tenant_limit: 200.0, ..claimant(offered, 1.0) };
+        let limited = |offered| Claimant {
+            tenant_limit: 200.0,
+            ..claimant(offered, 1.0)
+        };
         let claimants = [limited(900.0), limited(900.0), claimant(400.0, 1.0)];
         let mut division = Division::default();
         division.divide(10_000.0, 10_000.0, &claimants);
         assert_eq!(division.allocations, [200.0, 200.0, 400.0]);
-        assert_eq!(division.headroom, Some(9_200.0), "there is room, they may only not use it");
+        assert_eq!(
+            division.headroom,
+            Some(9_200.0),
+            "there is room, they may only not use it"
+        );
         assert_eq!(division.rooms, division.allocations);
         assert!(claimants[0].is_stopped(200.0) && !claimants[0].is_stopped(199.0));
         assert!(!claimants[2].is_stopped(400.0));

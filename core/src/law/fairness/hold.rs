@@ -30,10 +30,18 @@ pub fn divide_hold(
         claimant.floor /= presences;
     }
     division.divide(hold, hold, claimants);
-    let each = claimants.iter().zip(&division.allocations).map(|(claimant, given)| HeldPart {
-        rate: given + if *given >= claimant.offered { parameters::margin(*given) } else { 0.0 },
-        at_tenant_limit: claimant.is_stopped(*given),
-    });
+    let each = claimants
+        .iter()
+        .zip(&division.allocations)
+        .map(|(claimant, given)| HeldPart {
+            rate: given
+                + if *given >= claimant.offered {
+                    parameters::margin(*given)
+                } else {
+                    0.0
+                },
+            at_tenant_limit: claimant.is_stopped(*given),
+        });
     (each.collect(), division.headroom)
 }
 
@@ -42,7 +50,12 @@ mod tests {
     use super::*;
 
     fn listed(offered: f64, weight: f64) -> Claimant {
-        Claimant { offered, weight, floor: 0.0, tenant_limit: f64::INFINITY }
+        Claimant {
+            offered,
+            weight,
+            floor: 0.0,
+            tenant_limit: f64::INFINITY,
+        }
     }
 
     fn held(hold: f64, claimants: &[Claimant]) -> (Vec<HeldPart>, Option<f64>) {
@@ -54,9 +67,15 @@ mod tests {
     fn growing_tenant_on_hold_stays_fair() {
         // The hold was split 80, 80, 107 when the controller fell silent; now the third tenant offers eight
         // times as much.
-        let (got, headroom) = held(267.0, &[listed(100.0, 4.0), listed(100.0, 1.0), listed(800.0, 0.25)]);
+        let (got, headroom) = held(
+            267.0,
+            &[listed(100.0, 4.0), listed(100.0, 1.0), listed(800.0, 0.25)],
+        );
         assert!((got[2].rate - 67.0).abs() < 1e-9, "{got:?}");
-        assert!(got[0].rate > 100.0 && got[1].rate > 100.0, "whole demand, and a margin: {got:?}");
+        assert!(
+            got[0].rate > 100.0 && got[1].rate > 100.0,
+            "whole demand, and a margin: {got:?}"
+        );
         assert_eq!(headroom, None);
     }
 
@@ -69,12 +88,25 @@ mod tests {
 
     #[test]
     fn holding_zone_scales_tenant_limits() {
-        let limited = Claimant { tenant_limit: 300.0, ..listed(500.0, 1.0) };
+        let limited = Claimant {
+            tenant_limit: 300.0,
+            ..listed(500.0, 1.0)
+        };
         let (got, headroom) = held(1_000.0, &[limited, listed(10.0, 1.0)]);
-        assert_eq!(got[0], HeldPart { rate: 100.0, at_tenant_limit: true }, "a third of 300");
+        assert_eq!(
+            got[0],
+            HeldPart {
+                rate: 100.0,
+                at_tenant_limit: true
+            },
+            "a third of 300"
+        );
         assert!(!got[1].at_tenant_limit);
         assert_eq!(headroom, Some(890.0));
-        let floored = Claimant { floor: 60.0, ..listed(30.0, 1e-3) };
+        let floored = Claimant {
+            floor: 60.0,
+            ..listed(30.0, 1e-3)
+        };
         let (got, _) = held(30.0, &[floored, listed(1_000.0, 1.0)]);
         assert!((got[0].rate - 20.0).abs() < 1e-9, "a third of 60: {got:?}");
     }

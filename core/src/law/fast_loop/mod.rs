@@ -19,11 +19,16 @@ pub fn fast_ratio(
     directed: Option<DropRatio>,
 ) -> DropRatio {
     let otherwise = directed.unwrap_or(DropRatio::NONE);
-    let Some(allowance) = Rate::computed(allowed) else { return otherwise };
-    let excess =
-        |offered: f64| Rate::computed(offered).map_or(otherwise, |o| DropRatio::of_excess(o, allowance));
+    let Some(allowance) = Rate::computed(allowed) else {
+        return otherwise;
+    };
+    let excess = |offered: f64| {
+        Rate::computed(offered).map_or(otherwise, |o| DropRatio::of_excess(o, allowance))
+    };
     let is_known = window.is_some();
-    let offered = window.map_or((0.0, 0.0), |window| (window.rate(now), window.over(parameters::WINDOW_FEW)));
+    let offered = window.map_or((0.0, 0.0), |window| {
+        (window.rate(now), window.over(parameters::WINDOW_FEW))
+    });
     let tells = |offered: f64, span: std::time::Duration| {
         offered.max(allowed) * span.as_secs_f64() >= parameters::COUNTS_MIN
     };
@@ -62,18 +67,21 @@ mod tests {
         for (rps, allowed, on_hold, directed, expected) in [
             (1_000.0, 250.0, false, None, 0.75),
             (1_000.0, 2_000.0, false, Some(half), 0.0),
-            (20.0, 10.0, false, None, 0.0),       // 6 in the window: too few
+            (20.0, 10.0, false, None, 0.0), // 6 in the window: too few
             (20.0, 10.0, false, Some(half), 0.5), // so the controller knows better
             (40.0, 10.0, true, Some(half), 0.75), // but on hold a longer look tells
-            (1.0, 0.5, true, Some(half), 0.5),    // unless that tells nothing either
+            (1.0, 0.5, true, Some(half), 0.5), // unless that tells nothing either
             (1.0, 100.0, false, Some(half), 0.0), // few may come where many are allowed
-            (5.0, 25.0, false, Some(half), 0.0),  // clearly fewer than the 7.5 allowed in the window
+            (5.0, 25.0, false, Some(half), 0.0), // clearly fewer than the 7.5 allowed in the window
             (10.0, 25.0, false, Some(half), 0.5), // not clearly
             (0.0, 6.0, false, Some(half), 0.5),
             (0.0, 7.0, false, Some(half), 0.0),
         ] {
             let got = ratio(rps, allowed, on_hold, directed);
-            assert!((got - expected).abs() < 1e-3, "{rps} of {allowed}, {on_hold}, {directed:?}: {got}");
+            assert!(
+                (got - expected).abs() < 1e-3,
+                "{rps} of {allowed}, {on_hold}, {directed:?}: {got}"
+            );
         }
     }
 

@@ -24,7 +24,10 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Self { bins: [0.0; BINS], current: 0 }
+        Self {
+            bins: [0.0; BINS],
+            current: 0,
+        }
     }
 }
 
@@ -42,7 +45,11 @@ impl Spread {
     /// Spreads requests that were gathered over `span` and arrive `now`. Fills at most 1.5 s into the future.
     pub fn new(now: MonoTime, span: Duration) -> Self {
         let current = bins_in(now.since(MonoTime::ZERO));
-        let mut spread = Self { now, current, parts: Vec::with_capacity(BINS) };
+        let mut spread = Self {
+            now,
+            current,
+            parts: Vec::with_capacity(BINS),
+        };
         spread.put(now.since(MonoTime::ZERO).as_secs_f64(), 1.0, span);
         spread
     }
@@ -54,21 +61,29 @@ impl Spread {
         let mut spread = Self::new(now, span);
         let seen = span.min(parameters::WINDOW);
         let began = now.since(MonoTime::ZERO).saturating_sub(seen);
-        let part = if span > seen { seen.as_secs_f64() / span.as_secs_f64() } else { 1.0 };
+        let part = if span > seen {
+            seen.as_secs_f64() / span.as_secs_f64()
+        } else {
+            1.0
+        };
         spread.put(began.as_secs_f64(), part, seen);
         spread
     }
 
     fn put(&mut self, begin: f64, part: f64, span: Duration) {
         let bin = parameters::FAST_PERIOD.as_secs_f64();
-        let most = (BINS - (parameters::WINDOW_FEW.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
+        let most =
+            (BINS - (parameters::WINDOW_FEW.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
         let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
         let end = begin + span;
         let mut at = (begin / bin) as u64;
         let mut from = begin;
         while from < end {
             let to = ((at + 1) as f64 * bin).min(end);
-            self.parts.push(((at as usize % BINS) as u8, part * (to - from).max(0.0) / span));
+            self.parts.push((
+                (at as usize % BINS) as u8,
+                part * (to - from).max(0.0) / span,
+            ));
             // Rounding must not leave `at` on the bin before this point.
             (at, from) = (at + 1, to.max((at + 1) as f64 * bin));
         }
@@ -96,7 +111,11 @@ impl Window {
         let bin = parameters::FAST_PERIOD.as_secs_f64();
         let steady = self.over(parameters::WINDOW);
         let latest = self.over(parameters::FAST_PERIOD);
-        if latest > steady + parameters::SURGE_DEVIATIONS * (steady / bin).sqrt() { latest } else { steady }
+        if latest > steady + parameters::SURGE_DEVIATIONS * (steady / bin).sqrt() {
+            latest
+        } else {
+            steady
+        }
     }
 
     /// Returns the rate in requests/s over the last `span` of whole bins.
@@ -158,7 +177,15 @@ mod tests {
 
     #[test]
     fn steady_stream_reads_steady_always() {
-        for (phase, interval) in [(0, 100), (3, 100), (50, 100), (99, 100), (20, 250), (7, 500), (0, 1_000)] {
+        for (phase, interval) in [
+            (0, 100),
+            (3, 100),
+            (50, 100),
+            (99, 100),
+            (20, 250),
+            (7, 500),
+            (0, 1_000),
+        ] {
             let mut window = Window::default();
             for now in 0..10_000_u64 {
                 if now >= phase && (now - phase) % interval == 0 {
@@ -166,9 +193,15 @@ mod tests {
                 }
                 if now % 100 == 0 && now > 5_000 {
                     let rate = window.rate(at(now));
-                    assert!((rate - 1_000.0).abs() < 1.0, "{phase}/{interval} at {now}: {rate}");
+                    assert!(
+                        (rate - 1_000.0).abs() < 1.0,
+                        "{phase}/{interval} at {now}: {rate}"
+                    );
                     let long = window.over(parameters::WINDOW_FEW);
-                    assert!((long - 1_000.0).abs() < 1.0, "{phase}/{interval} at {now}: {long} over 3 s");
+                    assert!(
+                        (long - 1_000.0).abs() < 1.0,
+                        "{phase}/{interval} at {now}: {long} over 3 s"
+                    );
                 }
             }
         }
@@ -181,13 +214,19 @@ mod tests {
             window.add_first(at(2_000), span as f64, ms(span));
             let seen = span.min(300) as f64 / 0.3;
             let rate = window.over(parameters::WINDOW);
-            assert!((rate - seen).abs() < 1.0, "after {span} ms: {rate} of {seen}");
+            assert!(
+                (rate - seen).abs() < 1.0,
+                "after {span} ms: {rate} of {seen}"
+            );
             // From then on they count like clients that were always connected.
             for now in (2_000 + span..8_000).step_by(span as usize) {
                 window.add(at(now), span as f64, ms(span));
             }
             let rate = window.rate(at(8_000));
-            assert!((rate - 1_000.0).abs() < 1.0, "reporting every {span} ms: {rate}");
+            assert!(
+                (rate - 1_000.0).abs() < 1.0,
+                "reporting every {span} ms: {rate}"
+            );
         }
     }
 
@@ -199,7 +238,10 @@ mod tests {
         }
         window.add(at(2_000), 130.0, ms(100));
         let noisy = window.rate(at(2_100));
-        assert!((noisy - 1_100.0).abs() < 1.0, "within three deviations: {noisy}");
+        assert!(
+            (noisy - 1_100.0).abs() < 1.0,
+            "within three deviations: {noisy}"
+        );
         window.add(at(2_100), 1_000.0, ms(100));
         let surged = window.rate(at(2_200));
         assert!((surged - 10_000.0).abs() < 1.0, "{surged}");

@@ -43,10 +43,19 @@ impl Guard {
     /// fluctuation, and a few requests for a client with a tiny part.
     pub fn part_of(zone: &ZoneGuard, own: Option<Rate>) -> Self {
         let offered = zone.offered.unwrap_or(Rate::ZERO);
-        let rate = zone.rate.times(part(own, offered, zone.clients, parameters::EVEN_SHARE));
+        let rate = zone
+            .rate
+            .times(part(own, offered, zone.clients, parameters::EVEN_SHARE));
         let denied = zone.limit == Limit::PerSecond(Rate::ZERO);
         let depth = depth(rate, parameters::DEPTH_REQUESTS);
-        Self { rate, depth: if denied { Tokens::NONE } else { Tokens::new(depth) } }
+        Self {
+            rate,
+            depth: if denied {
+                Tokens::NONE
+            } else {
+                Tokens::new(depth)
+            },
+        }
     }
 
     /// Returns the part of a client in the headroom pool of a bucket where it offers `own`, `None`
@@ -56,15 +65,25 @@ impl Guard {
     /// `burst` or the depth for the client's largest `group`, the maximum of them. Without headroom
     /// rate and depth are zero.
     pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, group: Tokens) -> Self {
-        let Some(of_all) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
+        let Some(of_all) = zone.rate.rate() else {
+            return Self {
+                rate: Rate::ZERO,
+                depth: Tokens::NONE,
+            };
+        };
         let part = part(own, zone.offered, clients, parameters::POOL_EVEN);
         let rate = of_all.times(part);
         let of_few = Self::depth_of_few(of_all, clients);
         let base = depth(rate, parameters::POOL_REQUESTS).max(of_few);
-        let most =
-            base.max(parameters::POOL_DEPTH_REQUESTS).max(zone.burst.as_f64() * part).max(group.as_f64());
+        let most = base
+            .max(parameters::POOL_DEPTH_REQUESTS)
+            .max(zone.burst.as_f64() * part)
+            .max(group.as_f64());
         let depth = (zone.depth.as_f64() * base).min(most);
-        Self { rate, depth: Tokens::new(depth) }
+        Self {
+            rate,
+            depth: Tokens::new(depth),
+        }
     }
 
     /// Returns the depth of a pool for groups of `requests` that arrive together: at most
@@ -127,13 +146,22 @@ mod tests {
 
     fn zone(guard: f64, offered: Option<f64>, clients: u32) -> ZoneGuard {
         let limit = Limit::PerSecond(rate(1.0));
-        ZoneGuard { limit, rate: rate(guard), offered: offered.map(rate), clients }
+        ZoneGuard {
+            limit,
+            rate: rate(guard),
+            offered: offered.map(rate),
+            clients,
+        }
     }
 
     #[test]
     fn part_is_traffic_share_plus_even_part() {
         for (zone, own, expected) in [
-            (zone(1000.0, Some(800.0), 4), Some(200.0), 1000.0 * (0.9 * 0.25 + 0.1 / 4.0)),
+            (
+                zone(1000.0, Some(800.0), 4),
+                Some(200.0),
+                1000.0 * (0.9 * 0.25 + 0.1 / 4.0),
+            ),
             (zone(1000.0, Some(800.0), 4), Some(0.0), 25.0),
             (zone(1000.0, Some(800.0), 4), Some(9e9), 925.0), // never more than all of it
             (zone(1000.0, Some(800.0), 4), None, 25.0),       // nothing measured yet
@@ -145,17 +173,27 @@ mod tests {
             (zone(0.0, Some(200.0), 3), Some(200.0), 0.0),
         ] {
             let guard = Guard::part_of(&zone, own.map(rate));
-            assert!((guard.rate.per_second() - expected).abs() < 1e-9, "{zone:?} {own:?}: {guard:?}");
+            assert!(
+                (guard.rate.per_second() - expected).abs() < 1e-9,
+                "{zone:?} {own:?}: {guard:?}"
+            );
         }
     }
 
     #[test]
     fn burst_grows_with_the_part() {
-        for (guard, depth) in [(0.0, 3.0), (20.0, 1.0 + 4.0 + 3.0), (2000.0, 100.0 + 40.0 + 3.0)] {
+        for (guard, depth) in [
+            (0.0, 3.0),
+            (20.0, 1.0 + 4.0 + 3.0),
+            (2000.0, 100.0 + 40.0 + 3.0),
+        ] {
             let zone = zone(guard, None, 1);
             let part = |zone| Guard::part_of(&zone, Some(Rate::ZERO));
             assert!((part(zone).depth.as_f64() - depth).abs() < 1e-6, "{guard}");
-            let denied = ZoneGuard { limit: Limit::PerSecond(Rate::ZERO), ..zone };
+            let denied = ZoneGuard {
+                limit: Limit::PerSecond(Rate::ZERO),
+                ..zone
+            };
             assert_eq!(part(denied).depth, Tokens::NONE);
         }
     }
@@ -181,7 +219,10 @@ mod tests {
             (pool(None, 800.0, 12.0, 1e6), Some(800.0), 1, 0.0),
         ] {
             let got = Guard::pool(&zone, own.map(rate), clients, Tokens::NONE);
-            assert!((got.rate.per_second() - expected).abs() < 1e-9, "{zone:?} {own:?}: {got:?}");
+            assert!(
+                (got.rate.per_second() - expected).abs() < 1e-9,
+                "{zone:?} {own:?}: {got:?}"
+            );
         }
     }
 
@@ -200,7 +241,10 @@ mod tests {
         ] {
             let zone = pool(shared, 1.0, factor, burst);
             let got = Guard::pool(&zone, Some(rate(1.0)), 1, Tokens::NONE);
-            assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{zone:?}: {got:?}");
+            assert!(
+                (got.depth.as_f64() - depth).abs() < 1e-6,
+                "{zone:?}: {got:?}"
+            );
         }
     }
 
@@ -218,7 +262,10 @@ mod tests {
             let group = Guard::depth_of_group(group, Limit::PerSecond(rate(limit)));
             let zone = pool(Some(20.0), 1.0, factor, 0.0);
             let got = Guard::pool(&zone, Some(rate(1.0)), 1, group).depth.as_f64();
-            assert!((got - depth).abs() < 1e-6, "{group:?} {limit} {factor}: {got}");
+            assert!(
+                (got - depth).abs() < 1e-6,
+                "{group:?} {limit} {factor}: {got}"
+            );
         }
     }
 
@@ -241,7 +288,10 @@ mod tests {
         ] {
             let zone = pool(shared, 1_000.0, 1.0, 0.0);
             let got = Guard::pool(&zone, None, clients, Tokens::NONE);
-            assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{shared:?} {clients}: {got:?}");
+            assert!(
+                (got.depth.as_f64() - depth).abs() < 1e-6,
+                "{shared:?} {clients}: {got:?}"
+            );
         }
     }
 

@@ -26,7 +26,11 @@ pub struct Slack {
 
 impl Default for Slack {
     fn default() -> Self {
-        Self { factor: parameters::SLACK_MIN, bad: 0.0, periods: TwoPeriods::new(f64::INFINITY) }
+        Self {
+            factor: parameters::SLACK_MIN,
+            bad: 0.0,
+            periods: TwoPeriods::new(f64::INFINITY),
+        }
     }
 }
 
@@ -62,7 +66,12 @@ mod tests {
     use super::*;
 
     fn period(offered: u64, guarded: u64, coined: u64) -> Counts {
-        Counts { offered, guard_dropped: guarded, dropped: coined, ..Counts::ZERO }
+        Counts {
+            offered,
+            guard_dropped: guarded,
+            dropped: coined,
+            ..Counts::ZERO
+        }
     }
 
     #[test]
@@ -100,7 +109,12 @@ mod tests {
     #[test]
     fn shadow_slack_adapts_as_under_enforcement() {
         let mut slack = Slack::default();
-        let wasteful = Counts { offered: 500, would_dropped: 250, would_guard_dropped: 250, ..Counts::ZERO };
+        let wasteful = Counts {
+            offered: 500,
+            would_dropped: 250,
+            would_guard_dropped: 250,
+            ..Counts::ZERO
+        };
         (0..3).for_each(|_| slack.on_period(wasteful, 1_000.0));
         assert_eq!(slack.factor(), 1.875);
     }

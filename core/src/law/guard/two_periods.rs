@@ -15,7 +15,9 @@ pub(crate) struct TwoPeriods {
 impl TwoPeriods {
     /// Begins without counts, after a period with room for `room` requests/s.
     pub(crate) const fn new(room: f64) -> Self {
-        Self { before: (Counts::ZERO, room) }
+        Self {
+            before: (Counts::ZERO, room),
+        }
     }
 
     /// Adds a [`SLACK_PERIOD`] with room for `room` requests/s. Returns the counts of the latest two periods,
@@ -23,6 +25,9 @@ impl TwoPeriods {
     /// traffic is all on or all off.
     pub(crate) fn add(&mut self, counts: Counts, room: f64) -> (Counts, f64) {
         let (before, room_before) = std::mem::replace(&mut self.before, (counts, room));
-        (counts.plus(before), room.min(room_before) * 2.0 * SLACK_PERIOD.as_secs_f64())
+        (
+            counts.plus(before),
+            room.min(room_before) * 2.0 * SLACK_PERIOD.as_secs_f64(),
+        )
     }
 }

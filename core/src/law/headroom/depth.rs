@@ -27,7 +27,12 @@ pub struct LearnedDepth {
 
 impl Default for LearnedDepth {
     fn default() -> Self {
-        Self { factor: PoolDepth::MIN.as_f64(), bad: 0.0, periods: TwoPeriods::new(0.0), suspected: false }
+        Self {
+            factor: PoolDepth::MIN.as_f64(),
+            bad: 0.0,
+            periods: TwoPeriods::new(0.0),
+            suspected: false,
+        }
     }
 }
 
@@ -45,7 +50,8 @@ impl LearnedDepth {
     pub fn on_period(&mut self, counts: Counts, room: f64, settled: bool) {
         let (seen, room) = self.periods.add(counts, room);
         let offered = seen.offered as f64;
-        let guarded = seen.guarded() >= GUARDED_MIN && seen.guarded() as f64 > GUARDED_MAX * offered;
+        let guarded =
+            seen.guarded() >= GUARDED_MIN && seen.guarded() as f64 > GUARDED_MAX * offered;
         let fits = settled && offered < USED_MIN * room;
         if std::mem::replace(&mut self.suspected, fits && guarded) && fits {
             self.factor = (self.factor * GROWS).min(PoolDepth::MAX.as_f64());
@@ -64,7 +70,11 @@ mod tests {
     use super::*;
 
     fn period(offered: u64, guarded: u64) -> Counts {
-        Counts { offered, guard_dropped: guarded, ..Counts::ZERO }
+        Counts {
+            offered,
+            guard_dropped: guarded,
+            ..Counts::ZERO
+        }
     }
 
     fn after(periods: u32, counts: Counts, room: f64, settled: bool) -> f64 {
@@ -90,7 +100,10 @@ mod tests {
             (1, period(3, 2), 1_000.0, true, 1.5),
         ] {
             let got = after(periods, counts, room, settled);
-            assert!((got - factor).abs() < 1e-3, "{counts:?} {room} {settled}: {got}");
+            assert!(
+                (got - factor).abs() < 1e-3,
+                "{counts:?} {room} {settled}: {got}"
+            );
         }
     }
 
@@ -125,7 +138,12 @@ mod tests {
 
     #[test]
     fn shadow_teaches_as_enforcement_does() {
-        let shadowed = Counts { offered: 100, would_dropped: 20, would_guard_dropped: 20, ..Counts::ZERO };
+        let shadowed = Counts {
+            offered: 100,
+            would_dropped: 20,
+            would_guard_dropped: 20,
+            ..Counts::ZERO
+        };
         assert_eq!(after(1, shadowed, 1_000.0, true), 1.5);
     }
 }

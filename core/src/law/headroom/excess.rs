@@ -37,15 +37,30 @@ mod tests {
     fn excess_is_saved_below_the_room() {
         // room, offered, requests left after each span
         for (room, spans) in [
-            (300.0, &[(0.0, 30.0), (0.0, 60.0), (0.0, 60.0), (600.0, 30.0), (600.0, 0.0)][..]),
-            (20.0, &[(0.0, 2.0), (0.0, 4.0), (20.0, 4.0), (9e9, 0.0), (10.0, 1.0)]),
+            (
+                300.0,
+                &[
+                    (0.0, 30.0),
+                    (0.0, 60.0),
+                    (0.0, 60.0),
+                    (600.0, 30.0),
+                    (600.0, 0.0),
+                ][..],
+            ),
+            (
+                20.0,
+                &[(0.0, 2.0), (0.0, 4.0), (20.0, 4.0), (9e9, 0.0), (10.0, 1.0)],
+            ),
             (10_000.0, &[(0.0, 60.0), (10_200.0, 40.0), (10_401.0, 0.0)]),
         ] {
             let mut excess = FirstExcess::default();
             assert!(!excess.is_left(), "nothing was saved at the start");
             for (offered, left) in spans {
                 excess.on_span(room, *offered, SPAN);
-                assert!((excess.requests - left).abs() < 1e-9, "{room} {offered}: {excess:?}");
+                assert!(
+                    (excess.requests - left).abs() < 1e-9,
+                    "{room} {offered}: {excess:?}"
+                );
                 assert_eq!(excess.is_left(), *left > 0.0);
             }
         }

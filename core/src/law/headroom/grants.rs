@@ -18,7 +18,10 @@ pub struct Grants {
 impl Default for Grants {
     /// Begins full: the first client of a zone has just joined, too.
     fn default() -> Self {
-        Self { requests: f64::INFINITY, most: 0.0 }
+        Self {
+            requests: f64::INFINITY,
+            most: 0.0,
+        }
     }
 }
 
@@ -27,7 +30,11 @@ impl Grants {
     /// if its bucket is overloaded. Without spare room nothing is granted, and grants begin anew.
     pub fn on_span(&mut self, room: f64, offered: f64, span: Duration) {
         let in_time = parameters::GRANT_TIME.as_secs_f64() * room;
-        self.most = if offered < room { parameters::GRANT_REQUESTS.min(in_time) } else { 0.0 };
+        self.most = if offered < room {
+            parameters::GRANT_REQUESTS.min(in_time)
+        } else {
+            0.0
+        };
         let back = span.as_secs_f64() / parameters::GRANT_REFILL.as_secs_f64();
         self.requests = (self.requests + self.most * back).min(self.most);
     }
@@ -54,13 +61,20 @@ mod tests {
     }
 
     fn granted(grants: &mut Grants, wanted: &[f64]) -> Vec<Option<u64>> {
-        wanted.iter().map(|wanted| grants.take(*wanted).map(Tokens::whole)).collect()
+        wanted
+            .iter()
+            .map(|wanted| grants.take(*wanted).map(Tokens::whole))
+            .collect()
     }
 
     #[test]
     fn lacking_clients_are_granted_first() {
         for (room, wanted, expected) in [
-            (1_000.0, &[20.5, 20.5, 20.5, 5.0, 20.0][..], &[Some(20), Some(20), Some(20), None, None][..]),
+            (
+                1_000.0,
+                &[20.5, 20.5, 20.5, 5.0, 20.0][..],
+                &[Some(20), Some(20), Some(20), None, None][..],
+            ),
             (1_000.0, &[50.0, 20.0, 5.0], &[Some(50), None, Some(5)]),
             (30.0, &[20.0, 20.0, 10.0], &[Some(20), None, Some(10)]),
             (10.0, &[20.0, 20.0], &[Some(10), None]), // all that a small zone has
@@ -75,9 +89,11 @@ mod tests {
 
     #[test]
     fn grants_return_with_the_room() {
-        for (room, offered, ms, back) in
-            [(1_000.0, 999.0, 1_000, 30), (1_000.0, 0.0, 9_000, 60), (10.0, 0.0, 1_000, 5)]
-        {
+        for (room, offered, ms, back) in [
+            (1_000.0, 999.0, 1_000, 30),
+            (1_000.0, 0.0, 9_000, 60),
+            (10.0, 0.0, 1_000, 5),
+        ] {
             let mut grants = Grants::default();
             grants.on_span(room, offered, Duration::ZERO);
             while grants.take(1.0).is_some() {}
@@ -92,9 +108,17 @@ mod tests {
         for (room, offered) in [(0.0, 0.0), (0.0, 5_000.0), (1_000.0, 1_000.0)] {
             let mut grants = Grants::default();
             grants.on_span(room, offered, span(9_000));
-            assert_eq!(granted(&mut grants, &[20.0, 1.0]), [None, None], "{offered} of {room}");
+            assert_eq!(
+                granted(&mut grants, &[20.0, 1.0]),
+                [None, None],
+                "{offered} of {room}"
+            );
             grants.on_span(1_000.0, 0.0, span(100));
-            assert_eq!(granted(&mut grants, &[20.0, 3.0]), [None, Some(3)], "{offered} of {room}");
+            assert_eq!(
+                granted(&mut grants, &[20.0, 3.0]),
+                [None, Some(3)],
+                "{offered} of {room}"
+            );
         }
     }
 

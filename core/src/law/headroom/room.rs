@@ -27,10 +27,23 @@ pub fn divide_room(division: &mut Division, room: f64, claimants: &[ZoneClaimant
     let excesses: Vec<Claimant> = claimants
         .iter()
         .map(|claimant| {
-            let own = claimant.offered.min(claimant.stopped_at.unwrap_or_else(|| with_margin(claimant.cap)));
+            let own = claimant.offered.min(
+                claimant
+                    .stopped_at
+                    .unwrap_or_else(|| with_margin(claimant.cap)),
+            );
             rest -= own;
-            let excess = if claimant.stopped_at.is_some() { 0.0 } else { claimant.offered - own };
-            Claimant { offered: excess, weight: claimant.weight, floor: 0.0, tenant_limit: f64::INFINITY }
+            let excess = if claimant.stopped_at.is_some() {
+                0.0
+            } else {
+                claimant.offered - own
+            };
+            Claimant {
+                offered: excess,
+                weight: claimant.weight,
+                floor: 0.0,
+                tenant_limit: f64::INFINITY,
+            }
         })
         .collect();
     let rest = rest.max(0.0);
@@ -42,7 +55,11 @@ pub fn divide_room(division: &mut Division, room: f64, claimants: &[ZoneClaimant
             return rate;
         }
         let allocation = claimant.offered - excess.offered + given + left;
-        if left > 0.0 { allocation.max(with_margin(claimant.cap)) } else { allocation }
+        if left > 0.0 {
+            allocation.max(with_margin(claimant.cap))
+        } else {
+            allocation
+        }
     })
     .collect()
 }
@@ -53,7 +70,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(offered: f64, cap: f64) -> ZoneClaimant {
-        ZoneClaimant { offered, cap, stopped_at: None, weight: 1.0 }
+        ZoneClaimant {
+            offered,
+            cap,
+            stopped_at: None,
+            weight: 1.0,
+        }
     }
 
     fn divided(room: f64, claimants: &[ZoneClaimant]) -> Vec<f64> {
@@ -68,16 +90,28 @@ mod tests {
             stopped_at: claimant.stopped_at.map(|rate| rate * 1e6),
             ..*claimant
         });
-        divided(room * 1e6, &many.collect::<Vec<_>>()).into_iter().map(|rate| rate / 1e6).collect()
+        divided(room * 1e6, &many.collect::<Vec<_>>())
+            .into_iter()
+            .map(|rate| rate / 1e6)
+            .collect()
     }
 
     #[test]
     fn any_key_may_use_the_headroom() {
-        let stopped = ZoneClaimant { stopped_at: Some(200.0), ..key(900.0, 200.0) };
-        let heavy = ZoneClaimant { weight: 3.0, ..key(900.0, 100.0) };
+        let stopped = ZoneClaimant {
+            stopped_at: Some(200.0),
+            ..key(900.0, 200.0)
+        };
+        let heavy = ZoneClaimant {
+            weight: 3.0,
+            ..key(900.0, 100.0)
+        };
         for (claimants, expected) in [
             // 800 of 1,000 are headroom. Both may use all that the other leaves.
-            (&[key(100.0, 100.0), key(100.0, 100.0)][..], &[900.0, 900.0][..]),
+            (
+                &[key(100.0, 100.0), key(100.0, 100.0)][..],
+                &[900.0, 900.0][..],
+            ),
             (&[key(700.0, 100.0), key(100.0, 100.0)], &[900.0, 300.0]),
             // One surges: it gets what the others leave, and they keep what they use.
             (&[key(5_000.0, 100.0), key(100.0, 100.0)], &[900.0, 100.0]),
@@ -89,7 +123,10 @@ mod tests {
             (&[stopped, key(100.0, 100.0)], &[200.0, 800.0]),
         ] {
             let got = in_millions(1_000.0, claimants);
-            let near = got.iter().zip(expected).all(|(got, due)| (got - due).abs() < 0.5);
+            let near = got
+                .iter()
+                .zip(expected)
+                .all(|(got, due)| (got - due).abs() < 0.5);
             assert!(near, "{claimants:?}: {got:?}");
         }
     }

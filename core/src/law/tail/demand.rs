@@ -70,10 +70,21 @@ impl Demand {
     }
 
     fn steps(&self) -> impl Iterator<Item = Step> + '_ {
-        let counted = self.bins.iter().enumerate().filter(|(_, traffic)| **traffic > TRAFFIC_MIN);
-        let counted =
-            counted.filter_map(|(at, traffic)| Some(Step { rate: Bin::at(at)?.rate(), traffic: *traffic }));
-        counted.chain([Step { rate: self.mean.max(NAME_RATE_MIN), traffic: self.uncounted }])
+        let counted = self
+            .bins
+            .iter()
+            .enumerate()
+            .filter(|(_, traffic)| **traffic > TRAFFIC_MIN);
+        let counted = counted.filter_map(|(at, traffic)| {
+            Some(Step {
+                rate: Bin::at(at)?.rate(),
+                traffic: *traffic,
+            })
+        });
+        counted.chain([Step {
+            rate: self.mean.max(NAME_RATE_MIN),
+            traffic: self.uncounted,
+        }])
     }
 }
 
@@ -99,10 +110,16 @@ impl Tail {
 
     /// The level that lets all zones together pass `passed` requests/s. A zone that fades counts
     /// with its presence, 0 to 1.
-    pub fn common_level<'a>(zones: impl Iterator<Item = (&'a Self, Spread, f64)>, passed: f64) -> f64 {
+    pub fn common_level<'a>(
+        zones: impl Iterator<Item = (&'a Self, Spread, f64)>,
+        passed: f64,
+    ) -> f64 {
         let mut steps = Vec::new();
         for (tail, spread, presence) in zones {
-            steps.extend(tail.steps(&spread).map(|step| Step { traffic: presence * step.traffic, ..step }));
+            steps.extend(tail.steps(&spread).map(|step| Step {
+                traffic: presence * step.traffic,
+                ..step
+            }));
         }
         level_of(steps, passed)
     }
@@ -113,7 +130,10 @@ impl Tail {
         let limit = spread.tenant_limit;
         let passed = passing * self.within(limit);
         if passing >= 1.0 {
-            return Cut { level: f64::INFINITY, new_level: f64::INFINITY };
+            return Cut {
+                level: f64::INFINITY,
+                new_level: f64::INFINITY,
+            };
         }
         let mut level = level_of(self.steps(spread).collect(), passed);
         // Floors come first: new names have what they leave.
@@ -128,8 +148,15 @@ impl Tail {
         let left = passed - self.established.passes(level.min(limit));
         let new = level_of(self.new.steps().collect(), left.max(0.0));
         // Names that have just begun are treated like the others until their traffic shows.
-        let new = if self.new.total() > TRAFFIC_MIN { new } else { level };
-        Cut { level, new_level: new }
+        let new = if self.new.total() > TRAFFIC_MIN {
+            new
+        } else {
+            level
+        };
+        Cut {
+            level,
+            new_level: new,
+        }
     }
 
     /// New names together are one step more: as many tenants at the level as a twentieth of the established ones.
@@ -137,8 +164,14 @@ impl Tail {
         let tenants = (f64::from(self.names) / 20.0).max(spread.new_share);
         let traffic = self.new.passes(spread.tenant_limit);
         let limit = spread.tenant_limit;
-        let established = self.established.steps().map(move |step| step.limited(limit));
-        established.chain([Step { rate: traffic / tenants, traffic }])
+        let established = self
+            .established
+            .steps()
+            .map(move |step| step.limited(limit));
+        established.chain([Step {
+            rate: traffic / tenants,
+            traffic,
+        }])
     }
 }
 
@@ -155,7 +188,10 @@ impl Step {
 
     /// The step without what exceeds a limit for each name.
     fn limited(self, limit: f64) -> Self {
-        Self { rate: self.rate.min(limit), traffic: self.passes(limit) }
+        Self {
+            rate: self.rate.min(limit),
+            traffic: self.passes(limit),
+        }
     }
 }
 

@@ -19,7 +19,12 @@ pub struct Growth {
 impl Growth {
     /// The growth of a class that begins now.
     pub const fn new(now: MonoTime) -> Self {
-        Self { since: now, was_told: false, names: 0, room: 1.0 }
+        Self {
+            since: now,
+            was_told: false,
+            names: 0,
+            room: 1.0,
+        }
     }
 
     /// The time since the first request of the class.

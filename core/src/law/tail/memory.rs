@@ -30,8 +30,16 @@ impl NameMemory {
     /// The memory of a name that is seen for the first time.
     pub fn new(now: MonoTime, established: bool) -> Self {
         let first = tenths(now);
-        let standing = Standing { established, bin: None };
-        Self { first, last: first, standing, ..Self::default() }
+        let standing = Standing {
+            established,
+            bin: None,
+        };
+        Self {
+            first,
+            last: first,
+            standing,
+            ..Self::default()
+        }
     }
 
     /// The present standing.
@@ -84,12 +92,20 @@ impl NameMemory {
 
     fn follow(&mut self, report_interval: Duration) -> Standing {
         let was_counted = self.standing.bin.is_some();
-        let from = if was_counted { parameters::NAME_COUNTS_KEPT } else { parameters::NAME_COUNTS };
+        let from = if was_counted {
+            parameters::NAME_COUNTS_KEPT
+        } else {
+            parameters::NAME_COUNTS
+        };
         self.standing.bin = if f64::from(self.long) < from {
             None
         } else {
             let rate = f64::from(self.rate(report_interval));
-            Some(self.standing.bin.map_or_else(|| Bin::of(rate), |bin| bin.follow(rate)))
+            Some(
+                self.standing
+                    .bin
+                    .map_or_else(|| Bin::of(rate), |bin| bin.follow(rate)),
+            )
         };
         self.standing
     }
@@ -98,7 +114,8 @@ impl NameMemory {
     /// one.
     fn rate(&mut self, report_interval: Duration) -> f32 {
         // The first requests were gathered before they arrived.
-        let age = self.last.saturating_sub(self.first) as f32 * TENTH + report_interval.as_secs_f32();
+        let age =
+            self.last.saturating_sub(self.first) as f32 * TENTH + report_interval.as_secs_f32();
         let seconds_in = |memory: Duration, age: f32| {
             let memory = memory.as_secs_f32();
             memory * (1.0 - (-age / memory).exp())

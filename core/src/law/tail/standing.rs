@@ -35,12 +35,20 @@ impl Bin {
 
     /// Returns the bin of a name that was in this one and has this rate now.
     pub fn follow(self, rate: f64) -> Self {
-        if (rate / self.rate() - 1.0).abs() > HYSTERESIS { Self::of(rate) } else { self }
+        if (rate / self.rate() - 1.0).abs() > HYSTERESIS {
+            Self::of(rate)
+        } else {
+            self
+        }
     }
 
     /// The bin with this position.
     pub const fn at(index: usize) -> Option<Self> {
-        if index < Self::COUNT { Some(Self(index as u8)) } else { None }
+        if index < Self::COUNT {
+            Some(Self(index as u8))
+        } else {
+            None
+        }
     }
 
     /// The position of the bin.
@@ -74,12 +82,18 @@ impl Standing {
     /// If no standing has it.
     pub const fn from_code(code: u32) -> Result<Self, OutOfRange> {
         if code > Self::CODE_MAX as u32 {
-            return Err(OutOfRange { range: "a standing has a code that is known", got: code as f64 });
+            return Err(OutOfRange {
+                range: "a standing has a code that is known",
+                got: code as f64,
+            });
         }
         let bin = match code / 2 {
             0 => None,
             bin => Bin::at(bin as usize - 1),
         };
-        Ok(Self { established: code % 2 == 1, bin })
+        Ok(Self {
+            established: code % 2 == 1,
+            bin,
+        })
     }
 }

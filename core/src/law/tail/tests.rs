@@ -16,21 +16,37 @@ fn demand(rates: &[(f64, f64)], uncounted: f64, mean: f64) -> Demand {
     for (rate, traffic) in rates {
         bins[Bin::of(*rate).index()] += traffic;
     }
-    Demand { bins, uncounted, mean }
+    Demand {
+        bins,
+        uncounted,
+        mean,
+    }
 }
 
-const FREE: Spread = Spread { new_share: 1.0, floor: 0.0, tenant_limit: f64::INFINITY };
+const FREE: Spread = Spread {
+    new_share: 1.0,
+    floor: 0.0,
+    tenant_limit: f64::INFINITY,
+};
 
 #[test]
 fn bins_hold_their_rates() {
     for rate in [0.05, 0.27, 1.0, 16.0, 999.0, 450_000.0] {
         let bin = Bin::of(rate);
-        assert!((bin.rate() / rate - 1.0).abs() < 0.05, "{rate}: {}", bin.rate());
+        assert!(
+            (bin.rate() / rate - 1.0).abs() < 0.05,
+            "{rate}: {}",
+            bin.rate()
+        );
         assert_eq!(bin.follow(bin.rate() * 1.07), bin);
         assert_ne!(bin.follow(bin.rate() * 1.08), bin);
     }
     assert_eq!(
-        (Bin::of(0.0).index(), Bin::of(f64::NAN).index(), Bin::of(1e12).index()),
+        (
+            Bin::of(0.0).index(),
+            Bin::of(f64::NAN).index(),
+            Bin::of(1e12).index()
+        ),
         (0, 0, Bin::COUNT - 1)
     );
 }
@@ -38,7 +54,9 @@ fn bins_hold_their_rates() {
 #[test]
 fn code_holds_a_standing() {
     let bins = (0..Bin::COUNT).map(Bin::at).chain([None]);
-    for standing in bins.flat_map(|bin| [true, false].map(|established| Standing { established, bin })) {
+    for standing in
+        bins.flat_map(|bin| [true, false].map(|established| Standing { established, bin }))
+    {
         assert_eq!(Standing::from_code(standing.code().into()), Ok(standing));
     }
     assert!(Standing::from_code(u32::from(Standing::CODE_MAX) + 1).is_err());
@@ -70,8 +88,13 @@ fn tail_memory_follows_a_names_rate() {
         }
         memory.look(at(time), interval);
         let got = memory.standing().bin.map(Bin::rate);
-        let near = got.zip(due).is_none_or(|(got, due)| (got / due - 1.0).abs() < 0.2);
-        assert!(near && got.is_some() == due.is_some(), "{phases:?}: {got:?}");
+        let near = got
+            .zip(due)
+            .is_none_or(|(got, due)| (got / due - 1.0).abs() < 0.2);
+        assert!(
+            near && got.is_some() == due.is_some(),
+            "{phases:?}: {got:?}"
+        );
     }
 }
 
@@ -99,9 +122,17 @@ fn room_grows_evenly_and_is_bounded() {
     assert!(growth.is_young(at(59.9)) && !growth.is_young(at(60.0)));
     growth.on_time(Duration::from_secs(600));
     let taken = (0..200).filter(|_| growth.take()).count();
-    assert_eq!((taken, growth.names()), (50, 950), "an eighteenth is saved up");
+    assert_eq!(
+        (taken, growth.names()),
+        (50, 950),
+        "an eighteenth is saved up"
+    );
     growth.on_time(Duration::from_secs(18));
-    assert_eq!((0..200).filter(|_| growth.take()).count(), 52, "and no more of what grew meanwhile");
+    assert_eq!(
+        (0..200).filter(|_| growth.take()).count(),
+        52,
+        "and no more of what grew meanwhile"
+    );
     growth.on_claim();
     assert!(!growth.is_young(at(1.0)) && growth.takes_claims(at(1.0)));
 }
@@ -109,17 +140,30 @@ fn room_grows_evenly_and_is_bounded() {
 #[test]
 fn tail_level_cuts_only_heavy_names() {
     // One name of 100/s and forty of 1/s in 60: the heavy one has what the light ones leave.
-    let tail =
-        Tail { established: demand(&[(100.0, 100.0), (1.0, 40.0)], 0.0, 0.0), names: 41, ..Tail::default() };
+    let tail = Tail {
+        established: demand(&[(100.0, 100.0), (1.0, 40.0)], 0.0, 0.0),
+        names: 41,
+        ..Tail::default()
+    };
     let cut = tail.cut(60.0 / 140.0, &FREE);
     assert!((cut.level - 20.0).abs() < 1.0, "{cut:?}");
     // A floor, and a limit for each name.
     let floors = Spread { floor: 1.5, ..FREE };
     let cut = tail.cut(30.0 / 140.0, &floors);
-    assert!(cut.level < 1.0, "floors that do not fit shrink together: {cut:?}");
-    let limited = Spread { tenant_limit: 10.0, ..FREE };
+    assert!(
+        cut.level < 1.0,
+        "floors that do not fit shrink together: {cut:?}"
+    );
+    let limited = Spread {
+        tenant_limit: 10.0,
+        ..FREE
+    };
     assert!((tail.within(10.0) - 50.0).abs() < 1.0);
-    assert_eq!(tail.cut(1.0, &limited).level, f64::INFINITY, "the limit itself cuts enough");
+    assert_eq!(
+        tail.cut(1.0, &limited).level,
+        f64::INFINITY,
+        "the limit itself cuts enough"
+    );
 }
 
 #[test]
@@ -127,20 +171,29 @@ fn new_name_flood_counts_a_twentieth() {
     for (names, each) in [(4, 12.0), (100, 0.571)] {
         let traffic = f64::from(names) * 15.0;
         let established = demand(&[(15.0, traffic)], 0.0, 0.0);
-        let tail = Tail { established, new: demand(&[], 360.0, 0.1), names };
+        let tail = Tail {
+            established,
+            new: demand(&[], 360.0, 0.1),
+            names,
+        };
         let cut = tail.cut(60.0 / (traffic + 360.0), &FREE);
         assert!((cut.level / each - 1.0).abs() < 0.05, "{names}: {cut:?}");
         let passed = tail.established.passes(cut.level) + tail.new.passes(cut.new_level);
         assert!((passed - 60.0).abs() < 1e-6, "{passed}");
     }
     // While there are no established names with traffic, new ones have everything.
-    let alone = Tail { new: demand(&[], 360.0, 0.1), names: 4, ..Tail::default() };
+    let alone = Tail {
+        new: demand(&[], 360.0, 0.1),
+        names: 4,
+        ..Tail::default()
+    };
     assert!((alone.new.passes(alone.cut(0.5, &FREE).new_level) - 180.0).abs() < 1e-6);
 }
 
 fn any_demand() -> impl Strategy<Value = Demand> {
     let bins = prop::collection::vec((0.05..1e4_f64, 0.0..1e4_f64), 0..6);
-    (bins, 0.0..1e4_f64, 0.0..0.3_f64).prop_map(|(bins, uncounted, mean)| demand(&bins, uncounted, mean))
+    (bins, 0.0..1e4_f64, 0.0..0.3_f64)
+        .prop_map(|(bins, uncounted, mean)| demand(&bins, uncounted, mean))
 }
 
 proptest! {

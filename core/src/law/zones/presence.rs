@@ -73,7 +73,10 @@ mod tests {
     #[test]
     fn held_then_released() {
         for (age_s, share) in [(0, 1.0), (30, 1.0), (45, 0.5), (60, 0.0), (3600, 0.0)] {
-            assert!((presence(Duration::from_secs(age_s)) - share).abs() < 1e-9, "{age_s}");
+            assert!(
+                (presence(Duration::from_secs(age_s)) - share).abs() < 1e-9,
+                "{age_s}"
+            );
         }
     }
 
@@ -83,7 +86,10 @@ mod tests {
             assert!(Presences::new(thousandths).is_err());
         }
         for thousandths in [1_000, 1_001, u32::MAX] {
-            assert_eq!(Presences::new(thousandths).map(Presences::thousandths), Ok(thousandths));
+            assert_eq!(
+                Presences::new(thousandths).map(Presences::thousandths),
+                Ok(thousandths)
+            );
         }
         assert_eq!(Presences::new(1_000), Ok(Presences::ONE));
     }
@@ -103,16 +109,27 @@ mod tests {
             (&[1e9], u32::MAX),
         ];
         for (presences, due) in table {
-            assert_eq!(Presences::sum(presences.iter().copied()).thousandths(), due, "{presences:?}");
+            assert_eq!(
+                Presences::sum(presences.iter().copied()).thousandths(),
+                due,
+                "{presences:?}"
+            );
         }
     }
 
     #[test]
     fn children_of_children_count_each() {
-        for (presences, each, due) in
-            [(1_000, 1.0, 1_000), (3_000, 2.0, 6_000), (2_500, 1.5, 3_750), (1_000, 0.2, 1_000)]
-        {
-            assert_eq!(Presences(presences).times(each).thousandths(), due, "{presences} times {each}");
+        for (presences, each, due) in [
+            (1_000, 1.0, 1_000),
+            (3_000, 2.0, 6_000),
+            (2_500, 1.5, 3_750),
+            (1_000, 0.2, 1_000),
+        ] {
+            assert_eq!(
+                Presences(presences).times(each).thousandths(),
+                due,
+                "{presences} times {each}"
+            );
         }
         assert_eq!(Presences(3_000).times(f64::NAN), Presences::ONE);
         assert_eq!(Presences(u32::MAX).times(10.0).thousandths(), u32::MAX);

@@ -47,7 +47,10 @@ mod tests {
     use super::*;
 
     fn parts(sharers: &[(f64, f64)]) -> Vec<f64> {
-        let each = sharers.iter().map(|(presence, offered)| Share { presence: *presence, offered: *offered });
+        let each = sharers.iter().map(|(presence, offered)| Share {
+            presence: *presence,
+            offered: *offered,
+        });
         let all = Sharing::of(each.clone());
         each.map(|one| all.part(one)).collect()
     }
@@ -57,15 +60,24 @@ mod tests {
         // presence and offered of each, and the parts
         for (sharers, due) in [
             (&[(1.0, 500.0)][..], &[1.0][..]),
-            (&[(1.0, 900.0), (1.0, 100.0)], &[0.9 * 0.9 + 0.05, 0.9 * 0.1 + 0.05]),
+            (
+                &[(1.0, 900.0), (1.0, 100.0)],
+                &[0.9 * 0.9 + 0.05, 0.9 * 0.1 + 0.05],
+            ),
             (&[(1.0, 0.0), (1.0, 0.0)], &[0.5, 0.5]),
             (&[(1.0, 0.0), (1.0, 10.0)], &[0.05, 0.95]),
-            (&[(1.0, 100.0), (0.5, 100.0)], &[0.9 / 1.5 + 0.1 / 1.5, (0.9 * 0.5 + 0.05) / 1.5]),
+            (
+                &[(1.0, 100.0), (0.5, 100.0)],
+                &[0.9 / 1.5 + 0.1 / 1.5, (0.9 * 0.5 + 0.05) / 1.5],
+            ),
             (&[(1.0, 100.0), (0.0, 100.0)], &[1.0, 0.0]),
             (&[(0.5, 100.0)], &[0.9 + 0.05]), // what nobody else is there for is not given to one who fades
         ] {
             let got = parts(sharers);
-            let near = got.iter().zip(due).all(|(got, due)| (got - due).abs() < 1e-12);
+            let near = got
+                .iter()
+                .zip(due)
+                .all(|(got, due)| (got - due).abs() < 1e-12);
             assert!(near && got.len() == due.len(), "{sharers:?}: {got:?}");
         }
     }

@@ -93,14 +93,24 @@ mod tests {
     use proptest::prelude::*;
 
     fn thirds(presence: f64) -> Child {
-        Child { presence, presences: 3.0 }
+        Child {
+            presence,
+            presences: 3.0,
+        }
     }
 
     #[test]
     fn a_scarce_allocation_follows_the_traffic() {
-        let whole = Whole { offered: 3_000.0, allocation: 900.0, room: 900.0 };
+        let whole = Whole {
+            offered: 3_000.0,
+            allocation: 900.0,
+            room: 900.0,
+        };
         for (offered, rate) in [(1_000.0, 300.0), (3_000.0, 900.0), (0.0, 30.0)] {
-            assert!((whole.part(thirds(1.0), offered, None).rate - rate).abs() < 1e-9, "{offered}");
+            assert!(
+                (whole.part(thirds(1.0), offered, None).rate - rate).abs() < 1e-9,
+                "{offered}"
+            );
         }
     }
 
@@ -118,10 +128,23 @@ mod tests {
 
     #[test]
     fn an_idle_key_is_divided_evenly() {
-        let whole = Whole { offered: 0.0, allocation: 0.0, room: 900.0 };
+        let whole = Whole {
+            offered: 0.0,
+            allocation: 0.0,
+            room: 900.0,
+        };
         let part = whole.part(thirds(1.0), 0.0, None);
-        assert!((part.cap - 300.0).abs() < 1e-9 && part.rate > 300.0 + 70.0, "{part:?}");
-        assert_eq!(whole.part(thirds(0.0), 0.0, None), Part { rate: 0.0, cap: 0.0 });
+        assert!(
+            (part.cap - 300.0).abs() < 1e-9 && part.rate > 300.0 + 70.0,
+            "{part:?}"
+        );
+        assert_eq!(
+            whole.part(thirds(0.0), 0.0, None),
+            Part {
+                rate: 0.0,
+                cap: 0.0
+            }
+        );
     }
 
     proptest! {

@@ -9,13 +9,21 @@ const MOST: u64 = TOKENS_MAX;
 fn check_takes(rate: QuotaRate, refill: Refill, steps: &[(u64, u64, u64)]) {
     let mut balance = Balance::full(rate, steps[0].0);
     for (step, (at, take, before)) in steps.iter().enumerate() {
-        assert_eq!(balance.reduce(rate, *at, *take, refill), *before, "{rate}, {refill:?}, step {step}");
+        assert_eq!(
+            balance.reduce(rate, *at, *take, refill),
+            *before,
+            "{rate}, {refill:?}, step {step}"
+        );
     }
 }
 
 #[test]
 fn take_replies_with_the_former_balance() {
-    check_takes(rate(2, 2, 60_000), Refill::OnPhase, &[(0, 1, 2), (1, 1, 1), (2, 1, 0), (3, 1, 0)]);
+    check_takes(
+        rate(2, 2, 60_000),
+        Refill::OnPhase,
+        &[(0, 1, 2), (1, 1, 1), (2, 1, 0), (3, 1, 0)],
+    );
 }
 
 #[test]
@@ -25,12 +33,26 @@ fn empty_take_only_shows_the_bucket() {
     assert_eq!(balance.reduce(rate, 500, 8, Refill::OnPhase), 10);
     let held = balance;
     for refill in [Refill::OnPhase, Refill::Strict] {
-        for (at, seen) in [(500, 2), (999, 2), (1_000, 5), (2_999, 8), (3_000, 10), (90_000, 10), (0, 2)] {
+        for (at, seen) in [
+            (500, 2),
+            (999, 2),
+            (1_000, 5),
+            (2_999, 8),
+            (3_000, 10),
+            (90_000, 10),
+            (0, 2),
+        ] {
             assert_eq!(balance.reduce(rate, at, 0, refill), seen, "at {at}");
             assert_eq!(balance, held);
         }
     }
-    assert_eq!(balance.sessionize(rate, 9_000, 0), Session { tokens_before: 10, start_ms: 0 });
+    assert_eq!(
+        balance.sessionize(rate, 9_000, 0),
+        Session {
+            tokens_before: 10,
+            start_ms: 0
+        }
+    );
     assert_eq!(balance, held);
 }
 
@@ -65,13 +87,30 @@ fn session_begins_where_there_were_enough_tokens() {
         (110_000, 0, 109_998),
     ] {
         let session = balance.sessionize(rate, at, 1);
-        assert_eq!(session, Session { tokens_before: before, start_ms: start }, "at {at}");
+        assert_eq!(
+            session,
+            Session {
+                tokens_before: before,
+                start_ms: start
+            },
+            "at {at}"
+        );
     }
     let mut balance = Balance::full(rate, 5_000);
-    assert_eq!(balance.sessionize(rate, 6_000, 2), Session { tokens_before: 1, start_ms: 5_000 });
+    assert_eq!(
+        balance.sessionize(rate, 6_000, 2),
+        Session {
+            tokens_before: 1,
+            start_ms: 5_000
+        }
+    );
     assert_eq!(
         balance,
-        Balance { tokens: 0, refilled_at_ms: 6_000, session_start_ms: 5_000 },
+        Balance {
+            tokens: 0,
+            refilled_at_ms: 6_000,
+            session_start_ms: 5_000
+        },
         "it is drained"
     );
 }
@@ -86,16 +125,31 @@ fn bucket_extremes_neither_wrap_nor_overgrant() {
         (rate(1, 1, MOST), MOST),
     ] {
         let mut balance = Balance::full(rate, 0);
-        assert_eq!(balance.reduce(rate, 0, u64::MAX, Refill::OnPhase), rate.max());
+        assert_eq!(
+            balance.reduce(rate, 0, u64::MAX, Refill::OnPhase),
+            rate.max()
+        );
         let refilled = balance.refilled(rate, at);
         assert_eq!(
             refilled.tokens,
-            rate.max().min(rate.refill().saturating_mul(at / rate.every_ms())),
+            rate.max()
+                .min(rate.refill().saturating_mul(at / rate.every_ms())),
             "{rate}"
         );
-        assert!(refilled.refilled_at_ms <= at && at - refilled.refilled_at_ms < rate.every_ms(), "{rate}");
-        assert!(refilled.next_refill_ms(rate) >= at.min(u64::MAX - 1), "{rate}");
-        assert!(balance.holds_at_ms(rate, rate.max()).is_some_and(|at| at <= TOKENS_MAX), "{rate}");
+        assert!(
+            refilled.refilled_at_ms <= at && at - refilled.refilled_at_ms < rate.every_ms(),
+            "{rate}"
+        );
+        assert!(
+            refilled.next_refill_ms(rate) >= at.min(u64::MAX - 1),
+            "{rate}"
+        );
+        assert!(
+            balance
+                .holds_at_ms(rate, rate.max())
+                .is_some_and(|at| at <= TOKENS_MAX),
+            "{rate}"
+        );
         for refill in [Refill::OnPhase, Refill::Strict] {
             let mut balance = balance;
             assert_eq!(balance.reduce(rate, at, 1, refill), refilled.tokens);

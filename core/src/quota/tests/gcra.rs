@@ -41,7 +41,11 @@ fn thirty_a_minute_answers_as_callers_know() {
         (2_000, 0, [0, 16, 16, -1, 0]),
         (2_000, 16, [0, 16, 0, -1, 32]),
     ] {
-        assert_eq!(in_seconds(gcra.throttle(rate, at * SECOND, quantity)), reply, "{quantity} at {at}");
+        assert_eq!(
+            in_seconds(gcra.throttle(rate, at * SECOND, quantity)),
+            reply,
+            "{quantity} at {at}"
+        );
     }
 }
 
@@ -60,15 +64,22 @@ fn parameters_out_of_range_are_no_rate() {
         ((0, 1, 10_000_000_000), OutOfRange),
     ] {
         let (max_burst, count, period) = parameters;
-        assert_eq!(GcraRate::new(max_burst, count, period), Err(error), "{parameters:?}");
+        assert_eq!(
+            GcraRate::new(max_burst, count, period),
+            Err(error),
+            "{parameters:?}"
+        );
     }
 }
 
 #[test]
 fn throttle_extremes_neither_wrap_nor_overadmit() {
-    for (max_burst, count, period) in
-        [(i64::MAX as u64 - 1, SECOND, 1), (0, 1, 9_223_372_036), (9_223_372_034, 1, 1), (0, SECOND, 1)]
-    {
+    for (max_burst, count, period) in [
+        (i64::MAX as u64 - 1, SECOND, 1),
+        (0, 1, 9_223_372_036),
+        (9_223_372_034, 1, 1),
+        (0, SECOND, 1),
+    ] {
         let rate = GcraRate::new(max_burst, count, period).unwrap();
         for at in [0, 1_700_000_000 * SECOND, u64::MAX - 1, u64::MAX] {
             let mut gcra = Gcra::default();
@@ -78,7 +89,10 @@ fn throttle_extremes_neither_wrap_nor_overadmit() {
             if !all.limited {
                 assert!(gcra.throttle(rate, at, 1).limited, "{rate:?} at {at}");
             }
-            assert!(gcra.throttle(rate, at, u64::MAX).limited, "{rate:?} at {at}");
+            assert!(
+                gcra.throttle(rate, at, u64::MAX).limited,
+                "{rate:?} at {at}"
+            );
         }
     }
 }

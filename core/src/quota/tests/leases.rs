@@ -22,7 +22,11 @@ fn lease_is_bounded_by_a_quarter() {
         (u64::MAX, u64::MAX, u64::MAX, u64::MAX),
         (u64::MAX, 0, u64::MAX, u64::MAX / 4),
     ] {
-        assert_eq!(lease(balance, least, wanted), taken, "{least} to {wanted} of {balance}");
+        assert_eq!(
+            lease(balance, least, wanted),
+            taken,
+            "{least} to {wanted} of {balance}"
+        );
     }
 }
 
@@ -59,12 +63,24 @@ fn lease_bounds_admission_without_a_store() {
         )
     };
     for (max, lease) in [(10, 0), (10, 11), (u64::MAX >> 1, LEASE_MAX + 1)] {
-        assert_eq!(quota(max, lease), Err(InvalidQuota::Lease), "{lease} of {max}");
+        assert_eq!(
+            quota(max, lease),
+            Err(InvalidQuota::Lease),
+            "{lease} of {max}"
+        );
     }
-    for (max, lease, bounded) in
-        [(1, 1, 1), (10_000, 100, 100), (10_000, 1, 100), (99, 1, 1), (LEASE_MAX, LEASE_MAX, LEASE_MAX)]
-    {
+    for (max, lease, bounded) in [
+        (1, 1, 1),
+        (10_000, 100, 100),
+        (10_000, 1, 100),
+        (99, 1, 1),
+        (LEASE_MAX, LEASE_MAX, LEASE_MAX),
+    ] {
         let quota = quota(max, lease).unwrap();
-        assert_eq!((quota.lease(), quota.bounded()), (lease, bounded), "{lease} of {max}");
+        assert_eq!(
+            (quota.lease(), quota.bounded()),
+            (lease, bounded),
+            "{lease} of {max}"
+        );
     }
 }

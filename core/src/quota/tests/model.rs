@@ -16,7 +16,12 @@ struct Model {
 impl Model {
     fn new(rate: QuotaRate, at: u64) -> Self {
         let next_refill = i128::from(at) + i128::from(rate.every_ms());
-        Self { rate, tokens: rate.max().into(), next_refill, session_start: at }
+        Self {
+            rate,
+            tokens: rate.max().into(),
+            next_refill,
+            session_start: at,
+        }
     }
 
     fn take(&mut self, at: u64, take: u64, is_strict: bool) -> u64 {
@@ -60,7 +65,15 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 fn any_times(goes_back: bool) -> impl Strategy<Value = Vec<i64>> {
     let back = if goes_back { 0..50_i64 } else { 0..1 };
-    vec(prop_oneof![Just(0_i64), 0..9_i64, 0..200_i64, back.prop_map(|back| -back)], 80)
+    vec(
+        prop_oneof![
+            Just(0_i64),
+            0..9_i64,
+            0..200_i64,
+            back.prop_map(|back| -back)
+        ],
+        80,
+    )
 }
 
 /// Returns the maximum sum of tokens granted from one take to a later one, less what the refills of
@@ -74,7 +87,14 @@ fn check_intervals(rate: QuotaRate, granted: &[(u64, u64)]) -> Result<(), TestCa
         for (to, tokens) in &granted[first..] {
             sum += tokens;
             let most = rate.max() + rate.refill() * (1 + (to - from) / rate.every_ms());
-            prop_assert!(sum <= most, "{} granted from {} to {} of {}", sum, from, to, rate);
+            prop_assert!(
+                sum <= most,
+                "{} granted from {} to {} of {}",
+                sum,
+                from,
+                to,
+                rate
+            );
         }
     }
     Ok(())

@@ -43,7 +43,11 @@ pub struct Handover(History<InstanceId>);
 
 impl<P> History<P> {
     pub(super) const fn new(last_parent: LastParent<P>) -> Self {
-        Self { tally: Tally::ZERO, confirmed: Counts::ZERO, last_parent }
+        Self {
+            tally: Tally::ZERO,
+            confirmed: Counts::ZERO,
+            last_parent,
+        }
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
@@ -57,7 +61,11 @@ impl<P> History<P> {
             LastParent::MaybeStale(parent) => LastParent::MaybeStale(f(parent)),
             LastParent::Current(parent) => LastParent::Current(f(parent)),
         };
-        History { tally: self.tally, confirmed: self.confirmed, last_parent }
+        History {
+            tally: self.tally,
+            confirmed: self.confirmed,
+            last_parent,
+        }
     }
 }
 
@@ -82,7 +90,10 @@ impl LastParent {
 
     /// Records that the parent has merged counts of the key: from now on it remembers this key.
     pub(super) fn on_merged(&mut self) {
-        debug_assert!(self.parent().is_some(), "counts are merged only after a parent was sent them");
+        debug_assert!(
+            self.parent().is_some(),
+            "counts are merged only after a parent was sent them"
+        );
         if let Self::MaybeStale(parent) = *self {
             *self = Self::Current(parent);
         }
@@ -116,12 +127,36 @@ mod tests {
     #[test]
     fn merge_makes_parent_memory_current() {
         for (before, sent, merged) in [
-            (LastParent::NewName, LastParent::Current(ONE), LastParent::Current(ONE)),
-            (LastParent::ReusedName, LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
-            (LastParent::MaybeStale(ONE), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
-            (LastParent::MaybeStale(OTHER), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
-            (LastParent::Current(ONE), LastParent::Current(ONE), LastParent::Current(ONE)),
-            (LastParent::Current(OTHER), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
+            (
+                LastParent::NewName,
+                LastParent::Current(ONE),
+                LastParent::Current(ONE),
+            ),
+            (
+                LastParent::ReusedName,
+                LastParent::MaybeStale(ONE),
+                LastParent::Current(ONE),
+            ),
+            (
+                LastParent::MaybeStale(ONE),
+                LastParent::MaybeStale(ONE),
+                LastParent::Current(ONE),
+            ),
+            (
+                LastParent::MaybeStale(OTHER),
+                LastParent::MaybeStale(ONE),
+                LastParent::Current(ONE),
+            ),
+            (
+                LastParent::Current(ONE),
+                LastParent::Current(ONE),
+                LastParent::Current(ONE),
+            ),
+            (
+                LastParent::Current(OTHER),
+                LastParent::MaybeStale(ONE),
+                LastParent::Current(ONE),
+            ),
         ] {
             let mut last = before;
             last.on_sent_to(ONE);

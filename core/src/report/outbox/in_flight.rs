@@ -47,7 +47,8 @@ impl InFlight {
         let before = self.merged;
         self.merged = before.max(seq);
         let new = self.reports.iter().skip_while(move |(at, _)| *at <= before);
-        new.take_while(move |(at, _)| *at <= seq).flat_map(|(_, sent)| sent)
+        new.take_while(move |(at, _)| *at <= seq)
+            .flat_map(|(_, sent)| sent)
     }
 
     /// Removes the reports up to `seq`, which the controller has confirmed. Returns the counts in them.

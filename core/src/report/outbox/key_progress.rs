@@ -19,7 +19,10 @@ pub(super) enum KeyProgress {
     /// No key: it is finished, or another outbox has it. The next key in the slot takes over `free_id`.
     Released { free_id: Option<WireId> },
     /// The next report defines the key, under `id` or, without one, under the next free wire id.
-    Undefined { id: Option<WireId>, history: History },
+    Undefined {
+        id: Option<WireId>,
+        history: History,
+    },
     /// The key is defined on the present stream, but none of its counts were sent on it.
     Defined { id: WireId, history: History },
     /// Counts of the key were sent on the present stream.
@@ -45,15 +48,23 @@ impl Slot {
         // A parent forgets the former key of a wire id that is defined anew. That must not happen while it
         // still has to account for unconfirmed counts of that key, so only a confirmed key leaves its id to
         // the next one.
-        let free_id = self.progress.id().filter(|_| history.confirmed == history.tally.counts);
-        *self =
-            Self { progress: KeyProgress::Released { free_id }, generation: self.generation.wrapping_add(1) };
+        let free_id = self
+            .progress
+            .id()
+            .filter(|_| history.confirmed == history.tally.counts);
+        *self = Self {
+            progress: KeyProgress::Released { free_id },
+            generation: self.generation.wrapping_add(1),
+        };
         Some(history)
     }
 
     pub(super) fn adopt(&mut self, history: History) {
         *self = Self {
-            progress: KeyProgress::Undefined { id: self.progress.id(), history },
+            progress: KeyProgress::Undefined {
+                id: self.progress.id(),
+                history,
+            },
             generation: self.generation.wrapping_add(1),
         };
     }
@@ -63,7 +74,10 @@ impl Slot {
 
 impl Default for KeyProgress {
     fn default() -> Self {
-        Self::Undefined { id: None, history: History::new(LastParent::NewName) }
+        Self::Undefined {
+            id: None,
+            history: History::new(LastParent::NewName),
+        }
     }
 }
 
@@ -79,7 +93,9 @@ impl KeyProgress {
 
     /// Defines the key if it is undefined. Takes `next_id` if no wire id was left to it.
     pub(super) fn define(&mut self, next_id: &mut u32) -> Option<(WireId, &History)> {
-        let Self::Undefined { id, history } = *self else { return None };
+        let Self::Undefined { id, history } = *self else {
+            return None;
+        };
         let id = id.unwrap_or_else(|| {
             *next_id += 1;
             WireId::new(*next_id - 1)
@@ -92,7 +108,11 @@ impl KeyProgress {
     /// `None` if the total was already sent on this stream, if it is zero and nothing was sent, or if there
     /// is no key. `read` returns the present total.
     #[inline]
-    pub(super) fn report(&mut self, parent: ParentIndex, read: impl FnOnce() -> Tally) -> Option<Reported> {
+    pub(super) fn report(
+        &mut self,
+        parent: ParentIndex,
+        read: impl FnOnce() -> Tally,
+    ) -> Option<Reported> {
         let (id, history, is_first) = match self {
             Self::Reported { id, history } => (*id, history, false),
             Self::Defined { id, history } => (*id, history, true),
@@ -113,9 +133,16 @@ impl KeyProgress {
         history.tally = tally;
         history.last_parent.on_sent_to(parent);
         if is_first {
-            *self = Self::Reported { id, history: *history };
+            *self = Self::Reported {
+                id,
+                history: *history,
+            };
         }
-        Some(Reported { id, tally, increase })
+        Some(Reported {
+            id,
+            tally,
+            increase,
+        })
     }
 
     #[inline]
@@ -174,7 +201,13 @@ mod tests {
     const ONE: ParentIndex = ParentIndex(0);
 
     fn tally(offered: u64) -> Tally {
-        Tally { counts: Counts { offered, ..Counts::ZERO }, late: Counts::ZERO }
+        Tally {
+            counts: Counts {
+                offered,
+                ..Counts::ZERO
+            },
+            late: Counts::ZERO,
+        }
     }
 
     #[test]
@@ -191,7 +224,10 @@ mod tests {
         assert!(progress.define(&mut next).is_none());
         assert!(progress.report(ONE, || tally(0)).is_none());
         let reported = progress.report(ONE, || tally(3)).unwrap();
-        assert_eq!((reported.id.get(), reported.tally, reported.increase.offered), (7, tally(3), 3));
+        assert_eq!(
+            (reported.id.get(), reported.tally, reported.increase.offered),
+            (7, tally(3), 3)
+        );
         assert!(progress.report(ONE, || tally(3)).is_none());
         progress.reopen();
         assert_eq!(progress.define(&mut next).map(|(id, _)| id.get()), Some(8));
@@ -212,7 +248,10 @@ mod tests {
             assert_eq!(slot.release().unwrap().tally, tally(3));
             assert!(slot.release().is_none() && slot.progress.report(ONE, || tally(4)).is_none());
             slot.adopt(History::new(LastParent::ReusedName));
-            assert_eq!(slot.progress.define(&mut next).map(|(id, _)| id.get()), Some(expected));
+            assert_eq!(
+                slot.progress.define(&mut next).map(|(id, _)| id.get()),
+                Some(expected)
+            );
         }
     }
 }

@@ -104,7 +104,12 @@ impl Outbox {
     /// `keys` are all keys of the owner, with an entry for each slot, empty ones included; `tally_of` reads
     /// the total of one. Until the parent has answered, this adds no counts and removes the report's time.
     /// Linear in the number of keys.
-    pub fn fill(&mut self, report: &mut Report, keys: &[Key], tally_of: impl FnMut(KeyId) -> Tally) {
+    pub fn fill(
+        &mut self,
+        report: &mut Report,
+        keys: &[Key],
+        tally_of: impl FnMut(KeyId) -> Tally,
+    ) {
         self.fill_with(report, keys, tally_of, |_, _| {});
     }
 
@@ -123,20 +128,27 @@ impl Outbox {
             report.time = None;
             return;
         };
-        self.slots.resize(keys.len().max(self.slots.len()), Slot::default());
+        self.slots
+            .resize(keys.len().max(self.slots.len()), Slot::default());
         self.define(report, keys, parent);
         let mut sent = Vec::new();
         let mut tallies = Tallies::default();
         let mut unsorted = Vec::new();
         for (index, slot) in (0..).zip(self.slots.iter_mut().take(keys.len())) {
-            let Some(reported) = slot.progress.report(parent, || tally_of(KeyId(index))) else { continue };
+            let Some(reported) = slot.progress.report(parent, || tally_of(KeyId(index))) else {
+                continue;
+            };
             on_increase(KeyId(index), reported.increase);
             let id = KeyId(reported.id.get());
             if !tallies.push(id, reported.tally) {
                 unsorted.push((id, reported.tally));
             }
             let counts = reported.tally.counts;
-            sent.push(SentCounts { slot: index, generation: slot.generation, counts });
+            sent.push(SentCounts {
+                slot: index,
+                generation: slot.generation,
+                counts,
+            });
         }
         if !unsorted.is_empty() {
             tallies = tallies.iter().chain(unsorted).collect();
@@ -146,11 +158,17 @@ impl Outbox {
     }
 
     fn define(&mut self, report: &mut Report, keys: &[Key], parent: ParentIndex) {
-        let from = if self.has_undefined { 0 } else { self.checked_slots };
+        let from = if self.has_undefined {
+            0
+        } else {
+            self.checked_slots
+        };
         self.has_undefined = false;
         self.checked_slots = keys.len();
         for (key, slot) in keys.iter().zip(&mut self.slots).skip(from) {
-            let Some((id, history)) = slot.progress.define(&mut self.next_wire_id) else { continue };
+            let Some((id, history)) = slot.progress.define(&mut self.next_wire_id) else {
+                continue;
+            };
             let definition = KeyDefinition {
                 key: key.clone(),
                 base: history.confirmed,
@@ -166,12 +184,17 @@ impl Outbox {
     pub fn slots_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<KeyId>> {
         let mut by_id: Option<HashMap<u32, KeyId>> = None;
         let slot = |id: KeyId| {
-            if self.slots.get(id.index()).is_some_and(|slot| slot.progress.defined() == Some(id.0)) {
+            if self
+                .slots
+                .get(id.index())
+                .is_some_and(|slot| slot.progress.defined() == Some(id.0))
+            {
                 return Some(id);
             }
             let by_id = by_id.get_or_insert_with(|| {
                 let all = (0..).map(KeyId).zip(&self.slots);
-                all.filter_map(|(at, slot)| Some((slot.progress.defined()?, at))).collect()
+                all.filter_map(|(at, slot)| Some((slot.progress.defined()?, at)))
+                    .collect()
             });
             by_id.get(&id.0).copied()
         };
@@ -202,7 +225,9 @@ impl Outbox {
 fn history_of<'a>(slots: &'a mut [Slot], sent: &SentCounts) -> Option<&'a mut History> {
     let slot = slots.get_mut(sent.slot as usize);
     debug_assert!(slot.is_some(), "slots are never removed");
-    slot.filter(|slot| slot.generation == sent.generation)?.progress.history_mut()
+    slot.filter(|slot| slot.generation == sent.generation)?
+        .progress
+        .history_mut()
 }
 
 // === Keys that finish or move ===
@@ -230,7 +255,9 @@ impl Outbox {
     /// reused name, which is the safe choice: the owner does not remember whether the name was used
     /// before.
     pub fn replace(&mut self, id: KeyId) -> bool {
-        let tally = self.history(id).map_or(Tally::ZERO, |history| history.tally);
+        let tally = self
+            .history(id)
+            .map_or(Tally::ZERO, |history| history.tally);
         let is_settled = self.is_settled(id, tally);
         if is_settled {
             self.adopt(id, Handover::REUSED_NAME);
@@ -246,19 +273,24 @@ impl Outbox {
     /// keys.
     pub fn release(&mut self, id: KeyId) -> Option<Handover> {
         let history = self.slot(id).release()?;
-        Some(Handover::new(history.map_parent(|ParentIndex(index)| self.parents[index as usize])))
+        Some(Handover::new(history.map_parent(|ParentIndex(index)| {
+            self.parents[index as usize]
+        })))
     }
 
     /// Adopts a key: a key that another outbox released, or a new key that counts from zero. The
     /// caller gives it a slot that is empty or holds a finished key. The next report defines it.
     pub fn adopt(&mut self, id: KeyId, handover: Handover) {
-        let history = handover.into_history().map_parent(|parent| self.parent_index(parent));
+        let history = handover
+            .into_history()
+            .map_parent(|parent| self.parent_index(parent));
         self.slot(id).adopt(history);
         self.has_undefined = true;
     }
 
     fn slot(&mut self, id: KeyId) -> &mut Slot {
-        self.slots.resize((id.index() + 1).max(self.slots.len()), Slot::default());
+        self.slots
+            .resize((id.index() + 1).max(self.slots.len()), Slot::default());
         &mut self.slots[id.index()]
     }
 
@@ -290,12 +322,21 @@ impl Outbox {
         }
         let mut moved_to = vec![ParentIndex(0); is_used.len()];
         let mut kept = Vec::new();
-        for (index, parent) in self.parents.drain(..).enumerate().filter(|(index, _)| is_used[*index]) {
+        for (index, parent) in self
+            .parents
+            .drain(..)
+            .enumerate()
+            .filter(|(index, _)| is_used[*index])
+        {
             moved_to[index] = ParentIndex(kept.len() as u32);
             kept.push(parent);
         }
         self.parents = kept;
-        for history in self.slots.iter_mut().filter_map(|slot| slot.progress.history_mut()) {
+        for history in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.progress.history_mut())
+        {
             *history = history.map_parent(|ParentIndex(index)| moved_to[index as usize]);
         }
     }

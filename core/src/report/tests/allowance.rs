@@ -21,7 +21,10 @@ struct Taken {
 
 impl Ledger for Taken {
     fn place(&mut self, _: KeyId, key: &Key) -> Option<Place> {
-        Some(Place { id: KeyId(u32::from(key.tenant.as_str().as_bytes()[0])), generation: 0 })
+        Some(Place {
+            id: KeyId(u32::from(key.tenant.as_str().as_bytes()[0])),
+            generation: 0,
+        })
     }
 
     fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
@@ -35,7 +38,13 @@ impl Ledger for Taken {
 impl Parent {
     fn new() -> Self {
         let books = Books::new(PARENT, 100).with_bounds(PER_S, CLIENTS_MAX);
-        Self { books, seq: 0, clients: 1, late_room: u64::MAX, ledger: Taken::default() }
+        Self {
+            books,
+            seq: 0,
+            clients: 1,
+            late_room: u64::MAX,
+            ledger: Taken::default(),
+        }
     }
 
     fn report(&mut self, ms: u64, tallies: &[(u32, Tally)]) -> Report {
@@ -44,7 +53,10 @@ impl Parent {
             seq: self.seq,
             time: Some(MonoTime::from_micros(ms * 1_000)),
             clients: self.clients,
-            tallies: tallies.iter().map(|(id, tally)| (KeyId(*id), *tally)).collect(),
+            tallies: tallies
+                .iter()
+                .map(|(id, tally)| (KeyId(*id), *tally))
+                .collect(),
             ..Report::default()
         }
     }
@@ -52,7 +64,8 @@ impl Parent {
     fn enter(&mut self, report: &Report) -> Entered {
         let now = report.time.unwrap();
         self.books.check(report).unwrap();
-        self.books.enter_into(now, report, self.late_room, &mut self.ledger)
+        self.books
+            .enter_into(now, report, self.late_room, &mut self.ledger)
     }
 
     fn begun() -> Self {
@@ -77,7 +90,11 @@ impl Parent {
     }
 
     fn counted(&self) -> u64 {
-        self.ledger.by_id.values().map(|tally| tally.counts.offered).sum()
+        self.ledger
+            .by_id
+            .values()
+            .map(|tally| tally.counts.offered)
+            .sum()
     }
 }
 
@@ -87,7 +104,11 @@ fn excess_requests_are_cut_once() {
     assert_eq!(parent.total(100, 50), (50, 0));
     // 0.1 s at the bound, and the second that is carried.
     assert_eq!(parent.total(200, 2_050), (1_100, 900));
-    assert_eq!(parent.total(300, 2_060), (10, 0), "what was cut is not reported again");
+    assert_eq!(
+        parent.total(300, 2_060),
+        (10, 0),
+        "what was cut is not reported again"
+    );
     assert_eq!(parent.counted() + 900, 2_060, "decided = counted + cut");
 }
 
@@ -111,24 +132,57 @@ fn cut_counts_stay_consistent_in_every_column() {
         would_quota_dropped: 0,
         quota_repeated: 3_000_000,
     };
-    let report = parent.report(1_000, &[(0, Tally { counts, late: counts }), (1, tally(7))]);
+    let report = parent.report(
+        1_000,
+        &[
+            (
+                0,
+                Tally {
+                    counts,
+                    late: counts,
+                },
+            ),
+            (1, tally(7)),
+        ],
+    );
     let entered = parent.enter(&report);
     assert_eq!(entered.cut + entered.counted, 6_000_007);
     // Late counts are of an unknown time.
     assert_eq!(entered.cut, 0);
     let beyond = PER_S * 86_400 * 2;
-    let counts = Counts { offered: beyond, dropped: beyond, ..Counts::ZERO };
+    let counts = Counts {
+        offered: beyond,
+        dropped: beyond,
+        ..Counts::ZERO
+    };
     let mut parent = Parent::begun();
-    let report = parent.report(1_000, &[(0, Tally { counts, late: counts })]);
+    let report = parent.report(
+        1_000,
+        &[(
+            0,
+            Tally {
+                counts,
+                late: counts,
+            },
+        )],
+    );
     let entered = parent.enter(&report);
     assert_eq!((entered.counted, entered.cut), (beyond / 2, beyond / 2));
-    assert_eq!(parent.ledger.by_id[&u32::from(b'a')].counts.dropped, beyond / 2);
+    assert_eq!(
+        parent.ledger.by_id[&u32::from(b'a')].counts.dropped,
+        beyond / 2
+    );
 }
 
 #[test]
 fn memory_refusals_are_cut_alone() {
     let repeated = |offered, quota_repeated| Tally {
-        counts: Counts { offered, quota_dropped: offered, quota_repeated, ..Counts::ZERO },
+        counts: Counts {
+            offered,
+            quota_dropped: offered,
+            quota_repeated,
+            ..Counts::ZERO
+        },
         late: Counts::ZERO,
     };
     for (reported, counted) in [
@@ -143,8 +197,15 @@ fn memory_refusals_are_cut_alone() {
         parent.enter(&report);
         let report = parent.report(200, &[(0, reported)]);
         let entered = parent.enter(&report);
-        assert_eq!(parent.ledger.by_id[&u32::from(b'a')], counted, "{reported:?}");
-        assert_eq!((entered.counted, entered.counted + entered.cut), (1_100, reported.counts.asked()));
+        assert_eq!(
+            parent.ledger.by_id[&u32::from(b'a')],
+            counted,
+            "{reported:?}"
+        );
+        assert_eq!(
+            (entered.counted, entered.counted + entered.cut),
+            (1_100, reported.counts.asked())
+        );
     }
 }
 
@@ -152,7 +213,11 @@ fn memory_refusals_are_cut_alone() {
 fn quota_refusals_wait_for_their_requests() {
     let mut parent = Parent::begun();
     let counts = |offered, quota_dropped| Tally {
-        counts: Counts { offered, quota_dropped, ..Counts::ZERO },
+        counts: Counts {
+            offered,
+            quota_dropped,
+            ..Counts::ZERO
+        },
         late: Counts::ZERO,
     };
     for (ms, reported, entered) in [
@@ -162,7 +227,11 @@ fn quota_refusals_wait_for_their_requests() {
     ] {
         let report = parent.report(ms, &[(0, reported)]);
         parent.enter(&report);
-        assert_eq!(parent.ledger.by_id[&u32::from(b'a')], entered, "after {ms} ms");
+        assert_eq!(
+            parent.ledger.by_id[&u32::from(b'a')],
+            entered,
+            "after {ms} ms"
+        );
     }
 }
 
@@ -175,7 +244,11 @@ fn instance_history_multiplies_its_bound_hundredfold() {
         assert_eq!(parent.total(second * 1_000, total), (500, 0));
     }
     total += 40_000;
-    assert_eq!(parent.total(601_000, total), (40_000, 0), "100 times 500 requests/s are believed");
+    assert_eq!(
+        parent.total(601_000, total),
+        (40_000, 0),
+        "100 times 500 requests/s are believed"
+    );
     for second in 602..=1_200 {
         total += 10_000_000;
         let (counted, cut) = parent.total(second * 1_000, total);
@@ -188,15 +261,28 @@ fn instance_history_multiplies_its_bound_hundredfold() {
 fn report_after_a_long_cut_counts_fully() {
     let mut parent = Parent::begun();
     assert_eq!(parent.total(100, 50), (50, 0));
-    assert_eq!(parent.total(3_600_000, 3_000_000), (2_999_950, 0), "an hour at the bound");
+    assert_eq!(
+        parent.total(3_600_000, 3_000_000),
+        (2_999_950, 0),
+        "an hour at the bound"
+    );
     let mut fresh = Parent::begun();
     fresh.books.open();
     fresh.seq = 0;
-    let definition = KeyDefinition { key: key("a"), base: offered(10), sent: offered(20), continues: false };
+    let definition = KeyDefinition {
+        key: key("a"),
+        base: offered(10),
+        sent: offered(20),
+        continues: false,
+    };
     let mut report = fresh.report(100, &[(0, tally(5_000_000))]);
     report.definitions = [(KeyId(0), definition)].into();
     let entered = fresh.enter(&report);
-    assert_eq!((entered.counted, entered.unconfirmed, entered.cut), (4_999_980, 10, 0), "taken over");
+    assert_eq!(
+        (entered.counted, entered.unconfirmed, entered.cut),
+        (4_999_980, 10, 0),
+        "taken over"
+    );
 }
 
 #[test]
@@ -221,7 +307,11 @@ fn aggregator_bound_counts_every_client_below() {
     parent.clients = 5;
     assert_eq!(parent.total(100, 500), (500, 0));
     parent.clients = 0;
-    assert_eq!(parent.total(200, 1_000), (500, 0), "clients that have just left");
+    assert_eq!(
+        parent.total(200, 1_000),
+        (500, 0),
+        "clients that have just left"
+    );
     assert_eq!(parent.total(300, 3_000), (1_100, 900));
 }
 
@@ -229,18 +319,34 @@ fn aggregator_bound_counts_every_client_below() {
 fn only_unverified_times_exhaust_their_room() {
     let mut parent = Parent::begun();
     parent.late_room = 100;
-    assert_eq!(parent.total(60_000, 5_000), (5_000, 0), "a minute is verified");
-    let late = Tally { counts: offered(10_000), late: offered(5_000) };
+    assert_eq!(
+        parent.total(60_000, 5_000),
+        (5_000, 0),
+        "a minute is verified"
+    );
+    let late = Tally {
+        counts: offered(10_000),
+        late: offered(5_000),
+    };
     let report = parent.report(61_000, &[(0, late)]);
     let entered = parent.enter(&report);
-    assert_eq!((entered.counted, entered.counted_late, entered.cut), (100, 100, 4_900));
+    assert_eq!(
+        (entered.counted, entered.counted_late, entered.cut),
+        (100, 100, 4_900)
+    );
 }
 
 #[test]
 fn refusals_wait_for_their_requests() {
     let mut parent = Parent::begun();
-    let counts =
-        |offered, dropped| Tally { counts: Counts { offered, dropped, ..Counts::ZERO }, late: Counts::ZERO };
+    let counts = |offered, dropped| Tally {
+        counts: Counts {
+            offered,
+            dropped,
+            ..Counts::ZERO
+        },
+        late: Counts::ZERO,
+    };
     for (ms, reported, entered) in [
         (100, counts(50, 0), counts(50, 0)),
         (200, counts(60, 40), counts(60, 10)),
@@ -249,7 +355,11 @@ fn refusals_wait_for_their_requests() {
     ] {
         let report = parent.report(ms, &[(0, reported)]);
         parent.enter(&report);
-        assert_eq!(parent.ledger.by_id[&u32::from(b'a')], entered, "after {ms} ms");
+        assert_eq!(
+            parent.ledger.by_id[&u32::from(b'a')],
+            entered,
+            "after {ms} ms"
+        );
     }
 }
 
@@ -264,11 +374,21 @@ fn report_parts_count_as_the_whole() {
     };
     let first = parent.enter(&part(0, true));
     assert_eq!((first.counted, first.cut, parent.books.seq()), (400, 0, 1));
-    let other = Report { seq: 3, ..part(1, false) };
-    assert_eq!(parent.books.check(&other), Err(InvalidReport::Late { held: 1, got: 3 }));
+    let other = Report {
+        seq: 3,
+        ..part(1, false)
+    };
+    assert_eq!(
+        parent.books.check(&other),
+        Err(InvalidReport::Late { held: 1, got: 3 })
+    );
     let last = parent.enter(&part(1, false));
     assert_eq!((last.span, last.first_span), (first.span, first.first_span));
-    assert_eq!((last.counted, last.cut), (1_600, 300), "one allowance for the whole report");
+    assert_eq!(
+        (last.counted, last.cut),
+        (1_600, 300),
+        "one allowance for the whole report"
+    );
     assert_eq!(parent.books.seq(), 2);
     assert_eq!(parent.total(2_000, 1_400).0, 1_000);
 }
@@ -276,13 +396,24 @@ fn report_parts_count_as_the_whole() {
 #[test]
 fn unfinished_report_is_not_counted_again() {
     let mut parent = Parent::begun();
-    let part = Report { more: true, ..parent.report(1_000, &[(0, tally(400))]) };
+    let part = Report {
+        more: true,
+        ..parent.report(1_000, &[(0, tally(400))])
+    };
     parent.enter(&part);
     parent.books.open();
     parent.seq = 0;
-    let definition = KeyDefinition { key: key("a"), base: Counts::ZERO, sent: offered(400), continues: true };
+    let definition = KeyDefinition {
+        key: key("a"),
+        base: Counts::ZERO,
+        sent: offered(400),
+        continues: true,
+    };
     let mut report = parent.report(2_000, &[(0, tally(450))]);
     report.definitions = [(KeyId(0), definition)].into();
     let entered = parent.enter(&report);
-    assert_eq!((entered.counted, entered.unconfirmed, parent.counted()), (50, 0, 450));
+    assert_eq!(
+        (entered.counted, entered.unconfirmed, parent.counted()),
+        (50, 0, 450)
+    );
 }

@@ -5,15 +5,31 @@ use crate::names::Place;
 
 fn books() -> Books {
     let mut books = Books::new(PARENT, 100);
-    let counts = Counts { offered: 10, dropped: 1, would_dropped: 0, ..Counts::ZERO };
+    let counts = Counts {
+        offered: 10,
+        dropped: 1,
+        would_dropped: 0,
+        ..Counts::ZERO
+    };
     let first = Report {
         seq: 1,
         time: Some(MonoTime::from_micros(1)),
         definitions: [(KeyId(0), definition("a"))].into(),
-        tallies: [(KeyId(0), Tally { counts, late: offered(2) })].into(),
+        tallies: [(
+            KeyId(0),
+            Tally {
+                counts,
+                late: offered(2),
+            },
+        )]
+        .into(),
         ..Report::default()
     };
-    let second = Report { seq: 2, definitions: [(KeyId(1), definition("b"))].into(), ..Report::default() };
+    let second = Report {
+        seq: 2,
+        definitions: [(KeyId(1), definition("b"))].into(),
+        ..Report::default()
+    };
     for report in [first, second] {
         enter(&mut books, &report).unwrap();
     }
@@ -22,36 +38,67 @@ fn books() -> Books {
 
 /// Enters a report with every key in place `own = its number in order of appearance`.
 pub(super) fn enter(books: &mut Books, report: &Report) -> Result<Entered, InvalidReport> {
-    books.enter(MonoTime::ZERO, report, |key| Some(KeyId(u32::from(key.tenant.as_str().as_bytes()[0]))))
+    books.enter(MonoTime::ZERO, report, |key| {
+        Some(KeyId(u32::from(key.tenant.as_str().as_bytes()[0])))
+    })
 }
 
 /// Checks that an invalid report is refused for the given reason, interns no key and changes nothing: the
 /// good report sent in its place counts as usual.
 fn check_refused(broken: &Report, why: &InvalidReport) {
     let mut books = books();
-    let refused = books.enter(MonoTime::ZERO, broken, |key| panic!("{key:?} asked for room"));
+    let refused = books.enter(MonoTime::ZERO, broken, |key| {
+        panic!("{key:?} asked for room")
+    });
     assert_eq!(refused.as_ref(), Err(why));
     assert_eq!(books.seq(), 2);
 
-    let counts = Counts { offered: 15, dropped: 2, would_dropped: 0, ..Counts::ZERO };
+    let counts = Counts {
+        offered: 15,
+        dropped: 2,
+        would_dropped: 0,
+        ..Counts::ZERO
+    };
     let good = Report {
         seq: 3,
         time: Some(MonoTime::from_micros(2_000)),
         definitions: [(KeyId(2), definition("c"))].into(),
-        tallies: [(KeyId(0), Tally { counts, late: offered(2) }), (KeyId(1), tally(4)), (KeyId(2), tally(3))]
-            .into(),
+        tallies: [
+            (
+                KeyId(0),
+                Tally {
+                    counts,
+                    late: offered(2),
+                },
+            ),
+            (KeyId(1), tally(4)),
+            (KeyId(2), tally(3)),
+        ]
+        .into(),
         ..Report::default()
     };
     let entered = enter(&mut books, &good).unwrap();
-    let observed =
-        |tenant: u8, delta| Entry { own: Some(KeyId(u32::from(tenant))), delta, origin: Origin::Observed };
+    let observed = |tenant: u8, delta| Entry {
+        own: Some(KeyId(u32::from(tenant))),
+        delta,
+        origin: Origin::Observed,
+    };
     let new = Tally {
-        counts: Counts { offered: 5, dropped: 1, would_dropped: 0, ..Counts::ZERO },
+        counts: Counts {
+            offered: 5,
+            dropped: 1,
+            would_dropped: 0,
+            ..Counts::ZERO
+        },
         late: Counts::ZERO,
     };
     assert_eq!(
         entered.entries,
-        [observed(b'a', new), observed(b'b', tally(4)), observed(b'c', tally(3))],
+        [
+            observed(b'a', new),
+            observed(b'b', tally(4)),
+            observed(b'c', tally(3))
+        ],
         "after {why}"
     );
     assert_eq!((entered.unconfirmed, entered.rejected_keys), (0, 0));
@@ -60,7 +107,11 @@ fn check_refused(broken: &Report, why: &InvalidReport) {
 
 #[test]
 fn invalid_report_leaves_the_books_unchanged() {
-    let good = Report { seq: 3, time: Some(MonoTime::from_micros(1_000)), ..Report::default() };
+    let good = Report {
+        seq: 3,
+        time: Some(MonoTime::from_micros(1_000)),
+        ..Report::default()
+    };
     let counts = |id: u32, counts: Counts, late: Counts| Report {
         tallies: [(KeyId(id), Tally { counts, late })].into(),
         ..good.clone()
@@ -68,12 +119,22 @@ fn invalid_report_leaves_the_books_unchanged() {
     let defines = |id: u32, base: u64, sent: u64| Report {
         definitions: [(
             KeyId(id),
-            KeyDefinition { key: key("c"), base: offered(base), sent: offered(sent), continues: false },
+            KeyDefinition {
+                key: key("c"),
+                base: offered(base),
+                sent: offered(sent),
+                continues: false,
+            },
         )]
         .into(),
         ..good.clone()
     };
-    let of = |offered, dropped, would_dropped| Counts { offered, dropped, would_dropped, ..Counts::ZERO };
+    let of = |offered, dropped, would_dropped| Counts {
+        offered,
+        dropped,
+        would_dropped,
+        ..Counts::ZERO
+    };
     let guarded = |offered, guard_dropped, would_dropped, would_guard_dropped| Counts {
         guard_dropped,
         would_guard_dropped,
@@ -87,7 +148,15 @@ fn invalid_report_leaves_the_books_unchanged() {
     };
     let none = Counts::ZERO;
 
-    let late = |got| (Report { seq: got, ..good.clone() }, InvalidReport::Late { held: 2, got });
+    let late = |got| {
+        (
+            Report {
+                seq: got,
+                ..good.clone()
+            },
+            InvalidReport::Late { held: 2, got },
+        )
+    };
     let inconsistent = |tenant: &str| InvalidReport::Inconsistent(key(tenant));
     let went_back = |tenant: &str| InvalidReport::WentBack(key(tenant));
     let table = [
@@ -98,30 +167,98 @@ fn invalid_report_leaves_the_books_unchanged() {
         (defines(u32::MAX, 0, 0), InvalidReport::Definition(u32::MAX)),
         (defines(2, 6, 5), went_back("c")),
         (defines(1, 6, 5), went_back("c")),
-        (Report { tallies: counts(1, of(4, 0, 0), none).tallies, ..defines(1, 0, 5) }, went_back("c")),
+        (
+            Report {
+                tallies: counts(1, of(4, 0, 0), none).tallies,
+                ..defines(1, 0, 5)
+            },
+            went_back("c"),
+        ),
         (counts(2, of(1, 0, 0), none), InvalidReport::Undefined(2)),
-        (counts(u32::MAX, of(1, 0, 0), none), InvalidReport::Undefined(u32::MAX)),
+        (
+            counts(u32::MAX, of(1, 0, 0), none),
+            InvalidReport::Undefined(u32::MAX),
+        ),
         (counts(0, of(12, 13, 0), offered(2)), inconsistent("a")),
         (counts(0, of(12, 7, 6), offered(2)), inconsistent("a")),
-        (counts(0, of(u64::MAX, u64::MAX, 1), offered(2)), inconsistent("a")),
-        (counts(0, guarded(12, 12, 0, 0), offered(2)), inconsistent("a")),
-        (counts(0, guarded(12, 6, 6, 0), offered(2)), inconsistent("a")),
-        (counts(0, guarded(12, 0, 4, 5), offered(2)), inconsistent("a")),
-        (counts(0, guarded(12, u64::MAX, 0, 0), offered(2)), inconsistent("a")),
+        (
+            counts(0, of(u64::MAX, u64::MAX, 1), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(0, guarded(12, 12, 0, 0), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(0, guarded(12, 6, 6, 0), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(0, guarded(12, 0, 4, 5), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(0, guarded(12, u64::MAX, 0, 0), offered(2)),
+            inconsistent("a"),
+        ),
         // Nine passed.
-        (counts(0, by_quota(12, 10, 0, 0), offered(2)), inconsistent("a")),
-        (counts(0, by_quota(12, 5, 5, 0), offered(2)), inconsistent("a")),
-        (counts(0, by_quota(12, u64::MAX, 9, 0), offered(2)), inconsistent("a")),
-        (counts(0, by_quota(12, 0, 0, u64::MAX), offered(2)), inconsistent("a")),
-        (counts(0, by_quota(12, 3, 3, 3), Counts { quota_repeated: 4, ..offered(2) }), inconsistent("a")),
+        (
+            counts(0, by_quota(12, 10, 0, 0), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(0, by_quota(12, 5, 5, 0), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(0, by_quota(12, u64::MAX, 9, 0), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(0, by_quota(12, 0, 0, u64::MAX), offered(2)),
+            inconsistent("a"),
+        ),
+        (
+            counts(
+                0,
+                by_quota(12, 3, 3, 3),
+                Counts {
+                    quota_repeated: 4,
+                    ..offered(2)
+                },
+            ),
+            inconsistent("a"),
+        ),
         (counts(0, of(12, 1, 0), offered(13)), inconsistent("a")),
-        (counts(0, of(12, 1, 0), Counts { guard_dropped: 1, ..offered(2) }), inconsistent("a")),
+        (
+            counts(
+                0,
+                of(12, 1, 0),
+                Counts {
+                    guard_dropped: 1,
+                    ..offered(2)
+                },
+            ),
+            inconsistent("a"),
+        ),
         (counts(1, of(3, 0, 0), of(3, 1, 0)), inconsistent("b")),
         (counts(0, of(9, 1, 0), offered(2)), went_back("a")),
         (counts(0, of(12, 0, 0), offered(2)), went_back("a")),
         (counts(0, of(12, 1, 0), offered(1)), went_back("a")),
-        (Report { tallies: counts(2, of(4, 0, 0), none).tallies, ..defines(2, 0, 5) }, went_back("c")),
-        (Report { time: None, ..counts(0, of(12, 1, 0), offered(2)) }, InvalidReport::Timeless),
+        (
+            Report {
+                tallies: counts(2, of(4, 0, 0), none).tallies,
+                ..defines(2, 0, 5)
+            },
+            went_back("c"),
+        ),
+        (
+            Report {
+                time: None,
+                ..counts(0, of(12, 1, 0), offered(2))
+            },
+            InvalidReport::Timeless,
+        ),
         // One invalid entry rejects the whole report.
         (
             Report {
@@ -140,11 +277,22 @@ fn invalid_report_leaves_the_books_unchanged() {
 #[test]
 fn report_without_time_counts_nothing() {
     let mut books = books();
-    let alive = Report { seq: 3, ..Report::default() };
+    let alive = Report {
+        seq: 3,
+        ..Report::default()
+    };
     assert_eq!(enter(&mut books, &alive).unwrap(), Entered::default());
-    let next = Report { seq: 4, time: Some(MonoTime::from_micros(500_001)), ..Report::default() };
+    let next = Report {
+        seq: 4,
+        time: Some(MonoTime::from_micros(500_001)),
+        ..Report::default()
+    };
     let span = enter(&mut books, &next).unwrap().span;
-    assert_eq!(span.map(|span| span.as_millis()), Some(500), "from the last report with a time");
+    assert_eq!(
+        span.map(|span| span.as_millis()),
+        Some(500),
+        "from the last report with a time"
+    );
 }
 
 #[test]
@@ -156,12 +304,27 @@ fn key_without_room_counts_once_as_rejected() {
         tallies: [(KeyId(2), tally(offered))].into(),
         ..Report::default()
     };
-    let first = Report { definitions: [(KeyId(2), definition("c"))].into(), ..report(3, 5) };
+    let first = Report {
+        definitions: [(KeyId(2), definition("c"))].into(),
+        ..report(3, 5)
+    };
     let entered = books.enter(MonoTime::ZERO, &first, |_| None).unwrap();
-    let homeless = |delta| Entry { own: None, delta, origin: Origin::Observed };
-    assert_eq!((entered.rejected_keys, entered.entries), (1, vec![homeless(tally(5))]));
-    let entered = books.enter(MonoTime::ZERO, &report(4, 7), |_| None).unwrap();
-    assert_eq!((entered.rejected_keys, entered.entries), (0, vec![homeless(tally(2))]));
+    let homeless = |delta| Entry {
+        own: None,
+        delta,
+        origin: Origin::Observed,
+    };
+    assert_eq!(
+        (entered.rejected_keys, entered.entries),
+        (1, vec![homeless(tally(5))])
+    );
+    let entered = books
+        .enter(MonoTime::ZERO, &report(4, 7), |_| None)
+        .unwrap();
+    assert_eq!(
+        (entered.rejected_keys, entered.entries),
+        (0, vec![homeless(tally(2))])
+    );
 }
 
 /// One key of a child that reconnects: `remembered` by the parent, `base`, `sent` and `value` from the child,
@@ -203,8 +366,14 @@ fn counting_continues_from_memory_or_base() {
         row(None, (30, 30, 35), 5, 0, TakenOver),
         row(None, (0, 30, 35), 5, 30, TakenOver),
         // It remembers, but another parent may have counted the rest meanwhile.
-        Return { continues: false, ..row(Some(20), (10, 30, 35), 5, 20, TakenOver) },
-        Return { continues: false, ..row(Some(30), (10, 30, 35), 5, 20, TakenOver) },
+        Return {
+            continues: false,
+            ..row(Some(20), (10, 30, 35), 5, 20, TakenOver)
+        },
+        Return {
+            continues: false,
+            ..row(Some(30), (10, 30, 35), 5, 20, TakenOver)
+        },
         // It remembers more than the child ever sent: another process used the child's instance.
         row(Some(31), (10, 30, 35), 5, 20, TakenOver),
         row(Some(36), (0, 0, 36), 36, 0, Observed),
@@ -236,9 +405,16 @@ fn check_return(case: &Return) {
         books.open();
     }
     let entered = enter(&mut books, &greeting(case.base, case.sent, case.value)).unwrap();
-    let label = format!("{:?} at {}, {}, {}", case.remembered, case.base, case.sent, case.value);
+    let label = format!(
+        "{:?} at {}, {}, {}",
+        case.remembered, case.base, case.sent, case.value
+    );
     assert_eq!(entered.unconfirmed, case.unconfirmed, "{label}");
-    let entry = Entry { own: Some(KeyId(u32::from(b'a'))), delta: tally(case.counted), origin: case.origin };
+    let entry = Entry {
+        own: Some(KeyId(u32::from(b'a'))),
+        delta: tally(case.counted),
+        origin: case.origin,
+    };
     assert_eq!(entered.entries, [entry], "{label}");
 
     let next = Report {
@@ -248,8 +424,16 @@ fn check_return(case: &Return) {
         ..Report::default()
     };
     let entered = enter(&mut books, &next).unwrap();
-    let two = Entry { own: entry.own, delta: tally(2), origin: Origin::Observed };
-    assert_eq!((entered.unconfirmed, entered.entries), (0, vec![two]), "{label}: what comes next is plain");
+    let two = Entry {
+        own: entry.own,
+        delta: tally(2),
+        origin: Origin::Observed,
+    };
+    assert_eq!(
+        (entered.unconfirmed, entered.entries),
+        (0, vec![two]),
+        "{label}: what comes next is plain"
+    );
 }
 
 /// Such a greeting carries no key: a child defines keys once the parent has answered on the stream.
@@ -261,18 +445,30 @@ fn an_overtaken_greeting_subtracts_nothing() {
         time: Some(MonoTime::from_micros(value)),
         definitions: [(
             KeyId(0),
-            KeyDefinition { key: key("a"), base: Counts::ZERO, sent: offered(sent), continues: true },
+            KeyDefinition {
+                key: key("a"),
+                base: Counts::ZERO,
+                sent: offered(sent),
+                continues: true,
+            },
         )]
         .into(),
         tallies: [(KeyId(0), tally(value))].into(),
         ..Report::default()
     };
-    let overtaken = Report { seq: 1, ..Report::default() };
+    let overtaken = Report {
+        seq: 1,
+        ..Report::default()
+    };
     let mut counted = 0;
     for report in [report(0, 20), report(35, 36), overtaken, report(36, 40)] {
         books.open();
         let entered = enter(&mut books, &report).unwrap();
-        counted += entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
+        counted += entered
+            .entries
+            .iter()
+            .map(|entry| entry.delta.counts.offered)
+            .sum::<u64>();
     }
     assert_eq!(counted, 40);
 }
@@ -283,23 +479,34 @@ fn counts_follow_their_key() {
     struct Moving(Vec<Option<Place>>);
     impl Ledger for Moving {
         fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
-            Some(Place { id: KeyId(4), generation: 1 })
+            Some(Place {
+                id: KeyId(4),
+                generation: 1,
+            })
         }
         fn add(&mut self, place: Option<Place>, _: KeyId, key: &Key, new: New) -> Option<Place> {
             assert_eq!((key.tenant.as_str(), new.delta.counts.offered), ("b", 1));
             self.0.push(place);
             match place {
-                Some(place) if place.generation < 3 => {
-                    Some(Place { generation: place.generation + 1, ..place })
-                }
+                Some(place) if place.generation < 3 => Some(Place {
+                    generation: place.generation + 1,
+                    ..place
+                }),
                 Some(_) => None,
-                None => Some(Place { id: KeyId(9), generation: 3 }),
+                None => Some(Place {
+                    id: KeyId(9),
+                    generation: 3,
+                }),
             }
         }
     }
     let (mut books, mut ledger) = (books(), Moving(Vec::new()));
     let generations = |ledger: &Moving| -> Vec<Option<(u32, u32)>> {
-        ledger.0.iter().map(|place| place.map(|place| (place.id.0, place.generation))).collect()
+        ledger
+            .0
+            .iter()
+            .map(|place| place.map(|place| (place.id.0, place.generation)))
+            .collect()
     };
     for offered in 1..=6 {
         let mut report = Report {
@@ -313,6 +520,13 @@ fn counts_follow_their_key() {
         }
         books.enter_into(MonoTime::ZERO, &report, u64::MAX, &mut ledger);
     }
-    let due = [Some((4, 1)), Some((4, 2)), Some((4, 3)), None, Some((9, 3)), None];
+    let due = [
+        Some((4, 1)),
+        Some((4, 2)),
+        Some((4, 3)),
+        None,
+        Some((9, 3)),
+        None,
+    ];
     assert_eq!(generations(&ledger), due);
 }

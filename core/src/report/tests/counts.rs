@@ -5,13 +5,36 @@ use proptest::prelude::*;
 use super::*;
 
 /// The columns of coin and guard in order: offered, dropped, guard, would, would by guard.
-fn counts([offered, dropped, guard_dropped, would_dropped, would_guard_dropped]: [u64; 5]) -> Counts {
-    Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped, ..Counts::ZERO }
+fn counts(
+    [
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+    ]: [u64; 5],
+) -> Counts {
+    Counts {
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+        ..Counts::ZERO
+    }
 }
 
 /// The columns of quotas in order: refused, would be refused, refused from memory.
-fn with_quotas(counts: Counts, [quota_dropped, would_quota_dropped, quota_repeated]: [u64; 3]) -> Counts {
-    Counts { quota_dropped, would_quota_dropped, quota_repeated, ..counts }
+fn with_quotas(
+    counts: Counts,
+    [quota_dropped, would_quota_dropped, quota_repeated]: [u64; 3],
+) -> Counts {
+    Counts {
+        quota_dropped,
+        would_quota_dropped,
+        quota_repeated,
+        ..counts
+    }
 }
 
 fn all([a, b, c, d, e, quotas @ ..]: [u64; 8]) -> Counts {
@@ -19,7 +42,12 @@ fn all([a, b, c, d, e, quotas @ ..]: [u64; 8]) -> Counts {
 }
 
 fn summary(counts: Counts) -> [u64; 4] {
-    [counts.refused(), counts.admitted(), counts.passed(), counts.guarded()]
+    [
+        counts.refused(),
+        counts.admitted(),
+        counts.passed(),
+        counts.guarded(),
+    ]
 }
 
 #[test]
@@ -60,7 +88,11 @@ fn quota_refusal_has_passed_without_admission() {
     ];
     for (columns, quotas, due, asked) in table {
         let counts = with_quotas(counts(columns), quotas);
-        assert_eq!((summary(counts), counts.asked()), (due, asked), "{columns:?} {quotas:?}");
+        assert_eq!(
+            (summary(counts), counts.asked()),
+            (due, asked),
+            "{columns:?} {quotas:?}"
+        );
     }
 }
 
@@ -78,8 +110,15 @@ fn excess_quota_refusals_make_counts_unsound() {
     ];
     for (columns, quotas, part) in table {
         let counts = with_quotas(counts(columns), quotas);
-        assert_eq!(counts.is_consistent(), part.is_none(), "{columns:?} {quotas:?}");
-        assert_eq!(counts.consistent_part(), with_quotas(counts, part.unwrap_or(quotas)));
+        assert_eq!(
+            counts.is_consistent(),
+            part.is_none(),
+            "{columns:?} {quotas:?}"
+        );
+        assert_eq!(
+            counts.consistent_part(),
+            with_quotas(counts, part.unwrap_or(quotas))
+        );
     }
 }
 
@@ -119,7 +158,11 @@ fn counts_cover_others_only_in_every_column() {
         more[column] += 1;
         let more = all(more);
         assert!(more.covers(held) && !held.covers(more), "column {column}");
-        assert_eq!((held.merge(more), more.merge(held)), (more, more), "column {column}");
+        assert_eq!(
+            (held.merge(more), more.merge(held)),
+            (more, more),
+            "column {column}"
+        );
         assert_eq!(held.plus(more.since(held)), more, "column {column}");
     }
 }
@@ -131,11 +174,28 @@ fn any_counts() -> impl Strategy<Value = Counts> {
 /// Sound counts: every request has one outcome. Also requests that passed.
 fn sound_counts() -> impl Strategy<Value = (Counts, u64)> {
     let ends: [_; 8] = std::array::from_fn(|_| 0..1_000u64);
-    ends.prop_map(|[served, dropped, guard, would_coin, would_guard, quota, would_quota, repeated]| {
-        let (would, passed) = (would_coin + would_guard, served + quota + would_quota);
-        let of_coin = counts([passed + dropped + guard + would, dropped, guard, would, would_guard]);
-        (with_quotas(of_coin, [quota, would_quota, repeated]), passed)
-    })
+    ends.prop_map(
+        |[
+            served,
+            dropped,
+            guard,
+            would_coin,
+            would_guard,
+            quota,
+            would_quota,
+            repeated,
+        ]| {
+            let (would, passed) = (would_coin + would_guard, served + quota + would_quota);
+            let of_coin = counts([
+                passed + dropped + guard + would,
+                dropped,
+                guard,
+                would,
+                would_guard,
+            ]);
+            (with_quotas(of_coin, [quota, would_quota, repeated]), passed)
+        },
+    )
 }
 
 fn any_tally() -> impl Strategy<Value = Tally> {

@@ -128,7 +128,11 @@ impl Default for ParentSide {
 
 impl Default for World {
     fn default() -> Self {
-        let key = |at| Counted { name: at, at: (0, at), ..Counted::default() };
+        let key = |at| Counted {
+            name: at,
+            at: (0, at),
+            ..Counted::default()
+        };
         let mut uplinks: [Uplink; 2] = Default::default();
         uplinks[0].places = (0..KEYS).map(Some).collect();
         Self {
@@ -166,7 +170,9 @@ impl World {
     }
 
     fn living(&self, pick: usize) -> usize {
-        let living: Vec<usize> = (0..self.keys.len()).filter(|key| !self.keys[*key].finished).collect();
+        let living: Vec<usize> = (0..self.keys.len())
+            .filter(|key| !self.keys[*key].finished)
+            .collect();
         living[pick % living.len()]
     }
 
@@ -174,39 +180,60 @@ impl World {
         let key = self.living(pick);
         let key = &mut self.keys[key];
         key.decided = key.decided.plus(new);
-        key.fates.resize(key.decided.asked() as usize, Fate::Decided);
+        key.fates
+            .resize(key.decided.asked() as usize, Fate::Decided);
     }
 
     fn connect(&mut self, uplink: usize, parent: usize) {
         self.streams += 1;
         let stream = StreamId(self.streams);
         self.uplinks[uplink].line = Some(Line { parent, stream });
-        self.parents[parent].arriving.push((stream, VecDeque::new()));
+        self.parents[parent]
+            .arriving
+            .push((stream, VecDeque::new()));
         self.uplinks[uplink].outbox.open();
     }
 
     fn send(&mut self, uplink: usize) {
-        let Uplink { outbox, line, places } = &mut self.uplinks[uplink];
+        let Uplink {
+            outbox,
+            line,
+            places,
+        } = &mut self.uplinks[uplink];
         let Some(line) = line else { return };
-        let mut report = Report { time: Some(self.now), ..Report::default() };
+        let mut report = Report {
+            time: Some(self.now),
+            ..Report::default()
+        };
         if outbox.seq() == 0 {
             report.identity = Some(identity());
         }
         let name = |at: &Option<usize>| key(&at.map_or(999, |at| self.keys[at].name).to_string());
         let names: Vec<Key> = places.iter().map(name).collect();
         let keys = &self.keys;
-        let tally_of =
-            |id: KeyId| Tally { counts: keys[places[id.index()].unwrap()].decided, late: Counts::ZERO };
+        let tally_of = |id: KeyId| Tally {
+            counts: keys[places[id.index()].unwrap()].decided,
+            late: Counts::ZERO,
+        };
         outbox.fill(&mut report, &names, tally_of);
         // The owner of the counts is fixed here: when they arrive, a later life may have the name.
         let life_of = |key: &Key| {
             let lives = places.iter().flatten().copied();
-            lives.into_iter().find(|at| keys[*at].name.to_string() == key.tenant.as_str()).unwrap()
+            lives
+                .into_iter()
+                .find(|at| keys[*at].name.to_string() == key.tenant.as_str())
+                .unwrap()
         };
-        let lives = report.definitions.iter().map(|(id, definition)| (*id, life_of(&definition.key)));
+        let lives = report
+            .definitions
+            .iter()
+            .map(|(id, definition)| (*id, life_of(&definition.key)));
         let lives = lives.collect();
         let arriving = &mut self.parents[line.parent].arriving;
-        if let Some((_, queue)) = arriving.iter_mut().find(|(stream, _)| *stream == line.stream) {
+        if let Some((_, queue)) = arriving
+            .iter_mut()
+            .find(|(stream, _)| *stream == line.stream)
+        {
             queue.push_back(Sent { report, lives });
         }
     }
@@ -225,8 +252,12 @@ impl World {
 
     fn arrive_on(&mut self, parent: usize, stream: StreamId) {
         let arriving = &mut self.parents[parent].arriving;
-        let Some((_, queue)) = arriving.iter_mut().find(|(other, _)| *other == stream) else { return };
-        let Some(sent) = queue.pop_front() else { return };
+        let Some((_, queue)) = arriving.iter_mut().find(|(other, _)| *other == stream) else {
+            return;
+        };
+        let Some(sent) = queue.pop_front() else {
+            return;
+        };
         if self.enter(parent, stream, &sent).is_err() {
             arriving_without(&mut self.parents[parent], stream);
             self.hang_up(|line| line.stream == stream);
@@ -239,9 +270,16 @@ impl World {
         }
     }
 
-    fn enter(&mut self, parent: usize, stream: StreamId, sent: &Sent) -> Result<(), StreamRejected> {
+    fn enter(
+        &mut self,
+        parent: usize,
+        stream: StreamId,
+        sent: &Sent,
+    ) -> Result<(), StreamRejected> {
         let Sent { report, lives } = sent;
-        let ParentSide { roster, pending, .. } = &mut self.parents[parent];
+        let ParentSide {
+            roster, pending, ..
+        } = &mut self.parents[parent];
         if roster.by_stream(stream).is_none() {
             let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
             roster.open(self.now, stream, identity)?;
@@ -249,19 +287,32 @@ impl World {
         let child = roster.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         let keys = &mut self.keys;
         let own_id = |key: &Key| {
-            let at = lives.values().find(|at| keys[**at].name.to_string() == key.tenant.as_str());
+            let at = lives
+                .values()
+                .find(|at| keys[**at].name.to_string() == key.tenant.as_str());
             Some(KeyId(*at.unwrap() as u32))
         };
-        let entered = child.books.enter(self.now, report, own_id).expect("a sound child is never refused");
+        let entered = child
+            .books
+            .enter(self.now, report, own_id)
+            .expect("a sound child is never refused");
         self.unconfirmed += entered.unconfirmed;
-        self.ids.extend(lives.iter().map(|(id, at)| ((stream, *id), *at)));
+        self.ids
+            .extend(lives.iter().map(|(id, at)| ((stream, *id), *at)));
         for entry in entered.entries {
             let at = entry.own.unwrap().index();
-            let told = report.tallies.iter().find(|(id, _)| self.ids[&(stream, *id)] == at);
+            let told = report
+                .tallies
+                .iter()
+                .find(|(id, _)| self.ids[&(stream, *id)] == at);
             let (reached, new) = (told.unwrap().1.counts.asked(), entry.delta.counts.asked());
             for request in reached - new..reached {
                 let fate = &mut keys[at].fates[request as usize];
-                assert_eq!(*fate, Fate::Decided, "request {request} of key {at} counted again");
+                assert_eq!(
+                    *fate,
+                    Fate::Decided,
+                    "request {request} of key {at} counted again"
+                );
                 *fate = Fate::Entered(parent);
             }
             let pending = pending.entry(at).or_default();
@@ -293,11 +344,21 @@ impl World {
     }
 
     fn echo(&mut self, uplink: usize) {
-        let Uplink { outbox, line: Some(line), .. } = &mut self.uplinks[uplink] else { return };
+        let Uplink {
+            outbox,
+            line: Some(line),
+            ..
+        } = &mut self.uplinks[uplink]
+        else {
+            return;
+        };
         let ParentSide { id, roster, .. } = &mut self.parents[line.parent];
         if let Some(child) = roster.by_stream(line.stream) {
             outbox.on_answer(*id);
-            outbox.on_echo(Echo { covered: child.books.seq(), confirmed: child.confirmed });
+            outbox.on_echo(Echo {
+                covered: child.books.seq(),
+                confirmed: child.confirmed,
+            });
         }
     }
 
@@ -316,7 +377,12 @@ impl World {
     }
 
     fn forget(&mut self, parent: usize) {
-        if self.uplinks.iter().filter_map(|uplink| uplink.line).all(|line| line.parent != parent) {
+        if self
+            .uplinks
+            .iter()
+            .filter_map(|uplink| uplink.line)
+            .all(|line| line.parent != parent)
+        {
             self.lose(parent);
             self.parents[parent].roster.remove(INSTANCE);
         }
@@ -334,10 +400,17 @@ impl World {
     fn hand(&mut self, pick: usize) {
         let key = self.living(pick);
         let (from, place) = self.keys[key].at;
-        let handed = self.uplinks[from].outbox.release(KeyId(place as u32)).unwrap();
+        let handed = self.uplinks[from]
+            .outbox
+            .release(KeyId(place as u32))
+            .unwrap();
         self.uplinks[from].places[place] = None;
         let other = &mut self.uplinks[1 - from];
-        let free = other.places.iter().position(Option::is_none).unwrap_or(other.places.len());
+        let free = other
+            .places
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(other.places.len());
         other.places.resize(other.places.len().max(free + 1), None);
         other.places[free] = Some(key);
         other.outbox.adopt(KeyId(free as u32), handed);
@@ -348,15 +421,26 @@ impl World {
         let key = self.living(pick);
         let (uplink, place) = self.keys[key].at;
         let Uplink { outbox, places, .. } = &mut self.uplinks[uplink];
-        let tally = Tally { counts: self.keys[key].decided, late: Counts::ZERO };
+        let tally = Tally {
+            counts: self.keys[key].decided,
+            late: Counts::ZERO,
+        };
         if !outbox.is_settled(KeyId(place as u32), tally) {
             return;
         }
         assert!(outbox.replace(KeyId(place as u32)));
         self.keys[key].finished = true;
-        let name = if renames { self.keys.len() } else { self.keys[key].name };
+        let name = if renames {
+            self.keys.len()
+        } else {
+            self.keys[key].name
+        };
         places[place] = Some(self.keys.len());
-        self.keys.push(Counted { name, at: (uplink, place), ..Counted::default() });
+        self.keys.push(Counted {
+            name,
+            at: (uplink, place),
+            ..Counted::default()
+        });
     }
 
     /// The greeting and, once it is answered, the first counts; all of it arrives and is confirmed.
@@ -369,7 +453,10 @@ impl World {
     }
 
     fn deliver(&mut self, uplink: usize, Line { parent, stream }: Line) {
-        while self.parents[parent].arriving.iter().any(|(other, queue)| *other == stream && !queue.is_empty())
+        while self.parents[parent]
+            .arriving
+            .iter()
+            .any(|(other, queue)| *other == stream && !queue.is_empty())
         {
             self.arrive_on(parent, stream);
         }
@@ -382,7 +469,9 @@ impl World {
 
     fn settle_fates(&mut self, parent: usize, end: Fate) {
         let fates = self.keys.iter_mut().flat_map(|key| &mut key.fates);
-        fates.filter(|fate| **fate == Fate::Entered(parent)).for_each(|fate| *fate = end);
+        fates
+            .filter(|fate| **fate == Fate::Entered(parent))
+            .for_each(|fate| *fate = end);
     }
 
     /// counted <= decided, at every moment and in every column.
@@ -390,7 +479,11 @@ impl World {
         for (at, key) in self.keys.iter().enumerate() {
             let pending = self.parents.iter().filter_map(|side| side.pending.get(&at));
             let entered = pending.fold(key.counted, |sum, pending| sum.plus(*pending));
-            assert!(key.decided.covers(entered), "{entered:?} entered of {:?}", key.decided);
+            assert!(
+                key.decided.covers(entered),
+                "{entered:?} entered of {:?}",
+                key.decided
+            );
         }
     }
 
@@ -411,8 +504,13 @@ impl World {
     fn check_accounted(&self) {
         let fates = self.keys.iter().flat_map(|key| &key.fates);
         let missing = fates.filter(|fate| **fate != Fate::Counted).count() as u64;
-        assert!(missing <= self.unconfirmed, "{missing} are missing, {} were given up", self.unconfirmed);
-        let sum = |of: fn(&Counted) -> Counts| self.keys.iter().map(|key| of(key).asked()).sum::<u64>();
+        assert!(
+            missing <= self.unconfirmed,
+            "{missing} are missing, {} were given up",
+            self.unconfirmed
+        );
+        let sum =
+            |of: fn(&Counted) -> Counts| self.keys.iter().map(|key| of(key).asked()).sum::<u64>();
         assert_eq!(sum(|key| key.counted) + missing, sum(|key| key.decided));
     }
 

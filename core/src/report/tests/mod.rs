@@ -15,7 +15,9 @@ const PARENT: InstanceId = InstanceId(99);
 
 impl Tallies {
     fn get(&self, id: KeyId) -> Option<Tally> {
-        self.iter().find(|(found, _)| *found == id).map(|(_, tally)| tally)
+        self.iter()
+            .find(|(found, _)| *found == id)
+            .map(|(_, tally)| tally)
     }
 }
 
@@ -26,15 +28,24 @@ impl<const N: usize> From<[(KeyId, Tally); N]> for Tallies {
 }
 
 fn key(tenant: &str) -> Key {
-    Key { bucket: Bucket::new("checkout").unwrap(), tenant: Tenant::new(tenant).unwrap() }
+    Key {
+        bucket: Bucket::new("checkout").unwrap(),
+        tenant: Tenant::new(tenant).unwrap(),
+    }
 }
 
 fn offered(offered: u64) -> Counts {
-    Counts { offered, ..Counts::ZERO }
+    Counts {
+        offered,
+        ..Counts::ZERO
+    }
 }
 
 fn tally(offered: u64) -> Tally {
-    Tally { counts: self::offered(offered), late: Counts::ZERO }
+    Tally {
+        counts: self::offered(offered),
+        late: Counts::ZERO,
+    }
 }
 
 fn identity() -> Identity {
@@ -48,5 +59,10 @@ fn identity() -> Identity {
 }
 
 fn definition(tenant: &str) -> KeyDefinition {
-    KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO, continues: false }
+    KeyDefinition {
+        key: key(tenant),
+        base: Counts::ZERO,
+        sent: Counts::ZERO,
+        continues: false,
+    }
 }

@@ -17,11 +17,17 @@ fn reopen(outbox: &mut Outbox) {
 fn counts_wait_for_the_parent_to_answer() {
     let mut outbox = Outbox::default();
     let fill = |outbox: &mut Outbox| {
-        let mut report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
+        let mut report = Report {
+            time: Some(MonoTime::ZERO),
+            ..Report::default()
+        };
         outbox.fill(&mut report, &[key("a")], |_| tally(9));
         report
     };
-    let nothing = |seq| Report { seq, ..Report::default() };
+    let nothing = |seq| Report {
+        seq,
+        ..Report::default()
+    };
     let continues = |outbox: &mut Outbox, parent| {
         outbox.open();
         outbox.on_answer(parent);
@@ -32,18 +38,34 @@ fn counts_wait_for_the_parent_to_answer() {
     outbox.open();
     assert_eq!(fill(&mut outbox), nothing(1));
     assert_eq!(fill(&mut outbox), nothing(2));
-    assert!(!continues(&mut outbox, PARENT), "no parent was sent counts on the first stream");
+    assert!(
+        !continues(&mut outbox, PARENT),
+        "no parent was sent counts on the first stream"
+    );
     outbox.open();
-    assert_eq!(fill(&mut outbox), nothing(1), "the parent has not answered on this stream");
+    assert_eq!(
+        fill(&mut outbox),
+        nothing(1),
+        "the parent has not answered on this stream"
+    );
     assert!(continues(&mut outbox, PARENT));
     assert!(!continues(&mut outbox, InstanceId(98)));
-    assert!(!continues(&mut outbox, PARENT), "another parent was sent counts in between");
+    assert!(
+        !continues(&mut outbox, PARENT),
+        "another parent was sent counts in between"
+    );
     assert!(
         !continues(&mut outbox, PARENT),
         "the parent has merged nothing yet, and may remember counts from before the other one"
     );
-    outbox.on_echo(Echo { covered: 1, confirmed: 0 });
-    assert!(continues(&mut outbox, PARENT), "the parent has merged counts of this stream");
+    outbox.on_echo(Echo {
+        covered: 1,
+        confirmed: 0,
+    });
+    assert!(
+        continues(&mut outbox, PARENT),
+        "the parent has merged counts of this stream"
+    );
 }
 
 #[test]
@@ -65,8 +87,11 @@ fn new_stream_reports_all_keys() {
     let send = |outbox: &mut Outbox, a, b| {
         let mut report = Report::default();
         outbox.fill(&mut report, &keys, |id| tally([a, b][id.index()]));
-        let sent: Vec<(u32, u64)> =
-            report.tallies.iter().map(|(id, tally)| (id.0, tally.counts.offered)).collect();
+        let sent: Vec<(u32, u64)> = report
+            .tallies
+            .iter()
+            .map(|(id, tally)| (id.0, tally.counts.offered))
+            .collect();
         (report.seq, report.definitions.len(), sent)
     };
     assert_eq!(send(&mut outbox, 1, 0), (1, 2, vec![(0, 1)]));
@@ -90,9 +115,14 @@ fn base_after(reports: u64, confirmed: u64) -> u64 {
     for offered in 1..=reports {
         fill(&mut outbox, offered);
     }
-    outbox.on_echo(Echo { covered: reports, confirmed });
+    outbox.on_echo(Echo {
+        covered: reports,
+        confirmed,
+    });
     reopen(&mut outbox);
-    fill(&mut outbox, reports + 1).definitions[&KeyId(0)].base.offered
+    fill(&mut outbox, reports + 1).definitions[&KeyId(0)]
+        .base
+        .offered
 }
 
 #[test]

@@ -16,7 +16,10 @@ struct Sum(u128);
 
 impl Ledger for Sum {
     fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
-        Some(Place { id: KeyId(0), generation: 0 })
+        Some(Place {
+            id: KeyId(0),
+            generation: 0,
+        })
     }
 
     fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
@@ -44,7 +47,12 @@ struct Reporter {
 impl Parent {
     fn new(children_max: usize) -> Self {
         let sessions = Sessions::new(PARENT, children_max, 100).with_decisions_per_s_max(PER_S);
-        Self { sessions, sum: Sum::default(), micros: 1_000_000, streams: 0 }
+        Self {
+            sessions,
+            sum: Sum::default(),
+            micros: 1_000_000,
+            streams: 0,
+        }
     }
 
     fn pass(&mut self, seconds: f64) {
@@ -60,10 +68,24 @@ impl Parent {
     fn greet(&mut self, role: Role, instance: u128, clients: u32) -> Reporter {
         self.streams += 1;
         let stream = StreamId(self.streams);
-        let identity = Identity { role, instance: InstanceId(instance), ..identity() };
-        let mut reporter = Reporter { instance, stream, seq: 0, clients, total: Tally::ZERO };
-        let definition =
-            KeyDefinition { key: key("a"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
+        let identity = Identity {
+            role,
+            instance: InstanceId(instance),
+            ..identity()
+        };
+        let mut reporter = Reporter {
+            instance,
+            stream,
+            seq: 0,
+            clients,
+            total: Tally::ZERO,
+        };
+        let definition = KeyDefinition {
+            key: key("a"),
+            base: Counts::ZERO,
+            sent: Counts::ZERO,
+            continues: false,
+        };
         let report = Report {
             identity: Some(identity.clone()),
             definitions: [(KeyId(0), definition)].into(),
@@ -74,19 +96,27 @@ impl Parent {
         self.sessions.check(stream, &report).unwrap();
         let now = MonoTime::from_micros(self.micros);
         self.sessions.open(now, stream, identity).unwrap();
-        self.sessions.enter(now, stream, &report, &mut self.sum).unwrap();
+        self.sessions
+            .enter(now, stream, &report, &mut self.sum)
+            .unwrap();
         reporter
     }
 
     /// Enters a report with more requests, some of them late. Returns the counted requests.
     fn take(&mut self, child: &mut Reporter, offered: u64, late: u64) -> u64 {
-        let more = |before: Counts, more| Counts { offered: before.offered + more, ..before };
+        let more = |before: Counts, more| Counts {
+            offered: before.offered + more,
+            ..before
+        };
         child.total.counts = more(child.total.counts, offered);
         child.total.late = more(child.total.late, late);
         let report = child.next(self);
         self.sessions.check(child.stream, &report).unwrap();
         let now = MonoTime::from_micros(self.micros);
-        let entered = self.sessions.enter(now, child.stream, &report, &mut self.sum).unwrap();
+        let entered = self
+            .sessions
+            .enter(now, child.stream, &report, &mut self.sum)
+            .unwrap();
         assert_eq!(entered.counted + entered.cut, offered);
         entered.counted
     }
@@ -110,15 +140,29 @@ fn client_is_one_client_whatever_it_says() {
     let mut parent = Parent::new(10);
     let mut liar = parent.greeted(Role::Client, 1, 10_000_000);
     parent.pass(1.0);
-    assert_eq!(parent.take(&mut liar, ALL, 0), 2 * PER_S, "a second, and the one that is carried");
+    assert_eq!(
+        parent.take(&mut liar, ALL, 0),
+        2 * PER_S,
+        "a second, and the one that is carried"
+    );
     let late = parent.take(&mut liar, ALL, ALL);
-    assert!((PER_S * DAY..2 * PER_S * DAY).contains(&late), "{late:e}: about a day");
+    assert!(
+        (PER_S * DAY..2 * PER_S * DAY).contains(&late),
+        "{late:e}: about a day"
+    );
     let greeting = Report {
-        identity: Some(Identity { instance: InstanceId(1), role: Role::Aggregator, ..identity() }),
+        identity: Some(Identity {
+            instance: InstanceId(1),
+            role: Role::Aggregator,
+            ..identity()
+        }),
         ..Report::default()
     };
     let refused = parent.sessions.check(StreamId(9), &greeting).map(|_| ());
-    assert!(matches!(refused, Err(crate::exchange::StreamRejected::WrongTier(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(crate::exchange::StreamRejected::WrongTier(_))),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -161,7 +205,10 @@ fn untimed_allowance_is_a_refilling_day() {
     }
     let most = 100 * PER_S * DAY;
     let late: u64 = (0..100).map(|_| parent.take(&mut child, most, most)).sum();
-    assert!(late <= most, "{late:e} of {most:e}: one day at a hundred times its past");
+    assert!(
+        late <= most,
+        "{late:e} of {most:e}: one day at a hundred times its past"
+    );
     let full = parent.take(&mut child, most, most);
     assert_eq!(full, 0);
     parent.pass(3_600.0);
@@ -179,20 +226,40 @@ fn child_only_times_use_the_untimed_allowance() {
         // Its clock is a day ahead in each report of its own stream.
         parent.streams += 1;
         child.stream = StreamId(parent.streams);
-        let identity = Identity { instance: InstanceId(1), ..identity() };
+        let identity = Identity {
+            instance: InstanceId(1),
+            ..identity()
+        };
         let now = MonoTime::from_micros(parent.micros);
-        parent.sessions.open(now, child.stream, identity.clone()).unwrap();
+        parent
+            .sessions
+            .open(now, child.stream, identity.clone())
+            .unwrap();
         child.total.counts.offered += PER_S * DAY;
-        let sent = Counts { offered: child.total.counts.offered - PER_S * DAY, ..Counts::ZERO };
-        let definition = KeyDefinition { key: key("a"), base: Counts::ZERO, sent, continues: true };
+        let sent = Counts {
+            offered: child.total.counts.offered - PER_S * DAY,
+            ..Counts::ZERO
+        };
+        let definition = KeyDefinition {
+            key: key("a"),
+            base: Counts::ZERO,
+            sent,
+            continues: true,
+        };
         let report = Report {
             seq: 1,
-            time: Some(MonoTime::from_micros(parent.micros + parent.streams * DAY * 1_000_000)),
+            time: Some(MonoTime::from_micros(
+                parent.micros + parent.streams * DAY * 1_000_000,
+            )),
             definitions: [(KeyId(0), definition)].into(),
             tallies: [(KeyId(0), child.total)].into(),
             ..Report::default()
         };
-        counted += parent.sessions.enter(now, child.stream, &report, &mut parent.sum).unwrap().counted;
+        counted += parent
+            .sessions
+            .enter(now, child.stream, &report, &mut parent.sum)
+            .unwrap()
+            .counted;
     }
     assert!(counted < 2 * PER_S * DAY, "{counted:e}: about a day of 100");
 }
@@ -207,12 +274,19 @@ fn honest_absent_children_lose_nothing() {
     for clients in 1..=50 {
         aggregator.clients = clients * 100;
         parent.pass(0.5);
-        assert_eq!(parent.take(&mut aggregator, 100 * of_one, 100 * of_one), 100 * of_one, "{clients}");
+        assert_eq!(
+            parent.take(&mut aggregator, 100 * of_one, 100 * of_one),
+            100 * of_one,
+            "{clients}"
+        );
     }
     // The stream stood still for six hours.
     parent.pass(6.0 * 3_600.0);
     assert_eq!(parent.take(&mut client, of_one, 0), of_one);
-    assert_eq!(parent.take(&mut aggregator, 1_000_000, 1_000_000), 1_000_000);
+    assert_eq!(
+        parent.take(&mut aggregator, 1_000_000, 1_000_000),
+        1_000_000
+    );
     // A new parent knows no time of it.
     let mut other = Parent::new(20_000);
     let mut first = other.greet(Role::Client, 2, 0);
@@ -230,10 +304,18 @@ fn hostile_aggregator_is_cut_at_its_share() {
         let offered = 1 << 50;
         let counted = parent.take(&mut liar, offered, 0);
         cut_from = cut_from.or((counted == 0).then_some(hour));
-        assert_eq!(parent.take(&mut honest, 3_600_000_000, 0), 3_600_000_000, "hour {hour}");
+        assert_eq!(
+            parent.take(&mut honest, 3_600_000_000, 0),
+            3_600_000_000,
+            "hour {hour}"
+        );
     }
     assert!(cut_from.is_some_and(|hour| hour < 24), "{cut_from:?}");
-    assert!(parent.sum.0 < 1 << 58, "{:e} in a year", parent.sum.0 as f64);
+    assert!(
+        parent.sum.0 < 1 << 58,
+        "{:e} in a year",
+        parent.sum.0 as f64
+    );
     let mut new = parent.greeted(Role::Aggregator, 3, 50);
     parent.pass(3_600.0);
     assert_eq!(parent.take(&mut new, 3_600_000_000, 0), 3_600_000_000);

@@ -8,8 +8,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn any_tally() -> impl Strategy<Value = Tally> {
-    (0..9u64, prop_oneof![4 => Just(0), 1 => 0..9u64])
-        .prop_map(|(counts, late)| Tally { counts: offered(counts), late: offered(late) })
+    (0..9u64, prop_oneof![4 => Just(0), 1 => 0..9u64]).prop_map(|(counts, late)| Tally {
+        counts: offered(counts),
+        late: offered(late),
+    })
 }
 
 fn any_map() -> impl Strategy<Value = BTreeMap<KeyId, Tally>> {

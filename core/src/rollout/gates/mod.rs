@@ -43,7 +43,11 @@ pub struct CanaryGate {
 impl Default for ShadowGate {
     fn default() -> Self {
         let day = Duration::from_secs(86_400);
-        Self { min: 7 * day, window: day, max_drop_ratio: 0.005 }
+        Self {
+            min: 7 * day,
+            window: day,
+            max_drop_ratio: 0.005,
+        }
     }
 }
 
@@ -187,8 +191,15 @@ pub enum Why {
 /// evidence is missing.
 pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
-    reasons.share(Measure::WouldDropRatio, observed.drop_ratio, min_samples, gate.max_drop_ratio);
-    reasons.unknown.extend(observed.stale.clone().map(Why::Stale));
+    reasons.share(
+        Measure::WouldDropRatio,
+        observed.drop_ratio,
+        min_samples,
+        gate.max_drop_ratio,
+    );
+    reasons
+        .unknown
+        .extend(observed.stale.clone().map(Why::Stale));
     reasons.queries(&observed.queries);
     reasons.time(observed.with_data, gate.min);
     reasons.judgement()
@@ -200,7 +211,12 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
 pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
     reasons.bad.extend(observed.stale.clone().map(Why::Stale));
-    reasons.share(Measure::CanaryDropRatio, observed.drop_ratio, min_samples, gate.max_drop_ratio);
+    reasons.share(
+        Measure::CanaryDropRatio,
+        observed.drop_ratio,
+        min_samples,
+        gate.max_drop_ratio,
+    );
     if observed.latency_basis() == LatencyBasis::Compared {
         reasons.latency(gate.max_p99_delta, observed, min_samples);
     }
@@ -225,7 +241,10 @@ impl Observed {
 impl Reading {
     /// Returns `part / whole` as a reading; without a value if `whole` is 0.
     pub fn share(part: u64, whole: u64) -> Self {
-        Self { value: (whole > 0).then(|| part as f64 / whole as f64), samples: whole }
+        Self {
+            value: (whole > 0).then(|| part as f64 / whole as f64),
+            samples: whole,
+        }
     }
 }
 
@@ -265,9 +284,11 @@ impl Reasons {
         let why = match reading.value {
             None => Why::Absent(measure),
             Some(value) if !value.is_finite() => Why::NotANumber(measure),
-            Some(_) if reading.samples < min_samples => {
-                Why::TooFew { measure, samples: reading.samples, due: min_samples }
-            }
+            Some(_) if reading.samples < min_samples => Why::TooFew {
+                measure,
+                samples: reading.samples,
+                due: min_samples,
+            },
             known => return known,
         };
         self.unknown.push(why);
@@ -278,7 +299,11 @@ impl Reasons {
         if let Some(ratio) = self.known(measure, reading, min_samples)
             && ratio > most
         {
-            self.bad.push(Why::TooMany { measure, ratio, most });
+            self.bad.push(Why::TooMany {
+                measure,
+                ratio,
+                most,
+            });
         }
     }
 
@@ -296,8 +321,15 @@ impl Reasons {
     fn queries(&mut self, queries: &[QueryGateState]) {
         for query in queries {
             let Some(flaw) = query.flaw() else { continue };
-            let reasons = if flaw.is_known() { &mut self.bad } else { &mut self.unknown };
-            reasons.push(Why::Query { name: query.name.clone(), flaw });
+            let reasons = if flaw.is_known() {
+                &mut self.bad
+            } else {
+                &mut self.unknown
+            };
+            reasons.push(Why::Query {
+                name: query.name.clone(),
+                flaw,
+            });
         }
     }
 
@@ -339,8 +371,17 @@ impl fmt::Display for LatencyBasis {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMany { measure, ratio, most } => {
-                write!(f, "{measure} {:.3} % exceeds the maximum of {} %", ratio * 100.0, most * 100.0)
+            Self::TooMany {
+                measure,
+                ratio,
+                most,
+            } => {
+                write!(
+                    f,
+                    "{measure} {:.3} % exceeds the maximum of {} %",
+                    ratio * 100.0,
+                    most * 100.0
+                )
             }
             Self::Slower { by, most } => {
                 let most = most.as_secs_f64() * 1e3;
@@ -354,9 +395,18 @@ impl fmt::Display for Why {
                 write!(f, "zone {zone} has sent no report for {} s", age.as_secs())
             }
             Self::TooSoon { with_data, due } => {
-                write!(f, "{} with data of the {} due", Span(*with_data), Span(*due))
+                write!(
+                    f,
+                    "{} with data of the {} due",
+                    Span(*with_data),
+                    Span(*due)
+                )
             }
-            Self::TooFew { measure, samples, due } => {
+            Self::TooFew {
+                measure,
+                samples,
+                due,
+            } => {
                 write!(f, "{measure} has {samples} samples of the {due} due")
             }
             Self::Absent(measure) => write!(f, "{measure} is unknown"),

@@ -12,7 +12,10 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const SAMPLES: u64 = 1_000;
 
 fn reading(value: f64) -> Reading {
-    Reading { value: Some(value), samples: SAMPLES }
+    Reading {
+        value: Some(value),
+        samples: SAMPLES,
+    }
 }
 
 fn good() -> Observed {
@@ -24,17 +27,28 @@ fn good() -> Observed {
         has_latencies: true,
         unobserved: 0,
         stale: None,
-        queries: vec![extra("tickets", Bound::AtMost(20.0), 20.0), extra("budget", Bound::AtLeast(0.1), 0.1)],
+        queries: vec![
+            extra("tickets", Bound::AtMost(20.0), 20.0),
+            extra("budget", Bound::AtLeast(0.1), 0.1),
+        ],
     }
 }
 
 fn extra(name: &str, bound: Bound, value: f64) -> QueryGateState {
-    QueryGateState { name: Name::new(name).unwrap(), bound, answer: answer(value, 0) }
+    QueryGateState {
+        name: Name::new(name).unwrap(),
+        bound,
+        answer: answer(value, 0),
+    }
 }
 
 fn answer(value: f64, age_s: u64) -> Answer {
     let [age, good_for] = [age_s, 90].map(Duration::from_secs);
-    Answer::Number { value, age, good_for }
+    Answer::Number {
+        value,
+        age,
+        good_for,
+    }
 }
 
 fn missing() -> Answer {
@@ -42,7 +56,10 @@ fn missing() -> Answer {
 }
 
 fn stale() -> Option<StaleZone> {
-    Some(StaleZone { zone: "eu-1a".to_owned(), age: Duration::from_secs(61) })
+    Some(StaleZone {
+        zone: "eu-1a".to_owned(),
+        age: Duration::from_secs(61),
+    })
 }
 
 fn judged(observed: &Observed) -> [&'static str; 2] {
@@ -60,60 +77,238 @@ fn each_gate_input_is_judged_by_kind() {
     let table: [(&str, Change, [&str; 2]); 54] = [
         ("all good", |_| {}, [PASS, PASS]),
         ("no time", |o| o.with_data = Duration::ZERO, [OPEN, OPEN]),
-        ("time for canary alone", |o| o.with_data = HOUR * 48, [OPEN, PASS]),
-        ("a moment too early", |o| o.with_data = HOUR * 48 - Duration::from_nanos(1), [OPEN, OPEN]),
+        (
+            "time for canary alone",
+            |o| o.with_data = HOUR * 48,
+            [OPEN, PASS],
+        ),
+        (
+            "a moment too early",
+            |o| o.with_data = HOUR * 48 - Duration::from_nanos(1),
+            [OPEN, OPEN],
+        ),
         ("ratio 0", |o| o.drop_ratio = reading(0.0), [PASS, PASS]),
-        ("ratio at canary's most", |o| o.drop_ratio = reading(0.001), [PASS, PASS]),
-        ("ratio above canary's most", |o| o.drop_ratio = reading(0.001_001), [PASS, FAIL]),
-        ("ratio at shadow's most", |o| o.drop_ratio = reading(0.005), [PASS, FAIL]),
-        ("ratio above shadow's most", |o| o.drop_ratio = reading(0.005_001), [FAIL, FAIL]),
+        (
+            "ratio at canary's most",
+            |o| o.drop_ratio = reading(0.001),
+            [PASS, PASS],
+        ),
+        (
+            "ratio above canary's most",
+            |o| o.drop_ratio = reading(0.001_001),
+            [PASS, FAIL],
+        ),
+        (
+            "ratio at shadow's most",
+            |o| o.drop_ratio = reading(0.005),
+            [PASS, FAIL],
+        ),
+        (
+            "ratio above shadow's most",
+            |o| o.drop_ratio = reading(0.005_001),
+            [FAIL, FAIL],
+        ),
         ("ratio absent", |o| o.drop_ratio.value = None, [OPEN, OPEN]),
-        ("ratio of nothing", |o| o.drop_ratio = Reading::share(0, 0), [OPEN, OPEN]),
-        ("ratio not a number", |o| o.drop_ratio = reading(f64::NAN), [OPEN, OPEN]),
-        ("ratio infinite", |o| o.drop_ratio = reading(f64::INFINITY), [OPEN, OPEN]),
-        ("ratio good on too few", |o| o.drop_ratio.samples = SAMPLES - 1, [OPEN, OPEN]),
-        ("ratio bad on too few", |o| o.drop_ratio = Reading { value: Some(1.0), samples: 999 }, [OPEN, OPEN]),
-        ("canary faster", |o| o.canary_p99 = reading(0.1), [PASS, PASS]),
-        ("canary slower by more than the most", |o| o.canary_p99 = reading(0.205_1), [PASS, FAIL]),
-        ("canary's p99 absent", |o| o.canary_p99.value = None, [PASS, OPEN]),
-        ("canary's p99 not a number", |o| o.canary_p99 = reading(f64::NAN), [PASS, OPEN]),
-        ("canary's p99 infinite", |o| o.canary_p99 = reading(f64::INFINITY), [PASS, OPEN]),
-        ("canary's p99 on too few", |o| o.canary_p99.samples = SAMPLES - 1, [PASS, OPEN]),
-        ("control slower", |o| o.control_p99 = reading(0.3), [PASS, PASS]),
-        ("control faster by more than the most", |o| o.control_p99 = reading(0.199), [PASS, FAIL]),
-        ("control's p99 absent", |o| o.control_p99.value = None, [PASS, OPEN]),
-        ("control's p99 not a number", |o| o.control_p99 = reading(f64::NAN), [PASS, OPEN]),
-        ("control's p99 on too few", |o| o.control_p99.samples = 0, [PASS, OPEN]),
+        (
+            "ratio of nothing",
+            |o| o.drop_ratio = Reading::share(0, 0),
+            [OPEN, OPEN],
+        ),
+        (
+            "ratio not a number",
+            |o| o.drop_ratio = reading(f64::NAN),
+            [OPEN, OPEN],
+        ),
+        (
+            "ratio infinite",
+            |o| o.drop_ratio = reading(f64::INFINITY),
+            [OPEN, OPEN],
+        ),
+        (
+            "ratio good on too few",
+            |o| o.drop_ratio.samples = SAMPLES - 1,
+            [OPEN, OPEN],
+        ),
+        (
+            "ratio bad on too few",
+            |o| {
+                o.drop_ratio = Reading {
+                    value: Some(1.0),
+                    samples: 999,
+                }
+            },
+            [OPEN, OPEN],
+        ),
+        (
+            "canary faster",
+            |o| o.canary_p99 = reading(0.1),
+            [PASS, PASS],
+        ),
+        (
+            "canary slower by more than the most",
+            |o| o.canary_p99 = reading(0.205_1),
+            [PASS, FAIL],
+        ),
+        (
+            "canary's p99 absent",
+            |o| o.canary_p99.value = None,
+            [PASS, OPEN],
+        ),
+        (
+            "canary's p99 not a number",
+            |o| o.canary_p99 = reading(f64::NAN),
+            [PASS, OPEN],
+        ),
+        (
+            "canary's p99 infinite",
+            |o| o.canary_p99 = reading(f64::INFINITY),
+            [PASS, OPEN],
+        ),
+        (
+            "canary's p99 on too few",
+            |o| o.canary_p99.samples = SAMPLES - 1,
+            [PASS, OPEN],
+        ),
+        (
+            "control slower",
+            |o| o.control_p99 = reading(0.3),
+            [PASS, PASS],
+        ),
+        (
+            "control faster by more than the most",
+            |o| o.control_p99 = reading(0.199),
+            [PASS, FAIL],
+        ),
+        (
+            "control's p99 absent",
+            |o| o.control_p99.value = None,
+            [PASS, OPEN],
+        ),
+        (
+            "control's p99 not a number",
+            |o| o.control_p99 = reading(f64::NAN),
+            [PASS, OPEN],
+        ),
+        (
+            "control's p99 on too few",
+            |o| o.control_p99.samples = 0,
+            [PASS, OPEN],
+        ),
         ("a zone is stale", |o| o.stale = stale(), [OPEN, FAIL]),
         ("no extra gate", |o| o.queries.clear(), [PASS, PASS]),
-        ("tickets at the most", |o| o.queries[0].answer = answer(20.0, 0), [PASS, PASS]),
-        ("tickets below the most", |o| o.queries[0].answer = answer(-5.0, 0), [PASS, PASS]),
-        ("tickets above the most", |o| o.queries[0].answer = answer(20.000_1, 0), [FAIL, FAIL]),
-        ("budget at the least", |o| o.queries[1].answer = answer(0.1, 0), [PASS, PASS]),
-        ("budget above the least", |o| o.queries[1].answer = answer(1e300, 0), [PASS, PASS]),
-        ("budget below the least", |o| o.queries[1].answer = answer(0.099, 0), [FAIL, FAIL]),
-        ("budget below zero", |o| o.queries[1].answer = answer(-0.1, 0), [FAIL, FAIL]),
-        ("tickets not answered yet", |o| o.queries[0].answer = Answer::Awaited, [OPEN, OPEN]),
-        ("budget not answered yet", |o| o.queries[1].answer = Answer::Awaited, [OPEN, OPEN]),
-        ("tickets missing", |o| o.queries[0].answer = missing(), [OPEN, OPEN]),
-        ("budget missing", |o| o.queries[1].answer = missing(), [OPEN, OPEN]),
-        ("tickets not a number", |o| o.queries[0].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
-        ("budget not a number", |o| o.queries[1].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
-        ("tickets infinite", |o| o.queries[0].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
-        ("budget infinite", |o| o.queries[1].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
-        ("tickets good and as old as may be", |o| o.queries[0].answer = answer(0.0, 90), [PASS, PASS]),
-        ("tickets good and too old", |o| o.queries[0].answer = answer(0.0, 91), [OPEN, OPEN]),
-        ("tickets bad and as old as may be", |o| o.queries[0].answer = answer(21.0, 90), [FAIL, FAIL]),
-        ("tickets bad and too old", |o| o.queries[0].answer = answer(21.0, 91), [OPEN, OPEN]),
+        (
+            "tickets at the most",
+            |o| o.queries[0].answer = answer(20.0, 0),
+            [PASS, PASS],
+        ),
+        (
+            "tickets below the most",
+            |o| o.queries[0].answer = answer(-5.0, 0),
+            [PASS, PASS],
+        ),
+        (
+            "tickets above the most",
+            |o| o.queries[0].answer = answer(20.000_1, 0),
+            [FAIL, FAIL],
+        ),
+        (
+            "budget at the least",
+            |o| o.queries[1].answer = answer(0.1, 0),
+            [PASS, PASS],
+        ),
+        (
+            "budget above the least",
+            |o| o.queries[1].answer = answer(1e300, 0),
+            [PASS, PASS],
+        ),
+        (
+            "budget below the least",
+            |o| o.queries[1].answer = answer(0.099, 0),
+            [FAIL, FAIL],
+        ),
+        (
+            "budget below zero",
+            |o| o.queries[1].answer = answer(-0.1, 0),
+            [FAIL, FAIL],
+        ),
+        (
+            "tickets not answered yet",
+            |o| o.queries[0].answer = Answer::Awaited,
+            [OPEN, OPEN],
+        ),
+        (
+            "budget not answered yet",
+            |o| o.queries[1].answer = Answer::Awaited,
+            [OPEN, OPEN],
+        ),
+        (
+            "tickets missing",
+            |o| o.queries[0].answer = missing(),
+            [OPEN, OPEN],
+        ),
+        (
+            "budget missing",
+            |o| o.queries[1].answer = missing(),
+            [OPEN, OPEN],
+        ),
+        (
+            "tickets not a number",
+            |o| o.queries[0].answer = answer(f64::NAN, 0),
+            [OPEN, OPEN],
+        ),
+        (
+            "budget not a number",
+            |o| o.queries[1].answer = answer(f64::NAN, 0),
+            [OPEN, OPEN],
+        ),
+        (
+            "tickets infinite",
+            |o| o.queries[0].answer = answer(f64::INFINITY, 0),
+            [OPEN, OPEN],
+        ),
+        (
+            "budget infinite",
+            |o| o.queries[1].answer = answer(f64::INFINITY, 0),
+            [OPEN, OPEN],
+        ),
+        (
+            "tickets good and as old as may be",
+            |o| o.queries[0].answer = answer(0.0, 90),
+            [PASS, PASS],
+        ),
+        (
+            "tickets good and too old",
+            |o| o.queries[0].answer = answer(0.0, 91),
+            [OPEN, OPEN],
+        ),
+        (
+            "tickets bad and as old as may be",
+            |o| o.queries[0].answer = answer(21.0, 90),
+            [FAIL, FAIL],
+        ),
+        (
+            "tickets bad and too old",
+            |o| o.queries[0].answer = answer(21.0, 91),
+            [OPEN, OPEN],
+        ),
         (
             "one extra gate bad, one missing",
             |o| (o.queries[0].answer, o.queries[1].answer) = (answer(21.0, 0), missing()),
             [FAIL, FAIL],
         ),
-        ("nothing is known", |o| *o = Observed::default(), [OPEN, OPEN]),
+        (
+            "nothing is known",
+            |o| *o = Observed::default(),
+            [OPEN, OPEN],
+        ),
         (
             "nothing but a stale zone",
-            |o| *o = Observed { stale: stale(), ..Observed::default() },
+            |o| {
+                *o = Observed {
+                    stale: stale(),
+                    ..Observed::default()
+                }
+            },
             [OPEN, FAIL],
         ),
         // A value known to be bad fails the gate, regardless of unknown values.
@@ -159,8 +354,13 @@ fn reasons_name_the_value_and_its_bound() {
         ],
         ..good()
     };
-    let texts =
-        |judgement: &Judgement| judgement.reasons().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts = |judgement: &Judgement| {
+        judgement
+            .reasons()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
     let canary = leave_canary(&CanaryGate::default(), SAMPLES, &observed);
     assert_eq!(
         texts(&canary),
@@ -172,11 +372,24 @@ fn reasons_name_the_value_and_its_bound() {
             "budget is -2, below the minimum of 0.1",
         ]
     );
-    let unknown = [Answer::Awaited, missing(), answer(f64::NAN, 0), answer(1e300, 95)];
-    let queries =
-        unknown.map(|answer| QueryGateState { answer, ..extra("tickets", Bound::AtMost(1e20), 0.0) });
-    let shadow =
-        leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { queries: queries.into(), ..good() });
+    let unknown = [
+        Answer::Awaited,
+        missing(),
+        answer(f64::NAN, 0),
+        answer(1e300, 95),
+    ];
+    let queries = unknown.map(|answer| QueryGateState {
+        answer,
+        ..extra("tickets", Bound::AtMost(1e20), 0.0)
+    });
+    let shadow = leave_shadow(
+        &ShadowGate::default(),
+        SAMPLES,
+        &Observed {
+            queries: queries.into(),
+            ..good()
+        },
+    );
     assert_eq!(
         texts(&shadow),
         [
@@ -196,32 +409,91 @@ fn reasons_name_the_value_and_its_bound() {
             "0 s with data of the 2 d due",
         ]
     );
-    let few = Observed { drop_ratio: Reading::share(0, 12), ..good() };
-    let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { with_data: HOUR * 36, ..few });
+    let few = Observed {
+        drop_ratio: Reading::share(0, 12),
+        ..good()
+    };
+    let shadow = leave_shadow(
+        &ShadowGate::default(),
+        SAMPLES,
+        &Observed {
+            with_data: HOUR * 36,
+            ..few
+        },
+    );
     assert_eq!(
         texts(&shadow),
-        ["would-drop ratio has 12 samples of the 1000 due", "1.5 d with data of the 7 d due"]
+        [
+            "would-drop ratio has 12 samples of the 1000 due",
+            "1.5 d with data of the 7 d due"
+        ]
     );
 }
 
 /// Evidence of a fleet behind proxies: it passes both gates, and no instance reports a latency.
 fn unobserved() -> Observed {
     let silent = Reading::default();
-    Observed { canary_p99: silent, control_p99: silent, has_latencies: false, unobserved: 1, ..good() }
+    Observed {
+        canary_p99: silent,
+        control_p99: silent,
+        has_latencies: false,
+        unobserved: 1,
+        ..good()
+    }
 }
 
 #[test]
 fn gate_without_latency_rests_on_refusals() {
     type Change = fn(&mut Observed);
     let table: [(&str, Change, &str, LatencyBasis); 17] = [
-        ("no instance observes", |_| {}, "pass", LatencyBasis::NotReported),
-        ("refusals at the most", |o| o.drop_ratio = reading(0.001), "pass", LatencyBasis::NotReported),
-        ("refusals above the most", |o| o.drop_ratio = reading(0.001_1), "fail", LatencyBasis::NotReported),
-        ("refusals of too few", |o| o.drop_ratio.samples = 999, "inconclusive", LatencyBasis::NotReported),
-        ("refusals absent", |o| o.drop_ratio.value = None, "inconclusive", LatencyBasis::NotReported),
-        ("too soon", |o| o.with_data = HOUR, "inconclusive", LatencyBasis::NotReported),
-        ("a zone is stale", |o| o.stale = stale(), "fail", LatencyBasis::NotReported),
-        ("extra gate bad", |o| o.queries[0].answer = answer(21.0, 0), "fail", LatencyBasis::NotReported),
+        (
+            "no instance observes",
+            |_| {},
+            "pass",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "refusals at the most",
+            |o| o.drop_ratio = reading(0.001),
+            "pass",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "refusals above the most",
+            |o| o.drop_ratio = reading(0.001_1),
+            "fail",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "refusals of too few",
+            |o| o.drop_ratio.samples = 999,
+            "inconclusive",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "refusals absent",
+            |o| o.drop_ratio.value = None,
+            "inconclusive",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "too soon",
+            |o| o.with_data = HOUR,
+            "inconclusive",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "a zone is stale",
+            |o| o.stale = stale(),
+            "fail",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "extra gate bad",
+            |o| o.queries[0].answer = answer(21.0, 0),
+            "fail",
+            LatencyBasis::NotReported,
+        ),
         (
             "extra gate awaited",
             |o| o.queries[0].answer = Answer::Awaited,
@@ -234,9 +506,19 @@ fn gate_without_latency_rests_on_refusals() {
             "inconclusive",
             LatencyBasis::NotReported,
         ),
-        ("no extra gate", |o| o.queries.clear(), "pass", LatencyBasis::NotReported),
+        (
+            "no extra gate",
+            |o| o.queries.clear(),
+            "pass",
+            LatencyBasis::NotReported,
+        ),
         // Instances that neither observe responses nor say that they cannot.
-        ("none says that it cannot", |o| o.unobserved = 0, "inconclusive", LatencyBasis::Compared),
+        (
+            "none says that it cannot",
+            |o| o.unobserved = 0,
+            "inconclusive",
+            LatencyBasis::Compared,
+        ),
         // A mixed fleet is judged by the responses that it observes, regardless of the number of
         // others.
         (
@@ -245,7 +527,12 @@ fn gate_without_latency_rests_on_refusals() {
             "inconclusive",
             LatencyBasis::Compared,
         ),
-        ("one response in the canary", |o| o.canary_p99.samples = 1, "inconclusive", LatencyBasis::Compared),
+        (
+            "one response in the canary",
+            |o| o.canary_p99.samples = 1,
+            "inconclusive",
+            LatencyBasis::Compared,
+        ),
         (
             "one response in the control",
             |o| o.control_p99.samples = 1,
@@ -260,7 +547,9 @@ fn gate_without_latency_rests_on_refusals() {
         ),
         (
             "slow canary, most unobserved",
-            |o| (o.canary_p99, o.control_p99, o.unobserved) = (reading(0.9), reading(0.2), u64::MAX),
+            |o| {
+                (o.canary_p99, o.control_p99, o.unobserved) = (reading(0.9), reading(0.2), u64::MAX)
+            },
             "fail",
             LatencyBasis::Compared,
         ),
@@ -268,20 +557,45 @@ fn gate_without_latency_rests_on_refusals() {
     for (case, change, due, basis) in table {
         let mut observed = unobserved();
         change(&mut observed);
-        assert_eq!((judged(&observed)[1], observed.latency_basis()), (due, basis), "{case}");
+        assert_eq!(
+            (judged(&observed)[1], observed.latency_basis()),
+            (due, basis),
+            "{case}"
+        );
     }
-    assert_eq!(LatencyBasis::NotReported.to_string(), "latency is not compared: no instance reports it");
-    let of_one = Observed { control_p99: Reading { value: Some(9.0), samples: 1 }, ..unobserved() };
+    assert_eq!(
+        LatencyBasis::NotReported.to_string(),
+        "latency is not compared: no instance reports it"
+    );
+    let of_one = Observed {
+        control_p99: Reading {
+            value: Some(9.0),
+            samples: 1,
+        },
+        ..unobserved()
+    };
     let judgement = leave_canary(&CanaryGate::default(), SAMPLES, &of_one);
-    let why: Vec<String> = judgement.reasons().iter().map(ToString::to_string).collect();
+    let why: Vec<String> = judgement
+        .reasons()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         why,
-        ["p99 of the canary cohort is unknown", "p99 of the control cohort has 1 samples of the 1000 due"]
+        [
+            "p99 of the canary cohort is unknown",
+            "p99 of the control cohort has 1 samples of the 1000 due"
+        ]
     );
 }
 
 fn any_reading() -> impl Strategy<Value = Reading> {
-    let value = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), 0.0..1.0_f64, 0.0..0.01_f64];
+    let value = prop_oneof![
+        Just(f64::NAN),
+        Just(f64::INFINITY),
+        0.0..1.0_f64,
+        0.0..0.01_f64
+    ];
     (option::of(value), 0..2 * SAMPLES).prop_map(|(value, samples)| Reading { value, samples })
 }
 

@@ -82,7 +82,13 @@ pub struct Family {
 
 /// Returns the metrics of a table with their present series.
 pub fn families<S: ?Sized>(table: &[Metric<S>], source: &S) -> Vec<Family> {
-    table.iter().map(|metric| Family { about: metric.about, series: (metric.read)(source) }).collect()
+    table
+        .iter()
+        .map(|metric| Family {
+            about: metric.about,
+            series: (metric.read)(source),
+        })
+        .collect()
 }
 
 /// Returns the descriptions of a table.
@@ -97,7 +103,13 @@ pub fn one(value: impl Into<Value>) -> Vec<Series> {
 
 /// Returns one series without labels, or none.
 pub fn maybe(value: Option<impl Into<Value>>) -> Vec<Series> {
-    value.into_iter().map(|value| Series { labels: Vec::new(), value: value.into() }).collect()
+    value
+        .into_iter()
+        .map(|value| Series {
+            labels: Vec::new(),
+            value: value.into(),
+        })
+        .collect()
 }
 
 /// Returns one series for each row of label values and a value.
@@ -122,7 +134,16 @@ impl<S: ?Sized> Metric<S> {
         help: &'static str,
         read: fn(&S) -> Vec<Series>,
     ) -> Self {
-        Self { about: About { name, kind: Kind::Gauge, labels, help, is_first: false }, read }
+        Self {
+            about: About {
+                name,
+                kind: Kind::Gauge,
+                labels,
+                help,
+                is_first: false,
+            },
+            read,
+        }
     }
 
     /// Makes a counter.
@@ -132,7 +153,13 @@ impl<S: ?Sized> Metric<S> {
         help: &'static str,
         read: fn(&S) -> Vec<Series>,
     ) -> Self {
-        Self { about: About { kind: Kind::Counter, ..Self::gauge(name, labels, help, read).about }, read }
+        Self {
+            about: About {
+                kind: Kind::Counter,
+                ..Self::gauge(name, labels, help, read).about
+            },
+            read,
+        }
     }
 
     /// Makes a histogram.
@@ -142,12 +169,24 @@ impl<S: ?Sized> Metric<S> {
         help: &'static str,
         read: fn(&S) -> Vec<Series>,
     ) -> Self {
-        Self { about: About { kind: Kind::Histogram, ..Self::gauge(name, labels, help, read).about }, read }
+        Self {
+            about: About {
+                kind: Kind::Histogram,
+                ..Self::gauge(name, labels, help, read).about
+            },
+            read,
+        }
     }
 
     /// Marks a metric that an operator reads first.
     pub const fn first(self) -> Self {
-        Self { about: About { is_first: true, ..self.about }, read: self.read }
+        Self {
+            about: About {
+                is_first: true,
+                ..self.about
+            },
+            read: self.read,
+        }
     }
 }
 
@@ -172,7 +211,12 @@ impl Family {
         &self,
         series: &'a Series,
     ) -> impl Iterator<Item = (&'static str, &'a str)> + use<'a> {
-        let pairs = self.about.labels.iter().copied().zip(series.labels.iter().map(String::as_str));
+        let pairs = self
+            .about
+            .labels
+            .iter()
+            .copied()
+            .zip(series.labels.iter().map(String::as_str));
         pairs.filter(|(_, value)| !value.is_empty())
     }
 }

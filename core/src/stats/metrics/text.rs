@@ -75,15 +75,29 @@ mod tests {
     fn families_are_written_as_text() {
         let table: [Metric<()>; 5] = [
             Metric::gauge("up", &[], "1 while up.", |()| one(true)),
-            Metric::counter("seen_total", &["bucket", "mode"], "Seen,\nand\\or \"read\".", |()| {
-                rows([(["api", ""], 7_u64), (["a\"b\\c\nd", "shadow"], u64::MAX)])
-            }),
+            Metric::counter(
+                "seen_total",
+                &["bucket", "mode"],
+                "Seen,\nand\\or \"read\".",
+                |()| rows([(["api", ""], 7_u64), (["a\"b\\c\nd", "shadow"], u64::MAX)]),
+            ),
             Metric::counter("none_total", &[], "Without series.", |()| Vec::new()),
             Metric::gauge("odd", &["of"], "Odd values.", |()| {
-                rows([(["large"], 1e21), (["small"], 1.5e-9), (["infinite"], f64::INFINITY)])
+                rows([
+                    (["large"], 1e21),
+                    (["small"], 1.5e-9),
+                    (["infinite"], f64::INFINITY),
+                ])
             }),
             Metric::histogram("took_seconds", &["bucket"], "Took.", |()| {
-                rows([(["api"], Durations { buckets: vec![(0.1, 1), (1.0, 3)], sum: 1.5, count: 4 })])
+                rows([(
+                    ["api"],
+                    Durations {
+                        buckets: vec![(0.1, 1), (1.0, 3)],
+                        sum: 1.5,
+                        count: 4,
+                    },
+                )])
             }),
         ];
         let expected = r##"# HELP up 1 while up.

@@ -21,16 +21,28 @@ const STEPS_MAX: usize = 40;
 pub(super) fn client(data: &[u8]) {
     let (limiter, mut subscription) = tiers::client(100, "zone-a");
     let key = limiter.bucket("checkout").unwrap().key("acme");
-    attack(data, &[Place::ZoneA, Place::Lower], &mut subscription, &["identity"], || {
-        let _ = key.check();
-    });
+    attack(
+        data,
+        &[Place::ZoneA, Place::Lower],
+        &mut subscription,
+        &["identity"],
+        || {
+            let _ = key.check();
+        },
+    );
 }
 
 /// An aggregator next to others. Every aggregator may end enforcement by its own order, so it gives
 /// none.
 pub(super) fn aggregator(data: &[u8]) {
     let mut zone = tiers::zone(100, "zone-c");
-    attack(data, &[Place::Controller, Place::Upper], &mut zone, &["identity", "kill_orders"], || ());
+    attack(
+        data,
+        &[Place::Controller, Place::Upper],
+        &mut zone,
+        &["identity", "kill_orders"],
+        || (),
+    );
 }
 
 struct Script<'a>(&'a [u8]);
@@ -38,18 +50,28 @@ struct Script<'a>(&'a [u8]);
 impl Draw for Script<'_> {
     fn draw(&mut self) -> u64 {
         // A byte is enough for most choices, and numbers take more than one draw.
-        let Some((byte, rest)) = self.0.split_first() else { return 0 };
+        let Some((byte, rest)) = self.0.split_first() else {
+            return 0;
+        };
         self.0 = rest;
         if *byte < 0xf0 {
             return u64::from(*byte);
         }
         let (number, rest) = self.0.split_at(self.0.len().min(8));
         self.0 = rest;
-        number.iter().fold(u64::from(*byte), |number, byte| number << 8 | u64::from(*byte))
+        number.iter().fold(u64::from(*byte), |number, byte| {
+            number << 8 | u64::from(*byte)
+        })
     }
 }
 
-fn attack(data: &[u8], places: &[Place], hostile: &mut impl Child, without: &[&str], admit: impl Fn()) {
+fn attack(
+    data: &[u8],
+    places: &[Place],
+    hostile: &mut impl Child,
+    without: &[&str],
+    admit: impl Fn(),
+) {
     let mut script = Script(data);
     let place = places[script.below(places.len() as u64) as usize];
     let mut tree = Tree::new();
@@ -71,8 +93,9 @@ fn attack(data: &[u8], places: &[Place], hostile: &mut impl Child, without: &[&s
             4 => {}
             fields => {
                 admit();
-                let forged: Vec<u8> =
-                    (5..fields).flat_map(|_| schema::field("Report", without, &mut script)).collect();
+                let forged: Vec<u8> = (5..fields)
+                    .flat_map(|_| schema::field("Report", without, &mut script))
+                    .collect();
                 let counts = (script.below(2) == 1).then(|| schema::number(&mut script));
                 if !tree.report(place, &mut stream, hostile, &forged, counts) {
                     tree.close(place, &stream);
@@ -95,22 +118,41 @@ mod tests {
     #[test]
     fn script_is_over_with_its_bytes() {
         let mut script = Script(&[7, 0xf0, 1, 2]);
-        assert_eq!([script.draw(), script.draw(), script.draw()], [7, 0x00f0_0102, 0]);
+        assert_eq!(
+            [script.draw(), script.draw(), script.draw()],
+            [7, 0x00f0_0102, 0]
+        );
     }
 
     #[test]
     fn claims_of_an_aggregator_change_no_mode() {
         for forged in [
-            wire::Report { kill_generation: 417_915, ..wire::Report::default() },
-            wire::Report { epoch: Some(u64::MAX - 1), ..wire::Report::default() },
-            wire::Report { drill: u64::MAX, claimed_drill: u64::MAX, ..wire::Report::default() },
+            wire::Report {
+                kill_generation: 417_915,
+                ..wire::Report::default()
+            },
+            wire::Report {
+                epoch: Some(u64::MAX - 1),
+                ..wire::Report::default()
+            },
+            wire::Report {
+                drill: u64::MAX,
+                claimed_drill: u64::MAX,
+                ..wire::Report::default()
+            },
         ] {
             let mut hostile = tiers::zone(100, "zone-c");
             let mut tree = Tree::new();
             tree.settle();
             let mut stream = tree.open(&mut hostile);
             for _ in 0..10 {
-                if !tree.report(Place::Controller, &mut stream, &mut hostile, &forged.encode_to_vec(), None) {
+                if !tree.report(
+                    Place::Controller,
+                    &mut stream,
+                    &mut hostile,
+                    &forged.encode_to_vec(),
+                    None,
+                ) {
                     stream = tree.open(&mut hostile);
                 }
                 tree.step();

@@ -64,7 +64,16 @@ impl Tree {
         };
         let up = zones.each_mut().map(|zone| Link::open(next(), zone, now));
         let clients = [0, 2].map(|zone| Honest::new(10 + zone as u128, zone, next(), now));
-        Self { now, brain: plain_brain(now), zones, up, clients, streams, restarts: 0, grace: usize::MAX }
+        Self {
+            now,
+            brain: plain_brain(now),
+            zones,
+            up,
+            clients,
+            streams,
+            restarts: 0,
+            grace: usize::MAX,
+        }
     }
 
     /// Lets honest processes work until every client enforces, for at most [`SETTLE`] steps, and a
@@ -102,7 +111,10 @@ impl Tree {
         save(brain);
         self.grace = self.grace.saturating_sub(1);
         for client in &self.clients {
-            assert!(self.grace > 0 || client.key.peek().enforced, "the mode of an honest client changed");
+            assert!(
+                self.grace > 0 || client.key.peek().enforced,
+                "the mode of an honest client changed"
+            );
         }
     }
 
@@ -166,13 +178,19 @@ impl Tree {
         let now = self.now;
         for mut part in stream.encoder.encode(&hostile.report(now)) {
             if let Some((columns, count)) = part.count_deltas.as_mut().zip(counts) {
-                columns.offered.iter_mut().chain(&mut columns.dropped).for_each(|number| *number = count);
+                columns
+                    .offered
+                    .iter_mut()
+                    .chain(&mut columns.dropped)
+                    .for_each(|number| *number = count);
             }
             let mut bytes = part.encode_to_vec();
             if !part.more {
                 bytes.extend(forged);
             }
-            let Ok(part) = wire::Report::decode(bytes.as_slice()) else { return false };
+            let Ok(part) = wire::Report::decode(bytes.as_slice()) else {
+                return false;
+            };
             let taken = match stream.decoder.decode(part) {
                 Ok(Some(report)) => self.parent(place).on_report(now, stream.id, report).is_ok(),
                 decoded => decoded.is_ok(),
@@ -214,6 +232,11 @@ impl Honest {
         let (limiter, mut subscription) = tiers::client(instance, ZONE_NAMES[zone]);
         let key = limiter.bucket("checkout").unwrap().key("default");
         let link = Link::open(stream, &mut subscription, now);
-        Self { subscription, key, link, zone }
+        Self {
+            subscription,
+            key,
+            link,
+            zone,
+        }
     }
 }

@@ -18,8 +18,8 @@ use crate::convert::DecodeError;
 use crate::convert::directives::decode_mode;
 use crate::convert::kill::{decode_claims, decode_kills, decode_orders, decode_spreads};
 use crate::convert::scalars::{
-    check_len, decode_controller, decode_epoch, decode_instance, decode_name, decode_optional_instance,
-    decode_rate,
+    check_len, decode_controller, decode_epoch, decode_instance, decode_name,
+    decode_optional_instance, decode_rate,
 };
 use crate::convert::tail::{TAILS_MAX, decode_tail};
 use crate::{KEYS_PER_PART_MAX, wire};
@@ -85,7 +85,10 @@ impl ReportDecoder {
         check_lens(&report)?;
         // Deltas build on the report before, so none may be missing.
         if keys.seq != self.seq + 1 {
-            return Err(DecodeError::Gap { expected: self.seq + 1, got: keys.seq });
+            return Err(DecodeError::Gap {
+                expected: self.seq + 1,
+                got: keys.seq,
+            });
         }
         if has_keys && report.rest.identity.is_some() && (more || report.parts > 1) {
             return Err(DecodeError::GreetingKeys);
@@ -95,7 +98,11 @@ impl ReportDecoder {
             return Ok(has_keys.then_some(keys));
         }
         self.seq = keys.seq;
-        Ok(Some(Report { definitions: keys.definitions, tallies: keys.tallies, ..report.finish() }))
+        Ok(Some(Report {
+            definitions: keys.definitions,
+            tallies: keys.tallies,
+            ..report.finish()
+        }))
     }
 
     /// Returns true while parts of a report are missing.
@@ -148,16 +155,27 @@ impl ReportDecoder {
                 .holds
                 .iter()
                 .map(|hold| {
-                    Ok((decode_name("holds", &hold.bucket, Bucket::new)?, decode_rate(hold.milli_rps)?))
+                    Ok((
+                        decode_name("holds", &hold.bucket, Bucket::new)?,
+                        decode_rate(hold.milli_rps)?,
+                    ))
                 })
                 .collect::<Result<_, DecodeError>>()?,
-            modes: part.modes.iter().map(decode_reported_mode).collect::<Result<_, DecodeError>>()?,
+            modes: part
+                .modes
+                .iter()
+                .map(decode_reported_mode)
+                .collect::<Result<_, DecodeError>>()?,
             established: part
                 .established
                 .iter()
                 .map(|name| decode_key(&name.bucket, &name.tenant))
                 .collect::<Result<_, DecodeError>>()?,
-            tails: part.tails.iter().map(decode_tail).collect::<Result<_, _>>()?,
+            tails: part
+                .tails
+                .iter()
+                .map(decode_tail)
+                .collect::<Result<_, _>>()?,
             definitions,
             tallies,
             evidence: decode_evidence(part.evidence)?,
@@ -189,7 +207,14 @@ impl ReportDecoder {
 impl Unfinished {
     fn begin(rest: Report, keys: &Report) -> Self {
         let bins = rest.evidence.bins();
-        Self { rest, parts: 0, bins, last_defined: None, last_counted: None }.with_keys(keys)
+        Self {
+            rest,
+            parts: 0,
+            bins,
+            last_defined: None,
+            last_counted: None,
+        }
+        .with_keys(keys)
     }
 
     fn join(mut self, part: Report, keys: &Report) -> Result<Self, DecodeError> {
@@ -199,7 +224,10 @@ impl Unfinished {
             (part.identity.is_none(), "identity"),
             (part.path.0.is_empty(), "path"),
             // An id must not be reassigned between the counts of one report.
-            (keys.definitions.is_empty() || self.last_counted.is_none(), "definitions"),
+            (
+                keys.definitions.is_empty() || self.last_counted.is_none(),
+                "definitions",
+            ),
         ] {
             if !is_consistent {
                 return Err(DecodeError::Parts(field));
@@ -241,7 +269,12 @@ impl Unfinished {
     fn with_keys(self, keys: &Report) -> Self {
         Self {
             parts: self.parts + 1,
-            last_defined: keys.definitions.keys().next_back().copied().or(self.last_defined),
+            last_defined: keys
+                .definitions
+                .keys()
+                .next_back()
+                .copied()
+                .or(self.last_defined),
             last_counted: keys.tallies.last_id().or(self.last_counted),
             ..self
         }
@@ -253,8 +286,16 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
     let rest = &report.rest;
     for (list, got, most) in [
         ("parts", report.parts, PARTS_MAX),
-        ("subscriptions", rest.subscriptions.len(), BUCKETS_PER_REPORT_MAX),
-        ("unsubscriptions", rest.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX),
+        (
+            "subscriptions",
+            rest.subscriptions.len(),
+            BUCKETS_PER_REPORT_MAX,
+        ),
+        (
+            "unsubscriptions",
+            rest.unsubscriptions.len(),
+            BUCKETS_PER_REPORT_MAX,
+        ),
         ("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX),
         ("modes", rest.modes.len(), BUCKETS_PER_REPORT_MAX),
         ("established", rest.established.len(), ESTABLISHED_MAX),
@@ -272,22 +313,34 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
 }
 
 fn decode_buckets(field: &'static str, names: &[String]) -> Result<Vec<Bucket>, DecodeError> {
-    names.iter().map(|name| decode_name(field, name, Bucket::new)).collect()
+    names
+        .iter()
+        .map(|name| decode_name(field, name, Bucket::new))
+        .collect()
 }
 
 /// Decodes a path. Lengths somewhat above the parent's own limit pass, so that the parent can reject them
 /// with a reason.
 fn decode_path(path: &[Vec<u8>]) -> Result<Path, DecodeError> {
     check_len("path", path.len(), PATH_IDS_MAX)?;
-    let ids: Result<Vec<InstanceId>, DecodeError> = path.iter().map(|id| decode_instance(id)).collect();
+    let ids: Result<Vec<InstanceId>, DecodeError> =
+        path.iter().map(|id| decode_instance(id)).collect();
     ids.map(Path)
 }
 
 fn decode_reported_mode(mode: &wire::BucketMode) -> Result<(Bucket, ReportedMode), DecodeError> {
     let is_directed = mode.directed != wire::Mode::Unspecified as i32;
-    let directed = is_directed.then(|| decode_mode(mode.directed)).transpose()?;
+    let directed = is_directed
+        .then(|| decode_mode(mode.directed))
+        .transpose()?;
     let bucket = decode_name("modes", &mode.bucket, Bucket::new)?;
-    Ok((bucket, ReportedMode { directed, unapplied: mode.unapplied }))
+    Ok((
+        bucket,
+        ReportedMode {
+            directed,
+            unapplied: mode.unapplied,
+        },
+    ))
 }
 
 fn decode_key(bucket: &str, tenant: &str) -> Result<Key, DecodeError> {
@@ -320,7 +373,10 @@ fn decode_identity(identity: wire::Identity) -> Result<Identity, DecodeError> {
             Ok(wire::Role::Client) => Role::Client,
             Ok(wire::Role::Aggregator) => Role::Aggregator,
             Ok(wire::Role::Unspecified) | Err(_) => {
-                return Err(DecodeError::Enumeration { field: "role", value: identity.role });
+                return Err(DecodeError::Enumeration {
+                    field: "role",
+                    value: identity.role,
+                });
             }
         },
     })

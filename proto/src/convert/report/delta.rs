@@ -43,7 +43,9 @@ impl SentCounts {
         if at == self.counts.len() {
             self.counts.push(Counts::ZERO);
         }
-        let Some(counts) = self.counts.get_mut(at) else { return false };
+        let Some(counts) = self.counts.get_mut(at) else {
+            return false;
+        };
         *counts = Counts::ZERO;
         true
     }
@@ -51,7 +53,10 @@ impl SentCounts {
     /// Records `tally` as sent and returns its increase since the last call for the key.
     pub(super) fn advance(&mut self, id: KeyId, tally: Tally) -> Tally {
         let at = id.index();
-        debug_assert!(at < self.counts.len(), "id {at} has no definition on this stream");
+        debug_assert!(
+            at < self.counts.len(),
+            "id {at} has no definition on this stream"
+        );
         if tally.late != Counts::ZERO && self.late.len() < self.counts.len() {
             self.late.resize(self.counts.len(), Counts::ZERO);
         }
@@ -82,9 +87,15 @@ impl SentCounts {
             let index = next.saturating_add(*gap as usize);
             next = index.saturating_add(1);
             let id = KeyId(u32::try_from(index).map_err(|_| DecodeError::Undefined(u32::MAX))?);
-            let held = self.counts.get_mut(index).ok_or(DecodeError::Undefined(id.0))?;
+            let held = self
+                .counts
+                .get_mut(index)
+                .ok_or(DecodeError::Undefined(id.0))?;
             counts.add(at, held).ok_or(DecodeError::Overflow(id.0))?;
-            let mut tally = Tally { counts: *held, late: Counts::ZERO };
+            let mut tally = Tally {
+                counts: *held,
+                late: Counts::ZERO,
+            };
             if let Some(held) = self.late.get_mut(index) {
                 late.add(at, held).ok_or(DecodeError::Overflow(id.0))?;
                 tally.late = *held;
@@ -105,7 +116,9 @@ impl<'a> Columns<'a> {
         columns: Option<&'a mut WireColumns>,
         keys: usize,
     ) -> Result<Self, DecodeError> {
-        let Some(columns) = columns else { return Ok(Self([&[]; COLUMNS])) };
+        let Some(columns) = columns else {
+            return Ok(Self([&[]; COLUMNS]));
+        };
         let columns = columns_mut(columns).map(|column| column.as_slice());
         for column in columns.iter().filter(|column| !column.is_empty()) {
             check_column(field, column.len(), keys)?;
@@ -133,13 +146,20 @@ impl<'a> Columns<'a> {
 
 /// Returns the maximum number of bytes of one key's deltas on the wire, columns of zeros included.
 pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
-    let deltas = delta.counts.columns().into_iter().chain(delta.late.columns());
+    let deltas = delta
+        .counts
+        .columns()
+        .into_iter()
+        .chain(delta.late.columns());
     deltas.chain([u64::from(gap)]).map(encoded_len_varint).sum()
 }
 
 pub(super) fn push(columns: &mut Option<WireColumns>, delta: Counts) {
     let columns = columns_mut(columns.get_or_insert_default());
-    columns.into_iter().zip(delta.columns()).for_each(|(column, delta)| column.push(delta));
+    columns
+        .into_iter()
+        .zip(delta.columns())
+        .for_each(|(column, delta)| column.push(delta));
 }
 
 /// Clears columns of zeros, and drops the columns if none is left.

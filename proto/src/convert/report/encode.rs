@@ -27,8 +27,12 @@ pub struct ReportEncoder {
 impl ReportEncoder {
     /// Encodes the next report of the stream as one or more parts, each within the bounds of a message.
     pub fn encode(&mut self, report: &Report) -> Vec<wire::Report> {
-        let mut parts =
-            Parts { report, full: Vec::new(), last: encode_head(report), bytes_left: PART_BYTES_MAX };
+        let mut parts = Parts {
+            report,
+            full: Vec::new(),
+            last: encode_head(report),
+            bytes_left: PART_BYTES_MAX,
+        };
         for bucket in &report.subscriptions {
             parts.push(|part| &mut part.subscriptions, bucket.to_string());
         }
@@ -36,7 +40,10 @@ impl ReportEncoder {
             parts.push(|part| &mut part.unsubscriptions, bucket.to_string());
         }
         for (bucket, hold) in &report.holds {
-            let hold = wire::Hold { bucket: bucket.to_string(), milli_rps: encode_rate(*hold) };
+            let hold = wire::Hold {
+                bucket: bucket.to_string(),
+                milli_rps: encode_rate(*hold),
+            };
             parts.push(|part| &mut part.holds, hold);
         }
         for (bucket, mode) in &report.modes {
@@ -48,7 +55,10 @@ impl ReportEncoder {
             parts.push(|part| &mut part.modes, mode);
         }
         for key in report.established.iter().take(ESTABLISHED_MAX) {
-            let name = wire::TenantName { bucket: key.bucket.to_string(), tenant: key.tenant.to_string() };
+            let name = wire::TenantName {
+                bucket: key.bucket.to_string(),
+                tenant: key.tenant.to_string(),
+            };
             parts.push(|part| &mut part.established, name);
         }
         for (bucket, tail) in report.tails.iter().take(TAILS_MAX) {
@@ -75,7 +85,10 @@ impl ReportEncoder {
             parts.push(|part| &mut part.kill_claims, encode_claim(scope, claim));
         }
         for (zone, spread) in &report.spreads {
-            parts.push(|part| &mut part.drill_latencies, encode_spread(zone, spread));
+            parts.push(
+                |part| &mut part.drill_latencies,
+                encode_spread(zone, spread),
+            );
         }
         self.encode_definitions(report, &mut parts);
         self.encode_counts(report, &mut parts);
@@ -103,7 +116,9 @@ impl ReportEncoder {
         for (id, tally) in report.tallies.iter() {
             let delta = self.sent.advance(id, tally);
             let bytes = delta::bytes_max(id.0.saturating_sub(next), delta);
-            let part = parts.with_room(bytes.max(delta::bytes_max(id.0, delta)), |last| last.id_gaps.len());
+            let part = parts.with_room(bytes.max(delta::bytes_max(id.0, delta)), |last| {
+                last.id_gaps.len()
+            });
             // Each part is decoded on its own, so its first gap starts at id 0.
             let start = if part.id_gaps.is_empty() { 0 } else { next };
             part.id_gaps.push(id.0.saturating_sub(start));
@@ -126,16 +141,29 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     fn push<T: Message>(&mut self, list: fn(&mut wire::Report) -> &mut Vec<T>, entry: T) {
-        let part = self.with_room(entry.encoded_len() + FRAME_BYTES_MAX, |part| list(part).len());
+        let part = self.with_room(entry.encoded_len() + FRAME_BYTES_MAX, |part| {
+            list(part).len()
+        });
         list(part).push(entry);
     }
 
     /// Reserves `bytes` for one more entry of a list and returns its part, a new one if the last is full.
     /// `entries` counts the entries that the list has in a part.
-    fn with_room(&mut self, bytes: usize, entries: impl Fn(&mut wire::Report) -> usize) -> &mut wire::Report {
-        debug_assert!(bytes <= PART_BYTES_MAX, "an entry of {bytes} bytes fits into no part");
+    fn with_room(
+        &mut self,
+        bytes: usize,
+        entries: impl Fn(&mut wire::Report) -> usize,
+    ) -> &mut wire::Report {
+        debug_assert!(
+            bytes <= PART_BYTES_MAX,
+            "an entry of {bytes} bytes fits into no part"
+        );
         if bytes > self.bytes_left || entries(&mut self.last) >= KEYS_PER_PART_MAX {
-            let next = wire::Report { identity: None, path: Vec::new(), ..encode_head(self.report) };
+            let next = wire::Report {
+                identity: None,
+                path: Vec::new(),
+                ..encode_head(self.report)
+            };
             let full = std::mem::replace(&mut self.last, next);
             self.full.push(wire::Report { more: true, ..full });
             self.bytes_left = PART_BYTES_MAX;

@@ -9,7 +9,11 @@ use crate::convert::directives::{decode_mode, encode_mode};
 use crate::convert::scalars::{check_column, check_len, decode_name};
 use crate::wire;
 
-pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes, has_latency: bool) -> wire::Evidence {
+pub(super) fn encode_evidence(
+    cohort: &CohortKey,
+    outcomes: &Outcomes,
+    has_latency: bool,
+) -> wire::Evidence {
     let latency = || outcomes.latency.iter().filter(|_| has_latency);
     let mut next = 0;
     let gap = |(bin, _): (Bin, u64)| {
@@ -38,11 +42,31 @@ pub(super) fn decode_evidence(all: Vec<wire::Evidence>) -> Result<Evidence, Deco
         let key = CohortKey {
             bucket: decode_name("evidence", &cohort.bucket, Bucket::new)?,
             mode: decode_mode(cohort.mode)?,
-            side: if cohort.canary { Side::Canary } else { Side::Control },
+            side: if cohort.canary {
+                Side::Canary
+            } else {
+                Side::Control
+            },
         };
         let latency = decode_histogram(&cohort)?;
-        let wire::Evidence { offered, refused, would_dropped, failed, unobserved, instances, .. } = cohort;
-        let outcomes = Outcomes { offered, refused, would_dropped, failed, unobserved, latency, instances };
+        let wire::Evidence {
+            offered,
+            refused,
+            would_dropped,
+            failed,
+            unobserved,
+            instances,
+            ..
+        } = cohort;
+        let outcomes = Outcomes {
+            offered,
+            refused,
+            would_dropped,
+            failed,
+            unobserved,
+            latency,
+            instances,
+        };
         evidence.put(key, outcomes);
     }
     Ok(evidence)
@@ -56,7 +80,10 @@ fn decode_histogram(evidence: &wire::Evidence) -> Result<Histogram, DecodeError>
     let mut next = 0_u32;
     for (gap, count) in gaps.iter().zip(counts) {
         let number = next.saturating_add(*gap);
-        let bin = u16::try_from(number).ok().and_then(Bin::new).ok_or(DecodeError::Bin(number))?;
+        let bin = u16::try_from(number)
+            .ok()
+            .and_then(Bin::new)
+            .ok_or(DecodeError::Bin(number))?;
         histogram.add(bin, *count);
         next = number.saturating_add(1);
     }

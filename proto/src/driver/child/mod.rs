@@ -138,9 +138,16 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         renewal: Option<Renewal>,
         shutdown: &CancellationToken,
     ) -> Result<End, StreamError> {
-        if let Some(Renewal { stream, old, next_report }) = renewal {
+        if let Some(Renewal {
+            stream,
+            old,
+            next_report,
+        }) = renewal
+        {
             self.greet();
-            return self.exchange(stream, Some(old), Some(next_report), shutdown).await;
+            return self
+                .exchange(stream, Some(old), Some(next_report), shutdown)
+                .await;
         }
         let (dial, traffic) = (self.dial, self.traffic);
         // A stop during the opening of the stream waits a moment for it: there may be counts to
@@ -182,7 +189,11 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             // Many children may greet together, and the parent learns its load and its sustainable
             // interval only while it answers them.
             let is_young = messages < YOUNG_MESSAGES;
-            let expected = if is_young { interval.max(YOUNG_INTERVAL) } else { interval };
+            let expected = if is_young {
+                interval.max(YOUNG_INTERVAL)
+            } else {
+                interval
+            };
             let is_silent = liveness.is_dead(self.child.now(), expected);
             tokio::select! {
                 biased;
@@ -238,12 +249,18 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             }
         };
         if let Some(renewed) = renewed {
-            return Ok(End::Renewed(Box::new(Renewal { stream: renewed, old: stream, next_report })));
+            return Ok(End::Renewed(Box::new(Renewal {
+                stream: renewed,
+                old: stream,
+                next_report,
+            })));
         }
         if !self.connected {
-            self.await_answer(&mut stream.directives, &mut decoder).await;
+            self.await_answer(&mut stream.directives, &mut decoder)
+                .await;
         }
-        self.send_last_report(stream.directives, stream.reports).await;
+        self.send_last_report(stream.directives, stream.reports)
+            .await;
         Ok(End::Stopped)
     }
 
@@ -252,11 +269,20 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         let (applied, wait) = self.child.with(|child, now| {
             let applied = child.on_directives(now, directives);
             *interval = child.report_interval();
-            (applied, if child.is_report_due() { Duration::ZERO } else { *interval })
+            (
+                applied,
+                if child.is_report_due() {
+                    Duration::ZERO
+                } else {
+                    *interval
+                },
+            )
         });
         match applied {
             // The process may have its own children, which wait for the change.
-            Ok(()) if self.child.with(|child, _| child.has_downstream_changes()) => self.child.notify(),
+            Ok(()) if self.child.with(|child, _| child.has_downstream_changes()) => {
+                self.child.notify()
+            }
             Ok(()) => {}
             Err(stale) => self.observer.on_rejected(&stale),
         }
@@ -278,9 +304,11 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             }
         });
         if let Ok(Some(answer)) = answer.await {
-            self.child.with(|child, now| child.on_directives(now, answer)).unwrap_or_else(|stale| {
-                self.observer.on_rejected(&stale);
-            });
+            self.child
+                .with(|child, now| child.on_directives(now, answer))
+                .unwrap_or_else(|stale| {
+                    self.observer.on_rejected(&stale);
+                });
         }
     }
 

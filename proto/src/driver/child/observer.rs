@@ -87,8 +87,16 @@ impl StreamError {
     }
 
     pub(super) fn asked_wait(&self) -> Option<Duration> {
-        let Self::Closed(status) = self else { return None };
-        let millis = status.metadata().get(RETRY_METADATA)?.to_str().ok()?.parse().ok()?;
+        let Self::Closed(status) = self else {
+            return None;
+        };
+        let millis = status
+            .metadata()
+            .get(RETRY_METADATA)?
+            .to_str()
+            .ok()?
+            .parse()
+            .ok()?;
         Some(Duration::from_millis(millis))
     }
 }

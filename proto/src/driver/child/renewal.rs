@@ -19,14 +19,27 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 
 /// Returns a stream that is opened with a newer certificate than this one, some time after there is one. It has not
 /// greeted. Never returns in plaintext.
-pub(super) async fn renewed(dial: &Dial, traffic: Option<&Arc<Traffic>>, old: Option<Certificate>) -> Stream {
-    let (Some(old), Some(mut changes)) = (old, dial.certificate_changes()) else { return pending().await };
-    if changes.wait_for(|generation| *generation > old.generation).await.is_err() {
+pub(super) async fn renewed(
+    dial: &Dial,
+    traffic: Option<&Arc<Traffic>>,
+    old: Option<Certificate>,
+) -> Stream {
+    let (Some(old), Some(mut changes)) = (old, dial.certificate_changes()) else {
+        return pending().await;
+    };
+    if changes
+        .wait_for(|generation| *generation > old.generation)
+        .await
+        .is_err()
+    {
         return pending().await;
     }
     let mut shortest = Duration::ZERO;
     loop {
-        let left = old.not_after.duration_since(SystemTime::now()).unwrap_or_default();
+        let left = old
+            .not_after
+            .duration_since(SystemTime::now())
+            .unwrap_or_default();
         let draw = getrandom::u32().unwrap_or_default();
         sleep(wait(left, draw).max(shortest)).await;
         match Stream::open(dial, traffic, || None).await {

@@ -62,7 +62,11 @@ impl Stream {
         traffic: Option<&Arc<Traffic>>,
         greet: impl FnOnce() -> Option<wire::Report>,
     ) -> Result<Self, StreamError> {
-        let Connection { channel, certificate, first } = answered(Connection::open(dial, traffic)).await?;
+        let Connection {
+            channel,
+            certificate,
+            first,
+        } = answered(Connection::open(dial, traffic)).await?;
         let mut client = ExchangeClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -71,24 +75,38 @@ impl Stream {
             reports.try_send(greeting).map_err(|_| StreamError::Ended)?;
         }
         let answer = async {
-            client.converse(ReceiverStream::new(receiver)).await.map_err(|status| match first.get() {
-                Some(&TLS_ALERT) => StreamError::NeedsTls,
-                // A server of HTTP/1 closes the connection at the preface of HTTP/2, or answers in text.
-                None | Some(b'H') if status.source().is_some() => {
-                    StreamError::NotGrpc { authority: dial.authority(), status: Box::new(status) }
-                }
-                _ => StreamError::Closed(Box::new(status)),
-            })
+            client
+                .converse(ReceiverStream::new(receiver))
+                .await
+                .map_err(|status| match first.get() {
+                    Some(&TLS_ALERT) => StreamError::NeedsTls,
+                    // A server of HTTP/1 closes the connection at the preface of HTTP/2, or answers in text.
+                    None | Some(b'H') if status.source().is_some() => StreamError::NotGrpc {
+                        authority: dial.authority(),
+                        status: Box::new(status),
+                    },
+                    _ => StreamError::Closed(Box::new(status)),
+                })
         };
         let answer = answered(answer).await?;
-        let zone = answer.metadata().get(ZONE_METADATA).and_then(|zone| zone.to_str().ok());
+        let zone = answer
+            .metadata()
+            .get(ZONE_METADATA)
+            .and_then(|zone| zone.to_str().ok());
         let parent_zone = zone.map(str::to_owned);
-        Ok(Self { reports, directives: answer.into_inner(), parent_zone, certificate })
+        Ok(Self {
+            reports,
+            directives: answer.into_inner(),
+            parent_zone,
+            certificate,
+        })
     }
 }
 
 /// Waits for the parent, within a limit.
-async fn answered<T>(answer: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
+async fn answered<T>(
+    answer: impl Future<Output = Result<T, StreamError>>,
+) -> Result<T, StreamError> {
     tokio::select! {
         answer = answer => answer,
         () = passed_while_running(ANSWER_MAX) => Err(StreamError::Silent(ANSWER_MAX)),
@@ -108,11 +126,21 @@ impl Connection {
         // Used once: a connection that breaks is not replaced behind the back of the driver.
         let mut bytes = Some(TokioIo::new(bytes));
         let connector = service_fn(move |_: Uri| {
-            let bytes = bytes.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+            let bytes = bytes
+                .take()
+                .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
             async { bytes }
         });
-        let channel = dial.endpoint.connect_with_connector(connector).await.map_err(io::Error::other)?;
-        Ok(Self { channel, certificate, first })
+        let channel = dial
+            .endpoint
+            .connect_with_connector(connector)
+            .await
+            .map_err(io::Error::other)?;
+        Ok(Self {
+            channel,
+            certificate,
+            first,
+        })
     }
 }
 
@@ -137,10 +165,19 @@ async fn handshake(
     dial: &Dial,
     bytes: Box<dyn Duplex>,
 ) -> Result<(Box<dyn Duplex>, Option<Certificate>), StreamError> {
-    let Some(Mutual { certificates, server }) = &dial.mutual else { return Ok((bytes, None)) };
+    let Some(Mutual {
+        certificates,
+        server,
+    }) = &dial.mutual
+    else {
+        return Ok((bytes, None));
+    };
     // Read before the configuration: a certificate that is renewed in between is taken for the older one.
     let health = certificates.health();
-    let certificate = Certificate { generation: health.generation, not_after: health.not_after };
+    let certificate = Certificate {
+        generation: health.generation,
+        not_after: health.not_after,
+    };
     let (stream, peer) = plimsoll_tls::connect(certificates.child(), server.clone(), bytes).await?;
     authority::check_parent(&certificates.id(), &peer.id)?;
     Ok((Box::new(stream), Some(certificate)))

@@ -46,7 +46,13 @@ impl Streams {
     fn new(closing: CancellationToken, rejected: Box<dyn OnRejected>) -> Self {
         let admission = Shared::new(Admission::new(MonoTime::ZERO));
         let children = Shared::new(ChildrenBySource::default());
-        Self { next: AtomicU64::new(1), closing, rejected, admission, children }
+        Self {
+            next: AtomicU64::new(1),
+            closing,
+            rejected,
+            admission,
+            children,
+        }
     }
 }
 
@@ -83,12 +89,18 @@ impl<P: Parent + Send + 'static> ParentService<P> {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn secured(self, certificates: plimsoll_tls::Certificates) -> Self {
-        Self { security: PortSecurity::Mutual(certificates), ..self }
+        Self {
+            security: PortSecurity::Mutual(certificates),
+            ..self
+        }
     }
 
     /// Names the zone of this parent to every child.
     pub fn of_zone(self, zone: &Zone) -> Self {
-        Self { zone: zone.as_str().parse().ok(), ..self }
+        Self {
+            zone: zone.as_str().parse().ok(),
+            ..self
+        }
     }
 }
 
@@ -116,7 +128,9 @@ impl<P: Parent + Send + 'static> ParentService<P> {
     pub(crate) fn admit(&self, guard: Option<&ConnectionGuard>) -> Result<(), Status> {
         let is_certified = guard.is_some_and(|guard| guard.certified().is_some());
         if !is_certified && !matches!(self.security, PortSecurity::Plain) {
-            return Err(Status::unauthenticated("this parent takes streams over mTLS alone"));
+            return Err(Status::unauthenticated(
+                "this parent takes streams over mTLS alone",
+            ));
         }
         let admitted = self.streams.admission.with(|admission, now| {
             if guard.is_some_and(|guard| !guard.may_open(now)) {
@@ -126,9 +140,15 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         });
         admitted.map_err(|wait| {
             let cause = "too many streams begin at once: come back later";
-            self.streams.rejected.on_rejected(Rejection { reason: "busy", cause, child: None });
+            self.streams.rejected.on_rejected(Rejection {
+                reason: "busy",
+                cause,
+                child: None,
+            });
             let mut status = Status::unavailable(cause);
-            status.metadata_mut().insert(RETRY_METADATA, MetadataValue::from(wait.as_millis() as u64));
+            status
+                .metadata_mut()
+                .insert(RETRY_METADATA, MetadataValue::from(wait.as_millis() as u64));
             status
         })
     }
@@ -141,7 +161,12 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         // One slot: the state machine conflates updates for a slow reader, so they are not queued here.
         let (sender, receiver) = mpsc::channel(1);
         let stream = StreamId(self.streams.next.fetch_add(1, Ordering::Relaxed));
-        let session = Session::new(stream, self.shared.clone(), Arc::clone(&self.streams), guard);
+        let session = Session::new(
+            stream,
+            self.shared.clone(),
+            Arc::clone(&self.streams),
+            guard,
+        );
         tokio::spawn(session.run(reports, sender));
         ReceiverStream::new(receiver)
     }

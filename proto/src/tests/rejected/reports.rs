@@ -8,7 +8,10 @@ use super::{check_last_rejected, invalid_name, too_many};
 use crate::tests::*;
 
 fn report() -> wire::Report {
-    wire::Report { seq: 1, ..wire::Report::default() }
+    wire::Report {
+        seq: 1,
+        ..wire::Report::default()
+    }
 }
 
 fn greeting(change: impl FnOnce(&mut wire::Identity)) -> wire::Report {
@@ -20,7 +23,10 @@ fn greeting(change: impl FnOnce(&mut wire::Identity)) -> wire::Report {
         role: wire::Role::Client as i32,
     };
     change(&mut identity);
-    wire::Report { identity: Some(identity), ..report() }
+    wire::Report {
+        identity: Some(identity),
+        ..report()
+    }
 }
 
 fn defines(bucket: &str, tenant: &str) -> wire::KeyDefinition {
@@ -32,7 +38,12 @@ fn defines(bucket: &str, tenant: &str) -> wire::KeyDefinition {
 }
 
 fn definitions(from: u32, keys: u32) -> Vec<wire::KeyDefinition> {
-    (from..from + keys).map(|id| wire::KeyDefinition { id, ..defines("b", "t") }).collect()
+    (from..from + keys)
+        .map(|id| wire::KeyDefinition {
+            id,
+            ..defines("b", "t")
+        })
+        .collect()
 }
 
 fn counts(ids: impl IntoIterator<Item = u32>, offered: u64) -> wire::Report {
@@ -40,16 +51,30 @@ fn counts(ids: impl IntoIterator<Item = u32>, offered: u64) -> wire::Report {
     let gap = |id: u32| id - std::mem::replace(&mut next, id + 1);
     let id_gaps: Vec<u32> = ids.into_iter().map(gap).collect();
     let offered = vec![offered; id_gaps.len()];
-    let count_deltas = Some(wire::Columns { offered, ..wire::Columns::default() });
-    wire::Report { count_deltas, id_gaps, ..report() }
+    let count_deltas = Some(wire::Columns {
+        offered,
+        ..wire::Columns::default()
+    });
+    wire::Report {
+        count_deltas,
+        id_gaps,
+        ..report()
+    }
 }
 
 fn mode(directed: i32) -> wire::BucketMode {
-    wire::BucketMode { bucket: "a".to_owned(), directed, unapplied: 1 }
+    wire::BucketMode {
+        bucket: "a".to_owned(),
+        directed,
+        unapplied: 1,
+    }
 }
 
 fn hold(bucket: &str) -> wire::Hold {
-    wire::Hold { bucket: bucket.to_owned(), milli_rps: 1 }
+    wire::Hold {
+        bucket: bucket.to_owned(),
+        milli_rps: 1,
+    }
 }
 
 fn with_evidence(change: impl FnOnce(&mut wire::Evidence)) -> wire::Report {
@@ -61,11 +86,17 @@ fn with_evidence(change: impl FnOnce(&mut wire::Evidence)) -> wire::Report {
         ..wire::Evidence::default()
     };
     change(&mut evidence);
-    wire::Report { evidence: vec![evidence], ..report() }
+    wire::Report {
+        evidence: vec![evidence],
+        ..report()
+    }
 }
 
 fn more(report: wire::Report) -> wire::Report {
-    wire::Report { more: true, ..report }
+    wire::Report {
+        more: true,
+        ..report
+    }
 }
 
 fn check_report_rejected(parts: Vec<wire::Report>, error: &DecodeError) {
@@ -75,9 +106,15 @@ fn check_report_rejected(parts: Vec<wire::Report>, error: &DecodeError) {
 
 #[test]
 fn reports_out_of_range_are_rejected() {
-    let with = |definition| wire::Report { definitions: vec![definition], ..report() };
+    let with = |definition| wire::Report {
+        definitions: vec![definition],
+        ..report()
+    };
     let space = InvalidName::Byte { byte: ' ', at: 1 };
-    let enumeration = |value| DecodeError::Enumeration { field: "role", value };
+    let enumeration = |value| DecodeError::Enumeration {
+        field: "role",
+        value,
+    };
     let part_max = KEYS_PER_PART_MAX;
     let counted = |ids: &[u32], offered| wire::Report {
         definitions: definitions(0, 3),
@@ -86,58 +123,145 @@ fn reports_out_of_range_are_rejected() {
     let with_columns = |change: fn(&mut wire::Columns)| {
         let mut columns = wire::Columns::default();
         change(&mut columns);
-        wire::Report { count_deltas: Some(columns), ..counted(&[0, 1, 2], 0) }
+        wire::Report {
+            count_deltas: Some(columns),
+            ..counted(&[0, 1, 2], 0)
+        }
     };
-    let columns = |field, got| DecodeError::Columns { field, got, expected: 3 };
+    let columns = |field, got| DecodeError::Columns {
+        field,
+        got,
+        expected: 3,
+    };
     let path = |lengths: &[usize]| {
         let path = lengths.iter().map(|length| vec![7; *length]).collect();
         wire::Report { path, ..report() }
     };
     let table = [
         (vec![wire::Report::default()], DecodeError::Zero("seq")),
-        (vec![wire::Report { epoch: Some(0), ..report() }], DecodeError::Zero("epoch")),
-        (vec![greeting(|identity| identity.instance.truncate(15))], DecodeError::Instance(15)),
-        (vec![greeting(|identity| identity.instance.push(0))], DecodeError::Instance(17)),
-        (vec![greeting(|identity| identity.instance.clear())], DecodeError::Instance(0)),
+        (
+            vec![wire::Report {
+                epoch: Some(0),
+                ..report()
+            }],
+            DecodeError::Zero("epoch"),
+        ),
+        (
+            vec![greeting(|identity| identity.instance.truncate(15))],
+            DecodeError::Instance(15),
+        ),
+        (
+            vec![greeting(|identity| identity.instance.push(0))],
+            DecodeError::Instance(17),
+        ),
+        (
+            vec![greeting(|identity| identity.instance.clear())],
+            DecodeError::Instance(0),
+        ),
         (vec![path(&[16, 15])], DecodeError::Instance(15)),
         (vec![path(&[17])], DecodeError::Instance(17)),
         (vec![path(&[0])], DecodeError::Instance(0)),
-        (vec![path(&[16; 17])], DecodeError::TooMany { field: "path", got: 17, most: 16 }),
-        (vec![more(report()), path(&[16])], DecodeError::Parts("path")),
-        (vec![greeting(|identity| identity.name.clear())], invalid_name("name", InvalidName::Empty)),
-        (vec![greeting(|identity| identity.service = "a b".to_owned())], invalid_name("service", space)),
-        (vec![greeting(|identity| identity.zone = "a b".to_owned())], invalid_name("zone", space)),
+        (
+            vec![path(&[16; 17])],
+            DecodeError::TooMany {
+                field: "path",
+                got: 17,
+                most: 16,
+            },
+        ),
+        (
+            vec![more(report()), path(&[16])],
+            DecodeError::Parts("path"),
+        ),
+        (
+            vec![greeting(|identity| identity.name.clear())],
+            invalid_name("name", InvalidName::Empty),
+        ),
+        (
+            vec![greeting(|identity| identity.service = "a b".to_owned())],
+            invalid_name("service", space),
+        ),
+        (
+            vec![greeting(|identity| identity.zone = "a b".to_owned())],
+            invalid_name("zone", space),
+        ),
         (vec![greeting(|identity| identity.role = 0)], enumeration(0)),
         (vec![greeting(|identity| identity.role = 3)], enumeration(3)),
-        (vec![greeting(|identity| identity.role = -1)], enumeration(-1)),
-        (vec![with(defines("", "t"))], invalid_name("bucket", InvalidName::Empty)),
-        (vec![with(defines("b", "a b"))], invalid_name("tenant", space)),
-        (vec![with(defines("b", &longest(0).repeat(2)))], invalid_name("tenant", InvalidName::TooLong(256))),
         (
-            vec![wire::Report { subscriptions: vec!["a b".to_owned()], ..report() }],
+            vec![greeting(|identity| identity.role = -1)],
+            enumeration(-1),
+        ),
+        (
+            vec![with(defines("", "t"))],
+            invalid_name("bucket", InvalidName::Empty),
+        ),
+        (
+            vec![with(defines("b", "a b"))],
+            invalid_name("tenant", space),
+        ),
+        (
+            vec![with(defines("b", &longest(0).repeat(2)))],
+            invalid_name("tenant", InvalidName::TooLong(256)),
+        ),
+        (
+            vec![wire::Report {
+                subscriptions: vec!["a b".to_owned()],
+                ..report()
+            }],
             invalid_name("subscriptions", space),
         ),
         (
-            vec![wire::Report { modes: vec![mode(4)], ..report() }],
-            DecodeError::Enumeration { field: "mode", value: 4 },
+            vec![wire::Report {
+                modes: vec![mode(4)],
+                ..report()
+            }],
+            DecodeError::Enumeration {
+                field: "mode",
+                value: 4,
+            },
         ),
-        (vec![wire::Report { holds: vec![hold("a b")], ..report() }], invalid_name("holds", space)),
         (
-            vec![wire::Report { holds: vec![hold("a"), hold("")], ..report() }],
+            vec![wire::Report {
+                holds: vec![hold("a b")],
+                ..report()
+            }],
+            invalid_name("holds", space),
+        ),
+        (
+            vec![wire::Report {
+                holds: vec![hold("a"), hold("")],
+                ..report()
+            }],
             invalid_name("holds", InvalidName::Empty),
         ),
-        (vec![with_evidence(|evidence| evidence.bucket = "a b".to_owned())], invalid_name("evidence", space)),
+        (
+            vec![with_evidence(|evidence| evidence.bucket = "a b".to_owned())],
+            invalid_name("evidence", space),
+        ),
         (
             vec![with_evidence(|evidence| evidence.mode = 0)],
-            DecodeError::Enumeration { field: "mode", value: 0 },
+            DecodeError::Enumeration {
+                field: "mode",
+                value: 0,
+            },
         ),
         (
             vec![with_evidence(|evidence| evidence.mode = 4)],
-            DecodeError::Enumeration { field: "mode", value: 4 },
+            DecodeError::Enumeration {
+                field: "mode",
+                value: 4,
+            },
         ),
-        (vec![with_evidence(|evidence| evidence.latency_bin_gaps = vec![2_048])], DecodeError::Bin(2_048)),
         (
-            vec![with_evidence(|evidence| evidence.latency_bin_gaps = vec![u32::MAX])],
+            vec![with_evidence(|evidence| {
+                evidence.latency_bin_gaps = vec![2_048]
+            })],
+            DecodeError::Bin(2_048),
+        ),
+        (
+            vec![with_evidence(|evidence| {
+                evidence.latency_bin_gaps = vec![u32::MAX]
+            })],
             DecodeError::Bin(u32::MAX),
         ),
         (
@@ -148,69 +272,182 @@ fn reports_out_of_range_are_rejected() {
             DecodeError::Bin(2_048),
         ),
         (
-            vec![with_evidence(|evidence| evidence.latency_counts = vec![1, 1])],
-            DecodeError::Columns { field: "evidence.latency_counts", got: 2, expected: 1 },
+            vec![with_evidence(|evidence| {
+                evidence.latency_counts = vec![1, 1]
+            })],
+            DecodeError::Columns {
+                field: "evidence.latency_counts",
+                got: 2,
+                expected: 1,
+            },
         ),
         (
-            vec![with_evidence(|evidence| evidence.latency_bin_gaps = vec![0; 2_049])],
-            DecodeError::TooMany { field: "evidence.latency_bin_gaps", got: 2_049, most: 2_048 },
+            vec![with_evidence(|evidence| {
+                evidence.latency_bin_gaps = vec![0; 2_049]
+            })],
+            DecodeError::TooMany {
+                field: "evidence.latency_bin_gaps",
+                got: 2_049,
+                most: 2_048,
+            },
         ),
-        (vec![with(wire::KeyDefinition { id: 1, ..defines("b", "t") })], DecodeError::Definition(1)),
         (
-            vec![with(wire::KeyDefinition { id: u32::MAX, ..defines("b", "t") })],
+            vec![with(wire::KeyDefinition {
+                id: 1,
+                ..defines("b", "t")
+            })],
+            DecodeError::Definition(1),
+        ),
+        (
+            vec![with(wire::KeyDefinition {
+                id: u32::MAX,
+                ..defines("b", "t")
+            })],
             DecodeError::Definition(u32::MAX),
         ),
         (
-            vec![wire::Report { definitions: vec![defines("b", "t"); 2], ..report() }],
+            vec![wire::Report {
+                definitions: vec![defines("b", "t"); 2],
+                ..report()
+            }],
             DecodeError::Definition(0),
         ),
-        (vec![more(with(defines("b", "t"))), with(defines("b", "t"))], DecodeError::Definition(0)),
+        (
+            vec![more(with(defines("b", "t"))), with(defines("b", "t"))],
+            DecodeError::Definition(0),
+        ),
         (vec![counts([0], 1)], DecodeError::Undefined(0)),
         (vec![counts([0, 1, 2, 7], 1)], DecodeError::Undefined(0)),
-        (vec![wire::Report { id_gaps: vec![u32::MAX; 3], ..report() }], DecodeError::Undefined(u32::MAX)),
-        (vec![counted(&[0, 1, 3], 1)], DecodeError::Undefined(3)),
-        (vec![more(counted(&[0, 2], 1)), counts([2], 1)], DecodeError::Unsorted(2)),
-        (vec![more(counted(&[0, 2], 1)), counts([1], 1)], DecodeError::Unsorted(1)),
         (
-            vec![more(counted(&[0], 1)), with(wire::KeyDefinition { id: 3, ..defines("b", "t") })],
+            vec![wire::Report {
+                id_gaps: vec![u32::MAX; 3],
+                ..report()
+            }],
+            DecodeError::Undefined(u32::MAX),
+        ),
+        (vec![counted(&[0, 1, 3], 1)], DecodeError::Undefined(3)),
+        (
+            vec![more(counted(&[0, 2], 1)), counts([2], 1)],
+            DecodeError::Unsorted(2),
+        ),
+        (
+            vec![more(counted(&[0, 2], 1)), counts([1], 1)],
+            DecodeError::Unsorted(1),
+        ),
+        (
+            vec![
+                more(counted(&[0], 1)),
+                with(wire::KeyDefinition {
+                    id: 3,
+                    ..defines("b", "t")
+                }),
+            ],
             DecodeError::Parts("definitions"),
         ),
         (
-            vec![wire::Report { id_gaps: Vec::new(), ..with_columns(|columns| columns.offered = vec![1]) }],
-            DecodeError::Columns { field: "count_deltas", got: 1, expected: 0 },
+            vec![wire::Report {
+                id_gaps: Vec::new(),
+                ..with_columns(|columns| columns.offered = vec![1])
+            }],
+            DecodeError::Columns {
+                field: "count_deltas",
+                got: 1,
+                expected: 0,
+            },
         ),
-        (vec![with_columns(|columns| columns.offered = vec![1; 2])], columns("count_deltas", 2)),
-        (vec![with_columns(|columns| columns.dropped = vec![1; 2])], columns("count_deltas", 2)),
-        (vec![with_columns(|columns| columns.guard_dropped = vec![1; 4])], columns("count_deltas", 4)),
-        (vec![with_columns(|columns| columns.would_dropped = vec![1; 2])], columns("count_deltas", 2)),
-        (vec![with_columns(|columns| columns.would_guard_dropped = vec![1; 2])], columns("count_deltas", 2)),
-        (vec![with_columns(|columns| columns.quota_dropped = vec![1; 2])], columns("count_deltas", 2)),
-        (vec![with_columns(|columns| columns.would_quota_dropped = vec![1; 4])], columns("count_deltas", 4)),
-        (vec![with_columns(|columns| columns.quota_repeated = vec![1; 2])], columns("count_deltas", 2)),
+        (
+            vec![with_columns(|columns| columns.offered = vec![1; 2])],
+            columns("count_deltas", 2),
+        ),
+        (
+            vec![with_columns(|columns| columns.dropped = vec![1; 2])],
+            columns("count_deltas", 2),
+        ),
+        (
+            vec![with_columns(|columns| columns.guard_dropped = vec![1; 4])],
+            columns("count_deltas", 4),
+        ),
+        (
+            vec![with_columns(|columns| columns.would_dropped = vec![1; 2])],
+            columns("count_deltas", 2),
+        ),
+        (
+            vec![with_columns(|columns| {
+                columns.would_guard_dropped = vec![1; 2]
+            })],
+            columns("count_deltas", 2),
+        ),
+        (
+            vec![with_columns(|columns| columns.quota_dropped = vec![1; 2])],
+            columns("count_deltas", 2),
+        ),
+        (
+            vec![with_columns(|columns| {
+                columns.would_quota_dropped = vec![1; 4]
+            })],
+            columns("count_deltas", 4),
+        ),
+        (
+            vec![with_columns(|columns| columns.quota_repeated = vec![1; 2])],
+            columns("count_deltas", 2),
+        ),
         (
             vec![wire::Report {
-                late_deltas: Some(wire::Columns { dropped: vec![1; 2], ..wire::Columns::default() }),
+                late_deltas: Some(wire::Columns {
+                    dropped: vec![1; 2],
+                    ..wire::Columns::default()
+                }),
                 ..counted(&[0, 1, 2], 1)
             }],
             columns("late_deltas", 2),
         ),
-        (vec![counts(0..4_097, 1)], too_many("id_gaps", 4_097, part_max)),
         (
-            vec![wire::Report { definitions: vec![defines("b", "t"); 4_097], ..report() }],
+            vec![counts(0..4_097, 1)],
+            too_many("id_gaps", 4_097, part_max),
+        ),
+        (
+            vec![wire::Report {
+                definitions: vec![defines("b", "t"); 4_097],
+                ..report()
+            }],
             too_many("definitions", 4_097, part_max),
         ),
         (
-            vec![wire::Report { subscriptions: vec!["b".to_owned(); 4_097], ..report() }],
+            vec![wire::Report {
+                subscriptions: vec!["b".to_owned(); 4_097],
+                ..report()
+            }],
             too_many("subscriptions", 4_097, part_max),
         ),
         (
-            vec![wire::Report { holds: vec![hold("b"); 4_097], ..report() }],
+            vec![wire::Report {
+                holds: vec![hold("b"); 4_097],
+                ..report()
+            }],
             too_many("holds", 4_097, part_max),
         ),
-        (vec![more(report()), wire::Report { seq: 2, ..report() }], DecodeError::Parts("seq")),
-        (vec![more(report()), wire::Report { time_us: Some(1), ..report() }], DecodeError::Parts("time")),
-        (vec![more(report()), greeting(|_| ())], DecodeError::Parts("identity")),
-        (vec![more(greeting(|_| ())), greeting(|_| ())], DecodeError::Parts("identity")),
+        (
+            vec![more(report()), wire::Report { seq: 2, ..report() }],
+            DecodeError::Parts("seq"),
+        ),
+        (
+            vec![
+                more(report()),
+                wire::Report {
+                    time_us: Some(1),
+                    ..report()
+                },
+            ],
+            DecodeError::Parts("time"),
+        ),
+        (
+            vec![more(report()), greeting(|_| ())],
+            DecodeError::Parts("identity"),
+        ),
+        (
+            vec![more(greeting(|_| ())), greeting(|_| ())],
+            DecodeError::Parts("identity"),
+        ),
     ];
     for (parts, error) in table {
         check_report_rejected(parts, &error);
@@ -223,8 +460,18 @@ fn deltas_that_overflow_a_count_are_rejected() {
     let all = |with: fn(&mut wire::Columns) -> &mut Vec<u64>, seq, late, number| {
         let mut columns = wire::Columns::default();
         *with(&mut columns) = vec![0, number];
-        let (count_deltas, late_deltas) = if late { (None, Some(columns)) } else { (Some(columns), None) };
-        wire::Report { seq, id_gaps: vec![0, 0], count_deltas, late_deltas, ..report() }
+        let (count_deltas, late_deltas) = if late {
+            (None, Some(columns))
+        } else {
+            (Some(columns), None)
+        };
+        wire::Report {
+            seq,
+            id_gaps: vec![0, 0],
+            count_deltas,
+            late_deltas,
+            ..report()
+        }
     };
     let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 8] = [
         |columns| &mut columns.offered,
@@ -236,13 +483,27 @@ fn deltas_that_overflow_a_count_are_rejected() {
         |columns| &mut columns.would_quota_dropped,
         |columns| &mut columns.quota_repeated,
     ];
-    for (column, late) in columns.into_iter().flat_map(|column| [(column, false), (column, true)]) {
+    for (column, late) in columns
+        .into_iter()
+        .flat_map(|column| [(column, false), (column, true)])
+    {
         let mut decoder = ReportDecoder::default();
-        let first = wire::Report { definitions: definitions(0, 2), ..all(column, 1, late, u64::MAX) };
+        let first = wire::Report {
+            definitions: definitions(0, 2),
+            ..all(column, 1, late, u64::MAX)
+        };
         let decoded = decoder.decode(first).unwrap().unwrap();
-        assert!(!decoded.tallies.iter().any(|tally| tally == (KeyId(1), Tally::ZERO)));
+        assert!(
+            !decoded
+                .tallies
+                .iter()
+                .any(|tally| tally == (KeyId(1), Tally::ZERO))
+        );
         assert!(decoder.decode(all(column, 2, late, 0)).unwrap().is_some());
-        assert_eq!(decoder.decode(all(column, 3, late, 1)), Err(DecodeError::Overflow(1)));
+        assert_eq!(
+            decoder.decode(all(column, 3, late, 1)),
+            Err(DecodeError::Overflow(1))
+        );
     }
 }
 
@@ -259,8 +520,10 @@ fn unfinished_report_keys_are_passed_on() {
     let (mut defined, mut counted, mut held) = (0, 0, Vec::new());
     for number in 0..5 {
         let from = number * 4_096;
-        let (definitions, tallies, bytes) =
-            part(wire::Report { definitions: definitions(from, 4_096), ..report() });
+        let (definitions, tallies, bytes) = part(wire::Report {
+            definitions: definitions(from, 4_096),
+            ..report()
+        });
         (defined, counted) = (defined + definitions, counted + tallies);
         held.push(bytes);
     }
@@ -269,7 +532,11 @@ fn unfinished_report_keys_are_passed_on() {
         (defined, counted) = (defined + definitions, counted + tallies);
         held.push(bytes);
     }
-    assert_eq!((defined, counted), (5 * 4_096, 5 * 4_096), "every part has all of its entries");
+    assert_eq!(
+        (defined, counted),
+        (5 * 4_096, 5 * 4_096),
+        "every part has all of its entries"
+    );
     assert!(held.iter().all(|bytes| *bytes < held[0] + 32), "{held:?}");
     let last = decoder.decode(report()).unwrap().unwrap();
     assert!(!last.more && last.tallies.is_empty() && !decoder.is_unfinished());
@@ -278,22 +545,37 @@ fn unfinished_report_keys_are_passed_on() {
 fn first_error(parts: impl Iterator<Item = wire::Report>) -> (usize, DecodeError) {
     let mut decoder = ReportDecoder::default();
     let decoded = parts.map(|part| decoder.decode(more(part)));
-    let (at, error) = decoded.enumerate().find(|(_, decoded)| decoded.is_err()).unwrap();
+    let (at, error) = decoded
+        .enumerate()
+        .find(|(_, decoded)| decoded.is_err())
+        .unwrap();
     (at, error.unwrap_err())
 }
 
 #[test]
 fn endless_list_is_rejected_at_its_bound() {
-    let names = |number: usize| (number * 4_096..).take(4_096).map(|bucket| bucket.to_string());
+    let names = |number: usize| {
+        (number * 4_096..)
+            .take(4_096)
+            .map(|bucket| bucket.to_string())
+    };
     let holds = (0..).map(|number| {
         let holds = names(number).map(|bucket| hold(&bucket)).collect();
         wire::Report { holds, ..report() }
     });
-    let subscriptions =
-        (0..).map(|number| wire::Report { subscriptions: names(number).collect(), ..report() });
+    let subscriptions = (0..).map(|number| wire::Report {
+        subscriptions: names(number).collect(),
+        ..report()
+    });
     let most = 1 << 15;
-    assert_eq!(first_error(holds), (8, too_many("holds", most + 4_096, most)));
-    assert_eq!(first_error(subscriptions), (8, too_many("subscriptions", most + 4_096, most)));
+    assert_eq!(
+        first_error(holds),
+        (8, too_many("holds", most + 4_096, most))
+    );
+    assert_eq!(
+        first_error(subscriptions),
+        (8, too_many("subscriptions", most + 4_096, most))
+    );
     let evidence = (0..).map(|number| {
         let change = |evidence: &mut wire::Evidence| {
             evidence.bucket = format!("b{number}");
@@ -303,18 +585,36 @@ fn endless_list_is_rejected_at_its_bound() {
         with_evidence(change)
     });
     let most = 1 << 18;
-    assert_eq!(first_error(evidence), (128, too_many("evidence.latency_bin_gaps", most + 2_048, most)));
+    assert_eq!(
+        first_error(evidence),
+        (
+            128,
+            too_many("evidence.latency_bin_gaps", most + 2_048, most)
+        )
+    );
     let empty = std::iter::repeat_with(report);
     assert_eq!(first_error(empty), (4_096, too_many("parts", 4_097, 4_096)));
 }
 
 #[test]
 fn split_greeting_with_keys_is_rejected() {
-    let keys = || wire::Report { definitions: definitions(0, 1), ..report() };
-    check_report_rejected(vec![more(greeting(|_| ())), keys()], &DecodeError::GreetingKeys);
-    let first = wire::Report { definitions: definitions(0, 1), ..greeting(|_| ()) };
+    let keys = || wire::Report {
+        definitions: definitions(0, 1),
+        ..report()
+    };
+    check_report_rejected(
+        vec![more(greeting(|_| ())), keys()],
+        &DecodeError::GreetingKeys,
+    );
+    let first = wire::Report {
+        definitions: definitions(0, 1),
+        ..greeting(|_| ())
+    };
     check_report_rejected(vec![more(first.clone())], &DecodeError::GreetingKeys);
-    assert!(ReportDecoder::default().decode(first).unwrap().is_some(), "one part is one report");
+    assert!(
+        ReportDecoder::default().decode(first).unwrap().is_some(),
+        "one part is one report"
+    );
 }
 
 #[test]
@@ -332,7 +632,14 @@ fn gaps_and_repetitions_of_seq_are_rejected() {
         (5, numbered(5), gap(6, 5)),
         (5, numbered(1), gap(6, 1)),
         (5, numbered(7), gap(6, 7)),
-        (5, wire::Report { definitions: vec![defines("b", "t")], ..numbered(7) }, gap(6, 7)),
+        (
+            5,
+            wire::Report {
+                definitions: vec![defines("b", "t")],
+                ..numbered(7)
+            },
+            gap(6, 7),
+        ),
     ];
     for (complete, next, error) in table {
         let mut decoder = ReportDecoder::default();
@@ -352,17 +659,35 @@ fn tiny_parts_cost_only_their_size() {
     let mut parts = Vec::new();
     for part in 0..8 {
         let names = |kind: &str| -> Vec<String> {
-            (0..4_000).map(|name| format!("{kind}{:06}", part * 4_000 + name)).collect()
+            (0..4_000)
+                .map(|name| format!("{kind}{:06}", part * 4_000 + name))
+                .collect()
         };
         let (subscriptions, unsubscriptions) = (names("s"), names("u"));
-        parts.push(wire::Report { subscriptions, unsubscriptions, ..report() });
+        parts.push(wire::Report {
+            subscriptions,
+            unsubscriptions,
+            ..report()
+        });
     }
-    let tenant = |number: usize| wire::TenantName { bucket: "b".to_owned(), tenant: format!("t{number:06}") };
+    let tenant = |number: usize| wire::TenantName {
+        bucket: "b".to_owned(),
+        tenant: format!("t{number:06}"),
+    };
     for part in 0..16 {
         let established = (part * 4_000..).take(4_000).map(tenant).collect();
-        parts.push(wire::Report { established, ..report() });
+        parts.push(wire::Report {
+            established,
+            ..report()
+        });
     }
-    parts.resize(1_024, wire::Report { established: vec![tenant(1)], ..report() });
+    parts.resize(
+        1_024,
+        wire::Report {
+            established: vec![tenant(1)],
+            ..report()
+        },
+    );
     parts.resize(4_000, report());
     let mut decoder = ReportDecoder::default();
     let started = Instant::now();
@@ -373,7 +698,11 @@ fn tiny_parts_cost_only_their_size() {
     // Joined with each part anew, they took 40 s.
     let spent = started.elapsed();
     assert!(spent < Duration::from_secs(10), "{spent:?}");
-    let lens = (joined.subscriptions.len(), joined.unsubscriptions.len(), joined.established.len());
+    let lens = (
+        joined.subscriptions.len(),
+        joined.unsubscriptions.len(),
+        joined.established.len(),
+    );
     assert_eq!(lens, (32_000, 32_000, 64_000));
     assert!(joined.subscriptions.is_sorted() && joined.unsubscriptions.is_sorted());
 }

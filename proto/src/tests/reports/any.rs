@@ -17,42 +17,71 @@ fn any_tally() -> impl Strategy<Value = Tally> {
 
 fn any_identity() -> impl Strategy<Value = Identity> {
     let role = select(vec![Role::Client, Role::Aggregator]);
-    (any::<u128>(), NAME, NAME, NAME, role).prop_map(|(instance, name, service, zone, role)| Identity {
-        instance: InstanceId(instance),
-        name: Name::new(&name).unwrap(),
-        service: Name::new(&service).unwrap(),
-        zone: Zone::new(&zone).unwrap(),
-        role,
+    (any::<u128>(), NAME, NAME, NAME, role).prop_map(|(instance, name, service, zone, role)| {
+        Identity {
+            instance: InstanceId(instance),
+            name: Name::new(&name).unwrap(),
+            service: Name::new(&service).unwrap(),
+            zone: Zone::new(&zone).unwrap(),
+            role,
+        }
     })
 }
 
 fn claim(generation: u64) -> KillClaim {
     let [service, name] = ["shop", "host:1"].map(|name| Name::new(name).unwrap());
-    KillClaim { generation: KillGeneration(generation), zone: Zone::new("a").unwrap(), service, name }
+    KillClaim {
+        generation: KillGeneration(generation),
+        zone: Zone::new("a").unwrap(),
+        service,
+        name,
+    }
 }
 
 fn tail(bins: &BTreeMap<usize, u32>, number: u32) -> Tail {
     let mut traffic = vec![0.0; if bins.is_empty() { 0 } else { RateBin::COUNT }];
-    bins.iter().for_each(|(at, milli)| traffic[*at] = f64::from(*milli) / 1e3);
+    bins.iter()
+        .for_each(|(at, milli)| traffic[*at] = f64::from(*milli) / 1e3);
     let number = f64::from(number);
-    let established = Demand { bins: traffic, uncounted: number / 1e3, mean: number / 1e6 };
-    Tail { established, new: Demand { uncounted: number / 1e3, ..Demand::default() }, names: number as u32 }
+    let established = Demand {
+        bins: traffic,
+        uncounted: number / 1e3,
+        mean: number / 1e6,
+    };
+    Tail {
+        established,
+        new: Demand {
+            uncounted: number / 1e3,
+            ..Demand::default()
+        },
+        names: number as u32,
+    }
 }
 
 fn any_definition() -> impl Strategy<Value = KeyDefinition> {
-    (any_bucket(), any_tenant(), any_counts(), any_counts(), any::<bool>()).prop_map(
-        |(bucket, tenant, base, sent, continues)| KeyDefinition {
+    (
+        any_bucket(),
+        any_tenant(),
+        any_counts(),
+        any_counts(),
+        any::<bool>(),
+    )
+        .prop_map(|(bucket, tenant, base, sent, continues)| KeyDefinition {
             key: Key { bucket, tenant },
             base,
             sent,
             continues,
-        },
-    )
+        })
 }
 
 fn any_report() -> impl Strategy<Value = Report> {
     let head = (option::of(any_identity()), option::of(0..=MICROS_MAX));
-    let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
+    let claims = (
+        option::of(1..=u64::MAX),
+        any::<u64>(),
+        any::<u32>(),
+        any::<bool>(),
+    );
     let path = vec(any::<u128>().prop_map(InstanceId), 0..=2 * Path::IDS_MAX);
     let path = path.prop_map(Path);
     let subscriptions = btree_set(any_bucket(), 0..4);
@@ -60,67 +89,116 @@ fn any_report() -> impl Strategy<Value = Report> {
     let established = vec((any_bucket(), any_tenant()), 0..4);
     let bins = btree_map(0..RateBin::COUNT, 1..1_000_000u32, 0..6);
     let tails = btree_map(any_bucket(), (bins, 0..1_000_000u32), 0..3);
-    (head, claims, path, subscriptions, (holds, established, tails)).prop_map(
-        |(
-            (identity, micros),
-            (epoch, kill, children, leaving),
-            path,
-            subscriptions,
-            (holds, established, tails),
-        )| Report {
-            seq: 0,
-            identity,
-            time: micros.map(MonoTime::from_micros),
-            epoch: epoch.map(Epoch),
-            controller: epoch.map(|epoch| InstanceId(epoch.into())),
-            controller_age: epoch.map(|epoch| Duration::from_millis(epoch / 3)),
-            other_controller: epoch.map(|epoch| Leader {
-                epoch: Epoch(epoch),
-                instance: leaving.then_some(InstanceId(kill.into())),
-            }),
-            kill: KillGeneration(kill),
-            kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
-            orders: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())]
-                .map(|scope| {
-                    let id = OrderId { scope, given_at: InstanceId(kill.into()) };
-                    let age = Duration::from_millis(kill / 3);
-                    (id, KillOrder { generation: KillGeneration(kill), age, ends_held: kill % 3 == 0 })
-                })
-                .into(),
-            claims: [(Scope::Fleet, claim(kill))].into(),
-            drill: Drill(kill / 2),
-            claimed_drill: Drill(kill / 5),
-            spreads: [(Zone::new("a").unwrap(), Spread::of([(7, 1), (kill, 3)], kill))].into(),
-            children,
-            killed_locally: children / 2,
-            clients: children / 3,
-            more: false,
-            path,
-            unsubscriptions: subscriptions.iter().take(2).cloned().collect(),
-            subscriptions: subscriptions.into_iter().collect(),
-            established: established.into_iter().map(|(bucket, tenant)| Key { bucket, tenant }).collect(),
-            modes: holds.keys().map(|bucket| (bucket.clone(), mode(kill))).collect(),
-            holds,
-            tails: tails.into_iter().map(|(bucket, (bins, number))| (bucket, tail(&bins, number))).collect(),
-            definitions: BTreeMap::new(),
-            tallies: Tallies::default(),
-            evidence: Evidence::default(),
-            leaving,
-        },
+    (
+        head,
+        claims,
+        path,
+        subscriptions,
+        (holds, established, tails),
     )
+        .prop_map(
+            |(
+                (identity, micros),
+                (epoch, kill, children, leaving),
+                path,
+                subscriptions,
+                (holds, established, tails),
+            )| Report {
+                seq: 0,
+                identity,
+                time: micros.map(MonoTime::from_micros),
+                epoch: epoch.map(Epoch),
+                controller: epoch.map(|epoch| InstanceId(epoch.into())),
+                controller_age: epoch.map(|epoch| Duration::from_millis(epoch / 3)),
+                other_controller: epoch.map(|epoch| Leader {
+                    epoch: Epoch(epoch),
+                    instance: leaving.then_some(InstanceId(kill.into())),
+                }),
+                kill: KillGeneration(kill),
+                kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+                orders: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())]
+                    .map(|scope| {
+                        let id = OrderId {
+                            scope,
+                            given_at: InstanceId(kill.into()),
+                        };
+                        let age = Duration::from_millis(kill / 3);
+                        (
+                            id,
+                            KillOrder {
+                                generation: KillGeneration(kill),
+                                age,
+                                ends_held: kill % 3 == 0,
+                            },
+                        )
+                    })
+                    .into(),
+                claims: [(Scope::Fleet, claim(kill))].into(),
+                drill: Drill(kill / 2),
+                claimed_drill: Drill(kill / 5),
+                spreads: [(
+                    Zone::new("a").unwrap(),
+                    Spread::of([(7, 1), (kill, 3)], kill),
+                )]
+                .into(),
+                children,
+                killed_locally: children / 2,
+                clients: children / 3,
+                more: false,
+                path,
+                unsubscriptions: subscriptions.iter().take(2).cloned().collect(),
+                subscriptions: subscriptions.into_iter().collect(),
+                established: established
+                    .into_iter()
+                    .map(|(bucket, tenant)| Key { bucket, tenant })
+                    .collect(),
+                modes: holds
+                    .keys()
+                    .map(|bucket| (bucket.clone(), mode(kill)))
+                    .collect(),
+                holds,
+                tails: tails
+                    .into_iter()
+                    .map(|(bucket, (bins, number))| (bucket, tail(&bins, number)))
+                    .collect(),
+                definitions: BTreeMap::new(),
+                tallies: Tallies::default(),
+                evidence: Evidence::default(),
+                leaving,
+            },
+        )
 }
 
 fn mode(number: u64) -> ReportedMode {
-    let modes = [None, Some(Mode::Shadow), Some(Mode::Canary), Some(Mode::Enforce)];
-    ReportedMode { directed: modes[(number % 4) as usize], unapplied: number as u32 }
+    let modes = [
+        None,
+        Some(Mode::Shadow),
+        Some(Mode::Canary),
+        Some(Mode::Enforce),
+    ];
+    ReportedMode {
+        directed: modes[(number % 4) as usize],
+        unapplied: number as u32,
+    }
 }
 
 /// One report of a stream: its head, its definitions, which may reuse an id, and the increase of some counts.
-type Step = (Report, Vec<(Option<Index>, KeyDefinition)>, Vec<(Index, Tally)>);
+type Step = (
+    Report,
+    Vec<(Option<Index>, KeyDefinition)>,
+    Vec<(Index, Tally)>,
+);
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let definitions = vec((option::weighted(0.2, any::<Index>()), any_definition()), 0..8);
-    (any_report(), definitions, vec((any::<Index>(), any_tally()), 0..20))
+    let definitions = vec(
+        (option::weighted(0.2, any::<Index>()), any_definition()),
+        0..8,
+    );
+    (
+        any_report(),
+        definitions,
+        vec((any::<Index>(), any_tally()), 0..20),
+    )
 }
 
 /// Generates the reports of one stream. Ids are defined and reused along the way; counts only grow.
@@ -152,14 +230,27 @@ pub(in crate::tests) fn any_stream() -> impl Strategy<Value = Vec<Report>> {
 }
 
 pub(super) fn any_evidence() -> impl Strategy<Value = Evidence> {
-    let cohort = (any_bucket(), select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]), any::<bool>());
+    let cohort = (
+        any_bucket(),
+        select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]),
+        any::<bool>(),
+    );
     let bins = vec((0..BINS as u16, 1..u64::MAX / 64), 0..9);
     let outcomes = (any::<[u64; 5]>(), bins).prop_map(|(numbers, bins)| {
         let mut latency = Histogram::default();
-        bins.into_iter().for_each(|(bin, count)| latency.add(Bin::new(bin).unwrap(), count));
+        bins.into_iter()
+            .for_each(|(bin, count)| latency.add(Bin::new(bin).unwrap(), count));
         let [offered, refused, would_dropped, failed, unobserved] = numbers;
         let instances = offered as u32;
-        Outcomes { offered, refused, would_dropped, failed, unobserved, latency, instances }
+        Outcomes {
+            offered,
+            refused,
+            would_dropped,
+            failed,
+            unobserved,
+            latency,
+            instances,
+        }
     });
     vec((cohort, outcomes), 0..5).prop_map(|all| {
         let mut evidence = Evidence::default();

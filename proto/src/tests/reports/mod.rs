@@ -15,21 +15,41 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
             let parts = encoder.encode(report);
             let mut joined: Option<Report> = None;
             for (part, left) in parts.iter().zip((0..parts.len()).rev()) {
-                assert!(part.encoded_len() <= MESSAGE_BYTES_MAX, "{} bytes", part.encoded_len());
-                let lists =
-                    [part.id_gaps.len(), part.definitions.len(), part.subscriptions.len(), part.holds.len()];
-                assert!(lists.iter().all(|list| *list <= KEYS_PER_PART_MAX), "{lists:?}");
+                assert!(
+                    part.encoded_len() <= MESSAGE_BYTES_MAX,
+                    "{} bytes",
+                    part.encoded_len()
+                );
+                let lists = [
+                    part.id_gaps.len(),
+                    part.definitions.len(),
+                    part.subscriptions.len(),
+                    part.holds.len(),
+                ];
+                assert!(
+                    lists.iter().all(|list| *list <= KEYS_PER_PART_MAX),
+                    "{lists:?}"
+                );
                 let part = wire::Report::decode(part.encode_to_vec().as_slice()).unwrap();
                 let decoded = decoder.decode(part).unwrap();
                 assert_eq!(decoder.is_unfinished(), left > 0);
                 if let Some(part) = decoded {
-                    assert_eq!(part.more, left > 0, "the keys of each part are passed on at once");
+                    assert_eq!(
+                        part.more,
+                        left > 0,
+                        "the keys of each part are passed on at once"
+                    );
                     joined = Some(match joined.take() {
                         None => part,
                         Some(mut before) => {
                             before.definitions.extend(part.definitions);
-                            let tallies = before.tallies.iter().chain(part.tallies.iter()).collect();
-                            Report { definitions: before.definitions, tallies, ..part }
+                            let tallies =
+                                before.tallies.iter().chain(part.tallies.iter()).collect();
+                            Report {
+                                definitions: before.definitions,
+                                tallies,
+                                ..part
+                            }
                         }
                     });
                 }
@@ -42,11 +62,23 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
 
 fn defining(keys: u32) -> Report {
     let definition = |id: u32| {
-        let key = Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() };
-        KeyDefinition { key, base: Counts::ZERO, sent: Counts::ZERO, continues: false }
+        let key = Key {
+            bucket: Bucket::new("b").unwrap(),
+            tenant: Tenant::new(&format!("t{id}")).unwrap(),
+        };
+        KeyDefinition {
+            key,
+            base: Counts::ZERO,
+            sent: Counts::ZERO,
+            continues: false,
+        }
     };
     let definitions = (0..keys).map(|id| (KeyId(id), definition(id))).collect();
-    Report { seq: 1, definitions, ..Report::default() }
+    Report {
+        seq: 1,
+        definitions,
+        ..Report::default()
+    }
 }
 
 proptest! {
@@ -59,8 +91,14 @@ proptest! {
 /// The example in docs/reference/wire.md, byte by byte.
 #[test]
 fn report_encodes_to_the_documented_bytes() {
-    let tally =
-        |offered, dropped| Tally { counts: Counts { offered, dropped, ..Counts::ZERO }, late: Counts::ZERO };
+    let tally = |offered, dropped| Tally {
+        counts: Counts {
+            offered,
+            dropped,
+            ..Counts::ZERO
+        },
+        late: Counts::ZERO,
+    };
     let report = |seq, tallies: [Tally; 3]| Report {
         seq,
         time: Some(MonoTime::from_micros(1_200_000)),
@@ -69,8 +107,14 @@ fn report_encodes_to_the_documented_bytes() {
     };
     let mut encoder = ReportEncoder::default();
     let _ = encoder.encode(&defining(7));
-    let _ = encoder.encode(&report(2, [tally(1_000, 500), tally(0, 0), tally(70_000, 9)]));
-    let parts = encoder.encode(&report(3, [tally(1_012, 502), tally(5, 0), tally(70_300, 9)]));
+    let _ = encoder.encode(&report(
+        2,
+        [tally(1_000, 500), tally(0, 0), tally(70_000, 9)],
+    ));
+    let parts = encoder.encode(&report(
+        3,
+        [tally(1_012, 502), tally(5, 0), tally(70_300, 9)],
+    ));
     let expected = [
         [0x08, 0x03].as_slice(),
         &[0x18, 0x80, 0x9f, 0x49],
@@ -87,10 +131,18 @@ fn report_encodes_to_the_documented_bytes() {
 fn positive_hold_never_becomes_zero() {
     let rates = [0.0, f64::MIN_POSITIVE, 0.001, 1.0 / 3.0].map(|rate| Rate::new(rate).unwrap());
     let buckets = ["a", "b", "c", "d"].map(|name| Bucket::new(name).unwrap());
-    let report = Report { seq: 1, holds: buckets.into_iter().zip(rates).collect(), ..Report::default() };
+    let report = Report {
+        seq: 1,
+        holds: buckets.into_iter().zip(rates).collect(),
+        ..Report::default()
+    };
     let part = ReportEncoder::default().encode(&report).remove(0);
     let arrived = ReportDecoder::default().decode(part).unwrap().unwrap();
-    let arrived: Vec<f64> = arrived.holds.values().map(|hold| hold.per_second()).collect();
+    let arrived: Vec<f64> = arrived
+        .holds
+        .values()
+        .map(|hold| hold.per_second())
+        .collect();
     assert_eq!(arrived, [0.0, 0.001, 0.001, 0.333]);
 }
 

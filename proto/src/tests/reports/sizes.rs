@@ -4,7 +4,10 @@ use super::{check_reports, defining};
 use crate::tests::*;
 
 fn largest_spread() -> Spread {
-    let spread = Spread::of((1..60_000_000).step_by(211).map(|us| (us, u64::MAX)), u64::MAX);
+    let spread = Spread::of(
+        (1..60_000_000).step_by(211).map(|us| (us, u64::MAX)),
+        u64::MAX,
+    );
     assert!(spread.latencies().len() > SPREAD_STEPS_MAX / 2);
     spread
 }
@@ -22,7 +25,10 @@ fn largest_report(keys: usize) -> Report {
     };
     let text = |number: usize| longest(number);
     let definition = |number| KeyDefinition {
-        key: Key { bucket: Bucket::new(&text(0)).unwrap(), tenant: Tenant::new(&text(number)).unwrap() },
+        key: Key {
+            bucket: Bucket::new(&text(0)).unwrap(),
+            tenant: Tenant::new(&text(number)).unwrap(),
+        },
         base: most,
         sent: most,
         continues: true,
@@ -40,14 +46,29 @@ fn largest_report(keys: usize) -> Report {
         epoch: Some(Epoch(u64::MAX)),
         kill: KillGeneration(u64::MAX),
         kills: (0..keys.min(KILLED_BUCKETS_MAX))
-            .map(|number| (Bucket::new(&text(number)).unwrap(), KillGeneration(u64::MAX)))
+            .map(|number| {
+                (
+                    Bucket::new(&text(number)).unwrap(),
+                    KillGeneration(u64::MAX),
+                )
+            })
             .collect(),
         orders: (0..keys.min(KILL_ORDERS_MAX))
             .map(|number| {
                 let scope = Scope::Bucket(Bucket::new(&text(number)).unwrap());
                 let (generation, age) = (KillGeneration(u64::MAX), Duration::from_millis(u64::MAX));
-                let order = KillOrder { generation, age, ends_held: true };
-                (OrderId { scope, given_at: InstanceId(u128::MAX) }, order)
+                let order = KillOrder {
+                    generation,
+                    age,
+                    ends_held: true,
+                };
+                (
+                    OrderId {
+                        scope,
+                        given_at: InstanceId(u128::MAX),
+                    },
+                    order,
+                )
             })
             .collect(),
         claims: (0..keys.min(CLAIMS_MAX))
@@ -55,7 +76,15 @@ fn largest_report(keys: usize) -> Report {
                 let scope = Scope::Bucket(Bucket::new(&text(number)).unwrap());
                 let [service, name] = [1, 2].map(|_| Name::new(&text(number)).unwrap());
                 let zone = Zone::new(&text(number)).unwrap();
-                (scope, KillClaim { generation: KillGeneration(u64::MAX), zone, service, name })
+                (
+                    scope,
+                    KillClaim {
+                        generation: KillGeneration(u64::MAX),
+                        zone,
+                        service,
+                        name,
+                    },
+                )
             })
             .collect(),
         drill: Drill(u64::MAX),
@@ -68,13 +97,27 @@ fn largest_report(keys: usize) -> Report {
         clients: u32::MAX,
         more: false,
         path: Path(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
-        subscriptions: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
-        unsubscriptions: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
-        holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
-        modes: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_mode())).collect(),
+        subscriptions: (0..keys)
+            .map(|number| Bucket::new(&text(number)).unwrap())
+            .collect(),
+        unsubscriptions: (0..keys)
+            .map(|number| Bucket::new(&text(number)).unwrap())
+            .collect(),
+        holds: (0..keys)
+            .map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate()))
+            .collect(),
+        modes: (0..keys)
+            .map(|number| (Bucket::new(&text(number)).unwrap(), largest_mode()))
+            .collect(),
         established: (0..keys).map(|number| definition(number).key).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
-        tallies: (0..).map(KeyId).zip((0..keys).map(|_| Tally { counts: most, late: most })).collect(),
+        tallies: (0..)
+            .map(KeyId)
+            .zip((0..keys).map(|_| Tally {
+                counts: most,
+                late: most,
+            }))
+            .collect(),
         evidence: largest_evidence(keys.min(4_096)),
         leaving: true,
         ..Report::default()
@@ -97,7 +140,14 @@ fn largest_evidence(buckets: usize) -> Evidence {
     let mut evidence = Evidence::default();
     for number in 0..buckets {
         let bucket = Bucket::new(&longest(number)).unwrap();
-        evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
+        evidence.put(
+            CohortKey {
+                bucket,
+                mode: Mode::Canary,
+                side: Side::Canary,
+            },
+            outcomes.clone(),
+        );
     }
     evidence
 }
@@ -113,27 +163,71 @@ fn latency_free_evidence_claims_nothing_unobserved() {
         let mut evidence = Evidence::default();
         for number in 0..buckets {
             let latency = bins(if number == 0 { 0 } else { 2_048 });
-            let outcomes = Outcomes { offered: 9_999, unobserved: 4, latency, ..Outcomes::default() };
+            let outcomes = Outcomes {
+                offered: 9_999,
+                unobserved: 4,
+                latency,
+                ..Outcomes::default()
+            };
             let bucket = Bucket::new(&format!("b{number:03}")).unwrap();
-            evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes);
+            evidence.put(
+                CohortKey {
+                    bucket,
+                    mode: Mode::Canary,
+                    side: Side::Canary,
+                },
+                outcomes,
+            );
         }
         // One bin more than a report may have.
-        let last = CohortKey { bucket: Bucket::new("z").unwrap(), mode: Mode::Canary, side: Side::Canary };
-        let one = Outcomes { offered: 9_999, unobserved: 4, latency: bins(1), ..Outcomes::default() };
+        let last = CohortKey {
+            bucket: Bucket::new("z").unwrap(),
+            mode: Mode::Canary,
+            side: Side::Canary,
+        };
+        let one = Outcomes {
+            offered: 9_999,
+            unobserved: 4,
+            latency: bins(1),
+            ..Outcomes::default()
+        };
         evidence.put(last, one);
-        let report = Report { seq: 1, evidence, ..Report::default() };
+        let report = Report {
+            seq: 1,
+            evidence,
+            ..Report::default()
+        };
         let parts = ReportEncoder::default().encode(&report);
-        let unobserved: u64 = parts.iter().flat_map(|part| &part.evidence).map(|one| one.unobserved).sum();
-        assert_eq!(unobserved, if is_cut { 0 } else { 4 * (buckets + 1) }, "{buckets} buckets");
+        let unobserved: u64 = parts
+            .iter()
+            .flat_map(|part| &part.evidence)
+            .map(|one| one.unobserved)
+            .sum();
+        assert_eq!(
+            unobserved,
+            if is_cut { 0 } else { 4 * (buckets + 1) },
+            "{buckets} buckets"
+        );
     }
 }
 
 #[test]
 fn ten_thousand_longest_names_fit_their_messages() {
     let evidence = largest_evidence(1);
-    let next = Report { seq: 2, definitions: BTreeMap::new(), evidence, ..largest_report(1) };
+    let next = Report {
+        seq: 2,
+        definitions: BTreeMap::new(),
+        evidence,
+        ..largest_report(1)
+    };
     // A greeting has no keys.
-    let parts = check_reports(&[Report { identity: None, ..largest_report(10_000) }, next]);
+    let parts = check_reports(&[
+        Report {
+            identity: None,
+            ..largest_report(10_000)
+        },
+        next,
+    ]);
     assert!(parts[0] > 10_000 / KEYS_PER_PART_MAX, "{parts:?}");
     assert_eq!(parts[1], 1);
 }
@@ -142,7 +236,10 @@ fn ten_thousand_longest_names_fit_their_messages() {
 #[test]
 fn every_single_list_fits_its_messages() {
     let largest = largest_report(5_000);
-    let bare = Report { seq: u64::MAX, ..largest_report(0) };
+    let bare = Report {
+        seq: u64::MAX,
+        ..largest_report(0)
+    };
     let Report {
         subscriptions,
         unsubscriptions,
@@ -156,37 +253,127 @@ fn every_single_list_fits_its_messages() {
         ..
     } = largest;
     for (list, report) in [
-        ("subscriptions", Report { subscriptions, ..bare.clone() }),
-        ("unsubscriptions", Report { unsubscriptions, ..bare.clone() }),
-        ("holds", Report { holds, ..bare.clone() }),
-        ("modes", Report { modes, ..bare.clone() }),
-        ("established", Report { established, ..bare.clone() }),
-        ("kill_orders", Report { orders, ..bare.clone() }),
-        ("kill_claims", Report { claims, ..bare.clone() }),
-        ("definitions", Report { definitions, ..bare.clone() }),
-        ("id_gaps", Report { tallies, ..bare.clone() }),
-        ("evidence", Report { evidence: largest_evidence(4_096), ..bare.clone() }),
+        (
+            "subscriptions",
+            Report {
+                subscriptions,
+                ..bare.clone()
+            },
+        ),
+        (
+            "unsubscriptions",
+            Report {
+                unsubscriptions,
+                ..bare.clone()
+            },
+        ),
+        (
+            "holds",
+            Report {
+                holds,
+                ..bare.clone()
+            },
+        ),
+        (
+            "modes",
+            Report {
+                modes,
+                ..bare.clone()
+            },
+        ),
+        (
+            "established",
+            Report {
+                established,
+                ..bare.clone()
+            },
+        ),
+        (
+            "kill_orders",
+            Report {
+                orders,
+                ..bare.clone()
+            },
+        ),
+        (
+            "kill_claims",
+            Report {
+                claims,
+                ..bare.clone()
+            },
+        ),
+        (
+            "definitions",
+            Report {
+                definitions,
+                ..bare.clone()
+            },
+        ),
+        (
+            "id_gaps",
+            Report {
+                tallies,
+                ..bare.clone()
+            },
+        ),
+        (
+            "evidence",
+            Report {
+                evidence: largest_evidence(4_096),
+                ..bare.clone()
+            },
+        ),
     ] {
         let mut encoder = ReportEncoder::default();
         let _ = encoder.encode(&defining(5_000));
-        let sizes: Vec<usize> = encoder.encode(&report).iter().map(Message::encoded_len).collect();
+        let sizes: Vec<usize> = encoder
+            .encode(&report)
+            .iter()
+            .map(Message::encoded_len)
+            .collect();
         let (_, full) = sizes.split_last().unwrap();
         assert!(sizes.len() > 1, "{list}: {sizes:?}");
-        assert!(sizes.iter().all(|bytes| *bytes <= MESSAGE_BYTES_MAX), "{list}: {sizes:?}");
-        assert!(full.iter().all(|bytes| *bytes > MESSAGE_BYTES_MAX / 10 * 9), "{list}: {sizes:?}");
+        assert!(
+            sizes.iter().all(|bytes| *bytes <= MESSAGE_BYTES_MAX),
+            "{list}: {sizes:?}"
+        );
+        assert!(
+            full.iter().all(|bytes| *bytes > MESSAGE_BYTES_MAX / 10 * 9),
+            "{list}: {sizes:?}"
+        );
     }
 }
 
 #[test]
 fn small_entries_fill_parts_to_the_limit() {
     let tallies = |keys: u32| (0..keys).map(|id| (KeyId(id), Tally::ZERO)).collect();
-    let stream = |keys| [defining(5_000), Report { seq: 2, tallies: tallies(keys), ..Report::default() }];
-    assert_eq!(check_reports(&[Report { seq: 1, ..Report::default() }]), [1], "a heartbeat is one message");
+    let stream = |keys| {
+        [
+            defining(5_000),
+            Report {
+                seq: 2,
+                tallies: tallies(keys),
+                ..Report::default()
+            },
+        ]
+    };
+    assert_eq!(
+        check_reports(&[Report {
+            seq: 1,
+            ..Report::default()
+        }]),
+        [1],
+        "a heartbeat is one message"
+    );
     assert_eq!(check_reports(&stream(1_000))[1], 1);
     assert_eq!(check_reports(&stream(4_096))[1], 1);
     assert_eq!(check_reports(&stream(4_097))[1], 2);
     let hold = |number: u32| (Bucket::new(&number.to_string()).unwrap(), Rate::ZERO);
-    let holds = Report { seq: 1, holds: (0..4_097).map(hold).collect(), ..Report::default() };
+    let holds = Report {
+        seq: 1,
+        holds: (0..4_097).map(hold).collect(),
+        ..Report::default()
+    };
     assert!(check_reports(&[holds])[0] > 1);
 }
 
@@ -194,21 +381,46 @@ fn small_entries_fill_parts_to_the_limit() {
 /// parts by `late`.
 fn bytes_of_next(keys: u32, grows: Counts, late: Counts) -> usize {
     let base = Tally {
-        counts: Counts { offered: 1 << 40, dropped: 1 << 39, would_dropped: 1 << 38, ..Counts::ZERO },
+        counts: Counts {
+            offered: 1 << 40,
+            dropped: 1 << 39,
+            would_dropped: 1 << 38,
+            ..Counts::ZERO
+        },
         late: Counts::ZERO,
     };
-    let next = base.plus(Tally { counts: grows, late });
+    let next = base.plus(Tally {
+        counts: grows,
+        late,
+    });
     let tallies = |tally| (0..keys).map(|id| (KeyId(id), tally)).collect();
-    let first = Report { tallies: tallies(base), time: Some(MonoTime::ZERO), ..defining(keys) };
-    let second = Report { seq: 2, tallies: tallies(next), time: Some(MonoTime::ZERO), ..Report::default() };
+    let first = Report {
+        tallies: tallies(base),
+        time: Some(MonoTime::ZERO),
+        ..defining(keys)
+    };
+    let second = Report {
+        seq: 2,
+        tallies: tallies(next),
+        time: Some(MonoTime::ZERO),
+        ..Report::default()
+    };
     let mut encoder = ReportEncoder::default();
     let _ = encoder.encode(&first);
-    encoder.encode(&second).iter().map(Message::encoded_len).sum()
+    encoder
+        .encode(&second)
+        .iter()
+        .map(Message::encoded_len)
+        .sum()
 }
 
 #[test]
 fn slowly_growing_key_takes_five_bytes() {
-    let of = |offered, dropped| Counts { offered, dropped, ..Counts::ZERO };
+    let of = |offered, dropped| Counts {
+        offered,
+        dropped,
+        ..Counts::ZERO
+    };
     for (keys, grows, most) in [
         (10, of(1, 0), 5.0),
         (10, of(127, 127), 5.0),
@@ -218,12 +430,32 @@ fn slowly_growing_key_takes_five_bytes() {
         (10_000, of(127, 127), 3.1),
         (1_000, of(128, 127), 4.1),
         // A column that does not grow takes nothing.
-        (1_000, Counts { quota_repeated: 127, ..Counts::ZERO }, 2.1),
-        (1_000, Counts { quota_dropped: 127, ..of(127, 0) }, 3.1),
+        (
+            1_000,
+            Counts {
+                quota_repeated: 127,
+                ..Counts::ZERO
+            },
+            2.1,
+        ),
+        (
+            1_000,
+            Counts {
+                quota_dropped: 127,
+                ..of(127, 0)
+            },
+            3.1,
+        ),
     ] {
         let bytes = bytes_of_next(keys, grows, Counts::ZERO) as f64 / f64::from(keys);
-        assert!(bytes <= most, "{bytes} bytes per key for {keys} keys that grow by {grows:?}");
+        assert!(
+            bytes <= most,
+            "{bytes} bytes per key for {keys} keys that grow by {grows:?}"
+        );
     }
     let late = bytes_of_next(1_000, of(100, 3), of(100, 3)) as f64 / 1e3;
-    assert!(late > 5.0 && late < 5.1, "late parts have their own columns: {late}");
+    assert!(
+        late > 5.0 && late < 5.1,
+        "late parts have their own columns: {late}"
+    );
 }

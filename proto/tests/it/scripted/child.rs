@@ -45,20 +45,43 @@ impl Child for ScriptedChild {
     fn report(&mut self, now: MonoTime) -> Report {
         self.seq += 1;
         let _ = self.events.send(ChildEvent::Reported);
-        let head = Report { seq: self.seq, time: Some(now), ..Report::default() };
-        let Report { definitions, tallies, .. } = self.greeting.clone();
+        let head = Report {
+            seq: self.seq,
+            time: Some(now),
+            ..Report::default()
+        };
+        let Report {
+            definitions,
+            tallies,
+            ..
+        } = self.greeting.clone();
         match self.seq {
             1 => {
                 let identity = Some(identity(7));
                 let (definitions, tallies) = Default::default();
-                Report { seq: 1, time: Some(now), identity, definitions, tallies, ..self.greeting.clone() }
+                Report {
+                    seq: 1,
+                    time: Some(now),
+                    identity,
+                    definitions,
+                    tallies,
+                    ..self.greeting.clone()
+                }
             }
-            2 => Report { definitions, tallies, ..head },
+            2 => Report {
+                definitions,
+                tallies,
+                ..head
+            },
             _ => head,
         }
     }
 
-    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
+    fn on_directives(
+        &mut self,
+        _now: MonoTime,
+        directives: Directives,
+    ) -> Result<(), StaleDirective> {
         if let Some(got) = directives.epoch.filter(|epoch| *epoch < EPOCH) {
             return Err(StaleDirective::Epoch { held: EPOCH, got });
         }
@@ -100,7 +123,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
-        Self::dial(Dial::new(uri, &Security::Plain { anywhere: false }).unwrap(), greeting, interval)
+        Self::dial(
+            Dial::new(uri, &Security::Plain { anywhere: false }).unwrap(),
+            greeting,
+            interval,
+        )
     }
 
     pub(crate) fn secured(uri: &str, certificates: &Certificates) -> Self {
@@ -110,10 +137,24 @@ impl Running {
 
     fn dial(dial: Dial, greeting: Report, interval: Duration) -> Self {
         let (emit, events) = mpsc::unbounded_channel();
-        let child = ScriptedChild { greeting, interval, seq: 0, events: emit.clone() };
+        let child = ScriptedChild {
+            greeting,
+            interval,
+            seq: 0,
+            events: emit.clone(),
+        };
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(child::run(Shared::new(child), dial, shutdown.clone(), Log(emit)));
-        Self { events, shutdown, task }
+        let task = tokio::spawn(child::run(
+            Shared::new(child),
+            dial,
+            shutdown.clone(),
+            Log(emit),
+        ));
+        Self {
+            events,
+            shutdown,
+            task,
+        }
     }
 
     pub(crate) fn greet(uri: &str) -> Self {
@@ -130,7 +171,13 @@ impl Running {
 
     pub(crate) async fn applied_limit(&mut self, limit: u32) {
         let expected = directive(limit, 0).terms.limit;
-        while !self.applied().await.buckets.iter().any(|bucket| bucket.terms.limit == expected) {}
+        while !self
+            .applied()
+            .await
+            .buckets
+            .iter()
+            .any(|bucket| bucket.terms.limit == expected)
+        {}
     }
 
     pub(crate) async fn disconnected(&mut self) -> String {

@@ -27,7 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const EPOCH: Epoch = Epoch(5);
 
 pub(crate) async fn patiently<T>(event: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, event).await.expect("the event did not happen in time")
+    timeout(PATIENCE, event)
+        .await
+        .expect("the event did not happen in time")
 }
 
 /// Waits for the first event with a value from `pick`. Events before it are skipped.
@@ -52,11 +54,18 @@ pub(crate) fn directive(limit: u32, tenants: usize) -> BucketDirective {
     BucketDirective {
         bucket: Bucket::new("checkout").unwrap(),
         whole: true,
-        terms: Terms { limit: Limit::PerSecond(rate), mode: Mode::Enforce, ..Terms::default() },
+        terms: Terms {
+            limit: Limit::PerSecond(rate),
+            mode: Mode::Enforce,
+            ..Terms::default()
+        },
         keys: (0..tenants)
             .map(|number| KeyDirective {
                 tenant: tenant(number),
-                values: Values { rate: Some(rate), ..Values::default() },
+                values: Values {
+                    rate: Some(rate),
+                    ..Values::default()
+                },
             })
             .collect(),
     }
@@ -74,5 +83,7 @@ pub(crate) fn identity(instance: u128) -> Identity {
 
 /// Returns a socket that accepts connections and never answers.
 pub(crate) async fn mute() -> TcpListener {
-    transport::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()
+    transport::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0)))
+        .await
+        .unwrap()
 }

@@ -70,13 +70,23 @@ impl ScriptedParent {
 }
 
 impl Parent for ScriptedParent {
-    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
+    fn on_report(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        report: Report,
+    ) -> Result<bool, StreamRejected> {
         if self.sessions.by_stream(stream).is_none() {
             let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
             let child = self.sessions.open(now, stream, identity)?;
-            self.board.iter().for_each(|(bucket, _)| child.subscribe(bucket));
+            self.board
+                .iter()
+                .for_each(|(bucket, _)| child.subscribe(bucket));
         }
-        let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
+        let child = self
+            .sessions
+            .by_stream(stream)
+            .ok_or(StreamRejected::Unknown)?;
         child.last_report = now;
         child.books.enter(now, &report, |_| None)?;
         let changed = report.kill > KillGeneration(0);
@@ -92,9 +102,16 @@ impl Parent for ScriptedParent {
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
         let report_interval = Some(Duration::from_millis(20));
         let kills = Kills::default();
-        let head = Head { epoch: Some(self.epoch), report_interval, ..Head::of(&kills) };
+        let head = Head {
+            epoch: Some(self.epoch),
+            report_interval,
+            ..Head::of(&kills)
+        };
         let child = self.sessions.by_stream(stream)?;
-        let echo = Echo { covered: child.books.seq(), confirmed: 0 };
+        let echo = Echo {
+            covered: child.books.seq(),
+            confirmed: 0,
+        };
         let waited = now.since(child.last_report);
         let message = child.next_message(now, head, &mut self.board, true, echo, &kills)?;
         self.emit(ParentEvent::Answered(waited));
@@ -130,8 +147,19 @@ pub(crate) struct Rejected {
 struct Rejections(UnboundedSender<Rejected>);
 
 impl OnRejected for Rejections {
-    fn on_rejected(&self, Rejection { reason, cause, child }: Rejection<'_>) {
-        let _ = self.0.send(Rejected { reason, cause: cause.to_owned(), child: child.cloned() });
+    fn on_rejected(
+        &self,
+        Rejection {
+            reason,
+            cause,
+            child,
+        }: Rejection<'_>,
+    ) {
+        let _ = self.0.send(Rejected {
+            reason,
+            cause: cause.to_owned(),
+            child: child.cloned(),
+        });
     }
 }
 
@@ -161,16 +189,22 @@ impl Server {
 
     pub(crate) fn secured(certificates: &Certificates) -> Self {
         let certificates = certificates.clone();
-        Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), 9, |service| service.secured(certificates))
+        Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), 9, |service| {
+            service.secured(certificates)
+        })
     }
 
     fn serve(
         address: SocketAddr,
         children_max: usize,
-        configure: impl FnOnce(ParentService<ScriptedParent>) -> ParentService<ScriptedParent> + Send + 'static,
+        configure: impl FnOnce(ParentService<ScriptedParent>) -> ParentService<ScriptedParent>
+        + Send
+        + 'static,
     ) -> Self {
         let (write, log) = mpsc::unbounded_channel();
-        let lines = fmt::layer().with_ansi(false).with_writer(move || Lines(write.clone()));
+        let lines = fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || Lines(write.clone()));
         let own = Targets::new().with_target("plimsoll_proto", Level::DEBUG);
         let subscriber = tracing_subscriber::registry().with(lines).with(own);
         let log_to = Dispatch::new(subscriber);
@@ -200,7 +234,9 @@ impl Server {
             let parent = Shared::new(parent);
             handed.send(parent.clone()).unwrap();
             let service = ParentService::new(parent, stop.clone(), Rejections(reject));
-            transport::serve(listener, accepted, configure(service), stop.cancelled()).await.unwrap();
+            transport::serve(listener, accepted, configure(service), stop.cancelled())
+                .await
+                .unwrap();
         });
         Self {
             address: bound_to.recv_timeout(PATIENCE).unwrap(),
@@ -228,7 +264,10 @@ impl Server {
     }
 
     pub(crate) async fn logged(&mut self, text: &str) -> String {
-        until(&mut self.log, |line| Some(line).filter(|line| line.contains(text))).await
+        until(&mut self.log, |line| {
+            Some(line).filter(|line| line.contains(text))
+        })
+        .await
     }
 
     pub(crate) fn post(&self, directive: &BucketDirective) {
@@ -255,12 +294,16 @@ impl Server {
     /// Ends like a killed process: without a status, and the system closes the sockets.
     pub(crate) async fn die(mut self) -> SocketAddr {
         let runtime = self.runtime.take().unwrap();
-        spawn_blocking(|| runtime.shutdown_timeout(PATIENCE)).await.unwrap();
+        spawn_blocking(|| runtime.shutdown_timeout(PATIENCE))
+            .await
+            .unwrap();
         self.address
     }
 
     pub(crate) fn endpoint(&self) -> Endpoint {
-        Endpoint::from_shared(self.uri()).unwrap().initial_stream_window_size(MESSAGE_BYTES_MAX as u32)
+        Endpoint::from_shared(self.uri())
+            .unwrap()
+            .initial_stream_window_size(MESSAGE_BYTES_MAX as u32)
     }
 
     pub(crate) async fn stream(&self) -> Stream {
@@ -273,7 +316,10 @@ impl Server {
         let connected = patiently(plimsoll_tls::connect(certificates.child(), name, tcp));
         let mut stream = Some(TokioIo::new(connected.await.unwrap().0));
         let connector = service_fn(move |_: Uri| ready(stream.take().ok_or("used twice")));
-        self.endpoint().connect_with_connector(connector).await.unwrap()
+        self.endpoint()
+            .connect_with_connector(connector)
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn stream_as(&self, certificates: &Certificates) -> Stream {
@@ -286,7 +332,10 @@ impl Server {
         let mut client = ExchangeClient::new(channel).max_encoding_message_size(usize::MAX);
         let converse = client.converse(ReceiverStream::new(receiver));
         let directives = patiently(converse).await.unwrap().into_inner();
-        Stream { reports, directives }
+        Stream {
+            reports,
+            directives,
+        }
     }
 }
 
@@ -309,11 +358,20 @@ impl Stream {
     }
 
     pub(crate) async fn next(&mut self) -> wire::Directives {
-        patiently(self.directives.message()).await.unwrap().expect("the stream ended")
+        patiently(self.directives.message())
+            .await
+            .unwrap()
+            .expect("the stream ended")
     }
 }
 
 pub(crate) fn greeting(instance: u128) -> wire::Report {
-    let report = Report { seq: 1, identity: Some(identity(instance)), ..Report::default() };
-    plimsoll_proto::ReportEncoder::default().encode(&report).remove(0)
+    let report = Report {
+        seq: 1,
+        identity: Some(identity(instance)),
+        ..Report::default()
+    };
+    plimsoll_proto::ReportEncoder::default()
+        .encode(&report)
+        .remove(0)
 }

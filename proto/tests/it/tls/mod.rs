@@ -19,15 +19,23 @@ fn zone(zone: &str) -> Zone {
 
 fn service() -> PeerRole {
     let own = identity(7);
-    PeerRole::Service { zone: own.zone, service: own.service }
+    PeerRole::Service {
+        zone: own.zone,
+        service: own.service,
+    }
 }
 
 fn service_of(zone: Zone, service: &str) -> PeerRole {
-    PeerRole::Service { zone, service: Name::new(service).unwrap() }
+    PeerRole::Service {
+        zone,
+        service: Name::new(service).unwrap(),
+    }
 }
 
 fn aggregator() -> PeerRole {
-    PeerRole::Aggregator { zone: identity(7).zone }
+    PeerRole::Aggregator {
+        zone: identity(7).zone,
+    }
 }
 
 struct Process {
@@ -44,6 +52,9 @@ impl Process {
         let directory = TempDir::new().unwrap();
         authority.write(directory.path(), role, validity);
         let certificates = Certificates::open(directory.path()).unwrap();
-        Self { directory, certificates }
+        Self {
+            directory,
+            certificates,
+        }
     }
 }

@@ -13,7 +13,11 @@ async fn renewed_certificate_continues_the_stream() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     // So near its end that the stream is renewed immediately.
-    let child = Process::valid(&authority, service(), Validity::lasting(Duration::from_secs(9)));
+    let child = Process::valid(
+        &authority,
+        service(),
+        Validity::lasting(Duration::from_secs(9)),
+    );
     let follower = child.certificates.clone();
     let following = tokio::spawn(async move { follower.follow().await });
     let mut server = Server::secured(&parent.certificates);
@@ -24,7 +28,10 @@ async fn renewed_certificate_continues_the_stream() {
         ChildEvent::Renewed => Some(()),
         ChildEvent::Disconnected(error) => panic!("the stream was lost: {error}"),
         ChildEvent::Connected => panic!("renewal is no new connection"),
-        ChildEvent::Opened | ChildEvent::Reported | ChildEvent::Applied(_) | ChildEvent::Rejected(_) => None,
+        ChildEvent::Opened
+        | ChildEvent::Reported
+        | ChildEvent::Applied(_)
+        | ChildEvent::Rejected(_) => None,
     })
     .await;
     // The old certificate ends, and the stream continues.
@@ -32,12 +39,20 @@ async fn renewed_certificate_continues_the_stream() {
     while Instant::now() < ended {
         running.applied().await;
     }
-    assert!(server.rejections.try_recv().is_err(), "the renewal broke a rule");
+    assert!(
+        server.rejections.try_recv().is_err(),
+        "the renewal broke a rule"
+    );
     let mut streams = Vec::new();
     while let Ok(event) = server.events.try_recv() {
-        let ParentEvent::Report(stream, report) = event else { continue };
+        let ParentEvent::Report(stream, report) = event else {
+            continue;
+        };
         if streams.last() != Some(&stream) {
-            assert!(report.identity.is_some() && !streams.contains(&stream), "streams do not alternate");
+            assert!(
+                report.identity.is_some() && !streams.contains(&stream),
+                "streams do not alternate"
+            );
             streams.push(stream);
         }
     }

@@ -62,13 +62,19 @@ impl Committer {
         match shared.durability {
             Durability::Always => {
                 let since = self.ended.map_or(Duration::MAX, |ended| ended.elapsed());
-                shared.progress.unsaved().map(|_| self.rest.saturating_sub(since))
+                shared
+                    .progress
+                    .unsaved()
+                    .map(|_| self.rest.saturating_sub(since))
             }
             Durability::Interval(interval) => {
                 // Late enough to save many debits of a bucket together, and early enough to end in
                 // time.
                 let reserve = (self.took * 3 / 2).clamp(interval / 10, interval / 2);
-                shared.progress.unsaved().map(|age| (interval - reserve).saturating_sub(age))
+                shared
+                    .progress
+                    .unsaved()
+                    .map(|age| (interval - reserve).saturating_sub(age))
             }
             Durability::None => None,
         }
@@ -83,11 +89,17 @@ impl Committer {
                 // Callers that this commit answers return with new requests, and share the next
                 // one.
                 let is_large = self.rows.len() >= LARGE_COMMIT;
-                self.rest = if is_large { committed.sync.min(SYNC_MAX) / 2 } else { Duration::ZERO };
+                self.rest = if is_large {
+                    committed.sync.min(SYNC_MAX) / 2
+                } else {
+                    Duration::ZERO
+                };
                 self.ended = Some(Instant::now());
                 self.took = took.max(self.took * 9 / 10);
                 // Answered callers see the commit counted.
-                shared.counters.committed(self.rows.len(), took, committed.sync);
+                shared
+                    .counters
+                    .committed(self.rows.len(), took, committed.sync);
                 shared.settling.note_logged(committed.bytes);
                 shared.progress.end(number);
             }
@@ -116,7 +128,9 @@ impl Committer {
         };
         let mut paused = 0;
         for nth in 0..shared.shards.len() {
-            shared.lock(nth).gather(number, &mut self.rows, &mut self.gathered);
+            shared
+                .lock(nth)
+                .gather(number, &mut self.rows, &mut self.gathered);
             self.ends.push(self.gathered.len());
             if self.gathered.len() >= paused + ROWS_AT_ONCE {
                 paused = self.gathered.len();
@@ -126,7 +140,10 @@ impl Committer {
         if self.rows.len() == 0 && !shared.progress.is_failed() {
             return Ok(None);
         }
-        shared.store.commit(number, &self.rows, &mut pause).map(Some)
+        shared
+            .store
+            .commit(number, &self.rows, &mut pause)
+            .map(Some)
     }
 
     fn fail(&mut self, shared: &Shared, number: u64, error: &StoreError) {

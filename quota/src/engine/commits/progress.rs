@@ -75,11 +75,17 @@ impl Progress {
     /// Notes a debit that is not saved. Returns true for the first one of the next commit.
     pub(in crate::engine) fn note_change(&self) -> bool {
         self.oldest.load(Ordering::Relaxed) == NONE
-            && self.oldest.compare_exchange(NONE, self.now(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && self
+                .oldest
+                .compare_exchange(NONE, self.now(), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     pub(in crate::engine) fn unsaved(&self) -> Option<Duration> {
-        let oldest = self.oldest.load(Ordering::Acquire).min(self.oldest_saving.load(Ordering::Acquire));
+        let oldest = self
+            .oldest
+            .load(Ordering::Acquire)
+            .min(self.oldest_saving.load(Ordering::Acquire));
         (oldest != NONE).then(|| Duration::from_micros(self.now().saturating_sub(oldest)))
     }
 
@@ -87,7 +93,8 @@ impl Progress {
     /// debits in between count for the next commit, so that the age is never too low.
     pub(in crate::engine) fn begin(&self) -> u64 {
         // At every moment each debit is in at least one of the two.
-        self.oldest_saving.fetch_min(self.oldest.load(Ordering::Acquire), Ordering::AcqRel);
+        self.oldest_saving
+            .fetch_min(self.oldest.load(Ordering::Acquire), Ordering::AcqRel);
         let oldest = self.oldest.swap(NONE, Ordering::AcqRel);
         self.oldest_saving.fetch_min(oldest, Ordering::AcqRel);
         self.next.fetch_add(1, Ordering::AcqRel)
@@ -144,6 +151,8 @@ impl Progress {
                 woken.await;
             }
         };
-        tokio::time::timeout_at(deadline, wait).await.map_err(|_| Unavailable::Store)
+        tokio::time::timeout_at(deadline, wait)
+            .await
+            .map_err(|_| Unavailable::Store)
     }
 }

@@ -100,7 +100,9 @@ impl Settling {
                 ended.await;
             }
         };
-        tokio::time::timeout_at(deadline, settled).await.map_err(|_| Unavailable::Store)
+        tokio::time::timeout_at(deadline, settled)
+            .await
+            .map_err(|_| Unavailable::Store)
     }
 
     fn unpark(&self) {
@@ -135,7 +137,10 @@ pub(in crate::engine) fn settle_all(shared: &Shared) {
             shared.counters.failed();
             tracing::error!(%error, "balances cannot be moved from the log; it grows until they can be");
             // Room may still be needed: this attempt cleared the flag.
-            shared.settling.is_room_wanted.store(true, Ordering::Release);
+            shared
+                .settling
+                .is_room_wanted
+                .store(true, Ordering::Release);
             // The committing thread opens a failed store again.
             shared.progress.fail();
             shared.want_commit();
@@ -150,12 +155,21 @@ pub(in crate::engine) fn settle_all(shared: &Shared) {
 fn settle(shared: &Shared, before: &mut u64) -> Result<(), StoreError> {
     let settling = &shared.settling;
     // Later changes may be settled, too, but are not known to be.
-    let (number, logged) = (shared.progress.durable(), settling.logged.load(Ordering::Relaxed));
+    let (number, logged) = (
+        shared.progress.durable(),
+        settling.logged.load(Ordering::Relaxed),
+    );
     let is_room_wanted = settling.is_room_wanted.swap(false, Ordering::AcqRel);
-    let up_to = if is_room_wanted || settling.is_waited_for() { number } else { *before };
+    let up_to = if is_room_wanted || settling.is_waited_for() {
+        number
+    } else {
+        *before
+    };
     let mut group = Group::default();
     for nth in 0..shared.shards.len() {
-        let slots = shared.lock(nth).take_unsettled(up_to, shared.progress.durable());
+        let slots = shared
+            .lock(nth)
+            .take_unsettled(up_to, shared.progress.durable());
         let mut left = slots.chunks(GROUP_ROWS);
         while let Some(some) = left.next() {
             group.slots.push((nth, some.to_vec()));

@@ -73,7 +73,10 @@ impl Entry {
     }
 
     pub(super) fn row(&self) -> Option<Row> {
-        self.state.map(|state| Row { state, full_at_ms: self.full_at_ms() })
+        self.state.map(|state| Row {
+            state,
+            full_at_ms: self.full_at_ms(),
+        })
     }
 
     /// Returns the time by the server's clock when the bucket is full, if the caller's clock runs

@@ -114,7 +114,9 @@ impl Shard {
             }
         };
         let slots = &self.slots;
-        self.table.insert_unique(hash, slot, |&slot| slots.get(slot as usize).map_or(0, |entry| entry.hash));
+        self.table.insert_unique(hash, slot, |&slot| {
+            slots.get(slot as usize).map_or(0, |entry| entry.hash)
+        });
         Ok(slot)
     }
 
@@ -124,8 +126,14 @@ impl Shard {
             return Err(Full);
         }
         for _ in 0..2 * self.slots.len() {
-            self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
-            let Some(entry) = self.slots.get_mut(self.hand) else { continue };
+            self.hand = if self.hand + 1 < self.slots.len() {
+                self.hand + 1
+            } else {
+                0
+            };
+            let Some(entry) = self.slots.get_mut(self.hand) else {
+                continue;
+            };
             if entry.is_free() || entry.commit > saved.commit || entry.settled != Settled::Yes {
                 continue;
             }
@@ -191,9 +199,14 @@ impl Shard {
     /// slots that a later commit up to `durable`, which is on disk, contains. Each slot must be
     /// handed to [`Shard::unsettle`] or [`Shard::end_settling`].
     pub(super) fn take_unsettled(&mut self, up_to: u64, durable: u64) -> Vec<u32> {
-        let Self { unsettled, slots, .. } = self;
-        let is_later =
-            |slot: u32| slots.get(slot as usize).is_some_and(|it| it.logged > up_to && it.logged <= durable);
+        let Self {
+            unsettled, slots, ..
+        } = self;
+        let is_later = |slot: u32| {
+            slots
+                .get(slot as usize)
+                .is_some_and(|it| it.logged > up_to && it.logged <= durable)
+        };
         unsettled.extract_if(.., |slot| !is_later(*slot)).collect()
     }
 
@@ -201,8 +214,10 @@ impl Shard {
     pub(super) fn begin_settling(&mut self, slots: &[u32], rows: &mut Rows) {
         for &slot in slots {
             // A slot is not evicted before it is settled.
-            if let Some(entry) =
-                self.slots.get_mut(slot as usize).filter(|entry| entry.settled == Settled::No)
+            if let Some(entry) = self
+                .slots
+                .get_mut(slot as usize)
+                .filter(|entry| entry.settled == Settled::No)
             {
                 entry.settled = Settled::UnderWay;
                 rows.push(&entry.key, entry.row().as_ref());

@@ -16,16 +16,29 @@ fn shard(keys: usize) -> Shard {
 }
 
 fn place(number: u64) -> Place {
-    Place { key: key(number).as_ref().into(), hash: number, shard: 0 }
+    Place {
+        key: key(number).as_ref().into(),
+        hash: number,
+        shard: 0,
+    }
 }
 
 fn insert(shard: &mut Shard, number: u64, commit: u64) -> Result<u32, Full> {
-    shard.insert(&place(number), None, Saved { commit, settlings: 0 })
+    shard.insert(
+        &place(number),
+        None,
+        Saved {
+            commit,
+            settlings: 0,
+        },
+    )
 }
 
 fn changed_shard() -> (Shard, Vec<u32>) {
     let mut shard = shard(3);
-    let slots: Vec<u32> = (0..3).map(|number| insert(&mut shard, number, 0).unwrap()).collect();
+    let slots: Vec<u32> = (0..3)
+        .map(|number| insert(&mut shard, number, 0).unwrap())
+        .collect();
     for slot in &slots {
         change(&mut shard, *slot);
     }
@@ -33,7 +46,10 @@ fn changed_shard() -> (Shard, Vec<u32>) {
 }
 
 fn change(shard: &mut Shard, slot: u32) -> u64 {
-    shard.entry_mut(slot).unwrap().set(Some(State::Throttle(Gcra { arrival_ns: 7 })), 0, 0);
+    shard
+        .entry_mut(slot)
+        .unwrap()
+        .set(Some(State::Throttle(Gcra { arrival_ns: 7 })), 0, 0);
     shard.set_changed(slot)
 }
 
@@ -48,19 +64,51 @@ fn changed_bucket_stays_until_its_commit() {
     let (mut rows, mut gathered) = (Rows::default(), Vec::new());
     shard.gather(1, &mut rows, &mut gathered);
     assert_eq!((rows.len(), gathered.len()), (2, 2));
-    assert_eq!(insert(&mut shard, 2, 0), Err(Full), "the commit is under way");
+    assert_eq!(
+        insert(&mut shard, 2, 0),
+        Err(Full),
+        "the commit is under way"
+    );
     let slot = shard.find(&place(0)).unwrap();
-    assert_eq!(change(&mut shard, slot), 2, "a change after the commit began is for the next one");
-    let saved = Saved { commit: 1, settlings: 1 };
+    assert_eq!(
+        change(&mut shard, slot),
+        2,
+        "a change after the commit began is for the next one"
+    );
+    let saved = Saved {
+        commit: 1,
+        settlings: 1,
+    };
     let third = |shard: &mut Shard, saved| shard.insert(&place(2), None, saved);
-    assert_eq!(third(&mut shard, saved), Err(Full), "the row is in the log only");
+    assert_eq!(
+        third(&mut shard, saved),
+        Err(Full),
+        "the row is in the log only"
+    );
     let slots = shard.take_unsettled(ALL, 0);
     rows.clear();
     shard.begin_settling(&slots, &mut rows);
     assert_eq!((rows.len(), slots.len()), (2, 2));
-    assert_eq!(third(&mut shard, Saved { settlings: 2, ..saved }), Err(Full), "the row is not written yet");
+    assert_eq!(
+        third(
+            &mut shard,
+            Saved {
+                settlings: 2,
+                ..saved
+            }
+        ),
+        Err(Full),
+        "the row is not written yet"
+    );
     shard.end_settling(&slots);
-    third(&mut shard, Saved { settlings: 3, ..saved }).unwrap();
+    third(
+        &mut shard,
+        Saved {
+            settlings: 3,
+            ..saved
+        },
+    )
+    .unwrap();
     assert!(shard.find(&place(0)).is_some() && shard.find(&place(1)).is_none());
     assert_eq!(shard.len(), 2);
 }
@@ -87,7 +135,9 @@ fn used_bucket_outlasts_an_unused_one() {
     }
     insert(&mut shard, 3, 0).unwrap();
     // The hand has passed all, so only slots used again are spared.
-    let left: Vec<u64> = (0..4).filter(|number| shard.find(&place(*number)).is_some()).collect();
+    let left: Vec<u64> = (0..4)
+        .filter(|number| shard.find(&place(*number)).is_some())
+        .collect();
     let slot = shard.find(&place(left[0])).unwrap();
     shard.entry_mut(slot).unwrap().count(0, false);
     insert(&mut shard, 4, 0).unwrap();
@@ -125,7 +175,9 @@ fn unwritten_rows_are_settled_later() {
 #[test]
 fn bucket_in_a_later_commit_stays_unsettled() {
     let mut shard = shard(3);
-    let slots: Vec<u32> = (0..3).map(|number| insert(&mut shard, number, 0).unwrap()).collect();
+    let slots: Vec<u32> = (0..3)
+        .map(|number| insert(&mut shard, number, 0).unwrap())
+        .collect();
     let (mut rows, mut gathered) = (Rows::default(), Vec::new());
     for (number, changed) in [(1, &slots[..]), (2, &slots[1..]), (3, &slots[2..])] {
         for slot in changed {
@@ -137,6 +189,10 @@ fn bucket_in_a_later_commit_stays_unsettled() {
     // dropped.
     assert_eq!(shard.take_unsettled(2, 2), slots);
     shard.unsettle(&slots);
-    assert_eq!(shard.take_unsettled(2, 3), slots[..2], "the third commit is on disk");
+    assert_eq!(
+        shard.take_unsettled(2, 3),
+        slots[..2],
+        "the third commit is on disk"
+    );
     assert_eq!(shard.take_unsettled(3, 3), slots[2..], "nothing was lost");
 }

@@ -12,16 +12,29 @@ const DAYS: Duration = Duration::from_secs(400 * 86_400);
 #[test]
 fn restart_goes_on_with_the_saved_time() {
     let data = tempfile::tempdir().unwrap();
-    File::create(data.path().join("synced")).unwrap().set_modified(SystemTime::now() + DAYS).unwrap();
+    File::create(data.path().join("synced"))
+        .unwrap()
+        .set_modified(SystemTime::now() + DAYS)
+        .unwrap();
     let first = Clock::open(data.path()).unwrap().now();
     let ahead = u64::try_from(DAYS.as_millis()).unwrap();
-    let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-    assert!(first.ms.abs_diff(unix_ms + ahead) < 60_000, "rows of the earlier version are not ahead");
+    let unix_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64;
+    assert!(
+        first.ms.abs_diff(unix_ms + ahead) < 60_000,
+        "rows of the earlier version are not ahead"
+    );
     assert!(first.wall_ms().abs_diff(unix_ms) < 60_000);
     fs::remove_file(data.path().join("synced")).unwrap();
     let second = Clock::open(data.path()).unwrap().now();
     assert!(second.ms >= first.ms && second.ms - first.ms < 60_000);
-    assert_eq!(second.ms - first.ms, second.wall_ms() - first.wall_ms(), "AT keeps its place");
+    assert_eq!(
+        second.ms - first.ms,
+        second.wall_ms() - first.wall_ms(),
+        "AT keeps its place"
+    );
 }
 
 #[test]
@@ -31,10 +44,17 @@ fn damaged_clock_is_refused() {
     Clock::open(data.path()).unwrap();
     let good = fs::read(&path).unwrap();
     for at in 0..good.len() {
-        for bad in [good[..at].to_vec(), [&good[..at], &[good[at] ^ 1], &good[at + 1..]].concat()] {
+        for bad in [
+            good[..at].to_vec(),
+            [&good[..at], &[good[at] ^ 1], &good[at + 1..]].concat(),
+        ] {
             fs::write(&path, &bad).unwrap();
             let opened = Clock::open(data.path());
-            assert!(matches!(opened, Err(OpenError::Damaged { .. })), "{}", String::from_utf8_lossy(&bad));
+            assert!(
+                matches!(opened, Err(OpenError::Damaged { .. })),
+                "{}",
+                String::from_utf8_lossy(&bad)
+            );
         }
     }
     fs::write(&path, good).unwrap();
@@ -50,5 +70,8 @@ async fn debit_of_the_earlier_version_is_kept() {
     engine.close().await.unwrap();
     drop(engine);
     fs::remove_file(data.path().join("clock")).unwrap();
-    assert_eq!(tokens(&open(data.path(), INTERVAL), bucket("a", 10)).await, 6);
+    assert_eq!(
+        tokens(&open(data.path(), INTERVAL), bucket("a", 10)).await,
+        6
+    );
 }

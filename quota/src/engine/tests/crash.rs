@@ -45,7 +45,11 @@ async fn granted(durability: Durability, steps: &[Step]) -> HashMap<u8, (u64, u6
         let running = engine.as_ref().unwrap();
         match step {
             Step::Take { key, take } => {
-                let answer = run(running, reduce(bucket(&names[usize::from(*key)], MAX), *take)).await;
+                let answer = run(
+                    running,
+                    reduce(bucket(&names[usize::from(*key)], MAX), *take),
+                )
+                .await;
                 if let Ok(Answer::Tokens(before)) = answer
                     && before >= *take
                 {
@@ -53,7 +57,8 @@ async fn granted(durability: Durability, steps: &[Step]) -> HashMap<u8, (u64, u6
                 }
             }
             Step::TakeTwo { keys, least } => {
-                let demands = keys.map(|key| demand(bucket(&names[usize::from(key)], MAX), *least, *least));
+                let demands =
+                    keys.map(|key| demand(bucket(&names[usize::from(key)], MAX), *least, *least));
                 let operation = Operation::Take(demands.into_iter().collect());
                 if let Ok(Answer::Taken(taken)) = run(running, operation).await {
                     for (key, taken) in keys.iter().zip(taken) {

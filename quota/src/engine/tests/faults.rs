@@ -29,7 +29,9 @@ async fn failed_durable_commits_grant_nothing() {
     faults.commits_fail(false);
     eventually("ready", async || engine.is_ready()).await;
     // The debit that was not answered stays: nothing is granted twice.
-    let Ok(Answer::Tokens(left)) = run(&engine, reduce(a, 1)).await else { panic!() };
+    let Ok(Answer::Tokens(left)) = run(&engine, reduce(a, 1)).await else {
+        panic!()
+    };
     assert!((97..99).contains(&left), "{left}");
     drop(engine);
     let engine = open(data.path(), Durability::Always);
@@ -45,7 +47,10 @@ async fn hanging_disk_refuses_without_delay() {
         run(&engine, reduce(a, 1)).await.unwrap();
         faults.hang(true);
         let began = Instant::now();
-        eventually("refused", async || run(&engine, reduce(a, 1)).await == Err(Unavailable::Store)).await;
+        eventually("refused", async || {
+            run(&engine, reduce(a, 1)).await == Err(Unavailable::Store)
+        })
+        .await;
         eventually("not ready", async || !engine.is_ready()).await;
         for _ in 0..100 {
             assert_eq!(run(&engine, reduce(a, 1)).await, Err(Unavailable::Store));
@@ -64,10 +69,24 @@ async fn unreadable_bucket_grants_nothing() {
     let (known, unknown) = (bucket("known", 10), bucket("unknown", 10));
     run(&engine, reduce(known, 1)).await.unwrap();
     faults.reads_fail(true);
-    let answers = run_all(&engine, &[reduce(known, 1), reduce(unknown, 1), reduce(known, 1)]).await;
-    assert_eq!(answers, [Ok(Answer::Tokens(9)), Err(Unavailable::Store), Ok(Answer::Tokens(8))]);
+    let answers = run_all(
+        &engine,
+        &[reduce(known, 1), reduce(unknown, 1), reduce(known, 1)],
+    )
+    .await;
+    assert_eq!(
+        answers,
+        [
+            Ok(Answer::Tokens(9)),
+            Err(Unavailable::Store),
+            Ok(Answer::Tokens(8))
+        ]
+    );
     faults.reads_fail(false);
-    assert_eq!(run(&engine, reduce(unknown, 1)).await, Ok(Answer::Tokens(10)));
+    assert_eq!(
+        run(&engine, reduce(unknown, 1)).await,
+        Ok(Answer::Tokens(10))
+    );
 }
 
 #[tokio::test]
@@ -78,7 +97,10 @@ async fn grants_without_durability_survive_hangs() {
     run(&engine, reduce(a, 1)).await.unwrap();
     faults.hang(true);
     assert_eq!(run(&engine, reduce(a, 1)).await, Ok(Answer::Tokens(9)));
-    assert_eq!(run(&engine, reduce(bucket("b", 10), 1)).await, Err(Unavailable::Store));
+    assert_eq!(
+        run(&engine, reduce(bucket("b", 10), 1)).await,
+        Err(Unavailable::Store)
+    );
     faults.hang(false);
     engine.close().await.unwrap();
     assert_eq!(faults.commits(), 1);
@@ -98,7 +120,10 @@ async fn waiting_callers_share_commits() {
         let engine = engine.clone();
         callers.spawn(async move { run(&engine, reduce(bucket(&key, 10), 1)).await });
     }
-    eventually("all wait", async || engine.stats().waiting == 200 || callers.is_empty()).await;
+    eventually("all wait", async || {
+        engine.stats().waiting == 200 || callers.is_empty()
+    })
+    .await;
     faults.hang(false);
     let answers = callers.join_all().await;
     let granted = answers.iter().filter(|answer| answer.is_ok()).count();
@@ -108,7 +133,9 @@ async fn waiting_callers_share_commits() {
 }
 
 async fn ask_new(engine: &Engine, round: usize, count: usize) -> Vec<Result<Answer, Unavailable>> {
-    let keys: Vec<String> = (0..count).map(|number| format!("{round}-{number}")).collect();
+    let keys: Vec<String> = (0..count)
+        .map(|number| format!("{round}-{number}"))
+        .collect();
     let operations: Vec<_> = keys.iter().map(|key| reduce(bucket(key, 10), 1)).collect();
     run_all(engine, &operations).await
 }
@@ -121,12 +148,22 @@ async fn unawaited_reads_are_not_made() {
     faults.hang(true);
     for round in 0..ROUNDS {
         let answers = ask_new(&engine, round, 1_000).await;
-        assert!(answers.iter().all(|answer| *answer == Err(Unavailable::Store)));
+        assert!(
+            answers
+                .iter()
+                .all(|answer| *answer == Err(Unavailable::Store))
+        );
     }
     faults.hang(false);
-    eventually("served", async || ask_new(&engine, ROUNDS, 1).await == [Ok(Answer::Tokens(10))]).await;
+    eventually("served", async || {
+        ask_new(&engine, ROUNDS, 1).await == [Ok(Answer::Tokens(10))]
+    })
+    .await;
     let reads = faults.reads();
-    assert!(reads < 1_000, "{reads} reads for {ROUNDS} runs that had ended");
+    assert!(
+        reads < 1_000,
+        "{reads} reads for {ROUNDS} runs that had ended"
+    );
 }
 
 #[tokio::test]

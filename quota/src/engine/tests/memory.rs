@@ -10,7 +10,9 @@ async fn buckets_beyond_the_memory_are_exact() {
         let data = tempfile::tempdir().unwrap();
         let engine = open(data.path(), durability);
         let count = 50_000;
-        let keys: Vec<String> = (0..count).map(|number| format!("key:{number:0200}")).collect();
+        let keys: Vec<String> = (0..count)
+            .map(|number| format!("key:{number:0200}"))
+            .collect();
         for round in 0..2 {
             for keys in keys.chunks(500) {
                 let mut left: Vec<&String> = keys.iter().collect();
@@ -24,7 +26,11 @@ async fn buckets_beyond_the_memory_are_exact() {
                         .zip(answers)
                         .filter_map(|(key, answer)| match answer {
                             Ok(answer) => {
-                                assert_eq!(answer, Answer::Tokens(10 - round), "{key} at {durability}");
+                                assert_eq!(
+                                    answer,
+                                    Answer::Tokens(10 - round),
+                                    "{key} at {durability}"
+                                );
                                 None
                             }
                             Err(_) => Some(key),
@@ -35,7 +41,10 @@ async fn buckets_beyond_the_memory_are_exact() {
         }
         let stats = engine.stats();
         assert!(stats.buckets < count * 2 / 3, "{stats:?}");
-        assert!(stats.cache_bytes <= stats.cache_bytes_max && stats.cache_bytes_max <= 8 << 20, "{stats:?}");
+        assert!(
+            stats.cache_bytes <= stats.cache_bytes_max && stats.cache_bytes_max <= 8 << 20,
+            "{stats:?}"
+        );
     }
 }
 
@@ -43,11 +52,20 @@ async fn buckets_beyond_the_memory_are_exact() {
 async fn only_changing_buckets_stay_logged() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::Always);
-    let (rare, often): (Vec<String>, Vec<String>) =
-        (0..500).map(|number| (format!("rare-{number}"), format!("often-{number}"))).unzip();
+    let (rare, often): (Vec<String>, Vec<String>) = (0..500)
+        .map(|number| (format!("rare-{number}"), format!("often-{number}")))
+        .unzip();
     let take = async |keys: &[String]| {
-        let operations: Vec<_> = keys.iter().map(|key| reduce(bucket(key, 1_000), 1)).collect();
-        assert!(run_all(&engine, &operations).await.iter().all(Result::is_ok));
+        let operations: Vec<_> = keys
+            .iter()
+            .map(|key| reduce(bucket(key, 1_000), 1))
+            .collect();
+        assert!(
+            run_all(&engine, &operations)
+                .await
+                .iter()
+                .all(Result::is_ok)
+        );
     };
     take(&rare).await;
     let mut rounds = 0;

@@ -37,7 +37,10 @@ async fn store_failing_again_reopens_after_a_pause() {
     eventually("opened again", async || faults.reopened() > 0).await;
     let began = Instant::now();
     let before = faults.reopened();
-    eventually("opened twice more", async || faults.reopened() >= before + 2).await;
+    eventually("opened twice more", async || {
+        faults.reopened() >= before + 2
+    })
+    .await;
     assert!(began.elapsed() >= REOPEN_DELAY);
     faults.syncs(None);
     eventually("ready", async || engine.is_ready()).await;
@@ -52,7 +55,10 @@ async fn database_panic_is_a_disk_error() {
     assert!(run(&engine, reduce(bucket("a", 10), 1)).await.is_err());
     eventually("noticed", async || engine.stats().store_errors > 0).await;
     faults.syncs(None);
-    eventually("granted", async || run(&engine, reduce(bucket("a", 10), 0)).await.is_ok()).await;
+    eventually("granted", async || {
+        run(&engine, reduce(bucket("a", 10), 0)).await.is_ok()
+    })
+    .await;
     eventually("ready", async || engine.is_ready()).await;
 }
 
@@ -107,5 +113,8 @@ async fn room_is_made_once_disk_accepts_rows() {
     eventually("noticed", async || engine.stats().store_errors > 0).await;
     faults.settlings_fail(false);
     let row_key = Kind::Tokens(a.rate).row_key(a.key);
-    eventually("settled", async || engine.shared.store.get(&row_key).unwrap().is_some()).await;
+    eventually("settled", async || {
+        engine.shared.store.get(&row_key).unwrap().is_some()
+    })
+    .await;
 }

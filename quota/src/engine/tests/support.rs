@@ -18,7 +18,11 @@ pub(super) const NOW: u64 = 1_800_000_000_000;
 pub(super) const INTERVAL: Durability = Durability::Interval(Duration::from_millis(100));
 
 pub(super) fn settings(data: &Path, durability: Durability) -> Settings {
-    Settings { data: data.to_owned(), durability, cache_bytes: 16 << 20 }
+    Settings {
+        data: data.to_owned(),
+        durability,
+        cache_bytes: 16 << 20,
+    }
 }
 
 pub(super) fn open(data: &Path, durability: Durability) -> Engine {
@@ -26,15 +30,27 @@ pub(super) fn open(data: &Path, durability: Durability) -> Engine {
 }
 
 pub(super) fn bucket(key: &str, max: u64) -> BucketName<'_> {
-    BucketName { key: key.as_bytes(), rate: QuotaRate::new(max, max, 1_000_000_000).unwrap() }
+    BucketName {
+        key: key.as_bytes(),
+        rate: QuotaRate::new(max, max, 1_000_000_000).unwrap(),
+    }
 }
 
 pub(super) fn reduce(bucket: BucketName<'_>, take: u64) -> Operation<'_> {
-    Operation::Reduce { bucket, at_ms: None, take, refill: Refill::OnPhase }
+    Operation::Reduce {
+        bucket,
+        at_ms: None,
+        take,
+        refill: Refill::OnPhase,
+    }
 }
 
 pub(super) fn demand(bucket: BucketName<'_>, least: u64, wanted: u64) -> Demand<'_> {
-    Demand { bucket, least, wanted }
+    Demand {
+        bucket,
+        least,
+        wanted,
+    }
 }
 
 pub(super) async fn run_all(
@@ -52,14 +68,18 @@ pub(super) async fn run(engine: &Engine, operation: Operation<'_>) -> Result<Ans
 }
 
 pub(super) async fn tokens(engine: &Engine, bucket: BucketName<'_>) -> u64 {
-    let Ok(Answer::Tokens(tokens)) = run(engine, reduce(bucket, 0)).await else { panic!("no answer") };
+    let Ok(Answer::Tokens(tokens)) = run(engine, reduce(bucket, 0)).await else {
+        panic!("no answer")
+    };
     tokens
 }
 
 pub(super) async fn take(engine: &Engine, demands: &[Demand<'_>]) -> Vec<u64> {
     let mut operation = smallvec![];
     operation.extend(demands.iter().copied());
-    let Ok(Answer::Taken(taken)) = run(engine, Operation::Take(operation)).await else { panic!("no answer") };
+    let Ok(Answer::Taken(taken)) = run(engine, Operation::Take(operation)).await else {
+        panic!("no answer")
+    };
     taken.iter().map(|taken| taken.granted).collect()
 }
 
@@ -160,7 +180,12 @@ impl Store for Faulty {
         self.0.store.forget(number)
     }
 
-    fn commit(&self, number: u64, rows: &Rows, pause: &mut dyn FnMut()) -> Result<Committed, StoreError> {
+    fn commit(
+        &self,
+        number: u64,
+        rows: &Rows,
+        pause: &mut dyn FnMut(),
+    ) -> Result<Committed, StoreError> {
         self.0.faults.wait();
         if self.0.faults.0.commits_fail.load(Ordering::Acquire) {
             return Err(StoreError::Failed("injected".to_owned()));
@@ -212,11 +237,21 @@ impl Store for Faulty {
 
 pub(super) fn faulty(settings: &Settings) -> (Engine, Faults) {
     let clock = Arc::new(AtomicU64::new(0));
-    let sizes = Sizes { blocks: 4 << 20, memtable: 1 << 20, log: 1 << 20 };
+    let sizes = Sizes {
+        blocks: 4 << 20,
+        memtable: 1 << 20,
+        log: 1 << 20,
+    };
     let (store, number) = DatabaseStore::open(&settings.data, clock.clone(), sizes).unwrap();
     let faults = Faults::default();
-    let store = Faulty(Arc::new(Inner { store, faults: faults.clone() }));
-    (Engine::start(settings, Box::new(store), clock, number).unwrap(), faults)
+    let store = Faulty(Arc::new(Inner {
+        store,
+        faults: faults.clone(),
+    }));
+    (
+        Engine::start(settings, Box::new(store), clock, number).unwrap(),
+        faults,
+    )
 }
 
 pub(super) async fn eventually(what: &str, check: impl AsyncFn() -> bool) {

@@ -39,7 +39,12 @@ impl Served {
 
     /// Serves clients that have to present one of these tokens, if there are any.
     fn with(tokens: &[u32]) -> Self {
-        Self::with_lines(&tokens.iter().map(|number| (*number, "viewer", "")).collect::<Vec<_>>())
+        Self::with_lines(
+            &tokens
+                .iter()
+                .map(|number| (*number, "viewer", ""))
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// Serves clients with tokens of these roles and rights.
@@ -49,14 +54,20 @@ impl Served {
         let lines: String = tokens
             .iter()
             .map(|(number, role, rights)| {
-                format!("name{number} {role} {} {rights}\n", TokenHash::of(&token(*number)))
+                format!(
+                    "name{number} {role} {} {rights}\n",
+                    TokenHash::of(&token(*number))
+                )
             })
             .collect();
         let access = if tokens.is_empty() {
             Access::default()
         } else {
             std::fs::write(&file, lines).unwrap();
-            Access::new(Rules { tokens: Some(TokenFile::open(&file).unwrap()), ..Rules::default() })
+            Access::new(Rules {
+                tokens: Some(TokenFile::open(&file).unwrap()),
+                ..Rules::default()
+            })
         };
         let settings = Settings {
             data: directory.path().join("data"),
@@ -73,7 +84,11 @@ impl Served {
             certificates: None,
             connections: Connections::default(),
         };
-        Self { port: port.into(), shutdown: CancellationToken::new(), _directory: directory }
+        Self {
+            port: port.into(),
+            shutdown: CancellationToken::new(),
+            _directory: directory,
+        }
     }
 
     fn connect(&self) -> (DuplexStream, JoinHandle<()>) {
@@ -101,7 +116,10 @@ impl Served {
         client.read_to_end(&mut replies).await.unwrap();
         connection.await.unwrap();
         let replies = String::from_utf8(replies).unwrap();
-        replies.strip_suffix("+OK\r\n").unwrap_or(&replies).to_owned()
+        replies
+            .strip_suffix("+OK\r\n")
+            .unwrap_or(&replies)
+            .to_owned()
     }
 
     fn slow(&self) -> u64 {

@@ -23,8 +23,14 @@ async fn each_command_has_its_reply() {
         ("RL.PREDUCE a 2 60000 AT 0", ":0\r\n"),
         ("RL.GET a 2 60 AT 60", ":2\r\n"),
         ("RL.SESSIONIZE s 2 60 AT 7", "*2\r\n:2\r\n:7000\r\n"),
-        ("CL.THROTTLE t 15 30 60", "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n"),
-        ("QUOTA.TAKE q 5 5 60000 6 6", "*1\r\n*4\r\n:0\r\n:5\r\n:60000\r\n:-1\r\n"),
+        (
+            "CL.THROTTLE t 15 30 60",
+            "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n",
+        ),
+        (
+            "QUOTA.TAKE q 5 5 60000 6 6",
+            "*1\r\n*4\r\n:0\r\n:5\r\n:60000\r\n:-1\r\n",
+        ),
         ("QUOTA.GIVE q 5 5 60000 1", ":5\r\n"),
     ] {
         assert_eq!(served.reply(text).await, expected, "{text}");
@@ -37,12 +43,30 @@ async fn each_fault_has_its_text() {
     let number = "-ERR Value is not an integer or out of range\r\n";
     let syntax = "-ERR Syntax error\r\n";
     for (text, expected) in [
-        ("RL.REDUCE a", "-ERR Wrong number of arguments for 'rl.reduce' command\r\n"),
-        ("rl.pget a 1", "-ERR Wrong number of arguments for 'rl.pget' command\r\n"),
-        ("ECHO", "-ERR Wrong number of arguments for 'echo' command\r\n"),
-        ("PING a b", "-ERR Wrong number of arguments for 'ping' command\r\n"),
-        ("CL.THROTTLE a 1 1 1 1 1", "-ERR Wrong number of arguments for 'cl.throttle' command\r\n"),
-        ("QUOTA.TAKE a 1 1 1 1 1 b", "-ERR Wrong number of arguments for 'quota.take' command\r\n"),
+        (
+            "RL.REDUCE a",
+            "-ERR Wrong number of arguments for 'rl.reduce' command\r\n",
+        ),
+        (
+            "rl.pget a 1",
+            "-ERR Wrong number of arguments for 'rl.pget' command\r\n",
+        ),
+        (
+            "ECHO",
+            "-ERR Wrong number of arguments for 'echo' command\r\n",
+        ),
+        (
+            "PING a b",
+            "-ERR Wrong number of arguments for 'ping' command\r\n",
+        ),
+        (
+            "CL.THROTTLE a 1 1 1 1 1",
+            "-ERR Wrong number of arguments for 'cl.throttle' command\r\n",
+        ),
+        (
+            "QUOTA.TAKE a 1 1 1 1 1 b",
+            "-ERR Wrong number of arguments for 'quota.take' command\r\n",
+        ),
         ("RL.REDUCE a 0 1", number),
         ("RL.REDUCE a 1 0", number),
         ("RL.REDUCE a -1 1", number),
@@ -78,18 +102,28 @@ async fn each_fault_has_its_text() {
             "-ERR AUTH <password> called without any password configured for the default user. Are you sure your \
              configuration is correct?\r\n",
         ),
-        ("GET a b", "-ERR unknown command 'GET', with args beginning with: 'a' 'b' \r\n"),
+        (
+            "GET a b",
+            "-ERR unknown command 'GET', with args beginning with: 'a' 'b' \r\n",
+        ),
     ] {
         assert_eq!(served.reply(text).await, expected, "{text}");
     }
-    assert_eq!(served.reply("RL.GET a 1 1").await, ":1\r\n", "a fault takes nothing");
+    assert_eq!(
+        served.reply("RL.GET a 1 1").await,
+        ":1\r\n",
+        "a fault takes nothing"
+    );
 }
 
 #[tokio::test]
 async fn numbers_at_range_ends_are_accepted() {
     let served = Served::open();
     for (text, expected) in [
-        ("RL.PREDUCE a 9223372036854775807 9223372036854775807", ":9223372036854775807\r\n"),
+        (
+            "RL.PREDUCE a 9223372036854775807 9223372036854775807",
+            ":9223372036854775807\r\n",
+        ),
         ("RL.REDUCE a 1 9223372036854775", ":1\r\n"),
         ("RL.REDUCE b 5 1 TAKE 9223372036854775807 AT 0", ":5\r\n"),
         ("RL.REDUCE b 5 1 TAKE 0 AT 0", ":0\r\n"),
@@ -119,16 +153,27 @@ async fn pipeline_replies_keep_order_around_faults() {
 async fn split_command_is_answered_as_one() {
     let served = Served::open();
     let pipeline = |key: usize| -> Vec<u8> {
-        let texts =
-            [format!("RL.REDUCE k{key} 9 60 AT 0"), "PING".into(), format!("RL.GET k{key} 9 60 AT 0")];
+        let texts = [
+            format!("RL.REDUCE k{key} 9 60 AT 0"),
+            "PING".into(),
+            format!("RL.GET k{key} 9 60 AT 0"),
+        ];
         texts.iter().flat_map(|text| command(text)).collect()
     };
     for at in 0..pipeline(100).len() {
         let pipeline = pipeline(100 + at);
         let (first, second) = pipeline.split_at(at);
-        assert_eq!(served.ask([first, second]).await, ":9\r\n+PONG\r\n:8\r\n", "divided at byte {at}");
+        assert_eq!(
+            served.ask([first, second]).await,
+            ":9\r\n+PONG\r\n:8\r\n",
+            "divided at byte {at}"
+        );
     }
-    assert_eq!(served.ask(pipeline(1).chunks(1)).await, ":9\r\n+PONG\r\n:8\r\n", "byte by byte");
+    assert_eq!(
+        served.ask(pipeline(1).chunks(1)).await,
+        ":9\r\n+PONG\r\n:8\r\n",
+        "byte by byte"
+    );
 }
 
 #[tokio::test]
@@ -136,7 +181,12 @@ async fn connection_speaks_resp3_after_hello() {
     let served = Served::open();
     let greeting = "%7\r\n$6\r\nserver\r\n$8\r\nplimsoll\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n\
                     $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
-    let text = |commands: &[&str]| commands.iter().flat_map(|text| command(text)).collect::<Vec<u8>>();
+    let text = |commands: &[&str]| {
+        commands
+            .iter()
+            .flat_map(|text| command(text))
+            .collect::<Vec<u8>>()
+    };
     let bytes = text(&[
         "HELLO 3 SETNAME w",
         "CLIENT GETNAME",
@@ -149,7 +199,10 @@ async fn connection_speaks_resp3_after_hello() {
     let expected = format!("{greeting}$1\r\nw\r\n+RESET\r\n$-1\r\n{greeting}_\r\n");
     assert_eq!(replies, expected);
     let replies = served.reply("HELLO 2").await;
-    assert!(replies.starts_with("*14\r\n$6\r\nserver\r\n"), "a map is an array in RESP2: {replies}");
+    assert!(
+        replies.starts_with("*14\r\n$6\r\nserver\r\n"),
+        "a map is an array in RESP2: {replies}"
+    );
 }
 
 #[tokio::test]

@@ -24,13 +24,20 @@ async fn every_command_needs_a_token_first() {
         let reply = served.reply(entry.name).await;
         match entry.name {
             "hello" => assert!(reply.starts_with("-NOAUTH HELLO must be called"), "{reply}"),
-            "auth" => assert!(reply.starts_with("-ERR Wrong number of arguments"), "{reply}"),
+            "auth" => assert!(
+                reply.starts_with("-ERR Wrong number of arguments"),
+                "{reply}"
+            ),
             "reset" => assert_eq!(reply, "+RESET\r\n"),
             "quit" => assert_eq!(reply, ""),
             name => assert_eq!(reply, NO_AUTH, "{name}"),
         }
     }
-    assert_eq!(served.reply("NOPE secret").await, NO_AUTH, "an unknown command learns nothing either");
+    assert_eq!(
+        served.reply("NOPE secret").await,
+        NO_AUTH,
+        "an unknown command learns nothing either"
+    );
 }
 
 #[tokio::test]
@@ -41,12 +48,30 @@ async fn token_is_accepted_with_any_user() {
         format!("AUTH name2 {}", token(2)),
         format!("auth default {}", token(2)),
     ] {
-        assert_eq!(replies(&served, &[auth, "PING".into()]).await, "+OK\r\n+PONG\r\n");
+        assert_eq!(
+            replies(&served, &[auth, "PING".into()]).await,
+            "+OK\r\n+PONG\r\n"
+        );
     }
-    let greeting = replies(&served, &[format!("HELLO 3 AUTH default {}", token(1)), "PING".into()]).await;
-    assert!(greeting.starts_with("%7\r\n") && greeting.ends_with("+PONG\r\n"), "{greeting}");
-    let reset = replies(&served, &[format!("AUTH {}", token(1)), "RESET".into(), "PING".into()]).await;
-    assert_eq!(reset, format!("+OK\r\n+RESET\r\n{NO_AUTH}"), "a reset forgets the token");
+    let greeting = replies(
+        &served,
+        &[format!("HELLO 3 AUTH default {}", token(1)), "PING".into()],
+    )
+    .await;
+    assert!(
+        greeting.starts_with("%7\r\n") && greeting.ends_with("+PONG\r\n"),
+        "{greeting}"
+    );
+    let reset = replies(
+        &served,
+        &[format!("AUTH {}", token(1)), "RESET".into(), "PING".into()],
+    )
+    .await;
+    assert_eq!(
+        reset,
+        format!("+OK\r\n+RESET\r\n{NO_AUTH}"),
+        "a reset forgets the token"
+    );
 }
 
 #[tokio::test]
@@ -59,7 +84,11 @@ async fn wrong_token_opens_nothing() {
         "HELLO 3 AUTH default hunter2".to_owned(),
     ] {
         let expected = format!("{WRONG}{NO_AUTH}");
-        assert_eq!(replies(&served, &[auth.clone(), "PING".into()]).await, expected, "{auth}");
+        assert_eq!(
+            replies(&served, &[auth.clone(), "PING".into()]).await,
+            expected,
+            "{auth}"
+        );
     }
     let refused = served.port.access.refused();
     assert!(refused.contains(&("unknown_token", 4)), "{refused:?}");
@@ -75,8 +104,15 @@ async fn closed_guesser_does_not_block_the_token() {
         text.contains("-ERR too many requests without a valid token") && !text.contains(&token(7)),
         "{text}"
     );
-    assert_eq!(text.matches("too many").count(), 1, "the connection is closed");
-    assert_eq!(replies(&served, &[format!("AUTH {}", token(1))]).await, "+OK\r\n");
+    assert_eq!(
+        text.matches("too many").count(),
+        1,
+        "the connection is closed"
+    );
+    assert_eq!(
+        replies(&served, &[format!("AUTH {}", token(1))]).await,
+        "+OK\r\n"
+    );
 }
 
 #[tokio::test]
@@ -84,8 +120,14 @@ async fn commands_before_authentication_are_small() {
     let served = Served::with(&[1]);
     let long = format!("ECHO {}", "x".repeat(ANONYMOUS_BYTES_MAX));
     let many = format!("ECHO {}", "x ".repeat(ANONYMOUS_ARGUMENTS_MAX));
-    assert_eq!(served.reply(&long).await, "-ERR Protocol error: a command has 1024 bytes at most here\r\n");
-    assert_eq!(served.reply(&many).await, "-ERR Protocol error: a command has 16 arguments at most here\r\n");
+    assert_eq!(
+        served.reply(&long).await,
+        "-ERR Protocol error: a command has 1024 bytes at most here\r\n"
+    );
+    assert_eq!(
+        served.reply(&many).await,
+        "-ERR Protocol error: a command has 16 arguments at most here\r\n"
+    );
     let auth = replies(&served, &[format!("AUTH {}", token(1)), long]).await;
     assert!(auth.starts_with("+OK\r\n$1024\r\nxxx"), "{auth}");
 }
@@ -105,13 +147,20 @@ async fn unauthenticated_sender_is_closed() {
 async fn removed_token_ends_its_connection() {
     let served = Served::with(&[1, 2]);
     let (mut client, connection) = served.connect();
-    client.write_all(&command(&format!("AUTH {}", token(1)))).await.unwrap();
+    client
+        .write_all(&command(&format!("AUTH {}", token(1))))
+        .await
+        .unwrap();
     let mut reply = [0; 5];
     client.read_exact(&mut reply).await.unwrap();
     assert_eq!(&reply, b"+OK\r\n");
     let file = served.port.access.tokens().unwrap();
     let hash = plimsoll_admin::access::TokenHash::of(&token(2));
-    std::fs::write(served._directory.path().join("tokens"), format!("name2 viewer {hash}\n")).unwrap();
+    std::fs::write(
+        served._directory.path().join("tokens"),
+        format!("name2 viewer {hash}\n"),
+    )
+    .unwrap();
     file.reload();
     connection.await.unwrap();
 }

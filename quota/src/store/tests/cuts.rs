@@ -44,9 +44,16 @@ fn cut_commit_number_stays_unused() {
     commit(&store, 2, 0..5_000, row(8, 1));
     drop(store);
     let half = before.used.midpoint(Moment::of(data.path()).used);
-    Moment { used: half, ..before }.cut(data.path());
+    Moment {
+        used: half,
+        ..before
+    }
+    .cut(data.path());
     let (store, number) = open(data.path()).unwrap();
-    assert_eq!((number, tokens(&store, 0), tokens(&store, 4_999)), (2, Some(8), Some(9)));
+    assert_eq!(
+        (number, tokens(&store, 0), tokens(&store, 4_999)),
+        (2, Some(8), Some(9))
+    );
     commit(&store, 3, 0..1, row(7, 1));
     drop(store);
     let (store, number) = open(data.path()).unwrap();

@@ -12,7 +12,11 @@ mod cuts;
 use super::expiry::FULL_MS;
 use super::*;
 
-const SIZES: Sizes = Sizes { blocks: 1 << 20, memtable: 1 << 20, log: 1 << 20 };
+const SIZES: Sizes = Sizes {
+    blocks: 1 << 20,
+    memtable: 1 << 20,
+    log: 1 << 20,
+};
 
 fn open(data: &Path) -> Result<(DatabaseStore, u64), OpenError> {
     DatabaseStore::open(data, Arc::default(), SIZES)
@@ -23,7 +27,11 @@ fn key(number: u64) -> RowKey {
 }
 
 fn row(tokens: u64, full_at_ms: u64) -> Row {
-    let state = State::Tokens(Balance { tokens, refilled_at_ms: 1, session_start_ms: 2 });
+    let state = State::Tokens(Balance {
+        tokens,
+        refilled_at_ms: 1,
+        session_start_ms: 2,
+    });
     Row { state, full_at_ms }
 }
 
@@ -44,9 +52,12 @@ fn write(store: &DatabaseStore, number: u64, keys: std::ops::Range<u64>, row: Ro
 }
 
 fn journals(data: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(data.join("store")).unwrap().map(|entry| entry.unwrap().path());
-    let mut journals: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "jnl")).collect();
+    let entries = fs::read_dir(data.join("store"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut journals: Vec<PathBuf> = entries
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        .collect();
     journals.sort();
     journals
 }
@@ -57,7 +68,10 @@ fn used(bytes: &[u8]) -> usize {
 }
 
 fn refusal(data: &Path) -> String {
-    open(data).map(|(_, number)| number).unwrap_err().to_string()
+    open(data)
+        .map(|(_, number)| number)
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -67,7 +81,11 @@ fn data_are_for_their_owner_alone() {
     let data = place.path().join("data");
     let _open = open(&data).unwrap();
     for path in [data.clone(), data.join("store")] {
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700, "{path:?}");
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o700,
+            "{path:?}"
+        );
     }
 }
 
@@ -85,7 +103,10 @@ fn commits_survive_an_abrupt_restart() {
     assert_eq!(store.get(&key(1)).unwrap(), Some(row(6, 8)));
     assert_eq!(store.get(&key(9)).unwrap(), None);
     let found = store.scan(b"key-", None, 10).unwrap();
-    assert_eq!(found.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), [key(0), key(1), key(2)]);
+    assert_eq!(
+        found.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(),
+        [key(0), key(1), key(2)]
+    );
 }
 
 #[test]
@@ -95,14 +116,20 @@ fn logged_changes_keep_order_after_restart() {
     write(&store, 1, 0..3, row(9, 1));
     commit(&store, 2, 1..3, row(8, 1));
     let rows = commit(&store, 3, 2..3, row(7, 1));
-    assert_eq!(store.get(&key(2)).unwrap(), Some(row(9, 1)), "not settled yet");
+    assert_eq!(
+        store.get(&key(2)).unwrap(),
+        Some(row(9, 1)),
+        "not settled yet"
+    );
     // A row may be settled before the log drops the changes up to it.
     store.settle(&rows).unwrap();
     store.forget(2).unwrap();
     drop(store);
     let (store, number) = open(data.path()).unwrap();
     assert_eq!(number, 3);
-    let found = (0..3).map(|number| store.get(&key(number)).unwrap()).collect::<Vec<_>>();
+    let found = (0..3)
+        .map(|number| store.get(&key(number)).unwrap())
+        .collect::<Vec<_>>();
     // The change of the second was dropped before it was settled.
     assert_eq!(found, [Some(row(9, 1)), Some(row(9, 1)), Some(row(7, 1))]);
 }
@@ -117,7 +144,10 @@ fn removal_in_the_log_removes_the_row() {
     store.commit(2, &rows, &mut || {}).unwrap();
     drop(store);
     let (store, _) = open(data.path()).unwrap();
-    assert_eq!([store.get(&key(0)).unwrap(), store.get(&key(1)).unwrap()], [None, Some(row(9, 1))]);
+    assert_eq!(
+        [store.get(&key(0)).unwrap(), store.get(&key(1)).unwrap()],
+        [None, Some(row(9, 1))]
+    );
 }
 
 #[test]
@@ -193,7 +223,11 @@ fn unreadable_journal_is_no_damage() {
     write(&store, 1, 0..5, row(1, 1));
     drop(store);
     fs::create_dir(journals(data.path()).remove(0).with_file_name("9.jnl")).unwrap();
-    assert!(matches!(open(data.path()), Err(OpenError::Io { .. })), "{}", refusal(data.path()));
+    assert!(
+        matches!(open(data.path()), Err(OpenError::Io { .. })),
+        "{}",
+        refusal(data.path())
+    );
 }
 
 #[test]
@@ -232,7 +266,11 @@ fn gap_between_journals_is_noticed() {
     write(&second, 4, 0..5, row(1, 1));
     drop(second);
     let journal = journals(data.path()).remove(0);
-    fs::copy(journals(other.path()).remove(0), journal.with_file_name("9.jnl")).unwrap();
+    fs::copy(
+        journals(other.path()).remove(0),
+        journal.with_file_name("9.jnl"),
+    )
+    .unwrap();
     fs::write(&journal, first).unwrap();
     assert!(refusal(data.path()).contains("are missing in or before it"));
 }
@@ -247,11 +285,18 @@ fn full_buckets_are_removed_and_no_others() {
     write(&store, 2, 0..100, row(2, 2_000_000));
     store.flush(false).unwrap();
     store.sweep().unwrap();
-    assert_eq!(store.scan(b"", None, usize::MAX).unwrap().len(), count as usize);
+    assert_eq!(
+        store.scan(b"", None, usize::MAX).unwrap().len(),
+        count as usize
+    );
     let before = store.disk_bytes();
     clock.store(1_000_000 + FULL_MS - 1, Ordering::Relaxed);
     store.sweep().unwrap();
-    assert_eq!(store.scan(b"", None, usize::MAX).unwrap().len(), count as usize, "not yet");
+    assert_eq!(
+        store.scan(b"", None, usize::MAX).unwrap().len(),
+        count as usize,
+        "not yet"
+    );
     clock.store(1_000_000 + FULL_MS, Ordering::Relaxed);
     store.sweep().unwrap();
     assert_eq!(store.scan(b"", None, usize::MAX).unwrap().len(), 100);
@@ -261,7 +306,10 @@ fn full_buckets_are_removed_and_no_others() {
     assert!(after < 100_000, "{after} of {before} bytes");
     drop(store);
     let (store, number) = open(data.path()).unwrap();
-    assert_eq!((number, store.get(&key(5)).unwrap()), (2, Some(row(2, 2_000_000))));
+    assert_eq!(
+        (number, store.get(&key(5)).unwrap()),
+        (2, Some(row(2, 2_000_000)))
+    );
 }
 
 #[test]

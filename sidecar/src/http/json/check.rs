@@ -21,7 +21,10 @@ use crate::rules::Rules;
 
 /// Answers a body. All of it is checked before anything is decided, so that an invalid batch counts
 /// for nothing.
-pub(in crate::http) async fn check(port: &Inner, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
+pub(in crate::http) async fn check(
+    port: &Inner,
+    body: &[u8],
+) -> Result<Response<Full<Bytes>>, Problem> {
     let (limiter, in_force) = (port.limits.limiter(), port.limits.in_force());
     let rules = &in_force.rules;
     match read::<Check<'_>, CheckBatch<'_>>(body)? {
@@ -35,20 +38,28 @@ pub(in crate::http) async fn check(port: &Inner, body: &[u8]) -> Result<Response
         Body::Batch(batch) => {
             check_batch("requests", &batch.requests)?;
             let checks = batch.requests.iter().enumerate();
-            let requests = checks.map(|(index, check)| check.request(rules, At(Some(("requests", index)))));
+            let requests =
+                checks.map(|(index, check)| check.request(rules, At(Some(("requests", index)))));
             let requests: Vec<Request<'_>> = requests.collect::<Result<_, _>>()?;
             let together = batch.together == Some(true);
             let decided = if together {
                 let trace = batch.requests.iter().find_map(Check::trace);
-                limiter.explain_each(&Request::all(&requests).trace(trace)).await.into_vec()
+                limiter
+                    .explain_each(&Request::all(&requests).trace(trace))
+                    .await
+                    .into_vec()
             } else {
                 // All wait for the store together.
                 join_all(requests.iter().map(|request| limiter.explain(request))).await
             };
-            let results =
-                requests.iter().zip(&decided).map(|(request, decided)| answer_of(limiter, request, decided));
+            let results = requests
+                .iter()
+                .zip(&decided)
+                .map(|(request, decided)| answer_of(limiter, request, decided));
             let results: Vec<CheckAnswer> = results.collect();
-            results.iter().for_each(|answer| count(&port.counts, answer));
+            results
+                .iter()
+                .for_each(|answer| count(&port.counts, answer));
             let allowed = together.then(|| results.iter().all(|answer| answer.allowed));
             Ok(json(&BatchAnswer { allowed, results }))
         }
@@ -59,7 +70,9 @@ impl Check<'_> {
     fn request(&self, rules: &Rules, at: At<'_>) -> Result<Request<'_>, Problem> {
         check_bucket(rules, at, &self.bucket)?;
         let tenant = tenant_of(self.tenant.as_ref());
-        Ok(Request::new(self.bucket.as_str(), tenant).cost(self.cost.unwrap_or(1)).trace(self.trace()))
+        Ok(Request::new(self.bucket.as_str(), tenant)
+            .cost(self.cost.unwrap_or(1))
+            .trace(self.trace()))
     }
 
     fn trace(&self) -> Option<TraceId> {
@@ -75,8 +88,15 @@ pub(super) fn tenant_of<'a>(tenant: Option<&'a Text<'_>>) -> &'a str {
 fn answer_of(limiter: &Limiter, request: &Request<'_>, decided: &Decided) -> CheckAnswer {
     let refusal = decided.verdict.ok().err();
     let is_plain = refusal.is_none() && decided.quota.is_none();
-    let left = if is_plain { limiter.quota_left(request) } else { None };
-    let quota = decided.quota.as_ref().or(left.as_ref().map(|left| &left.quota));
+    let left = if is_plain {
+        limiter.quota_left(request)
+    } else {
+        None
+    };
+    let quota = decided
+        .quota
+        .as_ref()
+        .or(left.as_ref().map(|left| &left.quota));
     CheckAnswer {
         allowed: refusal.is_none(),
         reason: refusal.map(|refusal| refusal.reason().as_str()),
@@ -96,7 +116,9 @@ fn answer_of(limiter: &Limiter, request: &Request<'_>, decided: &Decided) -> Che
 
 /// Rounds up to whole milliseconds, at least one, so that no caller retries too early.
 fn millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000))
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 fn count(counts: &Counts, answer: &CheckAnswer) {
@@ -112,7 +134,9 @@ fn json(answer: &impl Serialize) -> Response<Full<Bytes>> {
     // Texts and numbers always serialize.
     let body = serde_json::to_vec(answer).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

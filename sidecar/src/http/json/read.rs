@@ -30,7 +30,9 @@ pub(in crate::http) fn check_content_type(headers: &HeaderMap) -> Result<(), Pro
     let mut values = headers.get_all(CONTENT_TYPE).iter();
     let essence = |value: &[u8]| {
         let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
-        essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
+        essence
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"application/json")
     };
     match (values.next(), values.next()) {
         (Some(value), None) if essence(value.as_bytes()) => Ok(()),
@@ -44,7 +46,11 @@ pub(in crate::http) fn check_content_type(headers: &HeaderMap) -> Result<(), Pro
 pub(super) fn read<'a, S: Deserialize<'a>, B: Deserialize<'a>>(
     body: &'a [u8],
 ) -> Result<Body<S, B>, Problem> {
-    if is_batch(body) { object(body).map(Body::Batch) } else { object(body).map(Body::Single) }
+    if is_batch(body) {
+        object(body).map(Body::Batch)
+    } else {
+        object(body).map(Body::Single)
+    }
 }
 
 /// Returns true if a body has a member that only batches have. Most bodies do not contain its name
@@ -59,7 +65,9 @@ fn is_batch(body: &[u8]) -> bool {
 }
 
 fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map(|Object(value)| value).or_else(|_| object_with_place(body))
+    serde_json::from_slice(body)
+        .map(|Object(value)| value)
+        .or_else(|_| object_with_place(body))
 }
 
 #[cold]

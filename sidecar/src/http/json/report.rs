@@ -32,7 +32,11 @@ pub(in crate::http) fn report(port: &Inner, body: &[u8]) -> Result<Response<Full
             let observed =
                 reports.map(|(index, report)| report.observed(rules, At(Some(("reports", index)))));
             let observed: Vec<ObservedResponse> = observed.collect::<Result<_, _>>()?;
-            batch.reports.iter().zip(observed).for_each(|(report, observed)| record(port, report, observed));
+            batch
+                .reports
+                .iter()
+                .zip(observed)
+                .for_each(|(report, observed)| record(port, report, observed));
         }
     }
     let mut response = Response::new(Full::default());
@@ -43,7 +47,14 @@ pub(in crate::http) fn report(port: &Inner, body: &[u8]) -> Result<Response<Full
 fn record(port: &Inner, report: &Report<'_>, observed: ObservedResponse) {
     let request = Request::new(report.bucket.as_str(), tenant_of(report.tenant.as_ref()));
     let is_known = port.limits.limiter().record(&request, observed);
-    port.counts.count(Endpoint::V1Report, if is_known { Outcome::Recorded } else { Outcome::UnknownBucket });
+    port.counts.count(
+        Endpoint::V1Report,
+        if is_known {
+            Outcome::Recorded
+        } else {
+            Outcome::UnknownBucket
+        },
+    );
 }
 
 impl Report<'_> {
@@ -72,9 +83,12 @@ impl Report<'_> {
                 ));
             }
         };
-        let Some(latency) = self.latency_ms else { return Ok(response) };
+        let Some(latency) = self.latency_ms else {
+            return Ok(response);
+        };
         if !(0.0..=LATENCY_MS_MAX).contains(&latency) {
-            let fault = format!("{latency} is not from 0 to {LATENCY_MS_MAX}, a day in milliseconds");
+            let fault =
+                format!("{latency} is not from 0 to {LATENCY_MS_MAX}, a day in milliseconds");
             return Err(Problem::of_field(at.member("latency_ms"), fault));
         }
         Ok(response.took(Duration::from_secs_f64(latency / 1_000.0)))

@@ -41,7 +41,9 @@ pub(in crate::http) struct Check<'a> {
 
 /// Reads a cost: a whole number, which may have the form 218.0.
 fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    let Some(Number(cost)) = Option::deserialize(deserializer)? else { return Ok(None) };
+    let Some(Number(cost)) = Option::deserialize(deserializer)? else {
+        return Ok(None);
+    };
     if cost.fract() != 0.0 || !(1.0..=f64::from(u32::MAX)).contains(&cost) {
         let fault = format_args!("{cost} is not a whole number from 1 to {}", u32::MAX);
         return Err(D::Error::custom(fault));

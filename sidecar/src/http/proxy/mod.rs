@@ -60,10 +60,17 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
     let asked = match ask(port, style, head) {
         None => None,
         Some(Asked::Decided(response)) => Some(response),
-        Some(Asked::ByQuotas { deciding, bucket, tenant }) => {
+        Some(Asked::ByQuotas {
+            deciding,
+            bucket,
+            tenant,
+        }) => {
             let mut response = respond(port, style, &bucket, &deciding.await);
             if response.status() == style.allowed
-                && let Some(left) = port.limits.limiter().quota_left(&Asking::new(&*bucket, &tenant))
+                && let Some(left) = port
+                    .limits
+                    .limiter()
+                    .quota_left(&Asking::new(&*bucket, &tenant))
             {
                 response.headers_mut().extend(quota_fields(&left));
             }
@@ -80,7 +87,11 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
 /// immediately.
 enum Asked<F> {
     Decided(Response<Full<Bytes>>),
-    ByQuotas { deciding: F, bucket: String, tenant: String },
+    ByQuotas {
+        deciding: F,
+        bucket: String,
+        tenant: String,
+    },
 }
 
 /// Asks the limiter about a request; `None` if it passes without a decision.
@@ -99,12 +110,17 @@ fn ask(
                 return None;
             }
             let (key, mistake) = by_headers(head, tenant, |name| in_force.rules.takes(name));
-            mistake.into_iter().for_each(|mistake| port.counts.mistake(mistake));
+            mistake
+                .into_iter()
+                .for_each(|mistake| port.counts.mistake(mistake));
             key.map(|key| decide(port, style, head, &key))
         }
         Http::Rules(rules) => {
             let Original { request, mistakes } = Original::of(head, style.names);
-            mistakes.into_iter().flatten().for_each(|mistake| port.counts.mistake(mistake));
+            mistakes
+                .into_iter()
+                .flatten()
+                .for_each(|mistake| port.counts.mistake(mistake));
             let head = Head::of(&request);
             rules.ask(head, |key| decide(port, style, head, key)).ok()
         }
@@ -129,7 +145,10 @@ fn by_headers<'a>(
         Some(_) => head.header(&COST_HEADER).and_then(cost_of),
     };
     let mistake = cost.is_none().then_some(Mistake::Cost);
-    (Some(Asking::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))), mistake)
+    (
+        Some(Asking::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))),
+        mistake,
+    )
 }
 
 fn cost_of(text: &str) -> Option<u32> {
@@ -144,12 +163,18 @@ fn decide(
     key: &Asking<'_>,
 ) -> Asked<impl Future<Output = Decided> + Send + use<>> {
     let limiter = port.limits.limiter();
-    let trace = head.header(&TRACEPARENT).and_then(|value| TraceId::of_traceparent(value.as_bytes()));
+    let trace = head
+        .header(&TRACEPARENT)
+        .and_then(|value| TraceId::of_traceparent(value.as_bytes()));
     let key = key.trace(trace);
     let deciding = limiter.explain(&key);
     if limiter.has_quotas(key.bucket()) {
         let (bucket, tenant) = (key.bucket().to_owned(), key.tenant().to_owned());
-        return Asked::ByQuotas { deciding, bucket, tenant };
+        return Asked::ByQuotas {
+            deciding,
+            bucket,
+            tenant,
+        };
     }
     // Without quotas it is ready.
     let decided = deciding.now_or_never().unwrap_or(Decided::ADMITTED);
@@ -160,8 +185,17 @@ fn respond(port: &Inner, style: Style, bucket: &str, decided: &Decided) -> Respo
     let outcome = match (decided.verdict, decided.withheld) {
         (Verdict::Refuse(refusal), _) => {
             port.counts.count(style.endpoint, Outcome::Refused);
-            let (limit, quota) = (port.limits.limiter().limit(bucket), decided.quota.as_deref());
-            let of = RefusalOf { refusal, bucket: Some(bucket), limit, quota, at: SystemTime::now() };
+            let (limit, quota) = (
+                port.limits.limiter().limit(bucket),
+                decided.quota.as_deref(),
+            );
+            let of = RefusalOf {
+                refusal,
+                bucket: Some(bucket),
+                limit,
+                quota,
+                at: SystemTime::now(),
+            };
             return refused(style, &of);
         }
         (Verdict::Admit, None) => Outcome::Allowed,

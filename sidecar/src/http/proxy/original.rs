@@ -37,9 +37,15 @@ pub(super) struct Names {
 
 impl Names {
     /// Headers of Caddy and Traefik.
-    pub(super) const FORWARDED: Self = Self { method: "x-forwarded-method", uri: "x-forwarded-uri" };
+    pub(super) const FORWARDED: Self = Self {
+        method: "x-forwarded-method",
+        uri: "x-forwarded-uri",
+    };
     /// Headers that the shipped nginx configuration sends.
-    pub(super) const ORIGINAL: Self = Self { method: "x-original-method", uri: "x-original-uri" };
+    pub(super) const ORIGINAL: Self = Self {
+        method: "x-original-method",
+        uri: "x-original-uri",
+    };
 }
 
 #[derive(Debug)]
@@ -60,7 +66,10 @@ impl Original {
         ];
         head.method = method.unwrap_or(head.method);
         head.uri = uri.unwrap_or_else(|| Uri::from_static("*"));
-        Self { request: Request::from_parts(head, ()), mistakes }
+        Self {
+            request: Request::from_parts(head, ()),
+            mistakes,
+        }
     }
 }
 
@@ -83,15 +92,31 @@ fn method_of(value: &HeaderValue) -> Option<Method> {
 }
 
 fn uri_of(target: &[u8]) -> Option<Uri> {
-    let path = if target.first() == Some(&b'/') { target } else { path_of_absolute(target)? };
-    let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+    let path = if target.first() == Some(&b'/') {
+        target
+    } else {
+        path_of_absolute(target)?
+    };
+    let end = path
+        .iter()
+        .position(|byte| matches!(byte, b'?' | b'#'))
+        .unwrap_or(path.len());
     let path = path.get(..end)?;
     let mut escaped: Cow<'_, str> = percent_encode(path, ESCAPED).into();
     if escaped.len() > PATH_BYTES_MAX {
         // The end matters: dots there may lead to another path. Rules have little use for other
         // bytes.
         let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/.;%\\-_~:@,=+".contains(&byte);
-        escaped = path.iter().map(|byte| if is_kept(*byte) { char::from(*byte) } else { '_' }).collect();
+        escaped = path
+            .iter()
+            .map(|byte| {
+                if is_kept(*byte) {
+                    char::from(*byte)
+                } else {
+                    '_'
+                }
+            })
+            .collect();
     }
     let path = escaped.get(..PATH_BYTES_MAX).unwrap_or(&escaped);
     PathAndQuery::try_from(path).ok().map(Uri::from)
@@ -101,8 +126,15 @@ fn path_of_absolute(target: &[u8]) -> Option<&[u8]> {
     let scheme = target.windows(3).position(|window| window == b"://")?;
     let is_scheme = scheme > 0 && target.get(..scheme)?.iter().all(u8::is_ascii_alphanumeric);
     let rest = target.get(scheme + 3..).filter(|_| is_scheme)?;
-    let path = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-    Some(rest.get(path..).filter(|path| path.first() == Some(&b'/')).unwrap_or(b"/"))
+    let path = rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
+        .unwrap_or(rest.len());
+    Some(
+        rest.get(path..)
+            .filter(|path| path.first() == Some(&b'/'))
+            .unwrap_or(b"/"),
+    )
 }
 
 #[cfg(test)]
@@ -126,7 +158,10 @@ mod tests {
             (b"//evil.example/a", Some("//evil.example/a")),
             (b"/caf\xc3\xa9", Some("/caf%C3%A9")),
             (b"/\xff\xfe", Some("/%FF%FE")),
-            (b"/a<b>\"c{d}`e^f|g\\h", Some("/a%3Cb%3E%22c%7Bd%7D%60e%5Ef%7Cg%5Ch")),
+            (
+                b"/a<b>\"c{d}`e^f|g\\h",
+                Some("/a%3Cb%3E%22c%7Bd%7D%60e%5Ef%7Cg%5Ch"),
+            ),
             (b"/a b\tc", Some("/a%20b%09c")),
             (b"/100%/%zz", Some("/100%/%zz")),
             (b"http://shop.example/orders?x", Some("/orders")),
@@ -142,7 +177,12 @@ mod tests {
             (b"shop.example:443", None),
             (long.as_bytes(), Some(&plain.replace('é', "__"))),
         ] {
-            assert_eq!(path(target).as_deref(), expected, "{}", String::from_utf8_lossy(target));
+            assert_eq!(
+                path(target).as_deref(),
+                expected,
+                "{}",
+                String::from_utf8_lossy(target)
+            );
         }
     }
 
@@ -174,9 +214,13 @@ mod tests {
     #[test]
     fn header_counts_only_once() {
         let request = |values: &[&str]| {
-            let request = values.iter().fold(Request::get("/check"), |request, value| {
-                request.header("x-forwarded-uri", *value).header("x-forwarded-method", "PUT")
-            });
+            let request = values
+                .iter()
+                .fold(Request::get("/check"), |request, value| {
+                    request
+                        .header("x-forwarded-uri", *value)
+                        .header("x-forwarded-method", "PUT")
+                });
             Original::of(request.body(()).unwrap().into_parts().0, Names::FORWARDED)
         };
         let (uri, method) = (Some(Mistake::OriginalUri), Some(Mistake::OriginalMethod));
@@ -187,7 +231,10 @@ mod tests {
             (&["a"], (Method::PUT, "*"), [None, uri]),
         ] {
             let original = request(values);
-            let found = (original.request.method().clone(), original.request.uri().to_string());
+            let found = (
+                original.request.method().clone(),
+                original.request.uri().to_string(),
+            );
             assert_eq!((found.0, found.1.as_str()), expected, "{values:?}");
             assert_eq!(original.mistakes, mistakes, "{values:?}");
         }

@@ -13,7 +13,10 @@ use super::*;
 const ATTEMPTS: usize = 20;
 
 fn callers() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/integrations/callers"))
+    Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/integrations/callers"
+    ))
 }
 
 fn run(command: &[String], port: u16, bucket: &str) -> String {
@@ -35,7 +38,11 @@ async fn asks(command: &[&str]) {
     let open = serve(&port).await.port();
     // Listens and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
     tokio::task::spawn_blocking(move || {
         assert!(
@@ -43,7 +50,11 @@ async fn asks(command: &[&str]) {
             "{command:?} is never refused"
         );
         assert_eq!(run(&command, open, "some"), "allowed");
-        assert_eq!(run(&command, open, "two words"), "allowed", "an invalid request");
+        assert_eq!(
+            run(&command, open, "two words"),
+            "allowed",
+            "an invalid request"
+        );
         assert_eq!(run(&command, closed, "none"), "allowed", "no sidecar");
         assert_eq!(
             run(&command, silent.local_addr().unwrap().port(), "none"),
@@ -57,7 +68,10 @@ async fn asks(command: &[&str]) {
 }
 
 fn has(program: &str, version: &str) -> bool {
-    Command::new(program).arg(version).output().is_ok_and(|output| output.status.success())
+    Command::new(program)
+        .arg(version)
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,7 +19,9 @@ http:
 /// starting one takes a while.
 static PORTS: LazyLock<[Port; 2]> = LazyLock::new(|| {
     let ports = [Port::new(), Port::with_rules(RULES)];
-    ports.iter().for_each(|port| port.plane.refuse_all(Reason::ClusterOverload));
+    ports
+        .iter()
+        .for_each(|port| port.plane.refuse_all(Reason::ClusterOverload));
     ports
 });
 
@@ -41,7 +43,11 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     let parts = proptest::collection::vec(part, 0..8).prop_map(|parts| parts.concat().into_bytes());
     let object = "(\"[a-z_]{1,12}\":(\"[^\"]{0,9}\"|[0-9]{1,6}|true|null),?){0,4}"
         .prop_map(|text| format!("{{{text}}}").into_bytes());
-    prop_oneof![parts, object, proptest::collection::vec(any::<u8>(), 0..200)]
+    prop_oneof![
+        parts,
+        object,
+        proptest::collection::vec(any::<u8>(), 0..200)
+    ]
 }
 
 fn value() -> impl Strategy<Value = HeaderValue> {

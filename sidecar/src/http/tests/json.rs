@@ -11,43 +11,99 @@ fn decision_has_the_members_that_it_needs() {
     port.plane.admit("search").unwrap();
     port.plane.limit("none", 0.0).unwrap();
     let check = |bucket: &str| {
-        let answer = port.post("/v1/check", &json!({ "bucket": bucket, "tenant": "acme" }).to_string());
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+        let answer = port.post(
+            "/v1/check",
+            &json!({ "bucket": bucket, "tenant": "acme" }).to_string(),
+        );
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, Some("application/json"))
+        );
         answer.json()
     };
     assert_eq!(check("search"), json!({ "allowed": true }));
     let mut refused = check("none");
     let wait = refused["retry_after_ms"].take().as_u64().unwrap();
     assert!((1_000..=3_000).contains(&wait), "{wait}");
-    let expected =
-        json!({ "allowed": false, "reason": "burst_guard", "retry_after_ms": null, "limit_rps": 0.0 });
+    let expected = json!({ "allowed": false, "reason": "burst_guard", "retry_after_ms": null, "limit_rps": 0.0 });
     assert_eq!(refused, expected);
     port.plane.shadow("none", true).unwrap();
-    assert_eq!(check("none"), json!({ "allowed": true, "limit_rps": 0.0, "withheld": "burst_guard" }));
-    let expected = [("v1_check", "allowed", 1), ("v1_check", "refused", 1), ("v1_check", "withheld", 1)];
+    assert_eq!(
+        check("none"),
+        json!({ "allowed": true, "limit_rps": 0.0, "withheld": "burst_guard" })
+    );
+    let expected = [
+        ("v1_check", "allowed", 1),
+        ("v1_check", "refused", 1),
+        ("v1_check", "withheld", 1),
+    ];
     assert_eq!(port.counts(), expected);
 }
 
 #[test]
 fn request_charges_its_tenant_its_cost() {
     for (body, tenant, offered) in [
-        (json!({ "bucket": "b", "tenant": "acme", "cost": 7 }), "acme", 7),
+        (
+            json!({ "bucket": "b", "tenant": "acme", "cost": 7 }),
+            "acme",
+            7,
+        ),
         (json!({ "bucket": "b" }), "default", 1),
-        (json!({ "bucket": "b", "tenant": null, "cost": null, "traceparent": null }), "default", 1),
-        (json!({ "bucket": "b", "tenant": "auth0|1a", "cost": 218.0 }), "auth0|1a", 218),
-        (json!({ "bucket": "b", "cost": u32::MAX }), "default", 10_000),
+        (
+            json!({ "bucket": "b", "tenant": null, "cost": null, "traceparent": null }),
+            "default",
+            1,
+        ),
+        (
+            json!({ "bucket": "b", "tenant": "auth0|1a", "cost": 218.0 }),
+            "auth0|1a",
+            218,
+        ),
+        (
+            json!({ "bucket": "b", "cost": u32::MAX }),
+            "default",
+            10_000,
+        ),
         (json!({ "bucket": "b", "tenant": "" }), "default", 1),
-        (json!({ "bucket": "b", "tenant": "x".repeat(5_000) }), &*"x".repeat(5_000), 1),
-        (json!({ "bucket": "b", "tenant": "requests", "traceparent": "requests" }), "requests", 1),
-        (json!({ "bucket": "b", "tenant": "\u{61}cme\\", "traceparent": "00-0-0-0" }), "acme\\", 1),
+        (
+            json!({ "bucket": "b", "tenant": "x".repeat(5_000) }),
+            &*"x".repeat(5_000),
+            1,
+        ),
+        (
+            json!({ "bucket": "b", "tenant": "requests", "traceparent": "requests" }),
+            "requests",
+            1,
+        ),
+        (
+            json!({ "bucket": "b", "tenant": "\u{61}cme\\", "traceparent": "00-0-0-0" }),
+            "acme\\",
+            1,
+        ),
     ] {
         let port = Port::new();
-        assert_eq!(port.post("/v1/check", &body.to_string()).status, 200, "{body}");
-        assert_eq!(port.plane.tenant_counts("b", tenant).unwrap().offered, offered, "{body}");
+        assert_eq!(
+            port.post("/v1/check", &body.to_string()).status,
+            200,
+            "{body}"
+        );
+        assert_eq!(
+            port.plane.tenant_counts("b", tenant).unwrap().offered,
+            offered,
+            "{body}"
+        );
     }
     let port = Port::new();
-    assert_eq!(port.post("/v1/check", r#"{"bucket":"\u0062","tenant":"\u0061cme"}"#).status, 200);
-    assert_eq!(port.plane.tenant_counts("b", "acme").unwrap().offered, 1, "escapes are read");
+    assert_eq!(
+        port.post("/v1/check", r#"{"bucket":"\u0062","tenant":"\u0061cme"}"#)
+            .status,
+        200
+    );
+    assert_eq!(
+        port.plane.tenant_counts("b", "acme").unwrap().offered,
+        1,
+        "escapes are read"
+    );
 }
 
 #[test]
@@ -56,14 +112,21 @@ fn batch_decides_about_each_request_in_order() {
     port.plane.refuse("none", Reason::TenantLimit).unwrap();
     let body = json!({ "requests": [{ "bucket": "b" }, { "bucket": "none", "cost": 3 }, { "bucket": "b" }] });
     let answer = port.post("/v1/check", &body.to_string()).json();
-    let allowed: Vec<_> =
-        answer["results"].as_array().unwrap().iter().map(|result| &result["allowed"]).collect();
+    let allowed: Vec<_> = answer["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| &result["allowed"])
+        .collect();
     assert_eq!(allowed, [true, false, true]);
     assert_eq!(answer["results"][1]["reason"], "tenant_limit");
     assert_eq!(answer.get("allowed"), None);
     assert_eq!(port.plane.counts("b").unwrap().admitted, 2);
     assert_eq!(port.plane.counts("none").unwrap().refused, 3);
-    assert_eq!(port.counts(), [("v1_check", "allowed", 2), ("v1_check", "refused", 1)]);
+    assert_eq!(
+        port.counts(),
+        [("v1_check", "allowed", 2), ("v1_check", "refused", 1)]
+    );
 }
 
 #[test]
@@ -71,17 +134,31 @@ fn requests_together_are_admitted_all_or_none() {
     let port = Port::new();
     port.plane.refuse("none", Reason::TenantLimit).unwrap();
     let ask = |buckets: &[&str]| {
-        let requests: Vec<_> = buckets.iter().map(|bucket| json!({ "bucket": bucket })).collect();
-        port.post("/v1/check", &json!({ "requests": requests, "together": true }).to_string()).json()
+        let requests: Vec<_> = buckets
+            .iter()
+            .map(|bucket| json!({ "bucket": bucket }))
+            .collect();
+        port.post(
+            "/v1/check",
+            &json!({ "requests": requests, "together": true }).to_string(),
+        )
+        .json()
     };
     let answer = ask(&["b", "none"]);
     assert_eq!(answer["allowed"], false);
     assert_eq!(
-        (&answer["results"][0]["allowed"], &answer["results"][1]["allowed"]),
+        (
+            &answer["results"][0]["allowed"],
+            &answer["results"][1]["allowed"]
+        ),
         (&true.into(), &false.into())
     );
     let counts = port.plane.counts("b").unwrap();
-    assert_eq!((counts.admitted, counts.refused), (0, 1), "it counts as refused for every key");
+    assert_eq!(
+        (counts.admitted, counts.refused),
+        (0, 1),
+        "it counts as refused for every key"
+    );
     assert_eq!(ask(&["b", "c"])["allowed"], true);
     assert_eq!(port.plane.counts("b").unwrap().admitted, 1);
 }
@@ -89,16 +166,29 @@ fn requests_together_are_admitted_all_or_none() {
 #[test]
 fn invalid_check_names_its_member() {
     const LISTED: &str = "buckets: [b]\n";
-    let requests = |count: usize| json!({ "requests": vec![json!({ "bucket": "b" }); count] }).to_string();
+    let requests =
+        |count: usize| json!({ "requests": vec![json!({ "bucket": "b" }); count] }).to_string();
     let (many, most) = (requests(257), requests(256));
     let port = Port::with_rules(LISTED);
     for (body, field, detail) in [
         ("", None, "EOF while parsing"),
         ("{", None, "EOF while parsing"),
         ("[]", None, "invalid type: sequence, expected an object"),
-        (r#"["b"]"#, None, "invalid type: sequence, expected an object"),
-        (r#"["b",null,null,null]"#, None, "invalid type: sequence, expected an object"),
-        (r#"[[["b",null,null,null]],null]"#, None, "invalid type: sequence, expected an object"),
+        (
+            r#"["b"]"#,
+            None,
+            "invalid type: sequence, expected an object",
+        ),
+        (
+            r#"["b",null,null,null]"#,
+            None,
+            "invalid type: sequence, expected an object",
+        ),
+        (
+            r#"[[["b",null,null,null]],null]"#,
+            None,
+            "invalid type: sequence, expected an object",
+        ),
         (
             r#"{"requests":[["b",null,null,null]]}"#,
             Some("requests[0]"),
@@ -106,31 +196,95 @@ fn invalid_check_names_its_member() {
         ),
         ("\"b\"", None, "invalid type: string"),
         ("{}", None, "missing field `bucket`"),
-        (r#"{"bucket":"b"} x"#, None, "trailing characters at line 1 column 16"),
+        (
+            r#"{"bucket":"b"} x"#,
+            None,
+            "trailing characters at line 1 column 16",
+        ),
         (
             r#"{"bucket":"b","tenat":"a"}"#,
             Some("tenat"),
             "unknown field `tenat`, expected one of `bucket`, `tenant`",
         ),
-        (r#"{"bucket":"b","bucket":"b"}"#, None, "duplicate field `bucket`"),
+        (
+            r#"{"bucket":"b","bucket":"b"}"#,
+            None,
+            "duplicate field `bucket`",
+        ),
         (r#"{"bucket":null}"#, Some("bucket"), "invalid type: null"),
-        (r#"{"bucket":7}"#, Some("bucket"), "invalid type: integer `7`"),
+        (
+            r#"{"bucket":7}"#,
+            Some("bucket"),
+            "invalid type: integer `7`",
+        ),
         (r#"{"bucket":""}"#, Some("bucket"), "empty"),
         (r#"{"bucket":"two words"}"#, Some("bucket"), "' '"),
-        (r#"{"bucket":"search"}"#, Some("bucket"), "it is not among `buckets` of the sidecar's rules"),
-        (r#"{"bucket":"b","cost":0}"#, Some("cost"), "0 is not a whole number from 1 to 4294967295"),
-        (r#"{"bucket":"b","cost":4294967296}"#, Some("cost"), "4294967296 is not a whole number"),
-        (r#"{"bucket":"b","cost":-1}"#, Some("cost"), "-1 is not a whole number"),
-        (r#"{"bucket":"b","cost":218.5}"#, Some("cost"), "218.5 is not a whole number"),
-        (r#"{"bucket":"b","cost":"5"}"#, Some("cost"), "invalid type: string \"5\""),
+        (
+            r#"{"bucket":"search"}"#,
+            Some("bucket"),
+            "it is not among `buckets` of the sidecar's rules",
+        ),
+        (
+            r#"{"bucket":"b","cost":0}"#,
+            Some("cost"),
+            "0 is not a whole number from 1 to 4294967295",
+        ),
+        (
+            r#"{"bucket":"b","cost":4294967296}"#,
+            Some("cost"),
+            "4294967296 is not a whole number",
+        ),
+        (
+            r#"{"bucket":"b","cost":-1}"#,
+            Some("cost"),
+            "-1 is not a whole number",
+        ),
+        (
+            r#"{"bucket":"b","cost":218.5}"#,
+            Some("cost"),
+            "218.5 is not a whole number",
+        ),
+        (
+            r#"{"bucket":"b","cost":"5"}"#,
+            Some("cost"),
+            "invalid type: string \"5\"",
+        ),
         (r#"{"requests":[]}"#, Some("requests"), "the list is empty"),
-        (&many, Some("requests"), "257 are too many: send at most 256"),
-        (r#"{"requests":[{"bucket":"b"},{"bucket":"b","cost":0}]}"#, Some("requests[1].cost"), "0 is not"),
-        (r#"{"requests":[{"bucket":"b"},{"buckets":"b"}]}"#, Some("requests[1].buckets"), "unknown field"),
-        (r#"{"requests":[{"bucket":"b"},{"bucket":"c"}]}"#, Some("requests[1].bucket"), "it is not among"),
-        (r#"{"requests":[{"bucket":"b"}],"together":1}"#, Some("together"), "expected a boolean"),
-        (r#"{"requests":[{"bucket":"b"}],"bucket":"b"}"#, Some("bucket"), "unknown field `bucket`"),
-        (r#"{"requests":{"bucket":"b"}}"#, Some("requests"), "expected a sequence"),
+        (
+            &many,
+            Some("requests"),
+            "257 are too many: send at most 256",
+        ),
+        (
+            r#"{"requests":[{"bucket":"b"},{"bucket":"b","cost":0}]}"#,
+            Some("requests[1].cost"),
+            "0 is not",
+        ),
+        (
+            r#"{"requests":[{"bucket":"b"},{"buckets":"b"}]}"#,
+            Some("requests[1].buckets"),
+            "unknown field",
+        ),
+        (
+            r#"{"requests":[{"bucket":"b"},{"bucket":"c"}]}"#,
+            Some("requests[1].bucket"),
+            "it is not among",
+        ),
+        (
+            r#"{"requests":[{"bucket":"b"}],"together":1}"#,
+            Some("together"),
+            "expected a boolean",
+        ),
+        (
+            r#"{"requests":[{"bucket":"b"}],"bucket":"b"}"#,
+            Some("bucket"),
+            "unknown field `bucket`",
+        ),
+        (
+            r#"{"requests":{"bucket":"b"}}"#,
+            Some("requests"),
+            "expected a sequence",
+        ),
     ] {
         let answer = port.post("/v1/check", body);
         let short: String = body.chars().take(80).collect();
@@ -140,13 +294,29 @@ fn invalid_check_names_its_member() {
             "{short}"
         );
         let problem = answer.json();
-        assert_eq!((&problem["status"], problem["title"].as_str()), (&400.into(), Some("Bad Request")));
-        assert_eq!(problem.get("field").map(|field| field.as_str().unwrap()), field, "{short}: {problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(detail), "{short}: {problem}");
+        assert_eq!(
+            (&problem["status"], problem["title"].as_str()),
+            (&400.into(), Some("Bad Request"))
+        );
+        assert_eq!(
+            problem.get("field").map(|field| field.as_str().unwrap()),
+            field,
+            "{short}: {problem}"
+        );
+        assert!(
+            problem["detail"].as_str().unwrap().contains(detail),
+            "{short}: {problem}"
+        );
     }
     assert_eq!(port.plane.counts("b").unwrap().offered, 0);
     assert_eq!(port.counts(), [("v1_check", "invalid", 30)]);
-    assert_eq!(port.post("/v1/check", &most).json()["results"].as_array().unwrap().len(), 256);
+    assert_eq!(
+        port.post("/v1/check", &most).json()["results"]
+            .as_array()
+            .unwrap()
+            .len(),
+        256
+    );
 }
 
 #[test]
@@ -166,16 +336,36 @@ fn report_is_recorded_for_a_known_bucket() {
     let port = Port::new();
     port.post("/v1/check", r#"{"bucket":"b"}"#);
     for (body, result) in [
-        (json!({ "bucket": "b", "status": 200, "latency_ms": 12.5 }), "recorded"),
-        (json!({ "bucket": "b", "tenant": "acme", "status": 503 }), "recorded"),
-        (json!({ "bucket": "b", "failed": true, "latency_ms": 0 }), "recorded"),
-        (json!({ "bucket": "b", "failed": false, "latency_ms": 86_400_000 }), "recorded"),
-        (json!({ "reports": [{ "bucket": "b", "status": 599 }] }), "recorded"),
-        (json!({ "bucket": "other", "status": 200 }), "unknown_bucket"),
+        (
+            json!({ "bucket": "b", "status": 200, "latency_ms": 12.5 }),
+            "recorded",
+        ),
+        (
+            json!({ "bucket": "b", "tenant": "acme", "status": 503 }),
+            "recorded",
+        ),
+        (
+            json!({ "bucket": "b", "failed": true, "latency_ms": 0 }),
+            "recorded",
+        ),
+        (
+            json!({ "bucket": "b", "failed": false, "latency_ms": 86_400_000 }),
+            "recorded",
+        ),
+        (
+            json!({ "reports": [{ "bucket": "b", "status": 599 }] }),
+            "recorded",
+        ),
+        (
+            json!({ "bucket": "other", "status": 200 }),
+            "unknown_bucket",
+        ),
     ] {
         let of = |result| {
-            let counts =
-                port.counts().into_iter().filter(|count| (count.0, count.1) == ("v1_report", result));
+            let counts = port
+                .counts()
+                .into_iter()
+                .filter(|count| (count.0, count.1) == ("v1_report", result));
             counts.map(|count| count.2).sum::<u64>()
         };
         let before = of(result);
@@ -183,7 +373,11 @@ fn report_is_recorded_for_a_known_bucket() {
         assert_eq!((answer.status, answer.body.as_str()), (204, ""), "{body}");
         assert_eq!(of(result), before + 1, "{body}");
     }
-    assert_eq!(port.plane.counts("b").unwrap().offered, 1, "a report is no request");
+    assert_eq!(
+        port.plane.counts("b").unwrap().offered,
+        1,
+        "a report is no request"
+    );
 }
 
 #[test]
@@ -191,19 +385,63 @@ fn invalid_report_names_its_member() {
     let port = Port::new();
     port.post("/v1/check", r#"{"bucket":"b"}"#);
     for (body, field, detail) in [
-        (r#"{"bucket":"b"}"#, "status", "give the HTTP status, or `failed` instead"),
-        (r#"{"bucket":"b","status":200,"failed":false}"#, "failed", "either `status` or `failed`"),
-        (r#"{"bucket":"b","status":99}"#, "status", "99 is not from 100 to 599"),
-        (r#"{"bucket":"b","status":600}"#, "status", "600 is not from 100 to 599"),
-        (r#"{"bucket":"b","status":"200"}"#, "status", "invalid type: string"),
-        (r#"{"bucket":"b","status":200,"latency_ms":-1}"#, "latency_ms", "-1 is not from 0 to 86400000"),
-        (r#"{"bucket":"b","status":200,"latency_ms":86400000.1}"#, "latency_ms", "is not from 0"),
-        (r#"{"bucket":"b","status":200,"latency_ms":1e400}"#, "latency_ms", "number out of range"),
-        (r#"{"bucket":"b","status":200,"latency_ms":"12"}"#, "latency_ms", "invalid type: string"),
-        (r#"{"bucket":"b","status":200,"latency":12}"#, "latency", "unknown field"),
+        (
+            r#"{"bucket":"b"}"#,
+            "status",
+            "give the HTTP status, or `failed` instead",
+        ),
+        (
+            r#"{"bucket":"b","status":200,"failed":false}"#,
+            "failed",
+            "either `status` or `failed`",
+        ),
+        (
+            r#"{"bucket":"b","status":99}"#,
+            "status",
+            "99 is not from 100 to 599",
+        ),
+        (
+            r#"{"bucket":"b","status":600}"#,
+            "status",
+            "600 is not from 100 to 599",
+        ),
+        (
+            r#"{"bucket":"b","status":"200"}"#,
+            "status",
+            "invalid type: string",
+        ),
+        (
+            r#"{"bucket":"b","status":200,"latency_ms":-1}"#,
+            "latency_ms",
+            "-1 is not from 0 to 86400000",
+        ),
+        (
+            r#"{"bucket":"b","status":200,"latency_ms":86400000.1}"#,
+            "latency_ms",
+            "is not from 0",
+        ),
+        (
+            r#"{"bucket":"b","status":200,"latency_ms":1e400}"#,
+            "latency_ms",
+            "number out of range",
+        ),
+        (
+            r#"{"bucket":"b","status":200,"latency_ms":"12"}"#,
+            "latency_ms",
+            "invalid type: string",
+        ),
+        (
+            r#"{"bucket":"b","status":200,"latency":12}"#,
+            "latency",
+            "unknown field",
+        ),
         (r#"{"bucket":"a b","status":200}"#, "bucket", "' '"),
         (r#"{"reports":[]}"#, "reports", "the list is empty"),
-        (r#"{"reports":[["b",null,200,null,null]]}"#, "reports[0]", "invalid type: sequence"),
+        (
+            r#"{"reports":[["b",null,200,null,null]]}"#,
+            "reports[0]",
+            "invalid type: sequence",
+        ),
         (
             r#"{"reports":[{"bucket":"b","status":200},{"bucket":"b"}]}"#,
             "reports[1].status",
@@ -212,37 +450,81 @@ fn invalid_report_names_its_member() {
     ] {
         let answer = port.post("/v1/report", body);
         let problem = answer.json();
-        assert_eq!((answer.status, problem["field"].as_str()), (400, Some(field)), "{body}: {problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(detail), "{body}: {problem}");
+        assert_eq!(
+            (answer.status, problem["field"].as_str()),
+            (400, Some(field)),
+            "{body}: {problem}"
+        );
+        assert!(
+            problem["detail"].as_str().unwrap().contains(detail),
+            "{body}: {problem}"
+        );
     }
-    assert_eq!(port.counts(), [("v1_check", "allowed", 1), ("v1_report", "invalid", 14)]);
+    assert_eq!(
+        port.counts(),
+        [("v1_check", "allowed", 1), ("v1_report", "invalid", 14)]
+    );
 }
 
 #[test]
 fn method_path_and_content_type_are_checked() {
     let port = Port::new();
     for path in ["/v1/check", "/v1/report"] {
-        for content_types in
-            [&[][..], &["text/plain"], &["application/jsonx"], &["application/json", "text/plain"]]
-        {
+        for content_types in [
+            &[][..],
+            &["text/plain"],
+            &["application/jsonx"],
+            &["application/json", "text/plain"],
+        ] {
             let request = Request::post(path);
-            let request =
-                content_types.iter().fold(request, |request, of| request.header("content-type", *of));
-            assert_eq!(port.ask(request.body("{}").unwrap()).status, 415, "{content_types:?}");
+            let request = content_types
+                .iter()
+                .fold(request, |request, of| request.header("content-type", *of));
+            assert_eq!(
+                port.ask(request.body("{}").unwrap()).status,
+                415,
+                "{content_types:?}"
+            );
         }
-        for content_type in ["application/json; charset=utf-8", "Application/JSON ;x", "application/json"] {
+        for content_type in [
+            "application/json; charset=utf-8",
+            "Application/JSON ;x",
+            "application/json",
+        ] {
             let request = Request::post(path).header("content-type", content_type);
-            assert_eq!(port.ask(request.body("{}").unwrap()).status, 400, "{content_type}");
+            assert_eq!(
+                port.ask(request.body("{}").unwrap()).status,
+                400,
+                "{content_type}"
+            );
         }
         for method in ["GET", "PUT", "DELETE", "OPTIONS"] {
-            let request =
-                Request::builder().method(method).uri(path).header("content-type", "application/json");
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("content-type", "application/json");
             let answer = port.ask(request.body("{}").unwrap());
-            assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")), "{method}");
+            assert_eq!(
+                (answer.status, answer.header("allow")),
+                (405, Some("POST")),
+                "{method}"
+            );
         }
     }
-    for path in ["/", "/check/", "/v1", "/v1/check/", "/nginx2", "/metrics", "*"] {
+    for path in [
+        "/",
+        "/check/",
+        "/v1",
+        "/v1/check/",
+        "/nginx2",
+        "/metrics",
+        "*",
+    ] {
         let answer = port.get(path, &[]);
-        assert_eq!((answer.status, answer.json()["status"].as_u64()), (404, Some(404)), "{path}");
+        assert_eq!(
+            (answer.status, answer.json()["status"].as_u64()),
+            (404, Some(404)),
+            "{path}"
+        );
     }
 }

@@ -21,7 +21,10 @@ use serde_json::Value;
 use super::*;
 use crate::rules::Rules;
 
-const LOCAL: Caller = Caller { from: IpAddr::V4(Ipv4Addr::LOCALHOST), needs_token: false };
+const LOCAL: Caller = Caller {
+    from: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    needs_token: false,
+};
 
 struct Port {
     plane: ControlPlane,
@@ -41,14 +44,23 @@ impl Port {
     }
 
     fn with_rules(text: &str) -> Self {
-        let read = Rules::read(Source { name: "rules.yaml", text });
-        Self::of(read.unwrap_or_else(|error| panic!("{error}")).0, Access::default())
+        let read = Rules::read(Source {
+            name: "rules.yaml",
+            text,
+        });
+        Self::of(
+            read.unwrap_or_else(|error| panic!("{error}")).0,
+            Access::default(),
+        )
     }
 
     fn of(rules: Rules, access: Access) -> Self {
         let plane = ControlPlane::new(7);
         let limits = Limits::new(plane.limiter(), rules).unwrap();
-        Self { service: Service::new(limits, access), plane }
+        Self {
+            service: Service::new(limits, access),
+            plane,
+        }
     }
 
     fn ask(&self, request: Request<&str>) -> Answer {
@@ -64,8 +76,9 @@ impl Port {
                 Begun::NeedsBody(call) => inner.end(call, body.as_bytes()).await,
             }
         };
-        let response =
-            answered.now_or_never().expect("nothing waits but the store, whose fake answers at once");
+        let response = answered
+            .now_or_never()
+            .expect("nothing waits but the store, whose fake answers at once");
         let (head, body) = response.into_parts();
         let body = body.collect().now_or_never().unwrap().unwrap().to_bytes();
         Answer {
@@ -76,22 +89,35 @@ impl Port {
     }
 
     fn post(&self, path: &str, body: &str) -> Answer {
-        self.ask(Request::post(path).header("content-type", "application/json").body(body).unwrap())
+        self.ask(
+            Request::post(path)
+                .header("content-type", "application/json")
+                .body(body)
+                .unwrap(),
+        )
     }
 
     fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         let request = Request::get(path);
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
         self.ask(request.body("").unwrap())
     }
 
     fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
         let counts = self.service.counts().filter(|(_, requests)| *requests > 0);
-        counts.map(|([endpoint, result], requests)| (endpoint, result, requests)).collect()
+        counts
+            .map(|([endpoint, result], requests)| (endpoint, result, requests))
+            .collect()
     }
 
     fn mistakes(&self) -> Vec<(&'static str, u64)> {
-        self.service.mistakes().into_iter().filter(|(_, count)| *count > 0).collect()
+        self.service
+            .mistakes()
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 }
 
@@ -117,10 +143,14 @@ async fn serve(port: &Port) -> SocketAddr {
             tokio::spawn(async move {
                 let answer = hyper::service::service_fn(|request| {
                     let service = service.clone();
-                    async move { Ok::<_, std::convert::Infallible>(service.answer(LOCAL, request).await) }
+                    async move {
+                        Ok::<_, std::convert::Infallible>(service.answer(LOCAL, request).await)
+                    }
                 });
                 let stream = hyper_util::rt::TokioIo::new(stream);
-                let _ = hyper::server::conn::http1::Builder::new().serve_connection(stream, answer).await;
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(stream, answer)
+                    .await;
             });
         }
     });

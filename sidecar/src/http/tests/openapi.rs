@@ -26,7 +26,11 @@ for pointer, bodies in answers:
 /// Notes a skipped test for `./test`.
 pub(super) fn note_skipped(reason: &str) {
     if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(skipped).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(skipped)
+            .unwrap();
         writeln!(file, "{reason}").unwrap();
     }
 }
@@ -38,7 +42,10 @@ fn document() -> Value {
 #[test]
 fn document_is_served_to_readers() {
     let answer = Port::new().get("/openapi.json", &[]);
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("application/json"))
+    );
     assert_eq!(answer.body, super::super::openapi::TEXT);
     let request = Request::post("/openapi.json").body("").unwrap();
     assert_eq!(Port::new().ask(request).header("allow"), Some("GET, HEAD"));
@@ -46,7 +53,10 @@ fn document_is_served_to_readers() {
 
 fn operations(document: &Value) -> Vec<(&str, &Value)> {
     let paths = document["paths"].as_object().unwrap();
-    paths.iter().map(|(path, operation)| (path.as_str(), &operation["post"])).collect()
+    paths
+        .iter()
+        .map(|(path, operation)| (path.as_str(), &operation["post"]))
+        .collect()
 }
 
 fn object(value: &Value) -> &Map<String, Value> {
@@ -72,7 +82,11 @@ fn answers(document: &Value) -> Vec<(&str, Vec<Value>)> {
                     answer.status < 300 && documented.contains_key(&answer.status.to_string()),
                     "{path} {name}: {answer:?}"
                 );
-                bodies.extend(Some(answer).filter(|answer| answer.status == 200).map(|answer| answer.json()));
+                bodies.extend(
+                    Some(answer)
+                        .filter(|answer| answer.status == 200)
+                        .map(|answer| answer.json()),
+                );
             }
         }
         answers.push((path, bodies));
@@ -84,45 +98,83 @@ fn answers(document: &Value) -> Vec<(&str, Vec<Value>)> {
 fn every_example_is_answered_with_success() {
     let document = document();
     let answers = answers(&document);
-    let checks = answers.iter().find(|(path, _)| *path == "/v1/check").unwrap();
-    assert!(checks.1.iter().any(|body| body["allowed"] == false), "{checks:?}");
-    assert!(checks.1.iter().any(|body| body.get("withheld").is_some()), "{checks:?}");
+    let checks = answers
+        .iter()
+        .find(|(path, _)| *path == "/v1/check")
+        .unwrap();
+    assert!(
+        checks.1.iter().any(|body| body["allowed"] == false),
+        "{checks:?}"
+    );
+    assert!(
+        checks.1.iter().any(|body| body.get("withheld").is_some()),
+        "{checks:?}"
+    );
 }
 
 #[test]
 fn independent_program_finds_document_and_answers_valid() {
     let document = document();
     let of_check = |path: &str| {
-        format!("/paths/{}/post/responses/200/content/application~1json/schema", path.replace('/', "~1"))
+        format!(
+            "/paths/{}/post/responses/200/content/application~1json/schema",
+            path.replace('/', "~1")
+        )
     };
     let mut answers: Vec<Value> = answers(&document)
         .into_iter()
         .filter(|(_, bodies)| !bodies.is_empty())
         .map(|(path, bodies)| json!([of_check(path), bodies]))
         .collect();
-    let problem = Port::new().post("/v1/check", r#"{"bucket":"b","cost":0}"#).json();
+    let problem = Port::new()
+        .post("/v1/check", r#"{"bucket":"b","cost":0}"#)
+        .json();
     answers.push(json!(["/components/schemas/Problem", [problem]]));
     if let Err(error) = python("import jsonschema, openapi_spec_validator", "") {
-        return note_skipped(&format!("sidecar::openapi: {error}; ./test installs the packages with pip"));
+        return note_skipped(&format!(
+            "sidecar::openapi: {error}; ./test installs the packages with pip"
+        ));
     }
-    python(VALIDATE, &json!([document, answers]).to_string()).unwrap_or_else(|error| panic!("{error}"));
+    python(VALIDATE, &json!([document, answers]).to_string())
+        .unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Runs a program in Python with the packages that `./test` installs; returns the last line of its
 /// errors.
 fn python(program: &str, input: &str) -> Result<(), String> {
     let binary = std::env::current_exe().unwrap();
-    let packages =
-        binary.ancestors().map(|folder| folder.join("tools/python")).find(|path| Path::is_dir(path));
+    let packages = binary
+        .ancestors()
+        .map(|folder| folder.join("tools/python"))
+        .find(|path| Path::is_dir(path));
     let inherited = std::env::var_os("PYTHONPATH").map(PathBuf::from);
     let path = std::env::join_paths(packages.into_iter().chain(inherited)).unwrap();
     let mut command = Command::new("python3");
-    command.args(["-c", program]).env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("python3: {error}"))?;
-    child.stdin.take().unwrap().write_all(input.as_bytes()).map_err(|error| error.to_string())?;
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    command
+        .args(["-c", program])
+        .env("PYTHONPATH", path)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let command = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("python3: {error}"))?;
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .map_err(|error| error.to_string())?;
+    let output = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
     let errors = String::from_utf8_lossy(&output.stderr);
     let error = || errors.lines().last().unwrap_or("python3 failed").to_owned();
-    if output.status.success() { Ok(()) } else { Err(error()) }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(error())
+    }
 }

@@ -29,10 +29,23 @@ fn admitted_proxy_request_has_no_body() {
     let port = Port::new();
     for (path, status) in [("/check", 200), ("/nginx", 204)] {
         let answer = port.get(path, &[BUCKET, ("x-plimsoll-tenant", "acme")]);
-        assert_eq!((answer.status, answer.headers.len(), answer.body.as_str()), (status, 0, ""), "{path}");
+        assert_eq!(
+            (answer.status, answer.headers.len(), answer.body.as_str()),
+            (status, 0, ""),
+            "{path}"
+        );
     }
-    assert_eq!(port.plane.tenant_counts("checkout", "acme").unwrap().admitted, 2);
-    assert_eq!(port.counts(), [("check", "allowed", 1), ("nginx", "allowed", 1)]);
+    assert_eq!(
+        port.plane
+            .tenant_counts("checkout", "acme")
+            .unwrap()
+            .admitted,
+        2
+    );
+    assert_eq!(
+        port.counts(),
+        [("check", "allowed", 1), ("nginx", "allowed", 1)]
+    );
 }
 
 #[test]
@@ -42,7 +55,10 @@ fn proxy_refusal_is_the_middleware_problem() {
     (0..1_000).for_each(|_| assert_eq!(port.get("/check", &[BUCKET]).status, 200));
     let answer = port.get("/check", &[BUCKET]);
     assert_eq!(answer.status, 429);
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
     let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=3).contains(&wait), "{wait}");
     for (name, value) in [
@@ -56,9 +72,15 @@ fn proxy_refusal_is_the_middleware_problem() {
     }
     assert!(answer.headers.contains_key("x-ratelimit-reset"));
     let problem = answer.json();
-    assert_eq!((&problem["status"], &problem["reason"]), (&429.into(), &"burst_guard".into()));
+    assert_eq!(
+        (&problem["status"], &problem["reason"]),
+        (&429.into(), &"burst_guard".into())
+    );
     assert_eq!(problem["violated-policies"][0], "checkout");
-    assert_eq!(port.counts(), [("check", "allowed", 1_000), ("check", "refused", 1)]);
+    assert_eq!(
+        port.counts(),
+        [("check", "allowed", 1_000), ("check", "refused", 1)]
+    );
 }
 
 #[test]
@@ -67,7 +89,13 @@ fn nginx_gets_a_bare_403_with_fields() {
     port.plane.limit("checkout", 0.0).unwrap();
     let answer = port.get("/nginx", &[BUCKET]);
     assert_eq!((answer.status, answer.body.as_str()), (403, ""));
-    for name in ["retry-after", "ratelimit", "ratelimit-policy", "x-ratelimit-limit", "x-ratelimit-reason"] {
+    for name in [
+        "retry-after",
+        "ratelimit",
+        "ratelimit-policy",
+        "x-ratelimit-limit",
+        "x-ratelimit-reason",
+    ] {
         assert!(answer.headers.contains_key(name), "{name}");
     }
     assert_eq!(answer.header("content-type"), None);
@@ -77,21 +105,33 @@ fn nginx_gets_a_bare_403_with_fields() {
 #[test]
 fn withheld_refusal_admits_and_says_so() {
     let port = Port::new();
-    port.plane.refuse("checkout", Reason::ClusterOverload).unwrap();
-    let withholds: [fn(&Port); 2] =
-        [|port| port.plane.shadow("checkout", true).unwrap(), |port| port.plane.kill(true)];
+    port.plane
+        .refuse("checkout", Reason::ClusterOverload)
+        .unwrap();
+    let withholds: [fn(&Port); 2] = [
+        |port| port.plane.shadow("checkout", true).unwrap(),
+        |port| port.plane.kill(true),
+    ];
     for withhold in withholds {
         withhold(&port);
         for (path, status) in [("/check", 200), ("/nginx", 204)] {
             let answer = port.get(path, &[BUCKET]);
-            assert_eq!((answer.status, answer.header("x-plimsoll-shadow")), (status, Some("drop")), "{path}");
+            assert_eq!(
+                (answer.status, answer.header("x-plimsoll-shadow")),
+                (status, Some("drop")),
+                "{path}"
+            );
         }
         port.plane.shadow("checkout", false).unwrap();
         port.plane.kill(false);
         assert_eq!(port.get("/check", &[BUCKET]).status, 429);
     }
     assert_eq!(port.plane.counts("checkout").unwrap().would_refuse, 4);
-    let expected = [("check", "refused", 2), ("check", "withheld", 2), ("nginx", "withheld", 2)];
+    let expected = [
+        ("check", "refused", 2),
+        ("check", "withheld", 2),
+        ("nginx", "withheld", 2),
+    ];
     assert_eq!(port.counts(), expected);
 }
 
@@ -100,30 +140,61 @@ fn withheld_refusal_admits_and_says_so() {
 #[test]
 fn any_refused_kind_has_the_refusal_status() {
     let port = Port::new();
-    port.plane.refuse("checkout", Reason::ClusterOverload).unwrap();
+    port.plane
+        .refuse("checkout", Reason::ClusterOverload)
+        .unwrap();
     for headers in [
-        &[BUCKET, ("content-type", "application/grpc+proto"), ("te", "trailers")][..],
+        &[
+            BUCKET,
+            ("content-type", "application/grpc+proto"),
+            ("te", "trailers"),
+        ][..],
         &[BUCKET, ("content-type", "application/grpc-web")],
         &[BUCKET, ("x-forwarded-method", "HEAD")],
-        &[BUCKET, ("accept", "text/html"), ("range", "bytes=0-1"), ("if-none-match", "*")],
+        &[
+            BUCKET,
+            ("accept", "text/html"),
+            ("range", "bytes=0-1"),
+            ("if-none-match", "*"),
+        ],
         &[BUCKET, ("expect", "100-continue"), ("content-length", "10")],
         &[BUCKET, ("upgrade", "websocket"), ("connection", "upgrade")],
-        &[BUCKET, ("authorization", "Basic YWxhZGRpbg=="), ("authorization", "again")],
+        &[
+            BUCKET,
+            ("authorization", "Basic YWxhZGRpbg=="),
+            ("authorization", "again"),
+        ],
     ] {
         assert_eq!(port.get("/check", headers).status, 429, "{headers:?}");
         assert_eq!(port.get("/nginx", headers).status, 403, "{headers:?}");
     }
-    for method in ["HEAD", "POST", "PUT", "OPTIONS", "DELETE", "PATCH", "PROPFIND"] {
+    for method in [
+        "HEAD", "POST", "PUT", "OPTIONS", "DELETE", "PATCH", "PROPFIND",
+    ] {
         let request = || Request::builder().method(method).header(BUCKET.0, BUCKET.1);
-        assert_eq!(port.ask(request().uri("/check").body("").unwrap()).status, 429, "{method}");
-        assert_eq!(port.ask(request().uri("/nginx?x=1").body("").unwrap()).status, 403, "{method}");
+        assert_eq!(
+            port.ask(request().uri("/check").body("").unwrap()).status,
+            429,
+            "{method}"
+        );
+        assert_eq!(
+            port.ask(request().uri("/nginx?x=1").body("").unwrap())
+                .status,
+            403,
+            "{method}"
+        );
     }
 }
 
 #[test]
 fn preflight_passes_and_is_counted() {
     let preflight = |method: &'static str| {
-        [BUCKET, ("origin", "https://a"), ("access-control-request-method", "PUT"), method_header(method)]
+        [
+            BUCKET,
+            ("origin", "https://a"),
+            ("access-control-request-method", "PUT"),
+            method_header(method),
+        ]
     };
     fn method_header(method: &'static str) -> (&'static str, &'static str) {
         ("x-forwarded-method", method)
@@ -131,10 +202,22 @@ fn preflight_passes_and_is_counted() {
     for port in [Port::new(), Port::with_rules(REST)] {
         port.plane.refuse_all(Reason::ClusterOverload);
         let uri = ("x-forwarded-uri", "/a");
-        assert_eq!(port.get("/check", &[&preflight("OPTIONS")[..], &[uri]].concat()).status, 200);
+        assert_eq!(
+            port.get("/check", &[&preflight("OPTIONS")[..], &[uri]].concat())
+                .status,
+            200
+        );
         assert_eq!(port.counts(), [("check", "passed", 1)]);
-        assert_eq!(port.get("/check", &[&preflight("GET")[..], &[uri]].concat()).status, 429);
-        assert_eq!(port.get("/check", &[BUCKET, uri, method_header("OPTIONS")]).status, 429);
+        assert_eq!(
+            port.get("/check", &[&preflight("GET")[..], &[uri]].concat())
+                .status,
+            429
+        );
+        assert_eq!(
+            port.get("/check", &[BUCKET, uri, method_header("OPTIONS")])
+                .status,
+            429
+        );
         assert_eq!(port.mistakes(), []);
     }
 }
@@ -164,15 +247,28 @@ fn rules_compare_the_original_request() {
             let port = Port::with_rules(RULES);
             port.plane.refuse_all(Reason::ClusterOverload);
             // The bucket header is ignored if there are rules.
-            let headers = [(names[0], method), (names[1], uri), ("x-tenant", "acme"), BUCKET];
+            let headers = [
+                (names[0], method),
+                (names[1], uri),
+                ("x-tenant", "acme"),
+                BUCKET,
+            ];
             let answer = port.get(path, &headers);
-            assert_eq!(answer.status == refused, bucket.is_some(), "{path} {method} {uri}: {answer:?}");
+            assert_eq!(
+                answer.status == refused,
+                bucket.is_some(),
+                "{path} {method} {uri}: {answer:?}"
+            );
             let Some(bucket) = bucket else {
                 assert_eq!(port.counts(), [(&path[1..], "passed", 1)], "{uri}");
                 continue;
             };
             let cost = if bucket == "orders-write" { 5 } else { 1 };
-            assert_eq!(port.plane.tenant_counts(bucket, "acme").unwrap().refused, cost, "{method} {uri}");
+            assert_eq!(
+                port.plane.tenant_counts(bucket, "acme").unwrap().refused,
+                cost,
+                "{method} {uri}"
+            );
             assert_eq!(port.mistakes(), [], "{method} {uri}");
         }
     }
@@ -182,25 +278,43 @@ fn rules_compare_the_original_request() {
 #[test]
 fn headers_of_another_proxy_are_the_callers() {
     let port = Port::with_rules(RULES);
-    port.plane.refuse("orders-write", Reason::ClusterOverload).unwrap();
-    let forged =
-        [("x-original-uri", "/healthz"), ("x-original-method", "GET"), ("x-forwarded-path", "/healthz")];
-    let own = [("x-forwarded-uri", "/orders"), ("x-forwarded-method", "PUT")];
-    assert_eq!(port.get("/check", &[&forged[..], &own].concat()).status, 429);
+    port.plane
+        .refuse("orders-write", Reason::ClusterOverload)
+        .unwrap();
+    let forged = [
+        ("x-original-uri", "/healthz"),
+        ("x-original-method", "GET"),
+        ("x-forwarded-path", "/healthz"),
+    ];
+    let own = [
+        ("x-forwarded-uri", "/orders"),
+        ("x-forwarded-method", "PUT"),
+    ];
+    assert_eq!(
+        port.get("/check", &[&forged[..], &own].concat()).status,
+        429
+    );
 }
 
 #[test]
 fn unnamed_original_meets_no_path_rules() {
     for headers in [
         &[][..],
-        &[("x-forwarded-uri", "/healthz"), ("x-forwarded-uri", "/healthz")],
+        &[
+            ("x-forwarded-uri", "/healthz"),
+            ("x-forwarded-uri", "/healthz"),
+        ],
         &[("x-forwarded-uri", "")],
         &[("x-forwarded-uri", "healthz")],
     ] {
         let port = Port::with_rules(REST);
         port.plane.refuse("rest", Reason::ClusterOverload).unwrap();
         assert_eq!(port.get("/check", headers).status, 429, "{headers:?}");
-        assert_eq!(port.mistakes(), [("original_method", 1), ("original_uri", 1)], "{headers:?}");
+        assert_eq!(
+            port.mistakes(),
+            [("original_method", 1), ("original_uri", 1)],
+            "{headers:?}"
+        );
         let port = Port::with_rules(RULES);
         port.plane.refuse_all(Reason::ClusterOverload);
         assert_eq!(port.get("/check", headers).status, 200, "{headers:?}");
@@ -227,7 +341,11 @@ fn proxy_mistakes_admit_and_are_counted() {
             assert_eq!(port.get(path, headers).status, status, "{headers:?}");
         }
         assert_eq!(port.mistakes(), [(mistake, 2)], "{headers:?}");
-        assert_eq!(port.counts(), [("check", "passed", 1), ("nginx", "passed", 1)], "{headers:?}");
+        assert_eq!(
+            port.counts(),
+            [("check", "passed", 1), ("nginx", "passed", 1)],
+            "{headers:?}"
+        );
     }
 }
 

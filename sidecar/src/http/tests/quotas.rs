@@ -16,10 +16,12 @@ fn with_quota(rules: Option<&str>) -> Port {
 
 #[test]
 fn proxies_forward_quota_and_reset() {
-    let rules =
-        "http:\n  tenant: { header: x-tenant }\n  rules:\n    - { prefix: /checkout, bucket: checkout }\n";
-    for (rules, path, refused) in [(None, "/check", 429), (None, "/nginx", 403), (Some(rules), "/check", 429)]
-    {
+    let rules = "http:\n  tenant: { header: x-tenant }\n  rules:\n    - { prefix: /checkout, bucket: checkout }\n";
+    for (rules, path, refused) in [
+        (None, "/check", 429),
+        (None, "/nginx", 403),
+        (Some(rules), "/check", 429),
+    ] {
         let port = with_quota(rules);
         let fields = [
             ("x-plimsoll-bucket", "checkout"),
@@ -30,15 +32,30 @@ fn proxies_forward_quota_and_reset() {
         ];
         let admitted = port.get(path, &fields);
         assert!(admitted.status < 300, "{path}");
-        assert_eq!(admitted.header("ratelimit-policy"), Some("\"checkout\";q=1;w=86400"), "{path}");
-        assert_eq!(admitted.header("ratelimit"), Some("\"checkout\";r=0;t=86400"), "{path}");
+        assert_eq!(
+            admitted.header("ratelimit-policy"),
+            Some("\"checkout\";q=1;w=86400"),
+            "{path}"
+        );
+        assert_eq!(
+            admitted.header("ratelimit"),
+            Some("\"checkout\";r=0;t=86400"),
+            "{path}"
+        );
         // From the store, then from memory.
         for _ in 0..2 {
             let answer = port.get(path, &fields);
             assert_eq!(answer.status, refused, "{path}: {answer:?}");
-            assert_eq!(answer.header("ratelimit-policy"), Some("\"checkout\";q=1;w=86400"), "{path}");
+            assert_eq!(
+                answer.header("ratelimit-policy"),
+                Some("\"checkout\";q=1;w=86400"),
+                "{path}"
+            );
             assert_eq!(answer.header("retry-after"), Some("86400"));
-            assert_eq!(answer.header("x-ratelimit-reason"), Some("tenant_quota_exceeded"));
+            assert_eq!(
+                answer.header("x-ratelimit-reason"),
+                Some("tenant_quota_exceeded")
+            );
         }
         assert_eq!(port.plane.quota_requests(), 2, "{path}");
     }
@@ -51,7 +68,10 @@ fn json_names_the_quota() {
     let quota = json!({"name": "checkout", "max": 1, "refill": 1, "every_ms": 86_400_000});
     let mut left = quota.clone();
     (left["remaining"], left["reset_ms"]) = (json!(0), json!(86_400_000));
-    assert_eq!(port.post("/v1/check", body).json(), json!({"allowed": true, "quota": left}));
+    assert_eq!(
+        port.post("/v1/check", body).json(),
+        json!({"allowed": true, "quota": left})
+    );
     let refused = json!({
         "allowed": false, "reason": "tenant_quota_exceeded", "retry_after_ms": 86_400_000, "quota": quota,
     });
@@ -65,7 +85,10 @@ fn json_names_the_quota() {
 fn batch_is_decided_separately_or_together() {
     let one = r#"{"bucket": "checkout", "tenant": "acme"}"#;
     let other = r#"{"bucket": "search", "tenant": "acme"}"#;
-    for (together, allowed) in [(false, vec![true, false, true]), (true, vec![false, true, true])] {
+    for (together, allowed) in [
+        (false, vec![true, false, true]),
+        (true, vec![false, true, true]),
+    ] {
         let port = with_quota(None);
         let body = format!(r#"{{"requests": [{one}, {one}, {other}], "together": {together}}}"#);
         if together {
@@ -73,7 +96,11 @@ fn batch_is_decided_separately_or_together() {
             port.post("/v1/check", one);
         }
         let answer = port.post("/v1/check", &body).json();
-        let results = answer["results"].as_array().unwrap().iter().map(|result| result["allowed"] == true);
+        let results = answer["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|result| result["allowed"] == true);
         assert_eq!(results.collect::<Vec<_>>(), allowed, "{answer}");
         assert_eq!(answer.get("allowed"), together.then_some(&json!(false)));
     }

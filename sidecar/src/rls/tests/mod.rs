@@ -49,14 +49,25 @@ struct Sidecar {
 impl Sidecar {
     fn new() -> Self {
         let plane = ControlPlane::new(7);
-        let (rules, _) = Rules::read(Source { name: "rules.yaml", text: RULES }).unwrap();
+        let (rules, _) = Rules::read(Source {
+            name: "rules.yaml",
+            text: RULES,
+        })
+        .unwrap();
         let limits = Limits::new(plane.limiter(), rules).unwrap();
-        Self { plane, at_s: Cell::new(1_000_000), service: Service::new(limits, CancellationToken::new()) }
+        Self {
+            plane,
+            at_s: Cell::new(1_000_000),
+            service: Service::new(limits, CancellationToken::new()),
+        }
     }
 
     fn refusing(bucket: &str) -> Self {
         let sidecar = Self::new();
-        sidecar.plane.refuse(bucket, Reason::ClusterOverload).unwrap();
+        sidecar
+            .plane
+            .refuse(bucket, Reason::ClusterOverload)
+            .unwrap();
         sidecar
     }
 
@@ -64,8 +75,15 @@ impl Sidecar {
         input::check(request)?;
         let in_force = self.service.limits.in_force();
         let (limiter, counters) = (self.service.limits.limiter(), self.service.counters());
-        let deciders = Deciders { limiter, rules: &in_force.rules, counters };
-        let decisions = deciders.decide(request).now_or_never().expect("the fake store answers at once");
+        let deciders = Deciders {
+            limiter,
+            rules: &in_force.rules,
+            counters,
+        };
+        let decisions = deciders
+            .decide(request)
+            .now_or_never()
+            .expect("the fake store answers at once");
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.at_s.get());
         let (response, more) = response::of(&decisions, || at);
         let encoded = [response.encode_to_vec(), more.into()].concat();
@@ -78,27 +96,49 @@ impl Sidecar {
 
     fn count(&self, metric: &str) -> u64 {
         let counters = self.service.counters();
-        let all = counters.requests().into_iter().chain(counters.passed()).chain(counters.rejected());
-        all.into_iter().find(|(label, _)| *label == metric).unwrap().1
+        let all = counters
+            .requests()
+            .into_iter()
+            .chain(counters.passed())
+            .chain(counters.rejected());
+        all.into_iter()
+            .find(|(label, _)| *label == metric)
+            .unwrap()
+            .1
     }
 }
 
 fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
-    let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
-    RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..RateLimitDescriptor::default() }
+    let entry = |(key, value): &(&str, &str)| Entry {
+        key: (*key).to_owned(),
+        value: (*value).to_owned(),
+    };
+    RateLimitDescriptor {
+        entries: entries.iter().map(entry).collect(),
+        ..RateLimitDescriptor::default()
+    }
 }
 
 fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
-    RateLimitRequest { domain: "shop".to_owned(), descriptors, hits_addend: 0 }
+    RateLimitRequest {
+        domain: "shop".to_owned(),
+        descriptors,
+        hits_addend: 0,
+    }
 }
 
 fn codes(response: &RateLimitResponse) -> Vec<Code> {
-    response.statuses.iter().map(|status| status.code()).collect()
+    response
+        .statuses
+        .iter()
+        .map(|status| status.code())
+        .collect()
 }
 
 fn headers(response: &RateLimitResponse) -> BTreeMap<&str, &str> {
     let all = response.response_headers_to_add.iter();
-    all.map(|header| (header.key.as_str(), header.value.as_str())).collect()
+    all.map(|header| (header.key.as_str(), header.value.as_str()))
+        .collect()
 }
 
 fn metadata(response: &RateLimitResponse) -> BTreeMap<&str, &str> {
@@ -120,10 +160,16 @@ fn long_or_invalid_value_is_still_limited() {
     assert_eq!(sidecar.ask(&long).unwrap().overall_code(), Code::OverLimit);
 
     let mut message = request(vec![descriptor(&[("path", "/ab")])]).encode_to_vec();
-    let at = message.windows(3).position(|bytes| bytes == b"/ab").unwrap();
+    let at = message
+        .windows(3)
+        .position(|bytes| bytes == b"/ab")
+        .unwrap();
     message[at + 1] = 0xff;
     let decoded = lossy::decode(&message).unwrap();
-    assert_eq!(sidecar.ask(&decoded).unwrap().overall_code(), Code::OverLimit);
+    assert_eq!(
+        sidecar.ask(&decoded).unwrap().overall_code(),
+        Code::OverLimit
+    );
 }
 
 #[test]
@@ -145,7 +191,10 @@ fn hits_of_descriptor_or_request_multiply_cost() {
         let mut of = descriptor(&[(key, "acme")]);
         of.hits_addend = own.map(|value| UInt64Value { value });
         of.is_negative_hits = is_negative;
-        let asked = RateLimitRequest { hits_addend: of_request, ..request(vec![of]) };
+        let asked = RateLimitRequest {
+            hits_addend: of_request,
+            ..request(vec![of])
+        };
         assert_eq!(sidecar.ask(&asked).unwrap().overall_code(), Code::Ok);
         let counted = sidecar.counts("checkout").offered + sidecar.counts("search").offered;
         assert_eq!(counted, offered, "{of_request} {own:?} {is_negative} {key}");
@@ -159,11 +208,27 @@ fn check_only_answers_without_counting() {
         ..descriptor(&[(key, "acme")])
     };
     let sidecar = Sidecar::refusing("checkout");
-    assert_eq!(sidecar.ask(&request(vec![check("account")])).unwrap().overall_code(), Code::OverLimit);
+    assert_eq!(
+        sidecar
+            .ask(&request(vec![check("account")]))
+            .unwrap()
+            .overall_code(),
+        Code::OverLimit
+    );
     let mixed = request(vec![check("account"), descriptor(&[("path", "/")])]);
-    assert_eq!(codes(&sidecar.ask(&mixed).unwrap()), [Code::OverLimit, Code::Ok]);
+    assert_eq!(
+        codes(&sidecar.ask(&mixed).unwrap()),
+        [Code::OverLimit, Code::Ok]
+    );
     assert_eq!(sidecar.counts("checkout"), Decisions::default());
-    assert_eq!(sidecar.counts("search"), Decisions { offered: 5, refused: 5, ..Decisions::default() });
+    assert_eq!(
+        sidecar.counts("search"),
+        Decisions {
+            offered: 5,
+            refused: 5,
+            ..Decisions::default()
+        }
+    );
 }
 
 #[test]
@@ -181,15 +246,28 @@ fn descriptor_without_bucket_is_ok_and_counted() {
         assert_eq!(response.overall_code(), Code::Ok);
         assert_eq!(
             response.statuses,
-            [DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }]
+            [DescriptorStatus {
+                code: Code::Ok.into(),
+                ..DescriptorStatus::default()
+            }]
         );
     }
-    let elsewhere =
-        RateLimitRequest { domain: "other".to_owned(), ..request(vec![descriptor(&[("account", "a")])]) };
+    let elsewhere = RateLimitRequest {
+        domain: "other".to_owned(),
+        ..request(vec![descriptor(&[("account", "a")])])
+    };
     assert_eq!(sidecar.ask(&elsewhere).unwrap().overall_code(), Code::Ok);
-    assert_eq!((sidecar.count("no_rule"), sidecar.count("unlimited")), (5, 0));
-    let health = sidecar.ask(&request(vec![descriptor(&[("health", "x")])])).unwrap();
-    assert_eq!((codes(&health), sidecar.count("unlimited")), (vec![Code::Ok], 1));
+    assert_eq!(
+        (sidecar.count("no_rule"), sidecar.count("unlimited")),
+        (5, 0)
+    );
+    let health = sidecar
+        .ask(&request(vec![descriptor(&[("health", "x")])]))
+        .unwrap();
+    assert_eq!(
+        (codes(&health), sidecar.count("unlimited")),
+        (vec![Code::Ok], 1)
+    );
     assert_eq!(sidecar.counts("checkout").offered, 0);
     // If another descriptor refuses, it stays OK in its place.
     let both = request(vec![
@@ -197,13 +275,19 @@ fn descriptor_without_bucket_is_ok_and_counted() {
         descriptor(&[("account", "a")]),
         descriptor(&[("health", "x")]),
     ]);
-    assert_eq!(codes(&sidecar.ask(&both).unwrap()), [Code::Ok, Code::OverLimit, Code::Ok]);
+    assert_eq!(
+        codes(&sidecar.ask(&both).unwrap()),
+        [Code::Ok, Code::OverLimit, Code::Ok]
+    );
 }
 
 #[test]
 fn descriptors_are_decided_together() {
     let sidecar = Sidecar::refusing("search");
-    let both = request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]);
+    let both = request(vec![
+        descriptor(&[("account", "acme")]),
+        descriptor(&[("path", "/")]),
+    ]);
     let response = sidecar.ask(&both).unwrap();
     assert_eq!(
         (response.overall_code(), codes(&response)),
@@ -211,10 +295,29 @@ fn descriptors_are_decided_together() {
     );
     // A refused request was not served, so it is dropped for the key that would have admitted it,
     // too.
-    assert_eq!(sidecar.counts("checkout"), Decisions { offered: 1, refused: 1, ..Decisions::default() });
-    assert_eq!(sidecar.counts("search"), Decisions { offered: 5, refused: 5, ..Decisions::default() });
-    let alone = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
-    assert_eq!((alone.overall_code(), codes(&alone)), (Code::Ok, vec![Code::Ok]));
+    assert_eq!(
+        sidecar.counts("checkout"),
+        Decisions {
+            offered: 1,
+            refused: 1,
+            ..Decisions::default()
+        }
+    );
+    assert_eq!(
+        sidecar.counts("search"),
+        Decisions {
+            offered: 5,
+            refused: 5,
+            ..Decisions::default()
+        }
+    );
+    let alone = sidecar
+        .ask(&request(vec![descriptor(&[("account", "acme")])]))
+        .unwrap();
+    assert_eq!(
+        (alone.overall_code(), codes(&alone)),
+        (Code::Ok, vec![Code::Ok])
+    );
     assert_eq!((sidecar.count("ok"), sidecar.count("over_limit")), (1, 1));
 }
 
@@ -222,9 +325,17 @@ fn descriptors_are_decided_together() {
 fn entry_tenant_has_its_own_counts() {
     let sidecar = Sidecar::new();
     for tenant in ["acme", "acme", "jo"] {
-        sidecar.ask(&request(vec![descriptor(&[("account", tenant)])])).unwrap();
+        sidecar
+            .ask(&request(vec![descriptor(&[("account", tenant)])]))
+            .unwrap();
     }
-    let offered = |tenant| sidecar.plane.tenant_counts("checkout", tenant).unwrap().offered;
+    let offered = |tenant| {
+        sidecar
+            .plane
+            .tenant_counts("checkout", tenant)
+            .unwrap()
+            .offered
+    };
     assert_eq!(["acme", "jo", "default"].map(offered), [2, 1, 0]);
 }
 
@@ -232,66 +343,136 @@ fn entry_tenant_has_its_own_counts() {
 fn status_names_limit_and_estimated_remainder() {
     let sidecar = Sidecar::new();
     sidecar.plane.limit("checkout", 100.7).unwrap();
-    let response = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
-    let [status] = &response.statuses[..] else { panic!("{response:?}") };
+    let response = sidecar
+        .ask(&request(vec![descriptor(&[("account", "acme")])]))
+        .unwrap();
+    let [status] = &response.statuses[..] else {
+        panic!("{response:?}")
+    };
     let limit = status.current_limit.clone().unwrap();
-    assert_eq!((limit.name.as_str(), limit.requests_per_unit, limit.unit()), ("checkout", 100, Unit::Second));
-    assert_eq!((status.limit_remaining, status.duration_until_reset), (100, None));
+    assert_eq!(
+        (limit.name.as_str(), limit.requests_per_unit, limit.unit()),
+        ("checkout", 100, Unit::Second)
+    );
+    assert_eq!(
+        (status.limit_remaining, status.duration_until_reset),
+        (100, None)
+    );
     sidecar.plane.limit("checkout", 0.0).unwrap();
-    let response = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
-    let [status] = &response.statuses[..] else { panic!("{response:?}") };
-    assert_eq!((status.code(), status.limit_remaining), (Code::OverLimit, 0));
-    assert!(status.duration_until_reset.is_some_and(|wait| wait.seconds >= 1), "{status:?}");
+    let response = sidecar
+        .ask(&request(vec![descriptor(&[("account", "acme")])]))
+        .unwrap();
+    let [status] = &response.statuses[..] else {
+        panic!("{response:?}")
+    };
+    assert_eq!(
+        (status.code(), status.limit_remaining),
+        (Code::OverLimit, 0)
+    );
+    assert!(
+        status
+            .duration_until_reset
+            .is_some_and(|wait| wait.seconds >= 1),
+        "{status:?}"
+    );
     // Without a known limit the status has none.
-    let response = sidecar.ask(&request(vec![descriptor(&[("path", "/")])])).unwrap();
+    let response = sidecar
+        .ask(&request(vec![descriptor(&[("path", "/")])]))
+        .unwrap();
     assert_eq!(response.statuses[0].current_limit, None);
 }
 
 #[test]
 fn refusal_has_the_headers_of_its_form() {
     let sidecar = Sidecar::refusing("search");
-    let refused = |key| sidecar.ask(&request(vec![descriptor(&[(key, "x")])])).unwrap();
+    let refused = |key| {
+        sidecar
+            .ask(&request(vec![descriptor(&[(key, "x")])]))
+            .unwrap()
+    };
     let problem = refused("path");
     let fields = headers(&problem);
     assert_eq!(fields["content-type"], "application/problem+json");
     assert_eq!(fields["x-ratelimit-reason"], "cluster_overload");
-    assert!(fields["retry-after"].parse::<u64>().unwrap() >= 1, "{fields:?}");
+    assert!(
+        fields["retry-after"].parse::<u64>().unwrap() >= 1,
+        "{fields:?}"
+    );
     let body = String::from_utf8(problem.raw_body.clone()).unwrap();
-    assert!(body.contains("\"status\":429") && body.contains("cluster_overload"), "{body}");
-    let expected = [("bucket", "search"), ("decision", "over_limit"), ("reason", "cluster_overload")];
+    assert!(
+        body.contains("\"status\":429") && body.contains("cluster_overload"),
+        "{body}"
+    );
+    let expected = [
+        ("bucket", "search"),
+        ("decision", "over_limit"),
+        ("reason", "cluster_overload"),
+    ];
     assert_eq!(metadata(&problem), expected.into());
 
     let bare = refused("bare");
     let mut without_type = fields.clone();
     without_type.remove("content-type");
-    assert_eq!(headers(&bare).into_keys().collect::<Vec<_>>(), without_type.into_keys().collect::<Vec<_>>());
+    assert_eq!(
+        headers(&bare).into_keys().collect::<Vec<_>>(),
+        without_type.into_keys().collect::<Vec<_>>()
+    );
     assert!(bare.raw_body.is_empty());
 
     let grpc = refused("grpc");
     let fields = headers(&grpc);
     let names: Vec<&str> = fields.keys().copied().collect();
-    assert_eq!(names, ["grpc-retry-pushback-ms", "grpc-status-details-bin", "x-ratelimit-reason"]);
-    assert!(String::from_utf8(grpc.raw_body.clone()).unwrap().starts_with("All callers together"));
+    assert_eq!(
+        names,
+        [
+            "grpc-retry-pushback-ms",
+            "grpc-status-details-bin",
+            "x-ratelimit-reason"
+        ]
+    );
+    assert!(
+        String::from_utf8(grpc.raw_body.clone())
+            .unwrap()
+            .starts_with("All callers together")
+    );
 }
 
 #[test]
 fn withheld_refusal_adds_one_header() {
     for is_killed in [false, true] {
         let sidecar = Sidecar::refusing("checkout");
-        sidecar.plane.refuse("search", Reason::ClusterOverload).unwrap();
+        sidecar
+            .plane
+            .refuse("search", Reason::ClusterOverload)
+            .unwrap();
         if is_killed {
             sidecar.plane.kill(true);
         } else {
             sidecar.plane.shadow("checkout", true).unwrap();
             sidecar.plane.shadow("search", true).unwrap();
         }
-        let both = request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]);
+        let both = request(vec![
+            descriptor(&[("account", "acme")]),
+            descriptor(&[("path", "/")]),
+        ]);
         let response = sidecar.ask(&both).unwrap();
-        assert_eq!((response.overall_code(), codes(&response)), (Code::Ok, vec![Code::Ok; 2]));
-        let [header] = &response.request_headers_to_add[..] else { panic!("{response:?}") };
-        assert_eq!((header.key.as_str(), header.value.as_str()), ("x-plimsoll-shadow", "drop"));
+        assert_eq!(
+            (response.overall_code(), codes(&response)),
+            (Code::Ok, vec![Code::Ok; 2])
+        );
+        let [header] = &response.request_headers_to_add[..] else {
+            panic!("{response:?}")
+        };
+        assert_eq!(
+            (header.key.as_str(), header.value.as_str()),
+            ("x-plimsoll-shadow", "drop")
+        );
         assert!(response.response_headers_to_add.is_empty() && response.raw_body.is_empty());
-        let expected = [("bucket", "checkout"), ("decision", "shadow"), ("reason", "cluster_overload")];
+        let expected = [
+            ("bucket", "checkout"),
+            ("decision", "shadow"),
+            ("reason", "cluster_overload"),
+        ];
         assert_eq!(metadata(&response), expected.into());
         assert_eq!(sidecar.counts("checkout").would_refuse, 1);
         assert_eq!(sidecar.count("withheld"), 1);

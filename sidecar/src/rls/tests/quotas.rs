@@ -8,7 +8,11 @@ const HOUR: Duration = Duration::from_secs(3_600);
 fn used_up_quota_is_the_current_limit() {
     let sidecar = Sidecar::new();
     sidecar.plane.quota("checkout", 2, HOUR).unwrap();
-    let ask = |tenant| sidecar.ask(&request(vec![descriptor(&[("account", tenant)])])).unwrap();
+    let ask = |tenant| {
+        sidecar
+            .ask(&request(vec![descriptor(&[("account", tenant)])]))
+            .unwrap()
+    };
     for _ in 0..2 {
         assert_eq!(ask("acme").overall_code(), Code::Ok);
     }
@@ -16,9 +20,14 @@ fn used_up_quota_is_the_current_limit() {
     for _ in 0..2 {
         let response = ask("acme");
         assert_eq!(response.overall_code(), Code::OverLimit);
-        let [status] = response.statuses.as_slice() else { panic!("one status") };
+        let [status] = response.statuses.as_slice() else {
+            panic!("one status")
+        };
         let limit = status.current_limit.clone().unwrap();
-        assert_eq!((limit.name.as_str(), limit.requests_per_unit, limit.unit()), ("checkout", 2, Unit::Hour));
+        assert_eq!(
+            (limit.name.as_str(), limit.requests_per_unit, limit.unit()),
+            ("checkout", 2, Unit::Hour)
+        );
         assert_eq!(status.duration_until_reset.unwrap().seconds, 3_600);
         let fields = headers(&response);
         assert_eq!(fields["ratelimit-policy"], "\"checkout\";q=2;w=3600");
@@ -30,7 +39,11 @@ fn used_up_quota_is_the_current_limit() {
     sidecar.plane.advance(HOUR);
     assert_eq!(ask("acme").overall_code(), Code::Ok);
     let counts = sidecar.counts("checkout");
-    assert_eq!((counts.offered, counts.refused), (5, 1), "a refusal from memory is not offered");
+    assert_eq!(
+        (counts.offered, counts.refused),
+        (5, 1),
+        "a refusal from memory is not offered"
+    );
 }
 
 #[test]
@@ -38,8 +51,12 @@ fn kept_refusals_of_two_quotas_stay_distinct() {
     let sidecar = Sidecar::new();
     sidecar.plane.quota("search", 1, HOUR).unwrap();
     let policy = || {
-        let response = sidecar.ask(&request(vec![descriptor(&[("bare", "x")])])).unwrap();
-        headers(&response).get("ratelimit-policy").map(|policy| (*policy).to_owned())
+        let response = sidecar
+            .ask(&request(vec![descriptor(&[("bare", "x")])]))
+            .unwrap();
+        headers(&response)
+            .get("ratelimit-policy")
+            .map(|policy| (*policy).to_owned())
     };
     policy();
     assert_eq!(policy().unwrap(), "\"search\";q=1;w=3600");
@@ -53,13 +70,26 @@ fn descriptors_are_debited_all_or_none() {
     sidecar.plane.quota("checkout", 3, HOUR).unwrap();
     // Each request costs 5.
     sidecar.plane.quota("search", 5, HOUR).unwrap();
-    let both = || request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/x")])]);
+    let both = || {
+        request(vec![
+            descriptor(&[("account", "acme")]),
+            descriptor(&[("path", "/x")]),
+        ])
+    };
     assert_eq!(sidecar.ask(&both()).unwrap().overall_code(), Code::Ok);
     let refused = sidecar.ask(&both()).unwrap();
     assert_eq!(codes(&refused), [Code::Ok, Code::OverLimit]);
     // Two of three tokens are left.
-    let alone = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap().overall_code();
-    assert_eq!([alone(), alone(), alone()], [Code::Ok, Code::Ok, Code::OverLimit]);
+    let alone = || {
+        sidecar
+            .ask(&request(vec![descriptor(&[("account", "acme")])]))
+            .unwrap()
+            .overall_code()
+    };
+    assert_eq!(
+        [alone(), alone(), alone()],
+        [Code::Ok, Code::Ok, Code::OverLimit]
+    );
 }
 
 #[test]
@@ -67,21 +97,34 @@ fn admitted_request_shows_what_is_left() {
     let sidecar = Sidecar::new();
     sidecar.plane.limit("checkout", 100.0).unwrap();
     sidecar.plane.quota("checkout", 3, HOUR).unwrap();
-    let ask =
-        || sidecar.ask(&request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]));
+    let ask = || {
+        sidecar.ask(&request(vec![
+            descriptor(&[("account", "acme")]),
+            descriptor(&[("path", "/")]),
+        ]))
+    };
     for remaining in [2, 1, 0] {
         let response = ask().unwrap();
         assert_eq!(response.overall_code(), Code::Ok);
-        let [status, other] = response.statuses.as_slice() else { panic!("two statuses") };
+        let [status, other] = response.statuses.as_slice() else {
+            panic!("two statuses")
+        };
         let limit = status.current_limit.clone().unwrap();
         assert_eq!(
-            (limit.requests_per_unit, limit.unit(), status.limit_remaining),
+            (
+                limit.requests_per_unit,
+                limit.unit(),
+                status.limit_remaining
+            ),
             (3, Unit::Hour, remaining)
         );
         assert_eq!(status.duration_until_reset.unwrap().seconds, 3_600);
         assert_eq!(other.duration_until_reset, None, "no quota");
         let state = format!("\"checkout\";r={remaining};t=3600");
-        let fields = [("ratelimit-policy", "\"checkout\";q=3;w=3600"), ("ratelimit", &*state)];
+        let fields = [
+            ("ratelimit-policy", "\"checkout\";q=3;w=3600"),
+            ("ratelimit", &*state),
+        ];
         assert_eq!(response.response_headers_to_add.len(), 2, "each once");
         assert_eq!(headers(&response), fields.into());
     }

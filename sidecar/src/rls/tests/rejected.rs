@@ -9,12 +9,20 @@ fn oversized_input_is_refused_with_its_place() {
     let long = "x".repeat(1_025);
     for (bad, reason, code, text) in [
         (
-            RateLimitRequest { domain: String::new(), ..request(vec![account()]) },
+            RateLimitRequest {
+                domain: String::new(),
+                ..request(vec![account()])
+            },
             "domain",
             GrpcCode::InvalidArgument,
             "`domain`",
         ),
-        (request(vec![]), "no_descriptors", GrpcCode::InvalidArgument, "`descriptors` must not be empty"),
+        (
+            request(vec![]),
+            "no_descriptors",
+            GrpcCode::InvalidArgument,
+            "`descriptors` must not be empty",
+        ),
         (
             request(vec![account(); 33]),
             "descriptors",
@@ -51,8 +59,14 @@ fn oversized_input_is_refused_with_its_place() {
 
 #[test]
 fn body_must_be_one_message() {
-    let framed =
-        |message: &[u8]| [&[0], &u32::try_from(message.len()).unwrap().to_be_bytes()[..], message].concat();
+    let framed = |message: &[u8]| {
+        [
+            &[0],
+            &u32::try_from(message.len()).unwrap().to_be_bytes()[..],
+            message,
+        ]
+        .concat()
+    };
     let message = request(vec![descriptor(&[("account", "acme")])]).encode_to_vec();
     let whole = framed(&message);
     let sidecar = Sidecar::new();
@@ -62,12 +76,31 @@ fn body_must_be_one_message() {
         (whole[..whole.len() - 1].to_vec(), "frame"),
         ([&whole[..], &whole[..]].concat(), "frame"),
         ([&[1], &whole[1..]].concat(), "compressed"),
-        ([&[0][..], &u32::MAX.to_be_bytes(), &message].concat(), "too_large"),
+        (
+            [&[0][..], &u32::MAX.to_be_bytes(), &message].concat(),
+            "too_large",
+        ),
         (framed(&[0xff; 9]), "malformed"),
         (framed(&[10, 2, 0xff]), "malformed"),
     ] {
-        let error = sidecar.service.decide(&body).now_or_never().unwrap().unwrap_err();
-        assert_eq!(InputError::LABELS[error.index()], reason, "{body:?}: {error}");
+        let error = sidecar
+            .service
+            .decide(&body)
+            .now_or_never()
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(
+            InputError::LABELS[error.index()],
+            reason,
+            "{body:?}: {error}"
+        );
     }
-    assert!(sidecar.service.decide(&whole).now_or_never().unwrap().is_ok());
+    assert!(
+        sidecar
+            .service
+            .decide(&whole)
+            .now_or_never()
+            .unwrap()
+            .is_ok()
+    );
 }

@@ -47,7 +47,9 @@ impl RulesFile {
     /// Names a file.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self {
+            path: path.to_owned(),
+        }
     }
 
     /// Reads the file. Blocks.
@@ -73,7 +75,10 @@ impl RulesFile {
     }
 
     fn files(&self) -> Files {
-        Files { paths: vec![self.path.clone()], bytes_max: FILE_BYTES_MAX }
+        Files {
+            paths: vec![self.path.clone()],
+            bytes_max: FILE_BYTES_MAX,
+        }
     }
 }
 
@@ -104,7 +109,9 @@ impl Reloads {
                 let replaced = limits.replace(rules).map_err(|error| error.to_string());
                 if replaced.is_ok() {
                     tracing::info!(rules = %hash, "rules reloaded");
-                    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                    warnings
+                        .iter()
+                        .for_each(|warning| tracing::warn!("{warning}"));
                 }
                 replaced.err()
             }
@@ -113,7 +120,11 @@ impl Reloads {
         if let Some(refusal) = &refusal {
             tracing::error!("rules refused, the last good ones stay in force: {refusal}");
         }
-        let count = if refusal.is_none() { &self.inner.accepted } else { &self.inner.refused };
+        let count = if refusal.is_none() {
+            &self.inner.accepted
+        } else {
+            &self.inner.refused
+        };
         count.fetch_add(1, Ordering::Relaxed);
         self.inner.refusal.store(refusal.map(Arc::new));
     }

@@ -18,7 +18,11 @@ fn rules(bucket: &str) -> String {
 }
 
 fn bucket(limits: &Limits) -> String {
-    match limits.in_force().rules.descriptor("shop", [("k", "v")].into_iter()) {
+    match limits
+        .in_force()
+        .rules
+        .descriptor("shop", [("k", "v")].into_iter())
+    {
         Found::Limited(ask) => ask.bucket.to_owned(),
         other => format!("{other:?}"),
     }
@@ -37,7 +41,9 @@ async fn until(what: &str, is_reached: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("not reached: {what}"));
+    timeout(PATIENCE, reached)
+        .await
+        .unwrap_or_else(|_| panic!("not reached: {what}"));
 }
 
 fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
@@ -45,7 +51,10 @@ fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
     let path = dir.path().join("rules.yaml");
     fs::write(&path, rules("one")).unwrap();
     let file = RulesFile::new(&path);
-    let (limiter, _feed) = Limiter::builder("sidecar").buckets_max(buckets_max).build_detached().unwrap();
+    let (limiter, _feed) = Limiter::builder("sidecar")
+        .buckets_max(buckets_max)
+        .build_detached()
+        .unwrap();
     let limits = Limits::new(limiter, file.read().unwrap().0).unwrap();
     let reloads = Reloads::default();
     tokio::spawn(file.follow(limits.clone(), reloads.clone()));
@@ -58,14 +67,20 @@ async fn valid_rules_change_is_activated() {
     assert_eq!(bucket(&limits), "one");
     replace(&path, &rules("two"));
     until("two", || bucket(&limits) == "two").await;
-    until("counted", || (reloads.accepted(), reloads.refused()) == (1, 0)).await;
+    until("counted", || {
+        (reloads.accepted(), reloads.refused()) == (1, 0)
+    })
+    .await;
     assert!(limits.limiter().status().buckets.contains_key("two"));
 }
 
 #[tokio::test]
 async fn invalid_rules_file_changes_nothing() {
     let (_dir, path, limits, reloads) = followed(10);
-    replace(&path, "rls:\n  domains: { shop: { descriptors: [{ key: k, bucket: 'no name' }] } }\n");
+    replace(
+        &path,
+        "rls:\n  domains: { shop: { descriptors: [{ key: k, bucket: 'no name' }] } }\n",
+    );
     until("refused", || reloads.refusal().is_some()).await;
     let refusal = reloads.refusal().unwrap();
     assert!(refusal.contains("rules.yaml:2:"), "{refusal}");
@@ -82,10 +97,18 @@ async fn invalid_rules_file_changes_nothing() {
 #[tokio::test]
 async fn rules_with_excess_buckets_are_refused() {
     let (_dir, path, limits, reloads) = followed(2);
-    let names = ["a", "b", "c"].map(|name| format!("{{ key: {name}, bucket: {name} }}")).join(", ");
-    replace(&path, &format!("rls: {{ domains: {{ shop: {{ descriptors: [{names}] }} }} }}"));
+    let names = ["a", "b", "c"]
+        .map(|name| format!("{{ key: {name}, bucket: {name} }}"))
+        .join(", ");
+    replace(
+        &path,
+        &format!("rls: {{ domains: {{ shop: {{ descriptors: [{names}] }} }} }}"),
+    );
     until("refused", || reloads.refusal().is_some()).await;
     let refusal = reloads.refusal().unwrap();
-    assert!(refusal.contains("the rules do not fit the limiter: bucket `"), "{refusal}");
+    assert!(
+        refusal.contains("the rules do not fit the limiter: bucket `"),
+        "{refusal}"
+    );
     assert_eq!(bucket(&limits), "one");
 }

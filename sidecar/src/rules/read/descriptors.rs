@@ -32,18 +32,26 @@ struct Read {
 
 impl<'a> DescriptorReader<'a> {
     pub(super) const fn new(names: &'a mut Names, findings: &'a mut Findings) -> Self {
-        Self { names, findings, count: 0, way: Vec::new() }
+        Self {
+            names,
+            findings,
+            count: 0,
+            way: Vec::new(),
+        }
     }
 
     pub(super) fn domains(mut self, spec: RlsSpec, field: &Field<'_>) -> Domains {
         let field = field.then("domains");
         let hint = "the domain `*` covers all others";
-        if self.findings.take(check_entries(&field, DOMAINS_MAX, "DOMAINS_MAX", hint)).is_none() {
+        if self
+            .findings
+            .take(check_entries(&field, DOMAINS_MAX, "DOMAINS_MAX", hint))
+            .is_none()
+        {
             return Domains::default();
         }
         if spec.domains.is_empty() {
-            let hint =
-                "name a domain, or leave `rls` out: then the entries `bucket` and `tenant` are the names";
+            let hint = "name a domain, or leave `rls` out: then the entries `bucket` and `tenant` are the names";
             self.findings.refuse(&field, "no domain has rules", hint);
         }
         let mut domains = Domains::default();
@@ -52,7 +60,8 @@ impl<'a> DescriptorReader<'a> {
                 break;
             }
             let field = field.then(&domain);
-            self.findings.take(text(&domain, "domain", field.name_at(), &field));
+            self.findings
+                .take(text(&domain, "domain", field.name_at(), &field));
             let form = spec.refusal.unwrap_or_default();
             let level = self.level(spec.descriptors, &field.then("descriptors"), form);
             if domain == ANY_DOMAIN {
@@ -71,7 +80,8 @@ impl<'a> DescriptorReader<'a> {
         }
         if self.way.len() == ENTRIES_MAX {
             let why = format!("a descriptor has at most {ENTRIES_MAX} entries (ENTRIES_MAX)");
-            self.findings.refuse_name(field, why, "remove these rules: none can match");
+            self.findings
+                .refuse_name(field, why, "remove these rules: none can match");
             return Level::default();
         }
         let mut read = Vec::with_capacity(list.len());
@@ -86,8 +96,7 @@ impl<'a> DescriptorReader<'a> {
                     let why = format!(
                         "a file has at most {DESCRIPTOR_RULES_MAX} rules for descriptors (DESCRIPTOR_RULES_MAX)"
                     );
-                    let hint =
-                        "a value that ends in `*`, or a bucket by `{ entry: KEY }`, covers many values";
+                    let hint = "a value that ends in `*`, or a bucket by `{ entry: KEY }`, covers many values";
                     self.findings.refuse(&field, why, hint);
                 }
                 break;
@@ -95,12 +104,22 @@ impl<'a> DescriptorReader<'a> {
             read.push(self.rule(spec, index, &field, form));
         }
         self.compare(&read, field);
-        Level::new(read.into_iter().map(|rule| (rule.key, rule.values, rule.node)))
+        Level::new(
+            read.into_iter()
+                .map(|rule| (rule.key, rule.values, rule.node)),
+        )
     }
 
-    fn rule(&mut self, spec: DescriptorSpec, index: usize, field: &Field<'_>, form: RefusalForm) -> Read {
+    fn rule(
+        &mut self,
+        spec: DescriptorSpec,
+        index: usize,
+        field: &Field<'_>,
+        form: RefusalForm,
+    ) -> Read {
         let key_field = field.then("key");
-        self.findings.take(text(&spec.key, "key", key_field.at(), &key_field));
+        self.findings
+            .take(text(&spec.key, "key", key_field.at(), &key_field));
         let values = self.values(spec.value.as_deref(), &field.then("value"));
         self.way.push((spec.key.clone(), values.clone()));
         let form = spec.refusal.unwrap_or(form);
@@ -110,37 +129,60 @@ impl<'a> DescriptorReader<'a> {
             None => Level::default(),
         };
         self.way.pop();
-        Read { key: spec.key, values, node: Node { target, next }, index, at: field.at() }
+        Read {
+            key: spec.key,
+            values,
+            node: Node { target, next },
+            index,
+            at: field.at(),
+        }
     }
 
     fn values(&mut self, value: Option<&str>, field: &Field<'_>) -> Values {
-        let Some(value) = value else { return Values::Any };
+        let Some(value) = value else {
+            return Values::Any;
+        };
         self.findings.take(text(value, "value", field.at(), field));
         let prefix = value.strip_suffix('*');
         if prefix.unwrap_or(value).contains('*') {
-            let hint = "write the beginning and one `*` at the end, or leave `value` out for all values";
-            self.findings.refuse(field, "`*` stands for any text at the end alone", hint);
+            let hint =
+                "write the beginning and one `*` at the end, or leave `value` out for all values";
+            self.findings
+                .refuse(field, "`*` stands for any text at the end alone", hint);
         }
-        let Some(prefix) = prefix else { return Values::Exactly(value.to_owned()) };
+        let Some(prefix) = prefix else {
+            return Values::Exactly(value.to_owned());
+        };
         if prefix.is_empty() {
-            self.findings.refuse(field, "`*` alone is every value", "leave `value` out for all values");
+            self.findings.refuse(
+                field,
+                "`*` alone is every value",
+                "leave `value` out for all values",
+            );
         }
         Values::From(prefix.to_owned())
     }
 
     /// Reads the effect of a rule on descriptors that end at it. `None` if it has none, or a fault.
-    fn target(&mut self, spec: &DescriptorSpec, field: &Field<'_>, refusal: RefusalForm) -> Option<Target> {
+    fn target(
+        &mut self,
+        spec: &DescriptorSpec,
+        field: &Field<'_>,
+        refusal: RefusalForm,
+    ) -> Option<Target> {
         if spec.takes_limit.is_some() {
             let why = "a sidecar applies no limits that descriptors bring along";
             let hint = "remove it, and give the bucket a limit or a quota in the policy";
-            self.findings.refuse_name(&field.then("takes_limit"), why, hint);
+            self.findings
+                .refuse_name(&field.then("takes_limit"), why, hint);
         }
         let Some(bucket) = &spec.bucket else {
             return self.without_bucket(spec, field);
         };
         if spec.unlimited.0 {
             let why = "a rule has a bucket or is unlimited, not both";
-            self.findings.refuse(&field.then("unlimited"), why, "remove one of the two");
+            self.findings
+                .refuse(&field.then("unlimited"), why, "remove one of the two");
         }
         let bucket = self.bucket(bucket, &field.then("bucket"));
         let tenant = match &spec.tenant {
@@ -148,26 +190,39 @@ impl<'a> DescriptorReader<'a> {
             Some(tenant) => self.tenant(tenant, &field.then("tenant")),
         };
         let cost = self.findings.take(cost(spec.cost, &field.then("cost")));
-        Some(Target::Limited(Limited { bucket: bucket?, tenant: tenant?, cost: cost?, refusal }))
+        Some(Target::Limited(Limited {
+            bucket: bucket?,
+            tenant: tenant?,
+            cost: cost?,
+            refusal,
+        }))
     }
 
     fn without_bucket(&mut self, spec: &DescriptorSpec, field: &Field<'_>) -> Option<Target> {
-        let written = [("tenant", spec.tenant.is_some()), ("cost", spec.cost.is_some())];
+        let written = [
+            ("tenant", spec.tenant.is_some()),
+            ("cost", spec.cost.is_some()),
+        ];
         for (name, _) in written.into_iter().filter(|(_, is_written)| *is_written) {
-            let fault = field
-                .then(name)
-                .refuse_name(format_args!("`{name}` without a bucket"), "write `bucket` as well");
+            let fault = field.then(name).refuse_name(
+                format_args!("`{name}` without a bucket"),
+                "write `bucket` as well",
+            );
             self.findings.faults.push(*fault);
         }
         if spec.unlimited.0 {
             if self.way.len() == 1 && matches!(self.way.last(), Some((_, Values::Any))) {
-                let why = format!("every descriptor of the one entry `{}` passes without a limit", spec.key);
+                let why = format!(
+                    "every descriptor of the one entry `{}` passes without a limit",
+                    spec.key
+                );
                 self.findings.warn(&field.then("unlimited"), why);
             }
             return Some(Target::Unlimited);
         }
         if spec.descriptors.is_none() {
-            self.findings.refuse(field, "the rule does nothing", TARGET_HINT);
+            self.findings
+                .refuse(field, "the rule does nothing", TARGET_HINT);
         }
         None
     }
@@ -181,20 +236,30 @@ impl<'a> DescriptorReader<'a> {
             *values == Values::Any && bucket != Some(&BucketOf::Entry(*index))
         };
         let indexes: Box<[usize]> = way.filter(is_free).map(|(index, _)| index).collect();
-        if indexes.is_empty() { TenantOf::Fixed(DEFAULT_TENANT.into()) } else { TenantOf::Entries(indexes) }
+        if indexes.is_empty() {
+            TenantOf::Fixed(DEFAULT_TENANT.into())
+        } else {
+            TenantOf::Entries(indexes)
+        }
     }
 
     fn bucket(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<BucketOf> {
         let entry = match spec {
             NameSpec::Fixed(text) => {
-                return Some(BucketOf::Fixed(self.names.add(text, field, self.findings)?.as_str().into()));
+                return Some(BucketOf::Fixed(
+                    self.names.add(text, field, self.findings)?.as_str().into(),
+                ));
             }
             NameSpec::Entry(entry) => entry,
         };
         let index = self.entry(entry, &field.then("entry"))?;
         if self.names.listed().is_none() {
             let hint = "list the names that it may have under `buckets:` at the end of the file";
-            self.findings.refuse(field, "a bucket from a value needs the list `buckets`", hint);
+            self.findings.refuse(
+                field,
+                "a bucket from a value needs the list `buckets`",
+                hint,
+            );
             return None;
         }
         Some(BucketOf::Entry(index))
@@ -206,23 +271,33 @@ impl<'a> DescriptorReader<'a> {
                 self.findings.take(tenant(text, field))?;
                 Some(TenantOf::Fixed(text.as_str().into()))
             }
-            NameSpec::Entry(entry) => {
-                self.entry(entry, &field.then("entry")).map(|index| TenantOf::Entries([index].into()))
-            }
+            NameSpec::Entry(entry) => self
+                .entry(entry, &field.then("entry"))
+                .map(|index| TenantOf::Entries([index].into())),
         }
     }
 
     fn entry(&mut self, key: &str, field: &Field<'_>) -> Option<usize> {
-        let mut found = self.way.iter().enumerate().filter(|(_, (on_way, _))| on_way == key);
+        let mut found = self
+            .way
+            .iter()
+            .enumerate()
+            .filter(|(_, (on_way, _))| on_way == key);
         let fault = match (found.next(), found.next()) {
             (Some((index, _)), None) => return Some(index),
             (None, _) => {
                 let known: Vec<&str> = self.way.iter().map(|(key, _)| key.as_str()).collect();
-                field.refuse(format_args!("no entry `{key}` on the way to this rule"), &hint(key, &known))
+                field.refuse(
+                    format_args!("no entry `{key}` on the way to this rule"),
+                    &hint(key, &known),
+                )
             }
             (Some(_), Some(_)) => {
                 let hint = "give the two different keys";
-                field.refuse(format_args!("two entries on the way to this rule have the key `{key}`"), hint)
+                field.refuse(
+                    format_args!("two entries on the way to this rule have the key `{key}`"),
+                    hint,
+                )
             }
         };
         self.findings.faults.push(*fault);
@@ -235,9 +310,16 @@ impl<'a> DescriptorReader<'a> {
             if self.findings.is_full() {
                 return;
             }
-            let Some(first) = firsts.insert((&rule.key, &rule.values), rule.at) else { continue };
-            let why = format!("the rule can never match: the one at {first} has the same key and value");
-            self.findings.refuse(&field.then(&rule.index.to_string()), why, "keep one of the two");
+            let Some(first) = firsts.insert((&rule.key, &rule.values), rule.at) else {
+                continue;
+            };
+            let why =
+                format!("the rule can never match: the one at {first} has the same key and value");
+            self.findings.refuse(
+                &field.then(&rule.index.to_string()),
+                why,
+                "keep one of the two",
+            );
         }
     }
 }
@@ -246,7 +328,9 @@ impl<'a> DescriptorReader<'a> {
 fn text(text: &str, what: &str, at: Place, field: &Field<'_>) -> Checked<()> {
     let hint = "write the text that the proxy sends";
     match text.len() {
-        0 if what == "value" => Err(field.refuse("the value is empty", "leave `value` out for all values")),
+        0 if what == "value" => {
+            Err(field.refuse("the value is empty", "leave `value` out for all values"))
+        }
         0 => Err(field.refuse_at(at, format_args!("the {what} is empty"), hint)),
         1..=ENTRY_BYTES_MAX => Ok(()),
         bytes => {

@@ -18,10 +18,18 @@ pub(super) fn read(
     let default = HttpRules::default();
     let tenant = match spec.tenant {
         None => default.tenant,
-        Some(spec) => findings.take(tenant(spec, &field.then("tenant"))).unwrap_or(default.tenant),
+        Some(spec) => findings
+            .take(tenant(spec, &field.then("tenant")))
+            .unwrap_or(default.tenant),
     };
-    let without_rules = HttpRules { tenant, ignore_case: spec.ignore_case.0, rules: None };
-    let Some(list) = spec.rules else { return without_rules };
+    let without_rules = HttpRules {
+        tenant,
+        ignore_case: spec.ignore_case.0,
+        rules: None,
+    };
+    let Some(list) = spec.rules else {
+        return without_rules;
+    };
     if field.entry("tenant").is_none() {
         let why = format!(
             "requests without the header {TENANT_HEADER} count for the class `default`: name the header under `tenant`"
@@ -30,7 +38,15 @@ pub(super) fn read(
     }
     let field = field.then("rules");
     let hint = "a path such as `/orders/{id}`, or a `prefix`, covers many paths";
-    if findings.take(check_entries(&field, HTTP_RULES_MAX, "HTTP_RULES_MAX", hint)).is_none() {
+    if findings
+        .take(check_entries(
+            &field,
+            HTTP_RULES_MAX,
+            "HTTP_RULES_MAX",
+            hint,
+        ))
+        .is_none()
+    {
         return without_rules;
     }
     if list.is_empty() {
@@ -47,9 +63,14 @@ pub(super) fn read(
     }
     for (at, error) in middleware::Rules::faults(&rules) {
         let index = indexes.get(at).copied().unwrap_or(at);
-        findings.faults.push(*fault(&error, index, &field.then(&index.to_string())));
+        findings
+            .faults
+            .push(*fault(&error, index, &field.then(&index.to_string())));
     }
-    HttpRules { rules: Some(rules), ..without_rules }
+    HttpRules {
+        rules: Some(rules),
+        ..without_rules
+    }
 }
 
 fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
@@ -62,16 +83,29 @@ fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
             Ok(header) => Ok(HttpTenant::Header(header)),
             Err(_) => {
                 let why = format!("`{header}` is not the name of a header");
-                Err(field.then("header").refuse(why, "write a name such as x-tenant"))
+                Err(field
+                    .then("header")
+                    .refuse(why, "write a name such as x-tenant"))
             }
         },
     }
 }
 
-fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mut Findings) -> Option<Rule> {
+fn rule(
+    spec: &HttpRuleSpec,
+    field: &Field<'_>,
+    names: &mut Names,
+    findings: &mut Findings,
+) -> Option<Rule> {
     let faults = findings.faults.len();
-    let paths = [("path", &spec.path), ("prefix", &spec.prefix), ("exact", &spec.exact)];
-    let mut paths = paths.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+    let paths = [
+        ("path", &spec.path),
+        ("prefix", &spec.prefix),
+        ("exact", &spec.exact),
+    ];
+    let mut paths = paths
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, text.as_deref()?)));
     let path = paths.next();
     if let (Some((one, _)), Some((other, _))) = (path, paths.next()) {
         let why = format!("a rule has one condition on paths, not `{one}` and `{other}`");
@@ -92,7 +126,10 @@ fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mu
                 let hint = "write `bucket: NAME`, or `unlimited: true`";
                 findings.refuse(field, "the rule names no bucket", hint);
             } else if path.is_none() && spec.methods.is_none() {
-                findings.warn(field, "every request that no rule above matches passes without a limit");
+                findings.warn(
+                    field,
+                    "every request that no rule above matches passes without a limit",
+                );
             }
             if spec.cost.is_some() {
                 findings.refuse_name(
@@ -117,7 +154,12 @@ fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mu
                 .enumerate()
                 .map(|(at, text)| method(text, &field.then("methods").then(&at.to_string())))
                 .collect();
-            rule.methods(methods.into_iter().filter_map(|method| findings.take(method)).collect::<Vec<_>>())
+            rule.methods(
+                methods
+                    .into_iter()
+                    .filter_map(|method| findings.take(method))
+                    .collect::<Vec<_>>(),
+            )
         }
         None => rule,
     };
@@ -125,7 +167,11 @@ fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mu
         return None;
     }
     let cost = cost?;
-    Some(if spec.bucket.is_some() && cost != 1 { rule.cost(move |_| cost) } else { rule })
+    Some(if spec.bucket.is_some() && cost != 1 {
+        rule.cost(move |_| cost)
+    } else {
+        rule
+    })
 }
 
 fn method(text: &str, field: &Field<'_>) -> Checked<Method> {
@@ -138,28 +184,36 @@ fn method(text: &str, field: &Field<'_>) -> Checked<Method> {
 
 /// Gives a fault of the middleware's rules its place, in the words of the file.
 fn fault(error: &RulesError, index: usize, field: &Field<'_>) -> Box<plimsoll_policy::Fault> {
-    let path = ["path", "prefix", "exact"].into_iter().find_map(|name| field.entry(name));
+    let path = ["path", "prefix", "exact"]
+        .into_iter()
+        .find_map(|name| field.entry(name));
     match error {
         RulesError::Path { fault, .. } => {
             let text = fault.to_string();
-            let (why, hint) =
-                text.split_once(": ").unwrap_or((&text, "see the forms of paths in the documentation"));
+            let (why, hint) = text
+                .split_once(": ")
+                .unwrap_or((&text, "see the forms of paths in the documentation"));
             path.unwrap_or_else(|| field.clone()).refuse(why, hint)
         }
         RulesError::NoMethods { .. } => {
             let why = "the list of methods is empty, so that no request matches";
-            field.then("methods").refuse(why, "name a method, or leave `methods` out for all")
+            field
+                .then("methods")
+                .refuse(why, "name a method, or leave `methods` out for all")
         }
         RulesError::Duplicate { earlier, .. } => {
-            let why =
-                format!("the rule can never match: {earlier} matches the same requests and applies first");
+            let why = format!(
+                "the rule can never match: {earlier} matches the same requests and applies first"
+            );
             field.refuse(why, "remove one of the two")
         }
         RulesError::Unreachable { earlier, .. } => {
             let why = format!("the rule can never match: {earlier} matches all its requests first");
             field.refuse(why, "write the narrower rule first")
         }
-        other => field
-            .refuse(format!("rule {}: {other}", index + 1), "see the forms of rules in the documentation"),
+        other => field.refuse(
+            format!("rule {}: {other}", index + 1),
+            "see the forms of rules in the documentation",
+        ),
     }
 }

@@ -7,7 +7,9 @@ mod names;
 use std::fmt::Display;
 
 use plimsoll_core::names::InvalidName;
-use plimsoll_policy::{Checked, Document, FAULTS_MAX, Fault, Field, Number, PolicyError, Source, Warning};
+use plimsoll_policy::{
+    Checked, Document, FAULTS_MAX, Fault, Field, Number, PolicyError, Source, Warning,
+};
 
 use super::spec::RulesSpec;
 use super::{HttpRules, Rules, RulesHash};
@@ -30,9 +32,9 @@ pub(super) fn read(source: Source<'_>) -> Result<(Rules, Vec<Warning>), PolicyEr
     let spec: RulesSpec = document.parse()?;
     let mut findings = Findings::default();
     let mut names = Names::read(spec.buckets, &root.then("buckets"), &mut findings);
-    let domains = spec
-        .rls
-        .map(|spec| DescriptorReader::new(&mut names, &mut findings).domains(spec, &root.then("rls")));
+    let domains = spec.rls.map(|spec| {
+        DescriptorReader::new(&mut names, &mut findings).domains(spec, &root.then("rls"))
+    });
     let http = match spec.http {
         Some(spec) => http::read(spec, &root.then("http"), &mut names, &mut findings),
         None => HttpRules::default(),
@@ -43,7 +45,16 @@ pub(super) fn read(source: Source<'_>) -> Result<(Rules, Vec<Warning>), PolicyEr
     let mut warnings = findings.warnings;
     warnings.sort_by_key(|warning| warning.at);
     let (listed, buckets) = names.into_parts();
-    Ok((Rules { domains, http, listed, buckets, hash: RulesHash::of(source.text.as_bytes()) }, warnings))
+    Ok((
+        Rules {
+            domains,
+            http,
+            listed,
+            buckets,
+            hash: RulesHash::of(source.text.as_bytes()),
+        },
+        warnings,
+    ))
 }
 
 impl Findings {
@@ -73,18 +84,28 @@ impl Findings {
 /// Validates a tenant: the text that a caller would send, and not its name in policies.
 fn tenant(text: &str, field: &Field<'_>) -> Checked<()> {
     if text.is_empty() {
-        return Err(field.refuse(InvalidName::Empty, "leave it out, or write `default` for the class"));
+        return Err(field.refuse(
+            InvalidName::Empty,
+            "leave it out, or write `default` for the class",
+        ));
     }
     if text.contains('%') {
-        let hint = "write the text that is sent, such as `auth0|1a`, which a policy names `auth0%7C1a`";
-        return Err(field.refuse("a tenant in rules has no `%`, because it is encoded after that", hint));
+        let hint =
+            "write the text that is sent, such as `auth0|1a`, which a policy names `auth0%7C1a`";
+        return Err(field.refuse(
+            "a tenant in rules has no `%`, because it is encoded after that",
+            hint,
+        ));
     }
     Ok(())
 }
 
 fn cost(number: Option<Number>, field: &Field<'_>) -> Checked<u32> {
     let Some(number) = number else { return Ok(1) };
-    let number =
-        field.within(number.0, COSTS, "write the number of requests that one counts as, from 1 on")?;
+    let number = field.within(
+        number.0,
+        COSTS,
+        "write the number of requests that one counts as, from 1 on",
+    )?;
     Ok(u32::try_from(field.whole(number)?).unwrap_or(u32::MAX))
 }

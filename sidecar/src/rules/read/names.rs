@@ -16,11 +16,26 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn read(list: Option<Vec<String>>, field: &Field<'_>, findings: &mut Findings) -> Self {
-        let Some(list) = list else { return Self { listed: None, all: BTreeMap::new() } };
+    pub(super) fn read(
+        list: Option<Vec<String>>,
+        field: &Field<'_>,
+        findings: &mut Findings,
+    ) -> Self {
+        let Some(list) = list else {
+            return Self {
+                listed: None,
+                all: BTreeMap::new(),
+            };
+        };
         let hint = "leave `buckets` out, if callers may give any name";
-        if findings.take(check_entries(field, NAMES_MAX, "NAMES_MAX", hint)).is_none() {
-            return Self { listed: Some(BTreeSet::new()), all: BTreeMap::new() };
+        if findings
+            .take(check_entries(field, NAMES_MAX, "NAMES_MAX", hint))
+            .is_none()
+        {
+            return Self {
+                listed: Some(BTreeSet::new()),
+                all: BTreeMap::new(),
+            };
         }
         if list.is_empty() {
             findings.refuse(field, "the list is empty, so that no name is taken", hint);
@@ -32,21 +47,37 @@ impl Names {
             }
             let item = field.then(&index.to_string());
             let bucket = Bucket::new(&text).map_err(|error| item.refuse(error, NAME_HINT));
-            let Some(bucket) = findings.take(bucket) else { continue };
+            let Some(bucket) = findings.take(bucket) else {
+                continue;
+            };
             match all.entry(bucket) {
                 Entry::Vacant(free) => drop(free.insert(Spot::of(&item))),
                 Entry::Occupied(first) => {
-                    let why = format!("duplicate name `{text}`, first written at {}", first.get().at);
+                    let why = format!(
+                        "duplicate name `{text}`, first written at {}",
+                        first.get().at
+                    );
                     findings.refuse(&item, why, "keep one of the two");
                 }
             }
         }
-        Self { listed: Some(all.keys().cloned().collect()), all }
+        Self {
+            listed: Some(all.keys().cloned().collect()),
+            all,
+        }
     }
 
-    pub(super) fn add(&mut self, text: &str, field: &Field<'_>, findings: &mut Findings) -> Option<Bucket> {
-        let bucket = findings.take(Bucket::new(text).map_err(|error| field.refuse(error, NAME_HINT)))?;
-        self.all.entry(bucket.clone()).or_insert_with(|| Spot::of(field));
+    pub(super) fn add(
+        &mut self,
+        text: &str,
+        field: &Field<'_>,
+        findings: &mut Findings,
+    ) -> Option<Bucket> {
+        let bucket =
+            findings.take(Bucket::new(text).map_err(|error| field.refuse(error, NAME_HINT)))?;
+        self.all
+            .entry(bucket.clone())
+            .or_insert_with(|| Spot::of(field));
         Some(bucket)
     }
 

@@ -134,9 +134,14 @@ fn domain_without_rules_uses_general_ones() {
         ("shop", "generic_key=x", "none"),
         ("", "generic_key=x", "others/x"),
     ] {
-        assert_eq!(found(&rules, domain, descriptor), expected, "{domain} {descriptor}");
+        assert_eq!(
+            found(&rules, domain, descriptor),
+            expected,
+            "{domain} {descriptor}"
+        );
     }
-    let alone = super::rules("rls: { domains: { shop: { descriptors: [{ key: a, bucket: b }] } } }");
+    let alone =
+        super::rules("rls: { domains: { shop: { descriptors: [{ key: a, bucket: b }] } } }");
     assert_eq!(found(&alone, "other", "a=1"), "none");
 }
 
@@ -154,7 +159,11 @@ fn entries_name_bucket_and_tenant_without_rules() {
         ("bucket=no name", "none", "none"),
         ("", "none", "none"),
     ] {
-        assert_eq!(found(&Rules::built_in(), "any", descriptor), of_any, "{descriptor}");
+        assert_eq!(
+            found(&Rules::built_in(), "any", descriptor),
+            of_any,
+            "{descriptor}"
+        );
         assert_eq!(found(&listed, "any", descriptor), of_listed, "{descriptor}");
     }
 }
@@ -162,18 +171,29 @@ fn entries_name_bucket_and_tenant_without_rules() {
 #[test]
 fn caller_names_are_valid_and_listed() {
     let (any, listed) = (Rules::built_in(), rules(RULES));
-    for (name, by_any, by_listed) in
-        [("search", true, true), ("vip", true, false), ("no name", false, false), ("", false, false)]
-    {
-        assert_eq!((any.takes(name), listed.takes(name)), (by_any, by_listed), "{name}");
+    for (name, by_any, by_listed) in [
+        ("search", true, true),
+        ("vip", true, false),
+        ("no name", false, false),
+        ("", false, false),
+    ] {
+        assert_eq!(
+            (any.takes(name), listed.takes(name)),
+            (by_any, by_listed),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn every_bucket_of_the_file_is_declared() {
-    let text = format!("{RULES}http: {{ rules: [{{ prefix: /a, bucket: web }}, {{ unlimited: true }}] }}\n");
+    let text = format!(
+        "{RULES}http: {{ rules: [{{ prefix: /a, bucket: web }}, {{ unlimited: true }}] }}\n"
+    );
     let buckets: Vec<String> = rules(&text).buckets().map(ToString::to_string).collect();
-    let expected = ["api", "api-2", "api-x", "checkout", "only", "others", "rest", "search", "vip", "web"];
+    let expected = [
+        "api", "api-2", "api-x", "checkout", "only", "others", "rest", "search", "vip", "web",
+    ];
     assert_eq!(buckets, expected);
 }
 
@@ -187,9 +207,12 @@ fn hash_is_that_of_the_text() {
 #[test]
 fn nested_prefixes_are_found_in_any_order() {
     let prefixes = ["abc", "a", "abcdef", "b", "abd", "ab"];
-    let list =
-        prefixes.map(|prefix| format!("{{ key: k, value: '{prefix}*', bucket: {prefix} }}")).join(", ");
-    let rules = rules(&format!("rls: {{ domains: {{ d: {{ descriptors: [{list}] }} }} }}"));
+    let list = prefixes
+        .map(|prefix| format!("{{ key: k, value: '{prefix}*', bucket: {prefix} }}"))
+        .join(", ");
+    let rules = rules(&format!(
+        "rls: {{ domains: {{ d: {{ descriptors: [{list}] }} }} }}"
+    ));
     for (value, expected) in [
         ("abcdef", "abcdef"),
         ("abcdez", "abc"),
@@ -200,7 +223,11 @@ fn nested_prefixes_are_found_in_any_order() {
         ("abda", "abd"),
         ("bb", "b"),
     ] {
-        assert_eq!(found(&rules, "d", &format!("k={value}")), format!("{expected}/default"), "{value}");
+        assert_eq!(
+            found(&rules, "d", &format!("k={value}")),
+            format!("{expected}/default"),
+            "{value}"
+        );
     }
     assert_eq!(found(&rules, "d", "k=c"), "none");
 }

@@ -10,11 +10,16 @@ use plimsoll_policy::{PolicyError, Source, Warning};
 use super::*;
 
 fn read(text: &str) -> Result<(Rules, Vec<Warning>), PolicyError> {
-    Rules::read(Source { name: "rules.yaml", text })
+    Rules::read(Source {
+        name: "rules.yaml",
+        text,
+    })
 }
 
 fn rules(text: &str) -> Rules {
-    read(text).unwrap_or_else(|error| panic!("{error}\n{text}")).0
+    read(text)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+        .0
 }
 
 /// Returns a match in short: `bucket/tenant`, and everything else that is not the default.
@@ -22,7 +27,12 @@ fn short(found: Found<'_>) -> String {
     match found {
         Found::NoRule => "none".to_owned(),
         Found::Unlimited => "unlimited".to_owned(),
-        Found::Limited(Ask { bucket, tenant, cost, refusal }) => {
+        Found::Limited(Ask {
+            bucket,
+            tenant,
+            cost,
+            refusal,
+        }) => {
             let mut text = format!("{bucket}/{tenant}");
             if cost != 1 {
                 text.push_str(&format!(" x{cost}"));

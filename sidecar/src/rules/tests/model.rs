@@ -23,16 +23,27 @@ fn text() -> impl Strategy<Value = String> {
 fn values() -> impl Strategy<Value = Values> {
     prop_oneof![
         text().prop_map(Values::Exactly),
-        text().prop_filter("not empty", |text| !text.is_empty()).prop_map(Values::From),
+        text()
+            .prop_filter("not empty", |text| !text.is_empty())
+            .prop_map(Values::From),
         Just(Values::Any),
     ]
 }
 
 /// Returns lists of siblings, each for different values.
 fn siblings(depth: u32) -> BoxedStrategy<Vec<Rule>> {
-    let below = if depth == 0 { Just(Vec::new()).boxed() } else { siblings(depth - 1) };
+    let below = if depth == 0 {
+        Just(Vec::new()).boxed()
+    } else {
+        siblings(depth - 1)
+    };
     let rule = ("[kl]", values(), proptest::option::of("[a-z]{6}"), below);
-    let rule = rule.prop_map(|(key, values, bucket, below)| Rule { key, values, bucket, below });
+    let rule = rule.prop_map(|(key, values, bucket, below)| Rule {
+        key,
+        values,
+        bucket,
+        below,
+    });
     let list = proptest::collection::vec(rule, 0..8);
     list.prop_map(|mut list| {
         let mut seen = HashSet::new();
@@ -44,12 +55,23 @@ fn siblings(depth: u32) -> BoxedStrategy<Vec<Rule>> {
 
 fn level(rules: &[Rule]) -> Level {
     let limited = |bucket: &String| {
-        let (bucket, tenant) = (BucketOf::Fixed(bucket.as_str().into()), TenantOf::Fixed("default".into()));
+        let (bucket, tenant) = (
+            BucketOf::Fixed(bucket.as_str().into()),
+            TenantOf::Fixed("default".into()),
+        );
         let refusal = RefusalForm::default();
-        Target::Limited(Limited { bucket, tenant, cost: 1, refusal })
+        Target::Limited(Limited {
+            bucket,
+            tenant,
+            cost: 1,
+            refusal,
+        })
     };
     Level::new(rules.iter().map(|rule| {
-        let node = Node { target: rule.bucket.as_ref().map(limited), next: level(&rule.below) };
+        let node = Node {
+            target: rule.bucket.as_ref().map(limited),
+            next: level(&rule.below),
+        };
         (rule.key.clone(), rule.values.clone(), node)
     }))
 }
@@ -64,7 +86,11 @@ fn model<'a>(rules: &'a [Rule], entries: &[(String, String)]) -> Option<&'a str>
     let of_key = rules.iter().filter(|rule| rule.key == *key);
     let matching = of_key.filter_map(|rule| Some((precision(&rule)?, rule)));
     let (_, rule) = matching.max_by_key(|(precision, _)| *precision)?;
-    if later.is_empty() { rule.bucket.as_deref() } else { model(&rule.below, later) }
+    if later.is_empty() {
+        rule.bucket.as_deref()
+    } else {
+        model(&rule.below, later)
+    }
 }
 
 proptest! {

@@ -45,7 +45,10 @@ async fn chunked_body_is_read_within_bounds() {
         // Fails once the port has refused the body.
         let _ = sender.send(Ok(piece)).await;
     }
-    assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        answer.await.unwrap().unwrap().status(),
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +60,11 @@ async fn endless_body_is_abandoned() {
     let began = Instant::now();
     let response = second.send_request(post(body)).await.unwrap();
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
-    assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +75,10 @@ async fn connection_without_a_request_is_closed() {
         (echo.http1, b"GET / HT"),
         (echo.http2, b""),
         (echo.http2, b"PRI * HTTP/2.0\r\n"),
-        (echo.http2, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+        (
+            echo.http2,
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        ),
     ] {
         let mut stream = TcpStream::connect(port).await.unwrap();
         stream.write_all(sent).await.unwrap();
@@ -83,7 +93,10 @@ async fn excess_connections_of_an_address_close() {
     let echo = Echo::with(Protection::Plain, Connections::fair(4, usize::MAX), None).await;
     let mut two = [echo.connect1().await, echo.connect1().await];
     for sender in &mut two {
-        assert_eq!(text(sender.send_request(post(full("held"))).await.unwrap()).await, "held");
+        assert_eq!(
+            text(sender.send_request(post(full("held"))).await.unwrap()).await,
+            "held"
+        );
     }
     let mut third = TcpStream::connect(echo.http2).await.unwrap();
     let _ = third.read_to_end(&mut Vec::new()).await;
@@ -91,7 +104,10 @@ async fn excess_connections_of_an_address_close() {
     drop(two);
     until(|| echo.connections.counts().pending == 0).await;
     let mut next = echo.connect1().await;
-    assert_eq!(text(next.send_request(post(full("next"))).await.unwrap()).await, "next");
+    assert_eq!(
+        text(next.send_request(post(full("next"))).await.unwrap()).await,
+        "next"
+    );
 }
 
 /// A proxy takes a connection that closes without an answer for a failure of the sidecar. After
@@ -101,9 +117,12 @@ async fn malformed_or_oversized_head_is_answered() {
     let echo = Echo::start(Protection::Plain).await;
     let large = format!("x: {}\r\n", "a".repeat(300_000));
     let many = "x: a\r\n".repeat(200);
-    for (fields, status) in
-        [("origin: \u{1}\r\n", 400), (&*large, 431), (&*many, 431), ("content-length: 1, 2\r\n", 400)]
-    {
+    for (fields, status) in [
+        ("origin: \u{1}\r\n", 400),
+        (&*large, 431),
+        (&*many, 431),
+        ("content-length: 1, 2\r\n", 400),
+    ] {
         let mut stream = TcpStream::connect(echo.http1).await.unwrap();
         let head = format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
         // Fails if the port has closed the connection already.
@@ -117,7 +136,12 @@ async fn malformed_or_oversized_head_is_answered() {
 #[tokio::test]
 async fn endless_heads_leave_room_for_others() {
     const PEERS: usize = 300;
-    let echo = Echo::with(Protection::Plain, Connections::fair(4 * PEERS, usize::MAX), None).await;
+    let echo = Echo::with(
+        Protection::Plain,
+        Connections::fair(4 * PEERS, usize::MAX),
+        None,
+    )
+    .await;
     let half = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(60_000));
     let mut peers = Vec::new();
     for _ in 0..PEERS {
@@ -128,7 +152,10 @@ async fn endless_heads_leave_room_for_others() {
     // All heads would take twice the room.
     until(|| echo.connections.counts().pending < PEERS * 2 / 3).await;
     let mut other = echo.connect1().await;
-    assert_eq!(text(other.send_request(post(full("other"))).await.unwrap()).await, "other");
+    assert_eq!(
+        text(other.send_request(post(full("other"))).await.unwrap()).await,
+        "other"
+    );
 }
 
 /// Otherwise peers could fill the memory with the beginnings of bodies that are not too large.
@@ -141,7 +168,10 @@ async fn requests_in_progress_leave_room_to_others() {
         let mut second = echo.connect2().await;
         for _ in 0..250 {
             let (body, sender) = slow();
-            sender.send(Ok(Frame::data(Bytes::from(vec![b'x'; BODY_BYTES_MAX])))).await.unwrap();
+            sender
+                .send(Ok(Frame::data(Bytes::from(vec![b'x'; BODY_BYTES_MAX]))))
+                .await
+                .unwrap();
             second.ready().await.unwrap();
             answers.push(second.send_request(post(body)));
             bodies.push(sender);
@@ -151,10 +181,27 @@ async fn requests_in_progress_leave_room_to_others() {
     let refused = answers.next().await.unwrap().unwrap();
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     for mut other in [echo.connect2().await, echo.connect2().await] {
-        assert_eq!(text(other.send_request(post(full("other"))).await.unwrap()).await, "other");
+        assert_eq!(
+            text(other.send_request(post(full("other"))).await.unwrap()).await,
+            "other"
+        );
     }
-    assert_eq!(text(echo.connect1().await.send_request(post(full("other"))).await.unwrap()).await, "other");
-    assert!(echo.most.load(Ordering::Relaxed) < ROOM_BYTES / (8 * 1024) + 250, "{:?}", echo.most);
+    assert_eq!(
+        text(
+            echo.connect1()
+                .await
+                .send_request(post(full("other")))
+                .await
+                .unwrap()
+        )
+        .await,
+        "other"
+    );
+    assert!(
+        echo.most.load(Ordering::Relaxed) < ROOM_BYTES / (8 * 1024) + 250,
+        "{:?}",
+        echo.most
+    );
     drop(bodies);
     let mut answered = 0;
     while let Some(answer) = answers.next().await {

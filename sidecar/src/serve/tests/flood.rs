@@ -12,17 +12,30 @@ const SETTINGS: u8 = 4;
 const HEAD: [u8; 6] = [0x83, 0x84, 0x86, 0x41, 0x01, b'a'];
 
 fn frame(of: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
-    [&(payload.len() as u32).to_be_bytes()[1..], &[of, flags], &id.to_be_bytes(), payload].concat()
+    [
+        &(payload.len() as u32).to_be_bytes()[1..],
+        &[of, flags],
+        &id.to_be_bytes(),
+        payload,
+    ]
+    .concat()
 }
 
 fn greeting() -> Vec<u8> {
-    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[])].concat()
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(SETTINGS, 0, 0, &[]),
+    ]
+    .concat()
 }
 
 fn given_up(number: u32, body: &[u8]) -> Vec<u8> {
     let id = 2 * number + 1;
-    let parts =
-        [frame(HEADERS, 4, id, &HEAD), frame(DATA, 0, id, body), frame(RESET, 0, id, &8_u32.to_be_bytes())];
+    let parts = [
+        frame(HEADERS, 4, id, &HEAD),
+        frame(DATA, 0, id, body),
+        frame(RESET, 0, id, &8_u32.to_be_bytes()),
+    ];
     parts.concat()
 }
 
@@ -39,8 +52,15 @@ async fn proxy_may_give_up_hundreds_of_requests() {
     let mut received = Vec::new();
     // Its head, with the end of the stream.
     let answer = [&[HEADERS, 5][..], &last.to_be_bytes()].concat();
-    while !received.windows(answer.len()).any(|window| window == answer) {
-        assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed before the last answer");
+    while !received
+        .windows(answer.len())
+        .any(|window| window == answer)
+    {
+        assert_ne!(
+            stream.read_buf(&mut received).await.unwrap(),
+            0,
+            "closed before the last answer"
+        );
     }
 }
 
@@ -48,8 +68,13 @@ async fn proxy_may_give_up_hundreds_of_requests() {
 async fn flood_of_resets_ends_its_connection() {
     let echo = Echo::start(Protection::Plain).await;
     let mut stream = TcpStream::connect(echo.http2).await.unwrap();
-    let flood = (0..500).flat_map(|number| given_up(number, &[])).collect::<Vec<u8>>();
-    stream.write_all(&[greeting(), flood].concat()).await.unwrap();
+    let flood = (0..500)
+        .flat_map(|number| given_up(number, &[]))
+        .collect::<Vec<u8>>();
+    stream
+        .write_all(&[greeting(), flood].concat())
+        .await
+        .unwrap();
     // End of the connection, or its reset.
     let _ = stream.read_to_end(&mut Vec::new()).await;
     assert!(echo.most.load(Ordering::Relaxed) < 100, "{:?}", echo.most);
@@ -59,7 +84,12 @@ async fn flood_of_resets_ends_its_connection() {
 #[tokio::test]
 async fn flood_leaves_room_and_turns_to_others() {
     const PEERS: usize = 60;
-    let echo = Echo::with(Protection::Plain, Connections::fair(4 * PEERS, usize::MAX), None).await;
+    let echo = Echo::with(
+        Protection::Plain,
+        Connections::fair(4 * PEERS, usize::MAX),
+        None,
+    )
+    .await;
     let floods: Vec<_> = (0..PEERS)
         .map(|_| {
             let port = echo.http2;
@@ -70,7 +100,9 @@ async fn flood_leaves_room_and_turns_to_others() {
                     write.write_all(&greeting()).await?;
                     for batch in 0.. {
                         let numbers = batch * 100..(batch + 1) * 100;
-                        let flood: Vec<u8> = numbers.flat_map(|number| given_up(number, &[0; 60])).collect();
+                        let flood: Vec<u8> = numbers
+                            .flat_map(|number| given_up(number, &[0; 60]))
+                            .collect();
                         write.write_all(&flood).await?;
                     }
                     std::io::Result::Ok(())
@@ -83,10 +115,20 @@ async fn flood_leaves_room_and_turns_to_others() {
     until(|| echo.begun.load(Ordering::Relaxed) > 20_000).await;
     for _ in 0..10 {
         let (mut first, mut second) = (echo.connect1().await, echo.connect2().await);
-        assert_eq!(text(first.send_request(post(full("other"))).await.unwrap()).await, "other");
-        assert_eq!(text(second.send_request(post(full("other"))).await.unwrap()).await, "other");
+        assert_eq!(
+            text(first.send_request(post(full("other"))).await.unwrap()).await,
+            "other"
+        );
+        assert_eq!(
+            text(second.send_request(post(full("other"))).await.unwrap()).await,
+            "other"
+        );
     }
     floods.iter().for_each(JoinHandle::abort);
     // A turn of each peer, and its earlier requests.
-    assert!(echo.most.load(Ordering::Relaxed) < PEERS * 100, "{:?}", echo.most);
+    assert!(
+        echo.most.load(Ordering::Relaxed) < PEERS * 100,
+        "{:?}",
+        echo.most
+    );
 }

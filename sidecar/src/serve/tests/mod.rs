@@ -41,7 +41,9 @@ struct Echo {
 
 async fn echo(caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let response = match read_within(request.into_body(), BODY_BYTES_MAX).await {
-        Ok(body) => Response::builder().header("from", caller.from.to_string()).body(Full::new(body)),
+        Ok(body) => Response::builder()
+            .header("from", caller.from.to_string())
+            .body(Full::new(body)),
         Err(error) => {
             let status = match error {
                 BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -60,7 +62,11 @@ impl Echo {
         Self::with(protection, Connections::fair(64, 64), None).await
     }
 
-    async fn with(protection: Protection, connections: Connections, unix: Option<UnixSocket>) -> Self {
+    async fn with(
+        protection: Protection,
+        connections: Connections,
+        unix: Option<UnixSocket>,
+    ) -> Self {
         let room = Room::of(ROOM_BYTES);
         let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (first, second) = (listen().await, listen().await);
@@ -82,16 +88,29 @@ impl Echo {
         let answer = move |caller, request| {
             let handler = handlers.clone();
             counts.0.fetch_add(1, Ordering::Relaxed);
-            counts.1.fetch_max(Arc::strong_count(&handlers), Ordering::Relaxed);
+            counts
+                .1
+                .fetch_max(Arc::strong_count(&handlers), Ordering::Relaxed);
             async move {
                 let _handler = handler;
                 echo(caller, request).await
             }
         };
         let served = tokio::spawn(async move {
-            tokio::join!(serve_http1(first, stop.clone(), answer.clone()), serve_http2(second, stop, answer));
+            tokio::join!(
+                serve_http1(first, stop.clone(), answer.clone()),
+                serve_http2(second, stop, answer)
+            );
         });
-        Self { http1, http2, connections, begun, most, shutdown, served }
+        Self {
+            http1,
+            http2,
+            connections,
+            begun,
+            most,
+            shutdown,
+            served,
+        }
     }
 
     async fn connect1<B>(&self) -> client1::SendRequest<B>
@@ -109,8 +128,9 @@ impl Echo {
         B: hyper::body::Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
     {
         let stream = TcpStream::connect(self.http2).await.unwrap();
-        let (sender, connection) =
-            client2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let (sender, connection) = client2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
         sender
     }
@@ -134,7 +154,16 @@ fn frame(text: &'static str) -> Result<Frame<Bytes>, Infallible> {
 }
 
 async fn text(response: Response<Incoming>) -> String {
-    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().into()).unwrap()
+    String::from_utf8(
+        response
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes()
+            .into(),
+    )
+    .unwrap()
 }
 
 #[tokio::test]
@@ -146,7 +175,10 @@ async fn both_protocols_share_a_lasting_connection() {
         assert_eq!(response.headers()["from"], "127.0.0.1");
         assert_eq!(text(response).await, "one");
         first.ready().await.unwrap();
-        assert_eq!(text(second.send_request(post(full("two"))).await.unwrap()).await, "two");
+        assert_eq!(
+            text(second.send_request(post(full("two"))).await.unwrap()).await,
+            "two"
+        );
     }
 }
 
@@ -157,10 +189,14 @@ async fn unix_socket_serves_until_the_end() {
     let unix = UnixSocket::listen(path.clone()).unwrap();
     let echo = Echo::with(Protection::Plain, Connections::fair(64, 64), Some(unix)).await;
     let stream = UnixStream::connect(&path).await.unwrap();
-    let (mut sender, connection) =
-        client2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let (mut sender, connection) = client2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
     tokio::spawn(connection);
-    assert_eq!(text(sender.send_request(post(full("unix"))).await.unwrap()).await, "unix");
+    assert_eq!(
+        text(sender.send_request(post(full("unix"))).await.unwrap()).await,
+        "unix"
+    );
     echo.shutdown.cancel();
     echo.served.await.unwrap();
     assert!(!path.exists());
@@ -174,7 +210,10 @@ async fn shutdown_answers_the_request_in_progress() {
     let (two, two_sender) = slow();
     one_sender.send(frame("begun, ")).await.unwrap();
     two_sender.send(frame("begun, ")).await.unwrap();
-    let answers = [tokio::spawn(first.send_request(post(one))), tokio::spawn(second.send_request(post(two)))];
+    let answers = [
+        tokio::spawn(first.send_request(post(one))),
+        tokio::spawn(second.send_request(post(two))),
+    ];
     until(|| echo.begun.load(Ordering::Relaxed) == 2).await;
     echo.shutdown.cancel();
     until_closed(echo.http1).await;

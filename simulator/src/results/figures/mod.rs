@@ -82,11 +82,21 @@ impl Figures {
         let bin = |s: f64| ((s / BIN_S).round() as usize).min(bins);
         let (from, to) = (bin(view.window_s.0), bin(view.window_s.1));
         let admitted = if view.v {
-            Sums::of(all.admitted.iter().zip(&all.would).map(|(admitted, would)| admitted - would))
+            Sums::of(
+                all.admitted
+                    .iter()
+                    .zip(&all.would)
+                    .map(|(admitted, would)| admitted - would),
+            )
         } else {
             Sums::of(all.admitted.iter().copied())
         };
-        let judged = Judged { offered: Sums::of(all.offered.iter().copied()), admitted, from, to };
+        let judged = Judged {
+            offered: Sums::of(all.offered.iter().copied()),
+            admitted,
+            from,
+            to,
+        };
         let seconds = (to - from) as f64 * BIN_S;
         let offered = judged.offered.between(from, to) as f64;
         let admitted = judged.admitted.between(from, to) as f64;
@@ -105,7 +115,9 @@ impl Figures {
         if let Some(limit) = view.limit.filter(|limit| *limit > 0.0) {
             judged.against(limit, &mut figures);
             figures.mean_ratio = Some(admitted / (limit * seconds));
-            figures.settle_s = view.last_change_s.and_then(|change| judged.settled(limit, bin(change)));
+            figures.settle_s = view
+                .last_change_s
+                .and_then(|change| judged.settled(limit, bin(change)));
         }
         figures
     }
@@ -115,18 +127,34 @@ impl TenantFigures {
     pub(crate) fn of(totals: &Totals, from: usize, to: usize, v: bool) -> Self {
         let (from, to) = (from / TENANT_BINS, to / TENANT_BINS);
         let seconds = (to - from) as f64 * BIN_S * TENANT_BINS as f64;
-        let admitted = sum(&totals.admitted, from, to) - if v { sum(&totals.would, from, to) } else { 0.0 };
+        let admitted =
+            sum(&totals.admitted, from, to) - if v { sum(&totals.would, from, to) } else { 0.0 };
         let requests = Requests::of(totals, from, to);
-        Self { offered_rps: requests.offered / seconds, admitted_rps: admitted / seconds, requests }
+        Self {
+            offered_rps: requests.offered / seconds,
+            admitted_rps: admitted / seconds,
+            requests,
+        }
     }
 }
 
 impl Requests {
     fn of(totals: &Totals, from: usize, to: usize) -> Self {
-        let Totals { offered, admitted, would, lost, optimum } = totals;
+        let Totals {
+            offered,
+            admitted,
+            would,
+            lost,
+            optimum,
+        } = totals;
         let [offered, admitted, would, lost, optimum] =
             [offered, admitted, would, lost, optimum].map(|bins| sum(bins, from, to));
-        Self { offered, dropped: offered - admitted + would, lost, optimum }
+        Self {
+            offered,
+            dropped: offered - admitted + would,
+            lost,
+            optimum,
+        }
     }
 
     /// Absent without any requests.
@@ -158,7 +186,11 @@ impl Sum for Requests {
 }
 
 fn sum(bins: &[u32], from: usize, to: usize) -> f64 {
-    bins.get(from..to).unwrap_or_default().iter().map(|count| f64::from(*count)).sum()
+    bins.get(from..to)
+        .unwrap_or_default()
+        .iter()
+        .map(|count| f64::from(*count))
+        .sum()
 }
 
 impl Sums {
@@ -189,13 +221,18 @@ impl Judged {
     /// Returns the admitted rate in every window of this length, as a ratio to the limit.
     fn ratios(&self, limit: f64, length: usize) -> Vec<f64> {
         let full = limit * length as f64 * BIN_S;
-        self.starts(length).map(|at| self.admitted.between(at, at + length) as f64 / full).collect()
+        self.starts(length)
+            .map(|at| self.admitted.between(at, at + length) as f64 / full)
+            .collect()
     }
 
     fn against(&self, limit: f64, figures: &mut Figures) {
         (figures.worst_1s, figures.p99_1s) = tail(self.ratios(limit, SECOND));
         (figures.worst_10s, figures.p99_10s) = tail(self.ratios(limit, 10 * SECOND));
-        let minutes = self.ratios(limit, 60 * SECOND).into_iter().map(|ratio| ratio - 1.0);
+        let minutes = self
+            .ratios(limit, 60 * SECOND)
+            .into_iter()
+            .map(|ratio| ratio - 1.0);
         figures.error_60s = minutes.max_by(|a, b| a.abs().total_cmp(&b.abs()));
         figures.long_run_error = self.long_run_error(limit);
         figures.goodput_lost = self.goodput_lost(limit);
@@ -253,7 +290,8 @@ impl Judged {
         let mut since = None;
         for end in change.max(SETTLING)..=bins {
             let from = end - SETTLING;
-            let could = (self.offered.between(from, end) as f64).min(limit * SETTLING as f64 * BIN_S);
+            let could =
+                (self.offered.between(from, end) as f64).min(limit * SETTLING as f64 * BIN_S);
             let admitted = self.admitted.between(from, end) as f64;
             if (admitted - could).abs() > BAND * could {
                 since = None;
@@ -270,10 +308,15 @@ impl Judged {
 
 /// Returns the maximum and the 99th percentile (nearest rank) of all windows.
 fn tail(mut ratios: Vec<f64>) -> (Option<f64>, Option<f64>) {
-    let Some(rank) = (ratios.len() * 99).div_ceil(100).checked_sub(1) else { return (None, None) };
+    let Some(rank) = (ratios.len() * 99).div_ceil(100).checked_sub(1) else {
+        return (None, None);
+    };
     let (_, p99, above) = ratios.select_nth_unstable_by(rank, f64::total_cmp);
     let p99 = *p99;
-    (above.iter().copied().chain([p99]).max_by(f64::total_cmp), Some(p99))
+    (
+        above.iter().copied().chain([p99]).max_by(f64::total_cmp),
+        Some(p99),
+    )
 }
 
 #[cfg(test)]

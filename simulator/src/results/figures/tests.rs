@@ -11,10 +11,20 @@ fn series(parts: &[(f64, u32, u32)]) -> Series {
     let mut tenant = Totals::default();
     for (seconds, offered, admitted) in parts {
         let bins = (seconds / BIN_S).round() as usize;
-        series.all.offered.extend(std::iter::repeat_n(*offered, bins));
-        series.all.admitted.extend(std::iter::repeat_n(*admitted, bins));
-        tenant.offered.extend(std::iter::repeat_n(offered * 10, bins / TENANT_BINS));
-        tenant.admitted.extend(std::iter::repeat_n(admitted * 10, bins / TENANT_BINS));
+        series
+            .all
+            .offered
+            .extend(std::iter::repeat_n(*offered, bins));
+        series
+            .all
+            .admitted
+            .extend(std::iter::repeat_n(*admitted, bins));
+        tenant
+            .offered
+            .extend(std::iter::repeat_n(offered * 10, bins / TENANT_BINS));
+        tenant
+            .admitted
+            .extend(std::iter::repeat_n(admitted * 10, bins / TENANT_BINS));
     }
     series.all.would = vec![0; series.all.offered.len()];
     tenant.would = vec![0; tenant.offered.len()];
@@ -23,7 +33,12 @@ fn series(parts: &[(f64, u32, u32)]) -> Series {
 }
 
 fn view(from: f64, to: f64) -> View {
-    View { window_s: (from, to), limit: Some(LIMIT), v: false, last_change_s: None }
+    View {
+        window_s: (from, to),
+        limit: Some(LIMIT),
+        v: false,
+        last_change_s: None,
+    }
 }
 
 fn figures(parts: &[(f64, u32, u32)], view: &View) -> Figures {
@@ -32,13 +47,19 @@ fn figures(parts: &[(f64, u32, u32)], view: &View) -> Figures {
 
 fn check(figure: Option<f64>, expected: f64) {
     let figure = figure.expect("there is a figure");
-    assert!((figure - expected).abs() < 1e-9, "{figure} instead of {expected}");
+    assert!(
+        (figure - expected).abs() < 1e-9,
+        "{figure} instead of {expected}"
+    );
 }
 
 #[test]
 fn steady_run_at_the_limit_errs_nowhere() {
     let figures = figures(&[(100.0, 20, 10)], &view(10.0, 100.0));
-    assert_eq!((figures.offered_rps.round(), figures.admitted_rps.round()), (2_000.0, 1_000.0));
+    assert_eq!(
+        (figures.offered_rps.round(), figures.admitted_rps.round()),
+        (2_000.0, 1_000.0)
+    );
     check(figures.long_run_error, 0.0);
     check(figures.worst_1s, 1.0);
     check(figures.p99_1s, 1.0);
@@ -74,7 +95,10 @@ fn windows_slide_by_bins_within_the_span() {
 
 #[test]
 fn worst_minute_keeps_its_sign() {
-    let figures = figures(&[(60.0, 40, 9), (60.0, 40, 10), (6.0, 40, 15)], &view(0.0, 126.0));
+    let figures = figures(
+        &[(60.0, 40, 9), (60.0, 40, 10), (6.0, 40, 15)],
+        &view(0.0, 126.0),
+    );
     check(figures.error_60s, -0.1);
 }
 
@@ -89,7 +113,10 @@ fn long_run_error_needs_overload_around_bins() {
     let none = [(20.0, 5, 5), (60.0, 9, 9)];
     assert_eq!(figures(&none, &view(0.0, 80.0)).long_run_error, None);
     // An offered load equal to the limit is no overload.
-    assert_eq!(figures(&[(40.0, 10, 9)], &view(0.0, 40.0)).long_run_error, None);
+    assert_eq!(
+        figures(&[(40.0, 10, 9)], &view(0.0, 40.0)).long_run_error,
+        None
+    );
     // A square load, half of the time at four times the limit, is overloaded throughout.
     let square: Vec<(f64, u32, u32)> = (0..40).flat_map(|_| [(0.5, 40, 19), (0.5, 0, 0)]).collect();
     check(figures(&square, &view(0.0, 30.0)).long_run_error, -0.05);
@@ -109,7 +136,10 @@ fn goodput_is_lost_below_the_possible() {
     let windows_low = 901.0;
     let windows_high = 901.0;
     // Mixed windows with j bins of the second kind: offered 500 + 15 j, admitted 500 + 3 j.
-    let (mut lost, mut due) = (windows_high * 200.0, windows_low * 500.0 + windows_high * 1_000.0);
+    let (mut lost, mut due) = (
+        windows_high * 200.0,
+        windows_low * 500.0 + windows_high * 1_000.0,
+    );
     for j in 1..100 {
         let could = f64::from(500 + 15 * j).min(1_000.0);
         due += could;
@@ -125,7 +155,14 @@ fn goodput_is_lost_below_the_possible() {
 #[test]
 fn settling_starts_three_seconds_within_the_band() {
     let change = |parts: &[(f64, u32, u32)], at| {
-        figures(parts, &View { last_change_s: Some(at), ..view(0.0, 1.0) }).settle_s
+        figures(
+            parts,
+            &View {
+                last_change_s: Some(at),
+                ..view(0.0, 1.0)
+            },
+        )
+        .settle_s
     };
     // Immediately: the trailing mean needs half a second to cover only the new load, 5 % of 10
     // against 40 is 0.4 off.
@@ -135,18 +172,40 @@ fn settling_starts_three_seconds_within_the_band() {
     check(change(&parts, 20.0), 2.5);
     check(change(&[(40.0, 8, 8)], 20.0), 0.0);
     // A relapse within 3 s restarts the settling time.
-    let relapse = [(20.0, 8, 8), (1.0, 100, 40), (2.0, 100, 10), (0.1, 100, 40), (20.0, 100, 10)];
+    let relapse = [
+        (20.0, 8, 8),
+        (1.0, 100, 40),
+        (2.0, 100, 10),
+        (0.1, 100, 40),
+        (20.0, 100, 10),
+    ];
     check(change(&relapse, 20.0), 3.6);
-    assert_eq!(change(&[(20.0, 8, 8), (20.0, 100, 20)], 20.0), Some(f64::INFINITY));
-    assert_eq!(change(&[(22.0, 8, 8)], 20.0), None, "the run is too short to tell");
+    assert_eq!(
+        change(&[(20.0, 8, 8), (20.0, 100, 20)], 20.0),
+        Some(f64::INFINITY)
+    );
+    assert_eq!(
+        change(&[(22.0, 8, 8)], 20.0),
+        None,
+        "the run is too short to tell"
+    );
     // Below the limit all of the offered load must pass.
-    check(change(&[(20.0, 100, 10), (1.0, 8, 4), (20.0, 8, 8)], 20.0), 1.0 + 0.45);
+    check(
+        change(&[(20.0, 100, 10), (1.0, 8, 4), (20.0, 8, 8)], 20.0),
+        1.0 + 0.45,
+    );
 }
 
 #[test]
 fn conformance_burst_is_the_worst_interval() {
     // +5 s * 10, back by 1 s * 10, +3 s * 10: the best interval spans all three.
-    let parts = [(5.0, 40, 20), (1.0, 40, 0), (3.0, 40, 20), (10.0, 40, 0), (1.0, 40, 20)];
+    let parts = [
+        (5.0, 40, 20),
+        (1.0, 40, 0),
+        (3.0, 40, 20),
+        (10.0, 40, 0),
+        (1.0, 40, 20),
+    ];
     check(figures(&parts, &view(0.0, 20.0)).conformance_burst_s, 7.0);
 }
 
@@ -159,7 +218,13 @@ fn enforced_view_counts_would_drops_as_dropped() {
     check(passed.worst_1s, 2.0);
     check(passed.requests.drop_ratio(), 0.45);
     check(passed.tenants[0].requests.drop_ratio(), 0.45);
-    let would = Figures::of(&shadow, &View { v: true, ..view(0.0, 20.0) });
+    let would = Figures::of(
+        &shadow,
+        &View {
+            v: true,
+            ..view(0.0, 20.0)
+        },
+    );
     check(would.worst_1s, 1.1);
     check(would.requests.drop_ratio(), 0.45);
     check(would.long_run_error, 0.1);
@@ -168,12 +233,34 @@ fn enforced_view_counts_would_drops_as_dropped() {
 
 #[test]
 fn limit_ratios_need_a_limit() {
-    let unlimited = Figures::of(&series(&[(20.0, 20, 20)]), &View { limit: None, ..view(0.0, 20.0) });
-    assert_eq!((unlimited.worst_1s, unlimited.mean_ratio, unlimited.goodput_lost), (None, None, None));
+    let unlimited = Figures::of(
+        &series(&[(20.0, 20, 20)]),
+        &View {
+            limit: None,
+            ..view(0.0, 20.0)
+        },
+    );
+    assert_eq!(
+        (
+            unlimited.worst_1s,
+            unlimited.mean_ratio,
+            unlimited.goodput_lost
+        ),
+        (None, None, None)
+    );
     check(unlimited.requests.drop_ratio(), 0.0);
-    let denied = Figures::of(&series(&[(20.0, 20, 0)]), &View { limit: Some(0.0), ..view(0.0, 20.0) });
+    let denied = Figures::of(
+        &series(&[(20.0, 20, 0)]),
+        &View {
+            limit: Some(0.0),
+            ..view(0.0, 20.0)
+        },
+    );
     assert_eq!(denied.worst_1s, None);
     check(denied.requests.drop_ratio(), 1.0);
     let idle = Figures::of(&series(&[(20.0, 0, 0)]), &view(0.0, 20.0));
-    assert_eq!((idle.requests.drop_ratio(), idle.goodput_lost), (None, None));
+    assert_eq!(
+        (idle.requests.drop_ratio(), idle.goodput_lost),
+        (None, None)
+    );
 }

@@ -7,20 +7,36 @@ use plimsoll_core::kill::JUMP_MAX;
 use super::*;
 
 fn leader(epoch: u64, instance: u128) -> Leader {
-    Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) }
+    Leader {
+        epoch: Epoch(epoch),
+        instance: Some(InstanceId(instance)),
+    }
 }
 
 fn claims(zone: &mut Zone, ms: u64, client: &mut Client, claimed: Leader) {
     let report = client.report(at(ms));
-    let report = Report { epoch: Some(claimed.epoch), controller: claimed.instance, ..report };
+    let report = Report {
+        epoch: Some(claimed.epoch),
+        controller: claimed.instance,
+        ..report
+    };
     zone.on_report(at(ms), client.stream, report).unwrap();
 }
 
 fn directs(zone: &mut Zone, ms: u64, controller: Leader) -> Result<(), StaleDirective> {
     zone.on_open(at(ms));
     let seq = zone.report(at(ms)).seq;
-    let message = Directives { controller: controller.instance, ..Script::ratio(7).message(1, seq) };
-    zone.on_directives(at(ms), Directives { epoch: Some(controller.epoch), ..message })
+    let message = Directives {
+        controller: controller.instance,
+        ..Script::ratio(7).message(1, seq)
+    };
+    zone.on_directives(
+        at(ms),
+        Directives {
+            epoch: Some(controller.epoch),
+            ..message
+        },
+    )
 }
 
 /// The client raises its claim by the step that a parent would accept, and a far greater one.
@@ -29,15 +45,26 @@ fn client_cannot_raise_its_aggregators_epoch() {
     let mut zone = zone();
     directs(&mut zone, 0, leader(3, 9)).unwrap();
     let mut client = Client::new(1);
-    let steps =
-        (1..=20).map(|step| 3 + step * EPOCH_STEP_MAX).chain((1..=20).map(|step| 3 + step * JUMP_MAX));
+    let steps = (1..=20)
+        .map(|step| 3 + step * EPOCH_STEP_MAX)
+        .chain((1..=20).map(|step| 3 + step * JUMP_MAX));
     for (ms, epoch) in (30_000..).step_by(1_000).zip(steps.chain([u64::MAX])) {
         claims(&mut zone, ms, &mut client, leader(epoch, 1));
         let report = zone.report(at(ms));
         assert_eq!(report.leader(), Some(leader(3, 9)));
-        assert_eq!(report.other_controller, Some(leader(epoch, 1)), "operators are shown it");
+        assert_eq!(
+            report.other_controller,
+            Some(leader(epoch, 1)),
+            "operators are shown it"
+        );
     }
-    let shown: Vec<&str> = zone.upstream.leaders.others.iter(at(71_000)).map(|(peer, _)| peer).collect();
+    let shown: Vec<&str> = zone
+        .upstream
+        .leaders
+        .others
+        .iter(at(71_000))
+        .map(|(peer, _)| peer)
+        .collect();
     assert_eq!(shown, ["client a/shop/host:1"]);
     let message = zone.directives(at(71_000), client.stream).unwrap();
     assert_eq!(message.leader(), Some(leader(3, 9)));

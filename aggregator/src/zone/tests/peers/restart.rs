@@ -19,10 +19,22 @@ fn restarted(script: Script) -> Scene {
 fn restarted_zone_withholds_until_clients_return() {
     let mut scene = restarted(Script::rates(&[("acme", 500.0), ("default", 0.0)]));
     scene.run(0.5);
-    assert_eq!(scene.clients[0].values("acme"), Values::default(), "values are withheld");
-    assert_eq!(scene.clients[0].posted().terms().mode, Mode::Enforce, "the mode is sent");
+    assert_eq!(
+        scene.clients[0].values("acme"),
+        Values::default(),
+        "values are withheld"
+    );
+    assert_eq!(
+        scene.clients[0].posted().terms().mode,
+        Mode::Enforce,
+        "the mode is sent"
+    );
     let report = scene.zone.report(scene.now());
-    assert_eq!((report.time, report.tallies.len()), (None, 0), "the report carries no counts");
+    assert_eq!(
+        (report.time, report.tallies.len()),
+        (None, 0),
+        "the report carries no counts"
+    );
     scene.run(1.5);
     assert!(scene.zone.warmup.withholds(), "more clients might return");
     scene.run(0.1);
@@ -31,8 +43,15 @@ fn restarted_zone_withholds_until_clients_return() {
     let ratio = scene.clients[0].ratio("acme");
     assert!((ratio - 0.5).abs() < 0.01, "{ratio}");
     let unchanged = scene.clients[0].values("default").ratio;
-    assert_eq!(unchanged, Some(DropRatio::NONE), "unchanged values are sent as well");
-    assert!(scene.zone.report(scene.now()).time.is_some(), "counts are reported");
+    assert_eq!(
+        unchanged,
+        Some(DropRatio::NONE),
+        "unchanged values are sent as well"
+    );
+    assert!(
+        scene.zone.report(scene.now()).time.is_some(),
+        "counts are reported"
+    );
 }
 
 #[test]
@@ -44,10 +63,16 @@ fn warmup_delays_no_kill_or_mode() {
     let mut shadowed = script;
     shadowed.terms.mode = Mode::Shadow;
     let kill = KillGeneration(3);
-    let message = Directives { kill, ..shadowed.message(9, 0) };
+    let message = Directives {
+        kill,
+        ..shadowed.message(9, 0)
+    };
     scene.zone.on_directives(now, message).unwrap();
     assert!(scene.zone.warmup.withholds());
     let received = scene.clients[0].receive(&mut scene.zone, now).unwrap();
-    assert_eq!((received.kill, received.buckets[0].terms.mode), (kill, Mode::Shadow));
+    assert_eq!(
+        (received.kill, received.buckets[0].terms.mode),
+        (kill, Mode::Shadow)
+    );
     assert_eq!(scene.clients[0].values("acme"), Values::default());
 }

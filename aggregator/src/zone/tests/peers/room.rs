@@ -16,18 +16,36 @@ fn junk(number: usize) -> Bucket {
     named(&format!("junk{number}"))
 }
 
-fn ask(zone: &mut Zone, now: u64, role: Role, instance: u128, buckets: impl Iterator<Item = Bucket>) {
+fn ask(
+    zone: &mut Zone,
+    now: u64,
+    role: Role,
+    instance: u128,
+    buckets: impl Iterator<Item = Bucket>,
+) {
     let identity = Some(identity(role, instance));
-    let report = Report { seq: 1, identity, subscriptions: buckets.collect(), ..Report::default() };
-    zone.on_report(at(now), StreamId(instance as u64), report).unwrap();
+    let report = Report {
+        seq: 1,
+        identity,
+        subscriptions: buckets.collect(),
+        ..Report::default()
+    };
+    zone.on_report(at(now), StreamId(instance as u64), report)
+        .unwrap();
 }
 
 fn directed(seq: u64, buckets: &[Bucket], is_named: bool) -> Directives {
     let mut message = Script::ratio(7).message(seq, 0);
     let mut of_bucket = message.buckets.remove(0);
     of_bucket.terms.named = is_named;
-    let each = buckets.iter().map(|bucket| BucketDirective { bucket: bucket.clone(), ..of_bucket.clone() });
-    Directives { buckets: each.collect(), ..message }
+    let each = buckets.iter().map(|bucket| BucketDirective {
+        bucket: bucket.clone(),
+        ..of_bucket.clone()
+    });
+    Directives {
+        buckets: each.collect(),
+        ..message
+    }
 }
 
 fn unprotected(zone: &Zone) -> usize {
@@ -40,16 +58,40 @@ fn junk_buckets_leave_room_for_policy_buckets() {
     zone.on_open(at(0));
     for child in 1..=20 {
         let from = child as usize * 10_000;
-        ask(&mut zone, 0, Role::Client, child, (from..from + 10_000).map(junk));
+        ask(
+            &mut zone,
+            0,
+            Role::Client,
+            child,
+            (from..from + 10_000).map(junk),
+        );
     }
     assert!(zone.counters().rejected > 100_000 && unprotected(&zone) > 0);
-    let late: Vec<Bucket> = (0..10_000).map(|number| named(&format!("policy{number}"))).collect();
-    zone.on_directives(at(10), directed(1, &late, true)).unwrap();
-    ask(&mut zone, 20, Role::Client, 99, late.iter().take(1_024).cloned());
-    assert!(late.iter().all(|bucket| zone.board.get(bucket).is_some()), "all of the policy is held");
+    let late: Vec<Bucket> = (0..10_000)
+        .map(|number| named(&format!("policy{number}")))
+        .collect();
+    zone.on_directives(at(10), directed(1, &late, true))
+        .unwrap();
+    ask(
+        &mut zone,
+        20,
+        Role::Client,
+        99,
+        late.iter().take(1_024).cloned(),
+    );
+    assert!(
+        late.iter().all(|bucket| zone.board.get(bucket).is_some()),
+        "all of the policy is held"
+    );
     let message = zone.directives(at(20), StreamId(99)).unwrap();
     assert_eq!(message.buckets.len(), 1_024, "each is enforced");
-    assert!(!zone.room.refused.iter().any(|(bucket, _)| bucket.as_str().starts_with("policy")));
+    assert!(
+        !zone
+            .room
+            .refused
+            .iter()
+            .any(|(bucket, _)| bucket.as_str().starts_with("policy"))
+    );
 }
 
 #[test]
@@ -59,8 +101,17 @@ fn one_child_leaves_siblings_room() {
         zone.on_open(at(0));
         ask(&mut zone, 0, role, 1, (0..20_000).map(junk));
         assert_eq!(zone.report(at(0)).subscriptions.len(), most, "{role:?}");
-        ask(&mut zone, 1, Role::Client, 2, ["orders", "search"].map(named).into_iter());
-        assert_eq!(zone.report(at(1)).subscriptions, ["orders", "search"].map(named));
+        ask(
+            &mut zone,
+            1,
+            Role::Client,
+            2,
+            ["orders", "search"].map(named).into_iter(),
+        );
+        assert_eq!(
+            zone.report(at(1)).subscriptions,
+            ["orders", "search"].map(named)
+        );
         assert!(zone.knows(&named("orders")));
     }
 }
@@ -69,16 +120,32 @@ fn one_child_leaves_siblings_room() {
 fn surplus_names_are_refused_and_shown() {
     let mut zone = aggregator(100);
     ask(&mut zone, 0, Role::Client, 1, (0..1_024).map(junk));
-    let more = |seq, buckets: Vec<Bucket>| Report { seq, subscriptions: buckets, ..Report::default() };
-    zone.on_report(at(10), StreamId(1), more(2, vec![named("late"), junk(7)])).unwrap();
-    assert!(zone.room.refused.iter().map(|(bucket, _)| bucket).eq([&named("late")]));
+    let more = |seq, buckets: Vec<Bucket>| Report {
+        seq,
+        subscriptions: buckets,
+        ..Report::default()
+    };
+    zone.on_report(at(10), StreamId(1), more(2, vec![named("late"), junk(7)]))
+        .unwrap();
+    assert!(
+        zone.room
+            .refused
+            .iter()
+            .map(|(bucket, _)| bucket)
+            .eq([&named("late")])
+    );
     assert_eq!(zone.room.refused.take_unlogged(), [named("late")]);
     assert_eq!(zone.counters().rejected, 1);
     // A policy that names it gives it room.
     zone.on_open(at(20));
-    zone.on_directives(at(20), directed(1, &[named("late")], true)).unwrap();
-    assert_eq!((unprotected(&zone), zone.room.refused.take_unlogged()), (0, vec![]));
-    zone.on_report(at(30), StreamId(1), more(3, vec![named("late")])).unwrap();
+    zone.on_directives(at(20), directed(1, &[named("late")], true))
+        .unwrap();
+    assert_eq!(
+        (unprotected(&zone), zone.room.refused.take_unlogged()),
+        (0, vec![])
+    );
+    zone.on_report(at(30), StreamId(1), more(3, vec![named("late")]))
+        .unwrap();
     assert_eq!(unprotected(&zone), 0);
 }
 
@@ -97,15 +164,24 @@ impl Confirmed {
         let mut zone = aggregator(100);
         zone.on_open(at(0));
         let (books, counted) = (Books::new(CONTROLLER, 1_000_000), BTreeMap::new());
-        let mut confirmed =
-            Self { zone, books, ids: Vec::new(), counted, seq: 0, now: 0, unsubscribed: Vec::new() };
+        let mut confirmed = Self {
+            zone,
+            books,
+            ids: Vec::new(),
+            counted,
+            seq: 0,
+            now: 0,
+            unsubscribed: Vec::new(),
+        };
         confirmed.pass(1);
         confirmed
     }
 
     fn direct(&mut self, buckets: &[Bucket], is_named: bool) {
         self.seq += 1;
-        self.zone.on_directives(at(self.now), directed(self.seq, buckets, is_named)).unwrap();
+        self.zone
+            .on_directives(at(self.now), directed(self.seq, buckets, is_named))
+            .unwrap();
     }
 
     fn pass(&mut self, seconds: u64) {
@@ -117,7 +193,8 @@ impl Confirmed {
                 continue;
             }
             let report = self.zone.report(now);
-            self.unsubscribed.extend(report.unsubscriptions.iter().cloned());
+            self.unsubscribed
+                .extend(report.unsubscriptions.iter().cloned());
             let ids = &mut self.ids;
             let own = |key: &Key| {
                 ids.push(key.clone());
@@ -129,23 +206,43 @@ impl Confirmed {
             }
             self.seq += 1;
             let mut message = directed(self.seq, &[], false);
-            message.echo = Echo { covered: report.seq, confirmed: report.seq };
+            message.echo = Echo {
+                covered: report.seq,
+                confirmed: report.seq,
+            };
             self.zone.on_directives(now, message).unwrap();
         }
     }
 }
 
 fn count(seq: u64, instance: Option<u128>, bucket: &Bucket, offered: u64, defines: bool) -> Report {
-    let counts = Counts { offered, ..Counts::ZERO };
-    let key = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
-    let definition = KeyDefinition { key, base: Counts::ZERO, sent: Counts::ZERO, continues: false };
-    let tally = plimsoll_core::report::Tally { counts, late: Counts::ZERO };
+    let counts = Counts {
+        offered,
+        ..Counts::ZERO
+    };
+    let key = Key {
+        bucket: bucket.clone(),
+        tenant: Tenant::default_class(),
+    };
+    let definition = KeyDefinition {
+        key,
+        base: Counts::ZERO,
+        sent: Counts::ZERO,
+        continues: false,
+    };
+    let tally = plimsoll_core::report::Tally {
+        counts,
+        late: Counts::ZERO,
+    };
     Report {
         seq,
         identity: instance.map(|instance| identity(Role::Client, instance)),
         time: Some(at(seq * 100)),
         subscriptions: vec![bucket.clone()],
-        definitions: defines.then_some((KeyId(0), definition)).into_iter().collect(),
+        definitions: defines
+            .then_some((KeyId(0), definition))
+            .into_iter()
+            .collect(),
         tallies: std::iter::once((KeyId(0), tally)).collect(),
         ..Report::default()
     }
@@ -155,10 +252,19 @@ fn count(seq: u64, instance: Option<u128>, bucket: &Bucket, offered: u64, define
 fn idle_asked_buckets_leave_without_losing_counts() {
     let mut scene = Confirmed::new();
     let bucket = junk(1);
-    let key = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
+    let key = Key {
+        bucket: bucket.clone(),
+        tenant: Tenant::default_class(),
+    };
     for (round, stream) in [(0, 1), (1, 2), (2, 3)] {
         let now = at(scene.now);
-        ask(&mut scene.zone, scene.now, Role::Client, 50 + stream as u128, (100..600).map(junk));
+        ask(
+            &mut scene.zone,
+            scene.now,
+            Role::Client,
+            50 + stream as u128,
+            (100..600).map(junk),
+        );
         let first = Report {
             time: None,
             tallies: Default::default(),
@@ -166,11 +272,26 @@ fn idle_asked_buckets_leave_without_losing_counts() {
         };
         scene.zone.on_report(now, StreamId(stream), first).unwrap();
         for seq in 2..=4 {
-            scene.zone.on_report(now, StreamId(stream), count(seq, None, &bucket, 10 * seq, false)).unwrap();
+            scene
+                .zone
+                .on_report(
+                    now,
+                    StreamId(stream),
+                    count(seq, None, &bucket, 10 * seq, false),
+                )
+                .unwrap();
         }
         scene.pass(40);
-        assert!(scene.zone.knows(&bucket) && scene.zone.keys() == 501, "{}", scene.zone.keys());
-        assert_eq!(scene.counted[&key], 40 * (round + 1), "each request counts once");
+        assert!(
+            scene.zone.knows(&bucket) && scene.zone.keys() == 501,
+            "{}",
+            scene.zone.keys()
+        );
+        assert_eq!(
+            scene.counted[&key],
+            40 * (round + 1),
+            "each request counts once"
+        );
         scene.zone.on_close(at(scene.now), StreamId(stream));
         scene.zone.on_close(at(scene.now), StreamId(50 + stream));
         scene.unsubscribed.clear();
@@ -201,8 +322,16 @@ fn directive_for_a_dropped_bucket_is_ignored() {
 
 #[test]
 fn invented_tenants_leave_room_for_listed_ones() {
-    let bounds = Bounds { keys_max: 50, tenants_per_bucket_max: 20, ..Bounds::default() };
-    let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
+    let bounds = Bounds {
+        keys_max: 50,
+        tenants_per_bucket_max: 20,
+        ..Bounds::default()
+    };
+    let mut zone = Zone::new(
+        identity(Role::Aggregator, 100),
+        bounds,
+        Parameters::default(),
+    );
     zone.on_open(at(0));
     let mut client = Client::new(1);
     for number in 0..500 {
@@ -220,14 +349,19 @@ fn invented_tenants_leave_room_for_listed_ones() {
         client.counts(name).offered += 1;
     }
     client.send_report(&mut zone, at(100));
-    let held =
-        |zone: &Zone| zone.counts().filter(|(key, _)| key.tenant.as_str().starts_with("listed")).count();
+    let held = |zone: &Zone| {
+        zone.counts()
+            .filter(|(key, _)| key.tenant.as_str().starts_with("listed"))
+            .count()
+    };
     assert_eq!(held(&zone), 100, "each has a key of its own");
     for tenth in 2..300 {
         for number in 0..500 {
             client.counts(&format!("invented{number}")).offered += 100;
         }
-        listed.iter().for_each(|name| client.counts(name).offered += 1);
+        listed
+            .iter()
+            .for_each(|name| client.counts(name).offered += 1);
         client.send_report(&mut zone, at(tenth * 100));
         zone.on_tick(at(tenth * 100));
     }
@@ -247,16 +381,21 @@ fn abandoned_names_leave_room_for_others() {
             subscriptions: of_round(round).collect(),
             ..Report::default()
         };
-        zone.on_report(at(round as u64), StreamId(1), report).unwrap();
+        zone.on_report(at(round as u64), StreamId(1), report)
+            .unwrap();
     }
     for round in 11..22 {
         let greeting = Report {
             seq: 100 + round as u64,
-            identity: Some(Identity { instance: InstanceId(round as u128), ..identity(Role::Client, 1) }),
+            identity: Some(Identity {
+                instance: InstanceId(round as u128),
+                ..identity(Role::Client, 1)
+            }),
             subscriptions: of_round(round).collect(),
             ..Report::default()
         };
-        zone.on_report(at(round as u64), StreamId(round as u64), greeting).unwrap();
+        zone.on_report(at(round as u64), StreamId(round as u64), greeting)
+            .unwrap();
     }
     assert!(zone.known_buckets().count() <= 10_000);
     zone.on_close(at(25), StreamId(21));
@@ -264,12 +403,28 @@ fn abandoned_names_leave_room_for_others() {
         zone.on_tick(at(100 * tenth));
     });
     for child in 2..9 {
-        ask(&mut zone, 200_030, Role::Client, 1_000 + child as u128, of_round(100 + child));
+        ask(
+            &mut zone,
+            200_030,
+            Role::Client,
+            1_000 + child as u128,
+            of_round(100 + child),
+        );
     }
-    ask(&mut zone, 200_031, Role::Client, 2_000, ["orders"].map(named).into_iter());
+    ask(
+        &mut zone,
+        200_031,
+        Role::Client,
+        2_000,
+        ["orders"].map(named).into_iter(),
+    );
     assert!(
         zone.knows(&named("orders"))
-            && !zone.room.refused.iter().any(|(bucket, _)| *bucket == named("orders"))
+            && !zone
+                .room
+                .refused
+                .iter()
+                .any(|(bucket, _)| *bucket == named("orders"))
     );
 }
 
@@ -277,7 +432,13 @@ fn abandoned_names_leave_room_for_others() {
 fn policy_bucket_outlives_hours_of_parent_silence() {
     let mut scene = Confirmed::new();
     scene.direct(&["a", "b"].map(named), true);
-    ask(&mut scene.zone, scene.now, Role::Client, 1, ["a"].map(named).into_iter());
+    ask(
+        &mut scene.zone,
+        scene.now,
+        Role::Client,
+        1,
+        ["a"].map(named).into_iter(),
+    );
     scene.pass(70);
     let held = |zone: &Zone| ["a", "b"].map(|name| zone.board.get(&named(name)).is_some());
     // Connections are accepted, and what answers knows no epoch: a proxy, or a parent without a controller.
@@ -285,7 +446,10 @@ fn policy_bucket_outlives_hours_of_parent_silence() {
         scene.now += 10_000;
         scene.zone.on_open(at(scene.now));
         if round % 2 == 0 {
-            let silent = Directives { seq: 1, ..Directives::default() };
+            let silent = Directives {
+                seq: 1,
+                ..Directives::default()
+            };
             scene.zone.on_directives(at(scene.now), silent).unwrap();
         }
         scene.zone.on_tick(at(scene.now));

@@ -22,12 +22,18 @@ fn script(quotas: Option<BucketQuotas>) -> Script {
 }
 
 fn held(client: &Client) -> Option<BucketQuotas> {
-    client.board.get(&bucket()).and_then(|posted| posted.terms().quotas.clone())
+    client
+        .board
+        .get(&bucket())
+        .and_then(|posted| posted.terms().quotas.clone())
 }
 
 #[test]
 fn clients_receive_the_controllers_quotas_unchanged() {
-    let mut scene = Scene::new(script(Some(quotas(10))), vec![Client::new(1).offering("acme", 100.0)]);
+    let mut scene = Scene::new(
+        script(Some(quotas(10))),
+        vec![Client::new(1).offering("acme", 100.0)],
+    );
     scene.run(3.0);
     assert_eq!(held(&scene.clients[0]), Some(quotas(10)));
 
@@ -41,7 +47,11 @@ fn clients_receive_the_controllers_quotas_unchanged() {
     assert!(scene.is_on_hold());
     scene.clients.push(Client::new(2).offering("acme", 100.0));
     scene.run(1.0);
-    assert_eq!(held(&scene.clients[1]), Some(quotas(10)), "a client that joins a zone on hold has them too");
+    assert_eq!(
+        held(&scene.clients[1]),
+        Some(quotas(10)),
+        "a client that joins a zone on hold has them too"
+    );
 
     scene.reconnect(script(Some(BucketQuotas::default())));
     scene.run(3.0);
@@ -52,13 +62,20 @@ fn clients_receive_the_controllers_quotas_unchanged() {
 
 #[test]
 fn clients_keep_quotas_while_their_aggregator_restarts() {
-    let mut scene = Scene::new(script(Some(quotas(10))), vec![Client::new(1).offering("acme", 100.0)]);
+    let mut scene = Scene::new(
+        script(Some(quotas(10))),
+        vec![Client::new(1).offering("acme", 100.0)],
+    );
     scene.run(3.0);
     scene.zone = zone();
     scene.clients[0].reconnect(2);
     scene.controller = None;
     scene.run(1.0);
-    assert_eq!(held(&scene.clients[0]), Some(quotas(10)), "a zone without a controller changes nothing");
+    assert_eq!(
+        held(&scene.clients[0]),
+        Some(quotas(10)),
+        "a zone without a controller changes nothing"
+    );
     scene.reconnect(script(Some(quotas(20))));
     scene.run(3.0);
     assert_eq!(held(&scene.clients[0]), Some(quotas(20)));

@@ -29,16 +29,23 @@ pub(super) struct Certificate {
 impl Certificate {
     pub(super) fn parse(der: &CertificateDer<'_>, path: &Path) -> anyhow::Result<Self> {
         let invalid = |cause: &dyn Display| {
-            unusable(format_args!("{}: a certificate in it is invalid: {cause}", path.display()))
+            unusable(format_args!(
+                "{}: a certificate in it is invalid: {cause}",
+                path.display()
+            ))
         };
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| invalid(&error))?;
-        let names = parsed.subject_alternative_name().map_err(|error| invalid(&error))?;
+        let names = parsed
+            .subject_alternative_name()
+            .map_err(|error| invalid(&error))?;
         let uri = |name: &GeneralName<'_>| match name {
             GeneralName::URI(uri) => Some((*uri).to_owned()),
             _ => None,
         };
         let uris = names.map(|names| names.value.general_names.iter().filter_map(uri).collect());
-        let end = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0).min(LAST_SECOND);
+        let end = u64::try_from(parsed.validity().not_after.timestamp())
+            .unwrap_or(0)
+            .min(LAST_SECOND);
         Ok(Self {
             is_ca: parsed.is_ca(),
             not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(end),

@@ -38,25 +38,46 @@ struct Findings {
 
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let certificates = Certificates::open(&args.dir).map_err(unusable)?;
-    let mut findings = Findings { identity: certificates.id().to_string(), ..Findings::default() };
+    let mut findings = Findings {
+        identity: certificates.id().to_string(),
+        ..Findings::default()
+    };
     findings.note_validity(&args.dir, &certificates.health(), SystemTime::now());
     if certificates.is_key_public() {
         let key = args.dir.join(KEY);
         let key = key.display();
-        findings.warnings.push(format!("all users have access to {key}: run `chmod 600 {key}`"));
+        findings.warnings.push(format!(
+            "all users have access to {key}: run `chmod 600 {key}`"
+        ));
     }
     findings.valid = findings.faults.is_empty();
-    args.output.print(&findings, |out| findings.write_text(out))?;
-    Ok(if findings.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    args.output
+        .print(&findings, |out| findings.write_text(out))?;
+    Ok(if findings.valid {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 impl Findings {
     /// Notes that a certificate is not valid now, or will not be soon.
     fn note_validity(&mut self, directory: &Path, health: &Health, now: SystemTime) {
-        let (place, Health { not_before, not_after, .. }) = (directory.join(CERTIFICATE), health);
-        let (place, end) = (place.display(), humantime::format_rfc3339_seconds(*not_after));
+        let (
+            place,
+            Health {
+                not_before,
+                not_after,
+                ..
+            },
+        ) = (directory.join(CERTIFICATE), health);
+        let (place, end) = (
+            place.display(),
+            humantime::format_rfc3339_seconds(*not_after),
+        );
         if health.is_expired(now) {
-            self.faults.push(format!("{place} expired at {end}: renew it"));
+            self.faults
+                .push(format!("{place} expired at {end}: renew it"));
         } else if *not_before > now {
             let begin = humantime::format_rfc3339_seconds(*not_before);
             self.faults.push(format!(
@@ -71,8 +92,16 @@ impl Findings {
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", self.identity)?;
-        self.faults.iter().try_for_each(|fault| writeln!(out, "error: {fault}"))?;
-        self.warnings.iter().try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
-        if self.valid { writeln!(out, "valid") } else { Ok(()) }
+        self.faults
+            .iter()
+            .try_for_each(|fault| writeln!(out, "error: {fault}"))?;
+        self.warnings
+            .iter()
+            .try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
+        if self.valid {
+            writeln!(out, "valid")
+        } else {
+            Ok(())
+        }
     }
 }

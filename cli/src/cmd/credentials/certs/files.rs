@@ -4,7 +4,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use plimsoll_host::{atomic_file, private_directory, regular_file};
-pub(super) use plimsoll_tls::{CA_FILE as CA_CERTIFICATE, CERTIFICATE_FILE as CERTIFICATE, KEY_FILE as KEY};
+pub(super) use plimsoll_tls::{
+    CA_FILE as CA_CERTIFICATE, CERTIFICATE_FILE as CERTIFICATE, KEY_FILE as KEY,
+};
 
 use crate::cmd::unusable;
 
@@ -23,7 +25,8 @@ pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
     let place = path.display();
     let bytes = regular_file::read_whole(path, FILE_BYTES_MAX)
         .map_err(|error| unusable(format_args!("cannot read {place}: {error}; {hint}")))?;
-    String::from_utf8(bytes).map_err(|_| unusable(format_args!("{place} is not PEM, which is text; {hint}")))
+    String::from_utf8(bytes)
+        .map_err(|_| unusable(format_args!("{place} is not PEM, which is text; {hint}")))
 }
 
 /// Creates a directory for only its owner, unless it exists.
@@ -31,7 +34,8 @@ pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
 /// # Errors
 /// It cannot be created.
 pub(super) fn create_directory(path: &Path) -> anyhow::Result<()> {
-    private_directory::create(path).with_context(|| format!("cannot create the directory {}", path.display()))
+    private_directory::create(path)
+        .with_context(|| format!("cannot create the directory {}", path.display()))
 }
 
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {

@@ -47,9 +47,18 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<()> {
     let (domain, days) = (&args.trust_domain, args.days);
     let (certificate, key, dir) = (certificate.display(), key.display(), args.dir.display());
     let mut out = output::stdout();
-    writeln!(out, "CA for development, trust domain {domain}, valid for {days} days")?;
+    writeln!(
+        out,
+        "CA for development, trust domain {domain}, valid for {days} days"
+    )?;
     writeln!(out, "  {certificate}  for every tier and operator")?;
-    writeln!(out, "  {key}  secret: whoever has it can issue every identity of the fleet")?;
-    writeln!(out, "next: plimsoll certs issue controller --ca {dir} --out DIR")?;
+    writeln!(
+        out,
+        "  {key}  secret: whoever has it can issue every identity of the fleet"
+    )?;
+    writeln!(
+        out,
+        "next: plimsoll certs issue controller --ca {dir} --out DIR"
+    )?;
     Ok(())
 }

@@ -85,11 +85,15 @@ fn parse_host(text: &str) -> Result<SanType, String> {
 }
 
 fn parse_lifetime(text: &str) -> Result<Duration, String> {
-    let lifetime = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 24h"))?;
+    let lifetime =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 24h"))?;
     if (LIFETIME_MIN..=LIFETIME_MAX).contains(&lifetime) {
         Ok(lifetime)
     } else {
-        Err("give 1s to 366d; a short one is safer, because a certificate cannot be revoked".to_owned())
+        Err(
+            "give 1s to 366d; a short one is safer, because a certificate cannot be revoked"
+                .to_owned(),
+        )
     }
 }
 
@@ -97,10 +101,20 @@ pub(super) fn run(command: &IssueCommand) -> anyhow::Result<()> {
     let (role, files) = match command {
         IssueCommand::Controller { files } => (PeerRole::Controller, files),
         IssueCommand::Quota { files } => (PeerRole::Quota, files),
-        IssueCommand::Aggregator { zone, files } => (PeerRole::Aggregator { zone: zone.clone() }, files),
-        IssueCommand::Service { zone, service, files } => {
-            (PeerRole::Service { zone: zone.clone(), service: service.clone() }, files)
+        IssueCommand::Aggregator { zone, files } => {
+            (PeerRole::Aggregator { zone: zone.clone() }, files)
         }
+        IssueCommand::Service {
+            zone,
+            service,
+            files,
+        } => (
+            PeerRole::Service {
+                zone: zone.clone(),
+                service: service.clone(),
+            },
+            files,
+        ),
     };
     files.issue(role, SystemTime::now())
 }
@@ -121,8 +135,14 @@ impl FileArgs {
         write(&self.out.join(CA_CERTIFICATE), &authority.bundle, PUBLIC)?;
         write(&self.out.join(KEY), &issued.key, SECRET)?;
         write(&self.out.join(CERTIFICATE), &issued.certificate, PUBLIC)?;
-        let (out, lifetime) = (self.out.display(), humantime::format_duration(self.lifetime));
-        writeln!(output::stdout(), "issued {id} for {lifetime}; use it with --certs {out}")?;
+        let (out, lifetime) = (
+            self.out.display(),
+            humantime::format_duration(self.lifetime),
+        );
+        writeln!(
+            output::stdout(),
+            "issued {id} for {lifetime}; use it with --certs {out}"
+        )?;
         Ok(())
     }
 
@@ -171,7 +191,10 @@ mod tests {
         let address = |address: &str| SanType::IpAddress(address.parse().unwrap());
         for (text, expected) in [
             ("localhost", dns("localhost")),
-            ("controller.plimsoll.svc.cluster.local", dns("controller.plimsoll.svc.cluster.local")),
+            (
+                "controller.plimsoll.svc.cluster.local",
+                dns("controller.plimsoll.svc.cluster.local"),
+            ),
             ("10.1.2.3", address("10.1.2.3")),
             ("::1", address("::1")),
         ] {
@@ -179,14 +202,26 @@ mod tests {
         }
         for bad in ["", "a b", "https://a", "a:7401", "[::1]", "*", "ä", "-a"] {
             let error = parse_host(bad).unwrap_err();
-            assert!(error.contains("neither a DNS name nor an IP address"), "{bad}: {error}");
+            assert!(
+                error.contains("neither a DNS name nor an IP address"),
+                "{bad}: {error}"
+            );
         }
     }
 
     #[test]
     fn lifetime_has_bounds() {
-        for (text, seconds) in [("1s", 1), ("24h", 86_400), ("7d", 604_800), ("366d", 366 * 86_400)] {
-            assert_eq!(parse_lifetime(text), Ok(Duration::from_secs(seconds)), "{text}");
+        for (text, seconds) in [
+            ("1s", 1),
+            ("24h", 86_400),
+            ("7d", 604_800),
+            ("366d", 366 * 86_400),
+        ] {
+            assert_eq!(
+                parse_lifetime(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
         }
         for bad in ["", "24", "-1h", "0s", "367d", "99999999999d"] {
             assert!(parse_lifetime(bad).is_err(), "{bad}");

@@ -17,16 +17,36 @@ const CALLERS: u64 = 16;
 /// Maximum admissions of an instance in an hour without the store: a hundredth of the quota.
 const BOUNDED: usize = 10;
 const QUOTAS: [(&str, &str); 4] = [
-    ("counted", "max: 1000, every: 1h, lease: 1, on_store_error: deny"),
-    ("denied", "max: 1000, every: 1h, lease: 1, on_store_error: deny"),
-    ("allowed", "max: 1000, every: 1h, lease: 1, on_store_error: allow"),
-    ("bounded", "max: 1000, every: 1h, lease: 1, on_store_error: allow_bounded"),
+    (
+        "counted",
+        "max: 1000, every: 1h, lease: 1, on_store_error: deny",
+    ),
+    (
+        "denied",
+        "max: 1000, every: 1h, lease: 1, on_store_error: deny",
+    ),
+    (
+        "allowed",
+        "max: 1000, every: 1h, lease: 1, on_store_error: allow",
+    ),
+    (
+        "bounded",
+        "max: 1000, every: 1h, lease: 1, on_store_error: allow_bounded",
+    ),
 ];
 const BUCKETS: [&str; 4] = ["counted", "denied", "allowed", "bounded"];
 
 fn server(data: &Path, listen: &str) -> Process {
     let data = data.display().to_string();
-    let flags = ["quota", "--admin", "127.0.0.1:0", "--durability", "always", "--data", &data];
+    let flags = [
+        "quota",
+        "--admin",
+        "127.0.0.1:0",
+        "--durability",
+        "always",
+        "--data",
+        &data,
+    ];
     Process::start(&[&flags[..], &["--listen", listen]].concat())
 }
 
@@ -34,7 +54,8 @@ fn left(server: &Process, bucket: &str) -> u64 {
     let url = format!("redis://{}", server.address("listen"));
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let mut ask = redis::cmd("QUOTA.TAKE");
-    ask.arg(format!("{{{TENANT}}}:of_{bucket}")).arg(&[MAX, MAX, 3_600_000, 0, 0]);
+    ask.arg(format!("{{{TENANT}}}:of_{bucket}"))
+        .arg(&[MAX, MAX, 3_600_000, 0, 0]);
     let rows: Vec<Vec<i64>> = ask.query(&mut connection).unwrap();
     rows[0][1].try_into().unwrap()
 }
@@ -55,7 +76,10 @@ fn assert_policies_apply_at_once(instance: &Instance) {
         });
         admitted.count()
     };
-    assert_eq!(["denied", "allowed", "bounded"].map(admitted), [0, 50, BOUNDED]);
+    assert_eq!(
+        ["denied", "allowed", "bounded"].map(admitted),
+        [0, 50, BOUNDED]
+    );
 }
 
 #[test]
@@ -65,7 +89,9 @@ fn killed_quota_server_returns_with_its_balances() {
     let mut store = server(data.path(), "127.0.0.1:0");
     let listen = store.address("listen").to_string();
     let fleet = fleet(&QUOTAS);
-    let config = QuotaStore::new(&format!("plimsoll://{listen}")).unwrap().timeout(Duration::from_secs(1));
+    let config = QuotaStore::new(&format!("plimsoll://{listen}"))
+        .unwrap()
+        .timeout(Duration::from_secs(1));
     let instance = Instance::start(&runtime, &fleet, config, &BUCKETS);
     let (granted, lost, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -85,7 +111,9 @@ fn killed_quota_server_returns_with_its_balances() {
                 }
             });
         }
-        until("grants before the kill", || (granted.load(Ordering::Relaxed) >= 100).then_some(()));
+        until("grants before the kill", || {
+            (granted.load(Ordering::Relaxed) >= 100).then_some(())
+        });
         store.kill_9();
         until("the breaker to open", || (!is_up(&instance)).then_some(()));
         is_over.store(true, Ordering::Relaxed);
@@ -94,14 +122,26 @@ fn killed_quota_server_returns_with_its_balances() {
     let granted = granted.load(Ordering::Relaxed);
 
     store = server(data.path(), &listen);
-    until("the store to decide again", || is_up(&instance).then_some(()));
+    until("the store to decide again", || {
+        is_up(&instance).then_some(())
+    });
     let had = left(&store, "counted");
-    assert!(had <= MAX - granted, "{had} tokens are left after {granted} were granted");
+    assert!(
+        had <= MAX - granted,
+        "{had} tokens are left after {granted} were granted"
+    );
     assert!(
         had >= (MAX - granted).saturating_sub(CALLERS),
         "{had} tokens are left after {granted} were granted"
     );
-    let more = (0..).take_while(|_| runtime.block_on(instance.decide("counted")).verdict.is_admit()).count();
+    let more = (0..)
+        .take_while(|_| {
+            runtime
+                .block_on(instance.decide("counted"))
+                .verdict
+                .is_admit()
+        })
+        .count();
     assert_eq!(more as u64, had, "no token more in all");
     runtime.block_on(instance.feed.shutdown());
 }
@@ -113,9 +153,18 @@ fn hanging_quota_server_respects_the_deadline() {
     let store = server(data.path(), "127.0.0.1:0");
     let fleet = fleet(&QUOTAS);
     let config = QuotaStore::new(&format!("plimsoll://{}", store.address("listen"))).unwrap();
-    let instance = Instance::start(&runtime, &fleet, config.timeout(Duration::from_millis(300)), &BUCKETS);
+    let instance = Instance::start(
+        &runtime,
+        &fleet,
+        config.timeout(Duration::from_millis(300)),
+        &BUCKETS,
+    );
     until("the first grant", || {
-        runtime.block_on(instance.decide("counted")).verdict.is_admit().then_some(())
+        runtime
+            .block_on(instance.decide("counted"))
+            .verdict
+            .is_admit()
+            .then_some(())
     });
     let before = left(&store, "counted");
     store.signal("STOP");
@@ -129,14 +178,23 @@ fn hanging_quota_server_respects_the_deadline() {
     });
     assert_policies_apply_at_once(&instance);
     store.signal("CONT");
-    until("the store to decide again", || is_up(&instance).then_some(()));
+    until("the store to decide again", || {
+        is_up(&instance).then_some(())
+    });
     until("a grant", || {
         asked += 1;
-        runtime.block_on(instance.decide("denied")).verdict.is_admit().then_some(())
+        runtime
+            .block_on(instance.decide("denied"))
+            .verdict
+            .is_admit()
+            .then_some(())
     });
     assert_eq!(left(&store, "counted"), before);
     // Late debits for abandoned requests may be lost, and are never granted.
     let denied = left(&store, "denied");
-    assert!((MAX - asked..MAX).contains(&denied), "{denied} tokens are left");
+    assert!(
+        (MAX - asked..MAX).contains(&denied),
+        "{denied} tokens are left"
+    );
     runtime.block_on(instance.feed.shutdown());
 }

@@ -15,8 +15,14 @@ use crate::turns::turn;
 const MAX: u64 = 600;
 const CALLERS: usize = 64;
 const QUOTAS: [(&str, &str); 2] = [
-    ("each", "max: 600, every: 1h, lease: 1, on_store_error: deny"),
-    ("leased", "max: 600, every: 1h, lease: 10, on_store_error: deny"),
+    (
+        "each",
+        "max: 600, every: 1h, lease: 1, on_store_error: deny",
+    ),
+    (
+        "leased",
+        "max: 600, every: 1h, lease: 10, on_store_error: deny",
+    ),
 ];
 
 /// Decides by concurrent callers of several instances, each until its quota has refused it or it
@@ -24,7 +30,10 @@ const QUOTAS: [(&str, &str); 2] = [
 fn granted(runtime: &Runtime, instances: &[Arc<Instance>], bucket: &'static str, most: u64) -> u64 {
     let granted = Arc::new(AtomicU64::new(0));
     let callers = (0..CALLERS).map(|caller| {
-        let (instance, granted) = (Arc::clone(&instances[caller % instances.len()]), Arc::clone(&granted));
+        let (instance, granted) = (
+            Arc::clone(&instances[caller % instances.len()]),
+            Arc::clone(&granted),
+        );
         runtime.spawn(async move {
             for _ in 0..most {
                 match instance.decide(bucket).await.verdict {
@@ -53,7 +62,14 @@ fn shut_down(runtime: &Runtime, instances: Vec<Arc<Instance>>) {
 fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
     let runtime = Runtime::new().unwrap();
     let fleet = fleet(&QUOTAS);
-    let start = || Arc::new(Instance::start(&runtime, &fleet, store.clone(), &["each", "leased"]));
+    let start = || {
+        Arc::new(Instance::start(
+            &runtime,
+            &fleet,
+            store.clone(),
+            &["each", "leased"],
+        ))
+    };
 
     let both = vec![start(), start()];
     assert_eq!(granted(&runtime, &both, "each", u64::MAX), MAX);
@@ -70,10 +86,14 @@ fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
         (first.metric("plimsoll_quota_leased_tokens") > 0.0).then_some(())
     });
     shut_down(&runtime, vec![first]);
-    until("leases to be given back", || (left("leased") == MAX - taken).then_some(()));
+    until("leases to be given back", || {
+        (left("leased") == MAX - taken).then_some(())
+    });
     let second = vec![start()];
     assert_eq!(taken + granted(&runtime, &second, "leased", u64::MAX), MAX);
-    until("surplus tokens to be given back", || (left("leased") == 0).then_some(()));
+    until("surplus tokens to be given back", || {
+        (left("leased") == 0).then_some(())
+    });
     shut_down(&runtime, second);
 }
 
@@ -82,19 +102,28 @@ fn quota_server_grants_64_callers_exactly() {
     let _turn = turn(2_000);
     // With the token of a service, which gives back only its own takes.
     let place = tempfile::tempdir().unwrap();
-    let [tokens, secret] = ["tokens", "secret"].map(|name| place.path().join(name).display().to_string());
+    let [tokens, secret] =
+        ["tokens", "secret"].map(|name| place.path().join(name).display().to_string());
     let rights = format!("quota:take,give:{{{TENANT}}}:");
     let add = [
-        "tokens", "add", "shop", "--role", "viewer", "--rights", &rights, "--file", &tokens, "--out", &secret,
+        "tokens", "add", "shop", "--role", "viewer", "--rights", &rights, "--file", &tokens,
+        "--out", &secret,
     ];
     assert!(run(&add).status.success());
-    let server =
-        Server::start_with(&["--listen", "127.0.0.1:0", "--durability", "none", "--tokens", &tokens]);
+    let server = Server::start_with(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--durability",
+        "none",
+        "--tokens",
+        &tokens,
+    ]);
     let store = QuotaStore::new(&format!("plimsoll://{}", server.address())).unwrap();
     let store = store.password_file(&secret).timeout(PATIENT);
     use_up(&store, |bucket| {
         let mut ask = redis::cmd("QUOTA.TAKE");
-        ask.arg(format!("{{{TENANT}}}:of_{bucket}")).arg(&[MAX, MAX, 3_600_000, 0, 0]);
+        ask.arg(format!("{{{TENANT}}}:of_{bucket}"))
+            .arg(&[MAX, MAX, 3_600_000, 0, 0]);
         let rows: Vec<Vec<i64>> = ask.query(&mut server.connect("")).unwrap();
         rows[0][1].try_into().unwrap()
     });
@@ -109,11 +138,20 @@ fn quota_server_grants_64_callers_exactly() {
 fn redis_grants_64_callers_exactly() {
     let _turn = turn(2_000);
     let test = "redis_grants_64_callers_exactly";
-    let Some(redis) = Redis::start(test, &[]) else { return };
-    let store = QuotaStore::new(&format!("redis://{}", redis.address)).unwrap().timeout(PATIENT);
+    let Some(redis) = Redis::start(test, &[]) else {
+        return;
+    };
+    let store = QuotaStore::new(&format!("redis://{}", redis.address))
+        .unwrap()
+        .timeout(PATIENT);
     use_up(&store, |bucket| {
         let mut ask = redis::cmd("HGET");
-        ask.arg(format!("plimsoll:{{{TENANT}}}:of_{bucket}:{MAX}:{MAX}:3600000")).arg("t");
-        ask.query::<Option<u64>>(&mut redis.connect("")).unwrap().unwrap_or(MAX)
+        ask.arg(format!(
+            "plimsoll:{{{TENANT}}}:of_{bucket}:{MAX}:{MAX}:3600000"
+        ))
+        .arg("t");
+        ask.query::<Option<u64>>(&mut redis.connect(""))
+            .unwrap()
+            .unwrap_or(MAX)
     });
 }

@@ -13,7 +13,8 @@ const QUOTAS: [(&str, &str); 1] = [("api", "max: 3, every: 1h, lease: 1, on_stor
 
 fn ask(service: &Process, tenant: &str) -> String {
     let mut stream = TcpStream::connect(service.address("listen")).unwrap();
-    let request = format!("GET /api HTTP/1.1\r\nhost: a\r\nx-tenant: {tenant}\r\nconnection: close\r\n\r\n");
+    let request =
+        format!("GET /api HTTP/1.1\r\nhost: a\r\nx-tenant: {tenant}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -48,16 +49,28 @@ fn quota_refusal_ends_with_operator_reset() {
     ] {
         assert!(refused.contains(part), "{refused}\nhas no {part}");
     }
-    assert_eq!(status(&ask(&service, "other")), "200", "each tenant has tokens of its own");
+    assert_eq!(
+        status(&ask(&service, "other")),
+        "200",
+        "each tenant has tokens of its own"
+    );
     let asked = operations(&store.process, "take");
     assert_eq!(status(&ask(&service, TENANT)), "429");
-    assert_eq!(operations(&store.process, "take"), asked, "a refusal is remembered");
+    assert_eq!(
+        operations(&store.process, "take"),
+        asked,
+        "a refusal is remembered"
+    );
 
     let server = admin(&store.process);
     let key = format!("{{{TENANT}}}:of_api");
     let ended = run(&["quota", "reset", &key, "--server", &server]);
     assert!(ended.status.success(), "{}", text(&ended.stderr));
-    until("the reset to take effect", || (status(&ask(&service, TENANT)) == "200").then_some(()));
-    let served = (0..4).filter(|_| status(&ask(&service, TENANT)) == "200").count();
+    until("the reset to take effect", || {
+        (status(&ask(&service, TENANT)) == "200").then_some(())
+    });
+    let served = (0..4)
+        .filter(|_| status(&ask(&service, TENANT)) == "200")
+        .count();
     assert_eq!(served, 2, "the quota is full again, and no fuller");
 }

@@ -28,8 +28,10 @@ const TENANT: &str = "acme";
 /// Starts a controller and aggregators with separate quotas for some buckets, each as in a policy
 /// file.
 fn fleet(quotas: &[(&str, &str)]) -> Fleet {
-    let definitions: String =
-        quotas.iter().map(|(bucket, quota)| format!("  of_{bucket}: {{ {quota} }}\n")).collect();
+    let definitions: String = quotas
+        .iter()
+        .map(|(bucket, quota)| format!("  of_{bucket}: {{ {quota} }}\n"))
+        .collect();
     let buckets: String = quotas
         .iter()
         .map(|(bucket, _)| {
@@ -46,10 +48,21 @@ fn fleet(quotas: &[(&str, &str)]) -> Fleet {
 /// has the quota.
 fn service(fleet: &Fleet, store: &[&str]) -> Process {
     let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
-    let place = ["service", "--zone", "zone-a", "--listen", "127.0.0.1:0", "--aggregator", &aggregator];
+    let place = [
+        "service",
+        "--zone",
+        "zone-a",
+        "--listen",
+        "127.0.0.1:0",
+        "--aggregator",
+        &aggregator,
+    ];
     let service = Process::start(&[&place[..], &["--buckets", "api"], store].concat());
     until("directives to bring the quota", || {
-        http_get(service.address("listen"), "/status").1.contains("of_api").then_some(())
+        http_get(service.address("listen"), "/status")
+            .1
+            .contains("of_api")
+            .then_some(())
     });
     service
 }
@@ -64,11 +77,15 @@ impl Instance {
     fn start(runtime: &Runtime, fleet: &Fleet, store: QuotaStore, buckets: &[&str]) -> Self {
         let _runtime = runtime.enter();
         let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
-        let builder = Limiter::builder("shop").zone("zone-a").aggregator(&aggregator);
+        let builder = Limiter::builder("shop")
+            .zone("zone-a")
+            .aggregator(&aggregator);
         let (limiter, feed) = builder.quota_store(store).build().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
-            until("directives to bring the quotas", || limiter.has_quotas(bucket).then_some(()));
+            until("directives to bring the quotas", || {
+                limiter.has_quotas(bucket).then_some(())
+            });
         }
         Self { limiter, feed }
     }
@@ -82,7 +99,9 @@ impl Instance {
 
     /// Decides about one request immediately; `None` if it has to wait.
     fn decide_now(&self, bucket: &str) -> Option<Decided> {
-        self.limiter.explain(&Request::new(bucket, TENANT)).now_or_never()
+        self.limiter
+            .explain(&Request::new(bucket, TENANT))
+            .now_or_never()
     }
 
     fn metric(&self, name: &str) -> f64 {
@@ -93,7 +112,11 @@ impl Instance {
 /// Number of a quota server's answers to a command.
 fn operations(server: &Process, command: &str) -> f64 {
     let (_, page) = http_get(server.address("admin"), "/metrics");
-    metric(&page, "plimsoll_quota_operations_total", &format!("command=\"{command}\""))
+    metric(
+        &page,
+        "plimsoll_quota_operations_total",
+        &format!("command=\"{command}\""),
+    )
 }
 
 struct Redis {
@@ -116,16 +139,34 @@ impl Redis {
         let [port, tls_port] = [address, tls].map(|address| address.port().to_string());
         let mut command = Command::new("redis-server");
         command
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .args([
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+            ])
             .arg(directory.path());
         command.args(["--port", &port]).args(arguments);
         if arguments.contains(&"--tls-cert-file") {
             command.args(["--tls-port", &tls_port]);
         }
         let process = Process::spawn_command(command);
-        let ready = || process.output().contains("Ready to accept connections").then_some(());
+        let ready = || {
+            process
+                .output()
+                .contains("Ready to accept connections")
+                .then_some(())
+        };
         until("Redis to accept connections", ready);
-        Some(Self { process, address, tls, _directory: directory })
+        Some(Self {
+            process,
+            address,
+            tls,
+            _directory: directory,
+        })
     }
 
     fn connect(&self, password: &str) -> Connection {

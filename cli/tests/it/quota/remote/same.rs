@@ -58,7 +58,9 @@ type Row = (i64, i64, i64);
 
 /// Removes the times, which must fit a bucket used within the hour.
 fn row(numbers: &[i64]) -> Row {
-    let &[granted, remaining, refill_in, holds_in] = numbers else { panic!("{numbers:?}") };
+    let &[granted, remaining, refill_in, holds_in] = numbers else {
+        panic!("{numbers:?}")
+    };
     assert!((1..=EVERY_MS as i64).contains(&refill_in), "{numbers:?}");
     assert!(holds_in <= 0 || holds_in == refill_in, "{numbers:?}");
     (granted, remaining, holds_in.signum())
@@ -72,10 +74,16 @@ fn by_core(balances: &mut [Balance], step: &Step) -> Vec<Row> {
     let rate = |place: usize| QuotaRate::new(SIZES[place], SIZES[place], EVERY_MS).unwrap();
     match *step {
         Take(asked) => {
-            let is_enough = asked.iter().all(|&(place, least, _)| balances[place].tokens >= least);
+            let is_enough = asked
+                .iter()
+                .all(|&(place, least, _)| balances[place].tokens >= least);
             let rows = asked.iter().map(|&(place, least, wanted)| {
                 let balance = &mut balances[place];
-                let granted = if is_enough { lease(balance.tokens, least, wanted) } else { 0 };
+                let granted = if is_enough {
+                    lease(balance.tokens, least, wanted)
+                } else {
+                    0
+                };
                 balance.tokens -= granted;
                 let holds_in = match balance.holds_at_ms(rate(place), least) {
                     None => -1,
@@ -98,7 +106,10 @@ fn by_server(connection: &mut Connection, step: &Step) -> Vec<Row> {
         Take(asked) => {
             let mut take = redis::cmd("QUOTA.TAKE");
             for &(place, least, wanted) in asked {
-                take.arg(key(place)).arg(&numbers(place)).arg(least).arg(wanted);
+                take.arg(key(place))
+                    .arg(&numbers(place))
+                    .arg(least)
+                    .arg(wanted);
             }
             let rows: Vec<Vec<i64>> = take.query(connection).unwrap();
             rows.iter().map(|numbers| row(numbers)).collect()
@@ -145,15 +156,25 @@ fn all_quota_engines_answer_alike() {
     let server = Server::start();
     let test = "all_quota_engines_answer_alike";
     let redis = Redis::start(test, &[]);
-    let mut balances: Vec<Balance> =
-        SIZES.iter().map(|max| Balance::full(QuotaRate::new(*max, *max, EVERY_MS).unwrap(), 0)).collect();
+    let mut balances: Vec<Balance> = SIZES
+        .iter()
+        .map(|max| Balance::full(QuotaRate::new(*max, *max, EVERY_MS).unwrap(), 0))
+        .collect();
     let mut ours = server.connect("");
     let mut theirs = redis.as_ref().map(|redis| redis.connect(""));
     for (number, step) in STEPS.iter().enumerate() {
         let expected = by_core(&mut balances, step);
-        assert_eq!(by_server(&mut ours, step), expected, "the server at step {number}");
+        assert_eq!(
+            by_server(&mut ours, step),
+            expected,
+            "the server at step {number}"
+        );
         if let Some(theirs) = &mut theirs {
-            assert_eq!(by_script(theirs, number, step), expected, "the script at step {number}");
+            assert_eq!(
+                by_script(theirs, number, step),
+                expected,
+                "the script at step {number}"
+            );
         }
     }
 }

@@ -15,7 +15,10 @@ use crate::process::{Process, http, http_get, message, run, until};
 use crate::processes::skipped;
 use crate::turns::{IDLE, turn};
 
-const QUOTAS: [(&str, &str); 1] = [("api", "max: 1000, every: 1h, lease: 1, on_store_error: deny")];
+const QUOTAS: [(&str, &str); 1] = [(
+    "api",
+    "max: 1000, every: 1h, lease: 1, on_store_error: deny",
+)];
 
 /// An authority with certificates of a quota server for one host name, another authority, and a
 /// right and a wrong secret.
@@ -25,12 +28,24 @@ struct Scene {
 
 impl Scene {
     fn new(host: &str) -> Self {
-        let scene = Self { place: tempfile::tempdir().unwrap() };
+        let scene = Self {
+            place: tempfile::tempdir().unwrap(),
+        };
         let path = |name: &str| scene.path(name);
         for arguments in [
             &["certs", "init", "--dir", &path("ca")][..],
             &["certs", "init", "--dir", &path("other")],
-            &["certs", "issue", "quota", "--ca", &path("ca"), "--out", &path("certs"), "--host", host],
+            &[
+                "certs",
+                "issue",
+                "quota",
+                "--ca",
+                &path("ca"),
+                "--out",
+                &path("certs"),
+                "--host",
+                host,
+            ],
             &[
                 "tokens",
                 "add",
@@ -44,7 +59,11 @@ impl Scene {
             ],
         ] {
             let ended = run(arguments);
-            assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+            assert!(
+                ended.status.success(),
+                "{arguments:?}: {}",
+                String::from_utf8_lossy(&ended.stderr)
+            );
         }
         fs::write(scene.path("wrong"), "wrong-secret\n").unwrap();
         scene
@@ -56,18 +75,36 @@ impl Scene {
 
     fn service(&self, fleet: &Fleet, store: &str, ca: &str, secret: &str) -> Process {
         let (ca, secret) = (self.path(ca), self.path(secret));
-        let store = ["--quota-store", store, "--quota-ca", &ca, "--quota-password-file", &secret];
+        let store = [
+            "--quota-store",
+            store,
+            "--quota-ca",
+            &ca,
+            "--quota-password-file",
+            &secret,
+        ];
         super::service(fleet, &[&store[..], &["--quota-timeout", "2s"]].concat())
     }
 }
 
 fn request(service: &Process) -> u16 {
-    http(service.address("listen"), "GET", "/api", &[("x-tenant", TENANT)]).unwrap().0
+    http(
+        service.address("listen"),
+        "GET",
+        "/api",
+        &[("x-tenant", TENANT)],
+    )
+    .unwrap()
+    .0
 }
 
 fn decisions(service: &Process, result: &str) -> f64 {
     let page = http_get(service.address("listen"), "/metrics").1;
-    metric(&page, "plimsoll_decisions_total", &format!("result=\"{result}\""))
+    metric(
+        &page,
+        "plimsoll_decisions_total",
+        &format!("result=\"{result}\""),
+    )
 }
 
 /// Checks that a service without its store applies the policy and names the cause, once; `tries`
@@ -78,7 +115,9 @@ fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
     };
     let warnings = || {
         let lines = service.log();
-        let lines = lines.iter().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let lines = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         lines
             .filter(|line| line["level"] == "WARN" && line.to_string().contains("quota store"))
             .collect::<Vec<_>>()
@@ -91,7 +130,9 @@ fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
     until("more attempts", || (tries() >= before + 3.0).then_some(()));
     let warnings = warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let text = warnings[0]["fields"]["cause"].as_str().unwrap_or_else(|| panic!("{warnings:?}"));
+    let text = warnings[0]["fields"]["cause"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{warnings:?}"));
     assert!(text.to_lowercase().contains(cause), "{text}");
     assert_ne!(request(service), 200);
     assert!(decisions(service, "quota_degraded") >= 2.0);
@@ -108,7 +149,14 @@ fn quota_server_requires_trust_and_a_token() {
     };
     let (scene, fleet) = (Scene::new(&own.to_string()), fleet(&QUOTAS));
     let (certs, tokens) = (scene.path("certs"), scene.path("tokens"));
-    let server = Server::start_with(&["--listen", "0.0.0.0:0", "--certs", &certs, "--tokens", &tokens]);
+    let server = Server::start_with(&[
+        "--listen",
+        "0.0.0.0:0",
+        "--certs",
+        &certs,
+        "--tokens",
+        &tokens,
+    ]);
     let port = server.address().port();
     let url = format!("plimsolls://{}", SocketAddr::new(own, port));
     let tries = || {
@@ -118,7 +166,9 @@ fn quota_server_requires_trust_and_a_token() {
     };
 
     let service = scene.service(&fleet, &url, "certs/ca.crt", "right");
-    until("the store to decide", || (request(&service) == 200).then_some(()));
+    until("the store to decide", || {
+        (request(&service) == 200).then_some(())
+    });
     assert!(super::operations(&server.process, "take") >= 1.0);
 
     let stranger = scene.service(&fleet, &url, "other/ca.crt", "right");
@@ -136,7 +186,8 @@ fn quota_server_requires_trust_and_a_token() {
 fn redis_requires_trust_and_a_password() {
     let _turn = turn(IDLE);
     let scene = Scene::new("127.0.0.1");
-    let [cert, key, ca] = ["certs/tls.crt", "certs/tls.key", "certs/ca.crt"].map(|name| scene.path(name));
+    let [cert, key, ca] =
+        ["certs/tls.crt", "certs/tls.key", "certs/ca.crt"].map(|name| scene.path(name));
     let password = fs::read_to_string(scene.path("right")).unwrap();
     let arguments = [
         ["--tls-cert-file", &cert],
@@ -146,17 +197,27 @@ fn redis_requires_trust_and_a_password() {
         ["--requirepass", password.trim()],
     ];
     let test = "redis_requires_trust_and_a_password";
-    let Some(redis) = Redis::start(test, arguments.as_flattened()) else { return };
+    let Some(redis) = Redis::start(test, arguments.as_flattened()) else {
+        return;
+    };
     let (fleet, url) = (fleet(&QUOTAS), format!("rediss://{}", redis.tls));
     let connection = RefCell::new(redis.connect(password.trim()));
     let tries = || {
-        let info: redis::InfoDict =
-            redis::cmd("INFO").arg("stats").query(&mut *connection.borrow_mut()).unwrap();
-        let handshakes = redis.process.output().matches("Error accepting a client connection").count();
+        let info: redis::InfoDict = redis::cmd("INFO")
+            .arg("stats")
+            .query(&mut *connection.borrow_mut())
+            .unwrap();
+        let handshakes = redis
+            .process
+            .output()
+            .matches("Error accepting a client connection")
+            .count();
         info.get::<f64>("total_connections_received").unwrap() + handshakes as f64
     };
     let service = scene.service(&fleet, &url, "certs/ca.crt", "right");
-    until("the store to decide", || (request(&service) == 200).then_some(()));
+    until("the store to decide", || {
+        (request(&service) == 200).then_some(())
+    });
     let stranger = scene.service(&fleet, &url, "other/ca.crt", "right");
     assert_refused_for(&stranger, "not signed by", tries);
     let guesser = scene.service(&fleet, &url, "certs/ca.crt", "wrong");

@@ -40,12 +40,17 @@ impl Backend {
             while let Ok((stream, _)) = listener.accept().await {
                 let counted = Arc::clone(&counted);
                 let service = service_fn(move |request| answer(request, Arc::clone(&counted)));
-                let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                let connection =
+                    http1::Builder::new().serve_connection(TokioIo::new(stream), service);
                 // The proxy sees an error, and reports it.
                 tokio::spawn(connection.with_upgrades());
             }
         });
-        Self { address, withheld, runtime: Some(runtime) }
+        Self {
+            address,
+            withheld,
+            runtime: Some(runtime),
+        }
     }
 
     /// Returns the number of requests so far that arrived with a withheld refusal.
@@ -80,18 +85,40 @@ async fn answer(
             let _ = tokio::io::copy(&mut read, &mut write).await;
         });
         let switching = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
-        let response = switching.header(CONNECTION, "upgrade").header(UPGRADE, "websocket");
+        let response = switching
+            .header(CONNECTION, "upgrade")
+            .header(UPGRADE, "websocket");
         let response = response.header(SEC_WEBSOCKET_ACCEPT, ACCEPTED);
         return Ok(response.body(Full::default()).unwrap());
     }
-    let status = request.uri().path().strip_prefix("/status/").and_then(|status| status.parse().ok());
-    let mut text = format!("{} {}\n{}\n", request.method(), request.uri(), fields(request.headers()));
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let status = request
+        .uri()
+        .path()
+        .strip_prefix("/status/")
+        .and_then(|status| status.parse().ok());
+    let mut text = format!(
+        "{} {}\n{}\n",
+        request.method(),
+        request.uri(),
+        fields(request.headers())
+    );
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map(|body| body.to_bytes())
+        .unwrap_or_default();
     text.push_str(&String::from_utf8_lossy(&body));
-    Ok(Response::builder().status(status.unwrap_or(200)).body(text.into()).unwrap())
+    Ok(Response::builder()
+        .status(status.unwrap_or(200))
+        .body(text.into())
+        .unwrap())
 }
 
 /// One line `name: value` for each field.
 fn fields(headers: &HeaderMap) -> String {
-    headers.iter().map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap_or("?"))).collect()
+    headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap_or("?")))
+        .collect()
 }

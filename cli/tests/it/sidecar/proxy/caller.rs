@@ -50,7 +50,11 @@ pub(in crate::sidecar) struct Caller {
 
 impl Caller {
     pub(in crate::sidecar) fn new(address: SocketAddr) -> Self {
-        Self { runtime: Runtime::new().unwrap(), client: client(), address }
+        Self {
+            runtime: Runtime::new().unwrap(),
+            client: client(),
+            address,
+        }
     }
 
     pub(in crate::sidecar) fn send(
@@ -80,22 +84,38 @@ fn request(
     fields: Fields<'_>,
     body: &str,
 ) -> Request<Full<Bytes>> {
-    let mut request = Request::builder().method(method).uri(format!("http://{address}{path}"));
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("http://{address}{path}"));
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    request.body(Bytes::copy_from_slice(body.as_bytes()).into()).unwrap()
+    request
+        .body(Bytes::copy_from_slice(body.as_bytes()).into())
+        .unwrap()
 }
 
 async fn answer(client: &HttpClient, request: Request<Full<Bytes>>) -> Answer {
     match client.request(request).await {
         Ok(response) => {
             let (head, body) = response.into_parts();
-            let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            let body = body
+                .collect()
+                .await
+                .map(|body| body.to_bytes())
+                .unwrap_or_default();
             let body = String::from_utf8_lossy(&body).into_owned();
-            Answer { status: head.status.as_u16(), headers: head.headers, body }
+            Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body,
+            }
         }
-        Err(error) => Answer { status: 0, headers: HeaderMap::new(), body: error.to_string() },
+        Err(error) => Answer {
+            status: 0,
+            headers: HeaderMap::new(),
+            body: error.to_string(),
+        },
     }
 }
 
@@ -112,7 +132,10 @@ pub(in crate::sidecar) fn exchange(stream: &mut TcpStream, sent: &[u8], wanted: 
         if text.contains(wanted) {
             return text.into_owned();
         }
-        assert!(count > 0, "the connection was closed before {wanted:?}: {text}");
+        assert!(
+            count > 0,
+            "the connection was closed before {wanted:?}: {text}"
+        );
     }
 }
 
@@ -135,8 +158,10 @@ impl Load {
     ) -> Self {
         let runtime = Runtime::new().unwrap();
         let client = client();
-        let requests: Vec<_> =
-            callers.iter().map(|fields| request(address, "GET", path, fields, "")).collect();
+        let requests: Vec<_> = callers
+            .iter()
+            .map(|fields| request(address, "GET", path, fields, ""))
+            .collect();
         let counts = Arc::<Mutex<[Counts; 2]>>::default();
         let counted = Arc::clone(&counts);
         runtime.spawn(async move {
@@ -145,16 +170,24 @@ impl Load {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             for (caller, request) in requests.iter().enumerate().cycle() {
                 ticks.tick().await;
-                let (client, request, counted) = (client.clone(), request.clone(), Arc::clone(&counted));
+                let (client, request, counted) =
+                    (client.clone(), request.clone(), Arc::clone(&counted));
                 tokio::spawn(async move {
                     let status = answer(&client, request).await.status;
-                    for counts in counted.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+                    for counts in counted
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .iter_mut()
+                    {
                         *counts.entry((caller, status)).or_default() += 1;
                     }
                 });
             }
         });
-        Self { counts, runtime: Some(runtime) }
+        Self {
+            counts,
+            runtime: Some(runtime),
+        }
     }
 
     /// Counts the next `count` answers.
@@ -186,7 +219,13 @@ impl Drop for Load {
 /// Share of the answers with a status, of one caller or of all.
 pub(in crate::sidecar) fn share(counts: &Counts, caller: Option<usize>, status: u16) -> f64 {
     let of_caller = |(by, _): &(usize, u16)| caller.is_none_or(|caller| caller == *by);
-    let all: u64 = counts.iter().filter(|(key, _)| of_caller(key)).map(|(_, count)| count).sum();
-    let with = counts.iter().filter(|(key, _)| of_caller(key) && key.1 == status);
+    let all: u64 = counts
+        .iter()
+        .filter(|(key, _)| of_caller(key))
+        .map(|(_, count)| count)
+        .sum();
+    let with = counts
+        .iter()
+        .filter(|(key, _)| of_caller(key) && key.1 == status);
     with.map(|(_, count)| count).sum::<u64>() as f64 / all as f64
 }

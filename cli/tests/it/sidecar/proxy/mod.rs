@@ -43,7 +43,11 @@ pub(super) enum Patience {
 
 impl Patience {
     /// Returns the shipped text or the longer one.
-    pub(super) const fn in_place_of(self, shipped: &'static str, long: &'static str) -> &'static str {
+    pub(super) const fn in_place_of(
+        self,
+        shipped: &'static str,
+        long: &'static str,
+    ) -> &'static str {
         match self {
             Self::Shipped => shipped,
             Self::Long => long,
@@ -74,7 +78,13 @@ impl Setting {
         );
         let fleet = Fleet::start(policy, &tenants, rules, &["--name", NAME]);
         let [address, spare] = [free(), free()];
-        Self { fleet, backend: Backend::start(), directory: tempfile::tempdir().unwrap(), address, spare }
+        Self {
+            fleet,
+            backend: Backend::start(),
+            directory: tempfile::tempdir().unwrap(),
+            address,
+            spare,
+        }
     }
 
     pub(super) fn sidecar(&self) -> SocketAddr {
@@ -97,15 +107,24 @@ impl Setting {
     pub(super) fn run(&self, mut check: Command, command: Command) -> Process {
         let checked = check.output().unwrap();
         let output = [checked.stdout, checked.stderr].concat();
-        assert!(checked.status.success(), "{check:?}: {}", String::from_utf8_lossy(&output));
+        assert!(
+            checked.status.success(),
+            "{check:?}: {}",
+            String::from_utf8_lossy(&output)
+        );
         let proxy = Process::spawn_command(command);
-        until("the proxy to listen", || TcpStream::connect(self.address).ok());
+        until("the proxy to listen", || {
+            TcpStream::connect(self.address).ok()
+        });
         proxy
     }
 }
 
 pub(super) fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 /// A policy of the bucket without gates and guardrails.
@@ -118,11 +137,16 @@ pub(super) fn policy(limit: u32, mode: &str) -> String {
 
 /// Returns a tenant inside and one outside the sidecar's canary.
 fn tenants() -> [String; 2] {
-    let cohort = Cohort { percent: Percent::new(CANARY_PERCENT).unwrap(), salt: Cohort::salt_of(BUCKET) };
+    let cohort = Cohort {
+        percent: Percent::new(CANARY_PERCENT).unwrap(),
+        salt: Cohort::salt_of(BUCKET),
+    };
     let sidecar = Name::new(NAME).unwrap();
     [true, false].map(|inside| {
         let mut names = (0..).map(|number| format!("tenant-{number}"));
-        names.find(|tenant| cohort.contains_key(&sidecar, tenant) == inside).unwrap()
+        names
+            .find(|tenant| cohort.contains_key(&sidecar, tenant) == inside)
+            .unwrap()
     })
 }
 
@@ -148,25 +172,45 @@ fn passes_requests_intact(setting: &Setting) {
         "{answer:?}"
     );
     assert!(answer.body.contains("\nx-tenant: acme\n"), "{answer:?}");
-    assert!(answer.body.contains("\nauthorization: Basic dTpw\n"), "{answer:?}");
-    assert!(!answer.body.contains("x-plimsoll-"), "no field of the sidecar is the caller's: {answer:?}");
+    assert!(
+        answer.body.contains("\nauthorization: Basic dTpw\n"),
+        "{answer:?}"
+    );
+    assert!(
+        !answer.body.contains("x-plimsoll-"),
+        "no field of the sidecar is the caller's: {answer:?}"
+    );
 
     let answer = caller.send("PUT", "/upload", &[], &"x".repeat(300_000));
-    assert!(answer.status == 200 && answer.body.ends_with(&"x".repeat(300_000)), "{}", answer.status);
+    assert!(
+        answer.status == 200 && answer.body.ends_with(&"x".repeat(300_000)),
+        "{}",
+        answer.status
+    );
     let answer = caller.get("/large", &[("cookie", &"c".repeat(6_000))]);
-    assert!(answer.status == 200 && answer.body.contains(&"c".repeat(6_000)), "{answer:?}");
+    assert!(
+        answer.status == 200 && answer.body.contains(&"c".repeat(6_000)),
+        "{answer:?}"
+    );
     let answer = caller.send("HEAD", "/head", &[], "");
     assert_eq!((answer.status, &*answer.body), (200, ""), "{answer:?}");
     for status in [403, 429, 500, 502, 503] {
         let answer = caller.get(&format!("/status/{status}"), &[]);
-        assert_eq!(answer.status, status, "the service's own status: {answer:?}");
-        assert!(answer.body.starts_with("GET /status/"), "the service's own body: {answer:?}");
+        assert_eq!(
+            answer.status, status,
+            "the service's own status: {answer:?}"
+        );
+        assert!(
+            answer.body.starts_with("GET /status/"),
+            "the service's own body: {answer:?}"
+        );
     }
 
     let host = setting.address;
     let mut stream = TcpStream::connect(host).unwrap();
-    let head =
-        format!("POST /slow HTTP/1.1\r\nhost: {host}\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n");
+    let head = format!(
+        "POST /slow HTTP/1.1\r\nhost: {host}\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n"
+    );
     exchange(&mut stream, head.as_bytes(), "100 Continue\r\n\r\n");
     exchange(&mut stream, b"a body", "\na body");
     let mut stream = TcpStream::connect(host).unwrap();
@@ -185,7 +229,9 @@ fn passes_requests_intact(setting: &Setting) {
 
     // Each counts once: callers choose neither the bucket nor the cost.
     let decisions = || setting.fleet.sidecar_metric("plimsoll_decisions_total", "");
-    until("the decisions", || (decisions() >= f64::from(REQUESTS)).then_some(()));
+    until("the decisions", || {
+        (decisions() >= f64::from(REQUESTS)).then_some(())
+    });
     assert_eq!(decisions(), f64::from(REQUESTS), "decisions of requests");
 }
 
@@ -209,11 +255,23 @@ fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes: bool) {
 
     // The service refuses these itself.
     let before = decisions();
-    let names = ["traceparent", "origin", "access-control-request-method", "x-tenant"];
+    let names = [
+        "traceparent",
+        "origin",
+        "access-control-request-method",
+        "x-tenant",
+    ];
     for name in names.into_iter().cycle().take(names.len() * TIMES as usize) {
         is_served("", &format!("{name}: a\u{1}b\r\n"));
     }
-    until_decided(before, if forwards_control_bytes { names.len() as u32 * TIMES } else { 0 });
+    until_decided(
+        before,
+        if forwards_control_bytes {
+            names.len() as u32 * TIMES
+        } else {
+            0
+        },
+    );
 
     let before = decisions();
     let trace = format!("traceparent: {}\r\n", "a".repeat(15_000));
@@ -229,7 +287,10 @@ fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes: bool) {
 }
 
 /// Sends requests while nothing is limited, then under a limit, and returns a refusal.
-pub(super) fn passes_requests_and_refusals(setting: &Setting, forwards_control_bytes: bool) -> Answer {
+pub(super) fn passes_requests_and_refusals(
+    setting: &Setting,
+    forwards_control_bytes: bool,
+) -> Answer {
     passes_requests_intact(setting);
     no_head_passes_undecided(setting, forwards_control_bytes);
     setting.fleet.save("policy.yaml", &policy(30, "enforce"));
@@ -238,15 +299,21 @@ pub(super) fn passes_requests_and_refusals(setting: &Setting, forwards_control_b
 
 /// Checks that the body of a refusal is the sidecar's.
 pub(super) fn assert_body_of_sidecar(answer: &Answer) {
-    assert!(answer.body.contains("\"violated-policies\":[\"checkout\"]"), "{answer:?}");
+    assert!(
+        answer.body.contains("\"violated-policies\":[\"checkout\"]"),
+        "{answer:?}"
+    );
 }
 
 /// Waits for a refusal under load, checks the common answer of all proxies, and returns it. The
 /// caller's own fields of the sidecar name an unlimited bucket, which must not help it.
 pub(super) fn refusal(setting: &Setting) -> Answer {
     let [tenant, _] = tenants();
-    let fields: Fields<'_> =
-        &[("x-tenant", &tenant), ("x-plimsoll-bucket", "free"), ("x-plimsoll-tenant", "spoofed-tenant")];
+    let fields: Fields<'_> = &[
+        ("x-tenant", &tenant),
+        ("x-plimsoll-bucket", "free"),
+        ("x-plimsoll-tenant", "spoofed-tenant"),
+    ];
     let _load = Load::start(setting.address, "/orders", &[fields], OFFERED);
     let caller = Caller::new(setting.address);
     let answer = until("a refusal", || {
@@ -254,27 +321,58 @@ pub(super) fn refusal(setting: &Setting) -> Answer {
         (answer.status == 429).then_some(answer)
     });
     let limit = LIMIT.to_string();
-    assert_eq!(answer.field("content-type"), "application/problem+json", "{answer:?}");
-    assert_eq!(answer.field("ratelimit-policy"), format!("\"{BUCKET}\";q={limit};w=1"), "{answer:?}");
+    assert_eq!(
+        answer.field("content-type"),
+        "application/problem+json",
+        "{answer:?}"
+    );
+    assert_eq!(
+        answer.field("ratelimit-policy"),
+        format!("\"{BUCKET}\";q={limit};w=1"),
+        "{answer:?}"
+    );
     assert_eq!(answer.field("x-ratelimit-limit"), limit, "{answer:?}");
     assert_eq!(answer.field("x-ratelimit-remaining"), "0", "{answer:?}");
     let retry_after: u32 = answer.field("retry-after").parse().unwrap();
     assert!(retry_after >= 1, "{answer:?}");
-    assert_eq!(answer.field("ratelimit"), format!("\"{BUCKET}\";r=0;t={retry_after}"), "{answer:?}");
-    assert!(answer.field("x-ratelimit-reset").parse::<u64>().unwrap() > 1_700_000_000, "{answer:?}");
+    assert_eq!(
+        answer.field("ratelimit"),
+        format!("\"{BUCKET}\";r=0;t={retry_after}"),
+        "{answer:?}"
+    );
+    assert!(
+        answer.field("x-ratelimit-reset").parse::<u64>().unwrap() > 1_700_000_000,
+        "{answer:?}"
+    );
     let problem: Value = serde_json::from_str(&answer.body).unwrap();
     assert_eq!(problem["status"], 429, "{answer:?}");
-    assert_eq!(problem["reason"], answer.field("x-ratelimit-reason"), "{answer:?}");
+    assert_eq!(
+        problem["reason"],
+        answer.field("x-ratelimit-reason"),
+        "{answer:?}"
+    );
 
     let head = until("a refusal of HEAD", || {
         let answer = caller.send("HEAD", "/orders", fields, "");
         (answer.status == 429).then_some(answer)
     });
     assert_eq!(head.body, "", "{head:?}");
-    assert_eq!(head.field("ratelimit-policy"), answer.field("ratelimit-policy"), "{head:?}");
-    let decisions = |bucket| setting.fleet.sidecar_metric("plimsoll_decisions_total", bucket);
+    assert_eq!(
+        head.field("ratelimit-policy"),
+        answer.field("ratelimit-policy"),
+        "{head:?}"
+    );
+    let decisions = |bucket| {
+        setting
+            .fleet
+            .sidecar_metric("plimsoll_decisions_total", bucket)
+    };
     assert!(decisions("bucket=\"checkout\"") > 0.0);
-    assert_eq!(decisions("bucket=\"free\""), 0.0, "no request counts for the bucket that callers name");
+    assert_eq!(
+        decisions("bucket=\"free\""),
+        0.0,
+        "no request counts for the bucket that callers name"
+    );
     answer
 }
 
@@ -288,43 +386,79 @@ pub(super) fn goes_through_all_stages(setting: &mut Setting) {
 
     until_withheld(&setting.backend, 20);
     let counts = load.all();
-    assert_eq!(share(&counts, None, 200), 1.0, "shadow refuses nothing: {counts:?}");
+    assert_eq!(
+        share(&counts, None, 200),
+        1.0,
+        "shadow refuses nothing: {counts:?}"
+    );
 
     setting.fleet.promote(BUCKET, "canary");
-    until("refusals in the canary", || (refused(&load.next(20), 0) > 0.0).then_some(()));
+    until("refusals in the canary", || {
+        (refused(&load.next(20), 0) > 0.0).then_some(())
+    });
     let counts = load.all();
-    assert_eq!(refused(&counts, 1), 0.0, "the canary refuses for its keys alone: {counts:?}");
+    assert_eq!(
+        refused(&counts, 1),
+        0.0,
+        "the canary refuses for its keys alone: {counts:?}"
+    );
 
     setting.fleet.promote(BUCKET, "enforce");
     let due = 1.0 - f64::from(LIMIT) / f64::from(OFFERED);
     until("the limit to hold", || {
         let counts = load.next(SAMPLE);
-        [0, 1].iter().all(|caller| (refused(&counts, *caller) - due).abs() < 0.12).then_some(())
+        [0, 1]
+            .iter()
+            .all(|caller| (refused(&counts, *caller) - due).abs() < 0.12)
+            .then_some(())
     });
 
     setting.fleet.kill_sidecar();
     load.next(20);
     let counts = load.next(SAMPLE);
-    assert_eq!(share(&counts, None, 200), 1.0, "requests pass without the sidecar: {counts:?}");
+    assert_eq!(
+        share(&counts, None, 200),
+        1.0,
+        "requests pass without the sidecar: {counts:?}"
+    );
     setting.fleet.restart_sidecar();
     until_refusals(&load);
 
     setting.fleet.sidecar.signal("STOP");
     load.next(20);
     let counts = load.next(SAMPLE);
-    assert_eq!(share(&counts, None, 200), 1.0, "requests pass while the sidecar hangs: {counts:?}");
+    assert_eq!(
+        share(&counts, None, 200),
+        1.0,
+        "requests pass while the sidecar hangs: {counts:?}"
+    );
     setting.fleet.sidecar.signal("CONT");
     until_refusals(&load);
 
-    kill(&["on", "--reason", "a test", "--controller", &admin(&setting.fleet.controller)]);
-    until("the end of refusals", || (share(&load.next(20), None, 200) == 1.0).then_some(()));
+    kill(&[
+        "on",
+        "--reason",
+        "a test",
+        "--controller",
+        &admin(&setting.fleet.controller),
+    ]);
+    until("the end of refusals", || {
+        (share(&load.next(20), None, 200) == 1.0).then_some(())
+    });
     until_withheld(&setting.backend, 20);
     let counts = load.next(SAMPLE);
-    assert_eq!(share(&counts, None, 200), 1.0, "a kill refuses nothing: {counts:?}");
+    assert_eq!(
+        share(&counts, None, 200),
+        1.0,
+        "a kill refuses nothing: {counts:?}"
+    );
 
     let counts = load.all();
     let expected = share(&counts, None, 200) + share(&counts, None, 429);
-    assert!((expected - 1.0).abs() < 1e-9, "no other status and no lost request: {counts:?}");
+    assert!(
+        (expected - 1.0).abs() < 1e-9,
+        "no other status and no lost request: {counts:?}"
+    );
 }
 
 /// Sends requests to a proxy with a dead sidecar until the proxy itself refuses one.
@@ -341,11 +475,15 @@ pub(super) fn until_refused_without_sidecar(setting: &mut Setting) {
 }
 
 fn until_refusals(load: &Load) {
-    until("refusals to come back", || (share(&load.next(20), None, 429) > 0.3).then_some(()));
+    until("refusals to come back", || {
+        (share(&load.next(20), None, 429) > 0.3).then_some(())
+    });
 }
 
 /// Waits until the service has seen more requests with a withheld refusal.
 fn until_withheld(backend: &Backend, more: u64) {
     let before = backend.withheld();
-    until("withheld refusals", || (backend.withheld() >= before + more).then_some(()));
+    until("withheld refusals", || {
+        (backend.withheld() >= before + more).then_some(())
+    });
 }

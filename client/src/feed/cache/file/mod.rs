@@ -24,7 +24,11 @@ pub(crate) struct CacheFile {
 
 impl CacheFile {
     pub(crate) fn new(path: PathBuf, owner: Owner) -> Self {
-        Self { path, owner, writing: Arc::default() }
+        Self {
+            path,
+            owner,
+            writing: Arc::default(),
+        }
     }
 
     pub(crate) fn read(&self) -> Option<Directives> {
@@ -34,7 +38,9 @@ impl CacheFile {
                 tracing::info!(%path, "no directive cache; starting without directives");
                 return None;
             }
-            Ok(Some(bytes)) => snapshot::read(&bytes, &self.owner).map_err(|error| error.to_string()),
+            Ok(Some(bytes)) => {
+                snapshot::read(&bytes, &self.owner).map_err(|error| error.to_string())
+            }
             Err(error) => Err(error.to_string()),
         };
         match read {
@@ -59,13 +65,16 @@ impl CacheFile {
         let now = now_since_1970();
         let mut bytes = snapshot::write(directives.clone(), &self.owner, now);
         if bytes.len() > BYTES_MAX {
-            let classes_only =
-                |bucket: &mut BucketDirective| bucket.keys.retain(|key| key.tenant.is_default_class());
+            let classes_only = |bucket: &mut BucketDirective| {
+                bucket.keys.retain(|key| key.tenant.is_default_class())
+            };
             directives.buckets.iter_mut().for_each(classes_only);
             bytes = snapshot::write(directives, &self.owner, now);
         }
         if bytes.len() > BYTES_MAX {
-            return Err(io::Error::other(format!("the directives take more than {BYTES_MAX} bytes")));
+            return Err(io::Error::other(format!(
+                "the directives take more than {BYTES_MAX} bytes"
+            )));
         }
         atomic_file::replace(&self.path, &bytes)
     }
@@ -80,7 +89,9 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn now_since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,12 +8,19 @@ use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
 use super::*;
 
 fn cache_file(directory: &Path) -> CacheFile {
-    let owner = Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
+    let owner = Owner {
+        service: Name::new("shop").unwrap(),
+        zone: Zone::new("a").unwrap(),
+    };
     CacheFile::new(directory.join("directives"), owner)
 }
 
 fn directives(epoch: u64) -> Directives {
-    Directives { epoch: Some(Epoch(epoch)), seq: 1, ..Directives::default() }
+    Directives {
+        epoch: Some(Epoch(epoch)),
+        seq: 1,
+        ..Directives::default()
+    }
 }
 
 #[test]
@@ -43,7 +50,13 @@ fn damaged_file_is_rejected() {
     let cache_file = cache_file(directory.path());
     let whole = snapshot::write(directives(7), &cache_file.owner, Duration::from_secs(1));
     let too_long = [whole.clone(), vec![b' '; BYTES_MAX]].concat();
-    for bytes in [whole[..50].to_vec(), b"".to_vec(), b"hello\n".to_vec(), vec![0xFF; 100], too_long] {
+    for bytes in [
+        whole[..50].to_vec(),
+        b"".to_vec(),
+        b"hello\n".to_vec(),
+        vec![0xFF; 100],
+        too_long,
+    ] {
         fs::write(&cache_file.path, bytes).unwrap();
         assert_eq!(cache_file.read(), None);
     }
@@ -60,7 +73,15 @@ fn obstacle_at_the_cache_path_is_replaced() {
     let cache_file = cache_file(directory.path());
     let path = cache_file.path.clone();
     let makes: [&dyn Fn(); 4] = [
-        &|| assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success()),
+        &|| {
+            assert!(
+                std::process::Command::new("mkfifo")
+                    .arg(&path)
+                    .status()
+                    .unwrap()
+                    .success()
+            )
+        },
         &|| symlink("/dev/zero", &path).unwrap(),
         &|| symlink(&path, &path).unwrap(),
         &|| fs::File::create(&path).unwrap().set_len(1 << 40).unwrap(),
@@ -85,12 +106,19 @@ fn failed_write_leaves_the_former_file() {
     fs::remove_file(&cache_file.path).unwrap();
     fs::create_dir_all(cache_file.path.join("full")).unwrap();
     assert!(cache_file.write(directives(2)).is_err());
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "the unfinished file is removed");
+    assert_eq!(
+        fs::read_dir(directory.path()).unwrap().count(),
+        1,
+        "the unfinished file is removed"
+    );
 }
 
 #[test]
 fn oversized_snapshot_keeps_the_default_classes() {
-    let key = |tenant: &str| KeyDirective { tenant: Tenant::new(tenant).unwrap(), values: Values::default() };
+    let key = |tenant: &str| KeyDirective {
+        tenant: Tenant::new(tenant).unwrap(),
+        values: Values::default(),
+    };
     let tenants = (0..30_000).map(|at| key(&format!("{}-{at}", "x".repeat(120))));
     let keys: Vec<KeyDirective> = tenants.chain([key("default")]).collect();
     let bucket = |at: u32| BucketDirective {
@@ -99,10 +127,19 @@ fn oversized_snapshot_keeps_the_default_classes() {
         terms: Terms::default(),
         keys: keys.clone(),
     };
-    let large = Directives { buckets: (0..3).map(bucket).collect(), ..directives(1) };
+    let large = Directives {
+        buckets: (0..3).map(bucket).collect(),
+        ..directives(1)
+    };
     let directory = tempfile::tempdir().unwrap();
     let cache_file = cache_file(directory.path());
     cache_file.write(large).unwrap();
     let read = cache_file.read().unwrap();
-    assert_eq!(read.buckets.iter().map(|bucket| bucket.keys.len()).collect::<Vec<_>>(), [1, 1, 1]);
+    assert_eq!(
+        read.buckets
+            .iter()
+            .map(|bucket| bucket.keys.len())
+            .collect::<Vec<_>>(),
+        [1, 1, 1]
+    );
 }

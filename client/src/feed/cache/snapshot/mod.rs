@@ -22,7 +22,9 @@ pub(crate) struct Owner {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SnapshotError {
-    #[error("the checksum in the first line does not match the content; the file is torn or was edited")]
+    #[error(
+        "the checksum in the first line does not match the content; the file is torn or was edited"
+    )]
     Torn,
     #[error(
         "the first line does not begin with `{MARK}`; the file is of another version, or no saved directives"
@@ -36,8 +38,17 @@ pub(crate) enum SnapshotError {
 
 /// Writes directives, with the time of writing since 1970. The key of coherent coins is a secret, and is left out.
 pub(crate) fn write(mut directives: Directives, owner: &Owner, written_at: Duration) -> Vec<u8> {
-    directives.buckets.iter_mut().for_each(|bucket| bucket.terms.coherence = None);
-    let mut body = format!("{} {} {}\n", written_at.as_secs(), owner.service, owner.zone).into_bytes();
+    directives
+        .buckets
+        .iter_mut()
+        .for_each(|bucket| bucket.terms.coherence = None);
+    let mut body = format!(
+        "{} {} {}\n",
+        written_at.as_secs(),
+        owner.service,
+        owner.zone
+    )
+    .into_bytes();
     for part in encode_directives(Message::from(directives)) {
         prost::encoding::encode_varint(part.encoded_len() as u64, &mut body);
         part.encode(&mut body);
@@ -68,7 +79,8 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
     let written_at = written_at_s.parse().map_err(|error| invalid(&error))?;
     let mut decoder = DirectivesDecoder::default();
     let directives = loop {
-        let part = wire::Directives::decode_length_delimited(&mut parts).map_err(|error| invalid(&error))?;
+        let part = wire::Directives::decode_length_delimited(&mut parts)
+            .map_err(|error| invalid(&error))?;
         if let Some(directives) = decoder.decode(part).map_err(|error| invalid(&error))? {
             break directives;
         }
@@ -81,7 +93,9 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
         && directives.buckets.len() <= BUCKETS_MAX;
     match is_possible && parts.is_empty() {
         true => Ok((directives, Duration::from_secs(written_at))),
-        false => Err(invalid(&"an epoch, a kill generation or a number is out of range")),
+        false => Err(invalid(
+            &"an epoch, a kill generation or a number is out of range",
+        )),
     }
 }
 

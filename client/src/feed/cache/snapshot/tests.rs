@@ -14,7 +14,10 @@ use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey, QuotaRat
 use plimsoll_core::rollout::{Cohort, Percent};
 
 fn owner() -> Owner {
-    Owner { service: Name::new("shop").unwrap(), zone: Zone::new("eu-1a").unwrap() }
+    Owner {
+        service: Name::new("shop").unwrap(),
+        zone: Zone::new("eu-1a").unwrap(),
+    }
 }
 
 fn rate(per_second: f64) -> Rate {
@@ -45,7 +48,10 @@ fn directives() -> Directives {
         terms: Terms {
             limit: Limit::PerSecond(rate(1_000.0)),
             mode: Mode::Canary,
-            cohort: Cohort { percent: Percent::new(12.5).unwrap(), salt: u64::MAX },
+            cohort: Cohort {
+                percent: Percent::new(12.5).unwrap(),
+                salt: u64::MAX,
+            },
             coin: Coin::Coherent,
             clients: Some(7),
             pool: Some(ZonePool {
@@ -57,19 +63,32 @@ fn directives() -> Directives {
             quotas: Some(quotas()),
             ..Terms::default()
         },
-        keys: vec![key("acme", DropRatio::ONE / 3, Some(rate(0.1))), key("default", u32::MAX, None)],
+        keys: vec![
+            key("acme", DropRatio::ONE / 3, Some(rate(0.1))),
+            key("default", u32::MAX, None),
+        ],
     };
     let unlimited = BucketDirective {
         bucket: Bucket::new("api/users").unwrap(),
-        terms: Terms { limit: Limit::Unlimited, ..Terms::default() },
+        terms: Terms {
+            limit: Limit::Unlimited,
+            ..Terms::default()
+        },
         keys: Vec::new(),
         whole: true,
     };
-    let pool =
-        ZonePool { rate: Headroom::None, offered: Rate::ZERO, depth: PoolDepth::MIN, burst: Tokens::NONE };
+    let pool = ZonePool {
+        rate: Headroom::None,
+        offered: Rate::ZERO,
+        depth: PoolDepth::MIN,
+        burst: Tokens::NONE,
+    };
     let overloaded = BucketDirective {
         bucket: Bucket::new("api/orders").unwrap(),
-        terms: Terms { pool: Some(pool), ..checkout.terms.clone() },
+        terms: Terms {
+            pool: Some(pool),
+            ..checkout.terms.clone()
+        },
         keys: Vec::new(),
         whole: true,
     };
@@ -100,7 +119,13 @@ fn label(bytes: &[u8]) -> &'static str {
 
 #[test]
 fn directives_are_the_same_after_a_restart() {
-    for directives in [directives(), Directives { seq: 1, ..Directives::default() }] {
+    for directives in [
+        directives(),
+        Directives {
+            seq: 1,
+            ..Directives::default()
+        },
+    ] {
         let read = read(&bytes(directives.clone()), &owner()).unwrap();
         assert_eq!(read, (directives, Duration::from_secs(1_700_000_000)));
     }
@@ -118,23 +143,42 @@ fn torn_changed_or_foreign_file_is_rejected() {
         assert!(["torn", "version"].contains(&label(&changed)), "{at}");
     }
     for (service, zone) in [("till", "eu-1a"), ("shop", "eu-1b")] {
-        let other = Owner { service: Name::new(service).unwrap(), zone: Zone::new(zone).unwrap() };
-        assert!(matches!(read(&whole, &other), Err(SnapshotError::OtherOwner(_))));
+        let other = Owner {
+            service: Name::new(service).unwrap(),
+            zone: Zone::new(zone).unwrap(),
+        };
+        assert!(matches!(
+            read(&whole, &other),
+            Err(SnapshotError::OtherOwner(_))
+        ));
     }
 }
 
 #[test]
 fn invalid_value_is_rejected_despite_its_checksum() {
-    let epoch = |epoch| Directives { epoch: Some(Epoch(epoch)), ..directives() };
+    let epoch = |epoch| Directives {
+        epoch: Some(Epoch(epoch)),
+        ..directives()
+    };
     assert!(read(&bytes(epoch(JUMP_MAX)), &owner()).is_ok());
     for invalid in [
         epoch(JUMP_MAX + 1),
-        Directives { kill: KillGeneration(u64::MAX), ..directives() },
-        Directives { epoch: None, ..directives() },
+        Directives {
+            kill: KillGeneration(u64::MAX),
+            ..directives()
+        },
+        Directives {
+            epoch: None,
+            ..directives()
+        },
     ] {
         assert_eq!(label(&bytes(invalid)), "invalid");
     }
-    for body in [&b"17 shop eu-1a\n\x02\xff\xff"[..], b"17 shop eu-1a\n", b"now shop eu-1a\n\0"] {
+    for body in [
+        &b"17 shop eu-1a\n\x02\xff\xff"[..],
+        b"17 shop eu-1a\n",
+        b"now shop eu-1a\n\0",
+    ] {
         assert_eq!(label(&with_checksum(body)), "invalid");
     }
 }

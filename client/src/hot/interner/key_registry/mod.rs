@@ -65,13 +65,18 @@ impl KeyRegistry {
         table: &'a Table,
         bucket: u32,
     ) -> impl Iterator<Item = (u32, &'a Key)> {
-        let all = (0..).zip(&self.keys).filter(move |(id, _)| table.keys.owner_of(*id) == bucket);
+        let all = (0..)
+            .zip(&self.keys)
+            .filter(move |(id, _)| table.keys.owner_of(*id) == bucket);
         all.filter(|(id, _)| !matches!(self.evicted.get(id), Some(Evicted::Released(_))))
     }
 
     pub(crate) fn counts(&self, table: &Table, id: KeyId) -> Counts {
         let counts = table.counters.counts(id.0);
-        let own = self.baselines.get(id.index()).map_or(counts, |baseline| counts.since(*baseline));
+        let own = self
+            .baselines
+            .get(id.index())
+            .map_or(counts, |baseline| counts.since(*baseline));
         // A refusal by a quota that was counted only after another key took the id is no refusal of that key. A parent
         // would close the stream over it.
         own.consistent_part()
@@ -84,8 +89,14 @@ impl KeyRegistry {
         let change = |event| match event {
             Event::Inserted { id, owner, name } => {
                 let bucket = buckets.get(owner as usize);
-                debug_assert!(bucket.is_some(), "bucket {owner} was inserted before its key {id}");
-                let key = Key { bucket: bucket?.clone(), tenant: Tenant::new(name).ok()? };
+                debug_assert!(
+                    bucket.is_some(),
+                    "bucket {owner} was inserted before its key {id}"
+                );
+                let key = Key {
+                    bucket: bucket?.clone(),
+                    tenant: Tenant::new(name).ok()?,
+                };
                 self.insert(table, id, owner, key)
             }
             Event::Revived(id) => {
@@ -99,7 +110,11 @@ impl KeyRegistry {
 
     fn insert(&mut self, table: &Table, id: u32, owner: u32, key: Key) -> Option<Change> {
         let at = id as usize;
-        debug_assert!(at <= self.keys.len(), "ids are assigned in order: {id} before {}", self.keys.len());
+        debug_assert!(
+            at <= self.keys.len(),
+            "ids are assigned in order: {id} before {}",
+            self.keys.len()
+        );
         // The default class's own key may appear a moment before it is stored as such.
         let place = table.place_of(id, table.default_key(owner).unwrap_or(id));
         let Some(known) = self.keys.get_mut(at) else {
@@ -109,7 +124,9 @@ impl KeyRegistry {
             self.eviction.insert(id, 0);
             return Some(Change::Inserted(id));
         };
-        let Some(Evicted::Released(last)) = self.evicted.remove(&id) else { return None };
+        let Some(Evicted::Released(last)) = self.evicted.remove(&id) else {
+            return None;
+        };
         *known = key;
         (self.places[at], self.baselines[at]) = (place, last);
         self.eviction.insert(id, last.asked());
@@ -133,15 +150,22 @@ impl KeyRegistry {
         self.swept = Some(now);
         let changes = self.release(now, table, is_settled);
         let waiting = table.keys.decay_waiting();
-        let Self { keys, evicted, eviction, .. } = self;
+        let Self {
+            keys,
+            evicted,
+            eviction,
+            ..
+        } = self;
         let present = (0..keys.len() as u32).filter(|id| !evicted.contains_key(id));
         let candidates = present.map(|id| Candidate {
             id,
             asked: table.counters.counts(id).asked(),
             is_protected: is_protected(id),
         });
-        let tombstoned =
-            evicted.values().filter(|state| matches!(state, Evicted::Tombstoned(_))).count() as u32;
+        let tombstoned = evicted
+            .values()
+            .filter(|state| matches!(state, Evicted::Tombstoned(_)))
+            .count() as u32;
         for id in eviction.sweep(now, candidates, table.keys.capacity(), tombstoned, &waiting) {
             if table.keys.tombstone(id) {
                 evicted.insert(id, Evicted::Tombstoned(now));
@@ -167,7 +191,8 @@ impl KeyRegistry {
             // The next key must not be decided by this one's directive. If this one is revived just now, the
             // next `sync` reports it.
             table.publish(id, DirectiveWord::NOTHING);
-            self.evicted.insert(id, Evicted::Released(table.counters.counts(id)));
+            self.evicted
+                .insert(id, Evicted::Released(table.counters.counts(id)));
             changes.push(Change::Released(id));
             table.keys.release(id);
         }

@@ -35,7 +35,10 @@ impl Known {
         let mut key = 0;
         for _ in 0..times {
             key = self.table.target(self.bucket, tenant).key;
-            self.table.counters.current_thread().add(key, Outcome::Admitted, 1);
+            self.table
+                .counters
+                .current_thread()
+                .add(key, Outcome::Admitted, 1);
         }
         key
     }
@@ -56,7 +59,10 @@ impl Known {
             changes.extend(self.sync());
             let now = MonoTime::from_elapsed(Duration::from_secs(self.second));
             let settled = self.settled;
-            changes.extend(self.registry.sweep(now, &self.table, |_| false, |_, _| settled));
+            changes.extend(
+                self.registry
+                    .sweep(now, &self.table, |_| false, |_, _| settled),
+            );
         }
         changes
     }
@@ -73,13 +79,26 @@ impl Known {
 #[test]
 fn replaced_key_leaves_neither_directive_nor_counts() {
     let mut known = Known::new(2);
-    known.table.publish(1, DirectiveWord::new(plimsoll_core::quantity::DropRatio::ALL));
+    known.table.publish(
+        1,
+        DirectiveWord::new(plimsoll_core::quantity::DropRatio::ALL),
+    );
     assert_eq!(known.request("acme", 5), 1);
     // No more requests: a minute until eviction, and ten seconds of tombstone.
-    assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
-    assert_eq!((known.offered(1), known.name(1)), (5, "acme"), "it is still reported");
+    assert_eq!(
+        known.wait(80, &[]),
+        [Change::Inserted(1), Change::Released(1)]
+    );
+    assert_eq!(
+        (known.offered(1), known.name(1)),
+        (5, "acme"),
+        "it is still reported"
+    );
     let target = known.table.target_of(known.registry.places()[1]);
-    assert_eq!((target.source(), target.word()), (0, DirectiveWord::NOTHING));
+    assert_eq!(
+        (target.source(), target.word()),
+        (0, DirectiveWord::NOTHING)
+    );
     assert_eq!(known.request("globex", 3), 1);
     assert_eq!(known.sync(), [Change::Replaced(1)]);
     assert_eq!((known.offered(1), known.name(1)), (3, "globex"));
@@ -111,21 +130,33 @@ fn remembered_refusal_keeps_its_key_active() {
     assert_eq!(known.request("acme", 5), 1);
     known.sync();
     for _ in 0..130 {
-        known.table.counters.count_quota(1, QuotaOutcome::Repeated, 1);
+        known
+            .table
+            .counters
+            .count_quota(1, QuotaOutcome::Repeated, 1);
         assert_eq!(known.wait(1, &[]), []);
     }
-    assert_eq!(known.registry.counts(&known.table, KeyId(1)).quota_repeated, 130);
+    assert_eq!(
+        known.registry.counts(&known.table, KeyId(1)).quota_repeated,
+        130
+    );
 }
 
 #[test]
 fn late_quota_refusal_leaves_counts_consistent() {
     let mut known = Known::new(2);
     assert_eq!(known.request("acme", 5), 1);
-    assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
+    assert_eq!(
+        known.wait(80, &[]),
+        [Change::Inserted(1), Change::Released(1)]
+    );
     assert_eq!(known.request("globex", 1), 1);
     assert_eq!(known.sync(), [Change::Replaced(1)]);
     // The store answers two requests of acme only now.
-    known.table.counters.count_quota(1, QuotaOutcome::Dropped, 2);
+    known
+        .table
+        .counters
+        .count_quota(1, QuotaOutcome::Dropped, 2);
     let counts = known.registry.counts(&known.table, KeyId(1));
     assert!(counts.is_consistent(), "{counts:?}");
     assert_eq!((counts.offered, counts.quota_dropped), (1, 1));
@@ -137,7 +168,11 @@ fn id_outlives_its_unsettled_counts() {
     assert_eq!(known.request("acme", 5), 1);
     known.settled = false;
     assert_eq!(known.wait(500, &[]), [Change::Inserted(1)]);
-    assert_eq!(known.request("globex", 30), 0, "it counts as the default class");
+    assert_eq!(
+        known.request("globex", 30),
+        0,
+        "it counts as the default class"
+    );
     known.settled = true;
     assert_eq!(known.wait(1, &[]), [Change::Released(1)]);
     assert_eq!(known.request("globex", 30), 1);
@@ -147,11 +182,15 @@ fn id_outlives_its_unsettled_counts() {
 fn pinned_and_active_keys_are_not_evicted() {
     let mut known = Known::new(8);
     known.request("active", 1);
-    let pin = crate::hot::interner::pin::Pin::new(&known.table, known.bucket.bucket, "pinned").unwrap();
+    let pin =
+        crate::hot::interner::pin::Pin::new(&known.table, known.bucket.bucket, "pinned").unwrap();
     let again = pin.clone();
     known.request("idle", 1);
     let inserted = [1, 2, 3].map(Change::Inserted);
-    assert_eq!(known.wait(200, &["active"]), [&inserted[..], &[Change::Released(3)]].concat());
+    assert_eq!(
+        known.wait(200, &["active"]),
+        [&inserted[..], &[Change::Released(3)]].concat()
+    );
     drop(pin);
     assert_eq!(known.wait(200, &["active"]), []);
     drop(again);
@@ -166,6 +205,12 @@ fn key_is_registered_with_its_bucket() {
     known.buckets.push(bucket.clone());
     known.table.target(other, "acme");
     assert_eq!(known.sync(), [Change::Inserted(1), Change::Inserted(2)]);
-    assert_eq!(known.registry.keys()[2], Key { bucket, tenant: Tenant::new("acme").unwrap() });
+    assert_eq!(
+        known.registry.keys()[2],
+        Key {
+            bucket,
+            tenant: Tenant::new("acme").unwrap()
+        }
+    );
     assert_eq!(known.registry.places()[2], known.table.place_of(2, 1));
 }

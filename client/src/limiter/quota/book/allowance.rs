@@ -41,12 +41,28 @@ impl Allowance {
     }
 
     /// Admits `need` tokens, and returns the end of this allowance; or else the time until the next.
-    pub(crate) fn take(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Result<MonoTime, Duration> {
+    pub(crate) fn take(
+        &mut self,
+        quota: &Quota,
+        need: u64,
+        now: MonoTime,
+    ) -> Result<MonoTime, Duration> {
         let every = Duration::from_millis(quota.rate.every_ms()).max(Duration::from_secs(1));
         if now >= self.ends {
-            (self.used, self.ends) = (0, if now < self.refills_at { self.refills_at } else { now + every });
+            (self.used, self.ends) = (
+                0,
+                if now < self.refills_at {
+                    self.refills_at
+                } else {
+                    now + every
+                },
+            );
         }
-        match self.used.checked_add(need).filter(|used| *used <= self.part(quota, every, now)) {
+        match self
+            .used
+            .checked_add(need)
+            .filter(|used| *used <= self.part(quota, every, now))
+        {
             Some(used) => {
                 self.used = used;
                 Ok(self.ends)
@@ -84,8 +100,13 @@ impl Allowance {
         let left = if now < self.refills_at {
             self.left
         } else {
-            let refills = u64::try_from(every.as_millis()).unwrap_or(u64::MAX) / quota.rate.every_ms();
-            quota.rate.refill().min(quota.rate.max()).saturating_mul(refills)
+            let refills =
+                u64::try_from(every.as_millis()).unwrap_or(u64::MAX) / quota.rate.every_ms();
+            quota
+                .rate
+                .refill()
+                .min(quota.rate.max())
+                .saturating_mul(refills)
         };
         let taken = self.had.saturating_sub(self.left).max(self.own);
         let part = u128::from(left) * u128::from(self.own) / u128::from(taken.max(1));

@@ -96,7 +96,10 @@ impl<W: Waiter> Holding<W> {
         let extra = self.lease.extra(quota, now);
         (extra > 0).then(|| {
             self.call(now);
-            Demand { least: 1, wanted: extra }
+            Demand {
+                least: 1,
+                wanted: extra,
+            }
         })
     }
 
@@ -104,19 +107,29 @@ impl<W: Waiter> Holding<W> {
         if self.calls > 0 {
             return None;
         }
-        let lease = if quota.lease() > 1 { self.lease.extra(quota, now).max(1) } else { 0 };
+        let lease = if quota.lease() > 1 {
+            self.lease.extra(quota, now).max(1)
+        } else {
+            0
+        };
         let owed = self.allowance.owed(now);
         let wanted = lease.saturating_add(owed);
         (wanted > 0).then(|| {
             self.call(now);
-            Demand { least: least(quota, 0, owed).max(1), wanted }
+            Demand {
+                least: least(quota, 0, owed).max(1),
+                wanted,
+            }
         })
     }
 
     /// Returns tokens to the lease, and those beyond it.
     pub(crate) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
         let beyond = self.lease.bank(quota, tokens, now);
-        if self.refusal.is_some_and(|refusal| self.lease.tokens >= refusal.cost) {
+        if self
+            .refusal
+            .is_some_and(|refusal| self.lease.tokens >= refusal.cost)
+        {
             self.refusal = None;
         }
         beyond
@@ -146,7 +159,11 @@ impl<W: Waiter> Holding<W> {
         waiter: W,
         now: MonoTime,
     ) -> Joined<W> {
-        while self.waiting.front().is_some_and(|first| first.waiter.is_gone()) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|first| first.waiter.is_gone())
+        {
             self.waiting.pop_front();
         }
         if self.waiting.len() >= WAITING_PER_KEY_MAX {
@@ -164,11 +181,24 @@ impl<W: Waiter> Holding<W> {
 
     /// Returns the demand of a call for several keys: a lease only if no other call asks for one.
     pub(crate) fn demand(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Demand {
-        let extra = if self.calls > 0 { 0 } else { self.lease.extra(quota, now) };
-        Demand { least: need, wanted: need.saturating_add(extra) }
+        let extra = if self.calls > 0 {
+            0
+        } else {
+            self.lease.extra(quota, now)
+        };
+        Demand {
+            least: need,
+            wanted: need.saturating_add(extra),
+        }
     }
 
-    pub(crate) fn land(&mut self, quota: &Quota, reply: Reply, sent: MonoTime, now: MonoTime) -> Landed<W> {
+    pub(crate) fn land(
+        &mut self,
+        quota: &Quota,
+        reply: Reply,
+        sent: MonoTime,
+        now: MonoTime,
+    ) -> Landed<W> {
         let mut settled = SmallVec::new();
         self.heard(quota, reply, now);
         let ends = lease_ends(quota, reply.refill_in, sent);
@@ -181,7 +211,10 @@ impl<W: Waiter> Holding<W> {
                 None
             } else if first.need <= left {
                 left -= first.need;
-                Some(Outcome::Took(Tokens { count: first.need, ends }))
+                Some(Outcome::Took(Tokens {
+                    count: first.need,
+                    ends,
+                }))
             } else if reply.granted == 0 && least(quota, first.need, owed) > reply.remaining {
                 let wait = holds_in(quota.rate, reply, least(quota, first.need, owed));
                 let (cost, until) = (first.cost, now + wait.unwrap_or(REFUSAL_LASTS_MAX));
@@ -203,12 +236,23 @@ impl<W: Waiter> Holding<W> {
         let surplus = self.bank(quota, Tokens { count: left, ends }, now);
         self.calls = self.calls.saturating_sub(1);
         // Where another instance was faster, the next call asks for less.
-        let remaining = if reply.granted > 0 { reply.remaining } else { 0 };
+        let remaining = if reply.granted > 0 {
+            reply.remaining
+        } else {
+            0
+        };
         let again = match self.calls {
-            0 => self.next_call(quota, remaining, now).or_else(|| self.pay(reply, now)),
+            0 => self
+                .next_call(quota, remaining, now)
+                .or_else(|| self.pay(reply, now)),
             _ => None,
         };
-        Landed { settled, again, surplus, ended }
+        Landed {
+            settled,
+            again,
+            surplus,
+            ended,
+        }
     }
 
     /// Notes an answer about this key, for `need` of `cost` tokens of a call for several keys.
@@ -241,16 +285,30 @@ impl<W: Waiter> Holding<W> {
         let (tokens, refill_at) = self.heard?;
         let every = Duration::from_millis(rate.every_ms());
         let late = now.since(refill_at).as_nanos();
-        let refills = if now < refill_at { 0 } else { 1 + late / every.as_nanos() };
+        let refills = if now < refill_at {
+            0
+        } else {
+            1 + late / every.as_nanos()
+        };
         let added = refills.saturating_mul(u128::from(rate.refill()));
-        let leased = if self.lease.is_over(now) { 0 } else { self.lease.tokens };
-        let tokens = added.saturating_add(u128::from(tokens)).saturating_add(u128::from(leased));
+        let leased = if self.lease.is_over(now) {
+            0
+        } else {
+            self.lease.tokens
+        };
+        let tokens = added
+            .saturating_add(u128::from(tokens))
+            .saturating_add(u128::from(leased));
         let reset = match refills {
             0 => refill_at.since(now),
-            _ => every
-                .saturating_sub(Duration::from_nanos(u64::try_from(late % every.as_nanos()).unwrap_or(0))),
+            _ => every.saturating_sub(Duration::from_nanos(
+                u64::try_from(late % every.as_nanos()).unwrap_or(0),
+            )),
         };
-        Some((u64::try_from(tokens).unwrap_or(u64::MAX).min(rate.max()), reset))
+        Some((
+            u64::try_from(tokens).unwrap_or(u64::MAX).min(rate.max()),
+            reset,
+        ))
     }
 
     /// Forgets the store's last answer, because it does not answer now.
@@ -264,7 +322,10 @@ impl<W: Waiter> Holding<W> {
         if self.calls > 0 {
             return SmallVec::new();
         }
-        self.waiting.drain(..).map(|waiting| waiting.waiter).collect()
+        self.waiting
+            .drain(..)
+            .map(|waiting| waiting.waiter)
+            .collect()
     }
 
     /// Returns true if nothing would be lost with this state.
@@ -282,7 +343,11 @@ impl<W: Waiter> Holding<W> {
         self.refusal = Some(match self.refusal {
             // The lesser cost holds its tokens no later than the greater.
             Some(known) if now < known.until && known.cost < cost => Refusal { probe_at, ..known },
-            _ => Refusal { cost, until, probe_at },
+            _ => Refusal {
+                cost,
+                until,
+                probe_at,
+            },
         });
     }
 
@@ -292,7 +357,11 @@ impl<W: Waiter> Holding<W> {
     fn next_call(&mut self, quota: &Quota, remaining: u64, now: MonoTime) -> Option<Demand> {
         // A call beside another that may still be answered asks for no lease, and pays nothing.
         let is_first = self.calls == 0;
-        let mut needs = if is_first { self.allowance.owed(now) } else { 0 };
+        let mut needs = if is_first {
+            self.allowance.owed(now)
+        } else {
+            0
+        };
         let mut least = least(quota, self.waiting.front()?.need, needs);
         for waiting in &self.waiting {
             needs = needs.saturating_add(waiting.need);
@@ -300,9 +369,16 @@ impl<W: Waiter> Holding<W> {
                 least = needs;
             }
         }
-        let extra = if is_first { self.lease.extra(quota, now) } else { 0 };
+        let extra = if is_first {
+            self.lease.extra(quota, now)
+        } else {
+            0
+        };
         self.call(now);
-        Some(Demand { least, wanted: needs.saturating_add(extra) })
+        Some(Demand {
+            least,
+            wanted: needs.saturating_add(extra),
+        })
     }
 
     /// Makes the call that pays with what is left of a bucket that has less than is owed.
@@ -310,7 +386,10 @@ impl<W: Waiter> Holding<W> {
         let count = self.allowance.owed(now).min(reply.remaining);
         (reply.granted == 0 && count > 0).then(|| {
             self.call(now);
-            Demand { least: count, wanted: count }
+            Demand {
+                least: count,
+                wanted: count,
+            }
         })
     }
 

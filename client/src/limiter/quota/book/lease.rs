@@ -48,7 +48,10 @@ impl Lease {
         self.expire(now);
         let count = self.tokens.min(cost);
         self.tokens -= count;
-        Tokens { count, ends: self.ends }
+        Tokens {
+            count,
+            ends: self.ends,
+        }
     }
 
     pub(super) fn is_over(&self, now: MonoTime) -> bool {
@@ -60,17 +63,31 @@ impl Lease {
         if tokens.count == 0 || now >= tokens.ends {
             return tokens;
         }
-        let room = if quota.lease() > 1 { quota.lease().saturating_sub(self.tokens) } else { 0 };
+        let room = if quota.lease() > 1 {
+            quota.lease().saturating_sub(self.tokens)
+        } else {
+            0
+        };
         let kept = tokens.count.min(room);
         if kept > 0 {
-            self.ends = if self.tokens == 0 { tokens.ends } else { self.ends.min(tokens.ends) };
+            self.ends = if self.tokens == 0 {
+                tokens.ends
+            } else {
+                self.ends.min(tokens.ends)
+            };
             self.tokens += kept;
         }
-        Tokens { count: tokens.count - kept, ..tokens }
+        Tokens {
+            count: tokens.count - kept,
+            ..tokens
+        }
     }
 
     pub(crate) const fn drain(&mut self) -> Tokens {
-        Tokens { count: std::mem::replace(&mut self.tokens, 0), ends: self.ends }
+        Tokens {
+            count: std::mem::replace(&mut self.tokens, 0),
+            ends: self.ends,
+        }
     }
 
     pub(super) fn take_ended(&mut self, now: MonoTime) -> u64 {
@@ -80,11 +97,18 @@ impl Lease {
 
     /// Returns true if a call ahead of need is due: a quarter of the lease is left.
     pub(super) fn is_low(&self, quota: &Quota, now: MonoTime) -> bool {
-        quota.lease() > 1 && self.size >= 4 && self.tokens <= self.size / 4 && now >= self.ahead_from
+        quota.lease() > 1
+            && self.size >= 4
+            && self.tokens <= self.size / 4
+            && now >= self.ahead_from
     }
 
     pub(super) fn extra(&mut self, quota: &Quota, now: MonoTime) -> u64 {
-        match self.called_at.replace(now).map(|called_at| now.since(called_at)) {
+        match self
+            .called_at
+            .replace(now)
+            .map(|called_at| now.since(called_at))
+        {
             Some(lasted) if lasted < GROWS_WITHIN => self.size = self.size.saturating_mul(2),
             Some(lasted) if lasted > SHRINKS_AFTER => self.size = (self.size / 2).max(1),
             _ => {}
@@ -108,5 +132,9 @@ impl Lease {
 /// Returns the end of a lease requested at `sent`.
 pub(crate) fn lease_ends(quota: &Quota, refill_in: Duration, sent: MonoTime) -> MonoTime {
     let every = Duration::from_millis(quota.rate.every_ms());
-    sent + if every < LEASE_LASTS { LEASE_LASTS } else { refill_in }
+    sent + if every < LEASE_LASTS {
+        LEASE_LASTS
+    } else {
+        refill_in
+    }
 }

@@ -41,7 +41,10 @@ impl Tokens {
         match (self.count, other.count) {
             (_, 0) => self,
             (0, _) => other,
-            (one, two) => Self { count: one + two, ends: self.ends.min(other.ends) },
+            (one, two) => Self {
+                count: one + two,
+                ends: self.ends.min(other.ends),
+            },
         }
     }
 
@@ -80,7 +83,10 @@ pub(super) struct Key {
 
 impl BucketId<'_> {
     pub(super) fn key(&self) -> Key {
-        Key { quota: Arc::clone(self.quota), tenant: self.tenant.into() }
+        Key {
+            quota: Arc::clone(self.quota),
+            tenant: self.tenant.into(),
+        }
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -116,9 +122,19 @@ struct Kept<W> {
 impl<W: Waiter> Book<W> {
     /// Makes an empty book for so many keys, whose requests wait for the store for `patience`.
     pub(super) fn new(keys_max: usize, seed: u64, patience: Duration) -> Self {
-        let shard = || Mutex::new(Shard { table: HashTable::new(), swept_at: MonoTime::ZERO });
+        let shard = || {
+            Mutex::new(Shard {
+                table: HashTable::new(),
+                swept_at: MonoTime::ZERO,
+            })
+        };
         let shards = std::iter::repeat_with(shard).take(SHARDS).collect();
-        Self { shards, hasher: FixedState::with_seed(seed), keys_max, patience }
+        Self {
+            shards,
+            hasher: FixedState::with_seed(seed),
+            keys_max,
+            patience,
+        }
     }
 
     pub(super) fn id<'a>(&self, quota: &'a Arc<Quota>, tenant: &'a str) -> BucketId<'a> {
@@ -130,10 +146,18 @@ impl<W: Waiter> Book<W> {
         quota.name.as_str().hash(&mut hasher);
         quota.rate.hash(&mut hasher);
         tenant.hash(&mut hasher);
-        BucketId { quota, tenant, hash: hasher.finish() }
+        BucketId {
+            quota,
+            tenant,
+            hash: hasher.finish(),
+        }
     }
 
-    pub(super) fn known<T>(&self, id: &BucketId<'_>, f: impl FnOnce(&mut Holding<W>) -> T) -> Option<T> {
+    pub(super) fn known<T>(
+        &self,
+        id: &BucketId<'_>,
+        f: impl FnOnce(&mut Holding<W>) -> T,
+    ) -> Option<T> {
         let mut shard = self.lock(id.hash);
         let kept = shard.table.find_mut(id.hash, |kept| kept.is(id))?;
         Some(f(&mut kept.holding))
@@ -150,8 +174,14 @@ impl<W: Waiter> Book<W> {
         if is_full && shard.table.find(id.hash, |kept| kept.is(id)).is_none() && !shard.sweep(now) {
             return None;
         }
-        let kept = || Kept { hash: id.hash, key: id.key(), holding: Holding::new(self.patience) };
-        let entry = shard.table.entry(id.hash, |kept| kept.is(id), |kept| kept.hash);
+        let kept = || Kept {
+            hash: id.hash,
+            key: id.key(),
+            holding: Holding::new(self.patience),
+        };
+        let entry = shard
+            .table
+            .entry(id.hash, |kept| kept.is(id), |kept| kept.hash);
         Some(f(&mut entry.or_insert_with(kept).into_mut().holding))
     }
 
@@ -159,7 +189,10 @@ impl<W: Waiter> Book<W> {
         let mut leases = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let held = shard.table.iter_mut().map(|kept| (kept.key.clone(), kept.holding.lease.drain()));
+            let held = shard
+                .table
+                .iter_mut()
+                .map(|kept| (kept.key.clone(), kept.holding.lease.drain()));
             leases.extend(held.filter(|(_, tokens)| tokens.count > 0));
         }
         leases
@@ -169,11 +202,14 @@ impl<W: Waiter> Book<W> {
     pub(super) fn held(&self) -> (usize, u64) {
         let shards = self.shards.iter().map(|shard| {
             let shard = lock(shard);
-            let leased =
-                shard.table.iter().fold(0, |sum: u64, kept| sum.saturating_add(kept.holding.lease.tokens));
+            let leased = shard.table.iter().fold(0, |sum: u64, kept| {
+                sum.saturating_add(kept.holding.lease.tokens)
+            });
             (shard.table.len(), leased)
         });
-        shards.fold((0, 0), |(keys, leased), (more, tokens)| (keys + more, leased.saturating_add(tokens)))
+        shards.fold((0, 0), |(keys, leased), (more, tokens)| {
+            (keys + more, leased.saturating_add(tokens))
+        })
     }
 
     fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<W>> {

@@ -40,8 +40,11 @@ impl Breaker {
 /// Returns the wait before a probe, spread over all of a span, which doubles with each probe, so
 /// that the instances of a fleet do not return together.
 pub(super) fn wait(probes: u32, jitter: u32) -> Duration {
-    let span = PROBE_FIRST.saturating_mul(1 << probes.min(10)).min(PROBE_MAX);
-    span.mul_f64(f64::from(jitter) / f64::from(u32::MAX)).max(PROBE_MIN)
+    let span = PROBE_FIRST
+        .saturating_mul(1 << probes.min(10))
+        .min(PROBE_MAX);
+    span.mul_f64(f64::from(jitter) / f64::from(u32::MAX))
+        .max(PROBE_MIN)
 }
 
 #[cfg(test)]
@@ -58,7 +61,10 @@ mod tests {
         let mut breaker = Breaker::default();
         for round in 0..3 {
             for millis in 0..99 {
-                assert!(!breaker.failed(at(round * 1_000 + millis)), "a stall that may end");
+                assert!(
+                    !breaker.failed(at(round * 1_000 + millis)),
+                    "a stall that may end"
+                );
             }
             breaker.answered();
         }
@@ -70,11 +76,22 @@ mod tests {
 
     #[test]
     fn breaker_waits_double_to_a_maximum() {
-        for (probes, most) in [(0, PROBE_FIRST), (1, PROBE_FIRST * 2), (6, PROBE_FIRST * 64), (7, PROBE_MAX)]
-        {
-            assert_eq!((wait(probes, 0), wait(probes, u32::MAX)), (PROBE_MIN, most), "{probes}");
+        for (probes, most) in [
+            (0, PROBE_FIRST),
+            (1, PROBE_FIRST * 2),
+            (6, PROBE_FIRST * 64),
+            (7, PROBE_MAX),
+        ] {
+            assert_eq!(
+                (wait(probes, 0), wait(probes, u32::MAX)),
+                (PROBE_MIN, most),
+                "{probes}"
+            );
             let half = wait(probes, u32::MAX / 2);
-            assert!(half.abs_diff(most / 2) < Duration::from_millis(1), "{probes}: {half:?}");
+            assert!(
+                half.abs_diff(most / 2) < Duration::from_millis(1),
+                "{probes}: {half:?}"
+            );
         }
         assert_eq!(wait(u32::MAX, u32::MAX), PROBE_MAX);
     }

@@ -17,11 +17,18 @@ pub(super) struct Flight {
 impl Flight {
     pub(super) async fn run(mut self, mut demand: Demand) {
         loop {
-            let ask = Ask { key: self.key.clone(), demand };
+            let ask = Ask {
+                key: self.key.clone(),
+                demand,
+            };
             let sent = self.shared.now();
             let result = self.shared.call(Arc::from([ask])).await;
-            let Ok((replies, _place)) = result else { return };
-            let Some(reply) = replies.first().copied() else { return };
+            let Ok((replies, _place)) = result else {
+                return;
+            };
+            let Some(reply) = replies.first().copied() else {
+                return;
+            };
             let now = self.shared.now();
             let landed = self.shared.known(&self.key, |holding| {
                 let mut landed = holding.land(&self.key.quota, reply, sent, now);
@@ -49,9 +56,11 @@ impl Flight {
 
     fn settled(&self, outcome: Outcome) -> Settled {
         match outcome {
-            Outcome::Took(tokens) => {
-                Settled::Took(Held::new(Arc::clone(&self.shared), self.key.clone(), tokens))
-            }
+            Outcome::Took(tokens) => Settled::Took(Held::new(
+                Arc::clone(&self.shared),
+                self.key.clone(),
+                tokens,
+            )),
             Outcome::Refused(wait) => Settled::Refused(wait),
         }
     }
@@ -60,7 +69,12 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.is_landed {
-            for waits in self.shared.known(&self.key, |holding| holding.fail()).into_iter().flatten() {
+            for waits in self
+                .shared
+                .known(&self.key, |holding| holding.fail())
+                .into_iter()
+                .flatten()
+            {
                 let _ = waits.0.send(Settled::Failed);
             }
         }

@@ -87,7 +87,11 @@ impl Shared {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    pub(super) fn known<T>(&self, key: &Key, f: impl FnOnce(&mut Holding<Waits>) -> T) -> Option<T> {
+    pub(super) fn known<T>(
+        &self,
+        key: &Key,
+        f: impl FnOnce(&mut Holding<Waits>) -> T,
+    ) -> Option<T> {
         self.book.known(&self.book.id(&key.quota, &key.tenant), f)
     }
 
@@ -97,7 +101,8 @@ impl Shared {
         now: MonoTime,
         f: impl FnOnce(&mut Holding<Waits>) -> T,
     ) -> Option<T> {
-        self.book.with(&self.book.id(&key.quota, &key.tenant), now, f)
+        self.book
+            .with(&self.book.id(&key.quota, &key.tenant), now, f)
     }
 
     pub(super) fn counters(&self) -> StoreCounters {
@@ -132,7 +137,9 @@ impl Shared {
         let mut answer = pin!(self.store.take(&asks));
         let Ok(result) = timeout(self.timeout, &mut answer).await else {
             self.note(Err(Failure::Timeout));
-            let replies = timeout(LATE_MAX, answer).await.map_err(|_| Failure::Timeout)??;
+            let replies = timeout(LATE_MAX, answer)
+                .await
+                .map_err(|_| Failure::Timeout)??;
             self.figures.late();
             return Ok((replies, place));
         };
@@ -145,7 +152,11 @@ impl Shared {
     }
 
     pub(super) fn fly(self: &Arc<Self>, key: Key, demand: Demand) {
-        let flight = Flight { shared: Arc::clone(self), key, is_landed: false };
+        let flight = Flight {
+            shared: Arc::clone(self),
+            key,
+            is_landed: false,
+        };
         // Dropped outside of a runtime, the flight ends the call.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(flight.run(demand));
@@ -176,7 +187,9 @@ impl Shared {
     fn give_when_closed(self: &Arc<Self>, ask: Ask, ends: MonoTime) {
         if self.passes() {
             let place = Arc::clone(&self.gives).try_acquire_owned();
-            let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else { return self.lost(&ask) };
+            let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else {
+                return self.lost(&ask);
+            };
             let shared = Arc::clone(self);
             runtime.spawn(async move {
                 let _place = place;
@@ -198,13 +211,20 @@ impl Shared {
     /// Gives what has waited for a breaker to close.
     fn give_waiting(self: &Arc<Self>) {
         let waiting = std::mem::take(&mut *lock(&self.gives_waiting));
-        waiting.into_iter().for_each(|(ask, ends)| self.give_when_closed(ask, ends));
+        waiting
+            .into_iter()
+            .for_each(|(ask, ends)| self.give_when_closed(ask, ends));
     }
 
     /// Gives tokens back that end at `ends`. What the store does not acknowledge may have been given, and is not repeated.
     async fn give_now(self: &Arc<Self>, ask: &Ask, ends: MonoTime) {
         let now = self.now();
-        let is_due = Tokens { count: ask.demand.least, ends }.returnable(now) && self.passes();
+        let is_due = Tokens {
+            count: ask.demand.least,
+            ends,
+        }
+        .returnable(now)
+            && self.passes();
         let within = ends.since(now).min(LATE_MAX);
         if is_due && matches!(timeout(within, self.store.give(ask)).await, Ok(Ok(()))) {
             self.figures.given(ask.demand.least);
@@ -220,7 +240,9 @@ impl Shared {
     /// Connects in the background, and asks once: a store that is configured wrongly is in the log before requests are
     /// decided without it.
     pub(super) fn warm(self: &Arc<Self>) {
-        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         let shared = Arc::clone(self);
         runtime.spawn(async move {
             if let Err(failure) = shared.store.greet().await {
@@ -256,7 +278,11 @@ impl Shared {
                 && let Some((key, tokens)) = leases.next()
             {
                 let shared = Arc::clone(self);
-                gives.spawn(async move { shared.give_now(&Ask::all(key, tokens.count), tokens.ends).await });
+                gives.spawn(async move {
+                    shared
+                        .give_now(&Ask::all(key, tokens.count), tokens.ends)
+                        .await
+                });
             }
             if gives.join_next().await.is_none() {
                 return;
@@ -295,9 +321,17 @@ impl Shared {
     }
 
     fn probe(self: &Arc<Self>, cause: Option<String>) {
-        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         if !self.is_probing.swap(true, Ordering::AcqRel) {
-            runtime.spawn(Prober { shared: Arc::clone(self), logged: cause }.run());
+            runtime.spawn(
+                Prober {
+                    shared: Arc::clone(self),
+                    logged: cause,
+                }
+                .run(),
+            );
         }
     }
 }

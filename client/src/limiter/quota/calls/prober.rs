@@ -32,9 +32,16 @@ impl Prober {
                 shared.give_waiting();
                 return;
             }
-            let cause = shared.store.fault().filter(|cause| self.logged.as_ref() != Some(cause));
+            let cause = shared
+                .store
+                .fault()
+                .filter(|cause| self.logged.as_ref() != Some(cause));
             if let Some(cause) = cause {
-                tracing::warn!(store = shared.name, cause, "quota store still does not answer");
+                tracing::warn!(
+                    store = shared.name,
+                    cause,
+                    "quota store still does not answer"
+                );
                 self.logged = Some(cause);
             }
             shared.store.disconnect().await;
@@ -44,7 +51,11 @@ impl Prober {
     /// Returns true if the store answers within the deadline of requests, once it is connected.
     async fn is_answered(&self) -> bool {
         let store = &self.shared.store;
-        store.greet().await.is_ok() && matches!(timeout(self.shared.timeout, store.probe()).await, Ok(Ok(())))
+        store.greet().await.is_ok()
+            && matches!(
+                timeout(self.shared.timeout, store.probe()).await,
+                Ok(Ok(()))
+            )
     }
 }
 

@@ -25,7 +25,12 @@ pub(crate) enum Dialect {
 impl Dialect {
     pub(super) fn redis(process: u64) -> Self {
         let gives = AtomicU64::new(0);
-        Self::Redis { take: Script::new(TAKE), give: Script::new(GIVE), process, gives }
+        Self::Redis {
+            take: Script::new(TAKE),
+            give: Script::new(GIVE),
+            process,
+            gives,
+        }
     }
 
     pub(super) fn next_mark(&self) -> u64 {
@@ -66,13 +71,21 @@ pub(super) fn give_command(dialect: &Dialect, ask: &Ask, mark: u64, is_full: boo
     match dialect {
         Dialect::Server => {
             let mut command = cmd("QUOTA.GIVE");
-            command.arg(server_key(ask)).arg(rate.max()).arg(rate.refill()).arg(rate.every_ms()).arg(tokens);
+            command
+                .arg(server_key(ask))
+                .arg(rate.max())
+                .arg(rate.refill())
+                .arg(rate.every_ms())
+                .arg(tokens);
             command
         }
         Dialect::Redis { give, process, .. } => {
             let mut command = script(give, GIVE, is_full);
             command.arg(2).arg(redis_key(ask));
-            command.arg(format!("plimsoll:{{{}}}:give:{process:016x}:{mark}", ask.tenant_in_key()));
+            command.arg(format!(
+                "plimsoll:{{{}}}:give:{process:016x}:{mark}",
+                ask.tenant_in_key()
+            ));
             command.arg(rate.max()).arg(tokens);
             command
         }
@@ -86,14 +99,20 @@ pub(super) fn parse(value: Value, asks: &[Ask]) -> Option<Vec<Reply>> {
         return None;
     }
     let replies = rows.iter().zip(asks).map(|(row, ask)| {
-        let &[granted, remaining, refill_in, _] = row.as_slice() else { return None };
+        let &[granted, remaining, refill_in, _] = row.as_slice() else {
+            return None;
+        };
         let (granted, remaining) = (u64::try_from(granted).ok()?, u64::try_from(remaining).ok()?);
         let demand = ask.demand;
         let is_granted = granted >= demand.least && granted <= demand.wanted.max(demand.least);
         // A refill is never further than one interval, even if a store says so: leases and waits
         // follow it.
         let refill_in = millis(refill_in).min(Duration::from_millis(ask.key.quota.rate.every_ms()));
-        (granted == 0 || is_granted).then_some(Reply { granted, remaining, refill_in })
+        (granted == 0 || is_granted).then_some(Reply {
+            granted,
+            remaining,
+            refill_in,
+        })
     });
     let replies = replies.collect::<Option<Vec<_>>>()?;
     let granted = replies.iter().filter(|reply| reply.granted > 0).count();
@@ -108,7 +127,12 @@ fn script(script: &Script, text: &str, is_full: bool) -> Cmd {
 
 fn rate_and_demand(command: &mut Cmd, ask: &Ask) {
     let (rate, demand) = (ask.key.quota.rate, ask.demand);
-    command.arg(rate.max()).arg(rate.refill()).arg(rate.every_ms()).arg(demand.least).arg(demand.wanted);
+    command
+        .arg(rate.max())
+        .arg(rate.refill())
+        .arg(rate.every_ms())
+        .arg(demand.least)
+        .arg(demand.wanted);
 }
 
 /// The key at a quota server, which includes the rate.
@@ -119,7 +143,12 @@ fn server_key(ask: &Ask) -> String {
 /// The key at Redis. The tenant in braces is what Redis Cluster finds the slot by.
 fn redis_key(ask: &Ask) -> String {
     let (tenant, name, rate) = (ask.tenant_in_key(), &ask.key.quota.name, ask.key.quota.rate);
-    format!("plimsoll:{{{tenant}}}:{name}:{}:{}:{}", rate.max(), rate.refill(), rate.every_ms())
+    format!(
+        "plimsoll:{{{tenant}}}:{name}:{}:{}:{}",
+        rate.max(),
+        rate.refill(),
+        rate.every_ms()
+    )
 }
 
 #[cfg(test)]
@@ -135,9 +164,16 @@ mod tests {
     fn asks(count: usize) -> Vec<Ask> {
         let rate = QuotaRate::new(100, 100, 60_000).unwrap();
         let name = "calls".parse().unwrap();
-        let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 10).unwrap();
-        let demand = Demand { least: 2, wanted: 10 };
-        let key = Key { quota: Arc::new(quota), tenant: "acme".into() };
+        let quota =
+            Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 10).unwrap();
+        let demand = Demand {
+            least: 2,
+            wanted: 10,
+        };
+        let key = Key {
+            quota: Arc::new(quota),
+            tenant: "acme".into(),
+        };
         let ask = Ask { key, demand };
         vec![ask; count]
     }
@@ -156,7 +192,13 @@ mod tests {
             (Value::Int(5), 1),
             (Value::BulkString(vec![0xff; 99]), 1),
             (Value::Array(vec![Value::Nil]), 1),
-            (Value::Array(vec![Value::Array(vec![Value::BulkString(b"x".to_vec()); 4])]), 1),
+            (
+                Value::Array(vec![Value::Array(vec![
+                    Value::BulkString(b"x".to_vec());
+                    4
+                ])]),
+                1,
+            ),
             (rows(&[]), 1),
             (rows(&[good, good]), 1),
             (rows(&[good]), 2),
@@ -176,7 +218,13 @@ mod tests {
 
     #[test]
     fn hostile_store_refills_within_one_interval() {
-        for (said, kept) in [(100, 100), (60_000, 60_000), (60_001, 60_000), (i64::MAX, 60_000), (-1, 0)] {
+        for (said, kept) in [
+            (100, 100),
+            (60_000, 60_000),
+            (60_001, 60_000),
+            (i64::MAX, 60_000),
+            (-1, 0),
+        ] {
             let replies = parse(rows(&[&[2, i64::MAX, said, -1]]), &asks(1)).unwrap();
             assert_eq!(replies[0].refill_in, Duration::from_millis(kept), "{said}");
         }

@@ -8,8 +8,9 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsMode,
+    Value,
 };
 
 use super::Failure;
@@ -51,7 +52,12 @@ impl Connections {
         if config.is_tls {
             ensure_provider();
         }
-        Ok(Self { config, slots: Default::default(), next: AtomicUsize::new(0), fault: Mutex::default() })
+        Ok(Self {
+            config,
+            slots: Default::default(),
+            next: AtomicUsize::new(0),
+            fault: Mutex::default(),
+        })
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -95,7 +101,9 @@ impl Connections {
     }
 
     async fn connected(&self, slot: &Slot) -> Result<(u64, Connection), Failure> {
-        slot.get(&self.config).await.map_err(|error| self.failed(&error))
+        slot.get(&self.config)
+            .await
+            .map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &RedisError) -> Failure {
@@ -144,8 +152,14 @@ impl Slot {
 impl Connection {
     async fn run(&mut self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::One(connection) => connection.req_packed_command(command).await?.extract_error(),
-            Self::Cluster(connection) => connection.req_packed_command(command).await?.extract_error(),
+            Self::One(connection) => connection
+                .req_packed_command(command)
+                .await?
+                .extract_error(),
+            Self::Cluster(connection) => connection
+                .req_packed_command(command)
+                .await?
+                .extract_error(),
         }
     }
 }
@@ -158,8 +172,9 @@ async fn connect(config: &QuotaStore) -> RedisResult<Connection> {
     let files: Result<_, QuotaStoreError> = files.await.map_err(std::io::Error::other)?;
     let (password, authorities) = files.map_err(std::io::Error::other)?;
 
-    let mut redis =
-        RedisConnectionInfo::default().set_db(config.db).set_lib_name("plimsoll", env!("CARGO_PKG_VERSION"));
+    let mut redis = RedisConnectionInfo::default()
+        .set_db(config.db)
+        .set_lib_name("plimsoll", env!("CARGO_PKG_VERSION"));
     if let Some(username) = &config.username {
         redis = redis.set_username(username);
     }
@@ -169,17 +184,34 @@ async fn connect(config: &QuotaStore) -> RedisResult<Connection> {
     let settings = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_MAX))
         .set_response_timeout(Some(LATE_MAX));
-    let nodes = config.hosts.iter().map(|(host, port)| address(&config, host, *port));
+    let nodes = config
+        .hosts
+        .iter()
+        .map(|(host, port)| address(&config, host, *port));
     match config.kind {
         StoreKind::Server | StoreKind::Redis => {
-            let address = nodes.into_iter().next().ok_or((ErrorKind::InvalidClientConfig, "no host"))?;
+            let address = nodes
+                .into_iter()
+                .next()
+                .ok_or((ErrorKind::InvalidClientConfig, "no host"))?;
             let info = address.into_connection_info()?.set_redis_settings(redis);
             let client = client(info, authorities)?;
-            client.get_multiplexed_async_connection_with_config(&settings).await.map(Connection::One)
+            client
+                .get_multiplexed_async_connection_with_config(&settings)
+                .await
+                .map(Connection::One)
         }
         StoreKind::Cluster => {
-            let client = cluster(ClusterClient::builder(nodes), &config, password, authorities)?;
-            client.get_async_connection().await.map(|connection| Connection::Cluster(Box::new(connection)))
+            let client = cluster(
+                ClusterClient::builder(nodes),
+                &config,
+                password,
+                authorities,
+            )?;
+            client
+                .get_async_connection()
+                .await
+                .map(|connection| Connection::Cluster(Box::new(connection)))
         }
     }
 }
@@ -190,7 +222,10 @@ fn cluster(
     password: Option<String>,
     authorities: Option<Vec<u8>>,
 ) -> RedisResult<ClusterClient> {
-    builder = builder.connection_timeout(CONNECT_MAX).response_timeout(LATE_MAX).retries(CLUSTER_RETRIES);
+    builder = builder
+        .connection_timeout(CONNECT_MAX)
+        .response_timeout(LATE_MAX)
+        .retries(CLUSTER_RETRIES);
     if let Some(username) = &config.username {
         builder = builder.username(username);
     }
@@ -201,7 +236,10 @@ fn cluster(
     if config.is_tls {
         builder = builder.tls(TlsMode::Secure);
         if let Some(root_cert) = authorities {
-            builder = builder.certs(redis::TlsCertificates { client_tls: None, root_cert: Some(root_cert) });
+            builder = builder.certs(redis::TlsCertificates {
+                client_tls: None,
+                root_cert: Some(root_cert),
+            });
         }
     }
     #[cfg(not(feature = "tls"))]
@@ -212,7 +250,12 @@ fn cluster(
 fn address(config: &QuotaStore, host: &str, port: u16) -> ConnectionAddr {
     let host = host.to_owned();
     if config.is_tls {
-        return ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+        return ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: false,
+            tls_params: None,
+        };
     }
     ConnectionAddr::Tcp(host, port)
 }
@@ -220,10 +263,15 @@ fn address(config: &QuotaStore, host: &str, port: u16) -> ConnectionAddr {
 #[cfg(feature = "tls")]
 fn client(info: ConnectionInfo, authorities: Option<Vec<u8>>) -> RedisResult<Client> {
     match authorities {
-        Some(root_cert) if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) => Client::build_with_tls(
-            info,
-            redis::TlsCertificates { client_tls: None, root_cert: Some(root_cert) },
-        ),
+        Some(root_cert) if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) => {
+            Client::build_with_tls(
+                info,
+                redis::TlsCertificates {
+                    client_tls: None,
+                    root_cert: Some(root_cert),
+                },
+            )
+        }
         _ => Client::open(info),
     }
 }
@@ -254,7 +302,9 @@ fn is_broken(error: &RedisError) -> bool {
 fn failure(error: &RedisError) -> Failure {
     match error.code() {
         Some("UNAVAILABLE") => Failure::Unavailable,
-        Some("BUSY" | "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "READONLY") => Failure::Busy,
+        Some("BUSY" | "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "READONLY") => {
+            Failure::Busy
+        }
         Some(_) => Failure::Reply,
         None if error.is_timeout() => Failure::Timeout,
         None if error.is_io_error()

@@ -7,12 +7,16 @@ pub(super) fn hint(kind: StoreKind, error: &str) -> Option<&'static str> {
     let has = |text: &str| error.contains(text);
     if has("unknown command") {
         return Some(match kind {
-            StoreKind::Server => "the address is that of a Redis: write redis:// in place of plimsoll://",
+            StoreKind::Server => {
+                "the address is that of a Redis: write redis:// in place of plimsoll://"
+            }
             _ => "the address is that of a quota server: write plimsoll:// in place of redis://",
         });
     }
     if has("cluster support disabled") {
-        return Some("the address is that of a single Redis: write redis:// in place of redis+cluster://");
+        return Some(
+            "the address is that of a single Redis: write redis:// in place of redis+cluster://",
+        );
     }
     if has("parse error") {
         return Some(
@@ -25,13 +29,17 @@ pub(super) fn hint(kind: StoreKind, error: &str) -> Option<&'static str> {
         );
     }
     if has("moved") && kind == StoreKind::Redis {
-        return Some("the address is that of a Redis Cluster: write redis+cluster:// in place of redis://");
+        return Some(
+            "the address is that of a Redis Cluster: write redis+cluster:// in place of redis://",
+        );
     }
     if has("noauth") || has("authentication required") {
         return Some("the store asks for a password: give the file with it");
     }
     if has("unknownissuer") || has("badsignature") {
-        return Some("the certificate of the store is not signed by the authorities that are trusted here");
+        return Some(
+            "the certificate of the store is not signed by the authorities that are trusted here",
+        );
     }
     None
 }
@@ -48,19 +56,54 @@ mod tests {
                 "\"ERR\": unknown command 'QUOTA.TAKE', with args",
                 Some("redis:// in place"),
             ),
-            (StoreKind::Redis, "\"ERR\": unknown command 'EVALSHA', with args", Some("plimsoll:// in place")),
-            (StoreKind::Cluster, "This instance has cluster support disabled", Some("redis:// in place")),
-            (StoreKind::Server, "Incompatible type - Parse error at 1", Some("not an admin port")),
-            (StoreKind::Server, "received corrupt message of type InvalidContentType", Some("no TLS")),
-            (StoreKind::Redis, "\"MOVED\": 12182 127.0.0.1:7002", Some("redis+cluster:// in place")),
-            (StoreKind::Redis, "\"NOAUTH\": Authentication required.", Some("asks for a password")),
-            (StoreKind::Redis, "invalid peer certificate: UnknownIssuer", Some("not signed by")),
-            (StoreKind::Server, "invalid peer certificate: BadSignature", Some("not signed by")),
+            (
+                StoreKind::Redis,
+                "\"ERR\": unknown command 'EVALSHA', with args",
+                Some("plimsoll:// in place"),
+            ),
+            (
+                StoreKind::Cluster,
+                "This instance has cluster support disabled",
+                Some("redis:// in place"),
+            ),
+            (
+                StoreKind::Server,
+                "Incompatible type - Parse error at 1",
+                Some("not an admin port"),
+            ),
+            (
+                StoreKind::Server,
+                "received corrupt message of type InvalidContentType",
+                Some("no TLS"),
+            ),
+            (
+                StoreKind::Redis,
+                "\"MOVED\": 12182 127.0.0.1:7002",
+                Some("redis+cluster:// in place"),
+            ),
+            (
+                StoreKind::Redis,
+                "\"NOAUTH\": Authentication required.",
+                Some("asks for a password"),
+            ),
+            (
+                StoreKind::Redis,
+                "invalid peer certificate: UnknownIssuer",
+                Some("not signed by"),
+            ),
+            (
+                StoreKind::Server,
+                "invalid peer certificate: BadSignature",
+                Some("not signed by"),
+            ),
             (StoreKind::Server, "Connection refused (os error 111)", None),
         ] {
             let hint = hint(kind, error);
             assert_eq!(hint.is_some(), meant.is_some(), "{error}");
-            assert!(hint.unwrap_or_default().contains(meant.unwrap_or_default()), "{error}: {hint:?}");
+            assert!(
+                hint.unwrap_or_default().contains(meant.unwrap_or_default()),
+                "{error}: {hint:?}"
+            );
         }
     }
 }

@@ -31,7 +31,13 @@ pub(super) struct Ask {
 
 impl Ask {
     pub(super) const fn all(key: Key, tokens: u64) -> Self {
-        Self { key, demand: Demand { least: tokens, wanted: tokens } }
+        Self {
+            key,
+            demand: Demand {
+                least: tokens,
+                wanted: tokens,
+            },
+        }
     }
 
     /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
@@ -41,7 +47,13 @@ impl Ask {
         let name = "plimsoll-start".parse().ok()?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
         let tenant = Arc::from(plimsoll_core::names::DEFAULT_TENANT);
-        Some(Self::all(Key { quota: Arc::new(quota), tenant }, 0))
+        Some(Self::all(
+            Key {
+                quota: Arc::new(quota),
+                tenant,
+            },
+            0,
+        ))
     }
 
     /// Returns the tenant in the keys of a store: one with an invalid name is the default class.
@@ -67,8 +79,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) const WORDS: [&str; 7] =
-        ["timeout", "connection", "busy", "unavailable", "error", "not_asked", "overflow"];
+    pub(crate) const WORDS: [&str; 7] = [
+        "timeout",
+        "connection",
+        "busy",
+        "unavailable",
+        "error",
+        "not_asked",
+        "overflow",
+    ];
 
     pub(crate) const fn as_str(self) -> &'static str {
         Self::WORDS[self as usize]
@@ -90,7 +109,10 @@ impl Store {
             StoreKind::Server => Dialect::Server,
             StoreKind::Redis | StoreKind::Cluster => Dialect::redis(seed),
         };
-        Ok(Self::Remote { dialect, connections: Box::new(Connections::new(config.clone())?) })
+        Ok(Self::Remote {
+            dialect,
+            connections: Box::new(Connections::new(config.clone())?),
+        })
     }
 
     /// Returns the groups of keys that one take can debit, by index, in their order. At Redis
@@ -116,8 +138,13 @@ impl Store {
     /// Takes from all buckets, which are in one group, or from none.
     pub(super) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
         match self {
-            Self::Remote { dialect, connections } => {
-                let value = connections.run(|is_full| take_command(dialect, asks, is_full)).await?;
+            Self::Remote {
+                dialect,
+                connections,
+            } => {
+                let value = connections
+                    .run(|is_full| take_command(dialect, asks, is_full))
+                    .await?;
                 parse(value, asks).ok_or(Failure::Reply)
             }
             #[cfg(all(test, not(feature = "loom")))]
@@ -128,9 +155,15 @@ impl Store {
     /// Gives tokens back; `ask.demand.least` of them.
     pub(super) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
         match self {
-            Self::Remote { dialect, connections } => {
+            Self::Remote {
+                dialect,
+                connections,
+            } => {
                 let mark = dialect.next_mark();
-                connections.run(|is_full| give_command(dialect, ask, mark, is_full)).await.map(drop)
+                connections
+                    .run(|is_full| give_command(dialect, ask, mark, is_full))
+                    .await
+                    .map(drop)
             }
             #[cfg(all(test, not(feature = "loom")))]
             Self::Memory(memory) => memory.give(ask).await,
@@ -145,7 +178,9 @@ impl Store {
             }
             self.probe().await
         };
-        timeout(CONNECT_MAX * 2, greeted).await.unwrap_or(Err(Failure::Timeout))
+        timeout(CONNECT_MAX * 2, greeted)
+            .await
+            .unwrap_or(Err(Failure::Timeout))
     }
 
     /// Takes nothing from a bucket: a store that answers this answers requests, too.
@@ -154,7 +189,9 @@ impl Store {
         if let Self::Memory(memory) = self {
             return memory.probe().await;
         }
-        self.take(&[Ask::of_nothing().ok_or(Failure::Reply)?]).await.map(drop)
+        self.take(&[Ask::of_nothing().ok_or(Failure::Reply)?])
+            .await
+            .map(drop)
     }
 
     pub(super) fn fault(&self) -> Option<String> {

@@ -32,13 +32,30 @@ async fn policy_decides_while_the_store_is_mute() {
             }
             granted
         };
-        assert_eq!(refusal(take(&quotas, &per_hour(OnStoreError::Deny, 1), "acme", 1).await), degraded);
+        assert_eq!(
+            refusal(take(&quotas, &per_hour(OnStoreError::Deny, 1), "acme", 1).await),
+            degraded
+        );
         assert_eq!(count(quotas.clone(), OnStoreError::Deny, 1, 1).await, 0);
         assert_eq!(count(quotas.clone(), OnStoreError::Allow, 1, 1).await, 200);
-        assert_eq!(count(quotas.clone(), OnStoreError::AllowBounded, 1, 1).await, 10, "a hundredth");
+        assert_eq!(
+            count(quotas.clone(), OnStoreError::AllowBounded, 1, 1).await,
+            10,
+            "a hundredth"
+        );
         tokio::time::advance(Duration::from_secs(3_600)).await;
-        assert_eq!(count(quotas.clone(), OnStoreError::AllowBounded, 60, 2).await, 30, "a lease");
-        assert!(quotas.counters().degraded.iter().all(|(_, count)| *count >= 200));
+        assert_eq!(
+            count(quotas.clone(), OnStoreError::AllowBounded, 60, 2).await,
+            30,
+            "a lease"
+        );
+        assert!(
+            quotas
+                .counters()
+                .degraded
+                .iter()
+                .all(|(_, count)| *count >= 200)
+        );
     }
 }
 
@@ -52,7 +69,14 @@ async fn mute_store_is_down_from_the_start() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(!quotas.counters().is_up);
         let of = per_hour(OnStoreError::Deny, 1);
-        let taking = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }], true);
+        let taking = quotas.take(
+            &[Asked {
+                quotas: &of,
+                tenant: "acme",
+                cost: 1,
+            }],
+            true,
+        );
         assert!(matches!(taking, Taking::Ready(_)), "no request waits");
         memory.behave(Behaviour::Answers);
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -68,7 +92,12 @@ async fn mute_store_is_down_from_the_start() {
 async fn what_an_outage_admitted_is_paid_first() {
     let memory = Memory::new();
     let quotas = on(&memory);
-    let of = [quota("calls", (10, 10, 3_600_000), 1, OnStoreError::AllowBounded)];
+    let of = [quota(
+        "calls",
+        (10, 10, 3_600_000),
+        1,
+        OnStoreError::AllowBounded,
+    )];
     let mut admitted = 0;
     for behaviour in [Behaviour::Answers, Behaviour::Fails, Behaviour::Answers] {
         memory.behave(behaviour);
@@ -94,7 +123,14 @@ async fn open_breaker_spares_requests_then_closes() {
     let calls = memory.calls();
     let of = per_hour(OnStoreError::AllowBounded, 1);
     for _ in 0..100 {
-        let taking = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }], true);
+        let taking = quotas.take(
+            &[Asked {
+                quotas: &of,
+                tenant: "acme",
+                cost: 1,
+            }],
+            true,
+        );
         assert!(matches!(taking, Taking::Ready(_)), "no request waits");
     }
     assert_eq!(memory.calls(), calls);
@@ -138,14 +174,25 @@ async fn refusing_policy_returns_the_other_tokens() {
     let memory = Memory::new();
     memory.behave(Behaviour::Fails);
     let quotas = on(&memory);
-    let bounded = quota("bounded", (1_000, 1_000, 3_600_000), 5, OnStoreError::AllowBounded);
-    let both = [bounded.clone(), quota("denied", (10, 10, 1_000), 1, OnStoreError::Deny)];
+    let bounded = quota(
+        "bounded",
+        (1_000, 1_000, 3_600_000),
+        5,
+        OnStoreError::AllowBounded,
+    );
+    let both = [
+        bounded.clone(),
+        quota("denied", (10, 10, 1_000), 1, OnStoreError::Deny),
+    ];
     for _ in 0..20 {
         let (name, reason, _) = refusal(take(&quotas, &both, "acme", 1).await).unwrap();
         assert_eq!((name.as_str(), reason), ("denied", Reason::QuotaDegraded));
     }
     for _ in 0..5 {
-        assert_eq!(take(&quotas, std::slice::from_ref(&bounded), "acme", 1).await, Exact::Granted);
+        assert_eq!(
+            take(&quotas, std::slice::from_ref(&bounded), "acme", 1).await,
+            Exact::Granted
+        );
     }
     assert!(refusal(take(&quotas, &[bounded], "acme", 1).await).is_some());
 }
@@ -160,17 +207,31 @@ async fn request_waits_no_longer_than_the_deadline() {
     let together = [of[0].clone(), hourly("other", 10, 1)];
     assert_eq!(take(&quotas, &of, "acme", 1).await, Exact::Granted);
     assert_eq!(take(&quotas, &together, "other", 1).await, Exact::Granted);
-    assert!(started.elapsed() <= TIMEOUT_DEFAULT * 2 + Duration::from_millis(4), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() <= TIMEOUT_DEFAULT * 2 + Duration::from_millis(4),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[test]
 fn outside_of_a_runtime_the_policy_decides() {
     let quotas = on(&Memory::new());
     let of = per_hour(OnStoreError::Deny, 1);
-    let Taking::Ready(exact) = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }], true) else {
+    let Taking::Ready(exact) = quotas.take(
+        &[Asked {
+            quotas: &of,
+            tenant: "acme",
+            cost: 1,
+        }],
+        true,
+    ) else {
         panic!("nothing runs the call");
     };
-    assert_eq!(refusal(exact).map(|(_, reason, _)| reason), Some(Reason::QuotaDegraded));
+    assert_eq!(
+        refusal(exact).map(|(_, reason, _)| reason),
+        Some(Reason::QuotaDegraded)
+    );
 }
 
 /// A server with a second connection that takes commands and never answers.
@@ -212,5 +273,7 @@ async fn mute_connection_is_replaced_beside_another() {
             assert_eq!(take(&quotas, &of, "acme", 1).await, Exact::Granted);
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), replaced).await.expect("no third connection");
+    tokio::time::timeout(Duration::from_secs(20), replaced)
+        .await
+        .expect("no third connection");
 }

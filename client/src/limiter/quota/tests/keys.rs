@@ -6,8 +6,10 @@ use super::*;
 async fn all_request_quotas_are_debited_or_none() {
     for lease in [1, 10] {
         let memory = Memory::new();
-        let (minute, hour) =
-            (quota("minute", (10, 10, 60_000), lease, OnStoreError::Deny), hourly("hour", 15, lease));
+        let (minute, hour) = (
+            quota("minute", (10, 10, 60_000), lease, OnStoreError::Deny),
+            hourly("hour", 15, lease),
+        );
         let (both, quotas) = ([minute, hour], on(&memory));
         for _ in 0..10 {
             assert_eq!(take(&quotas, &both, "acme", 1).await, Exact::Granted);
@@ -20,31 +22,62 @@ async fn all_request_quotas_are_debited_or_none() {
         );
         turn().await;
         let (debited, given) = memory.debited_and_given();
-        assert_eq!(debited - given - quotas.counters().leased, 20, "the other quota lost nothing");
+        assert_eq!(
+            debited - given - quotas.counters().leased,
+            20,
+            "the other quota lost nothing"
+        );
         tokio::time::advance(Duration::from_secs(60)).await;
         for _ in 0..5 {
-            assert_eq!(take(&quotas, &both, "acme", 1).await, Exact::Granted, "lease {lease}");
+            assert_eq!(
+                take(&quotas, &both, "acme", 1).await,
+                Exact::Granted,
+                "lease {lease}"
+            );
         }
         let refused = refusal(take(&quotas, &both, "acme", 1).await).unwrap();
-        assert_eq!((refused.0.as_str(), refused.1), ("hour", Reason::TenantQuotaExceeded));
+        assert_eq!(
+            (refused.0.as_str(), refused.1),
+            ("hour", Reason::TenantQuotaExceeded)
+        );
         assert_eq!(take(&quotas, &both, "other", 1).await, Exact::Granted);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn keys_of_several_tenants_are_taken_together() {
-    let (memory, calls, users) = (Memory::new(), [hourly("calls", 5, 1)], [hourly("users", 2, 1)]);
+    let (memory, calls, users) = (
+        Memory::new(),
+        [hourly("calls", 5, 1)],
+        [hourly("users", 2, 1)],
+    );
     let quotas = on(&memory);
     let ask = || {
-        [Asked { quotas: &calls, tenant: "acme", cost: 1 }, Asked { quotas: &users, tenant: "jo", cost: 1 }]
+        [
+            Asked {
+                quotas: &calls,
+                tenant: "acme",
+                cost: 1,
+            },
+            Asked {
+                quotas: &users,
+                tenant: "jo",
+                cost: 1,
+            },
+        ]
     };
     for _ in 0..2 {
         assert_eq!(settled(quotas.take(&ask(), true)).await, Exact::Granted);
     }
-    let Exact::Refused { at, quota, .. } = settled(quotas.take(&ask(), true)).await else { panic!("of 2") };
+    let Exact::Refused { at, quota, .. } = settled(quotas.take(&ask(), true)).await else {
+        panic!("of 2")
+    };
     assert_eq!((at, quota.name.as_str()), (1, "users"));
     assert_eq!(memory.debited_and_given(), (4, 0));
-    assert!(matches!(quotas.remembered(&ask()), Some(Exact::Refused { at: 1, .. })));
+    assert!(matches!(
+        quotas.remembered(&ask()),
+        Some(Exact::Refused { at: 1, .. })
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,9 +85,21 @@ async fn shared_quota_is_debited_by_larger_cost() {
     let (memory, calls) = (Memory::new(), [hourly("calls", 10, 1)]);
     let quotas = on(&memory);
     let asked = [
-        Asked { quotas: &calls, tenant: "acme", cost: 2 },
-        Asked { quotas: &calls, tenant: "acme", cost: 3 },
-        Asked { quotas: &calls, tenant: "other", cost: 0 },
+        Asked {
+            quotas: &calls,
+            tenant: "acme",
+            cost: 2,
+        },
+        Asked {
+            quotas: &calls,
+            tenant: "acme",
+            cost: 3,
+        },
+        Asked {
+            quotas: &calls,
+            tenant: "other",
+            cost: 0,
+        },
     ];
     assert_eq!(settled(quotas.take(&asked, true)).await, Exact::Granted);
     assert_eq!((memory.debited_and_given().0, memory.calls()), (3, 1));
@@ -64,7 +109,9 @@ async fn shared_quota_is_debited_by_larger_cost() {
 async fn global_quota_is_one_bucket_for_all() {
     let rate = QuotaRate::new(2, 2, 1_000).unwrap();
     let name = "all".parse().unwrap();
-    let all = [Arc::new(Quota::new(name, rate, QuotaKey::Global, OnStoreError::Deny, 1).unwrap())];
+    let all = [Arc::new(
+        Quota::new(name, rate, QuotaKey::Global, OnStoreError::Deny, 1).unwrap(),
+    )];
     let quotas = on(&Memory::new());
     assert_eq!(take(&quotas, &all, "acme", 1).await, Exact::Granted);
     assert_eq!(take(&quotas, &all, "other", 1).await, Exact::Granted);
@@ -78,9 +125,19 @@ async fn refusal_covers_its_cost_and_above() {
     assert_eq!(remembered(&quotas, &calls, "acme", 1), None);
     take(&quotas, &calls, "acme", 8).await;
     let refused = refusal(take(&quotas, &calls, "acme", 3).await);
-    assert_eq!(refused, Some(("calls".to_owned(), Reason::TenantQuotaExceeded, Some(3_600))));
-    let again = |cost| remembered(&quotas, &calls, "acme", cost).and_then(refusal).map(|(_, _, wait)| wait);
-    assert_eq!((again(2), again(3), again(9)), (None, Some(Some(3_600)), Some(Some(3_600))));
+    assert_eq!(
+        refused,
+        Some(("calls".to_owned(), Reason::TenantQuotaExceeded, Some(3_600)))
+    );
+    let again = |cost| {
+        remembered(&quotas, &calls, "acme", cost)
+            .and_then(refusal)
+            .map(|(_, _, wait)| wait)
+    };
+    assert_eq!(
+        (again(2), again(3), again(9)),
+        (None, Some(Some(3_600)), Some(Some(3_600)))
+    );
     assert_eq!(again(11), Some(None), "more than the quota ever has");
     assert_eq!(remembered(&quotas, &calls, "other", 3), None);
     assert_eq!(take(&quotas, &calls, "acme", 2).await, Exact::Granted);
@@ -103,7 +160,10 @@ async fn remembered_refusal_is_regularly_probed() {
     assert!(refusal(take(&quotas, &calls, "acme", 1).await).is_some());
 
     // The quota grows: it is another bucket, without memory.
-    assert_eq!(remembered(&quotas, &[hourly("calls", 2, 1)], "acme", 1), None);
+    assert_eq!(
+        remembered(&quotas, &[hourly("calls", 2, 1)], "acme", 1),
+        None
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,13 +175,21 @@ async fn granted_probe_ends_its_refusal() {
     assert!(remembered(&quotas, &calls, "acme", 1).is_some());
     memory.reset();
     assert!(remembered(&quotas, &calls, "acme", 1).is_some());
-    assert_eq!(take(&quotas, &calls, "acme", 1).await, Exact::Granted, "the request that asks again");
+    assert_eq!(
+        take(&quotas, &calls, "acme", 1).await,
+        Exact::Granted,
+        "the request that asks again"
+    );
     assert!(remembered(&quotas, &calls, "acme", 1).is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_refusal_ends_despite_another() {
-    let (memory, first, second) = (Memory::new(), [hourly("first", 1, 1)], [hourly("second", 1, 1)]);
+    let (memory, first, second) = (
+        Memory::new(),
+        [hourly("first", 1, 1)],
+        [hourly("second", 1, 1)],
+    );
     let (quotas, both) = (on(&memory), [first[0].clone(), second[0].clone()]);
     assert_eq!(take(&quotas, &both, "acme", 1).await, Exact::Granted);
     assert!(refusal(take(&quotas, &first, "acme", 1).await).is_some());

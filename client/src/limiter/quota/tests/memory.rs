@@ -68,7 +68,10 @@ impl Memory {
         self.with(|state| (state.debited, state.given))
     }
 
-    pub(in crate::limiter::quota) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
+    pub(in crate::limiter::quota) async fn take(
+        &self,
+        asks: &[Ask],
+    ) -> Result<Vec<Reply>, Failure> {
         let behaviour = self.with(|state| {
             state.calls += 1;
             state.behaviour
@@ -77,7 +80,9 @@ impl Memory {
             Behaviour::Fails => return Err(Failure::Connection),
             Behaviour::Silent => std::future::pending().await,
             Behaviour::Answers | Behaviour::AnswersAfter(_) | Behaviour::TakesInSilence => {}
-            Behaviour::Stalls { .. } => tokio::time::sleep(self.with(|state| state.stalls_for())).await,
+            Behaviour::Stalls { .. } => {
+                tokio::time::sleep(self.with(|state| state.stalls_for())).await
+            }
         }
         let replies = self.with(|state| state.take(asks));
         match behaviour {
@@ -123,9 +128,13 @@ impl Memory {
 
 impl State {
     fn stalls_for(&self) -> Duration {
-        let Behaviour::Stalls { every, lasts } = self.behaviour else { return Duration::ZERO };
+        let Behaviour::Stalls { every, lasts } = self.behaviour else {
+            return Duration::ZERO;
+        };
         let into = self.origin.elapsed().as_micros() % every.as_micros();
-        lasts.saturating_sub(Duration::from_micros(u64::try_from(into).unwrap_or_default()))
+        lasts.saturating_sub(Duration::from_micros(
+            u64::try_from(into).unwrap_or_default(),
+        ))
     }
 
     fn take(&mut self, asks: &[Ask]) -> Vec<Reply> {
@@ -135,23 +144,41 @@ impl State {
             .map(|ask| {
                 let rate = ask.key.quota.rate;
                 let known = self.balances.get(&key(ask)).copied();
-                known.unwrap_or_else(|| Balance::full(rate, at)).refilled(rate, at)
+                known
+                    .unwrap_or_else(|| Balance::full(rate, at))
+                    .refilled(rate, at)
             })
             .collect();
-        let is_enough = balances.iter().zip(asks).all(|(balance, ask)| balance.tokens >= ask.demand.least);
+        let is_enough = balances
+            .iter()
+            .zip(asks)
+            .all(|(balance, ask)| balance.tokens >= ask.demand.least);
         let replies = balances.into_iter().zip(asks).map(|(mut balance, ask)| {
             let (rate, demand) = (ask.key.quota.rate, ask.demand);
-            let granted = if is_enough { lease(balance.tokens, demand.least, demand.wanted) } else { 0 };
+            let granted = if is_enough {
+                lease(balance.tokens, demand.least, demand.wanted)
+            } else {
+                0
+            };
             balance.tokens -= granted;
             self.debited += granted;
             self.balances.insert(key(ask), balance);
             let refill_in = Duration::from_millis(balance.next_refill_ms(rate) - at);
-            Reply { granted, remaining: balance.tokens, refill_in }
+            Reply {
+                granted,
+                remaining: balance.tokens,
+                refill_in,
+            }
         });
         replies.collect()
     }
 }
 
 fn key(ask: &Ask) -> String {
-    format!("{}:{}:{:?}", ask.tenant_in_key(), ask.key.quota.name, ask.key.quota.rate)
+    format!(
+        "{}:{}:{:?}",
+        ask.tenant_in_key(),
+        ask.key.quota.name,
+        ask.key.quota.rate
+    )
 }

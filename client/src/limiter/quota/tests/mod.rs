@@ -30,7 +30,12 @@ impl Quotas {
 }
 
 fn hourly(name: &str, max: u64, lease: u64) -> Arc<Quota> {
-    quota(name, (max, max, 3_600_000), lease, OnStoreError::AllowBounded)
+    quota(
+        name,
+        (max, max, 3_600_000),
+        lease,
+        OnStoreError::AllowBounded,
+    )
 }
 
 fn quota(
@@ -55,19 +60,38 @@ async fn settled(taking: Taking) -> Exact {
 }
 
 async fn take(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Exact {
-    settled(quotas.take(&[Asked { quotas: of, tenant, cost }], true)).await
+    settled(quotas.take(
+        &[Asked {
+            quotas: of,
+            tenant,
+            cost,
+        }],
+        true,
+    ))
+    .await
 }
 
 fn remembered(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Option<Exact> {
-    quotas.remembered(&[Asked { quotas: of, tenant, cost }])
+    quotas.remembered(&[Asked {
+        quotas: of,
+        tenant,
+        cost,
+    }])
 }
 
 fn refusal(exact: Exact) -> Option<(String, Reason, Option<u64>)> {
     match exact {
         Exact::Granted => None,
-        Exact::Refused { quota, reason, retry_after, .. } => {
-            Some((quota.name.to_string(), reason, retry_after.map(|wait| wait.as_secs())))
-        }
+        Exact::Refused {
+            quota,
+            reason,
+            retry_after,
+            ..
+        } => Some((
+            quota.name.to_string(),
+            reason,
+            retry_after.map(|wait| wait.as_secs()),
+        )),
     }
 }
 

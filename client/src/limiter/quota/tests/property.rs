@@ -83,7 +83,11 @@ impl World {
         self.balance.tokens -= granted;
         self.debited += granted;
         let refill_in = self.balance.next_refill_ms(self.quota.rate) - self.millis;
-        Reply { granted, remaining: self.balance.tokens, refill_in: Duration::from_millis(refill_in) }
+        Reply {
+            granted,
+            remaining: self.balance.tokens,
+            refill_in: Duration::from_millis(refill_in),
+        }
     }
 
     fn give(&mut self, tokens: Tokens) {
@@ -100,7 +104,11 @@ impl World {
 
     fn fail(&mut self) {
         for gone in self.holding.fail() {
-            let at = self.waiting.iter().position(|(caller, _)| Rc::ptr_eq(&caller.0, &gone.0)).unwrap();
+            let at = self
+                .waiting
+                .iter()
+                .position(|(caller, _)| Rc::ptr_eq(&caller.0, &gone.0))
+                .unwrap();
             let (_, held) = self.waiting.remove(at);
             self.bank(held);
         }
@@ -121,7 +129,12 @@ impl World {
         match step {
             Step::Wait(millis) => self.millis += millis,
             Step::Other(tokens) => {
-                self.used += self.debit(Demand { least: tokens, wanted: tokens }).granted;
+                self.used += self
+                    .debit(Demand {
+                        least: tokens,
+                        wanted: tokens,
+                    })
+                    .granted;
             }
             Step::Request(cost) => {
                 let covered = self.holding.lease.cover(cost, now);
@@ -132,7 +145,10 @@ impl World {
                     return;
                 }
                 let caller = Caller(Rc::default());
-                match self.holding.join(&quota, (cost - covered.count, cost), caller.clone(), now) {
+                match self
+                    .holding
+                    .join(&quota, (cost - covered.count, cost), caller.clone(), now)
+                {
                     Joined::Call(demand) => {
                         assert!(demand.least >= 1 && demand.wanted >= demand.least);
                         self.calls.push((demand, now));
@@ -143,7 +159,11 @@ impl World {
                 self.waiting.push((caller, covered));
             }
             Step::Leave => {
-                if let Some(at) = self.waiting.iter().position(|(caller, _)| !caller.is_gone()) {
+                if let Some(at) = self
+                    .waiting
+                    .iter()
+                    .position(|(caller, _)| !caller.is_gone())
+                {
                     self.leave(at);
                 }
             }
@@ -160,8 +180,11 @@ impl World {
                 let reply = self.debit(demand);
                 let landed = self.holding.land(&quota, reply, sent, now);
                 for (caller, outcome) in landed.settled {
-                    let at =
-                        self.waiting.iter().position(|(known, _)| Rc::ptr_eq(&known.0, &caller.0)).unwrap();
+                    let at = self
+                        .waiting
+                        .iter()
+                        .position(|(known, _)| Rc::ptr_eq(&known.0, &caller.0))
+                        .unwrap();
                     let (_, held) = self.waiting.remove(at);
                     match outcome {
                         Outcome::Took(tokens) => self.used += held.count + tokens.count,
@@ -181,8 +204,16 @@ impl World {
     fn check(&self) {
         let reserved: u64 = self.waiting.iter().map(|(_, held)| held.count).sum();
         let held = self.holding.lease.tokens + reserved;
-        assert!(self.used + held <= self.debited, "{} used, {held} held of {}", self.used, self.debited);
-        assert!(self.holding.lease.tokens <= self.quota.lease(), "at most one lease is lost in a crash");
+        assert!(
+            self.used + held <= self.debited,
+            "{} used, {held} held of {}",
+            self.used,
+            self.debited
+        );
+        assert!(
+            self.holding.lease.tokens <= self.quota.lease(),
+            "at most one lease is lost in a crash"
+        );
         assert!(self.calls.len() <= 10, "requests of a key share calls");
         let refills = self.millis / self.quota.rate.every_ms();
         let most = self.quota.rate.max() + refills * self.quota.rate.refill();

@@ -24,7 +24,9 @@ async fn granted_to_64(instances: &[Quotas], of: &[Arc<Quota>], tenant: &str, al
             loop {
                 match take(&quotas, &of, &tenant, 1).await {
                     Exact::Granted => granted.fetch_add(1, Ordering::Relaxed),
-                    Exact::Refused { reason, .. } => return assert_eq!(reason, Reason::TenantQuotaExceeded),
+                    Exact::Refused { reason, .. } => {
+                        return assert_eq!(reason, Reason::TenantQuotaExceeded);
+                    }
                 };
             }
         })
@@ -50,13 +52,22 @@ async fn granted_to_64(instances: &[Quotas], of: &[Arc<Quota>], tenant: &str, al
 async fn until_up(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while !quotas.counters().is_up || refusal(take(quotas, of, tenant, 1).await).is_some() {
-        assert!(tokio::time::Instant::now() < deadline, "{:?}", quotas.counters());
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "{:?}",
+            quotas.counters()
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 async fn until_open(quotas: &Quotas, tenant: &str) {
-    let of = [quota("opens", (1_000, 1_000, 3_600_000), 1, OnStoreError::Allow)];
+    let of = [quota(
+        "opens",
+        (1_000, 1_000, 3_600_000),
+        1,
+        OnStoreError::Allow,
+    )];
     while quotas.counters().is_up {
         assert_eq!(take(quotas, &of, tenant, 1).await, Exact::Granted);
     }
@@ -65,7 +76,11 @@ async fn until_open(quotas: &Quotas, tenant: &str) {
 fn assert_policies_apply_at_once(quotas: &Quotas, tenant: &str) {
     let admitted = |policy, name: &str| {
         let of = [quota(name, (1_000, 1_000, 3_600_000), 1, policy)];
-        let asked = [Asked { quotas: &of, tenant, cost: 1 }];
+        let asked = [Asked {
+            quotas: &of,
+            tenant,
+            cost: 1,
+        }];
         let admitted = (0..50).filter(|_| match quotas.take(&asked, true) {
             Taking::Ready(exact) => exact == Exact::Granted,
             Taking::Asking(_) => panic!("a request waits for a store that does not answer"),
@@ -79,26 +94,49 @@ fn assert_policies_apply_at_once(quotas: &Quotas, tenant: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shared_redis_grants_64_callers_exactly() {
-    let Some(server) = Server::start(&[]) else { return };
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
     let url = format!("redis://127.0.0.1:{}", server.port);
     for (name, lease) in [("each", 1), ("leased", 50)] {
-        let instances: Vec<Quotas> =
-            (0..if lease == 1 { 3 } else { 1 }).map(|_| connect(&url, PATIENT)).collect();
+        let instances: Vec<Quotas> = (0..if lease == 1 { 3 } else { 1 })
+            .map(|_| connect(&url, PATIENT))
+            .collect();
         let of = [hourly(name, 3_000, lease), hourly("month", 100_000, lease)];
-        assert_eq!(granted_to_64(&instances, &of, "acme", 3_000).await, 3_000, "lease {lease}");
+        assert_eq!(
+            granted_to_64(&instances, &of, "acme", 3_000).await,
+            3_000,
+            "lease {lease}"
+        );
         for quotas in &instances {
             quotas.close(PATIENT).await;
         }
     }
-    let taken: Vec<Option<u64>> = server.run("HMGET plimsoll:{acme}:month:100000:100000:3600000 t").unwrap();
-    assert_eq!(taken, [Some(100_000 - 6_000)], "the other quota was debited as often, and leases returned");
+    let taken: Vec<Option<u64>> = server
+        .run("HMGET plimsoll:{acme}:month:100000:100000:3600000 t")
+        .unwrap();
+    assert_eq!(
+        taken,
+        [Some(100_000 - 6_000)],
+        "the other quota was debited as often, and leases returned"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn breaker_opens_for_killed_redis_then_closes() {
-    let Some(mut server) = Server::start(&[]) else { return };
-    let quotas = connect(&format!("redis://127.0.0.1:{}", server.port), Duration::from_millis(200));
-    let of = [quota("calls", (1_000, 1_000, 3_600_000), 1, OnStoreError::Deny)];
+    let Some(mut server) = Server::start(&[]) else {
+        return;
+    };
+    let quotas = connect(
+        &format!("redis://127.0.0.1:{}", server.port),
+        Duration::from_millis(200),
+    );
+    let of = [quota(
+        "calls",
+        (1_000, 1_000, 3_600_000),
+        1,
+        OnStoreError::Deny,
+    )];
     quotas.warm();
     until_up(&quotas, &of, "acme").await;
     server.kill();
@@ -126,8 +164,10 @@ async fn dead_cluster_node_affects_its_keys() {
     let Some(mut nodes) = nodes else { return };
     for (at, node) in nodes.iter().enumerate() {
         let (from, to) = (at * 16_384 / 3, (at + 1) * 16_384 / 3 - 1);
-        node.run::<String>(&format!("CLUSTER ADDSLOTSRANGE {from} {to}")).unwrap();
-        node.run::<String>(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port)).unwrap();
+        node.run::<String>(&format!("CLUSTER ADDSLOTSRANGE {from} {to}"))
+            .unwrap();
+        node.run::<String>(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port))
+            .unwrap();
     }
     let is_ok = |node: &Server| {
         let info = node.run::<String>("CLUSTER INFO").unwrap();
@@ -138,11 +178,16 @@ async fn dead_cluster_node_affects_its_keys() {
     while !nodes.iter().all(is_ok) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let url = format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", nodes[0].port, nodes[1].port);
+    let url = format!(
+        "redis+cluster://127.0.0.1:{},127.0.0.1:{}",
+        nodes[0].port, nodes[1].port
+    );
     let quotas = connect(&url, PATIENT);
     // A tenant of each node.
     let node_of = |tenant: &str| {
-        let slot: usize = nodes[0].run(&format!("CLUSTER KEYSLOT {{{tenant}}}")).unwrap();
+        let slot: usize = nodes[0]
+            .run(&format!("CLUSTER KEYSLOT {{{tenant}}}"))
+            .unwrap();
         (0..3).find(|at| slot < (at + 1) * 16_384 / 3).unwrap()
     };
     let mut tenants: [Option<String>; 3] = [const { None }; 3];
@@ -153,12 +198,27 @@ async fn dead_cluster_node_affects_its_keys() {
     let of = [hourly("calls", 600, 1), hourly("month", 10_000, 1)];
     for tenant in &tenants {
         let instances = [quotas.clone(), connect(&url, PATIENT)];
-        assert_eq!(granted_to_64(&instances, &of, tenant, 600).await, 600, "{tenant}");
+        assert_eq!(
+            granted_to_64(&instances, &of, tenant, 600).await,
+            600,
+            "{tenant}"
+        );
     }
     // Keys of several nodes: in sequence, and what was taken returns if a later one refuses.
     let of = [hourly("several", 5, 1)];
-    let first = Asked { quotas: &of, tenant: &tenants[0], cost: 1 };
-    let both = [first, Asked { quotas: &of, tenant: &tenants[1], cost: 2 }];
+    let first = Asked {
+        quotas: &of,
+        tenant: &tenants[0],
+        cost: 1,
+    };
+    let both = [
+        first,
+        Asked {
+            quotas: &of,
+            tenant: &tenants[1],
+            cost: 2,
+        },
+    ];
     let mut granted = 0;
     for _ in 0..5 {
         granted += u64::from(settled(quotas.take(&both, true)).await == Exact::Granted);
@@ -170,16 +230,35 @@ async fn dead_cluster_node_affects_its_keys() {
     }
 
     let quick = connect(&url, Duration::from_millis(300));
-    let of = [quota("after", (1_000, 1_000, 3_600_000), 1, OnStoreError::Deny)];
+    let of = [quota(
+        "after",
+        (1_000, 1_000, 3_600_000),
+        1,
+        OnStoreError::Deny,
+    )];
     for tenant in &tenants {
         until_up(&quick, &of, tenant).await;
     }
     nodes[2].kill();
     let took = take(&quick, &of, &tenants[2], 1).await;
-    assert!(matches!(took, Exact::Refused { reason: Reason::QuotaDegraded, .. }), "{took:?}");
+    assert!(
+        matches!(
+            took,
+            Exact::Refused {
+                reason: Reason::QuotaDegraded,
+                ..
+            }
+        ),
+        "{took:?}"
+    );
     for tenant in &tenants[..2] {
         let took = take(&quick, &of, tenant, 1).await;
-        assert_eq!(took, Exact::Granted, "the other nodes serve: {:?}", quick.counters());
+        assert_eq!(
+            took,
+            Exact::Granted,
+            "the other nodes serve: {:?}",
+            quick.counters()
+        );
     }
     nodes[2].restart();
     until_up(&quick, &of, &tenants[2]).await;

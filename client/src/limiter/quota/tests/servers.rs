@@ -24,7 +24,12 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
         let process = spawn(&arguments, port, &directory)?;
-        let mut server = Self { process, directory, arguments, port };
+        let mut server = Self {
+            process,
+            directory,
+            arguments,
+            port,
+        };
         server.until_up();
         Some(server)
     }
@@ -53,7 +58,10 @@ impl Server {
 
     fn until_up(&mut self) {
         while self.run::<String>("PING").is_err() {
-            assert!(self.process.try_wait().unwrap().is_none(), "redis-server ended");
+            assert!(
+                self.process.try_wait().unwrap().is_none(),
+                "redis-server ended"
+            );
             std::thread::yield_now();
         }
     }
@@ -69,7 +77,10 @@ impl Drop for Server {
 fn spawn(arguments: &[String], port: u16, directory: &tempfile::TempDir) -> Option<Child> {
     let port = port.to_string();
     let mut command = Command::new("redis-server");
-    command.args(arguments).args(["--port", &port, "--bind", "127.0.0.1", "--dir"]).arg(directory.path());
+    command
+        .args(arguments)
+        .args(["--port", &port, "--bind", "127.0.0.1", "--dir"])
+        .arg(directory.path());
     command.args(["--save", "", "--appendonly", "no"]);
     match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(process) => Some(process),

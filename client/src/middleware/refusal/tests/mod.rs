@@ -24,7 +24,8 @@ use crate::middleware::Head;
 use crate::middleware::decide::RefusedBy;
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+const REDUCED_CAPACITY: &str =
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -52,46 +53,80 @@ fn refusal(reason: Reason) -> Refusal {
 
 fn by(reason: Reason, bucket: BucketHandle) -> RefusedBy {
     let recorder = bucket.table.responses.recorder(bucket.place.bucket);
-    RefusedBy { refusal: refusal(reason), table: bucket.table, recorder, quota: None }
+    RefusedBy {
+        refusal: refusal(reason),
+        table: bucket.table,
+        recorder,
+        quota: None,
+    }
 }
 
 fn request(content_type: &'static str) -> Request<()> {
     let mut request = Request::new(());
     *request.uri_mut() = "/orders/7?force=1".parse().unwrap();
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    request
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     request
 }
 
 fn over_http(format: &Format, reason: Reason, limit: Limit) -> (StatusCode, HeaderMap, Value) {
     let request = request("application/json");
-    let response = response(format, Head::of(&request), &by(reason, bucket(limit)), at(1_000));
+    let response = response(
+        format,
+        Head::of(&request),
+        &by(reason, bucket(limit)),
+        at(1_000),
+    );
     let (parts, body) = response.into_parts();
-    (parts.status, parts.headers, serde_json::from_slice(&body).unwrap())
+    (
+        parts.status,
+        parts.headers,
+        serde_json::from_slice(&body).unwrap(),
+    )
 }
 
 fn over_grpc(format: &Format, reason: Reason, limit: Limit) -> Status {
     let request = request("application/grpc+proto");
-    let response = response(format, Head::of(&request), &by(reason, bucket(limit)), at(1_000));
-    assert_eq!((response.status(), response.body().len()), (StatusCode::OK, 0));
+    let response = response(
+        format,
+        Head::of(&request),
+        &by(reason, bucket(limit)),
+        at(1_000),
+    );
+    assert_eq!(
+        (response.status(), response.body().len()),
+        (StatusCode::OK, 0)
+    );
     Status::from_header_map(response.headers()).unwrap()
 }
 
 /// Returns the fields about limits, by name, without the prefix of most.
 fn limit_fields(headers: &HeaderMap) -> Vec<(&str, &str)> {
-    let fields = headers.iter().filter(|(name, _)| name.as_str().contains("ratelimit"));
-    let mut fields: Vec<_> = fields.map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+    let fields = headers
+        .iter()
+        .filter(|(name, _)| name.as_str().contains("ratelimit"));
+    let mut fields: Vec<_> = fields
+        .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+        .collect();
     fields.sort_unstable();
     fields
 }
 
 #[test]
 fn http_refusal_has_the_documented_form() {
-    let (status, headers, problem) =
-        over_http(&Format::DEFAULT, Reason::ClusterOverload, per_second(1_000.0));
+    let (status, headers, problem) = over_http(
+        &Format::DEFAULT,
+        Reason::ClusterOverload,
+        per_second(1_000.0),
+    );
     assert_eq!(status, 429);
     assert_eq!(
         (&headers["content-type"], &headers["retry-after"]),
-        (&"application/problem+json".parse().unwrap(), &"2".parse().unwrap())
+        (
+            &"application/problem+json".parse().unwrap(),
+            &"2".parse().unwrap()
+        )
     );
     let expected = [
         ("ratelimit", r#""checkout";r=0;t=2"#),
@@ -126,9 +161,22 @@ fn each_problem_has_its_type_and_limit() {
             (&problem["reason"], problem["detail"].as_str()),
             (&json!(reason.as_str()), Some(words::detail(reason)))
         );
-        assert_eq!(problem.get("violated-policies").is_some(), violated, "{reason:?}");
-        for field in ["ratelimit", "ratelimit-policy", "x-ratelimit-limit", "x-ratelimit-remaining"] {
-            assert_eq!(headers.contains_key(field), has_limit, "{field} of {reason:?}");
+        assert_eq!(
+            problem.get("violated-policies").is_some(),
+            violated,
+            "{reason:?}"
+        );
+        for field in [
+            "ratelimit",
+            "ratelimit-policy",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+        ] {
+            assert_eq!(
+                headers.contains_key(field),
+                has_limit,
+                "{field} of {reason:?}"
+            );
         }
         assert_eq!(headers["x-ratelimit-reason"], reason.as_str());
     }
@@ -138,14 +186,21 @@ fn each_problem_has_its_type_and_limit() {
 fn unknown_limit_is_left_out() {
     for limit in [Limit::Unknown, Limit::Unlimited] {
         let (_, headers, _) = over_http(&Format::DEFAULT, Reason::ClusterOverload, limit);
-        let expected = [("x-ratelimit-reason", "cluster_overload"), ("x-ratelimit-reset", "1002")];
+        let expected = [
+            ("x-ratelimit-reason", "cluster_overload"),
+            ("x-ratelimit-reset", "1002"),
+        ];
         assert_eq!(limit_fields(&headers), expected, "{limit:?}");
-        let info =
-            over_grpc(&Format::DEFAULT, Reason::ClusterOverload, limit).get_details_error_info().unwrap();
+        let info = over_grpc(&Format::DEFAULT, Reason::ClusterOverload, limit)
+            .get_details_error_info()
+            .unwrap();
         assert!(!info.metadata.contains_key("limit"), "{limit:?}");
     }
     let (_, headers, _) = over_http(&Format::DEFAULT, Reason::ClusterOverload, per_second(0.0));
-    assert_eq!(headers["ratelimit-policy"], r#""checkout";q=0;w=1"#, "a limit of zero is one");
+    assert_eq!(
+        headers["ratelimit-policy"], r#""checkout";q=0;w=1"#,
+        "a limit of zero is one"
+    );
 }
 
 #[test]
@@ -156,13 +211,27 @@ fn header_families_are_switchable() {
         (RateLimitHeaders::XRateLimit, false, true),
         (RateLimitHeaders::None, false, false),
     ] {
-        let format = Format { form: RefusalFormat::default().headers(headers), respond: None };
+        let format = Format {
+            form: RefusalFormat::default().headers(headers),
+            respond: None,
+        };
         let (_, fields, _) = over_http(&format, Reason::ClusterOverload, per_second(10.0));
         assert!(fields.contains_key("retry-after"));
-        let names: Vec<&str> = limit_fields(&fields).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names.iter().filter(|name| !name.starts_with("x-")).count(), if ietf { 2 } else { 0 });
-        assert_eq!(names.iter().filter(|name| name.starts_with("x-")).count(), if x { 4 } else { 0 });
-        let metadata = over_grpc(&format, Reason::ClusterOverload, per_second(10.0)).metadata().clone();
+        let names: Vec<&str> = limit_fields(&fields)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(
+            names.iter().filter(|name| !name.starts_with("x-")).count(),
+            if ietf { 2 } else { 0 }
+        );
+        assert_eq!(
+            names.iter().filter(|name| name.starts_with("x-")).count(),
+            if x { 4 } else { 0 }
+        );
+        let metadata = over_grpc(&format, Reason::ClusterOverload, per_second(10.0))
+            .metadata()
+            .clone();
         assert_eq!(metadata.contains_key(RATE_LIMIT_REASON), x);
     }
 }
@@ -174,18 +243,44 @@ fn title_follows_type_or_status() {
     for (problem_type, status, reason, title) in [
         (None, 429, Reason::QuotaDegraded, "Too Many Requests"),
         (None, 503, Reason::QuotaDegraded, "Service Unavailable"),
-        (None, 503, Reason::ClusterOverload, "Temporary Reduced Capacity"),
+        (
+            None,
+            503,
+            Reason::ClusterOverload,
+            "Temporary Reduced Capacity",
+        ),
         (None, 503, Reason::TenantLimit, "Quota Exceeded"),
-        (blank.clone(), 503, Reason::ClusterOverload, "Service Unavailable"),
+        (
+            blank.clone(),
+            503,
+            Reason::ClusterOverload,
+            "Service Unavailable",
+        ),
         (blank, 429, Reason::TenantLimit, "Too Many Requests"),
-        (own, 503, Reason::TenantLimit, "The tenant is above its limit"),
+        (
+            own,
+            503,
+            Reason::TenantLimit,
+            "The tenant is above its limit",
+        ),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
-        let form = RefusalFormat { status, problem_type, ..RefusalFormat::default() };
-        let format = Format { form, respond: None };
+        let form = RefusalFormat {
+            status,
+            problem_type,
+            ..RefusalFormat::default()
+        };
+        let format = Format {
+            form,
+            respond: None,
+        };
         let (got, _, problem) = over_http(&format, reason, Limit::Unknown);
         assert_eq!((got, &problem["status"]), (status, &json!(status.as_u16())));
-        assert_eq!(problem["title"], title, "{:?} {status} {reason:?}", format.form.problem_type);
+        assert_eq!(
+            problem["title"], title,
+            "{:?} {status} {reason:?}",
+            format.form.problem_type
+        );
     }
 }
 
@@ -193,22 +288,48 @@ fn title_follows_type_or_status() {
 fn grpc_pushback_excludes_used_up_quotas() {
     for reason in Reason::ALL {
         let status = over_grpc(&Format::DEFAULT, reason, per_second(10.0));
-        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, words::title(reason)));
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::ResourceExhausted, words::title(reason))
+        );
         let details = status.get_error_details();
         let info = details.error_info().unwrap();
         assert_eq!(info.reason, reason.as_str().to_ascii_uppercase());
-        assert_eq!((info.domain.as_str(), info.metadata["bucket"].as_str()), (ERROR_DOMAIN, "checkout"));
-        let violations = details.quota_failure().map_or(&[][..], |failure| &failure.violations);
-        let violations: Vec<_> = violations.iter().map(|one| (&*one.subject, &*one.description)).collect();
+        assert_eq!(
+            (info.domain.as_str(), info.metadata["bucket"].as_str()),
+            (ERROR_DOMAIN, "checkout")
+        );
+        let violations = details
+            .quota_failure()
+            .map_or(&[][..], |failure| &failure.violations);
+        let violations: Vec<_> = violations
+            .iter()
+            .map(|one| (&*one.subject, &*one.description))
+            .collect();
         let expected = [("bucket:checkout", words::detail(reason))];
-        assert_eq!(violations, expected[usize::from(reason == Reason::QuotaDegraded)..]);
-        let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap().to_str().unwrap();
+        assert_eq!(
+            violations,
+            expected[usize::from(reason == Reason::QuotaDegraded)..]
+        );
+        let pushback = status
+            .metadata()
+            .get("grpc-retry-pushback-ms")
+            .unwrap()
+            .to_str()
+            .unwrap();
         let delay = details.retry_info().and_then(|info| info.retry_delay);
         match reason {
             Reason::TenantQuotaExceeded => assert_eq!((pushback, delay), ("-1", None)),
-            _ => assert_eq!((pushback, delay), ("2000", Some(Duration::from_secs(2))), "{reason:?}"),
+            _ => assert_eq!(
+                (pushback, delay),
+                ("2000", Some(Duration::from_secs(2))),
+                "{reason:?}"
+            ),
         }
-        assert_eq!(status.metadata().get(RATE_LIMIT_REASON).unwrap(), reason.as_str());
+        assert_eq!(
+            status.metadata().get(RATE_LIMIT_REASON).unwrap(),
+            reason.as_str()
+        );
     }
 }
 
@@ -216,24 +337,45 @@ fn grpc_pushback_excludes_used_up_quotas() {
 fn closure_adapts_or_replaces_the_response() {
     let (request, bucket) = (request("application/json"), bucket(per_second(10.0)));
     let respond = |format: &Format| {
-        response(format, Head::of(&request), &by(Reason::ClusterOverload, bucket.clone()), at(1_000))
+        response(
+            format,
+            Head::of(&request),
+            &by(Reason::ClusterOverload, bucket.clone()),
+            at(1_000),
+        )
     };
     let adapted = Format {
         respond: Some(std::sync::Arc::new(|refused| {
             let mut response = refused.bytes();
-            let facts = (refused.bucket(), refused.limit(), refused.request().uri.path());
+            let facts = (
+                refused.bucket(),
+                refused.limit(),
+                refused.request().uri.path(),
+            );
             assert_eq!(facts, (Some("checkout"), Some(10.0), "/orders/7"));
-            assert_eq!((refused.retry_after(), refused.is_grpc()), (Duration::from_secs(2), false));
-            response.headers_mut().insert("x-own", HeaderValue::from_static(refused.reason().as_str()));
+            assert_eq!(
+                (refused.retry_after(), refused.is_grpc()),
+                (Duration::from_secs(2), false)
+            );
+            response
+                .headers_mut()
+                .insert("x-own", HeaderValue::from_static(refused.reason().as_str()));
             response
         })),
         ..Format::DEFAULT
     };
     let (mut default, adapted) = (respond(&Format::DEFAULT), respond(&adapted));
-    default.headers_mut().insert("x-own", HeaderValue::from_static("cluster_overload"));
-    assert_eq!((adapted.headers(), adapted.body()), (default.headers(), default.body()));
-    let replaced =
-        Format { respond: Some(std::sync::Arc::new(|_| Response::new("busy".into()))), ..Format::DEFAULT };
+    default
+        .headers_mut()
+        .insert("x-own", HeaderValue::from_static("cluster_overload"));
+    assert_eq!(
+        (adapted.headers(), adapted.body()),
+        (default.headers(), default.body())
+    );
+    let replaced = Format {
+        respond: Some(std::sync::Arc::new(|_| Response::new("busy".into()))),
+        ..Format::DEFAULT
+    };
     assert_eq!(respond(&replaced).body().as_ref(), b"busy");
 }
 
@@ -258,7 +400,12 @@ fn refusal_without_a_bucket_names_none() {
 #[test]
 fn refusal_is_never_a_success() {
     let success = RefusalFormat::default().status(StatusCode::OK);
-    let of =
-        RefusalOf { refusal: refusal(Reason::ColdStart), bucket: None, limit: None, quota: None, at: at(0) };
+    let of = RefusalOf {
+        refusal: refusal(Reason::ColdStart),
+        bucket: None,
+        limit: None,
+        quota: None,
+        at: at(0),
+    };
     assert_eq!(success.http(&of).status(), 429, "a refusal is no success");
 }

@@ -50,8 +50,13 @@ fn fast_refill_is_a_one_second_window() {
     let mut by = used_up();
     let rate = QuotaRate::new(5, 1, 250).unwrap();
     let name = Name::new("burst").unwrap();
-    by.quota = Some(Arc::new(Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).unwrap()));
-    assert_eq!(http(&by).0.get("ratelimit-policy").unwrap(), "\"burst\";q=5;w=1");
+    by.quota = Some(Arc::new(
+        Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).unwrap(),
+    ));
+    assert_eq!(
+        http(&by).0.get("ratelimit-policy").unwrap(),
+        "\"burst\";q=5;w=1"
+    );
 }
 
 #[test]
@@ -61,12 +66,21 @@ fn grpc_callers_learn_not_to_retry_quotas() {
     let status = Status::from_header_map(response.headers()).unwrap();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.get_details_retry_info().is_none());
-    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "-1");
+    assert_eq!(
+        status.metadata().get("grpc-retry-pushback-ms").unwrap(),
+        "-1"
+    );
     let failure = status.get_details_quota_failure().unwrap();
     assert_eq!(failure.violations[0].subject, "quota:api_calls");
     let info = status.get_details_error_info().unwrap();
     assert_eq!(info.reason, "TENANT_QUOTA_EXCEEDED");
-    assert_eq!((info.metadata["quota"].as_str(), info.metadata["max"].as_str()), ("api_calls", "10000"));
+    assert_eq!(
+        (
+            info.metadata["quota"].as_str(),
+            info.metadata["max"].as_str()
+        ),
+        ("api_calls", "10000")
+    );
     assert_eq!(info.metadata["bucket"], "checkout");
 }
 
@@ -77,7 +91,10 @@ fn closure_sees_the_quota() {
         assert_eq!(refused.retry_after(), Duration::from_millis(90_500));
         Response::new(quota.unwrap_or_default().into())
     };
-    let format = Format { respond: Some(Arc::new(respond)), ..Format::DEFAULT };
+    let format = Format {
+        respond: Some(Arc::new(respond)),
+        ..Format::DEFAULT
+    };
     let request = request("application/json");
     let response = response(&format, Head::of(&request), &used_up(), at(1_000));
     assert_eq!(response.body().as_ref(), b"api_calls");

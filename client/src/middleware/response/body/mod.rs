@@ -63,7 +63,9 @@ pin_project! {
 
 impl<B> Default for PlimsollBody<B> {
     fn default() -> Self {
-        Self { content: Content::Refusal { body: Bytes::new() } }
+        Self {
+            content: Content::Refusal { body: Bytes::new() },
+        }
     }
 }
 
@@ -73,7 +75,9 @@ impl<B: Body> PlimsollBody<B> {
         if body.is_end_stream() {
             outcome.settle(Ending::Grpc(GRPC_UNKNOWN));
         }
-        Self { content: Content::Service { body, outcome } }
+        Self {
+            content: Content::Service { body, outcome },
+        }
     }
 }
 
@@ -135,7 +139,9 @@ impl<R: Body> ResponseBody<R> for EitherBody {
     }
 
     fn refused(response: Response<Bytes>) -> Response<Self::Body> {
-        response.map(|body| PlimsollBody { content: Content::Refusal { body } })
+        response.map(|body| PlimsollBody {
+            content: Content::Refusal { body },
+        })
     }
 }
 
@@ -144,7 +150,11 @@ impl<R: From<Bytes> + 'static> ResponseBody<R> for SameBody {
 
     #[inline]
     fn admitted(response: Response<R>, outcome: Outcome) -> Response<R> {
-        if outcome.is_pending() { response.map(|body| watch_same(body, outcome)) } else { response }
+        if outcome.is_pending() {
+            response.map(|body| watch_same(body, outcome))
+        } else {
+            response
+        }
     }
 
     fn refused(response: Response<Bytes>) -> Response<R> {
@@ -154,12 +164,18 @@ impl<R: From<Bytes> + 'static> ResponseBody<R> for SameBody {
 
 /// Puts a gRPC body of axum into one that reads trailers, which is a body of axum again. For other
 /// types the trailers remain unread, and the HTTP status, which is 200, counts.
-#[cfg_attr(not(feature = "axum"), expect(unused_mut, reason = "only axum's body is replaced"))]
+#[cfg_attr(
+    not(feature = "axum"),
+    expect(unused_mut, reason = "only axum's body is replaced")
+)]
 fn watch_same<R: 'static>(mut body: R, mut outcome: Outcome) -> R {
     #[cfg(feature = "axum")]
     if let Some(body) = (&mut body as &mut dyn std::any::Any).downcast_mut::<axum::body::Body>() {
         let inner = std::mem::take(body);
-        *body = axum::body::Body::new(PlimsollBody::of_service(inner, std::mem::take(&mut outcome)));
+        *body = axum::body::Body::new(PlimsollBody::of_service(
+            inner,
+            std::mem::take(&mut outcome),
+        ));
     }
     outcome.settle(Ending::Status(StatusCode::OK.as_u16()));
     body

@@ -42,13 +42,19 @@ fn data() -> Option<Frame<Bytes>> {
 fn trailers(status: Option<&'static str>) -> Option<Frame<Bytes>> {
     let value = status.map(HeaderValue::from_static);
     Some(Frame::trailers(
-        value.map(|value| ("grpc-status".parse().unwrap(), value)).into_iter().collect::<HeaderMap>(),
+        value
+            .map(|value| ("grpc-status".parse().unwrap(), value))
+            .into_iter()
+            .collect::<HeaderMap>(),
     ))
 }
 
 /// Returns the codes counted for a body, and the number of all that it counted.
 fn counted(responses: &Responses) -> Vec<(String, u64)> {
-    responses.snapshots(0).pop().map_or_else(Vec::new, |(_, all)| all.codes)
+    responses
+        .snapshots(0)
+        .pop()
+        .map_or_else(Vec::new, |(_, all)| all.codes)
 }
 
 /// Reads at most `polls` frames as a server does: until the end of the stream, then drops the body.
@@ -56,8 +62,13 @@ fn read<B: Body<Data = Bytes>>(body: B, polls: usize) {
     let mut body = std::pin::pin!(body);
     for _ in 0..polls {
         let end = body.is_end_stream();
-        let frame = body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
-        assert!(!end || matches!(frame, Poll::Ready(None)), "no frame after the end of the stream");
+        let frame = body
+            .as_mut()
+            .poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert!(
+            !end || matches!(frame, Poll::Ready(None)),
+            "no frame after the end of the stream"
+        );
         if !matches!(frame, Poll::Ready(Some(Ok(_)))) || body.is_end_stream() {
             return;
         }
@@ -69,8 +80,20 @@ fn grpc_body_outcome_counts_once() {
     const ALL: usize = usize::MAX;
     type Frames = Vec<Option<Frame<Bytes>>>;
     let cases: [(&str, Frames, bool, usize, &str); 14] = [
-        ("ok", vec![data(), data(), trailers(Some("0"))], true, ALL, "grpc_ok"),
-        ("no messages", vec![trailers(Some("5"))], true, ALL, "grpc_not_found"),
+        (
+            "ok",
+            vec![data(), data(), trailers(Some("0"))],
+            true,
+            ALL,
+            "grpc_ok",
+        ),
+        (
+            "no messages",
+            vec![trailers(Some("5"))],
+            true,
+            ALL,
+            "grpc_not_found",
+        ),
         (
             "a body that does not say its end",
             vec![data(), trailers(Some("14"))],
@@ -78,22 +101,82 @@ fn grpc_body_outcome_counts_once() {
             ALL,
             "grpc_unavailable",
         ),
-        ("a status of no number", vec![trailers(Some("x"))], true, ALL, "grpc_unknown"),
-        ("trailers without status", vec![data(), trailers(None)], true, ALL, "grpc_unknown"),
-        ("no trailers, end said", vec![data()], true, ALL, "grpc_unknown"),
-        ("no trailers, end not said", vec![data()], false, ALL, "grpc_unknown"),
+        (
+            "a status of no number",
+            vec![trailers(Some("x"))],
+            true,
+            ALL,
+            "grpc_unknown",
+        ),
+        (
+            "trailers without status",
+            vec![data(), trailers(None)],
+            true,
+            ALL,
+            "grpc_unknown",
+        ),
+        (
+            "no trailers, end said",
+            vec![data()],
+            true,
+            ALL,
+            "grpc_unknown",
+        ),
+        (
+            "no trailers, end not said",
+            vec![data()],
+            false,
+            ALL,
+            "grpc_unknown",
+        ),
         ("nothing, end said", vec![], true, ALL, "grpc_unknown"),
         ("nothing, end not said", vec![], false, ALL, "grpc_unknown"),
-        ("an error", vec![data(), None, trailers(Some("0"))], false, ALL, "error"),
-        ("a drop before the first frame", vec![data(), trailers(Some("0"))], true, 0, "aborted"),
-        ("a drop half-way", vec![data(), data(), trailers(Some("0"))], true, 1, "aborted"),
-        ("a drop before the trailers", vec![data(), trailers(Some("0"))], false, 1, "aborted"),
-        ("a drop after the trailers", vec![data(), trailers(Some("13"))], false, 2, "grpc_internal"),
+        (
+            "an error",
+            vec![data(), None, trailers(Some("0"))],
+            false,
+            ALL,
+            "error",
+        ),
+        (
+            "a drop before the first frame",
+            vec![data(), trailers(Some("0"))],
+            true,
+            0,
+            "aborted",
+        ),
+        (
+            "a drop half-way",
+            vec![data(), data(), trailers(Some("0"))],
+            true,
+            1,
+            "aborted",
+        ),
+        (
+            "a drop before the trailers",
+            vec![data(), trailers(Some("0"))],
+            false,
+            1,
+            "aborted",
+        ),
+        (
+            "a drop after the trailers",
+            vec![data(), trailers(Some("13"))],
+            false,
+            2,
+            "grpc_internal",
+        ),
     ];
     for (case, frames, says_end, polls, code) in cases {
         let responses = Responses::new(1, 2);
-        let script = Script { frames: frames.into(), says_end };
-        read(PlimsollBody::of_service(script, Outcome::pending(responses.recorder(0))), polls);
+        let script = Script {
+            frames: frames.into(),
+            says_end,
+        };
+        read(
+            PlimsollBody::of_service(script, Outcome::pending(responses.recorder(0))),
+            polls,
+        );
         assert_eq!(counted(&responses), [(code.to_owned(), 1)], "{case}");
     }
 }
@@ -101,9 +184,15 @@ fn grpc_body_outcome_counts_once() {
 #[test]
 fn body_without_a_pending_outcome_counts_nothing() {
     let responses = Responses::new(1, 2);
-    let script = || Script { frames: [data(), trailers(Some("0"))].into(), says_end: true };
+    let script = || Script {
+        frames: [data(), trailers(Some("0"))].into(),
+        says_end: true,
+    };
     for polls in [0, 1, 2] {
-        read(PlimsollBody::of_service(script(), Outcome::default()), polls);
+        read(
+            PlimsollBody::of_service(script(), Outcome::default()),
+            polls,
+        );
         read(PlimsollBody::<Script>::default(), polls);
     }
     assert_eq!(counted(&responses), []);
@@ -113,20 +202,28 @@ fn body_without_a_pending_outcome_counts_nothing() {
 async fn axum_body_counts_and_forwards_trailers() {
     let responses = Responses::new(1, 2);
     let frames = [data(), trailers(Some("8"))].into();
-    let body = axum::body::Body::new(Script { frames, says_end: true });
+    let body = axum::body::Body::new(Script {
+        frames,
+        says_end: true,
+    });
     let outcome = Outcome::pending(responses.recorder(0));
-    let response = <SameBody as ResponseBody<axum::body::Body>>::admitted(Response::new(body), outcome);
+    let response =
+        <SameBody as ResponseBody<axum::body::Body>>::admitted(Response::new(body), outcome);
     let collected = response.into_body().collect().await.unwrap();
     assert_eq!(collected.trailers().unwrap()["grpc-status"], "8");
     assert_eq!(collected.to_bytes(), "message");
-    assert_eq!(counted(&responses), [("grpc_resource_exhausted".to_owned(), 1)]);
+    assert_eq!(
+        counted(&responses),
+        [("grpc_resource_exhausted".to_owned(), 1)]
+    );
 }
 
 #[test]
 fn foreign_same_body_counts_the_http_status() {
     let responses = Responses::new(1, 2);
     let outcome = Outcome::pending(responses.recorder(0));
-    let _ = <SameBody as ResponseBody<Full<Bytes>>>::admitted(Response::new(Full::default()), outcome);
+    let _ =
+        <SameBody as ResponseBody<Full<Bytes>>>::admitted(Response::new(Full::default()), outcome);
     assert_eq!(counted(&responses), [("200".to_owned(), 1)]);
 }
 
@@ -139,13 +236,19 @@ fn default_body_is_empty() {
 }
 
 /// Returns all that a reader sees of a body: before each frame the end and the bounds of its size, and the frames.
-fn seen(body: impl Body<Data = Bytes, Error = Infallible>) -> Vec<(bool, u64, Option<u64>, Option<Bytes>)> {
+fn seen(
+    body: impl Body<Data = Bytes, Error = Infallible>,
+) -> Vec<(bool, u64, Option<u64>, Option<Bytes>)> {
     let mut body = std::pin::pin!(body);
     let mut seen = Vec::new();
     loop {
         let (end, size) = (body.is_end_stream(), body.size_hint());
-        let frame = body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
-        let Poll::Ready(frame) = frame else { panic!("bodies in memory are ready") };
+        let frame = body
+            .as_mut()
+            .poll_frame(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(frame) = frame else {
+            panic!("bodies in memory are ready")
+        };
         let data = frame.map(|frame| frame.unwrap().into_data().unwrap());
         let over = data.is_none();
         seen.push((end, size.lower(), size.upper(), data));

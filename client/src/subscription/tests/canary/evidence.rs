@@ -13,16 +13,28 @@ fn pass(client: &mut TestClient, ms: u64) {
 fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
     pass(client, 500);
     let report = client.subscription.report(client.now);
-    report.evidence.iter().map(|(stand, outcomes)| (stand.clone(), outcomes.clone())).collect()
+    report
+        .evidence
+        .iter()
+        .map(|(stand, outcomes)| (stand.clone(), outcomes.clone()))
+        .collect()
 }
 
 fn canary(percent: f64) -> Terms {
-    let cohort = Cohort { percent: Percent::new(percent).unwrap(), salt: 0 };
-    Terms { cohort, ..limited(Mode::Canary) }
+    let cohort = Cohort {
+        percent: Percent::new(percent).unwrap(),
+        salt: 0,
+    };
+    Terms {
+        cohort,
+        ..limited(Mode::Canary)
+    }
 }
 
 fn send(client: &mut TestClient, requests: usize) -> usize {
-    (0..requests).filter(|_| client.admit("acme") != Verdict::Admit).count()
+    (0..requests)
+        .filter(|_| client.admit("acme") != Verdict::Admit)
+        .count()
 }
 
 #[test]
@@ -38,11 +50,19 @@ fn decisions_are_reported_per_side() {
         assert_eq!(collected(&mut client), []);
         let refused = send(&mut client, 1_000) as u64;
         let all = collected(&mut client);
-        let [(stand, outcomes)] = &all[..] else { panic!("{all:?}") };
-        assert_eq!((stand.bucket.as_str(), stand.mode, stand.side), ("api", terms.mode, side));
+        let [(stand, outcomes)] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert_eq!(
+            (stand.bucket.as_str(), stand.mode, stand.side),
+            ("api", terms.mode, side)
+        );
         assert_eq!((outcomes.offered, outcomes.refused), (1_000, refused));
         let would_dropped = if refused == 0 { 300 } else { 0 };
-        assert!(outcomes.would_dropped.abs_diff(would_dropped) < 20, "{outcomes:?}");
+        assert!(
+            outcomes.would_dropped.abs_diff(would_dropped) < 20,
+            "{outcomes:?}"
+        );
         assert_eq!(collected(&mut client), [], "all of it was reported");
     }
 }
@@ -52,19 +72,41 @@ fn outcomes_across_a_change_are_dropped() {
     let mut client = TestClient::new();
     client.direct(canary(0.0), &[("default", ratio(0.3))]);
     collected(&mut client);
-    for terms in [canary(100.0), limited(Mode::Enforce), limited(Mode::Shadow), canary(0.0)] {
+    for terms in [
+        canary(100.0),
+        limited(Mode::Enforce),
+        limited(Mode::Shadow),
+        canary(0.0),
+    ] {
         send(&mut client, 50);
         client.direct(terms, &[("default", ratio(0.3))]);
         send(&mut client, 50);
-        assert_eq!(collected(&mut client), [], "part of it was before the change");
+        assert_eq!(
+            collected(&mut client),
+            [],
+            "part of it was before the change"
+        );
         send(&mut client, 50);
         assert_eq!(collected(&mut client)[0].1.offered, 50);
     }
     // A kill is a change of mode.
     send(&mut client, 50);
     client.seq += 1;
-    let kill = Directives { seq: client.seq, kill: KillGeneration(1), ..Directives::default() };
-    client.subscription.on_directives(client.now, Directives { epoch: Some(Epoch(5)), ..kill }).unwrap();
+    let kill = Directives {
+        seq: client.seq,
+        kill: KillGeneration(1),
+        ..Directives::default()
+    };
+    client
+        .subscription
+        .on_directives(
+            client.now,
+            Directives {
+                epoch: Some(Epoch(5)),
+                ..kill
+            },
+        )
+        .unwrap();
     assert_eq!(collected(&mut client), []);
     send(&mut client, 50);
     assert_eq!(collected(&mut client)[0].0.mode, Mode::Shadow);
@@ -79,7 +121,11 @@ fn evidence_follows_answers_twice_a_second() {
     pass(&mut client, 499);
     assert!(client.subscription.report(client.now).evidence.is_empty());
     client.subscription.on_open(client.now);
-    assert_eq!(collected(&mut client), [], "the aggregator has not answered on this stream");
+    assert_eq!(
+        collected(&mut client),
+        [],
+        "the aggregator has not answered on this stream"
+    );
     client.answer();
     assert_eq!(collected(&mut client)[0].1.offered, 10);
 }
@@ -94,13 +140,27 @@ fn responses_are_reported_without_directives() {
     let own = client.table.responses.cohort(0);
     assert_eq!((own.side, own.in_canary), (Side::Canary, true));
     for (took, ending) in [(MS * 7, Ending::Status(200)), (MS * 9, Ending::Status(500))] {
-        Recorder { cohort: own, ..client.table.responses.recorder(0) }.ended(took, Some(ending));
+        Recorder {
+            cohort: own,
+            ..client.table.responses.recorder(0)
+        }
+        .ended(took, Some(ending));
     }
     let all = collected(&mut client);
-    assert_eq!((all[0].1.failed, all[0].1.latency.samples(), all[0].1.offered), (1, 2, 0));
+    assert_eq!(
+        (
+            all[0].1.failed,
+            all[0].1.latency.samples(),
+            all[0].1.offered
+        ),
+        (1, 2, 0)
+    );
     assert_eq!(collected(&mut client), []);
     let watched = client.subscription.responses();
-    let canary = watched.iter().find(|watched| watched.cohort == "canary").unwrap();
+    let canary = watched
+        .iter()
+        .find(|watched| watched.cohort == "canary")
+        .unwrap();
     assert_eq!(
         (canary.bucket.as_str(), canary.responses.durations.count),
         ("api", 2),

@@ -8,15 +8,22 @@ use crate::responses::Ending;
 use plimsoll_core::report::{CohortKey, Outcomes, Side};
 use proptest::prelude::*;
 
-const TENANTS: [&str; 12] =
-    ["acme", "globex", "jo", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "default"];
+const TENANTS: [&str; 12] = [
+    "acme", "globex", "jo", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "default",
+];
 
 fn cohort(percent: f64, salt: u64) -> Cohort {
-    Cohort { percent: Percent::new(percent).unwrap(), salt }
+    Cohort {
+        percent: Percent::new(percent).unwrap(),
+        salt,
+    }
 }
 
 fn canary(percent: f64) -> Terms {
-    Terms { cohort: cohort(percent, 1), ..limited(Mode::Canary) }
+    Terms {
+        cohort: cohort(percent, 1),
+        ..limited(Mode::Canary)
+    }
 }
 
 fn by_key(name: &str) -> TestClient {
@@ -45,13 +52,19 @@ impl TestClient {
     fn enforced(&mut self) -> Vec<&'static str> {
         TENANTS.iter().for_each(|tenant| self.send(tenant, 1));
         self.tick();
-        TENANTS.into_iter().filter(|tenant| self.enforces(tenant)).collect()
+        TENANTS
+            .into_iter()
+            .filter(|tenant| self.enforces(tenant))
+            .collect()
     }
 }
 
 fn members(cohort: Cohort, name: &str) -> Vec<&'static str> {
     let name = Name::new(name).unwrap();
-    TENANTS.into_iter().filter(|tenant| cohort.contains_key(&name, tenant)).collect()
+    TENANTS
+        .into_iter()
+        .filter(|tenant| cohort.contains_key(&name, tenant))
+        .collect()
 }
 
 #[test]
@@ -63,10 +76,17 @@ fn restarted_instance_refuses_the_same_keys() {
         assert!((2..=10).contains(&expected.len()), "{expected:?}");
         assert_eq!(client.enforced(), expected, "{name}");
         for tenant in TENANTS {
-            assert_eq!(!client.admit(tenant).is_admit(), expected.contains(&tenant), "{tenant} on {name}");
+            assert_eq!(
+                !client.admit(tenant).is_admit(),
+                expected.contains(&tenant),
+                "{tenant} on {name}"
+            );
         }
     }
-    assert_ne!(members(cohort(50.0, 1), "edge-1"), members(cohort(50.0, 1), "edge-2"));
+    assert_ne!(
+        members(cohort(50.0, 1), "edge-1"),
+        members(cohort(50.0, 1), "edge-2")
+    );
 }
 
 /// Keys without their own directive share the guard of their class, and a mark does not give them
@@ -74,11 +94,24 @@ fn restarted_instance_refuses_the_same_keys() {
 #[test]
 fn both_sides_take_tokens_of_one_guard() {
     let mut client = by_key("edge-1");
-    let guard = Values { guard: Some(rate(0.001)), ..ratio(0.0) };
-    client.direct(Terms { clients: Some(1), ..canary(50.0) }, &[("default", guard)]);
+    let guard = Values {
+        guard: Some(rate(0.001)),
+        ..ratio(0.0)
+    };
+    client.direct(
+        Terms {
+            clients: Some(1),
+            ..canary(50.0)
+        },
+        &[("default", guard)],
+    );
     let members = client.enforced();
     for tenant in TENANTS {
-        assert_eq!(!client.admit(tenant).is_admit(), members.contains(&tenant), "{tenant}");
+        assert_eq!(
+            !client.admit(tenant).is_admit(),
+            members.contains(&tenant),
+            "{tenant}"
+        );
     }
 }
 
@@ -90,7 +123,11 @@ fn new_name_has_its_side_next_tick() {
     for tenant in (0..20).map(|number| format!("new-{number}")) {
         client.send(&tenant, 1);
         client.tick();
-        assert_eq!(client.enforces(&tenant), cohort(50.0, 1).contains_key(&name, &tenant), "{tenant}");
+        assert_eq!(
+            client.enforces(&tenant),
+            cohort(50.0, 1).contains_key(&name, &tenant),
+            "{tenant}"
+        );
     }
 }
 
@@ -105,10 +142,23 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let mode = prop_oneof![1 => Just(Mode::Shadow), 3 => Just(Mode::Canary), 1 => Just(Mode::Enforce)];
+    let mode =
+        prop_oneof![1 => Just(Mode::Shadow), 3 => Just(Mode::Canary), 1 => Just(Mode::Enforce)];
     let percent = prop_oneof![Just(0_u8), Just(30), Just(60), Just(100)];
-    (mode, percent, 0..2_u64, any::<u16>(), prop::bool::weighted(0.1))
-        .prop_map(|(mode, percent, salt, own, kill)| Step { mode, percent, salt, own, kill })
+    (
+        mode,
+        percent,
+        0..2_u64,
+        any::<u16>(),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(mode, percent, salt, own, kill)| Step {
+            mode,
+            percent,
+            salt,
+            own,
+            kill,
+        })
 }
 
 proptest! {
@@ -143,7 +193,11 @@ proptest! {
 fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
     client.now = client.now + Duration::from_millis(500);
     let report = client.subscription.report(client.now);
-    report.evidence.iter().map(|(cohort, outcomes)| (cohort.clone(), outcomes.clone())).collect()
+    report
+        .evidence
+        .iter()
+        .map(|(cohort, outcomes)| (cohort.clone(), outcomes.clone()))
+        .collect()
 }
 
 fn send_each(client: &mut TestClient, requests: u64) {
@@ -156,20 +210,35 @@ fn send_each(client: &mut TestClient, requests: u64) {
 fn evidence_separates_the_keys_of_both_sides() {
     for mode in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
         let mut client = by_key("edge-1");
-        client.direct(Terms { mode, ..canary(50.0) }, &[("default", ratio(1.0))]);
+        client.direct(
+            Terms {
+                mode,
+                ..canary(50.0)
+            },
+            &[("default", ratio(1.0))],
+        );
         let in_canary = members(cohort(50.0, 1), "edge-1").len() as u64;
         client.enforced();
         collected(&mut client);
         send_each(&mut client, 10);
         let all = collected(&mut client);
-        let [(control, of_control), (canary, of_canary)] = &all[..] else { panic!("{all:?}") };
-        assert_eq!((control.side, canary.side, control.mode), (Side::Control, Side::Canary, mode));
+        let [(control, of_control), (canary, of_canary)] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert_eq!(
+            (control.side, canary.side, control.mode),
+            (Side::Control, Side::Canary, mode)
+        );
         let refused = |offered: u64, side| match (mode, side) {
             (Mode::Enforce, _) | (Mode::Canary, Side::Canary) => (offered, offered, 0),
             _ => (offered, 0, offered),
         };
         let sums = |of: &Outcomes| (of.offered, of.refused, of.would_dropped);
-        assert_eq!(sums(of_canary), refused(10 * in_canary, Side::Canary), "{mode:?}");
+        assert_eq!(
+            sums(of_canary),
+            refused(10 * in_canary, Side::Canary),
+            "{mode:?}"
+        );
         assert_eq!(
             sums(of_control),
             refused(10 * (TENANTS.len() as u64 - in_canary), Side::Control),
@@ -192,15 +261,24 @@ fn response_takes_the_side_of_its_key() {
     }
     let in_canary = members(cohort(50.0, 1), "edge-1").len() as u64;
     let all = collected(&mut client);
-    let failed: Vec<_> =
-        all.iter().map(|(of, outcomes)| (of.side, outcomes.failed, outcomes.latency.samples())).collect();
+    let failed: Vec<_> = all
+        .iter()
+        .map(|(of, outcomes)| (of.side, outcomes.failed, outcomes.latency.samples()))
+        .collect();
     let outside = TENANTS.len() as u64 - in_canary;
-    assert_eq!(failed, [(Side::Control, outside, outside), (Side::Canary, in_canary, in_canary)]);
+    assert_eq!(
+        failed,
+        [
+            (Side::Control, outside, outside),
+            (Side::Canary, in_canary, in_canary)
+        ]
+    );
 }
 
 fn respond(client: &TestClient, responses: usize) {
     let recorder = client.table.responses.recorder(0);
-    (0..responses).for_each(|_| recorder.ended(Duration::from_millis(3), Some(Ending::Status(200))));
+    (0..responses)
+        .for_each(|_| recorder.ended(Duration::from_millis(3), Some(Ending::Status(200))));
 }
 
 #[test]
@@ -208,7 +286,10 @@ fn admitted_requests_without_a_response_are_unobserved() {
     let mut client = TestClient::new();
     client.subscription.count_unobserved();
     client.direct(
-        Terms { mode: Mode::Enforce, ..canary(0.0) },
+        Terms {
+            mode: Mode::Enforce,
+            ..canary(0.0)
+        },
         &[("default", ratio(0.0)), ("acme", ratio(1.0))],
     );
     collected(&mut client);
@@ -239,7 +320,13 @@ fn admitted_requests_without_a_response_are_unobserved() {
 fn quota_refusals_stay_out_of_evidence() {
     let mut client = TestClient::new();
     client.subscription.count_unobserved();
-    client.direct(Terms { mode: Mode::Enforce, ..canary(0.0) }, &[("default", ratio(0.0))]);
+    client.direct(
+        Terms {
+            mode: Mode::Enforce,
+            ..canary(0.0)
+        },
+        &[("default", ratio(0.0))],
+    );
     collected(&mut client);
     client.send("jo", 100);
     let key = client.table.target_by_names("api", "jo").unwrap().key;
@@ -247,7 +334,10 @@ fn quota_refusals_stay_out_of_evidence() {
         client.table.counters.count_quota(key, outcome, n);
     }
     let outcomes = collected(&mut client)[0].1.clone();
-    assert_eq!((outcomes.offered, outcomes.refused, outcomes.would_dropped), (100, 0, 0));
+    assert_eq!(
+        (outcomes.offered, outcomes.refused, outcomes.would_dropped),
+        (100, 0, 0)
+    );
     assert_eq!(outcomes.unobserved, 70);
 }
 

@@ -20,7 +20,10 @@ fn pool(shared: Option<f64>, offered: f64) -> ZonePool {
 }
 
 fn pooled(clients: u32, mode: Mode, pool: impl Into<Option<ZonePool>>) -> Terms {
-    Terms { pool: pool.into(), ..shared_by(clients, mode) }
+    Terms {
+        pool: pool.into(),
+        ..shared_by(clients, mode)
+    }
 }
 
 fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
@@ -28,7 +31,10 @@ fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
 }
 
 fn stopped(values: Values) -> Values {
-    Values { at_tenant_limit: Some(true), ..values }
+    Values {
+        at_tenant_limit: Some(true),
+        ..values
+    }
 }
 
 #[test]
@@ -37,7 +43,10 @@ fn headroom_lets_a_quarter_limit_burst_pass() {
     let burst = |pool: Option<ZonePool>| {
         let mut client = TestClient::new();
         client.run("acme", 20, |_| 0);
-        client.direct(pooled(2, Mode::Enforce, pool), &[("default", guard(90.0, 60.0))]);
+        client.direct(
+            pooled(2, Mode::Enforce, pool),
+            &[("default", guard(90.0, 60.0))],
+        );
         (0..30).filter(|_| client.admit("acme").is_admit()).count()
     };
     assert!(burst(None) < 20, "{} of 30 by the guard alone", burst(None));
@@ -54,19 +63,44 @@ fn keys_share_one_headroom_pool() {
     let own = guard(0.0, 1e9);
     let keys = [("acme", own), ("default", own), ("stopped", stopped(own))];
     let mut message = client.message(pooled(1, Mode::Enforce, zone), &keys);
-    let other = BucketDirective { bucket: Bucket::new("other").unwrap(), ..message.buckets[0].clone() };
+    let other = BucketDirective {
+        bucket: Bucket::new("other").unwrap(),
+        ..message.buckets[0].clone()
+    };
     message.buckets.push(other);
-    client.subscription.on_directives(client.now, message).unwrap();
+    client
+        .subscription
+        .on_directives(client.now, message)
+        .unwrap();
     let guard_alone = depth(0.0) as u64;
     assert_eq!(u64::from(client.drain("stopped")), guard_alone);
-    assert_eq!(u64::from(client.drain("acme")), guard_alone + pool_depth(&zone, 1));
-    assert_eq!(u64::from(client.drain("stranger")), guard_alone, "acme has used the pool");
-    let of_other = (0..1_000).filter(|_| client.admit_in("other", "acme").is_admit()).count() as u64;
-    assert_eq!(of_other, guard_alone + pool_depth(&zone, 1), "another bucket has another pool");
+    assert_eq!(
+        u64::from(client.drain("acme")),
+        guard_alone + pool_depth(&zone, 1)
+    );
+    assert_eq!(
+        u64::from(client.drain("stranger")),
+        guard_alone,
+        "acme has used the pool"
+    );
+    let of_other = (0..1_000)
+        .filter(|_| client.admit_in("other", "acme").is_admit())
+        .count() as u64;
+    assert_eq!(
+        of_other,
+        guard_alone + pool_depth(&zone, 1),
+        "another bucket has another pool"
+    );
     // A key that is not stopped anymore draws on the pool, with the tokens that are left.
     client.run("stopped", 100, |_| 0);
-    let freed = Values { at_tenant_limit: Some(false), ..own };
-    client.direct(pooled(1, Mode::Enforce, zone), &[("default", own), ("stopped", freed)]);
+    let freed = Values {
+        at_tenant_limit: Some(false),
+        ..own
+    };
+    client.direct(
+        pooled(1, Mode::Enforce, zone),
+        &[("default", own), ("stopped", freed)],
+    );
     assert!(u64::from(client.drain("stopped")) > guard_alone);
 }
 
@@ -88,17 +122,25 @@ fn headroom_tokens_vanish_and_return_with_time() {
     client.direct(pooled(1, Mode::Enforce, None), &keys);
     client.run("acme", 10, |_| 0);
     let back = client.drain("acme");
-    assert!((8..=10).contains(&back), "{back} in 0.1 s at 90 requests/s: a pool left out is unchanged");
+    assert!(
+        (8..=10).contains(&back),
+        "{back} in 0.1 s at 90 requests/s: a pool left out is unchanged"
+    );
 }
 
 #[test]
 fn pool_adds_nothing_to_a_cold_rate() {
     let mut client = TestClient::new();
     let zone = pool(Some(180.0), 60.0);
-    client.subscription.set_cold_rate(Bucket::new("api").unwrap(), Rate::ZERO);
+    client
+        .subscription
+        .set_cold_rate(Bucket::new("api").unwrap(), Rate::ZERO);
     client.direct(pooled(1, Mode::Enforce, zone), &[("default", ratio(None))]);
     assert_eq!(client.drain("acme"), 0);
-    client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
+    client.direct(
+        pooled(1, Mode::Enforce, zone),
+        &[("default", guard(0.0, 1e9))],
+    );
     assert_eq!(u64::from(client.drain("acme")), pool_depth(&zone, 1));
 }
 
@@ -106,8 +148,14 @@ fn pool_adds_nothing_to_a_cold_rate() {
 fn pool_grows_to_the_largest_group() {
     let mut client = TestClient::new();
     client.run("acme", 20, |_| 0);
-    let zone = ZonePool { burst: Tokens::NONE, ..pool(Some(1_200.0), 0.0) };
-    let terms = Terms { limit: Limit::PerSecond(rate(1_000.0)), ..pooled(10, Mode::Enforce, zone) };
+    let zone = ZonePool {
+        burst: Tokens::NONE,
+        ..pool(Some(1_200.0), 0.0)
+    };
+    let terms = Terms {
+        limit: Limit::PerSecond(rate(1_000.0)),
+        ..pooled(10, Mode::Enforce, zone)
+    };
     client.direct(terms, &[("default", guard(0.0, 1e9))]);
     let group = |tick: u32| if tick == 100 { 50 } else { 0 };
     let passed = [(); 3].map(|()| client.run("acme", 100, group));
@@ -116,12 +164,30 @@ fn pool_grows_to_the_largest_group() {
 
 fn granted(tokens: f64) -> (TestClient, u64) {
     let mut client = TestClient::new();
-    let zone = ZonePool { depth: PoolDepth::MIN, ..pool(Some(20.0), 60.0) };
-    client.direct(pooled(10, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
-    let message = client.message(pooled(10, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
+    let zone = ZonePool {
+        depth: PoolDepth::MIN,
+        ..pool(Some(20.0), 60.0)
+    };
+    client.direct(
+        pooled(10, Mode::Enforce, zone),
+        &[("default", guard(0.0, 1e9))],
+    );
+    let message = client.message(
+        pooled(10, Mode::Enforce, zone),
+        &[("default", guard(0.0, 1e9))],
+    );
     let grants = [("api", tokens), ("unknown", 9.0)];
     let grants = grants.map(|(bucket, tokens)| (Bucket::new(bucket).unwrap(), Tokens::new(tokens)));
-    client.subscription.on_directives(client.now, Directives { grants: grants.into(), ..message }).unwrap();
+    client
+        .subscription
+        .on_directives(
+            client.now,
+            Directives {
+                grants: grants.into(),
+                ..message
+            },
+        )
+        .unwrap();
     (client, depth(0.0) as u64 + pool_depth(&zone, 10))
 }
 
@@ -129,7 +195,11 @@ fn granted(tokens: f64) -> (TestClient, u64) {
 fn granted_tokens_pass_once() {
     for (tokens, passes) in [(0.0, 0), (12.0, 12), (25.0, 25), (1e9, 25)] {
         let (mut client, own) = granted(tokens);
-        assert_eq!(u64::from(client.drain("acme")), own + passes, "{tokens} granted");
+        assert_eq!(
+            u64::from(client.drain("acme")),
+            own + passes,
+            "{tokens} granted"
+        );
         client.run("acme", 5_000, |_| 0);
         assert!(u64::from(client.drain("acme")) <= own, "{tokens} granted");
     }
@@ -143,7 +213,10 @@ fn granted_tokens_lapse_unused() {
         let (mut client, own) = granted(20.0);
         client.run("acme", ticks, |_| 0);
         let left = u64::from(client.drain("acme"));
-        assert!((own + passes..=own + passes + 1).contains(&left), "{left} after {ticks} ticks");
+        assert!(
+            (own + passes..=own + passes + 1).contains(&left),
+            "{left} after {ticks} ticks"
+        );
     }
     let (mut client, _) = granted(20.0);
     let keys = [("default", guard(0.0, 1e9))];
@@ -157,12 +230,18 @@ fn granted_tokens_lapse_unused() {
 fn uncounted_requests_use_the_pool() {
     let mut client = TestClient::new();
     let zone = pool(Some(180.0), 60.0);
-    client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e9)), ("none", ratio(1.0))]);
+    client.direct(
+        pooled(1, Mode::Enforce, zone),
+        &[("default", guard(0.0, 1e9)), ("none", ratio(1.0))],
+    );
     let target = |client: &TestClient, tenant| client.table.target_by_names("api", tenant).unwrap();
     let both = [target(&client, "acme"), target(&client, "jo")];
     let decide = |client: &mut TestClient, tenants: &[usize]| {
         let counters = client.table.counters.current_thread();
-        let ctx = DecideCtx { counters, draws: &mut client.draws };
+        let ctx = DecideCtx {
+            counters,
+            draws: &mut client.draws,
+        };
         match tenants {
             [one] => client.table.decide(both[*one], ctx).is_admit(),
             _ => client

@@ -9,11 +9,18 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// A zone's guard, with a ratio of zero.
 pub(super) fn guard(guard: f64, offered: f64) -> Values {
-    Values { guard: Some(rate(guard)), offered: Some(rate(offered)), ..ratio(0.0) }
+    Values {
+        guard: Some(rate(guard)),
+        offered: Some(rate(offered)),
+        ..ratio(0.0)
+    }
 }
 
 pub(super) fn shared_by(clients: u32, mode: Mode) -> Terms {
-    Terms { clients: Some(clients), ..limited(mode) }
+    Terms {
+        clients: Some(clients),
+        ..limited(mode)
+    }
 }
 
 impl TestClient {
@@ -22,7 +29,9 @@ impl TestClient {
     pub(super) fn run(&mut self, tenant: &str, ticks: u32, per_tick: impl Fn(u32) -> u32) -> u32 {
         let mut admitted = 0;
         for tick in 1..=ticks {
-            admitted += (0..per_tick(tick)).filter(|_| self.admit(tenant).is_admit()).count() as u32;
+            admitted += (0..per_tick(tick))
+                .filter(|_| self.admit(tenant).is_admit())
+                .count() as u32;
             self.now = self.now + TICK;
             if tick.is_multiple_of(10) {
                 self.subscription.report(self.now);
@@ -47,7 +56,10 @@ pub(super) fn depth(g: f64) -> f64 {
 fn surge_is_cut_to_burst_and_refills() {
     let mut client = TestClient::new();
     client.run("acme", 100, |_| 2);
-    client.direct(shared_by(4, Mode::Enforce), &[("default", guard(1_000.0, 800.0))]);
+    client.direct(
+        shared_by(4, Mode::Enforce),
+        &[("default", guard(1_000.0, 800.0))],
+    );
     // A quarter of the zone's traffic: g = 1,000 * (0.9 / 4 + 0.1 / 4).
     assert_eq!(
         client.run("acme", 400, |_| 2),
@@ -55,24 +67,39 @@ fn surge_is_cut_to_burst_and_refills() {
         "steady traffic below the rate of the guard is not refused"
     );
     let passed = f64::from(client.run("acme", 9, |_| 20));
-    assert!(passed <= depth(250.0) + 250.0 * 0.09 + 1.0, "{passed} of a surge");
+    assert!(
+        passed <= depth(250.0) + 250.0 * 0.09 + 1.0,
+        "{passed} of a surge"
+    );
     assert!(passed >= depth(250.0), "{passed} of a surge");
     let counts = client.counts();
-    assert_eq!((counts.dropped, counts.admitted()), (0, 1_000 + passed as u64));
+    assert_eq!(
+        (counts.dropped, counts.admitted()),
+        (0, 1_000 + passed as u64)
+    );
     assert_eq!(counts.guard_dropped, 180 - passed as u64);
 }
 
 #[test]
 fn first_measurement_replaces_the_even_part() {
     let mut client = TestClient::new();
-    client.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 100.0))]);
+    client.direct(
+        shared_by(10, Mode::Enforce),
+        &[("default", guard(1_000.0, 100.0))],
+    );
     // g = 1,000 * 0.1 / 10.
     assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
     // All the zone's traffic arrives here: with the next directive g grows to 1,000 * (0.9 + 0.01).
     client.run("acme", 40, |_| 100);
-    client.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 99.0))]);
+    client.direct(
+        shared_by(10, Mode::Enforce),
+        &[("default", guard(1_000.0, 99.0))],
+    );
     let passed = client.run("acme", 100, |_| 100);
-    assert!((800..=910 + 80).contains(&passed), "{passed} in a second at 910 requests/s");
+    assert!(
+        (800..=910 + 80).contains(&passed),
+        "{passed} in a second at 910 requests/s"
+    );
 }
 
 #[test]
@@ -85,7 +112,11 @@ fn tokens_outlive_directives_within_the_depth() {
     assert_eq!(client.drain("acme"), 0, "a directive adds no tokens");
     client.run("acme", 200, |_| 0);
     client.direct(shared_by(1, Mode::Enforce), &zone(10.0));
-    assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor(), "a smaller depth cuts the tokens");
+    assert_eq!(
+        f64::from(client.drain("acme")),
+        depth(10.0).floor(),
+        "a smaller depth cuts the tokens"
+    );
     // A guard that was removed and set again starts full.
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.0))]);
     client.check(&[("acme", 0.0)]);
@@ -100,7 +131,10 @@ fn late_refill_lets_the_backlog_pass() {
         let between = Duration::from_millis(between_ms);
         let paused = || {
             let mut client = TestClient::new();
-            client.direct(shared_by(1, Mode::Enforce), &[("default", guard(3_000.0, 1e12))]);
+            client.direct(
+                shared_by(1, Mode::Enforce),
+                &[("default", guard(3_000.0, 1e12))],
+            );
             client.subscription.on_tick(client.now);
             client.now = client.now + between;
             client.subscription.on_tick(client.now);
@@ -108,13 +142,20 @@ fn late_refill_lets_the_backlog_pass() {
         };
         let (mut client, g) = (paused(), 300.0);
         let passed = f64::from(client.drain("acme"));
-        assert!((passed - depth(g) - g * late_s).abs() <= 1.0, "{passed} after {between_ms} ms");
+        assert!(
+            (passed - depth(g) - g * late_s).abs() <= 1.0,
+            "{passed} after {between_ms} ms"
+        );
         // Each credit is given once, and lapses.
         client.run("acme", 1, |_| 0);
         assert!(client.drain("acme") <= 4);
         let mut client = paused();
         client.run("acme", 101, |_| 0);
-        assert_eq!(f64::from(client.drain("acme")), depth(g).floor(), "{between_ms} ms");
+        assert_eq!(
+            f64::from(client.drain("acme")),
+            depth(g).floor(),
+            "{between_ms} ms"
+        );
     }
 }
 
@@ -124,18 +165,29 @@ fn tenant_without_directive_takes_class_tokens() {
     let zone = |g: f64| guard(g * 10.0, 1e9);
     client.direct(
         shared_by(1, Mode::Enforce),
-        &[("acme", zone(10.0)), ("default", zone(10.0)), ("free", ratio(0.0))],
+        &[
+            ("acme", zone(10.0)),
+            ("default", zone(10.0)),
+            ("free", ratio(0.0)),
+        ],
     );
     assert_eq!(f64::from(client.drain("one")), depth(10.0).floor());
     assert_eq!(client.drain("another"), 0, "shared");
-    assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor(), "its own");
+    assert_eq!(
+        f64::from(client.drain("acme")),
+        depth(10.0).floor(),
+        "its own"
+    );
     client.check(&[("free", 0.0)]);
 }
 
 #[test]
 fn coin_refusal_takes_no_guard_token() {
     let mut client = TestClient::new();
-    let both = |share: f64| Values { ratio: ratio(share).ratio, ..guard(100.0, 1e9) };
+    let both = |share: f64| Values {
+        ratio: ratio(share).ratio,
+        ..guard(100.0, 1e9)
+    };
     client.direct(shared_by(1, Mode::Enforce), &[("default", both(1.0))]);
     client.check(&[("acme", 1.0)]);
     client.direct(shared_by(1, Mode::Enforce), &[("default", both(0.0))]);
@@ -154,21 +206,33 @@ fn guard_counts_would_drops_without_refusing() {
     for mode in [Mode::Enforce, Mode::Shadow, Mode::Canary] {
         let mut client = TestClient::new();
         client.direct(shared_by(1, mode), &[("default", guard(100.0, 1e9))]);
-        let kill = Directives { kill: KillGeneration(1), ..client.message(shared_by(1, mode), &[]) };
-        let kill = Directives { buckets: Vec::new(), ..kill };
+        let kill = Directives {
+            kill: KillGeneration(1),
+            ..client.message(shared_by(1, mode), &[])
+        };
+        let kill = Directives {
+            buckets: Vec::new(),
+            ..kill
+        };
         client.subscription.on_directives(now(), kill).unwrap();
         client.check(&[("acme", 0.0)]);
         let burst = depth(10.0).floor() as u64;
         let counts = client.counts();
         assert_eq!((counts.passed(), counts.admitted()), (burst, 10_000));
-        assert_eq!((counts.would_guard_dropped, counts.would_dropped), (10_000 - burst, 10_000 - burst));
+        assert_eq!(
+            (counts.would_guard_dropped, counts.would_dropped),
+            (10_000 - burst, 10_000 - burst)
+        );
     }
 }
 
 #[test]
 fn offered_rate_is_measured_without_reports() {
     let mut client = TestClient::new();
-    client.direct(shared_by(1, Mode::Enforce), &[("default", guard(1_000.0, 1_000.0))]);
+    client.direct(
+        shared_by(1, Mode::Enforce),
+        &[("default", guard(1_000.0, 1_000.0))],
+    );
     client.run("acme", 20, |_| 0);
     // Only ticks from now on: 3 s at 1,000 requests/s. A tenth passes at first.
     let mut last = 0;
@@ -219,9 +283,11 @@ proptest! {
 
 #[test]
 fn guard_refusing_without_a_ratio_is_named() {
-    for (refusing, expected) in
-        [(guard(10.0, 10.0), Some(true)), (guard(1_000.0, 10.0), Some(false)), (ratio(0.5), None)]
-    {
+    for (refusing, expected) in [
+        (guard(10.0, 10.0), Some(true)),
+        (guard(1_000.0, 10.0), Some(false)),
+        (ratio(0.5), None),
+    ] {
         let mut client = TestClient::new();
         client.direct(shared_by(1, Mode::Enforce), &[("default", refusing)]);
         client.run("acme", 1_200, |_| 1);

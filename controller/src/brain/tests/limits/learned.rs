@@ -17,11 +17,25 @@ struct Weeks {
 
 impl Weeks {
     fn new(policy: Arc<Policy>) -> Self {
-        let parameters = Parameters { tick: STEP, report_interval: STEP / 2, ..Parameters::default() };
-        let mut brain =
-            Brain::new(MonoTime::ZERO, InstanceId(9_999), DurableState::first_start(), policy, parameters);
+        let parameters = Parameters {
+            tick: STEP,
+            report_interval: STEP / 2,
+            ..Parameters::default()
+        };
+        let mut brain = Brain::new(
+            MonoTime::ZERO,
+            InstanceId(9_999),
+            DurableState::first_start(),
+            policy,
+            parameters,
+        );
         save(&mut brain);
-        Self { brain, zone: Scripted::new("a", 1), step: 0, writes: true }
+        Self {
+            brain,
+            zone: Scripted::new("a", 1),
+            step: 0,
+            writes: true,
+        }
     }
 
     fn day(&mut self, factor: f64) -> Option<f64> {
@@ -41,7 +55,10 @@ impl Weeks {
         if !self.zone.cut {
             self.zone.exchange(&mut self.brain, now);
         }
-        self.brain.on_tick(now, 86_400 * 20_000 + STEP.as_secs() as i64 * self.step as i64);
+        self.brain.on_tick(
+            now,
+            86_400 * 20_000 + STEP.as_secs() as i64 * self.step as i64,
+        );
         save(&mut self.brain);
         if !self.zone.cut {
             self.zone.receive(&mut self.brain, now);
@@ -56,11 +73,20 @@ impl Weeks {
     }
 
     fn limit(&self) -> Option<f64> {
-        self.brain.buckets.states[&bucket()].limit.per_second().map(Rate::per_second)
+        self.brain.buckets.states[&bucket()]
+            .limit
+            .per_second()
+            .map(Rate::per_second)
     }
 
     fn limit_sent(&self) -> Option<f64> {
-        self.zone.board.get(&bucket())?.terms().limit.per_second().map(Rate::per_second)
+        self.zone
+            .board
+            .get(&bucket())?
+            .terms()
+            .limit
+            .per_second()
+            .map(Rate::per_second)
     }
 }
 
@@ -114,10 +140,15 @@ fn late_counts_are_no_surge() {
             if !weeks.zone.cut {
                 weeks.zone.exchange(&mut weeks.brain, now);
             }
-            weeks.brain.on_tick(now, STEP.as_secs() as i64 * weeks.step as i64);
+            weeks
+                .brain
+                .on_tick(now, STEP.as_secs() as i64 * weeks.step as i64);
             save(&mut weeks.brain);
             for minute in weeks.brain.take_unsaved_history().minutes {
-                let rates = minute.samples.values().map(|sample| sample.offered.per_second());
+                let rates = minute
+                    .samples
+                    .values()
+                    .map(|sample| sample.offered.per_second());
                 highest = rates.fold(highest, f64::max);
             }
         }
@@ -145,23 +176,34 @@ fn queried_limit_is_clamped_or_unknown() {
     (0..10).for_each(|_| weeks.step());
     assert_eq!(weeks.brain.buckets.states[&bucket()].limit, Limit::Unknown);
     let source = |brain: &Brain| {
-        let LimitSource::Prometheus(source) = brain.policy().bucket(&bucket()).unwrap().source.clone() else {
+        let LimitSource::Prometheus(source) =
+            brain.policy().bucket(&bucket()).unwrap().source.clone()
+        else {
             panic!()
         };
         source
     };
     for (answer, limit) in [(700.0, 700.0), (9_000.0, 5_000.0), (0.0, 200.0)] {
-        let answer = LimitAnswer { rate: Rate::new(answer).unwrap(), at: MonoTime::ZERO };
+        let answer = LimitAnswer {
+            rate: Rate::new(answer).unwrap(),
+            at: MonoTime::ZERO,
+        };
         let asked = source(&weeks.brain);
         assert_eq!(weeks.brain.on_answer(&asked, answer).len(), 1);
         weeks.step();
-        assert_eq!((weeks.limit(), weeks.limit_sent()), (Some(limit), Some(limit)));
+        assert_eq!(
+            (weeks.limit(), weeks.limit_sent()),
+            (Some(limit), Some(limit))
+        );
     }
     // Other bounds apply to the known answer. Another query has no answer yet.
     weeks.brain.on_policy(text(", min: 300"));
     assert_eq!(weeks.limit(), Some(300.0));
     weeks.brain.on_policy(enforced());
-    assert_eq!((weeks.limit(), weeks.brain.limits.answers.len()), (Some(LIMIT), 0));
+    assert_eq!(
+        (weeks.limit(), weeks.brain.limits.answers.len()),
+        (Some(LIMIT), 0)
+    );
     weeks.brain.on_policy(text(""));
     assert_eq!(weeks.brain.buckets.states[&bucket()].limit, Limit::Unknown);
 }

@@ -29,8 +29,20 @@ fn report_evidence(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
     for zone in &mut fleet.zones {
         let mut report = zone.report(now);
         let mut evidence = Evidence::default();
-        let cohort = CohortKey { bucket: bucket(), mode, side: Side::Canary };
-        evidence.add(&cohort, &Outcomes { offered, refused, ..Outcomes::default() }, 1);
+        let cohort = CohortKey {
+            bucket: bucket(),
+            mode,
+            side: Side::Canary,
+        };
+        evidence.add(
+            &cohort,
+            &Outcomes {
+                offered,
+                refused,
+                ..Outcomes::default()
+            },
+            1,
+        );
         report.evidence = evidence;
         fleet.brain.on_report(now, zone.stream, report).unwrap();
     }
@@ -46,7 +58,10 @@ fn restart_without_reports_ends_the_canary() {
     assert_eq!(fleet.brain.durable().stages["api"].stage, Mode::Canary);
     fleet.run(1.0);
     assert_eq!(fleet.brain.durable().stages["api"].stage, Mode::Shadow);
-    assert_eq!(fleet.brain.durable().history.back().unwrap().cause, Cause::Stale);
+    assert_eq!(
+        fleet.brain.durable().history.back().unwrap().cause,
+        Cause::Stale
+    );
 }
 
 fn two_buckets(api: &str, web: u32, more: &str) -> Arc<Policy> {
@@ -56,7 +71,13 @@ fn two_buckets(api: &str, web: u32, more: &str) -> Arc<Policy> {
 }
 
 fn held(fleet: &Fleet) -> Vec<String> {
-    fleet.brain.policies.held.as_ref().map(|held| held.reasons.clone()).unwrap_or_default()
+    fleet
+        .brain
+        .policies
+        .held
+        .as_ref()
+        .map(|held| held.reasons.clone())
+        .unwrap_or_default()
 }
 
 #[test]
@@ -66,9 +87,15 @@ fn policy_is_held_for_its_refusals() {
     let mut fleet = settled(Arc::clone(&good));
     for _ in 0..3 {
         assert_eq!(fleet.brain.offer(limit(100)), Offer::Held);
-        assert_eq!(held(&fleet), ["api: 97.5 % of all requests would be refused, 75 % now"]);
+        assert_eq!(
+            held(&fleet),
+            ["api: 97.5 % of all requests would be refused, 75 % now"]
+        );
         fleet.run(1.0);
-        assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Enforce, good.hash()));
+        assert_eq!(
+            (mode(&fleet), fleet.brain.policy().hash()),
+            (Mode::Enforce, good.hash())
+        );
         check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.03);
         assert_eq!(fleet.brain.offer(Arc::clone(&good)), Offer::Taken);
         assert!(fleet.brain.policies.held.is_none());
@@ -79,11 +106,20 @@ fn policy_is_held_for_its_refusals() {
     let name = small.hash().to_string();
     let wrong = fleet.brain.acknowledge("0123456789abcdef", small.hash());
     assert!(matches!(wrong, Err(AckError::Other { .. })));
-    assert!(matches!(fleet.brain.acknowledge(&name, good.hash()), Err(AckError::Changed { .. })));
+    assert!(matches!(
+        fleet.brain.acknowledge(&name, good.hash()),
+        Err(AckError::Changed { .. })
+    ));
     assert_eq!(fleet.brain.policy().hash(), good.hash());
-    assert_eq!(fleet.brain.acknowledge(&name, small.hash()), Ok(small.hash()));
+    assert_eq!(
+        fleet.brain.acknowledge(&name, small.hash()),
+        Ok(small.hash())
+    );
     assert_eq!(fleet.brain.policy().hash(), small.hash());
-    assert!(matches!(fleet.brain.acknowledge(&name, small.hash()), Err(AckError::Nothing { .. })));
+    assert!(matches!(
+        fleet.brain.acknowledge(&name, small.hash()),
+        Err(AckError::Nothing { .. })
+    ));
     let off = two_buckets("limit: 1, mode: enforce", 9, "guardrails: off\n");
     assert_eq!(fleet.brain.offer(off), Offer::Taken);
 }
@@ -92,17 +128,32 @@ fn policy_is_held_for_its_refusals() {
 fn kills_of_a_held_policy_apply() {
     let good = two_buckets("limit: 1000, mode: enforce", 9, "");
     let mut fleet = settled(Arc::clone(&good));
-    assert_eq!(fleet.brain.offer(two_buckets("limit: 100, mode: shadow", 90, "")), Offer::Held);
-    assert_eq!(held(&fleet), ["web: limit 9 -> 90 is more than 2 times up"], "api is in shadow");
+    assert_eq!(
+        fleet
+            .brain
+            .offer(two_buckets("limit: 100, mode: shadow", 90, "")),
+        Offer::Held
+    );
+    assert_eq!(
+        held(&fleet),
+        ["web: limit 9 -> 90 is more than 2 times up"],
+        "api is in shadow"
+    );
     fleet.tick();
-    assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Shadow, good.hash()));
+    assert_eq!(
+        (mode(&fleet), fleet.brain.policy().hash()),
+        (Mode::Shadow, good.hash())
+    );
     // The file returns to the current policy. It asks for the same mode as before, so no stage
     // rises.
     fleet.brain.offer(Arc::clone(&good));
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Shadow);
     let tenants = |names: &str| {
-        let text = format!("kill_switch: {}\nbuckets: {{ api: {{ limit: 9 }} }}\n", names.is_empty());
+        let text = format!(
+            "kill_switch: {}\nbuckets: {{ api: {{ limit: 9 }} }}\n",
+            names.is_empty()
+        );
         policy_of(&text, &format!("tenants: {{ default: {{}}, {names} }}\n"))
     };
     fleet.brain.on_policy(tenants("acme: {}, free: {}"));
@@ -116,7 +167,12 @@ fn kills_of_a_held_policy_apply() {
 fn counted(fleet: &mut Fleet) -> u64 {
     fleet.tick();
     let rollout = &fleet.brain.policy().bucket(&bucket()).unwrap().rollout;
-    fleet.brain.rollouts.evidence(fleet.now(), "api", rollout).canary.offered
+    fleet
+        .brain
+        .rollouts
+        .evidence(fleet.now(), "api", rollout)
+        .canary
+        .offered
 }
 
 #[test]
@@ -132,11 +188,16 @@ fn evidence_needs_timely_counts_and_limits() {
     report_evidence(&mut fleet, Mode::Canary, 10, 0);
     assert_eq!(counted(&mut fleet), 30);
 
-    let queried = "buckets: { api: { limit: { prometheus: { url: http://p, query: q } }, mode: canary } }\n";
+    let queried =
+        "buckets: { api: { limit: { prometheus: { url: http://p, query: q } }, mode: canary } }\n";
     let mut fleet = Fleet::new(policy(queried), two_zones());
     fleet.run(5.0);
     report_evidence(&mut fleet, Mode::Canary, 10, 0);
-    assert_eq!(counted(&mut fleet), 0, "the limit is unknown, so nothing could be refused");
+    assert_eq!(
+        counted(&mut fleet),
+        0,
+        "the limit is unknown, so nothing could be refused"
+    );
 }
 
 #[test]
@@ -149,7 +210,10 @@ fn small_fleet_gate_says_so() {
     let now = fleet.now();
     let refused = fleet.brain.promote(now, "api", None, None).unwrap_err();
     assert!(refused.to_string().contains(few), "{refused}");
-    let change = fleet.brain.promote(now, "api", None, Some(&text("tried elsewhere"))).unwrap();
+    let change = fleet
+        .brain
+        .promote(now, "api", None, Some(&text("tried elsewhere")))
+        .unwrap();
     assert_eq!(change.why.last().unwrap(), few);
     assert_eq!(change.evidence.unwrap().canary.instances, 2);
 }

@@ -13,8 +13,16 @@ use Mode::{Canary, Enforce, Shadow};
 /// An aggregator that an earlier controller sent this mode.
 fn directed(zone: &str, number: u64, mode: Mode) -> Scripted {
     let mut aggregator = Scripted::new(zone, number);
-    let terms = Terms { mode, ..Terms::default() };
-    aggregator.board.apply(&BucketDirective { bucket: bucket(), whole: true, terms, keys: Vec::new() });
+    let terms = Terms {
+        mode,
+        ..Terms::default()
+    };
+    aggregator.board.apply(&BucketDirective {
+        bucket: bucket(),
+        whole: true,
+        terms,
+        keys: Vec::new(),
+    });
     aggregator.epoch = Some(Epoch(5));
     aggregator
 }
@@ -26,7 +34,10 @@ fn stage(brain: &Brain) -> Mode {
 /// The stage after aggregators with these modes have greeted a controller without a state.
 fn recovered(durable: &DurableState, file: &str, modes: &[Mode]) -> Fleet {
     let policy = policy(&enforced_with("").replace("mode: enforce", &format!("mode: {file}")));
-    let zones = modes.iter().zip(1..).map(|(mode, number)| directed(&format!("z{number}"), number, *mode));
+    let zones = modes
+        .iter()
+        .zip(1..)
+        .map(|(mode, number)| directed(&format!("z{number}"), number, *mode));
     let mut fleet = Fleet::restored(durable.clone(), policy, zones.collect());
     fleet.run(1.0);
     fleet
@@ -47,14 +58,26 @@ fn stages_come_back_from_aggregators() {
     ] {
         for durable in [DurableState::lost(), DurableState::first_start()] {
             let fleet = recovered(&durable, file, &modes);
-            assert_eq!(stage(&fleet.brain), expected, "{modes:?}, file {file}, lost: {}", durable.lost);
+            assert_eq!(
+                stage(&fleet.brain),
+                expected,
+                "{modes:?}, file {file}, lost: {}",
+                durable.lost
+            );
             assert!(fleet.brain.durable().loss.is_some());
         }
     }
-    let fleet = recovered(&DurableState::lost(), "enforce", &[Shadow, Enforce, Enforce]);
+    let fleet = recovered(
+        &DurableState::lost(),
+        "enforce",
+        &[Shadow, Enforce, Enforce],
+    );
     let last = fleet.brain.durable().history.back().unwrap();
     assert_eq!(last.cause, Cause::Recovered);
-    assert_eq!(last.why[0], "aggregator z1/z1-aggregator has shadow, and is outvoted");
+    assert_eq!(
+        last.why[0],
+        "aggregator z1/z1-aggregator has shadow, and is outvoted"
+    );
 }
 
 #[test]
@@ -63,7 +86,11 @@ fn start_after_a_short_one_recovers_too() {
         let mut first = recovered(&DurableState::first_start(), "enforce", &[]);
         first.run(first_ran_s);
         let fleet = recovered(first.brain.durable(), "enforce", &[Shadow]);
-        assert_eq!(stage(&fleet.brain), expected, "the first ran {first_ran_s} s");
+        assert_eq!(
+            stage(&fleet.brain),
+            expected,
+            "the first ran {first_ran_s} s"
+        );
         assert!(fleet.brain.durable().loss.is_some());
     }
 }
@@ -73,21 +100,40 @@ fn lost_state_leaves_an_enforcing_fleet_enforcing() {
     for lost in [DurableState::lost(), DurableState::first_start()] {
         let mut fleet = settled(enforced());
         let reason = Text::new("drill").unwrap();
-        fleet.brain.on_kill(&Scope::Fleet, Command::learned(None)).unwrap();
+        fleet
+            .brain
+            .on_kill(&Scope::Fleet, Command::learned(None))
+            .unwrap();
         fleet.run(1.0);
         let now = fleet.now();
         assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet).0);
-        fleet.brain.promote(now, "api", Some(Enforce), Some(&reason)).unwrap();
+        fleet
+            .brain
+            .promote(now, "api", Some(Enforce), Some(&reason))
+            .unwrap();
         fleet.run(1.0);
-        assert_eq!((fleet.zones[0].mode(), fleet.brain.durable().loss.clone()), (Enforce, None));
+        assert_eq!(
+            (fleet.zones[0].mode(), fleet.brain.durable().loss.clone()),
+            (Enforce, None)
+        );
         fleet.loses_state(lost);
         for _ in 0..80 {
             fleet.run(0.5);
             let modes = fleet.zones.iter().map(Scripted::mode).collect::<Vec<_>>();
-            assert_eq!((stage(&fleet.brain), modes), (Enforce, vec![Enforce, Enforce]));
+            assert_eq!(
+                (stage(&fleet.brain), modes),
+                (Enforce, vec![Enforce, Enforce])
+            );
         }
-        assert_eq!(fleet.brain.kills().fleet().0, 2, "the number of the kill came back");
-        assert!(fleet.brain.durable().loss.is_some(), "until it is acknowledged");
+        assert_eq!(
+            fleet.brain.kills().fleet().0,
+            2,
+            "the number of the kill came back"
+        );
+        assert!(
+            fleet.brain.durable().loss.is_some(),
+            "until it is acknowledged"
+        );
         assert!(fleet.brain.acknowledge_loss().is_some() && fleet.brain.durable().loss.is_none());
     }
 }
@@ -103,17 +149,38 @@ fn claim_counts_once_and_for_a_while() {
         stage(&fleet.brain)
     };
     // Another claim of the same aggregator.
-    assert_eq!(again(&mut fleet, &|zone| zone.board = directed("z", 9, Enforce).board), Canary);
+    assert_eq!(
+        again(&mut fleet, &|zone| zone.board =
+            directed("z", 9, Enforce).board),
+        Canary
+    );
     // The first claim of an aggregator that has only what this controller sent it.
     let mut late = directed("z2", 2, Shadow);
-    let report =
-        Report { controller: Some(fleet.brain.downstream.sessions.own()), ..late.report(MonoTime::ZERO) };
-    assert!(report.modes.values().any(|mode| *mode == ReportedMode { directed: Some(Shadow), unapplied: 0 }));
-    fleet.brain.on_report(fleet.now(), late.stream, report).unwrap();
+    let report = Report {
+        controller: Some(fleet.brain.downstream.sessions.own()),
+        ..late.report(MonoTime::ZERO)
+    };
+    assert!(report.modes.values().any(|mode| *mode
+        == ReportedMode {
+            directed: Some(Shadow),
+            unapplied: 0
+        }));
+    fleet
+        .brain
+        .on_report(fleet.now(), late.stream, report)
+        .unwrap();
     assert_eq!(stage(&fleet.brain), Canary);
     // An operator's move stays.
     let now = fleet.now();
-    fleet.brain.promote(now, "api", Some(Enforce), Some(&Text::new("known").unwrap())).unwrap();
+    fleet
+        .brain
+        .promote(
+            now,
+            "api",
+            Some(Enforce),
+            Some(&Text::new("known").unwrap()),
+        )
+        .unwrap();
     fleet.zones.push(directed("z3", 3, Shadow));
     fleet.run(1.0);
     assert_eq!(stage(&fleet.brain), Enforce);
@@ -128,7 +195,10 @@ fn claim_counts_once_and_for_a_while() {
 #[test]
 fn shadow_after_a_kill_is_kept() {
     let mut fleet = recovered(&DurableState::lost(), "enforce", &[]);
-    fleet.brain.on_kill(&Scope::Fleet, Command::learned(None)).unwrap();
+    fleet
+        .brain
+        .on_kill(&Scope::Fleet, Command::learned(None))
+        .unwrap();
     assert!(fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet).0);
     fleet.zones.push(directed("z1", 1, Enforce));
     fleet.run(1.0);
@@ -142,7 +212,10 @@ fn first_start_is_no_state_loss() {
     fleet.zones.push(Scripted::new("c", 3));
     fleet.zones[0].reconnects();
     fleet.run(1.0);
-    assert_eq!((stage(&fleet.brain), &fleet.brain.durable().loss), (Enforce, &None));
+    assert_eq!(
+        (stage(&fleet.brain), &fleet.brain.durable().loss),
+        (Enforce, &None)
+    );
 }
 
 #[test]
@@ -157,5 +230,13 @@ fn state_behind_the_fleet_counts_as_lost() {
     fleet.run(1.0);
     fleet.loses_state(older);
     fleet.run(1.0);
-    assert!(fleet.brain.durable().loss.as_ref().unwrap().contains("epoch 2"));
+    assert!(
+        fleet
+            .brain
+            .durable()
+            .loss
+            .as_ref()
+            .unwrap()
+            .contains("epoch 2")
+    );
 }

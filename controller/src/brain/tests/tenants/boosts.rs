@@ -13,13 +13,31 @@ fn two_tenants(a: &str) -> Arc<Policy> {
 #[test]
 fn boost_lasts_until_its_end() {
     let boosted = two_tenants("weight: 1, boost: 3.0, boost_until: 2026-12-01T00:00:00Z");
-    let zone = Scripted::new("a", 1).offering("a", 2000.0).offering("b", 2000.0);
+    let zone = Scripted::new("a", 1)
+        .offering("a", 2000.0)
+        .offering("b", 2000.0);
     let mut fleet = Fleet::new(boosted, vec![zone]);
     fleet.unix_s = ENDS - 30;
     fleet.run(29.0);
-    check_near(fleet.zones[0].ratio("a").unwrap(), 1.0 - 750.0 / 2000.0, 0.005);
-    check_near(fleet.zones[0].ratio("b").unwrap(), 1.0 - 250.0 / 2000.0, 0.005);
-    let weight = |fleet: &Fleet| fleet.zones[0].values("a").unwrap().entitlement.unwrap().weight.get();
+    check_near(
+        fleet.zones[0].ratio("a").unwrap(),
+        1.0 - 750.0 / 2000.0,
+        0.005,
+    );
+    check_near(
+        fleet.zones[0].ratio("b").unwrap(),
+        1.0 - 250.0 / 2000.0,
+        0.005,
+    );
+    let weight = |fleet: &Fleet| {
+        fleet.zones[0]
+            .values("a")
+            .unwrap()
+            .entitlement
+            .unwrap()
+            .weight
+            .get()
+    };
     assert_eq!(weight(&fleet), 3.0, "zones on holds divide by it, too");
     fleet.run(2.0);
     check_near(fleet.zones[0].ratio("a").unwrap(), 0.75, 0.005);
@@ -30,13 +48,19 @@ fn boost_lasts_until_its_end() {
 #[test]
 fn start_judges_by_the_last_boosts() {
     let boosted = two_tenants("weight: 1, boost: 3.0, boost_until: 2026-12-01T00:00:00Z");
-    let zone = Scripted::new("a", 1).offering("a", 2000.0).offering("b", 2000.0);
+    let zone = Scripted::new("a", 1)
+        .offering("a", 2000.0)
+        .offering("b", 2000.0);
     let mut fleet = Fleet::new(boosted, vec![zone]);
     for (unix_s, offer) in [(ENDS - 300, Offer::Held), (ENDS, Offer::Taken)] {
         fleet.unix_s = unix_s;
         fleet.run(20.0);
         fleet.restarts();
-        assert_eq!(fleet.brain.offer(two_tenants("weight: 1")), offer, "at {unix_s}");
+        assert_eq!(
+            fleet.brain.offer(two_tenants("weight: 1")),
+            offer,
+            "at {unix_s}"
+        );
         fleet.brain.offer(Arc::clone(fleet.brain.policy()));
     }
 }

@@ -8,10 +8,15 @@ use crate::admin::status::Status;
 /// The quotas that each zone holds for the bucket, by name and size; `None` before any were sent.
 fn held(fleet: &Fleet) -> Vec<Option<Vec<(String, u64)>>> {
     let shown = |quotas: &BucketQuotas| {
-        quotas.iter().map(|quota| (quota.name.to_string(), quota.rate.max())).collect::<Vec<_>>()
+        quotas
+            .iter()
+            .map(|quota| (quota.name.to_string(), quota.rate.max()))
+            .collect::<Vec<_>>()
     };
     let of_zone = |zone: &Scripted| {
-        zone.board.get(&bucket()).and_then(|posted| posted.terms().quotas.as_ref().map(shown))
+        zone.board
+            .get(&bucket())
+            .and_then(|posted| posted.terms().quotas.as_ref().map(shown))
     };
     fleet.zones.iter().map(of_zone).collect()
 }
@@ -34,7 +39,11 @@ fn aggregators_are_sent_every_quota_change() {
     assert_eq!(held(&fleet), [calls(20), calls(20)]);
     fleet.brain.on_policy(enforced());
     fleet.run(1.0);
-    assert_eq!(held(&fleet), [Some(vec![]), Some(vec![])], "a bucket without quotas ends the earlier ones");
+    assert_eq!(
+        held(&fleet),
+        [Some(vec![]), Some(vec![])],
+        "a bucket without quotas ends the earlier ones"
+    );
 }
 
 #[test]

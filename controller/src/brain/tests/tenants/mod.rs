@@ -13,12 +13,17 @@ use plimsoll_core::report::{Counts, KeyDefinition, Ledger};
 const WEIGHTS: &str = "gold: { weight: 4 }, plain: { weight: 1 }, free: { weight: 0.25 }";
 
 fn tenants(listed: &str, floor: u32) -> String {
-    format!("tenants: {{ default: {{ weight: 1 }}, {listed} }}\nfairness: {{ min_floor_rps: {floor} }}\n")
+    format!(
+        "tenants: {{ default: {{ weight: 1 }}, {listed} }}\nfairness: {{ min_floor_rps: {floor} }}\n"
+    )
 }
 
 fn steady(policy: Arc<Policy>, offered: &[(&str, f64)]) -> Fleet {
-    let mut zones: Vec<Scripted> =
-        ["a", "b", "c"].into_iter().zip(1..).map(|(zone, number)| Scripted::new(zone, number)).collect();
+    let mut zones: Vec<Scripted> = ["a", "b", "c"]
+        .into_iter()
+        .zip(1..)
+        .map(|(zone, number)| Scripted::new(zone, number))
+        .collect();
     for (zone, part) in zones.iter_mut().zip([0.5, 0.3, 0.2]) {
         for (name, rps) in offered {
             zone.offers(name, rps * part);
@@ -33,7 +38,10 @@ fn steady(policy: Arc<Policy>, offered: &[(&str, f64)]) -> Fleet {
 fn traffic_without_a_limit_is_shown() {
     for limit in ["unlimited", "{ learned: { percentile: 95 } }"] {
         let policy = enforced_with("").replace("limit: 1000", &format!("limit: {limit}"));
-        let fleet = steady(policy_of(&policy, &tenants(WEIGHTS, 0)), &[("plain", 2000.0), ("free", 100.0)]);
+        let fleet = steady(
+            policy_of(&policy, &tenants(WEIGHTS, 0)),
+            &[("plain", 2000.0), ("free", 100.0)],
+        );
         let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
         let bucket = &status.buckets[&bucket()];
         check_near(bucket.traffic.offered_rps, 2_100.0, 100.0);
@@ -43,14 +51,24 @@ fn traffic_without_a_limit_is_shown() {
 fn tail(names: u32, rate: f64) -> Tail {
     let mut bins = vec![0.0; Bin::COUNT];
     bins[Bin::of(rate).index()] = f64::from(names) * rate;
-    Tail { established: Demand { bins, ..Demand::default() }, names, ..Tail::default() }
+    Tail {
+        established: Demand {
+            bins,
+            ..Demand::default()
+        },
+        names,
+        ..Tail::default()
+    }
 }
 
 #[test]
 fn unlisted_names_share_one_default_level() {
     let policy = policy_of(&enforced_with(""), &tenants("acme: { weight: 1 }", 0));
-    let mut zones: Vec<Scripted> =
-        ["a", "b"].into_iter().zip(1..).map(|(zone, number)| Scripted::new(zone, number)).collect();
+    let mut zones: Vec<Scripted> = ["a", "b"]
+        .into_iter()
+        .zip(1..)
+        .map(|(zone, number)| Scripted::new(zone, number))
+        .collect();
     // Ten heavy names in one zone, and as many requests of a hundred light ones in the other.
     zones[0].offers("default", 1_000.0);
     zones[1].offers("default", 1_000.0);
@@ -60,7 +78,14 @@ fn unlisted_names_share_one_default_level() {
     fleet.run(30.0);
     // A share for each of them would leave 9 requests/s to acme.
     check_near(fleet.passing(20.0, &["acme"])[0], 500.0, 25.0);
-    let rates = [0, 1].map(|zone| fleet.zones[zone].values("default").unwrap().rate.unwrap().per_second());
+    let rates = [0, 1].map(|zone| {
+        fleet.zones[zone]
+            .values("default")
+            .unwrap()
+            .rate
+            .unwrap()
+            .per_second()
+    });
     let levels = [rates[0] / 10.0, rates[1] / 100.0];
     assert!((levels[0] / levels[1] - 1.0).abs() < 0.05, "{levels:?}");
     check_near(rates.iter().sum(), 500.0, 25.0);
@@ -76,7 +101,10 @@ fn unlisted_floors_hold_half_the_limit() {
         let mut fleet = Fleet::new(policy, vec![zone]);
         fleet.run(30.0);
         let passing = fleet.passing(20.0, &["default"])[0];
-        assert!((passing / due - 1.0).abs() < 0.05, "{names} with {floor}: {passing}");
+        assert!(
+            (passing / due - 1.0).abs() < 0.05,
+            "{names} with {floor}: {passing}"
+        );
     }
 }
 
@@ -96,9 +124,10 @@ fn changed_tenants_file_takes_effect_at_once() {
     let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 0));
     let mut fleet = steady(policy, &[("gold", 2000.0), ("plain", 2000.0)]);
     check_near(fleet.zones[0].ratio("gold").unwrap(), 0.6, 0.01);
-    fleet
-        .brain
-        .on_policy(policy_of(&enforced_with(""), &tenants("plain: { weight: 4 }, gold: { weight: 1 }", 0)));
+    fleet.brain.on_policy(policy_of(
+        &enforced_with(""),
+        &tenants("plain: { weight: 4 }, gold: { weight: 1 }", 0),
+    ));
     fleet.run(1.0);
     check_near(fleet.zones[0].ratio("gold").unwrap(), 0.9, 0.02);
     check_near(fleet.zones[0].ratio("plain").unwrap(), 0.6, 0.02);
@@ -107,25 +136,46 @@ fn changed_tenants_file_takes_effect_at_once() {
 #[test]
 fn evicted_tenant_is_added_on_return() {
     let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 0));
-    let zone = Scripted::new("a", 1).offering("gold", 50.0).offering("passing", 400.0).offering("free", 1.0);
+    let zone = Scripted::new("a", 1)
+        .offering("gold", 50.0)
+        .offering("passing", 400.0)
+        .offering("free", 1.0);
     let mut fleet = Fleet::new(policy, vec![zone]);
     fleet.run(20.0);
     let known = |fleet: &Fleet| -> Vec<String> {
-        let mut names: Vec<String> =
-            fleet.brain.keys.totals().map(|(key, _)| key.tenant.as_str().to_owned()).collect();
+        let mut names: Vec<String> = fleet
+            .brain
+            .keys
+            .totals()
+            .map(|(key, _)| key.tenant.as_str().to_owned())
+            .collect();
         names.sort_unstable();
         names
     };
-    let counted =
-        |fleet: &Fleet| -> u64 { fleet.brain.keys.totals().map(|(_, tally)| tally.counts.offered).sum() };
+    let counted = |fleet: &Fleet| -> u64 {
+        fleet
+            .brain
+            .keys
+            .totals()
+            .map(|(_, tally)| tally.counts.offered)
+            .sum()
+    };
     assert_eq!(known(&fleet), ["default", "free", "gold", "passing"]);
     for name in ["passing", "free"] {
         fleet.zones[0].offers(name, 0.0);
     }
     fleet.run(590.0);
-    assert_eq!(known(&fleet), ["default", "free", "gold", "passing"], "not idle for long enough");
+    assert_eq!(
+        known(&fleet),
+        ["default", "free", "gold", "passing"],
+        "not idle for long enough"
+    );
     fleet.run(80.0);
-    assert_eq!(known(&fleet), ["default", "free", "gold"], "a listed tenant stays");
+    assert_eq!(
+        known(&fleet),
+        ["default", "free", "gold"],
+        "a listed tenant stays"
+    );
     let before = counted(&fleet);
     assert_eq!(before, 20 * 401 + 690 * 50);
 
@@ -133,7 +183,10 @@ fn evicted_tenant_is_added_on_return() {
     fleet.run(20.0);
     fleet.zones[0].offers("passing", 400.0);
     fleet.run(20.0);
-    assert_eq!(known(&fleet), ["another", "default", "free", "gold", "passing"]);
+    assert_eq!(
+        known(&fleet),
+        ["another", "default", "free", "gold", "passing"]
+    );
     assert_eq!(counted(&fleet) - before, 40 * 50 + 40 * 10 + 20 * 400);
 }
 
@@ -142,46 +195,78 @@ fn named(name: &str) -> Bucket {
 }
 
 fn junk(numbers: std::ops::Range<usize>) -> Vec<Bucket> {
-    numbers.map(|number| named(&format!("junk/{number}"))).collect()
+    numbers
+        .map(|number| named(&format!("junk/{number}")))
+        .collect()
 }
 
 fn asking(aggregator: &Scripted, seq: u64, subscriptions: Vec<Bucket>) -> Report {
     let identity = (seq == 1).then(|| aggregator.identity.clone());
-    Report { seq, identity, subscriptions, ..Report::default() }
+    Report {
+        seq,
+        identity,
+        subscriptions,
+        ..Report::default()
+    }
 }
 
 fn patterned() -> Brain {
-    let policy =
-        policy("buckets: { b: { limit: 5 }, '*': { limit: 5 } }\nrollout: { require_gates: false }\n");
-    Brain::new(at(0), InstanceId(999), Default::default(), policy, Parameters::default())
+    let policy = policy(
+        "buckets: { b: { limit: 5 }, '*': { limit: 5 } }\nrollout: { require_gates: false }\n",
+    );
+    Brain::new(
+        at(0),
+        InstanceId(999),
+        Default::default(),
+        policy,
+        Parameters::default(),
+    )
 }
 
 fn is_sent(brain: &mut Brain, now: MonoTime, stream: StreamId, bucket: &Bucket) -> bool {
     let message = brain.message(now, stream).unwrap();
-    message.updates().any(|update| update.directive().bucket == *bucket)
+    message
+        .updates()
+        .any(|update| update.directive().bucket == *bucket)
 }
 
 #[test]
 fn junk_buckets_never_block_later_ones() {
     for pattern in ["", "'*': { limit: 5 }, "] {
         let with = |more: &str| {
-            policy(&format!("buckets: {{ {pattern}{more} }}\nrollout: {{ require_gates: false }}\n"))
+            policy(&format!(
+                "buckets: {{ {pattern}{more} }}\nrollout: {{ require_gates: false }}\n"
+            ))
         };
-        let mut brain =
-            Brain::new(at(0), InstanceId(999), Default::default(), with(""), Parameters::default());
+        let mut brain = Brain::new(
+            at(0),
+            InstanceId(999),
+            Default::default(),
+            with(""),
+            Parameters::default(),
+        );
         for number in 0..3 {
             let hostile = Scripted::new(&format!("evil{number}"), number + 10);
             let from = number as usize * 10_000;
-            brain.on_report(at(0), hostile.stream, asking(&hostile, 1, junk(from..from + 6_000))).unwrap();
+            brain
+                .on_report(
+                    at(0),
+                    hostile.stream,
+                    asking(&hostile, 1, junk(from..from + 6_000)),
+                )
+                .unwrap();
         }
         assert!(brain.buckets.states.len() <= 10_000);
         assert!(brain.buckets.no_room.count + brain.buckets.unlisted.count >= 10_000);
-        let late: String =
-            (0..200).map(|number| format!("late{number}: {{ limit: 1, mode: enforce }}, ")).collect();
+        let late: String = (0..200)
+            .map(|number| format!("late{number}: {{ limit: 1, mode: enforce }}, "))
+            .collect();
         brain.on_policy(with(&late));
         save(&mut brain);
         let honest = Scripted::new("a", 1);
-        brain.on_report(at(10), honest.stream, asking(&honest, 1, vec![])).unwrap();
+        brain
+            .on_report(at(10), honest.stream, asking(&honest, 1, vec![]))
+            .unwrap();
         save(&mut brain);
         let message = brain.message(at(10), honest.stream).unwrap();
         let sent = message.updates().filter(|update| {
@@ -196,10 +281,24 @@ fn junk_buckets_never_block_later_ones() {
 fn one_aggregator_leaves_room_for_the_others() {
     let mut brain = patterned();
     let (hostile, honest) = (Scripted::new("evil", 1), Scripted::new("a", 2));
-    brain.on_report(at(0), hostile.stream, asking(&hostile, 1, junk(0..10_000))).unwrap();
-    brain.on_report(at(0), hostile.stream, asking(&hostile, 2, junk(10_000..20_000))).unwrap();
+    brain
+        .on_report(at(0), hostile.stream, asking(&hostile, 1, junk(0..10_000)))
+        .unwrap();
+    brain
+        .on_report(
+            at(0),
+            hostile.stream,
+            asking(&hostile, 2, junk(10_000..20_000)),
+        )
+        .unwrap();
     assert_eq!(brain.buckets.states.len(), 1 + 2_500);
-    brain.on_report(at(10), honest.stream, asking(&honest, 1, vec![named("orders")])).unwrap();
+    brain
+        .on_report(
+            at(10),
+            honest.stream,
+            asking(&honest, 1, vec![named("orders")]),
+        )
+        .unwrap();
     save(&mut brain);
     assert!(is_sent(&mut brain, at(10), honest.stream, &named("orders")));
 }
@@ -210,31 +309,66 @@ fn names_that_are_given_up_make_room() {
     let evil = Scripted::new("evil", 1);
     for round in 0..4 {
         let names = |round: usize| junk(round * 2_500..(round + 1) * 2_500);
-        let unsubscriptions = if round == 0 { Vec::new() } else { names(round - 1) };
-        let next = Report { unsubscriptions, ..asking(&evil, 1 + round as u64, names(round)) };
-        brain.on_report(at(round as u64), evil.stream, next).unwrap();
+        let unsubscriptions = if round == 0 {
+            Vec::new()
+        } else {
+            names(round - 1)
+        };
+        let next = Report {
+            unsubscriptions,
+            ..asking(&evil, 1 + round as u64, names(round))
+        };
+        brain
+            .on_report(at(round as u64), evil.stream, next)
+            .unwrap();
     }
-    assert_eq!((brain.buckets.states.len(), brain.buckets.room()), (1 + 5_000, 0));
+    assert_eq!(
+        (brain.buckets.states.len(), brain.buckets.room()),
+        (1 + 5_000, 0)
+    );
     brain.on_tick(at(700_000), 0);
     let honest = Scripted::new("a", 2);
-    brain.on_report(at(700_100), honest.stream, asking(&honest, 1, vec![named("orders")])).unwrap();
+    brain
+        .on_report(
+            at(700_100),
+            honest.stream,
+            asking(&honest, 1, vec![named("orders")]),
+        )
+        .unwrap();
     assert!(brain.buckets.states.contains_key(&named("orders")));
 }
 
 #[test]
 fn unlisted_name_is_answered_with_the_nearest() {
-    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
+    let mut brain = Brain::new(
+        at(0),
+        InstanceId(999),
+        Default::default(),
+        enforced(),
+        Parameters::default(),
+    );
     let zone = Scripted::new("a", 1);
     let known = brain.policy().exact_buckets().next().unwrap().0.to_string();
     let meant = named(&format!("{known}s"));
     let names = junk(0..10_000).into_iter().chain([meant.clone()]);
-    brain.on_report(at(0), zone.stream, asking(&zone, 1, names.collect())).unwrap();
-    assert_eq!((brain.buckets.states.len(), brain.buckets.unlisted.iter().count()), (1, 64));
+    brain
+        .on_report(at(0), zone.stream, asking(&zone, 1, names.collect()))
+        .unwrap();
+    assert_eq!(
+        (
+            brain.buckets.states.len(),
+            brain.buckets.unlisted.iter().count()
+        ),
+        (1, 64)
+    );
     assert_eq!(brain.buckets.unlisted.count, 10_001);
     brain.on_tick(at(500), 0);
     save(&mut brain);
     let message = brain.message(at(500), zone.stream).unwrap();
-    let answer = message.updates().find(|update| update.directive().bucket == meant).unwrap();
+    let answer = message
+        .updates()
+        .find(|update| update.directive().bucket == meant)
+        .unwrap();
     let answer = answer.directive().terms.unlisted.unwrap();
     assert_eq!(answer.nearest(), Some(known.as_str()));
     // A policy that covers it from now on sends it to the aggregator that asked.
@@ -245,23 +379,51 @@ fn unlisted_name_is_answered_with_the_nearest() {
 
 #[test]
 fn junk_names_leave_room_for_pattern_matches() {
-    let patterned = policy("buckets: { 'api/*': { limit: 5 } }\nrollout: { require_gates: false }\n");
-    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), patterned, Parameters::default());
+    let patterned =
+        policy("buckets: { 'api/*': { limit: 5 } }\nrollout: { require_gates: false }\n");
+    let mut brain = Brain::new(
+        at(0),
+        InstanceId(999),
+        Default::default(),
+        patterned,
+        Parameters::default(),
+    );
     let zone = Scripted::new("a", 1);
-    brain.on_report(at(0), zone.stream, asking(&zone, 1, junk(0..10_000))).unwrap();
-    let covered: Vec<Bucket> = (0..2_500).map(|number| named(&format!("api/{number}"))).collect();
-    brain.on_report(at(1), zone.stream, asking(&zone, 2, covered.clone())).unwrap();
-    assert!(covered.iter().all(|bucket| brain.buckets.states.contains_key(bucket)));
-    assert!(!brain.buckets.no_room.iter().any(|(bucket, _)| bucket.as_str().starts_with("api/")));
+    brain
+        .on_report(at(0), zone.stream, asking(&zone, 1, junk(0..10_000)))
+        .unwrap();
+    let covered: Vec<Bucket> = (0..2_500)
+        .map(|number| named(&format!("api/{number}")))
+        .collect();
+    brain
+        .on_report(at(1), zone.stream, asking(&zone, 2, covered.clone()))
+        .unwrap();
+    assert!(
+        covered
+            .iter()
+            .all(|bucket| brain.buckets.states.contains_key(bucket))
+    );
+    assert!(
+        !brain
+            .buckets
+            .no_room
+            .iter()
+            .any(|(bucket, _)| bucket.as_str().starts_with("api/"))
+    );
 }
 
 #[test]
 fn idle_asked_buckets_return_with_new_counts() {
     let mut brain = patterned();
     let (zone, other) = (Scripted::new("a", 1), named("other"));
-    brain.on_report(at(0), zone.stream, asking(&zone, 1, junk(0..100))).unwrap();
+    brain
+        .on_report(at(0), zone.stream, asking(&zone, 1, junk(0..100)))
+        .unwrap();
     save(&mut brain);
-    let key = Key { bucket: other.clone(), tenant: Tenant::default_class() };
+    let key = Key {
+        bucket: other.clone(),
+        tenant: Tenant::default_class(),
+    };
     let mut seq = 1;
     let mut offered = 0;
     for round in 0..3_u64 {
@@ -272,32 +434,70 @@ fn idle_asked_buckets_return_with_new_counts() {
             let now = at(from + 1_000 * step);
             let definition = KeyDefinition {
                 key: key.clone(),
-                base: Counts { offered: offered - 10, ..Counts::ZERO },
-                sent: Counts { offered: offered - 10, ..Counts::ZERO },
+                base: Counts {
+                    offered: offered - 10,
+                    ..Counts::ZERO
+                },
+                sent: Counts {
+                    offered: offered - 10,
+                    ..Counts::ZERO
+                },
                 continues: false,
             };
-            let counts = Counts { offered, ..Counts::ZERO };
+            let counts = Counts {
+                offered,
+                ..Counts::ZERO
+            };
             let report = Report {
                 time: Some(now),
-                definitions: (step == 0).then_some((KeyId(round as u32), definition)).into_iter().collect(),
-                tallies: std::iter::once((KeyId(round as u32), Tally { counts, late: Counts::ZERO }))
+                definitions: (step == 0)
+                    .then_some((KeyId(round as u32), definition))
+                    .into_iter()
                     .collect(),
+                tallies: std::iter::once((
+                    KeyId(round as u32),
+                    Tally {
+                        counts,
+                        late: Counts::ZERO,
+                    },
+                ))
+                .collect(),
                 ..asking(&zone, seq, vec![])
             };
             brain.on_report(now, zone.stream, report).unwrap();
             brain.on_tick(now, 0);
         }
-        assert_eq!(brain.keys.totals().find(|(of, _)| **of == key).unwrap().1.counts.offered, 30, "{round}");
+        assert_eq!(
+            brain
+                .keys
+                .totals()
+                .find(|(of, _)| **of == key)
+                .unwrap()
+                .1
+                .counts
+                .offered,
+            30,
+            "{round}"
+        );
         save(&mut brain);
         assert!(is_sent(&mut brain, at(from + 2_000), zone.stream, &other));
         seq += 1;
         let unsubscriptions = junk(0..100).into_iter().chain([other.clone()]).collect();
-        let given_up = Report { unsubscriptions, ..asking(&zone, seq, vec![]) };
-        brain.on_report(at(from + 2_500), zone.stream, given_up).unwrap();
+        let given_up = Report {
+            unsubscriptions,
+            ..asking(&zone, seq, vec![])
+        };
+        brain
+            .on_report(at(from + 2_500), zone.stream, given_up)
+            .unwrap();
         for step in 1..80 {
             brain.on_tick(at(from + 10_000 * step), 0);
         }
-        assert_eq!(brain.buckets.states.len(), 1, "only the bucket of the policy is left");
+        assert_eq!(
+            brain.buckets.states.len(),
+            1,
+            "only the bucket of the policy is left"
+        );
         assert_eq!(brain.keys.iter().count(), 1);
     }
 }
@@ -308,12 +508,23 @@ fn subscribed_bucket_stays() {
     let zone = Scripted::new("a", 1);
     for step in 0..100 {
         let names = if step == 0 { junk(0..2) } else { Vec::new() };
-        brain.on_report(at(step * 30_000), zone.stream, asking(&zone, step + 1, names)).unwrap();
+        brain
+            .on_report(
+                at(step * 30_000),
+                zone.stream,
+                asking(&zone, step + 1, names),
+            )
+            .unwrap();
         brain.on_tick(at(step * 30_000), 0);
     }
     assert_eq!(brain.buckets.states.len(), 3);
-    let given_up = Report { unsubscriptions: junk(0..1), ..asking(&zone, 101, vec![]) };
-    brain.on_report(at(3_000_000), zone.stream, given_up).unwrap();
+    let given_up = Report {
+        unsubscriptions: junk(0..1),
+        ..asking(&zone, 101, vec![])
+    };
+    brain
+        .on_report(at(3_000_000), zone.stream, given_up)
+        .unwrap();
     let child = brain.downstream.sessions.by_stream(zone.stream).unwrap();
     assert!(!child.is_subscribed(&junk(0..1)[0]) && child.is_subscribed(&junk(1..2)[0]));
 }
@@ -324,37 +535,77 @@ fn invented_tenants_leave_room_for_listed_ones() {
     let mut keys = Keys::new(at(0), 10);
     keys.on_policy(&of("tenants: { default: {}, listed: {} }"));
     keys.declare(&bucket());
-    let key = |name: &str| Key { bucket: bucket(), tenant: tenant(name) };
+    let key = |name: &str| Key {
+        bucket: bucket(),
+        tenant: tenant(name),
+    };
     let mut expect = |key: &Key| {
         keys.entering().place(KeyId(0), key);
-        keys.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>()
+        keys.iter()
+            .map(|(_, key)| key.clone())
+            .collect::<Vec<Key>>()
     };
-    let many = (0..100).map(|number| expect(&key(&format!("invented{number}")))).last();
+    let many = (0..100)
+        .map(|number| expect(&key(&format!("invented{number}"))))
+        .last();
     assert_eq!(many.map(|keys| keys.len()), Some(10));
     assert!(expect(&key("listed")).contains(&key("listed")));
-    let unknown = Key { bucket: named("unknown"), tenant: tenant("listed") };
-    assert_eq!(expect(&unknown).len(), 11, "a bucket without room has no keys");
+    let unknown = Key {
+        bucket: named("unknown"),
+        tenant: tenant("listed"),
+    };
+    assert_eq!(
+        expect(&unknown).len(),
+        11,
+        "a bucket without room has no keys"
+    );
 }
 
 #[test]
 fn connected_aggregator_is_posted_its_answers() {
-    let text = format!("buckets: {{ {}: {{ limit: 5 }}, '*': {{ limit: 5 }} }}\n", bucket());
+    let text = format!(
+        "buckets: {{ {}: {{ limit: 5 }}, '*': {{ limit: 5 }} }}\n",
+        bucket()
+    );
     let mut fleet = Fleet::new(policy(&text), Vec::new());
     let of = |fleet: &Fleet, zone: &Scripted| -> Vec<Bucket> {
         let place = (zone.identity.zone.clone(), zone.identity.name.clone());
-        let board = &fleet.brain.downstream.aggregators.get(&place).unwrap().board;
+        let board = &fleet
+            .brain
+            .downstream
+            .aggregators
+            .get(&place)
+            .unwrap()
+            .board;
         board.iter().map(|(bucket, _)| bucket.clone()).collect()
     };
     let (asker, other) = (Scripted::new("a", 1), Scripted::new("b", 2));
     let asked = Bucket::new("asked").unwrap();
-    fleet.brain.on_report(at(0), asker.stream, asking(&asker, 1, vec![asked.clone()])).unwrap();
-    fleet.brain.on_report(at(0), other.stream, asking(&other, 1, Vec::new())).unwrap();
+    fleet
+        .brain
+        .on_report(at(0), asker.stream, asking(&asker, 1, vec![asked.clone()]))
+        .unwrap();
+    fleet
+        .brain
+        .on_report(at(0), other.stream, asking(&other, 1, Vec::new()))
+        .unwrap();
     assert_eq!(of(&fleet, &asker), [bucket(), asked.clone()]);
     assert_eq!(of(&fleet, &other), [bucket()]);
     let later = asking(&other, 2, vec![asked.clone()]);
-    let answered = fleet.brain.on_report(at(10), other.stream, Report { identity: None, ..later });
+    let answered = fleet.brain.on_report(
+        at(10),
+        other.stream,
+        Report {
+            identity: None,
+            ..later
+        },
+    );
     assert!(answered.unwrap(), "the streams are woken");
-    assert_eq!(of(&fleet, &other), [bucket(), asked], "at once, although the bucket is known");
+    assert_eq!(
+        of(&fleet, &other),
+        [bucket(), asked],
+        "at once, although the bucket is known"
+    );
 
     fleet.brain.on_close(at(20), other.stream);
     fleet.brain.on_tick(at(500), 0);

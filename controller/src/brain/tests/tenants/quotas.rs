@@ -6,7 +6,9 @@ use super::*;
 /// A tenant that stays below the limit, and a tenant that asks three times the limit.
 fn beside(behind: Behind) -> Fleet {
     let zones = ["a", "b"].into_iter().zip(1..).map(|(zone, number)| {
-        let mut zone = Scripted::new(zone, number).offering("calm", 300.0).offering("hungry", 1500.0);
+        let mut zone = Scripted::new(zone, number)
+            .offering("calm", 300.0)
+            .offering("hungry", 1500.0);
         zone.puts_behind("hungry", behind);
         zone
     });

@@ -40,10 +40,21 @@ impl Draws {
 }
 
 fn whole() -> DurableState {
-    let entries: String = (0..40).map(|n| format!("  b{n}: {{ limit: {n}, mode: enforce }}\n")).collect();
-    let policy = Source { name: "policy.yaml", text: &format!("buckets:\n{entries}") };
-    let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
-    let mut state = DurableState { epoch: Epoch(9), ..DurableState::first_start() };
+    let entries: String = (0..40)
+        .map(|n| format!("  b{n}: {{ limit: {n}, mode: enforce }}\n"))
+        .collect();
+    let policy = Source {
+        name: "policy.yaml",
+        text: &format!("buckets:\n{entries}"),
+    };
+    let tenants = Source {
+        name: "tenants.yaml",
+        text: ONE_CLASS_TENANTS,
+    };
+    let mut state = DurableState {
+        epoch: Epoch(9),
+        ..DurableState::first_start()
+    };
     state.on_policy(&Policy::read(policy, tenants).unwrap().0);
     state
 }
@@ -101,12 +112,22 @@ fn damage(bytes: &mut Vec<u8>, draws: &mut Draws) -> &'static str {
             let line = bytes.iter().position(|byte| *byte == b'\n').unwrap();
             let mut body = bytes[line + 1..].to_vec();
             match draws.below(3) {
-                0 => body = ["[", "{\"a\":"][draws.below(2)].repeat(1 + draws.below(100_000)).into_bytes(),
-                1 => body = ["null", "[]", "{\"epoch\":-1}", "1e999", "\"\\ud800\""][draws.below(5)].into(),
+                0 => {
+                    body = ["[", "{\"a\":"][draws.below(2)]
+                        .repeat(1 + draws.below(100_000))
+                        .into_bytes()
+                }
+                1 => {
+                    body = ["null", "[]", "{\"epoch\":-1}", "1e999", "\"\\ud800\""][draws.below(5)]
+                        .into()
+                }
                 _ => {
                     let text = String::from_utf8(body).unwrap();
-                    let value = ["\"nine\"", "-9", "9.5", "null", "18446744073709551616"][draws.below(5)];
-                    body = text.replacen("\"epoch\":9", &format!("\"epoch\":{value}"), 1).into_bytes();
+                    let value =
+                        ["\"nine\"", "-9", "9.5", "null", "18446744073709551616"][draws.below(5)];
+                    body = text
+                        .replacen("\"epoch\":9", &format!("\"epoch\":{value}"), 1)
+                        .into_bytes();
                 }
             }
             *bytes = with_checksum(&body);
@@ -127,15 +148,28 @@ fn open_damaged(directory: &Path, whole: &DurableState, what: &str) -> bool {
     let Opened { durable, loss } = opened;
     if let Some(loss) = &loss {
         assert_eq!(durable, DurableState::lost(), "{what}");
-        let aside = loss.rsplit_once(" put aside as ").unwrap_or_else(|| panic!("{what}: {loss}")).1;
-        assert!(loss.contains(&file) && Path::new(aside).symlink_metadata().is_ok(), "{what}: {loss}");
+        let aside = loss
+            .rsplit_once(" put aside as ")
+            .unwrap_or_else(|| panic!("{what}: {loss}"))
+            .1;
+        assert!(
+            loss.contains(&file) && Path::new(aside).symlink_metadata().is_ok(),
+            "{what}: {loss}"
+        );
     } else {
         assert_eq!(durable, *whole, "{what}");
     }
     // It saves again, and the next start reads that.
     store.save(&durable).unwrap();
     drop(store);
-    assert_eq!(Store::open(directory).unwrap().1, Opened { durable, loss: None }, "{what}");
+    assert_eq!(
+        Store::open(directory).unwrap().1,
+        Opened {
+            durable,
+            loss: None
+        },
+        "{what}"
+    );
     loss.is_some()
 }
 
@@ -151,9 +185,16 @@ fn damaged_copies_are_read_or_set_aside() {
         let way = damage(&mut bytes, &mut Draws(seed));
         fs::write(directory.path().join(FILE), bytes).unwrap();
         *ways.entry(way).or_default() += 1;
-        lost += u32::from(open_damaged(directory.path(), &whole, &format!("seed {seed}, {way}")));
+        lost += u32::from(open_damaged(
+            directory.path(),
+            &whole,
+            &format!("seed {seed}, {way}"),
+        ));
     }
-    assert!(ways.len() == 10 && ways.values().all(|count| *count > 20), "{ways:?}");
+    assert!(
+        ways.len() == 10 && ways.values().all(|count| *count > 20),
+        "{ways:?}"
+    );
     assert!(lost > 500, "only {lost} copies were damaged");
 }
 
@@ -162,12 +203,18 @@ fn obstacles_at_the_state_path_are_moved() {
     let whole = whole();
     let makes: [Replacement<'_>; 7] = [
         ("a directory", &|path| fs::create_dir(path).unwrap()),
-        ("a FIFO", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
+        ("a FIFO", &|path| {
+            assert!(Command::new("mkfifo").arg(path).status().unwrap().success())
+        }),
         ("a device", &|path| symlink("/dev/zero", path).unwrap()),
         ("No such file", &|path| symlink("nowhere", path).unwrap()),
         ("symbolic links", &|path| symlink(FILE, path).unwrap()),
-        ("larger than", &|path| File::create(path).unwrap().set_len(1 << 40).unwrap()),
-        ("header", &|path| fs::write(path, vec![b'x'; 1 << 20]).unwrap()),
+        ("larger than", &|path| {
+            File::create(path).unwrap().set_len(1 << 40).unwrap()
+        }),
+        ("header", &|path| {
+            fs::write(path, vec![b'x'; 1 << 20]).unwrap()
+        }),
     ];
     for (reason, make) in makes {
         let directory = tempfile::tempdir().unwrap();
@@ -189,7 +236,10 @@ fn unreadable_state_is_lost_to_unprivileged_readers() {
     fs::write(&path, file::encode(&whole).unwrap()).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     let is_refused = File::open(&path).is_err();
-    assert_eq!(open_damaged(directory.path(), &whole, "permission"), is_refused);
+    assert_eq!(
+        open_damaged(directory.path(), &whole, "permission"),
+        is_refused
+    );
 }
 
 #[test]
@@ -197,9 +247,15 @@ fn another_version_is_told_from_damage() {
     let directory = tempfile::tempdir().unwrap();
     let good = String::from_utf8(file::encode(&whole()).unwrap()).unwrap();
     for (text, reason) in [
-        (good.replacen(" 1 ", " 2 ", 1), "its format is version 2, and this build reads version 1"),
+        (
+            good.replacen(" 1 ", " 2 ", 1),
+            "its format is version 2, and this build reads version 1",
+        ),
         (good.replacen(" 1 ", " x ", 1), "its header is damaged"),
-        (good.replacen("\"epoch\":9", "\"epoch\":8", 1), "it is damaged: its checksum is wrong"),
+        (
+            good.replacen("\"epoch\":9", "\"epoch\":8", 1),
+            "it is damaged: its checksum is wrong",
+        ),
         (
             String::from_utf8(with_checksum(b"{\"epoch\":9}")).unwrap(),
             "its checksum is right, but this build cannot read its content",
@@ -219,14 +275,30 @@ fn damaged_state_is_kept_until_disk_works() {
     // As after a start that could not put it aside.
     let aside = put_aside(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
-    let mut claim = Claim { lock: None, is_damaged: true };
+    let mut claim = Claim {
+        lock: None,
+        is_damaged: true,
+    };
     claim.lock(directory.path()).unwrap();
-    let store = Store { directory: directory.path().to_owned(), claim: Mutex::new(claim) };
+    let store = Store {
+        directory: directory.path().to_owned(),
+        claim: Mutex::new(claim),
+    };
     store.save(&whole()).unwrap();
-    assert_eq!(fs::read_to_string(aside).unwrap(), "damaged", "the first save keeps the damaged state");
+    assert_eq!(
+        fs::read_to_string(aside).unwrap(),
+        "damaged",
+        "the first save keeps the damaged state"
+    );
     store.save(&whole()).unwrap();
     drop(store);
-    assert_eq!(Store::open(directory.path()).unwrap().1, Opened { durable: whole(), loss: None });
+    assert_eq!(
+        Store::open(directory.path()).unwrap().1,
+        Opened {
+            durable: whole(),
+            loss: None
+        }
+    );
 }
 
 #[test]
@@ -239,18 +311,32 @@ fn unusable_directory_is_retried_each_save() {
     let (store, opened) = Store::open(&directory).unwrap();
     assert_eq!(opened.durable, DurableState::lost());
     let error = store.save(&whole()).unwrap_err().to_string();
-    assert!(error.contains(directory.to_str().unwrap()) && error.contains("--state-dir"), "{error}");
+    assert!(
+        error.contains(directory.to_str().unwrap()) && error.contains("--state-dir"),
+        "{error}"
+    );
     fs::remove_file(&file).unwrap();
     store.save(&whole()).unwrap();
-    assert!(matches!(Store::open(&directory), Err(StoreError::InUse(_))), "it is locked from now on");
+    assert!(
+        matches!(Store::open(&directory), Err(StoreError::InUse(_))),
+        "it is locked from now on"
+    );
     drop(store);
-    assert_eq!(Store::open(&directory).unwrap().1, Opened { durable: whole(), loss: None });
+    assert_eq!(
+        Store::open(&directory).unwrap().1,
+        Opened {
+            durable: whole(),
+            loss: None
+        }
+    );
 }
 
 #[test]
 fn obstacle_at_the_lock_path_prevents_nothing() {
     let makes: [Replacement<'_>; 3] = [
-        ("a FIFO", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
+        ("a FIFO", &|path| {
+            assert!(Command::new("mkfifo").arg(path).status().unwrap().success())
+        }),
         ("a device", &|path| symlink("/dev/zero", path).unwrap()),
         ("a directory", &|path| fs::create_dir(path).unwrap()),
     ];

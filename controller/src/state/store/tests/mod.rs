@@ -11,7 +11,10 @@ fn open(directory: &Path) -> (Store, Opened) {
 }
 
 fn state(epoch: u64) -> DurableState {
-    DurableState { epoch: Epoch(epoch), ..DurableState::first_start() }
+    DurableState {
+        epoch: Epoch(epoch),
+        ..DurableState::first_start()
+    }
 }
 
 #[test]
@@ -19,12 +22,24 @@ fn saved_state_is_read_from_locked_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b");
     let (store, opened) = open(&path);
-    assert_eq!(opened, Opened { durable: DurableState::first_start(), loss: None });
+    assert_eq!(
+        opened,
+        Opened {
+            durable: DurableState::first_start(),
+            loss: None
+        }
+    );
     store.save(&state(40)).unwrap();
     store.save(&state(41)).unwrap();
     assert!(matches!(Store::open(&path), Err(StoreError::InUse(_))));
     drop(store);
-    assert_eq!(open(&path).1, Opened { durable: state(41), loss: None });
+    assert_eq!(
+        open(&path).1,
+        Opened {
+            durable: state(41),
+            loss: None
+        }
+    );
 }
 
 #[test]
@@ -41,7 +56,11 @@ fn state_file_is_private() {
     drop(store);
     set(&file);
     let (store, _) = open(directory.path());
-    assert_eq!(mode(), 0o600, "a file of an earlier build is restricted at the next start");
+    assert_eq!(
+        mode(),
+        0o600,
+        "a file of an earlier build is restricted at the next start"
+    );
     // A crash left this one, and it may come from anywhere.
     let beside = directory.path().join("controller.state.new");
     fs::write(&beside, "half").unwrap();
@@ -56,9 +75,19 @@ fn crash_before_rename_keeps_the_former_state() {
     let (store, _) = open(directory.path());
     store.save(&state(9)).unwrap();
     drop(store);
-    fs::write(directory.path().join("controller.state.new"), "plimsoll-state 1 xx").unwrap();
+    fs::write(
+        directory.path().join("controller.state.new"),
+        "plimsoll-state 1 xx",
+    )
+    .unwrap();
     let (store, opened) = open(directory.path());
-    assert_eq!(opened, Opened { durable: state(9), loss: None });
+    assert_eq!(
+        opened,
+        Opened {
+            durable: state(9),
+            loss: None
+        }
+    );
     store.save(&state(10)).unwrap();
     assert!(!directory.path().join("controller.state.new").exists());
 }
@@ -71,8 +100,14 @@ fn failed_save_keeps_the_former_state() {
     // A directory of that name refuses the write, regardless of the user who runs the test.
     let beside = directory.path().join("controller.state.new");
     fs::create_dir(&beside).unwrap();
-    assert!(matches!(store.save(&state(10)), Err(StoreError::Write { .. })));
-    assert_eq!(file::read(&directory.path().join(FILE)).unwrap(), Some(state(9)));
+    assert!(matches!(
+        store.save(&state(10)),
+        Err(StoreError::Write { .. })
+    ));
+    assert_eq!(
+        file::read(&directory.path().join(FILE)).unwrap(),
+        Some(state(9))
+    );
     fs::remove_dir(&beside).unwrap();
     store.save(&state(11)).unwrap();
     drop(store);
@@ -102,7 +137,10 @@ fn recreated_directory_is_locked_again() {
     store.save(&state(1)).unwrap();
     fs::remove_dir_all(&state_directory).unwrap();
     store.save(&state(2)).unwrap();
-    assert!(matches!(Store::open(&state_directory), Err(StoreError::InUse(_))));
+    assert!(matches!(
+        Store::open(&state_directory),
+        Err(StoreError::InUse(_))
+    ));
     drop(store);
     assert_eq!(open(&state_directory).1.durable, state(2));
 }

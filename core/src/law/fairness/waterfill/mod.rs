@@ -72,13 +72,23 @@ impl Waterfill {
     /// capacity. Otherwise a claim with a demand below its part by weight may grow back to that
     /// part: `max(allocation, capacity * weight / sum of all weights)`, the weights of empty claims
     /// included. Time O(K log K) for K claims.
-    pub fn rooms(&mut self, capacity: f64, claims: &[Claim], allocations: &[f64], rooms: &mut Vec<f64>) {
+    pub fn rooms(
+        &mut self,
+        capacity: f64,
+        claims: &[Claim],
+        allocations: &[f64],
+        rooms: &mut Vec<f64>,
+    ) {
         let capacity = counted(capacity);
         rooms.clear();
         rooms.extend(claims.iter().map(|claim| counted(claim.demand)));
         if rooms.iter().sum::<f64>() <= capacity {
             // Water-filling again, with the demands as floors and unlimited demand.
-            let grown = |claim: &Claim| Claim { demand: f64::MAX, floor: claim.demand, ..*claim };
+            let grown = |claim: &Claim| Claim {
+                demand: f64::MAX,
+                floor: claim.demand,
+                ..*claim
+            };
             self.pour(capacity, claims.iter().map(grown), rooms);
         } else {
             let weights: f64 = claims.iter().map(weight).sum();
@@ -110,7 +120,9 @@ impl Waterfill {
                 self.lines.push(Lines::default());
                 lane = 0;
             }
-            let Some(lines) = self.lines.last_mut() else { return };
+            let Some(lines) = self.lines.last_mut() else {
+                return;
+            };
             lines.weight[lane] = weight(&claim);
             lines.demand[lane] = counted(claim.demand).min(capacity);
             lines.floor[lane] = counted(claim.floor).min(lines.demand[lane]);
@@ -133,7 +145,8 @@ impl Waterfill {
         self.bends.clear();
         for lines in &self.lines {
             for lane in 0..LANES {
-                let [weight, floor, demand] = [lines.weight[lane], lines.floor[lane], lines.demand[lane]];
+                let [weight, floor, demand] =
+                    [lines.weight[lane], lines.floor[lane], lines.demand[lane]];
                 if floor < demand {
                     self.bends.push(demand / weight);
                     if floor > 0.0 {
@@ -181,20 +194,36 @@ impl Lines {
     fn at(&self, level: f64) -> [f64; LANES] {
         std::array::from_fn(|lane| {
             let part = self.weight[lane] * level;
-            let part = if part > self.floor[lane] { part } else { self.floor[lane] };
-            if part < self.demand[lane] { part } else { self.demand[lane] }
+            let part = if part > self.floor[lane] {
+                part
+            } else {
+                self.floor[lane]
+            };
+            if part < self.demand[lane] {
+                part
+            } else {
+                self.demand[lane]
+            }
         })
     }
 }
 
 /// Returns the amount, or 0 if it is negative or not finite.
 fn counted(amount: f64) -> f64 {
-    if amount.is_finite() && amount > 0.0 { amount } else { 0.0 }
+    if amount.is_finite() && amount > 0.0 {
+        amount
+    } else {
+        0.0
+    }
 }
 
 /// Returns the weight of a claim, clamped to the range of weights.
 fn weight(claim: &Claim) -> f64 {
-    if claim.weight.is_nan() { WEIGHT_MIN } else { claim.weight.clamp(WEIGHT_MIN, WEIGHT_MAX) }
+    if claim.weight.is_nan() {
+        WEIGHT_MIN
+    } else {
+        claim.weight.clamp(WEIGHT_MIN, WEIGHT_MAX)
+    }
 }
 
 #[cfg(test)]

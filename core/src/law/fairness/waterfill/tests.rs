@@ -9,7 +9,11 @@ const CASES: u32 = 10_000;
 const ROUNDING: f64 = 1e-9;
 
 fn claim(demand: f64, weight: f64, floor: f64) -> Claim {
-    Claim { demand, weight, floor }
+    Claim {
+        demand,
+        weight,
+        floor,
+    }
 }
 
 fn divided(capacity: f64, claims: &[Claim]) -> Vec<f64> {
@@ -20,7 +24,8 @@ fn divided(capacity: f64, claims: &[Claim]) -> Vec<f64> {
 }
 
 fn roomy(capacity: f64, claims: &[Claim]) -> Vec<f64> {
-    let (mut waterfill, mut allocations, mut rooms) = (Waterfill::default(), Vec::new(), vec![7.0; 3]);
+    let (mut waterfill, mut allocations, mut rooms) =
+        (Waterfill::default(), Vec::new(), vec![7.0; 3]);
     waterfill.divide(capacity, claims, &mut allocations);
     waterfill.rooms(capacity, claims, &allocations, &mut rooms);
     assert_eq!(rooms.len(), claims.len());
@@ -34,12 +39,16 @@ fn bisected(capacity: f64, claims: &[Claim]) -> Vec<f64> {
         return claims.iter().map(|claim| claim.demand).collect();
     }
     if claims.iter().map(floor).sum::<f64>() >= capacity {
-        let claims: Vec<Claim> =
-            claims.iter().map(|claim| self::claim(floor(claim), claim.weight, 0.0)).collect();
+        let claims: Vec<Claim> = claims
+            .iter()
+            .map(|claim| self::claim(floor(claim), claim.weight, 0.0))
+            .collect();
         return bisected(capacity, &claims);
     }
     let at = |level: f64| {
-        claims.iter().map(move |claim| (claim.weight * level).max(floor(claim)).min(claim.demand))
+        claims
+            .iter()
+            .map(move |claim| (claim.weight * level).max(floor(claim)).min(claim.demand))
     };
     let (mut below, mut above) = (0.0, 2.0 * capacity / WEIGHT_MIN);
     loop {
@@ -47,7 +56,11 @@ fn bisected(capacity: f64, claims: &[Claim]) -> Vec<f64> {
         if middle <= below || middle >= above {
             return at(above).collect();
         }
-        if at(middle).sum::<f64>() < capacity { below = middle } else { above = middle }
+        if at(middle).sum::<f64>() < capacity {
+            below = middle
+        } else {
+            above = middle
+        }
     }
 }
 
@@ -74,7 +87,10 @@ fn three_tenants() {
             .zip([4.0, 1.0, 0.25])
             .map(|(demand, weight)| claim(*demand, weight, floor))
             .collect();
-        let rounded: Vec<f64> = divided(1000.0, &claims).iter().map(|part| part.round()).collect();
+        let rounded: Vec<f64> = divided(1000.0, &claims)
+            .iter()
+            .map(|part| part.round())
+            .collect();
         assert_eq!(rounded, expected, "{demands:?} with floors of {floor}");
     }
 }
@@ -82,7 +98,13 @@ fn three_tenants() {
 #[test]
 fn meaningless_weights_become_the_nearest_valid() {
     for nothing in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, -0.0] {
-        assert_eq!(divided(10.0, &[claim(nothing, 1.0, nothing), claim(20.0, 1.0, nothing)]), [0.0, 10.0]);
+        assert_eq!(
+            divided(
+                10.0,
+                &[claim(nothing, 1.0, nothing), claim(20.0, 1.0, nothing)]
+            ),
+            [0.0, 10.0]
+        );
         assert_eq!(divided(nothing, &[claim(20.0, 1.0, 5.0)]), [0.0]);
         assert_eq!(roomy(nothing, &[claim(20.0, 1.0, 5.0)]), [0.0]);
     }
@@ -95,14 +117,21 @@ fn meaningless_weights_become_the_nearest_valid() {
     ] {
         let company = claim(20.0, 1.0, 0.0);
         let expected = divided(10.0, &[claim(20.0, nearest, 0.0), company]);
-        assert_eq!(divided(10.0, &[claim(20.0, weight, 0.0), company]), expected, "{weight}");
+        assert_eq!(
+            divided(10.0, &[claim(20.0, weight, 0.0), company]),
+            expected,
+            "{weight}"
+        );
     }
 }
 
 #[test]
 fn a_warm_one_allocates_nothing() {
-    let claims: Vec<Claim> = (1..=100).map(|rank| claim(1000.0, 1.0 / f64::from(rank), 5.0)).collect();
-    let (mut waterfill, mut allocations, mut rooms) = (Waterfill::default(), Vec::new(), Vec::new());
+    let claims: Vec<Claim> = (1..=100)
+        .map(|rank| claim(1000.0, 1.0 / f64::from(rank), 5.0))
+        .collect();
+    let (mut waterfill, mut allocations, mut rooms) =
+        (Waterfill::default(), Vec::new(), Vec::new());
     let mut tick = |capacity| {
         waterfill.divide(capacity, &claims, &mut allocations);
         waterfill.rooms(capacity, &claims, &allocations, &mut rooms);
@@ -126,10 +155,10 @@ fn weights() -> impl Strategy<Value = f64> {
 }
 
 fn claims() -> impl Strategy<Value = Vec<Claim>> {
-    let floors =
-        || prop_oneof![3 => Just(0.0), 1 => Just(5.0), 2 => magnitude(-3.0..5.0), 1 => Just(f64::MAX)];
+    let floors = || prop_oneof![3 => Just(0.0), 1 => Just(5.0), 2 => magnitude(-3.0..5.0), 1 => Just(f64::MAX)];
     let free = prop_oneof![2 => Just(0.0), 6 => magnitude(-3.0..7.0), 1 => Just(f64::MAX)];
-    let free = (free, weights(), floors()).prop_map(|(demand, weight, floor)| claim(demand, weight, floor));
+    let free = (free, weights(), floors())
+        .prop_map(|(demand, weight, floor)| claim(demand, weight, floor));
     // Claims that bend at the same levels, and so make steps of no height or of several claims.
     let levels = || prop::sample::select(vec![1.0, 10.0, 100.0]);
     let level = (levels(), weights(), levels())
@@ -144,12 +173,23 @@ fn divisions() -> impl Strategy<Value = (f64, Vec<Claim>)> {
     let capacity = prop_oneof![1 => Just(0.0), 4 => magnitude(-3.0..9.0)];
     (claims(), share, capacity, prop::bool::ANY).prop_map(|(claims, share, capacity, related)| {
         let demanded = demanded(&claims);
-        (if related && demanded < 1e12 { share * demanded } else { capacity }, claims)
+        (
+            if related && demanded < 1e12 {
+                share * demanded
+            } else {
+                capacity
+            },
+            claims,
+        )
     })
 }
 
 fn number() -> impl Strategy<Value = f64> {
-    prop_oneof![prop::num::f64::ANY, magnitude(-3.0..6.0), magnitude(295.0..308.0)]
+    prop_oneof![
+        prop::num::f64::ANY,
+        magnitude(-3.0..6.0),
+        magnitude(295.0..308.0)
+    ]
 }
 
 proptest! {

@@ -30,7 +30,10 @@ pub(super) enum End {
 impl End {
     /// Classifies a failed read. A status of the decoder has no source; any other is about the connection.
     pub(super) fn from_read_error(status: Status) -> Self {
-        let is_decode_code = matches!(status.code(), Code::OutOfRange | Code::Internal | Code::Unimplemented);
+        let is_decode_code = matches!(
+            status.code(),
+            Code::OutOfRange | Code::Internal | Code::Unimplemented
+        );
         if is_decode_code && status.source().is_none() {
             Self::Unreadable(Box::new(status))
         } else {
@@ -41,7 +44,10 @@ impl End {
     /// Returns true if the parent refused a report. The child will send another one like it.
     pub(super) const fn is_refused_report(&self) -> bool {
         use End::{Decode, Expired, Forbidden, Rejected, Unreadable};
-        matches!(self, Rejected(_) | Forbidden(_) | Expired(_) | Decode(_) | Unreadable(_))
+        matches!(
+            self,
+            Rejected(_) | Forbidden(_) | Expired(_) | Decode(_) | Unreadable(_)
+        )
     }
 
     pub(super) fn reason(&self) -> String {
@@ -59,9 +65,10 @@ impl End {
     pub(super) fn status(&self) -> Option<(&'static str, Status)> {
         Some(match self {
             Self::Closed | Self::Gone(_) => return None,
-            Self::Forbidden(not_allowed) => {
-                (NotAllowed::LABEL, Status::permission_denied(not_allowed.to_string()))
-            }
+            Self::Forbidden(not_allowed) => (
+                NotAllowed::LABEL,
+                Status::permission_denied(not_allowed.to_string()),
+            ),
             Self::Expired(child) => (
                 "expired",
                 Status::unauthenticated(format!(
@@ -72,14 +79,16 @@ impl End {
             Self::Rejected(rejected) => {
                 let text = rejected.to_string();
                 let status = match rejected {
-                    StreamRejected::Broken(_) | StreamRejected::Greeting => Status::invalid_argument(text),
+                    StreamRejected::Broken(_) | StreamRejected::Greeting => {
+                        Status::invalid_argument(text)
+                    }
                     StreamRejected::Full(_)
                     | StreamRejected::SourceFull(_)
                     | StreamRejected::NoKeyRoom { .. } => Status::resource_exhausted(text),
                     StreamRejected::Unknown => Status::aborted(text),
-                    StreamRejected::WrongTier(_) | StreamRejected::Loop | StreamRejected::TooDeep { .. } => {
-                        Status::failed_precondition(text)
-                    }
+                    StreamRejected::WrongTier(_)
+                    | StreamRejected::Loop
+                    | StreamRejected::TooDeep { .. } => Status::failed_precondition(text),
                 };
                 (rejected.label(), status)
             }
@@ -89,11 +98,18 @@ impl End {
             }
             Self::Decode(error) => ("invalid", Status::invalid_argument(error.to_string())),
             Self::Unreadable(status) => ("unreadable", Status::invalid_argument(status.message())),
-            Self::NoGreeting => ("silent", Status::deadline_exceeded("no greeting arrived in time")),
-            Self::Silent => ("silent", Status::deadline_exceeded("no report arrived in time")),
-            Self::Unfinished => {
-                ("unfinished", Status::deadline_exceeded("the last part of a report did not arrive in time"))
-            }
+            Self::NoGreeting => (
+                "silent",
+                Status::deadline_exceeded("no greeting arrived in time"),
+            ),
+            Self::Silent => (
+                "silent",
+                Status::deadline_exceeded("no report arrived in time"),
+            ),
+            Self::Unfinished => (
+                "unfinished",
+                Status::deadline_exceeded("the last part of a report did not arrive in time"),
+            ),
             Self::Superseded => (
                 "superseded",
                 Status::aborted(
@@ -101,9 +117,10 @@ impl End {
                      its own --name",
                 ),
             ),
-            Self::Replaced => {
-                ("replaced", Status::aborted("a newer stream of this process continues this one"))
-            }
+            Self::Replaced => (
+                "replaced",
+                Status::aborted("a newer stream of this process continues this one"),
+            ),
             Self::Closing => ("closing", Status::unavailable("this parent stops")),
         })
     }

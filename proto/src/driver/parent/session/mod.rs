@@ -98,21 +98,37 @@ impl<P: Parent> Session<P> {
                 Ok(never) => match never {},
             },
         };
-        let end = if self.is_replaced() { End::Replaced } else { end };
+        let end = if self.is_replaced() {
+            End::Replaced
+        } else {
+            end
+        };
         // No notification: a departure is not urgent, and when many children leave together each would wake
         // all others.
-        self.shared.with(|parent, now| parent.on_close(now, self.stream));
+        self.shared
+            .with(|parent, now| parent.on_close(now, self.stream));
         if let Some(child) = &self.child {
-            self.streams.children.with(|children, _| children.close(child.instance, self.stream));
+            self.streams
+                .children
+                .with(|children, _| children.close(child.instance, self.stream));
         }
         self.log_end(&end);
         if let Some((reason, status)) = end.status() {
             // A child that renews its certificate breaks no rule.
             if !matches!(end, End::Replaced) {
                 let child = self.child.as_ref().filter(|_| end.is_refused_report());
-                self.streams.rejected.on_rejected(Rejection { reason, cause: status.message(), child });
+                self.streams.rejected.on_rejected(Rejection {
+                    reason,
+                    cause: status.message(),
+                    child,
+                });
             }
-            tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream rejected");
+            tracing::debug!(
+                stream = self.stream.0,
+                reason,
+                status = status.message(),
+                "stream rejected"
+            );
             // The child may be slow or lost; the task must not outlive it.
             let _ = timeout(FINAL_STATUS_TIMEOUT, directives.send(Err(status))).await;
         }
@@ -182,7 +198,9 @@ impl<P: Parent> Session<P> {
     /// Returns true if the last part of a report has been missing for too long, while this process ran.
     fn is_overdue(&mut self, now: MonoTime) -> bool {
         let interval = self.interval;
-        self.unfinished.as_mut().is_some_and(|waited| waited.until(now, interval) > REPORT_TIMEOUT)
+        self.unfinished
+            .as_mut()
+            .is_some_and(|waited| waited.until(now, interval) > REPORT_TIMEOUT)
     }
 
     /// Decodes a message of the child and enters its report, or the part of one. Returns false if there is nothing
@@ -190,17 +208,27 @@ impl<P: Parent> Session<P> {
     fn take(&mut self, message: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
         let part = message.map_err(End::from_read_error)?.ok_or(End::Closed)?;
         let decoded = self.decoder.decode(part).map_err(End::Decode)?;
-        let waited = self.unfinished.unwrap_or_else(|| Waited::new(self.shared.now()));
+        let waited = self
+            .unfinished
+            .unwrap_or_else(|| Waited::new(self.shared.now()));
         self.unfinished = self.decoder.is_unfinished().then_some(waited);
-        let Some(report) = decoded else { return Ok(false) };
+        let Some(report) = decoded else {
+            return Ok(false);
+        };
         let is_greeting = report.identity.is_some() && self.child.is_none();
         if is_greeting {
             self.child.clone_from(&report.identity);
             self.check_certificate()?;
         }
         let leaves = report.leaving;
-        let greets = self.guard.as_ref().map(ConnectionGuard::source).zip(self.child.as_ref());
-        let greets = greets.filter(|_| is_greeting).map(|(source, child)| (child.instance, source));
+        let greets = self
+            .guard
+            .as_ref()
+            .map(ConnectionGuard::source)
+            .zip(self.child.as_ref());
+        let greets = greets
+            .filter(|_| is_greeting)
+            .map(|(source, child)| (child.instance, source));
         let children = &self.streams.children;
         let changed = self.shared.with(|parent, now| {
             // The report of a stream that was replaced has no session any more, and breaks no rule.
@@ -212,7 +240,9 @@ impl<P: Parent> Session<P> {
                     .with(|held, _| held.check(child, source, parent.children_max()))
                     .map_err(End::Rejected)?;
             }
-            let changed = parent.on_report(now, self.stream, report).map_err(End::Rejected)?;
+            let changed = parent
+                .on_report(now, self.stream, report)
+                .map_err(End::Rejected)?;
             if let Some((child, source)) = greets {
                 children.with(|held, _| held.greet(child, source, self.stream));
             }
@@ -243,27 +273,45 @@ impl<P: Parent> Session<P> {
 
     /// Fails once the child's certificate has expired. A resumed connection has not verified it again.
     fn check_expiry(&self) -> Result<(), End> {
-        match self.certified.as_ref().filter(|certified| certified.is_expired()) {
+        match self
+            .certified
+            .as_ref()
+            .filter(|certified| certified.is_expired())
+        {
             Some(certified) => Err(End::Expired(certified.child.clone())),
             None => Ok(()),
         }
     }
 
     fn is_replaced(&self) -> bool {
-        let latest =
-            self.child.as_ref().filter(|_| self.has_greeted).and_then(|child| {
-                self.streams.children.with(|children, _| children.stream_of(child.instance))
+        let latest = self
+            .child
+            .as_ref()
+            .filter(|_| self.has_greeted)
+            .and_then(|child| {
+                self.streams
+                    .children
+                    .with(|children, _| children.stream_of(child.instance))
             });
         latest.is_some_and(|latest| latest != self.stream)
     }
 
     fn aggregator(&self) -> Option<&Identity> {
-        self.child.as_ref().filter(|child| self.has_greeted && child.role == Role::Aggregator)
+        self.child
+            .as_ref()
+            .filter(|child| self.has_greeted && child.role == Role::Aggregator)
     }
 
     /// Logs the end of the stream of an aggregator. Clients are too many to be logged.
     fn log_end(&self, end: &End) {
-        let Some(Identity { zone, name: aggregator, .. }) = self.aggregator() else { return };
+        let Some(Identity {
+            zone,
+            name: aggregator,
+            ..
+        }) = self.aggregator()
+        else {
+            return;
+        };
         if matches!(end, End::Replaced) {
             tracing::info!(%zone, %aggregator, "aggregator has opened a new stream");
         } else if self.is_leaving {

@@ -20,9 +20,18 @@ struct Decided {
 }
 
 impl Parent for Decided {
-    fn on_report(&mut self, _: MonoTime, _: StreamId, report: Report) -> Result<bool, StreamRejected> {
+    fn on_report(
+        &mut self,
+        _: MonoTime,
+        _: StreamId,
+        report: Report,
+    ) -> Result<bool, StreamRejected> {
         self.entered.push((report.definitions.len(), report.more));
-        if self.accepts { Ok(false) } else { Err(StreamRejected::Unknown) }
+        if self.accepts {
+            Ok(false)
+        } else {
+            Err(StreamRejected::Unknown)
+        }
     }
 
     fn on_close(&mut self, _: MonoTime, _: StreamId) {}
@@ -45,7 +54,10 @@ impl OnRejected for Ignored {
 
 fn session(accepts: bool) -> Session<Decided> {
     let streams = Streams::new(CancellationToken::new(), Box::new(Ignored));
-    let parent = Shared::new(Decided { accepts, entered: Vec::new() });
+    let parent = Shared::new(Decided {
+        accepts,
+        entered: Vec::new(),
+    });
     let mut session = Session::new(StreamId(1), parent, Arc::new(streams), None);
     session.has_greeted = true;
     session
@@ -53,11 +65,22 @@ fn session(accepts: bool) -> Session<Decided> {
 
 #[test]
 fn large_report_enters_part_by_part() {
-    let key = |id| Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() };
-    let definition =
-        |id| KeyDefinition { key: key(id), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
+    let key = |id| Key {
+        bucket: Bucket::new("b").unwrap(),
+        tenant: Tenant::new(&format!("t{id}")).unwrap(),
+    };
+    let definition = |id| KeyDefinition {
+        key: key(id),
+        base: Counts::ZERO,
+        sent: Counts::ZERO,
+        continues: false,
+    };
     let definitions = (0..10_000).map(|id| (KeyId(id), definition(id))).collect();
-    let report = Report { seq: 1, definitions, ..Report::default() };
+    let report = Report {
+        seq: 1,
+        definitions,
+        ..Report::default()
+    };
     let mut parts = ReportEncoder::default().encode(&report);
     let last = parts.pop().unwrap();
     let (mut session, count) = (session(true), parts.len());
@@ -78,19 +101,39 @@ fn large_report_enters_part_by_part() {
     assert!(!session.is_overdue(now + 2 * REPORT_TIMEOUT));
     let entered = session.shared.with(|parent, _| parent.entered.clone());
     assert_eq!(entered.iter().map(|(keys, _)| keys).sum::<usize>(), 10_000);
-    assert!(entered.iter().all(|(keys, _)| *keys <= KEYS_PER_PART_MAX), "{entered:?}");
-    assert_eq!(entered.iter().filter(|(_, more)| *more).count(), count, "the last one is complete");
+    assert!(
+        entered.iter().all(|(keys, _)| *keys <= KEYS_PER_PART_MAX),
+        "{entered:?}"
+    );
+    assert_eq!(
+        entered.iter().filter(|(_, more)| *more).count(),
+        count,
+        "the last one is complete"
+    );
 }
 
 #[test]
 fn only_an_accepted_farewell_is_orderly() {
-    for (leaving, accepts, is_orderly) in
-        [(true, true, true), (true, false, false), (false, true, false), (false, false, false)]
-    {
+    for (leaving, accepts, is_orderly) in [
+        (true, true, true),
+        (true, false, false),
+        (false, true, false),
+        (false, false, false),
+    ] {
         let mut session = session(accepts);
-        let farewell = Report { seq: 1, leaving, ..Report::default() };
-        let [part] = ReportEncoder::default().encode(&farewell).try_into().unwrap();
+        let farewell = Report {
+            seq: 1,
+            leaving,
+            ..Report::default()
+        };
+        let [part] = ReportEncoder::default()
+            .encode(&farewell)
+            .try_into()
+            .unwrap();
         assert_eq!(session.take(Ok(Some(part))).ok(), accepts.then_some(true));
-        assert_eq!(session.is_leaving, is_orderly, "leaving {leaving}, accepted {accepts}");
+        assert_eq!(
+            session.is_leaving, is_orderly,
+            "leaving {leaving}, accepted {accepts}"
+        );
     }
 }
