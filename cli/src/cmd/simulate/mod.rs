@@ -77,7 +77,7 @@ Example: does a limit of 10,000 requests/s hold when traffic jumps to ten times 
 
   plimsoll simulate step-up.yaml --plot step-up.svg
 
-docs/reference/scenarios.md has every key and figure; simulator/examples/own-traffic.yaml takes its traffic from a CSV file.";
+docs/reference/scenarios.md has every key and figure; lib/simulator/examples/own-traffic.yaml takes its traffic from a CSV file.";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum SimulateFormat {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::source::{rust_files, source_files};
-use super::{METADATA, entries, folder, root};
+use super::{METADATA, entries, folder, path_of};
 
 /// Below `src`.
 const ENTRIES_MAX: usize = 12;
@@ -67,7 +67,7 @@ fn modules_with_children_are_mod_rs_files() {
 #[test]
 fn crates_forbid_unsafe_code() {
     for folder in SAFE {
-        let lib = fs::read_to_string(root().join(folder).join("src/lib.rs")).unwrap();
+        let lib = fs::read_to_string(path_of(folder).join("src/lib.rs")).unwrap();
         assert!(
             lib.lines().any(|line| line == "#![forbid(unsafe_code)]"),
             "{folder}/src/lib.rs"

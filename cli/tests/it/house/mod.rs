@@ -47,6 +47,11 @@ fn package(name: &str) -> &'static Package {
         .unwrap()
 }
 
+/// Returns the path of the package in a folder of this name.
+fn path_of(name: &str) -> PathBuf {
+    package(name).manifest_path.as_std_path().with_file_name("")
+}
+
 /// Returns the packages that these packages are built from, including themselves, without
 /// dev-dependencies.
 fn dependencies<'a>(roots: impl IntoIterator<Item = &'a PackageId>) -> Vec<&'static Package> {

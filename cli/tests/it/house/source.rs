@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{entries, root};
+use super::{entries, path_of, root};
 
 #[derive(Debug)]
 pub(super) struct SourceFile {
@@ -60,7 +60,7 @@ impl SourceFile {
 
 /// Returns the files below the `src` of a crate, without test modules.
 pub(super) fn source_files(folder: &str) -> Vec<SourceFile> {
-    let paths = rust_files(&root().join(folder).join("src"));
+    let paths = rust_files(&path_of(folder).join("src"));
     assert!(!paths.is_empty(), "{folder} has no source files");
     let read_file = |path: PathBuf| {
         let file = SourceFile::parse(&path, &fs::read_to_string(&path).unwrap());
@@ -118,21 +118,21 @@ mod tests {
     }
 }
 ";
-    let path = root().join("core/src/noun.rs");
+    let path = root().join("lib/core/src/noun.rs");
     let file = SourceFile::parse(&path, text);
-    assert_eq!(file.path, "core/src/noun.rs");
+    assert_eq!(file.path, "lib/core/src/noun.rs");
     assert_eq!(
         file.lines,
         ["//! Why.", "mod kept;", "", "fn kept() {", "}", ""]
     );
-    let folder = root().join("core/src/noun");
+    let folder = root().join("lib/core/src/noun");
     assert_eq!(
         file.test_modules,
         [folder.join("model"), folder.join("model.rs")]
     );
     let lib = SourceFile::parse(
-        &root().join("core/src/lib.rs"),
+        &root().join("lib/core/src/lib.rs"),
         "#[cfg(test)]\npub(crate) mod model;\n",
     );
-    assert_eq!(lib.test_modules[0], root().join("core/src/model"));
+    assert_eq!(lib.test_modules[0], root().join("lib/core/src/model"));
 }

@@ -1,6 +1,6 @@
 //! Fleets with users as tenants: another name with each request.
 
-#[path = "../../../cli/tests/it/tenants/fleet.rs"]
+#[path = "../../../../cli/tests/it/tenants/fleet.rs"]
 mod fleet;
 
 use std::thread::sleep;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-const SCHEMA: &str = include_str!("../../proto/proto/plimsoll/exchange/v1/exchange.proto");
+const SCHEMA: &str = include_str!("../../../proto/proto/plimsoll/exchange/v1/exchange.proto");
 /// Names in generated messages: valid names, used by peers or not, and invalid ones.
 const NAMES: [&str; 12] = [
     "checkout", "search", "default", "acme", "zone-a", "zone-b", "junk", "junk-2", "host:100",

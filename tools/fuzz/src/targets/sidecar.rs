@@ -9,7 +9,7 @@ use plimsoll_sidecar::rules::{ENTRIES_MAX, ENTRY_BYTES_MAX, Found, Rules};
 
 /// The example of the reference, which has every field.
 static EXAMPLE: LazyLock<&str> = LazyLock::new(|| {
-    let (_, from) = include_str!("../../../docs/reference/sidecar-rules.md")
+    let (_, from) = include_str!("../../../../docs/reference/sidecar-rules.md")
         .split_once("```yaml\n")
         .unwrap();
     from.split_once("```").unwrap().0

@@ -4,11 +4,11 @@
 mod books;
 #[cfg(test)]
 #[allow(dead_code)] // the tests of the cli use the rest
-#[path = "../../../cli/tests/it/fleet.rs"]
+#[path = "../../../../cli/tests/it/fleet.rs"]
 mod fleet;
 #[cfg(test)]
 #[allow(dead_code)] // the tests of the cli use the rest
-#[path = "../../../cli/tests/it/process.rs"]
+#[path = "../../../../cli/tests/it/process.rs"]
 mod process;
 #[cfg(test)]
 mod streams;

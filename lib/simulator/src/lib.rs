@@ -11,7 +11,7 @@
 //! use plimsoll_simulator::{Outcome, Scenario, broken, simulate};
 //!
 //! # fn main() -> Result<(), plimsoll_simulator::ScenarioError> {
-//! for scenario in Scenario::read("simulator/scenarios/02-step-up.yaml")? {
+//! for scenario in Scenario::read("lib/simulator/scenarios/02-step-up.yaml")? {
 //!     let runs = simulate(&scenario, 0..20, 2, &|_| {});
 //!     let outcome = Outcome::of(&scenario, &runs);
 //!     println!("{:?}", outcome.buckets["api"].worst_1s);

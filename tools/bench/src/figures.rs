@@ -74,7 +74,7 @@ impl Bar {
 
 impl Figures {
     fn path() -> PathBuf {
-        let default = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
+        let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
         std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(default, PathBuf::from)
             .join("decision.json")
