@@ -170,9 +170,7 @@ fn read(path: &Path) -> Result<Results, Box<dyn Error>> {
 impl Options {
     fn read() -> Result<Self, Box<dyn Error>> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let out = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .with_file_name("target")
-            .join("grid.csv");
+        let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/grid.csv");
         let mut options = Self {
             threads: cores,
             shard: (0, 1),

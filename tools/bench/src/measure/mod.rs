@@ -87,10 +87,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Error of the admitted requests against the limit, relative to it.
