@@ -176,9 +176,7 @@ where
     match descriptors::raise() {
         Ok(raised) => {
             let (inherited, limit, children) = (raised.inherited, raised.limit, raised.children());
-            if limit > inherited {
-                tracing::info!(inherited, limit, children, "limit of open files raised");
-            }
+            tracing::info!(inherited, limit, children, "limit of open files raised");
         }
         Err(error) => tracing::warn!(%error, "limit of open files stays as it is"),
     }

@@ -54,7 +54,6 @@ use crate::state::DurableState;
 pub(crate) use self::aggregators::{ForgetError, display};
 pub(crate) use self::held_policy::{AckError, Offer};
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
-use self::rollout::RECOVERING_MAX;
 pub(crate) use self::rollout::Recovery;
 
 /// Aggregators at most, including remembered ones that are away.
@@ -109,10 +108,7 @@ impl Brain {
         policy: Arc<Policy>,
         parameters: Parameters,
     ) -> Self {
-        if durable.epoch == Epoch::default() || !durable.recovering.is_empty() {
-            durable.recovering.truncate(RECOVERING_MAX - 1);
-            durable.recovering.push(format!("{instance:?}"));
-        }
+        let has_state = durable.epoch > Epoch::default();
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
         // Without a saved policy the files are active as they are, held back before or not.
         let held = durable
@@ -120,7 +116,7 @@ impl Brain {
             .take()
             .filter(|held| *held != policy.hash().to_string());
         let mut rollouts = Rollouts::restored(&durable);
-        rollouts.recovery = (!durable.recovering.is_empty()).then(|| Recovery::new(now));
+        rollouts.recovery = (!has_state).then(|| Recovery::new(now));
         let mut brain = Self {
             policies: Policies::new(
                 Arc::clone(&policy),

@@ -28,7 +28,6 @@ use serde::{Deserialize, Serialize};
 
 /// The state that a controller keeps across restarts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct DurableState {
     /// The epoch. It grows with every start, and beyond every epoch that a child has seen.
     pub epoch: Epoch,
@@ -36,11 +35,14 @@ pub struct DurableState {
     pub coin_key: Option<CoinKey>,
     /// The texts of the current policy; the next start compares the files with them; `None` before
     /// the first one.
+    #[serde(default)]
     pub policy: Option<Arc<PolicyTexts>>,
     /// The hash of the policy that is held back, which a restart does not release.
+    #[serde(default)]
     pub held: Option<String>,
     /// The traffic at the busiest moment of the last minutes; guardrails judge by it after a
     /// restart.
+    #[serde(default)]
     pub traffic: Offered,
     /// The kill generation of the fleet; odd means killed.
     pub kill: KillGeneration,
@@ -49,34 +51,39 @@ pub struct DurableState {
     /// The command that kills the fleet, or a kill that was learned from a child.
     pub killed_by_command: Option<Command>,
     /// The latest command that ended kills of the fleet.
+    #[serde(default)]
     pub fleet_kill_ended: Option<End>,
     /// The kill switches of buckets that had their own kill at some time.
+    #[serde(default)]
     pub bucket_kills: BTreeMap<Bucket, BucketSwitch>,
     /// The generation of every other bucket. The kills of buckets up to it have ended and are forgotten.
+    #[serde(default)]
     pub forgotten: KillGeneration,
     /// True if an earlier state could not be read: new entries begin in shadow.
     pub lost: bool,
     /// The reason why the state differs from the state that the fleet knew, until an operator
     /// acknowledges it.
+    #[serde(default)]
     pub loss: Option<String>,
-    /// The controllers since a start without a state, until aggregators have had the time to show the stages of the lost
-    /// one. A start before that asks them again.
-    pub recovering: Vec<String>,
     /// The stage of each entry of the policy, a bucket or a pattern.
     pub stages: BTreeMap<String, Stage>,
     /// The latest changes of stages, oldest first.
+    #[serde(default)]
     pub history: VecDeque<Change>,
     /// The number of changes ever made.
+    #[serde(default)]
     pub changes: u64,
     /// The statistics of each entry's stage at the last save. Statistics of another build begin
     /// anew.
-    #[serde(deserialize_with = "stages::readable")]
+    #[serde(default, deserialize_with = "stages::readable")]
     pub stage_stats: BTreeMap<String, SavedStageStats>,
     /// The time of the last tick in seconds since 1970: boosts that end later are still to be judged.
+    #[serde(default)]
     pub ticked_s: Option<i64>,
     /// The aggregators with a recent report, by zone and stable name.
     pub children: BTreeSet<(Zone, Name)>,
     /// The aggregators that went silent without a farewell until their shares were released.
+    #[serde(default)]
     pub expired: ExpiredAggregators,
 }
 

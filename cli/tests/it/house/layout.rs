@@ -10,7 +10,7 @@ use super::{METADATA, entries, folder, path_of};
 /// Below `src`.
 const ENTRIES_MAX: usize = 12;
 /// Without tests.
-const LINES_MAX: usize = 520;
+const LINES_MAX: usize = 600;
 /// Longer files: generated code. A file that is short enough must leave this list.
 const LONG: [&str; 1] = ["proto/src/wire.rs"];
 const SAFE: [&str; 9] = [

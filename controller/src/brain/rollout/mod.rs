@@ -11,7 +11,6 @@ use plimsoll_core::report::{Entered, Report};
 use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
-pub(in crate::brain) use self::recovery::RECOVERING_MAX;
 pub(crate) use self::recovery::Recovery;
 use super::Brain;
 use crate::aggregators::Place;
@@ -71,7 +70,6 @@ impl Brain {
     /// Begins evidence anew after limits that moved by themselves, judges every gate, and makes the moves that
     /// need no operator.
     pub(super) fn tick_rollouts(&mut self, now: MonoTime, unix_s: i64) {
-        self.end_recovery(now);
         self.record_weighed();
         let renewed = self.renew_evidence(unix_s);
         let stale = self.stalest();

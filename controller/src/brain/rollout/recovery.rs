@@ -17,10 +17,6 @@ use crate::brain::Brain;
 /// reconnect.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Maximum number of starts of one recovery with directives that can be distinguished from
-/// directives of an earlier controller.
-pub(crate) const RECOVERING_MAX: usize = 64;
-
 #[derive(Debug)]
 pub(crate) struct Recovery {
     until: MonoTime,
@@ -49,14 +45,6 @@ impl Brain {
             .recovery
             .take_if(|recovery| now >= recovery.until);
         self.rollouts.recovery.is_some()
-    }
-
-    /// Believes aggregators no more, once all have had the time to reconnect.
-    pub(in crate::brain) fn end_recovery(&mut self, now: MonoTime) {
-        if !self.durable.recovering.is_empty() && !self.recovers(now) {
-            self.durable.recovering.clear();
-            self.pending_saves.note_change(true);
-        }
     }
 
     /// Notes that the state is older than the fleet, because an aggregator makes this controller begin the epoch `next`.
@@ -90,9 +78,7 @@ impl Brain {
         place: &Place,
         report: &Report,
     ) -> bool {
-        let is_own = report
-            .controller
-            .is_some_and(|controller| self.durable.recovering.contains(&format!("{controller:?}")));
+        let is_own = report.controller == Some(self.downstream.sessions.own());
         if report.identity.is_none() || is_own || !self.recovers(now) {
             return false;
         }

@@ -81,21 +81,6 @@ fn stages_come_back_from_aggregators() {
 }
 
 #[test]
-fn start_after_a_short_one_recovers_too() {
-    for (first_ran_s, expected) in [(1.0, Shadow), (31.0, Enforce)] {
-        let mut first = recovered(&DurableState::first_start(), "enforce", &[]);
-        first.run(first_ran_s);
-        let fleet = recovered(first.brain.durable(), "enforce", &[Shadow]);
-        assert_eq!(
-            stage(&fleet.brain),
-            expected,
-            "the first ran {first_ran_s} s"
-        );
-        assert!(fleet.brain.durable().loss.is_some());
-    }
-}
-
-#[test]
 fn lost_state_leaves_an_enforcing_fleet_enforcing() {
     for lost in [DurableState::lost(), DurableState::first_start()] {
         let mut fleet = settled(enforced());
