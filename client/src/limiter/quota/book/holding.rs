@@ -356,11 +356,9 @@ impl<W: Waiter> Holding<W> {
     /// tokens beyond the least.
     fn next_call(&mut self, quota: &Quota, remaining: u64, now: MonoTime) -> Option<Demand> {
         // A call beside another that may still be answered asks for no lease, and pays nothing.
-        let is_first = self.calls == 0;
-        let mut needs = if is_first {
-            self.allowance.owed(now)
-        } else {
-            0
+        let (mut needs, extra) = match self.calls {
+            0 => (self.allowance.owed(now), self.lease.extra(quota, now)),
+            _ => (0, 0),
         };
         let mut least = least(quota, self.waiting.front()?.need, needs);
         for waiting in &self.waiting {
@@ -369,11 +367,6 @@ impl<W: Waiter> Holding<W> {
                 least = needs;
             }
         }
-        let extra = if is_first {
-            self.lease.extra(quota, now)
-        } else {
-            0
-        };
         self.call(now);
         Some(Demand {
             least,
@@ -400,8 +393,8 @@ impl<W: Waiter> Holding<W> {
     }
 }
 
-/// Returns the tokens without which a request that needs some is refused, while others are owed: a bucket never holds more
-/// than its maximum.
+/// Returns the tokens without which a request is refused while others are owed. A bucket never holds
+/// more than its maximum.
 fn least(quota: &Quota, need: u64, owed: u64) -> u64 {
     need.saturating_add(owed).min(quota.rate.max()).max(need)
 }
