@@ -54,7 +54,6 @@ pub(super) struct Scripted {
     /// It reports, but without counts.
     pub(super) timeless: bool,
     pub(super) epoch: Option<Epoch>,
-    controller: Option<InstanceId>,
     pub(super) board: Board,
     pub(super) kill: KillGeneration,
     pub(super) tail: Option<Tail>,
@@ -81,7 +80,6 @@ impl Scripted {
             in_shadow: false,
             timeless: false,
             epoch: None,
-            controller: None,
             board: Board::default(),
             kill: KillGeneration::default(),
             tail: None,
@@ -167,7 +165,6 @@ impl Scripted {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: Some(now + self.clock),
             epoch: self.epoch,
-            controller: self.controller,
             kill: self.kill,
             holds: holds.into_iter().filter(|_| !self.greeted).collect(),
             modes: self.directed().filter(|_| !self.greeted).collect(),
@@ -217,9 +214,7 @@ impl Scripted {
 
     pub(super) fn receive(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
         let directives = brain.directives(now, self.stream)?;
-        if directives.epoch >= self.epoch {
-            (self.epoch, self.controller) = (directives.epoch, directives.controller);
-        }
+        self.epoch = self.epoch.max(directives.epoch);
         self.kill.merge(directives.kill);
         self.outbox.on_echo(directives.echo);
         directives

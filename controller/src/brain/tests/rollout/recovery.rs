@@ -206,7 +206,6 @@ fn first_start_is_no_state_loss() {
 #[test]
 fn state_behind_the_fleet_counts_as_lost() {
     let mut fleet = settled(enforced());
-    fleet.run(30.0);
     let older = fleet.brain.durable().clone();
     fleet.restarts();
     fleet.run(1.0);
