@@ -134,16 +134,7 @@ impl<S: ?Sized> Metric<S> {
         help: &'static str,
         read: fn(&S) -> Vec<Series>,
     ) -> Self {
-        Self {
-            about: About {
-                name,
-                kind: Kind::Gauge,
-                labels,
-                help,
-                is_first: false,
-            },
-            read,
-        }
+        Self::of(Kind::Gauge, name, labels, help, read)
     }
 
     /// Makes a counter.
@@ -153,13 +144,7 @@ impl<S: ?Sized> Metric<S> {
         help: &'static str,
         read: fn(&S) -> Vec<Series>,
     ) -> Self {
-        Self {
-            about: About {
-                kind: Kind::Counter,
-                ..Self::gauge(name, labels, help, read).about
-            },
-            read,
-        }
+        Self::of(Kind::Counter, name, labels, help, read)
     }
 
     /// Makes a histogram.
@@ -169,13 +154,24 @@ impl<S: ?Sized> Metric<S> {
         help: &'static str,
         read: fn(&S) -> Vec<Series>,
     ) -> Self {
-        Self {
-            about: About {
-                kind: Kind::Histogram,
-                ..Self::gauge(name, labels, help, read).about
-            },
-            read,
-        }
+        Self::of(Kind::Histogram, name, labels, help, read)
+    }
+
+    const fn of(
+        kind: Kind,
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+        read: fn(&S) -> Vec<Series>,
+    ) -> Self {
+        let about = About {
+            name,
+            kind,
+            labels,
+            help,
+            is_first: false,
+        };
+        Self { about, read }
     }
 
     /// Marks a metric that an operator reads first.
