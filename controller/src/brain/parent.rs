@@ -230,7 +230,7 @@ impl Brain {
             .values()
             .map(|definition| &definition.key.bucket);
         let (mut latest, mut any_new, mut unlisted) = (None, false, Vec::new());
-        let (mut room, mut places) = (self.buckets.room(), None);
+        let (mut room, mut places) = (None, None);
         for bucket in report.subscriptions.iter().chain(of_keys) {
             // The keys of a bucket often follow each other.
             if latest.replace(bucket) == Some(bucket) {
@@ -260,15 +260,16 @@ impl Brain {
                     let taken = || child.subscriptions().filter(|name| patterned(name)).count();
                     let places =
                         places.get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
+                    let room = room.get_or_insert_with(|| self.buckets.room());
                     let is_known = self.buckets.states.contains_key(bucket);
-                    if *places == 0 || !is_known && room == 0 {
+                    if *places == 0 || !is_known && *room == 0 {
                         self.buckets.no_room.note(now, bucket);
                         continue;
                     }
                     *places -= 1;
                     child.subscribe(bucket);
                     if !is_known {
-                        room -= 1;
+                        *room -= 1;
                         self.add_bucket(bucket, Listing::Pattern);
                     }
                 }
