@@ -17,7 +17,7 @@ fn sidecars_share_one_quota_through_failures() {
     ] {
         let before = sidecars.counted_as_lost();
         let books = sidecars.use_up(fault);
-        let counted = (sidecars.counted_as_lost() - before).max(0.0) as u64;
+        let counted = (sidecars.counted_as_lost() - before) as u64;
         assert!(books.admitted <= MAX, "{fault:?}: {books:?}");
         // Tokens may be lost with an answer on its way.
         let lost_max = lost_max + counted + books.unanswered;

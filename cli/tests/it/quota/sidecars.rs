@@ -59,6 +59,8 @@ pub(crate) struct Sidecars {
     sidecars: Vec<Process>,
     directory: TempDir,
     tenants: u64,
+    /// Tokens that sidecars had counted as lost before they were ended.
+    lost_by_ended: f64,
 }
 
 impl Sidecars {
@@ -79,6 +81,7 @@ impl Sidecars {
             sidecars: Vec::new(),
             directory,
             tenants: 0,
+            lost_by_ended: 0.0,
         };
         all.sidecars = (0..SIDECARS)
             .map(|number| all.sidecar(number, "127.0.0.1:0"))
@@ -123,6 +126,7 @@ impl Sidecars {
                 Fault::StoreKilled => self.kill_store(),
                 Fault::StoreStalls(length) => self.stall_store(&tenant, length),
                 Fault::SidecarKilled => {
+                    self.lost_by_ended += lost(&self.sidecars[0]);
                     self.sidecars[0].kill_9();
                     self.sidecars[0] = self.sidecar(0, &addresses[0].to_string());
                 }
@@ -143,13 +147,9 @@ impl Sidecars {
         }
     }
 
-    /// Returns the tokens that living sidecars have counted as lost so far.
+    /// Returns the tokens that sidecars have counted as lost so far.
     pub(crate) fn counted_as_lost(&self) -> f64 {
-        let page = |sidecar: &Process| http_get(sidecar.address("admin"), "/metrics").1;
-        self.sidecars
-            .iter()
-            .map(|sidecar| metric(&page(sidecar), "plimsoll_quota_lost_tokens_total", ""))
-            .sum()
+        self.lost_by_ended + self.sidecars.iter().map(lost).sum::<f64>()
     }
 
     fn sidecar(&self, number: usize, http: &str) -> Process {
@@ -178,6 +178,7 @@ impl Sidecars {
 
     fn restart(&mut self, number: usize) {
         let http = self.sidecars[number].address("http").to_string();
+        self.lost_by_ended += lost(&self.sidecars[number]);
         assert!(self.sidecars[number].terminate().success());
         self.sidecars[number] = self.sidecar(number, &http);
     }
@@ -208,6 +209,11 @@ impl Sidecars {
             .unwrap();
         rows[0][1].try_into().unwrap()
     }
+}
+
+fn lost(sidecar: &Process) -> f64 {
+    let page = http_get(sidecar.address("admin"), "/metrics").1;
+    metric(&page, "plimsoll_quota_lost_tokens_total", "")
 }
 
 fn store(directory: &TempDir, listen: &str) -> Process {

@@ -163,6 +163,12 @@ impl Shared {
         }
     }
 
+    /// Returns true if tokens can be given back now. A limiter that closes does not wait for the breaker: this is the last
+    /// chance.
+    fn may_give(self: &Arc<Self>) -> bool {
+        self.is_closed() || self.passes()
+    }
+
     pub(super) fn put_back(self: &Arc<Self>, key: &Key, tokens: Tokens) {
         if tokens.count == 0 {
             return;
@@ -185,7 +191,7 @@ impl Shared {
     }
 
     fn give_when_closed(self: &Arc<Self>, ask: Ask, ends: MonoTime) {
-        if self.passes() {
+        if self.may_give() {
             let place = Arc::clone(&self.gives).try_acquire_owned();
             let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else {
                 return self.lost(&ask);
@@ -224,7 +230,7 @@ impl Shared {
             ends,
         }
         .returnable(now)
-            && self.passes();
+            && self.may_give();
         let within = ends.since(now).min(LATE_MAX);
         if is_due && matches!(timeout(within, self.store.give(ask)).await, Ok(Ok(()))) {
             self.figures.given(ask.demand.least);
@@ -256,10 +262,11 @@ impl Shared {
             return;
         }
         let all = async {
-            // Calls that take longer than a request waits give back late tokens.
             let _ = timeout(self.timeout, self.calls.acquire_many(CALLS_MAX as u32)).await;
             self.give_leases().await;
             self.give_waiting();
+            // Calls that take longer than a request waits give back late tokens.
+            let _ = self.calls.acquire_many(CALLS_MAX as u32).await;
             let _ = self.gives.acquire_many(GIVES_MAX as u32).await;
         };
         if timeout(within, all).await.is_err() {

@@ -119,6 +119,28 @@ async fn gives_wait_past_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn closing_gives_past_an_open_breaker() {
+    let memory = Memory::new();
+    let of = [quota(
+        "calls",
+        (1_000, 1_000, DAY_MS),
+        20,
+        OnStoreError::Deny,
+    )];
+    let quotas = on(&memory);
+    assert_eq!(take(&quotas, &of, "acme", 1).await, Exact::Granted);
+    memory.behave(Behaviour::AnswersAfter(Duration::from_millis(400)));
+    for tenant in 0..20 {
+        let tenant = format!("t{tenant}");
+        assert!(refusal(take(&quotas, &of, &tenant, 1).await).is_some());
+    }
+    assert!(!quotas.counters().is_up);
+    quotas.close(Duration::from_secs(1)).await;
+    let (debited, given) = memory.debited_and_given();
+    assert_eq!((debited - given, quotas.counters().lost), (1, Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn instances_pass_their_parts_and_pay() {
     let (memory, of) = (
         Memory::new(),
