@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-
 use super::input::InputError;
+use super::messages::RateLimitDescriptor;
 use crate::tally::Tally;
 
 /// Clones share the counts.

@@ -3,14 +3,13 @@
 
 use std::borrow::Cow;
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use plimsoll_client::internals::Decided;
 use plimsoll_client::{Limiter, Peek, QuotaLeft, Reason, Request, Verdict};
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
 
 use super::counters::{Counters, Overall};
+use super::messages::{RateLimitDescriptor, RateLimitRequest};
 use crate::rules::{Ask, Found, RefusalForm, Rules};
 
 /// Number of descriptors that need no allocation; most requests have one or two.
@@ -153,7 +152,7 @@ pub(super) fn overall(decisions: &Decisions<'_>) -> Overall {
 fn hits(request: &RateLimitRequest, descriptor: &RateLimitDescriptor) -> u64 {
     match &descriptor.hits_addend {
         _ if descriptor.is_negative_hits => 0,
-        Some(own) => own.value,
+        Some(own) => *own,
         None => u64::from(request.hits_addend.max(1)),
     }
 }

@@ -1,10 +1,10 @@
 //! The bounds of a request, checked before it is compared with rules, and the errors of requests
 //! that break one.
 
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use tonic::{Code, Status};
 
 use super::grpc::MESSAGE_BYTES_MAX;
+use super::messages::RateLimitRequest;
 use crate::rules::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 use crate::serve::BodyError;
 

@@ -4,13 +4,9 @@
 
 use std::str::Utf8Chunk;
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use envoy_types::pb::google::protobuf::UInt64Value;
 use prost::{DecodeError, Message};
+
+use super::messages::{Entry, RateLimitDescriptor, RateLimitRequest};
 
 /// `RateLimitRequest` with bytes in place of texts.
 #[derive(Clone, PartialEq, Message)]
@@ -27,10 +23,8 @@ struct Request {
 struct Descriptor {
     #[prost(message, repeated, tag = "1")]
     entries: Vec<BytesEntry>,
-    #[prost(message, optional, tag = "2")]
-    limit: Option<RateLimitOverride>,
     #[prost(message, optional, tag = "3")]
-    hits_addend: Option<UInt64Value>,
+    hits_addend: Option<u64>,
     #[prost(bool, tag = "4")]
     is_negative_hits: bool,
 }
@@ -74,7 +68,6 @@ impl Descriptor {
         };
         RateLimitDescriptor {
             entries: self.entries.into_iter().map(entry).collect(),
-            limit: self.limit,
             hits_addend: self.hits_addend,
             is_negative_hits: self.is_negative_hits,
         }
@@ -103,15 +96,9 @@ mod tests {
             key: b"tenant".to_vec(),
             value: value.to_vec(),
         }];
-        let limit = Some(RateLimitOverride {
-            requests_per_unit: 7,
-            unit: 1,
-        });
-        let hits_addend = Some(UInt64Value { value: 3 });
         let descriptors = vec![Descriptor {
             entries,
-            limit,
-            hits_addend,
+            hits_addend: Some(3),
             is_negative_hits: true,
         }];
         Request {

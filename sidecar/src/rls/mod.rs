@@ -5,6 +5,7 @@ mod decision;
 mod grpc;
 mod input;
 mod lossy;
+mod messages;
 mod refusal;
 mod response;
 #[cfg(test)]

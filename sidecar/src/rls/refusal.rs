@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use envoy_types::pb::envoy::config::core::v3::HeaderValue;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
-use envoy_types::pb::google::protobuf::value::Kind;
-use envoy_types::pb::google::protobuf::{Struct, Value};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use plimsoll_client::middleware::{RefusalFormat, RefusalOf};
 use plimsoll_client::{Reason, Refusal};
 use plimsoll_core::quota::Quota;
 use prost::Message;
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
 
 use super::decision::Decision;
+use super::messages::{HeaderValue, RateLimitResponse};
 use crate::rules::RefusalForm;
 
 /// Maximum number of encoded refusals that a thread keeps.
@@ -140,7 +139,6 @@ pub(super) fn header(name: &str, value: &str) -> HeaderValue {
     HeaderValue {
         key: name.to_owned(),
         value: value.to_owned(),
-        raw_value: Vec::new(),
     }
 }
 

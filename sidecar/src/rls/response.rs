@@ -4,19 +4,14 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use envoy_types::pb::envoy::config::core::v3::HeaderValue;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
-    Code, DescriptorStatus, RateLimit,
-};
-use envoy_types::pb::google::protobuf::Duration;
 use plimsoll_client::middleware::quota_fields;
 use plimsoll_client::{Refusal, Verdict};
 use plimsoll_core::quota::Quota;
+use prost_types::Duration;
 
 use super::counters::Overall;
 use super::decision::{Decision, Decisions, overall};
+use super::messages::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
 use super::refusal;
 
 const SHADOW: (&str, &str) = ("x-plimsoll-shadow", "drop");
@@ -65,7 +60,6 @@ const PASSED: DescriptorStatus = DescriptorStatus {
     current_limit: None,
     limit_remaining: 0,
     duration_until_reset: None,
-    quota: None,
 };
 
 fn status(decision: &Decision<'_>) -> DescriptorStatus {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use envoy_types::pb::google::protobuf::UInt64Value;
 use http::HeaderMap;
 use http::uri::PathAndQuery;
 use serde_json::Value;
@@ -214,11 +213,11 @@ fn call(backend: &Backend, envoy: &Envoy) -> Result<MetadataMap, Status> {
         let endpoint = Channel::from_shared(format!("http://{}", envoy.ingress)).unwrap();
         let mut grpc = Grpc::new(endpoint.connect().await.unwrap());
         grpc.ready().await.unwrap();
-        let mut request = Request::new(UInt64Value { value: 7 });
+        let mut request = Request::new(7);
         request
             .metadata_mut()
             .insert(ACME.0, ACME.1.parse().unwrap());
-        let codec = ProstCodec::<UInt64Value, UInt64Value>::default();
+        let codec = ProstCodec::<u64, u64>::default();
         let path = PathAndQuery::from_static("/shop.Orders/List");
         grpc.unary(request, path, codec)
             .await

@@ -9,20 +9,17 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use envoy_types::pb::google::protobuf::UInt64Value;
-use envoy_types::pb::google::protobuf::value::Kind;
 use futures_util::FutureExt;
 use plimsoll_client::Reason;
 use plimsoll_client::testing::{ControlPlane, Decisions};
 use plimsoll_policy::Source;
 use prost::Message;
+use prost_types::value::Kind;
 use tonic::Code as GrpcCode;
 
+use super::messages::{
+    Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, Unit,
+};
 use super::*;
 use crate::rules::Rules;
 
@@ -189,7 +186,7 @@ fn hits_of_descriptor_or_request_multiply_cost() {
     ] {
         let sidecar = Sidecar::new();
         let mut of = descriptor(&[(key, "acme")]);
-        of.hits_addend = own.map(|value| UInt64Value { value });
+        of.hits_addend = own;
         of.is_negative_hits = is_negative;
         let asked = RateLimitRequest {
             hits_addend: of_request,
@@ -204,7 +201,7 @@ fn hits_of_descriptor_or_request_multiply_cost() {
 #[test]
 fn check_only_answers_without_counting() {
     let check = |key| RateLimitDescriptor {
-        hits_addend: Some(UInt64Value { value: 0 }),
+        hits_addend: Some(0),
         ..descriptor(&[(key, "acme")])
     };
     let sidecar = Sidecar::refusing("checkout");

@@ -6,16 +6,37 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use prost::Message;
 use tempfile::TempDir;
 
 use super::cores::{LOAD, on_core};
 
 const WARM_UP: Duration = Duration::from_secs(1);
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+pub(super) const SHOULD_RATE_LIMIT: &str =
+    "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// Request to the rate limit service of Envoy, with the fields that are sent.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RateLimitRequest {
+    #[prost(string, tag = "1")]
+    domain: String,
+    #[prost(message, repeated, tag = "2")]
+    descriptors: Vec<Descriptor>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Descriptor {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Entry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
@@ -55,11 +76,7 @@ impl Requests {
         let entries = vec![entry("bucket", bucket), entry("tenant", "acme")];
         let request = RateLimitRequest {
             domain: "measured".to_owned(),
-            descriptors: vec![RateLimitDescriptor {
-                entries,
-                ..RateLimitDescriptor::default()
-            }],
-            hits_addend: 0,
+            descriptors: vec![Descriptor { entries }],
         };
         let message = request.encode_to_vec();
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();

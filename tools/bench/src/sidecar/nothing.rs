@@ -1,25 +1,30 @@
 //! `plimsoll-bench nothing`: a tonic service and an axum handler that do nothing, for comparison
 //! with the ports of a sidecar. They run on the same runtime as `plimsoll`.
 
+use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use axum::Router;
-use axum::http::StatusCode;
+use axum::extract;
+use axum::http::{self, StatusCode};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
-    RateLimitService, RateLimitServiceServer,
-};
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::server::{Grpc, UnaryService};
+use tonic::service::Routes;
 use tonic::transport::server::{Server, TcpIncoming};
 use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
 
+use super::h2load::{RateLimitRequest, SHOULD_RATE_LIMIT};
 use crate::shutdown;
+
+/// `RateLimitResponse.Code.OK`
+const OK: i32 = 1;
 
 /// The arguments of `plimsoll-bench nothing`.
 #[derive(Clone, Debug, clap::Args)]
@@ -35,17 +40,26 @@ pub(crate) struct Args {
 #[derive(Debug)]
 struct Nothing;
 
-#[tonic::async_trait]
-impl RateLimitService for Nothing {
-    async fn should_rate_limit(
-        &self,
-        _: Request<RateLimitRequest>,
-    ) -> Result<Response<RateLimitResponse>, Status> {
-        Ok(Response::new(RateLimitResponse {
-            overall_code: Code::Ok.into(),
-            ..RateLimitResponse::default()
-        }))
+#[derive(Clone, PartialEq, prost::Message)]
+struct RateLimitResponse {
+    #[prost(int32, tag = "1")]
+    overall_code: i32,
+}
+
+impl UnaryService<RateLimitRequest> for Nothing {
+    type Response = RateLimitResponse;
+    type Future = Ready<Result<Response<RateLimitResponse>, Status>>;
+
+    fn call(&mut self, _: Request<RateLimitRequest>) -> Self::Future {
+        ready(Ok(Response::new(RateLimitResponse { overall_code: OK })))
     }
+}
+
+async fn should_rate_limit(request: extract::Request) -> http::Response<Body> {
+    let codec = ProstCodec::<RateLimitResponse, RateLimitRequest>::default();
+    Grpc::new(codec)
+        .unary(Nothing, request.map(Body::new))
+        .await
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
@@ -71,7 +85,9 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let (rls, http) = (bind(args.rls).await?, bind(args.http).await?);
     tracing::info!(listen = %rls.local_addr()?, http = %http.local_addr()?, "listening");
     let grpc = Server::builder()
-        .add_service(RateLimitServiceServer::new(Nothing))
+        .add_routes(Routes::from(
+            Router::new().route(SHOULD_RATE_LIMIT, post(should_rate_limit)),
+        ))
         .serve_with_incoming(TcpIncoming::from(rls).with_nodelay(Some(true)));
     let router = Router::new()
         .route("/v1/check", post(async || StatusCode::OK))
