@@ -5,9 +5,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::fleet::{Fleet, Sample, policy, sample};
 use serde_json::Value;
 
-use crate::fleet::{Fleet, Sample, policy, sample};
 use crate::measure::report::Report;
 
 /// Limit, and offered load as a multiple of it.

@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
+use plimsoll_testing::process::binary;
+
 use crate::measure::report::Report;
-use crate::process::binary;
 
 const SECONDS: &str = "60";
 const BAR: &str = "no failure, <= 1 s and <= 64 MiB an input";

@@ -3,28 +3,13 @@
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 #[path = "../tests/it/books.rs"]
 mod books;
-#[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
-#[path = "../../../cli/tests/it/quota/crashes.rs"]
-mod crashes;
 mod figures;
-#[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
-#[path = "../../../cli/tests/it/fleet.rs"]
-mod fleet;
 mod frozen;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 mod fuzz;
 mod measure;
-#[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
-#[path = "../../../cli/tests/it/sidecar/mixed_fleet.rs"]
-mod mixed_fleet;
-#[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
-#[path = "../../../cli/tests/it/process.rs"]
-mod process;
 #[allow(clippy::unwrap_used, clippy::panic)] // a measurement that fails stops the program
 mod quota;
-#[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
-#[path = "../../../cli/tests/it/quota/sidecars.rs"]
-mod shared_quota;
 #[path = "../../../cli/src/shutdown.rs"]
 mod shutdown;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Instant;
 
+use plimsoll_testing::fleet::{BUCKET, LOAD, TENANTS, metric, policy};
+use plimsoll_testing::process::{Process, http_get, run};
 use tempfile::TempDir;
 
-use crate::fleet::{BUCKET, LOAD, TENANTS, metric, policy};
 use crate::measure::report::Report;
-use crate::process::{Process, http_get, run};
 use crate::streams::process::resident_bytes;
 
 /// Parts of the time, with a reading of memory after each: 10 s of an hour.

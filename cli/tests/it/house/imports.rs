@@ -10,8 +10,9 @@ use super::{METADATA, dependencies, folder, package, root};
 
 /// Crates that each crate may import, also in its tests. `cli`, `bench` and `fuzz` may import all
 /// of these, and no crate may import one of them.
-const IMPORTS: [(&str, &[&str]); 12] = [
+const IMPORTS: [(&str, &[&str]); 13] = [
     ("core", &[]),
+    ("testing", &[]),
     ("host", &[]),
     ("policy", &["core"]),
     ("tls", &["core", "host"]),
@@ -26,7 +27,9 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ),
     (
         "sidecar",
-        &["client", "core", "host", "proto", "admin", "policy", "tls"],
+        &[
+            "client", "core", "host", "proto", "admin", "policy", "testing", "tls",
+        ],
     ),
     (
         "simulator",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::source::{rust_files, source_files};
 use super::{METADATA, entries, folder, path_of};
 
-/// Below `src`.
+/// Entries of a folder below `src` or `tests`.
 const ENTRIES_MAX: usize = 12;
 /// Without tests.
 const LINES_MAX: usize = 600;
@@ -26,40 +26,29 @@ const SAFE: [&str; 9] = [
 ];
 
 #[test]
-fn no_source_folder_has_too_many_entries() {
-    for source in source_folders() {
-        for folder in folders(&source) {
-            let count = entries(&folder).len();
-            assert!(
-                count <= ENTRIES_MAX,
-                "{} has {count} entries, maximum {ENTRIES_MAX}",
-                folder.display()
-            );
-        }
+fn no_folder_has_too_many_entries() {
+    for folder in rust_folders() {
+        let count = entries(&folder).len();
+        assert!(
+            count <= ENTRIES_MAX,
+            "{} has {count} entries, maximum {ENTRIES_MAX}",
+            folder.display()
+        );
     }
 }
 
 #[test]
 fn modules_with_children_are_mod_rs_files() {
     let mut modules = 0;
-    for package in METADATA.workspace_packages() {
-        for part in ["src", "tests"] {
-            let part = package.manifest_path.as_std_path().with_file_name(part);
-            for folder in if part.is_dir() {
-                folders(&part)
-            } else {
-                Vec::new()
-            } {
-                let beside = folder.with_extension("rs");
-                assert!(
-                    !beside.exists(),
-                    "{} belongs into {}/mod.rs",
-                    beside.display(),
-                    folder.display()
-                );
-                modules += usize::from(folder.join("mod.rs").exists());
-            }
-        }
+    for folder in rust_folders() {
+        let beside = folder.with_extension("rs");
+        assert!(
+            !beside.exists(),
+            "{} belongs into {}/mod.rs",
+            beside.display(),
+            folder.display()
+        );
+        modules += usize::from(folder.join("mod.rs").exists());
     }
     assert!(modules > 20, "only {modules} modules were found");
 }
@@ -104,13 +93,16 @@ fn no_file_is_too_long() {
     );
 }
 
-fn source_folders() -> Vec<PathBuf> {
+/// Returns the folders `src` and `tests` of all packages, and all folders below them.
+fn rust_folders() -> Vec<PathBuf> {
     let packages = METADATA.workspace_packages().into_iter();
-    let folders: Vec<PathBuf> = packages
-        .map(|package| package.manifest_path.as_std_path().with_file_name("src"))
-        .collect();
-    assert!(folders.len() >= 10, "{folders:?}");
-    folders
+    packages
+        .flat_map(|package| {
+            ["src", "tests"].map(|part| package.manifest_path.as_std_path().with_file_name(part))
+        })
+        .filter(|part| part.is_dir())
+        .flat_map(|part| folders(&part))
+        .collect()
 }
 
 /// Returns a folder and all folders below it.

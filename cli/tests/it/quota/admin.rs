@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use plimsoll_core::exchange::PeerRole;
+use plimsoll_testing::process::{Process, run};
 use plimsoll_tls::testing::{Authority, Validity};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::kill::own_address;
-use crate::process::{Process, run};
-use crate::processes::skipped;
+use crate::operators::kill::own_address;
+use plimsoll_testing::skipped;
 
 const HOUR_S: &str = "3600";
 

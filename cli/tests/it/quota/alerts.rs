@@ -3,12 +3,12 @@
 
 use std::fs;
 
+use plimsoll_testing::process::{Process, http, until};
+use plimsoll_testing::turns::{IDLE, turn};
 use rustix::process::Resource;
 
 use super::admin::send;
-use crate::alerts::{Alerts, OF_QUOTAS};
-use crate::process::{Process, http, until};
-use crate::turns::{IDLE, turn};
+use crate::prometheus::alerts::{Alerts, OF_QUOTAS};
 
 const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 

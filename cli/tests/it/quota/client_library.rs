@@ -6,14 +6,14 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
+use plimsoll_testing::process::run;
+use plimsoll_testing::turns::{IDLE, turn};
 use redis::{ErrorKind, Value};
 
 use super::is_installed;
-use super::process::Server;
-use crate::kill::own_address;
-use crate::process::run;
-use crate::processes::skipped;
-use crate::turns::{IDLE, turn};
+use super::server::Server;
+use crate::operators::kill::own_address;
+use plimsoll_testing::skipped;
 
 #[test]
 fn connection_has_a_name() {

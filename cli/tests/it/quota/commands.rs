@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use plimsoll_testing::turns::{IDLE, turn};
 use redis::{Connection, ErrorKind, ServerErrorKind, Value};
 
 use super::is_installed;
-use super::process::Server;
-use crate::turns::{IDLE, turn};
+use super::server::Server;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Reply {

@@ -4,24 +4,17 @@
 mod admin;
 mod alerts;
 mod client_library;
-mod clock;
 mod commands;
-mod crash;
-pub(crate) mod crashes;
-mod damage;
-mod disk;
-mod journal;
 mod model;
-mod process;
 mod remote;
+mod server;
 mod shared;
-mod sidecars;
+mod storage;
 mod surge;
-mod trace;
 
 use std::process::{Command, Stdio};
 
-use crate::processes::skipped;
+use plimsoll_testing::skipped;
 
 /// Returns true if a program is installed, and otherwise notes that the test is skipped.
 pub(crate) fn is_installed(program: &str, test: &str) -> bool {

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_testing::turns::{ALL, turn};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use redis::{Connection, Pipeline, Value};
 
-use super::process::Server;
-use crate::turns::{ALL, turn};
+use super::server::Server;
 
 const STEPS: usize = 100_000;
 /// Commands that are sent together.

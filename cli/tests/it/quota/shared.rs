@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::sidecars::{Fault, LEASE, MAX, SIDECARS, Sidecars};
-use crate::turns::turn;
+use plimsoll_testing::quota_sidecars::{Fault, LEASE, MAX, SIDECARS, Sidecars};
+use plimsoll_testing::turns::turn;
 
 #[test]
 fn sidecars_share_one_quota_through_failures() {

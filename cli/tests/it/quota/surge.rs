@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::process::Server;
-use crate::fleet::{BUCKET, Fleet, Rates, Sample, TENANTS, metric};
-use crate::process::{http_get, until};
-use crate::turns::turn;
+use plimsoll_testing::fleet::{BUCKET, Fleet, Rates, Sample, TENANTS, metric};
+use plimsoll_testing::process::{http_get, until};
+use plimsoll_testing::turns::turn;
+
+use super::server::Server;
 
 const LIMIT: u32 = 100;
 /// Load before the surge and during it, in requests/s.

@@ -5,12 +5,13 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
+use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::turns::turn;
+
 use super::proxy::{
     Caller, OFFERED, Patience, Setting, assert_body_of_sidecar, passes_requests_and_refusals,
 };
 use super::{filled, tool};
-use crate::process::{Process, until};
-use crate::turns::turn;
 
 /// Starts Caddy in front of the service; the sidecar is at `asked`.
 fn start(

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
+use plimsoll_testing::process::Process;
+use plimsoll_testing::turns::turn;
+
 use super::proxy::{
     OFFERED, Patience, Setting, assert_body_of_sidecar, passes_requests_and_refusals,
     until_refused_without_sidecar,
 };
 use super::{filled, tool};
-use crate::process::Process;
-use crate::turns::turn;
 
 /// Starts HAProxy in front of the service; the sidecar is at `asked`.
 fn start(

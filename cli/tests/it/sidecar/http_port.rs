@@ -7,15 +7,15 @@ use std::process::Command;
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};
+use plimsoll_testing::fleet::{TENANTS, metric, policy};
+use plimsoll_testing::process::{Process, http, http_get, run};
+use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::testing::{Authority, Validity};
 use tempfile::TempDir;
 
 use super::{Fleet, tool};
-use crate::fleet::{TENANTS, metric, policy};
-use crate::kill::own_address;
-use crate::process::{Process, http, http_get, run};
-use crate::processes::skipped;
-use crate::turns::{IDLE, turn};
+use crate::operators::kill::own_address;
+use plimsoll_testing::skipped;
 
 const BUCKET: &str = "x-plimsoll-bucket: checkout";
 

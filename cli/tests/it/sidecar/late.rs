@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::turns::{ALL, turn};
 use rustix::process::{Pid, setpriority_process};
 
-use crate::alerts::{Alerts, SIDECAR_LATE};
-use crate::process::{Process, until};
-use crate::turns::{ALL, turn};
+use crate::prometheus::alerts::{Alerts, SIDECAR_LATE};
 
 #[test]
 fn late_sidecar_alert_fires_until_it_runs() {

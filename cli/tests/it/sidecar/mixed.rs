@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use super::mixed_fleet::{Mixed, WEIGHTS, latest_rates};
+use plimsoll_testing::mixed_fleet::{Mixed, WEIGHTS, latest_rates};
+use plimsoll_testing::process::{run, until};
+use plimsoll_testing::turns::turn;
+
 use super::tool;
-use crate::kill::admin;
-use crate::process::{run, until};
-use crate::turns::turn;
+use crate::operators::kill::admin;
 
 const LIMIT: u32 = 200;
 const OFFERED: u32 = 3 * LIMIT;

@@ -2,14 +2,10 @@
 
 mod caddy;
 mod envoy;
-mod envoy_backend;
-mod envoy_process;
-mod envoy_stages;
 mod haproxy;
 mod http_port;
 mod late;
 mod mixed;
-mod mixed_fleet;
 mod nginx;
 mod proxy;
 mod rls_callers;
@@ -19,12 +15,12 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use plimsoll_testing::fleet::{metric, start_aggregator, start_controller};
+use plimsoll_testing::process::{Process, http, http_get, message, run, until};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::fleet::{metric, start_aggregator, start_controller};
-use crate::kill::admin;
-use crate::process::{Process, http, http_get, message, run, until};
+use crate::operators::kill::admin;
 
 /// Free ports of loopback for all listeners of a sidecar.
 const FREE: [&str; 3] = ["127.0.0.1:0"; 3];
@@ -181,7 +177,7 @@ pub(crate) fn tool(test: &str, program: &str) -> Option<PathBuf> {
         .map(|folder| folder.join(program));
     let found = all.find(|path| path.is_file());
     if found.is_none() {
-        crate::processes::skipped(&format!("sidecar::{test}: {program} is not installed"));
+        plimsoll_testing::skipped(&format!("sidecar::{test}: {program} is not installed"));
     }
     found
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
+use plimsoll_testing::process::Process;
+use plimsoll_testing::turns::turn;
+
 use super::proxy::{
     OFFERED, Patience, Setting, goes_through_all_stages, passes_requests_and_refusals, policy,
     until_refused_without_sidecar,
 };
 use super::{filled, tool};
-use crate::process::Process;
-use crate::turns::turn;
 
 /// The parts of a distribution's file around the shipped one. As root, workers would run as another
 /// user, who may not open the sidecar's socket.

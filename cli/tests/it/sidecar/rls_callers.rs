@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use plimsoll_testing::fleet::TENANTS;
+use plimsoll_testing::process::until;
+use plimsoll_testing::turns::{IDLE, turn};
+
 use super::{Fleet, integration};
-use crate::fleet::TENANTS;
-use crate::process::until;
-use crate::processes::skipped;
-use crate::turns::{IDLE, turn};
+use plimsoll_testing::skipped;
 
 const POLICY: &str = "\
 rollout: { require_gates: false }

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::turns::turn;
+
 use super::proxy::{Caller, Fields, OFFERED, Setting, assert_body_of_sidecar, policy, refusal};
 use super::{filled, tool};
-use crate::process::{Process, until};
-use crate::turns::turn;
 
 const RULES: &str = "http: { tenant: { header: x-tenant } }\n";
 

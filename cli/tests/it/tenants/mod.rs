@@ -1,12 +1,10 @@
 //! The developer's first try: one service, everything fresh, and another tenant with each request.
 //! The bucket is full anyway.
 
-pub(crate) mod fleet;
-
 use std::time::Duration;
 
-use crate::turns::turn;
-use fleet::{LIMIT, Limiter, OneLimiter, means_10s};
+use plimsoll_testing::one_limiter::{LIMIT, Limiter, OneLimiter, means_10s};
+use plimsoll_testing::turns::turn;
 
 /// Requests/s.
 const OFFERED: f64 = 185.0;

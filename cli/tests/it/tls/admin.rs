@@ -6,6 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plimsoll_testing::fleet::{TENANTS, metric, policy};
+use plimsoll_testing::process::{Process, run};
+use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::Authority;
 use plimsoll_tls::tokio_rustls::TlsConnector;
@@ -15,11 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
 use super::tiers::{DOMAIN, Files, certs, controller};
-use crate::fleet::{TENANTS, metric, policy};
-use crate::kill::own_address;
-use crate::process::{Process, run};
-use crate::processes::skipped;
-use crate::turns::{IDLE, turn};
+use crate::operators::kill::own_address;
+use plimsoll_testing::skipped;
 
 const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
 

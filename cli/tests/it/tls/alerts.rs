@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, SystemTime};
 
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::{http, run, until};
+use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::testing::{Authority, Validity};
 
 use super::tiers::{
     DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, metrics, service,
     service_of, url,
 };
-use crate::alerts::{Alerts, OF_TRUST};
-use crate::fleet::metric;
-use crate::process::{http, run, until};
-use crate::turns::{IDLE, turn};
+use crate::prometheus::alerts::{Alerts, OF_TRUST};
 
 /// A tokens file of one token, which no caller has.
 const TOKENS: &str =

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
+use plimsoll_testing::fleet::{BUCKET, metric};
+use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::testing::{Authority, Validity};
 
 use super::tiers::{
     DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, is_served, logged,
     metrics, service, service_of, status, url,
 };
-use crate::fleet::{BUCKET, metric};
-use crate::process::{Process, until};
-use crate::turns::{IDLE, turn};
 
 /// Life of the certificate, which doubles until it is long enough for the service to connect.
 const LIFE: Duration = Duration::from_secs(6);

@@ -2,7 +2,9 @@
 
 mod admin;
 mod alerts;
+mod certs;
 mod expired;
+mod flags;
 mod rotation;
 mod tiers;
 mod unfinished;

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_testing::fleet::{BUCKET, LOAD, metric};
+use plimsoll_testing::process::{POLL, Process, run, until};
+use plimsoll_testing::turns::turn;
 use plimsoll_tls::Certificates;
 use serde_json::Value;
 
 use super::tiers::{Files, SERVICE, aggregator, certs, connect, metrics, service, status, url};
-use crate::fleet::{BUCKET, LOAD, metric};
-use crate::process::{POLL, Process, run, until};
-use crate::turns::turn;
 
 const OFFERED: u32 = 400;
 /// So high that nothing is refused.

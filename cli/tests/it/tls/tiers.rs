@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};
+use plimsoll_testing::fleet::{BUCKET, TENANTS, policy};
+use plimsoll_testing::process::{Process, http_get};
 use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::{Authority, Validity};
 use plimsoll_tls::{Certificates, HandshakeFailure};
@@ -12,9 +14,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-
-use crate::fleet::{BUCKET, TENANTS, policy};
-use crate::process::{Process, http_get};
 
 pub(super) const DOMAIN: &str = "test.example";
 

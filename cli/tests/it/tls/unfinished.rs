@@ -4,15 +4,15 @@
 use std::fs;
 use std::net::SocketAddr;
 
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::{Process, http, http_get, until};
+use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::testing::Authority;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 
 use super::tiers::{DOMAIN, Files, aggregator, aggregator_of, certs};
-use crate::fleet::metric;
-use crate::process::{Process, http, http_get, until};
-use crate::turns::{IDLE, turn};
 
 const MIB: u64 = 1 << 20;
 

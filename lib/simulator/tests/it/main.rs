@@ -1,17 +1,7 @@
 //! Tests of the simulator through its public interface: scenarios in, figures out.
 
 #[cfg(test)]
-mod background_jobs;
-#[cfg(test)]
-mod determinism;
-#[cfg(test)]
-mod evidence;
-#[cfg(test)]
-mod expectations;
-#[cfg(test)]
 mod grid;
-#[cfg(test)]
-mod invalid_scenarios;
 #[cfg(test)]
 mod kill_claims;
 #[cfg(test)]
@@ -19,17 +9,9 @@ mod kills;
 #[cfg(test)]
 mod language;
 #[cfg(test)]
-mod pair;
-#[cfg(test)]
-#[cfg(test)]
-#[cfg(test)]
 mod scenarios;
 #[cfg(test)]
-mod starts;
-#[cfg(test)]
-mod sums;
-#[cfg(test)]
-mod tenant_limit;
+mod tiers;
 #[cfg(test)]
 mod underadmission;
 

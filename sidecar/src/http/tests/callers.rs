@@ -79,6 +79,6 @@ async fn python_caller_serves_without_an_answer() {
     if has("python3", "--version") {
         asks(&["python3", "check.py"]).await;
     } else {
-        super::openapi::note_skipped("sidecar::callers: python3 is not installed");
+        plimsoll_testing::skipped("sidecar::callers: python3 is not installed");
     }
 }

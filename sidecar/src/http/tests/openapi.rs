@@ -23,18 +23,6 @@ for pointer, bodies in answers:
         Draft202012Validator(schema).validate(body)
 ";
 
-/// Notes a skipped test for `./test`.
-pub(super) fn note_skipped(reason: &str) {
-    if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
-        let mut file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(skipped)
-            .unwrap();
-        writeln!(file, "{reason}").unwrap();
-    }
-}
-
 fn document() -> Value {
     serde_json::from_str(super::super::openapi::TEXT).unwrap()
 }
@@ -131,7 +119,7 @@ fn independent_program_finds_document_and_answers_valid() {
         .json();
     answers.push(json!(["/components/schemas/Problem", [problem]]));
     if let Err(error) = python("import jsonschema, openapi_spec_validator", "") {
-        return note_skipped(&format!(
+        return plimsoll_testing::skipped(&format!(
             "sidecar::openapi: {error}; ./test installs the packages with pip"
         ));
     }

@@ -4,9 +4,10 @@
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 
+use plimsoll_testing::fleet::{BUCKET, Fleet, policy};
+
 use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW, limit_error, sum};
-use crate::fleet::{BUCKET, Fleet, policy};
 
 const FACTORS: [f64; 2] = [3.0, 10.0];
 

@@ -3,11 +3,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::fleet::{BUCKET, Fleet, Sample, latest_rates, policy};
+use plimsoll_testing::process::until;
+
 use super::outage::OFFERED;
 use super::report::Report;
 use super::{LIMIT, SETTLE, limit_error};
-use crate::fleet::{BUCKET, Fleet, Sample, latest_rates, policy};
-use crate::process::until;
 
 pub(crate) fn measure(report: &mut Report) {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));

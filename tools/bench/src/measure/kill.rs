@@ -4,10 +4,10 @@
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_testing::process::{Process, run, until};
 use serde_json::Value;
 
 use super::report::Report;
-use crate::process::{Process, run, until};
 
 const STREAMS: usize = 1_000;
 const POLICY: &str =

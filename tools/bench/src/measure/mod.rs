@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 
-use crate::fleet::Rates;
+use plimsoll_testing::fleet::Rates;
 use report::{FROZEN, FUZZ, HEADROOM, QUOTA, Report, SCALE, SIDECAR, SOAK, TENANTS, TLS};
 
 /// Requests/s.

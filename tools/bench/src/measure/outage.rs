@@ -4,10 +4,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::fleet::{Fleet, latest_rates, policy};
+use plimsoll_testing::process::until;
+
 use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW, limit_error, sum};
-use crate::fleet::{Fleet, latest_rates, policy};
-use crate::process::until;
 
 /// Requests/s.
 pub(crate) const OFFERED: f64 = 3_500.0;

@@ -5,11 +5,11 @@ use std::thread::sleep;
 
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::{Cohort, Percent};
+use plimsoll_testing::fleet::{BUCKET, Fleet};
+use plimsoll_testing::process::{Process, http_get};
 
 use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW};
-use crate::fleet::{BUCKET, Fleet};
-use crate::process::{Process, http_get};
 
 const FACTORS: [f64; 3] = [0.9, 1.05, 3.0];
 /// In percentage points.

@@ -3,10 +3,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use plimsoll_testing::fleet::{Fleet, policy};
+
 use super::outage::watch;
 use super::report::Report;
 use super::{LIMIT, sum};
-use crate::fleet::{Fleet, policy};
 
 const FROM: f64 = 0.8;
 const TO: f64 = 10.0;

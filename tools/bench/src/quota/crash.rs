@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::crashes::Crashes;
+use plimsoll_testing::quota_crashes::Crashes;
+
 use crate::measure::report::Report;
 
 const KILLS: u64 = 200;

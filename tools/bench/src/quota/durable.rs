@@ -7,13 +7,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::process::http_get;
+
 use super::Server;
 use super::commands::{Ask, Commands};
 use super::load::{Replies, Shape, send};
 use super::redis::{Persistence, Redis};
 use crate::measure::median;
 use crate::measure::report::Report;
-use crate::process::http_get;
 
 const CALLERS: [usize; 2] = [50, 500];
 const ROUNDS: usize = 5;

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::process::until;
+
 use super::commands::{Ask, Commands, MAX};
 use super::load::{Shape, send, send_all};
 use super::redis::{Persistence, Redis};
 use super::{Server, ask};
 use crate::measure::report::Report;
-use crate::process::until;
 use crate::sidecar::cores::{LOAD, SERVER};
 use crate::streams::process::resident_bytes;
 

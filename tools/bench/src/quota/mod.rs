@@ -14,9 +14,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::measure::report::Report;
-use crate::process::Process;
 use crate::sidecar::cores::on;
 use commands::Ask;
+use plimsoll_testing::process::Process;
 
 pub(crate) fn measure(report: &mut Report) {
     if redis::is_installed() {

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
+use plimsoll_testing::process::{Process, until};
 use tempfile::TempDir;
 
 use super::commands::{Ask, push};
-use crate::process::{Process, until};
 use crate::sidecar::cores::on;
 
 /// Refilled on its phase, by the clock of the server, like `RL.REDUCE`.

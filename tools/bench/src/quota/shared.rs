@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use plimsoll_testing::quota_sidecars::{Fault, LEASE, MAX, SIDECARS, Sidecars};
+
 use crate::measure::report::Report;
-use crate::shared_quota::{Fault, LEASE, MAX, SIDECARS, Sidecars};
 
 const RUNS_EACH: u64 = 14;
 const FAULTS: [(&str, Fault); 7] = [

@@ -3,10 +3,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::process::Process;
+
 use super::h2load::Requests;
 use super::{Limited, OPEN};
 use crate::measure::report::Report;
-use crate::process::Process;
 use crate::streams::process::{processor_time, resident_bytes};
 
 const IDLE: Duration = Duration::from_secs(30);

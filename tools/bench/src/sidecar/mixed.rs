@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::mixed_fleet::{Mixed, WEIGHTS};
+use plimsoll_testing::process::{run, until};
+
 use crate::measure::report::Report;
 use crate::measure::root;
-use crate::mixed_fleet::{Mixed, WEIGHTS};
-use crate::process::{run, until};
 
 const LIMIT: u32 = 1_000;
 const OFFERED: u32 = 3 * LIMIT;
@@ -102,7 +103,7 @@ fn kills(fleet: &Mixed, report: &mut Report) {
         order(&[
             "rollout",
             "promote",
-            crate::fleet::BUCKET,
+            plimsoll_testing::fleet::BUCKET,
             "--to",
             "enforce",
             "--force",

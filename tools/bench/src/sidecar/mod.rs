@@ -13,8 +13,8 @@ use std::fs;
 use tempfile::TempDir;
 
 use crate::measure::report::Report;
-use crate::process::Process;
 use cores::{LOAD, SERVER, on_core};
+use plimsoll_testing::process::Process;
 
 /// Bucket that admits all requests, and bucket that refuses half.
 const OPEN: &str = "open";

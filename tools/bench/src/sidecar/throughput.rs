@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::{Process, http_get};
+
 use super::cores::{SERVER, on_core};
 use super::h2load::{Answers, Requests, Throughput};
 use super::{HALF, Limited, OPEN};
-use crate::fleet::metric;
 use crate::measure::report::Report;
-use crate::process::{Process, http_get};
 use crate::streams::process::processor_time;
 
 /// Number of rounds (the median counts) and time of each server in a round.

@@ -1,13 +1,11 @@
 //! Fleets with users as tenants: another name with each request.
 
-#[path = "../../../../cli/tests/it/tenants/fleet.rs"]
-mod fleet;
-
 use std::thread::sleep;
 use std::time::Duration;
 
+use plimsoll_testing::one_limiter::{LIMIT, Limiter, OneLimiter, means_10s};
+
 use crate::measure::report::Report;
-use fleet::{LIMIT, Limiter, OneLimiter, means_10s};
 
 const OFFERED: [f64; 2] = [1.05, 1.85];
 /// Time between the start of the tiers and the traffic.

@@ -5,11 +5,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::{Process, http_get, until};
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::fleet::metric;
-use crate::process::{Process, http_get, until};
 
 /// Requests/s of each client.
 pub(crate) const RPS: f64 = 10.0;

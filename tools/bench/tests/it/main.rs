@@ -3,12 +3,4 @@
 #[cfg(test)]
 mod books;
 #[cfg(test)]
-#[allow(dead_code)] // the tests of the cli use the rest
-#[path = "../../../../cli/tests/it/fleet.rs"]
-mod fleet;
-#[cfg(test)]
-#[allow(dead_code)] // the tests of the cli use the rest
-#[path = "../../../../cli/tests/it/process.rs"]
-mod process;
-#[cfg(test)]
 mod streams;

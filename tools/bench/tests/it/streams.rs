@@ -4,9 +4,10 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::{Process, binary, http_get, until};
+
 use crate::books::{self, Run};
-use crate::fleet::metric;
-use crate::process::{Process, binary, http_get, until};
 
 const STREAMS: u64 = 200;
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_client::{QuotaStore, Reason, Verdict};
+use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::turns::turn;
 use tokio::runtime::Runtime;
 
 use super::{Instance, TENANT, fleet};
-use crate::process::{Process, until};
-use crate::turns::turn;
 
 const MAX: u64 = 1_000;
 const CALLERS: u64 = 16;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_client::{QuotaStore, Reason, Verdict};
+use plimsoll_testing::process::{http_get, run, until};
+use plimsoll_testing::turns::turn;
 use tokio::runtime::Runtime;
 
-use super::super::process::Server;
+use super::super::server::Server;
 use super::{Instance, PATIENT, Redis, TENANT, fleet, operations};
-use crate::process::{http_get, run, until};
-use crate::turns::turn;
 
 const MAX: u64 = 600;
 const CALLERS: usize = 64;

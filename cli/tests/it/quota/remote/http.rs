@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::super::process::Server;
+use plimsoll_testing::process::{Process, run, until};
+use plimsoll_testing::turns::{IDLE, turn};
+
+use super::super::server::Server;
 use super::{TENANT, fleet, operations, service};
-use crate::kill::{admin, text};
-use crate::process::{Process, run, until};
-use crate::turns::{IDLE, turn};
+use crate::operators::kill::{admin, text};
 
 const QUOTAS: [(&str, &str); 1] = [("api", "max: 3, every: 1h, lease: 1, on_store_error: deny")];
 

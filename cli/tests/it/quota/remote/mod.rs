@@ -13,13 +13,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use plimsoll_client::internals::Decided;
 use plimsoll_client::{FeedHandle, Limiter, Metrics, QuotaStore, Request};
+use plimsoll_testing::fleet::{Fleet, TENANTS, metric};
+use plimsoll_testing::process::{PATIENCE, Process, http_get, until};
 use redis::{Client, Connection};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::is_installed;
-use crate::fleet::{Fleet, TENANTS, metric};
-use crate::process::{PATIENCE, Process, http_get, until};
 
 /// Time that a request waits for a store on a busy machine.
 const PATIENT: Duration = Duration::from_secs(5);

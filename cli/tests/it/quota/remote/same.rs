@@ -2,11 +2,11 @@
 //! the integer bucket.
 
 use plimsoll_core::quota::{Balance, QuotaRate, lease};
+use plimsoll_testing::turns::{IDLE, turn};
 use redis::{Connection, Script};
 
-use super::super::process::Server;
+use super::super::server::Server;
 use super::Redis;
-use crate::turns::{IDLE, turn};
 
 const TAKE: &str = include_str!("../../../../../client/src/limiter/quota/store/take.lua");
 const GIVE: &str = include_str!("../../../../../client/src/limiter/quota/store/give.lua");

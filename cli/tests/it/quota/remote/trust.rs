@@ -5,15 +5,15 @@ use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
 
+use plimsoll_testing::fleet::{Fleet, metric};
+use plimsoll_testing::process::{Process, http, http_get, message, run, until};
+use plimsoll_testing::turns::{IDLE, turn};
 use tempfile::TempDir;
 
-use super::super::process::Server;
+use super::super::server::Server;
 use super::{Redis, TENANT, fleet};
-use crate::fleet::{Fleet, metric};
-use crate::kill::own_address;
-use crate::process::{Process, http, http_get, message, run, until};
-use crate::processes::skipped;
-use crate::turns::{IDLE, turn};
+use crate::operators::kill::own_address;
+use plimsoll_testing::skipped;
 
 const QUOTAS: [(&str, &str); 1] = [(
     "api",

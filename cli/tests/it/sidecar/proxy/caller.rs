@@ -13,10 +13,9 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use plimsoll_testing::process::{PATIENCE, until};
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval};
-
-use crate::process::{PATIENCE, until};
 
 /// By name and value.
 pub(in crate::sidecar) type Fields<'a> = &'a [(&'a str, &'a str)];

@@ -11,12 +11,12 @@ use std::process::Command;
 
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::{Cohort, Percent};
+use plimsoll_testing::process::{Process, until};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Fleet;
-use crate::kill::{admin, kill};
-use crate::process::{Process, until};
+use crate::operators::kill::{admin, kill};
 
 pub(super) use backend::Backend;
 pub(super) use caller::{Answer, Caller, Counts, Fields, Load, exchange, share};

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::thread::sleep;
 use std::time::Duration;
 
+use plimsoll_testing::fleet::{Fleet, policy, schedule};
 use serde_json::Value;
 
-use crate::fleet::{Fleet, policy, schedule};
 use crate::measure::report::Report;
 
 /// Requests/s of four services with four workers each, which need 40 ms for a request.

@@ -5,13 +5,13 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use plimsoll_client::{Limiter, Request, Verdict};
+use plimsoll_testing::fleet::{BUCKET, Fleet, TENANTS, policy};
+use plimsoll_testing::process::until;
 use tokio::runtime::Runtime;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::record::{Decision, Record};
 use super::traffic::Arrival;
-use crate::fleet::{BUCKET, Fleet, TENANTS, policy};
-use crate::process::until;
 use crate::shutdown;
 
 pub(super) struct Instances {

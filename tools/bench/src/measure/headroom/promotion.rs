@@ -4,7 +4,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::fleet::BUCKET;
+use plimsoll_testing::fleet::BUCKET;
+
 use crate::measure::report::Report;
 use crate::measure::shadow::fleet;
 use crate::measure::{LIMIT, WINDOW};

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::http_get;
 use serde_json::Value;
 
 use super::{Streams, aggregator, median};
-use crate::fleet::metric;
 use crate::measure::report::Report;
-use crate::process::http_get;
 use crate::streams::process::resident_bytes;
 
 const STREAMS: [usize; 3] = [1_000, 5_000, 10_000];

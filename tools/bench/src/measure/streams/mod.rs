@@ -9,9 +9,8 @@ pub(super) mod tls;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::process::{POLL, Process};
 use serde_json::Value;
-
-use crate::process::{POLL, Process};
 
 /// On a busy machine, for thousands of clients.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(120);

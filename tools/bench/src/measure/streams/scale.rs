@@ -4,12 +4,12 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use plimsoll_testing::fleet::{metric, start_aggregator, start_controller};
+use plimsoll_testing::process::{Process, http_get};
 use serde_json::Value;
 
 use super::{Streams, median};
-use crate::fleet::{metric, start_aggregator, start_controller};
 use crate::measure::report::Report;
-use crate::process::{Process, http_get};
 use crate::streams::bucket;
 use crate::streams::process::{processor_time, resident_bytes};
 

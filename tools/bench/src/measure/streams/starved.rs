@@ -6,12 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::{Process, http_get};
 use serde_json::Value;
 
 use super::{Streams, aggregator, median};
-use crate::fleet::metric;
 use crate::measure::report::Report;
-use crate::process::{Process, http_get};
 
 const STREAMS: usize = 10_000;
 const EVERY: Duration = Duration::from_secs(1);

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use plimsoll_testing::process::{Process, until};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Streams, aggregator_with, median};
 use crate::measure::report::Report;
-use crate::process::{Process, until};
 use crate::soak::succeed;
 use crate::streams::process::resident_bytes;
 

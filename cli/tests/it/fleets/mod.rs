@@ -1,0 +1,7 @@
+//! Fleets of real processes under load, and how single processes start, print and end.
+
+mod goodput;
+mod pipes;
+mod processes;
+mod sockets;
+mod stacked;

@@ -1,0 +1,101 @@
+//! A real Prometheus server that tests start, stop and restart, with alerts or without.
+
+pub(crate) mod alerts;
+pub(crate) mod extra_gates;
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A server with its own folder and port, that scrapes itself and one more page. Dropping it ends the
+/// process.
+pub(crate) struct RealPrometheus {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+}
+
+impl RealPrometheus {
+    /// Starts a server; `None` if `prometheus` is not installed, and then `test` is recorded as skipped.
+    pub(crate) fn start(test: &str, page: Option<SocketAddr>) -> Option<Self> {
+        Self::start_with_rules(test, page, "")
+    }
+
+    /// Starts a server that evaluates these rules every half second.
+    pub(crate) fn start_with_rules(
+        test: &str,
+        pages: impl IntoIterator<Item = SocketAddr>,
+        rules: &str,
+    ) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let itself = SocketAddr::from(([127, 0, 0, 1], port));
+        let targets: Vec<String> = [itself]
+            .into_iter()
+            .chain(pages)
+            .map(|target| format!("'{target}'"))
+            .collect();
+        let scrape = format!(
+            "global: {{ scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms }}\n\
+             rule_files: [ rules.yml ]\nscrape_configs: [ {{ job_name: tests, static_configs: [ {{ targets: [ {} ] }} ] }} ]\n",
+            targets.join(", ")
+        );
+        fs::write(folder.path().join("prometheus.yml"), scrape).unwrap();
+        fs::write(folder.path().join("rules.yml"), rules).unwrap();
+        match spawn(&folder, port) {
+            Ok(child) => Some(Self {
+                child,
+                port,
+                folder,
+            }),
+            Err(error) => {
+                plimsoll_testing::skipped(&format!("{test}: prometheus is not installed: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Kills the process.
+    pub(crate) fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts the process again on the same data.
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(&self.folder, self.port).unwrap();
+    }
+}
+
+impl Drop for RealPrometheus {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(folder: &TempDir, port: u16) -> std::io::Result<Child> {
+    Command::new("prometheus")
+        .arg(format!(
+            "--config.file={}",
+            folder.path().join("prometheus.yml").display()
+        ))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            folder.path().join("data").display()
+        ))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}

@@ -1,0 +1,371 @@
+//! The real binaries as child processes, so that tests check addresses, log lines and exit codes as
+//! operators see them.
+//!
+//! Every process gets free ports and no `PLIMSOLL_*` variable of the caller's environment. It is
+//! killed when its [`Process`] is dropped, also if a test fails.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use serde_json::Value;
+
+/// Time until a test stops waiting, far longer than any step takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const POLL: Duration = Duration::from_millis(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub struct Process {
+    child: Child,
+    addresses: BTreeMap<String, SocketAddr>,
+    log: Arc<Log>,
+    stdout: File,
+    /// For failures.
+    command: String,
+}
+
+/// Lines on standard error so far.
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Lines>,
+    grown: Condvar,
+}
+
+#[derive(Default)]
+struct Lines {
+    lines: Vec<String>,
+    closed: bool,
+}
+
+impl Process {
+    /// Starts a tier and waits until it logs its addresses. [`Self::address`] then returns them by
+    /// name.
+    pub fn start<S: AsRef<OsStr>>(args: &[S]) -> Self {
+        Self::spawn(args).listening()
+    }
+
+    pub fn listening(mut self) -> Self {
+        let listening = self.wait_for(|line| line["fields"]["listen"].is_string());
+        if let Some(fields) = listening["fields"].as_object() {
+            let addresses = fields
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.parse().ok()?)));
+            self.addresses = addresses.collect();
+        }
+        self
+    }
+
+    /// Starts `plimsoll` without waiting for anything.
+    pub fn spawn<S: AsRef<OsStr>>(args: &[S]) -> Self {
+        Self::spawn_program("plimsoll", args)
+    }
+
+    /// Starts a program of this workspace without waiting for anything.
+    pub fn spawn_program<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Self {
+        let mut command = command(program, args);
+        command.env("PLIMSOLL_LOG_FORMAT", "json");
+        Self::spawn_command(command)
+    }
+
+    pub fn spawn_command(mut command: Command) -> Self {
+        let stdout = tempfile::tempfile().unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(stdout.try_clone().unwrap())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let stderr = child.stderr.take().unwrap();
+        let log = Arc::<Log>::default();
+        let reader = Arc::clone(&log);
+        thread::spawn(move || reader.follow(stderr));
+        Self {
+            child,
+            addresses: BTreeMap::new(),
+            log,
+            stdout,
+            command: format!("{command:?}"),
+        }
+    }
+
+    /// Returns the logged address of this name: `listen` or `admin`.
+    pub fn address(&self, name: &str) -> SocketAddr {
+        let address = self.addresses.get(name);
+        *address.unwrap_or_else(|| {
+            panic!(
+                "{} logged no address {name}: {:?}",
+                self.command, self.addresses
+            )
+        })
+    }
+
+    /// Waits for a log line, which may already be written, and returns it.
+    pub fn wait_for(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        let mut seen = 0;
+        let mut lines = self.log.lock();
+        loop {
+            for line in &lines.lines[seen..] {
+                if let Ok(line) = serde_json::from_str(line)
+                    && wanted(&line)
+                {
+                    return line;
+                }
+            }
+            seen = lines.lines.len();
+            let left = end.saturating_duration_since(Instant::now());
+            if lines.closed || left.is_zero() {
+                let cause = if lines.closed { "it ended" } else { "timeout" };
+                panic!("{} did not log the expected line: {cause}", self.command);
+            }
+            let woken = self.log.grown.wait_timeout(lines, left);
+            lines = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sets a limit of this running process; `None` removes it.
+    pub fn limit(&self, resource: Resource, limit: Option<u64>) {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        let hard = getrlimit(resource).maximum;
+        prlimit(
+            pid,
+            resource,
+            Rlimit {
+                current: limit,
+                maximum: hard,
+            },
+        )
+        .unwrap();
+    }
+
+    pub fn descriptors(&self) -> u64 {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+            .unwrap()
+            .count() as u64
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().lines.clone()
+    }
+
+    /// Kills it without a chance to clean up, as a power cut would.
+    pub fn kill_9(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Sends SIGTERM, and waits for its exit status.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.ended()
+    }
+
+    /// Waits for its exit status, and for the end of its log.
+    pub fn ended(&mut self) -> ExitStatus {
+        let status = until("the process to end", || self.child.try_wait().unwrap());
+        until("the end of the log", || {
+            self.log.lock().closed.then_some(())
+        });
+        status
+    }
+
+    /// Returns true once it has ended and all its lines are in the log.
+    pub fn has_ended(&self) -> bool {
+        self.log.lock().closed
+    }
+
+    pub fn output(&self) -> String {
+        // The process writes at the position of the shared file, which must not be moved here.
+        let mut output = vec![0; self.stdout.metadata().unwrap().len() as usize];
+        self.stdout.read_exact_at(&mut output, 0).unwrap();
+        String::from_utf8(output).unwrap()
+    }
+
+    /// Returns the complete lines of its standard output, parsed as JSON.
+    pub fn output_lines(&self) -> Vec<Value> {
+        let output = self.output();
+        let whole = output
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        whole
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Returns the processes that it has started; none once it has ended, because its id may then
+    /// be reused.
+    pub fn children(&mut self) -> Vec<Pid> {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return Vec::new();
+        }
+        let pid = self.child.id();
+        let listed =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        listed
+            .split_whitespace()
+            .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+            .collect()
+    }
+
+    /// Sends a signal by its name, such as `STOP`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(pid)
+            .status()
+            .unwrap();
+        assert!(
+            sent.success(),
+            "{name} could not be sent to {}",
+            self.command
+        );
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Workers, such as nginx's, outlive a parent that is killed.
+        let workers = self.children();
+        // Fails if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for worker in workers {
+            let _ = kill_process(worker, Signal::KILL);
+        }
+        if thread::panicking() {
+            eprintln!("{} logged:\n{}", self.command, self.log().join("\n"));
+        }
+    }
+}
+
+impl Log {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self, stderr: impl Read) {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            self.lock().lines.push(line);
+            self.grown.notify_all();
+        }
+        self.lock().closed = true;
+        self.grown.notify_all();
+    }
+}
+
+pub fn message(line: &Value) -> Option<&str> {
+    line["fields"]["message"].as_str()
+}
+
+pub fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    command("plimsoll", args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+pub fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
+    let mut command = Command::new(binary(program));
+    command.args(args);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PLIMSOLL_") {
+            command.env_remove(name);
+        }
+    }
+    // A config file of the caller must not decide which controller a test reaches.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
+    // Only tests of tokens need more than loopback.
+    let is_given = |flag: &str| args.iter().any(|arg| arg.as_ref() == flag);
+    if (is_given("controller") || is_given("aggregator")) && !is_given("--tokens") {
+        command.env("PLIMSOLL_ADMIN_OPEN_ON_LOOPBACK", "true");
+    }
+    command
+}
+
+/// Path of a binary of this workspace: cargo builds it next to the running program, or above the
+/// running test.
+pub fn binary(name: &str) -> PathBuf {
+    let running = std::env::current_exe().unwrap();
+    let folder = running.parent().unwrap();
+    let folder = if folder.ends_with("deps") {
+        folder.parent().unwrap()
+    } else {
+        folder
+    };
+    let path = folder.join(name);
+    assert!(
+        path.exists(),
+        "{} is missing: build it with `cargo build --workspace --bins`",
+        path.display()
+    );
+    path
+}
+
+pub fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = poll() {
+            return value;
+        }
+        assert!(Instant::now() < end, "timeout while waiting for {what}");
+        thread::sleep(POLL);
+    }
+}
+
+/// Returns the status and the body of the answer to a GET.
+pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    http(address, "GET", path, &[])
+        .unwrap_or_else(|error| panic!("http://{address}{path}: {error}"))
+}
+
+/// Returns the status and the body of the answer to a request.
+///
+/// # Errors
+/// The server is unreachable, or its answer is not HTTP.
+pub fn http(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    // HTTP/1.0, so that the end of the body is the end of the connection.
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    stream.write_all(
+        format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\n{headers}\r\n").as_bytes(),
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let no_answer = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("not an HTTP answer: {answer:?}"),
+        )
+    };
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(no_answer)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .ok_or_else(no_answer)?;
+    Ok((status, body.to_owned()))
+}
