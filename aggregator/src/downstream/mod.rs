@@ -26,7 +26,7 @@ use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CLIENTS_MAX, Echo, Identity, InstanceId, Report, Role};
 
-use crate::zone::Bounds;
+use crate::zone::bounds::Bounds;
 
 const LEFT_GRACE: Duration = Duration::from_millis(1_500);
 

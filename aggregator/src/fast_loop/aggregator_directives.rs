@@ -7,8 +7,7 @@ use plimsoll_core::law::{Share, Sharing, parameters};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
-use super::allowances::Allowances;
-use super::client_directives::rounded;
+use super::allowances::{Allowances, is_divisible, rounded};
 use super::{Context, FastLoop};
 use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 
@@ -250,8 +249,4 @@ impl Undivided {
         });
         keys.collect()
     }
-}
-
-pub(super) fn is_divisible(limit: Limit) -> bool {
-    limit.per_second().is_some_and(|limit| limit > Rate::ZERO)
 }

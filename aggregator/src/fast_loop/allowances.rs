@@ -5,7 +5,7 @@ use plimsoll_core::directive::{Headroom, Posted, Values};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Claimant, divide_hold};
 use plimsoll_core::names::{Bucket, KeyId};
-use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::quantity::{Limit, MonoTime, Rate};
 
 use super::{BucketKeys, Context, FastLoop, NO_SLOT};
 use crate::downstream::Shares;
@@ -192,4 +192,14 @@ pub(super) fn weight(values: Values) -> f64 {
     values
         .entitlement
         .map_or(1.0, |entitlement| entitlement.weight.get())
+}
+
+pub(super) fn is_divisible(limit: Limit) -> bool {
+    limit.per_second().is_some_and(|limit| limit > Rate::ZERO)
+}
+
+/// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero
+/// reaches it and is not sent forever.
+pub(super) fn rounded(per_second: f64) -> Option<Rate> {
+    Rate::computed((per_second * 1e3).round() / 1e3)
 }

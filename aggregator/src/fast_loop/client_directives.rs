@@ -10,8 +10,7 @@ use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio, parameter
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
-use super::aggregator_directives::is_divisible;
-use super::allowances::{Allowance, bounds, weight};
+use super::allowances::{Allowance, bounds, is_divisible, rounded, weight};
 use super::headroom::BucketHeadroom;
 use super::{Context, FastLoop};
 
@@ -242,12 +241,6 @@ impl FastLoop {
         }
         (keys, pool, cut)
     }
-}
-
-/// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero
-/// reaches it and is not sent forever.
-pub(super) fn rounded(per_second: f64) -> Option<Rate> {
-    Rate::computed((per_second * 1e3).round() / 1e3)
 }
 
 fn same_for_all(posted: &Posted, values: Values) -> Vec<KeyDirective> {

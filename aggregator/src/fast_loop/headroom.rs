@@ -7,7 +7,7 @@ use plimsoll_core::law::{FirstExcess, Grants, LearnedDepth, Slack, parameters};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Counts;
 
-use super::client_directives::rounded;
+use super::allowances::rounded;
 
 #[derive(Debug, Default)]
 pub(super) struct BucketHeadroom {

@@ -11,7 +11,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Outbox};
 
 use crate::tails::Tails;
-use crate::zone::Bounds;
+use crate::zone::bounds::Bounds;
 use admission::{Admission, Quota};
 pub(crate) use lines::Lines;
 

@@ -2,7 +2,7 @@
 //! passes directives down. Pure: it takes time and messages as arguments and returns messages.
 
 mod admissions;
-mod bounds;
+pub(crate) mod bounds;
 mod child;
 mod ingest;
 mod kill;

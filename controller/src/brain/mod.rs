@@ -49,12 +49,12 @@ use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
 use crate::bucket::{Buckets, Listing};
 use crate::rollout::Rollouts;
+use crate::rollout::recovery::Recovery;
 use crate::state::DurableState;
 
 pub(crate) use self::aggregators::{ForgetError, display};
 pub(crate) use self::held_policy::{AckError, Offer};
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
-pub(crate) use self::rollout::Recovery;
 
 /// Aggregators at most, including remembered ones that are away.
 const CHILDREN_MAX: usize = 1_000;

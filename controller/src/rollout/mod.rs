@@ -77,6 +77,7 @@
 mod judged_limits;
 mod promotion;
 pub(crate) mod query_gates;
+pub(crate) mod recovery;
 mod renewal;
 mod stage_stats;
 mod tightening;
@@ -93,9 +94,9 @@ use plimsoll_core::rollout::gates::{
 use plimsoll_policy::{Policy, RolloutPolicy};
 
 use self::query_gates::GateAnswers;
+use self::recovery::Recovery;
 use self::stage_stats::StageStats;
 use crate::aggregators::Place;
-use crate::brain::Recovery;
 use crate::state::{Cause, DurableState, Evidence, Stage};
 
 pub(crate) use self::promotion::{Promotion, RolloutError};

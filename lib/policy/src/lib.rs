@@ -26,23 +26,24 @@ mod yaml;
 pub use buckets::quotas::{QUOTAS_MAX, every_text};
 pub use buckets::{
     BURST_DEFAULT, Bounds, BucketPolicy, Learned, LimitSource, Prometheus, QUERIES_MAX, QueryGate,
-    Release, RolloutPolicy,
+    RolloutPolicy,
 };
 pub use changes::{
     ADMITTED_LOST_MIN, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX,
     Regime, TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
-pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX, check_entries};
+pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
+pub use spec::{Algorithm, Release};
 pub use tenants::{
-    Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
+    Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
     TenantPolicy,
 };
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
 pub use yaml::{
     Checked, Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError,
-    Source, hint,
+    Source, check_entries, hint,
 };
 
 use std::collections::BTreeMap;

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Serialize};
 
 use crate::yaml::{Flag, Number};
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::quota::{OnStoreError, QuotaKey};
-
-use crate::buckets::Release;
-use crate::tenants::Algorithm;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -226,4 +223,27 @@ impl<'de> Deserialize<'de> for LimitSpec {
         }
         deserializer.deserialize_any(Expected)
     }
+}
+
+/// The rule for the share of a silent zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Release {
+    /// The share is held for 30 s and then released to the others. The default.
+    #[default]
+    Auto,
+    /// The share is held until the zone returns or leaves in order.
+    Never,
+}
+
+/// The algorithm of fairness. Both names mean the same: the long-run shares of deficit round robin are
+/// weighted max-min.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// The default.
+    #[default]
+    DeficitRoundRobin,
+    /// Weighted max-min fairness.
+    WeightedMaxMin,
 }

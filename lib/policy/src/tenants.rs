@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::spec::{FairnessSpec, TenantSpec};
+use crate::spec::{Algorithm, FairnessSpec, TenantSpec};
 use crate::timestamp::UnixSeconds;
 use crate::yaml::{Checked, Field};
 use plimsoll_core::law::Weight;
@@ -59,18 +57,6 @@ pub struct Fairness {
     pub reweight_interval: Duration,
     /// The floor: the rate below which a tenant is never dropped, while all floors together can be met.
     pub min_floor: Rate,
-}
-
-/// The algorithm of fairness. Both names mean the same: the long-run shares of deficit round robin are
-/// weighted max-min.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Algorithm {
-    /// The default.
-    #[default]
-    DeficitRoundRobin,
-    /// Weighted max-min fairness.
-    WeightedMaxMin,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use super::book::{Key, Tokens, Waiter};
 use super::calls::Shared;
 
+/// Maximum number of requests that wait for the store. Further ones follow the policies of their quotas.
+pub(crate) const WAITING_MAX: usize = 10_000;
+
 /// Tokens that a request has taken and not used yet. Dropped, they return to the lease or the store.
 pub(super) struct Held {
     shared: Arc<Shared>,

@@ -17,9 +17,6 @@ use super::held::{Held, Settled, Waits};
 use super::store::{Ask, Failure};
 use crate::limiter::layered::{Exact, Taking};
 
-/// The requests that wait for the store, at most; further ones follow the policies of their quotas.
-pub(crate) const WAITING_MAX: usize = 10_000;
-
 #[derive(Clone, Copy)]
 pub(super) struct Need<'a> {
     at: usize,

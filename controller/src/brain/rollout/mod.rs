@@ -11,7 +11,6 @@ use plimsoll_core::report::{Entered, Report};
 use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
-pub(crate) use self::recovery::Recovery;
 use super::Brain;
 use crate::aggregators::Place;
 use crate::bucket::BucketState;

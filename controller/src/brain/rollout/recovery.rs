@@ -2,7 +2,6 @@
 //! controller sent them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::Epoch;
@@ -12,31 +11,7 @@ use plimsoll_core::report::Report;
 
 use crate::aggregators::Place;
 use crate::brain::Brain;
-
-/// Time after a start without a state when aggregators are believed: long enough for all to
-/// reconnect.
-const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
-
-#[derive(Debug)]
-pub(crate) struct Recovery {
-    until: MonoTime,
-    claims: BTreeMap<Place, Claim>,
-}
-
-#[derive(Debug)]
-struct Claim {
-    modes: BTreeMap<Bucket, Mode>,
-    killed: Vec<Bucket>,
-}
-
-impl Recovery {
-    pub(in crate::brain) fn new(now: MonoTime) -> Self {
-        Self {
-            until: now + RECOVERED_WITHIN,
-            claims: BTreeMap::new(),
-        }
-    }
-}
+use crate::rollout::recovery::Claim;
 
 impl Brain {
     /// Returns true while aggregators are believed, because this controller has started without a state.

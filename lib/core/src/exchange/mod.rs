@@ -9,7 +9,7 @@ pub mod authority;
 pub mod backoff;
 pub mod liveness;
 pub mod other_controllers;
-mod path;
+pub(crate) mod path;
 mod peer_id;
 mod room;
 pub mod sessions;

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use crate::decision::Mode;
 use crate::directive::{Epoch, Leader};
-use crate::exchange::Path;
+use crate::exchange::path::Path;
 use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
 use crate::law::tail::Tail;

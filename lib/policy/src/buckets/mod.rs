@@ -14,10 +14,8 @@ pub use queries::{QUERIES_MAX, QueryGate};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::buckets::quotas::Definitions;
-use crate::spec::BucketSpec;
+use crate::spec::{BucketSpec, Release};
 use crate::yaml::{Checked, Field, Number};
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::names::Bucket;
@@ -51,17 +49,6 @@ pub struct BucketPolicy {
     pub quotas: BucketQuotas,
     /// The rollout settings: the policy's rollout block with this bucket's own fields replaced.
     pub rollout: RolloutPolicy,
-}
-
-/// The rule for the share of a silent zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Release {
-    /// The share is held for 30 s and then released to the others. The default.
-    #[default]
-    Auto,
-    /// The share is held until the zone returns or leaves in order.
-    Never,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

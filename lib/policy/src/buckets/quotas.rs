@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::read::check_entries;
 use crate::spec::QuotaSpec;
 use crate::warning::Warning;
-use crate::yaml::{Checked, Fault, Field};
+use crate::yaml::{Checked, Fault, Field, check_entries};
 use plimsoll_core::names::{Name, nearest};
 use plimsoll_core::quota::{
     BucketQuotas, InvalidBucketQuotas, LEASE_MAX, QUOTAS_PER_BUCKET_MAX, Quota, QuotaRate,

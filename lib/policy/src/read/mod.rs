@@ -2,7 +2,7 @@
 
 mod room;
 
-pub use room::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX, check_entries};
+pub use room::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +18,11 @@ use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::{PolicyHash, PolicyTexts};
 use crate::spec::{PolicySpec, TenantsSpec};
 use crate::tenants::{Fairness, TenantPolicy, Tenants};
-use crate::warning::{self, Floor, Warning};
+use crate::warning::Warning;
+use crate::warning::checks::{self, Floor};
 use crate::yaml::{
-    Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source, hint,
+    Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source,
+    check_entries, hint,
 };
 use plimsoll_core::names::{DEFAULT_TENANT, Encoded, Name, Tenant};
 use plimsoll_core::quota::Quota;
@@ -110,7 +112,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     let mut buckets = Buckets::default();
     let mut warnings = Vec::new();
     let field = root.then("buckets");
-    room::check_entries(
+    check_entries(
         &field,
         BUCKETS_MAX,
         "BUCKETS_MAX",
@@ -127,7 +129,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
             ))
         }) {
             Ok((key, bucket)) => {
-                warnings.extend(warning::of_bucket(&root, &field, &bucket));
+                warnings.extend(checks::of_bucket(&root, &field, &bucket));
                 buckets.insert(key, bucket);
             }
             Err(fault) => faults.push(*fault),
@@ -137,7 +139,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
         return Err(PolicyError::of(faults));
     }
     room::check_learned(&field, &buckets.exact)?;
-    warnings.extend(warning::of_policy(&root));
+    warnings.extend(checks::of_policy(&root));
     let (quotas, unused) = quotas.finish();
     warnings.extend(unused);
     // Many buckets may have a gate of the common rollout block.
@@ -161,7 +163,7 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let mut listed = BTreeMap::new();
     let mut warnings = Vec::new();
     let field = root.then("tenants");
-    room::check_entries(
+    check_entries(
         &field,
         TENANTS_MAX,
         "TENANTS_MAX",
@@ -173,7 +175,7 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
         let key = Tenant::new(&name).map_err(|e| field.refuse_name(e, &tenant_hint(&name)));
         match key.and_then(|key| Ok((key, TenantPolicy::read(spec, &field)?))) {
             Ok((key, tenant)) => {
-                warnings.extend(warning::of_tenant(&field, &tenant));
+                warnings.extend(checks::of_tenant(&field, &tenant));
                 listed.insert(key, tenant);
             }
             Err(fault) => faults.push(*fault),

@@ -17,27 +17,6 @@ pub const LEARNED_MAX: usize = 1_000;
 /// The keys that follow from a policy: each tenant in each bucket that is listed by its exact name.
 pub const KEYS_MAX: usize = 500_000;
 
-/// Checks that a mapping or sequence has at most `most` entries. The first one beyond is refused, by the name of the bound.
-///
-/// # Errors
-/// The fault of the first entry beyond.
-pub fn check_entries(field: &Field<'_>, most: usize, bound: &str, hint: &str) -> Checked<()> {
-    let by_place: BTreeMap<Place, Field<'_>> = field
-        .entries()
-        .map(|entry| (entry.name_at(), entry))
-        .collect();
-    let count = by_place.len();
-    by_place.into_values().nth(most).map_or(Ok(()), |beyond| {
-        Err(beyond.refuse_name(
-            format_args!(
-                "entry {} of {count}, at most {most} fit ({bound})",
-                most + 1
-            ),
-            hint,
-        ))
-    })
-}
-
 /// Checks that the history of every bucket with a learned limit has room. The one first beyond in the order of
 /// names is refused.
 pub(crate) fn check_learned(

@@ -1,6 +1,7 @@
 //! YAML as far as the policy allows it: structure with places, numbers as written, and errors that name file,
 //! line and field.
 
+mod entries;
 mod error;
 mod flag;
 mod nearest;
@@ -9,6 +10,7 @@ mod outline;
 mod source;
 mod spelling;
 
+pub use entries::check_entries;
 pub use error::{Checked, FAULTS_MAX, Fault, Place, PolicyError};
 pub use flag::Flag;
 pub use nearest::hint;
