@@ -11,8 +11,8 @@ use plimsoll_admin::security::{SecurityArgs, SecurityError};
 use plimsoll_proto::transport::ServeError;
 use tokio::task::JoinError;
 
-use crate::engine::OpenError;
 use crate::operation::Unavailable;
+use crate::store::OpenError;
 
 /// Default port of the Redis protocol.
 pub const RESP_PORT: u16 = 9049;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Engine;
-use super::shared::{Moment, Shared};
+use super::shard::place::Moment;
+use super::shared::Shared;
 use crate::operation::Unavailable;
 use crate::store::{Kind, Row, RowKey, State};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
 use super::Engine;
-use super::shared::{Place, Shared};
+use super::shard::place::Place;
+use super::shared::Shared;
 use crate::operation::Unavailable;
 use crate::store::StoreError;
 

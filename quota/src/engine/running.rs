@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use super::Engine;
-use super::shared::{Moment, Place};
+use super::shard::place::{Moment, Place};
 use crate::args::Durability;
 use crate::operation::{Answer, Operation, Unavailable};
 

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use super::apply::apply;
 use super::commits::{Progress, Settling};
 use super::reader::{READ_BUCKETS_MAX, READERS};
+use super::shard::place::{Moment, Place};
 use super::shard::{Saved, Shard};
 use super::stats::Counters;
 use super::{Settings, sizes};
@@ -40,38 +41,6 @@ pub(super) struct Shared {
     pub(super) is_wanted: AtomicBool,
     pub(super) is_stopped: AtomicBool,
     pub(super) committer: OnceLock<Thread>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) key: RowKey,
-    pub(super) hash: u64,
-    pub(super) shard: usize,
-}
-
-#[derive(Debug)]
-pub(super) struct Moment {
-    pub(super) now_ms: u64,
-    pub(super) minute: u16,
-    /// Number of the commit that saves all changes so far; 0 for none.
-    pub(super) commit: u64,
-    pub(super) is_changed: bool,
-}
-
-impl Moment {
-    pub(super) const fn new(now_ms: u64) -> Self {
-        Self {
-            now_ms,
-            minute: (now_ms / 60_000) as u16,
-            commit: 0,
-            is_changed: false,
-        }
-    }
-
-    pub(super) fn note_commit(&mut self, number: u64) {
-        self.commit = self.commit.max(number);
-        self.is_changed = true;
-    }
 }
 
 impl Shared {

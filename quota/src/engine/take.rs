@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use super::apply::balance;
 use super::shard::Shard;
-use super::shared::{Moment, Place, Shared};
+use super::shard::place::{Moment, Place};
+use super::shared::Shared;
 use crate::operation::{Demand, Taken};
 use crate::store::{Kind, State};
 

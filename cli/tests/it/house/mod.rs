@@ -1,6 +1,7 @@
 //! Rules that no single crate can check: imports between crates, purity, layout of folders and
 //! files, and the toolchain.
 
+mod circles;
 mod imports;
 mod layout;
 mod packages;

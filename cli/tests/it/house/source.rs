@@ -36,7 +36,10 @@ impl SourceFile {
             }
             // rustfmt ends an item with a bracket below its first letter, or with a semicolon.
             let indent = &line[..line.len() - line.trim_start().len()];
-            let item = lines.next().unwrap_or_default();
+            let item = lines
+                .by_ref()
+                .find(|line| !line.trim().starts_with("#["))
+                .unwrap_or_default();
             if let Some(name) = item
                 .trim()
                 .strip_suffix(';')

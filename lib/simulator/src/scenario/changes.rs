@@ -7,8 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::TargetBucket;
-use super::check::{Checked, within};
-use super::loads::RPS_MAX;
+use super::bounds::{Checked, RPS_MAX, within};
 use crate::error::ScenarioError;
 
 #[derive(Debug, Deserialize)]

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::names::{Bucket, Name, Tenant};
-use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy, Source};
+use plimsoll_policy::{Document, Field, ONE_CLASS_TENANTS, Policy, Source};
 
+use super::bounds::{
+    CLIENTS_MAX, Checked, DURATION_MAX_S, TRAFFIC_MAX, ZONES_MAX, all_within, whole, within,
+};
 use super::expect::{self, Expectation};
 use super::faults::{self, FaultKind};
 use super::spec::{ExpectSpec, FaultSpec, OneOrMany, ScenarioSpec, TrafficSpec};
@@ -17,15 +20,8 @@ use super::{
 use crate::error::ScenarioError;
 use crate::traffic::Names;
 
-/// A day.
-pub(crate) const DURATION_MAX_S: f64 = 86_400.0;
-pub(crate) const CLIENTS_MAX: u32 = 100_000;
-pub(crate) const ZONES_MAX: u32 = 1_000;
-pub(crate) const TRAFFIC_MAX: usize = 1_000;
 const GROUP_MAX: u32 = 10_000;
 const COST_MAX: u32 = 10_000;
-
-pub(crate) type Checked<T> = Result<T, Box<Fault>>;
 
 pub(crate) fn scenario(
     mut spec: ScenarioSpec,
@@ -194,35 +190,6 @@ pub(crate) fn scenario(
         align_rollups: spec.align_rollups,
     };
     Ok(scenario)
-}
-
-/// Returns a number within bounds.
-///
-/// # Errors
-/// If it is out of bounds or not finite.
-pub(crate) fn within(number: Number, field: &Field<'_>, min: f64, max: f64) -> Checked<f64> {
-    if (min..=max).contains(&number.0) {
-        return Ok(number.0);
-    }
-    Err(field.refuse(
-        format_args!("{} is out of range", number.0),
-        &format!("write a number from {min} to {max}"),
-    ))
-}
-
-pub(crate) fn all_within<const N: usize>(
-    numbers: [(&str, Number); N],
-    field: &Field<'_>,
-    min: f64,
-    max: f64,
-) -> Checked<()> {
-    numbers
-        .into_iter()
-        .try_for_each(|(name, number)| within(number, &field.then(name), min, max).map(drop))
-}
-
-pub(crate) fn whole(number: u32, field: &Field<'_>, min: u32, max: u32) -> Checked<u32> {
-    within(Number(number.into()), field, min.into(), max.into()).map(|_| number)
 }
 
 fn policy(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::TargetBucket;
-use super::check::{Checked, within};
+use super::bounds::{Checked, within};
 use super::spec::{BoundSpec, ExpectSpec, OneOrMany};
 use plimsoll_policy::Field;
 

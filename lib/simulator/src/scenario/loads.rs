@@ -4,12 +4,10 @@ use std::path::Path;
 
 use plimsoll_policy::{Field, Number};
 
-use super::check::{Checked, DURATION_MAX_S, all_within, whole, within};
+use super::bounds::{Checked, DURATION_MAX_S, RPS_MAX, all_within, whole, within};
 use super::{Callers, trace_file};
 use crate::traffic::{Load, Names, NamesSpec, Pareto, Retry, Share};
 
-/// Requests/s.
-pub(crate) const RPS_MAX: f64 = 1e7;
 const NAMES_MAX: u32 = 10_000_000;
 const CALLS_MAX: u32 = 1_000_000;
 /// Shortest span of a shape: one step of the simulation.

@@ -1,6 +1,7 @@
 //! A scenario: the fleet, its policy, the traffic, the faults and the expectations. A `Scenario` value is
 //! always valid.
 
+mod bounds;
 mod changes;
 mod check;
 mod expect;
@@ -20,8 +21,6 @@ use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_host::regular_file;
 use plimsoll_policy::{FILE_BYTES_MAX, Number, Policy, Source};
 use serde::Deserialize;
-
-use spec::OneOrMany;
 
 use crate::error::ScenarioError;
 use crate::results::BIN_S;

@@ -9,7 +9,6 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::changes::ChangeSpec;
-use super::variants::Variant;
 use super::{Callers, FaultKind, Join, Network, Pace, Start};
 use crate::traffic::{Groups, Load, NamesSpec, Retry, Share};
 
@@ -164,4 +163,16 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
         }
         deserializer.deserialize_any(Expected(std::marker::PhantomData))
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Variant {
+    pub(super) name: String,
+    #[serde(rename = "limit")]
+    _limit: Number,
+    pub(super) traffic: Option<Vec<TrafficSpec>>,
+    pub(super) zones: Option<u32>,
+    pub(super) clients: Option<u32>,
+    pub(super) expect: Option<BTreeMap<String, OneOrMany<ExpectSpec>>>,
 }

@@ -7,9 +7,8 @@ use plimsoll_controller::history::csv::{COLUMNS, CsvError, line_of, rows as hist
 use plimsoll_policy::Field;
 use serde::Deserialize;
 
+use super::bounds::{Checked, RPS_MAX, within};
 use super::bytes_up_to;
-use super::check::{Checked, within};
-use super::loads::RPS_MAX;
 use crate::traffic::Trace;
 
 /// More than a week of a hundred buckets, minute by minute.

@@ -5,10 +5,9 @@ use std::path::Path;
 use plimsoll_policy::{Document, Number, Source};
 use serde::Deserialize;
 
-use super::check::{self, Checked, within};
-use super::loads::RPS_MAX;
-use super::spec::{ExpectSpec, ScenarioSpec, TrafficSpec};
-use super::{OneOrMany, Scenario};
+use super::bounds::{Checked, RPS_MAX, within};
+use super::spec::ScenarioSpec;
+use super::{Scenario, check};
 use crate::error::ScenarioError;
 
 const VARIANTS_MAX: usize = 100;
@@ -24,18 +23,6 @@ struct Listed {
 struct ListedVariant {
     name: String,
     limit: Number,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Variant {
-    pub(super) name: String,
-    #[serde(rename = "limit")]
-    _limit: Number,
-    pub(super) traffic: Option<Vec<TrafficSpec>>,
-    pub(super) zones: Option<u32>,
-    pub(super) clients: Option<u32>,
-    pub(super) expect: Option<std::collections::BTreeMap<String, OneOrMany<ExpectSpec>>>,
 }
 
 /// Reads every variant of a file, or the one scenario of a file without variants.

@@ -1,6 +1,7 @@
 //! The buckets of one shard in memory: a table over slots, a list of changed slots, and eviction.
 
 mod entry;
+pub(super) mod place;
 #[cfg(test)]
 mod tests;
 
@@ -9,8 +10,8 @@ use entry::Settled;
 
 use hashbrown::HashTable;
 
-use super::shared::Place;
 use crate::store::{Rows, State};
+use place::Place;
 
 /// Bytes of a bucket in memory without its key: its slot and the spare capacity of the slots, its
 /// place in the table, and the allocation overhead of the key.
