@@ -1,4 +1,4 @@
-//! What aggregators claim about stages that the controller has lost, for a while after its start.
+//! Claims of aggregators about stages that the controller has lost, for a while after its start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What operators do on real processes: policies, rollouts, kills, limits from history, and the record of it.
+//! Operators on real processes: policies, rollouts, kills, limits from history, and the audit log.
 
 mod audit;
 mod commands;

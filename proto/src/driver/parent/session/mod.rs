@@ -315,7 +315,7 @@ impl<P: Parent> Session<P> {
         if matches!(end, End::Replaced) {
             tracing::info!(%zone, %aggregator, "aggregator has opened a new stream");
         } else if self.is_leaving {
-            tracing::info!(%zone, %aggregator, "aggregator left in good order: its share is free");
+            tracing::info!(%zone, %aggregator, "aggregator shut down cleanly: its share is free");
         } else {
             tracing::warn!(%zone, %aggregator, reason = end.reason(), "aggregator disconnected");
         }
