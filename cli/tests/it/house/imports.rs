@@ -10,23 +10,27 @@ use super::{METADATA, dependencies, folder, package, root};
 
 /// Crates that each crate may import, also in its tests. `cli`, `bench` and `fuzz` may import all
 /// of these, and no crate may import one of them.
-const IMPORTS: [(&str, &[&str]); 12] = [
+const IMPORTS: [(&str, &[&str]); 13] = [
     ("core", &[]),
-    ("host", &[]),
+    ("host", &["core"]),
     ("policy", &["core"]),
     ("tls", &["core", "host"]),
-    ("proto", &["core", "tls"]),
-    ("admin", &["core", "host", "proto", "tls"]),
-    ("quota", &["core", "host", "proto", "admin", "tls"]),
-    ("client", &["core", "host", "proto", "tls"]),
-    ("aggregator", &["core", "host", "proto", "admin", "tls"]),
+    ("net", &["core", "host", "tls"]),
+    ("proto", &["core", "host", "net", "tls"]),
+    ("admin", &["core", "host", "net", "tls"]),
+    ("quota", &["core", "host", "net", "admin"]),
+    ("client", &["core", "host", "net", "proto", "tls"]),
+    (
+        "aggregator",
+        &["core", "host", "net", "proto", "admin", "tls"],
+    ),
     (
         "controller",
-        &["core", "host", "proto", "policy", "admin", "tls"],
+        &["core", "host", "net", "proto", "policy", "admin"],
     ),
     (
         "sidecar",
-        &["client", "core", "host", "proto", "admin", "policy", "tls"],
+        &["client", "core", "host", "net", "admin", "policy", "tls"],
     ),
     (
         "simulator",
