@@ -79,14 +79,7 @@ where
         room,
     } = port;
     let converse = move |stream, caller, closing| converse((stream, room.share()), caller, closing);
-    let unix = {
-        let (shutdown, converse) = (shutdown.clone(), converse.clone());
-        async move {
-            if let Some(unix) = unix {
-                serve_unix(unix, shutdown, converse).await;
-            }
-        }
-    };
+    let unix = serve_unix(unix, shutdown.clone(), converse.clone());
     let acceptor = Acceptor::new(tcp, connections).without_pauses();
     let tcp = plimsoll_net::serve(
         acceptor,
@@ -103,11 +96,12 @@ where
     tokio::join!(tcp, unix);
 }
 
-async fn serve_unix<C, F>(socket: UnixSocket, shutdown: CancellationToken, converse: C)
+async fn serve_unix<C, F>(socket: Option<UnixSocket>, shutdown: CancellationToken, converse: C)
 where
     C: Fn(Stream, Caller, CancellationToken) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
+    let Some(socket) = socket else { return };
     let tasks = TaskTracker::new();
     let caller = Caller {
         from: IpAddr::from(Ipv4Addr::LOCALHOST),

@@ -49,8 +49,9 @@ const TOPS: [&str; 3] = ["cli", "bench", "fuzz"];
 /// Dependencies that would bring a clock, a socket, entropy or the wire into pure crates.
 const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
 /// Dependencies that a service with an embedded limiter must not build.
-const NOT_IN_CLIENT: [&str; 9] = [
+const NOT_IN_CLIENT: [&str; 10] = [
     "axum",
+    "plimsoll-net",
     "prometheus",
     "yaml",
     "saphyr",
@@ -107,6 +108,17 @@ fn core_and_policy_have_no_impure_dependencies() {
                 !IMPURE.contains(&name),
                 "{folder} depends on {name}, directly or through others"
             );
+        }
+    }
+}
+
+#[test]
+fn quota_server_and_admin_port_build_no_grpc() {
+    for folder in ["quota", "admin", "net"] {
+        for dependency in dependencies([&package(folder).id]) {
+            let name = dependency.name.as_str();
+            let is_grpc = ["plimsoll-proto", "prost", "tonic"].contains(&name);
+            assert!(!is_grpc, "{folder} builds {name}");
         }
     }
 }
