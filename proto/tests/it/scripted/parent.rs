@@ -206,7 +206,9 @@ impl Server {
         let lines = fmt::layer()
             .with_ansi(false)
             .with_writer(move || Lines(write.clone()));
-        let own = Targets::new().with_target("plimsoll_proto", Level::DEBUG);
+        let own = Targets::new()
+            .with_target("plimsoll_net", Level::DEBUG)
+            .with_target("plimsoll_proto", Level::DEBUG);
         let subscriber = tracing_subscriber::registry().with(lines).with(own);
         let log_to = Dispatch::new(subscriber);
         let runtime = Builder::new_multi_thread()
