@@ -2,10 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use plimsoll_admin::security::{SecurityArgs, SecurityError};
+use plimsoll_admin::security::{Opened, SecurityArgs, SecurityError};
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
-use plimsoll_proto::transport::{self, ServeError};
+use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
+use plimsoll_proto::transport::{Dial, InvalidEndpoint, Security, ServeError};
 use tokio::task::JoinError;
 
 /// Default gRPC port for children.
@@ -50,7 +51,7 @@ pub struct Args {
     #[arg(long, env = "PLIMSOLL_DECISIONS_PER_S_MAX", value_name = "N", default_value_t = DECISIONS_PER_S_MAX, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub decisions_per_s_max: u64,
     /// Maximum of connections whose peer has not sent a greeting; half of them from one address
-    #[arg(long, env = "PLIMSOLL_PENDING_MAX", value_name = "N", default_value_t = transport::PENDING_MAX_DEFAULT, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(long, env = "PLIMSOLL_PENDING_MAX", value_name = "N", default_value_t = PENDING_MAX_DEFAULT, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub pending_max: usize,
     /// Address for metrics, health checks, status and the kill switch
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
@@ -73,16 +74,22 @@ pub enum Error {
         /// The rule that it breaks.
         source: InvalidName,
     },
-    /// The flags of trust cannot be used, or the parent's address.
+    /// The flags of trust cannot be used.
     #[error(transparent)]
     Security(#[from] SecurityError),
+    /// The address of the controller is invalid, or asks for a protection that the flags do not give.
+    #[error("--controller: {0}{remedy}", remedy = remedy(.0))]
+    Parent(#[from] InvalidEndpoint),
     /// The system returned no random bytes for the instance id.
     #[error("cannot read random bytes for the instance id: {0}")]
     Entropy(#[from] getrandom::Error),
     /// The task that reads the files at the start panicked.
     #[error("the start of the aggregator failed: {0}")]
     Start(#[from] JoinError),
-    /// A port cannot be served.
+    /// A port cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The server of the streams failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// A socket failed.
@@ -93,6 +100,116 @@ pub enum Error {
 impl Error {
     /// Returns true for invalid arguments: another attempt would fail as well.
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Name { .. } | Self::Security(_))
+        matches!(
+            self,
+            Self::Name { .. } | Self::Security(_) | Self::Parent(_)
+        )
+    }
+}
+
+impl Args {
+    /// Returns the way to the controller.
+    ///
+    /// # Errors
+    /// If its address is invalid, or asks for a protection that the flags do not give.
+    pub(crate) fn dial(&self, opened: &Opened) -> Result<Dial, InvalidEndpoint> {
+        let anywhere = self.security.insecure;
+        let is_plain = anywhere && self.controller.starts_with("http://");
+        let security = match opened.certificates() {
+            Some(certificates) if !is_plain => Security::Mutual(certificates.clone()),
+            _ => Security::Plain { anywhere },
+        };
+        Dial::new(&self.controller, &security)
+    }
+}
+
+const fn remedy(error: &InvalidEndpoint) -> &'static str {
+    match error {
+        InvalidEndpoint::NeedsCertificates { .. } => {
+            "; give --certs DIR, which `plimsoll certs` makes"
+        }
+        InvalidEndpoint::Plaintext { .. } => "; the flags are --certs DIR and --insecure",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::exchange::PeerRole;
+    use plimsoll_core::names::Zone;
+    use plimsoll_tls::testing::{Authority, Validity};
+
+    use super::*;
+    use crate::Aggregator;
+
+    const LOCAL: &str = "http://127.0.0.1:7400";
+    const PLAIN: &str = "http://controller.example:7400";
+    const TLS: &str = "https://controller.example:7400";
+
+    /// Returns what is plaintext beyond loopback, or the text of the error.
+    fn opened(controller: &str, security: SecurityArgs) -> Result<Vec<String>, String> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let args = Args {
+            zone: "a".to_owned(),
+            name: None,
+            controller: controller.to_owned(),
+            listen: any,
+            tenants_per_bucket_max: TENANTS_PER_BUCKET_MAX,
+            decisions_per_s_max: DECISIONS_PER_S_MAX,
+            pending_max: PENDING_MAX_DEFAULT,
+            admin: any,
+            security,
+        };
+        match Aggregator::new(&args) {
+            Ok(aggregator) => Ok(aggregator.security.status().plaintext),
+            Err(error) => {
+                assert!(error.is_usage(), "{error}");
+                Err(error.to_string())
+            }
+        }
+    }
+
+    #[test]
+    fn parent_is_reached_as_the_flags_allow() {
+        let directory = tempfile::tempdir().unwrap();
+        let zone = Zone::new("a").unwrap();
+        let role = PeerRole::Aggregator { zone };
+        Authority::new("a").write(directory.path(), role, Validity::default());
+        let certs = Some(directory.path().to_owned());
+        // The words of the error; `None` if the parent can be reached.
+        for (controller, has_certificates, insecure, fault) in [
+            (LOCAL, false, false, None),
+            (LOCAL, true, false, None),
+            (PLAIN, false, false, Some(["--certs", "--insecure"])),
+            (PLAIN, true, false, Some(["https://", "--insecure"])),
+            (PLAIN, false, true, None),
+            (PLAIN, true, true, None),
+            (TLS, false, false, Some(["asks for TLS", "--certs"])),
+            (TLS, false, true, Some(["asks for TLS", "--certs"])),
+            (TLS, true, false, None),
+            (TLS, true, true, None),
+        ] {
+            let security = SecurityArgs {
+                certs: certs.clone().filter(|_| has_certificates),
+                insecure,
+                ..SecurityArgs::default()
+            };
+            let case = format!("{controller} {has_certificates} {insecure}");
+            match (opened(controller, security), fault) {
+                (Ok(plaintext), None) => {
+                    let flag = format!("--controller {controller}");
+                    let expected: &[String] = if controller == PLAIN { &[flag] } else { &[] };
+                    assert_eq!(plaintext, expected, "{case}");
+                }
+                (Err(error), Some(words)) => {
+                    let error = error.strip_prefix("--controller: ").unwrap();
+                    assert!(
+                        words.iter().all(|word| error.contains(word)),
+                        "{case}: {error}"
+                    );
+                }
+                (result, _) => panic!("{case}: {result:?}"),
+            }
+        }
     }
 }

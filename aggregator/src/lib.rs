@@ -30,9 +30,9 @@ use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::{Parameters, parameters};
 use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
 use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_host::Shared;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::driver::parent::ParentService;
-use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, Dial};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
@@ -74,8 +74,8 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     };
     let aggregator = opened??;
     let listeners = Listeners {
-        grpc: transport::listen("--listen", listen).await?,
-        admin: transport::listen("--admin", admin).await?,
+        grpc: plimsoll_net::listen("--listen", listen).await?,
+        admin: plimsoll_net::listen("--admin", admin).await?,
     };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(zone, %listen, %admin, "aggregator serves");
@@ -111,12 +111,13 @@ impl Aggregator {
         let role = PeerRole::Aggregator {
             zone: identity.zone.clone(),
         };
+        let exposed_parent = Some(&*args.controller).filter(|parent| Dial::is_exposed(parent));
         let security = args
             .security
-            .open(role, args.listen, args.admin, Some(&args.controller))?;
+            .open(role, args.listen, args.admin, exposed_parent)?;
         Ok(Self {
             zone: Shared::new(Zone::new(identity, bounds, Parameters::default())),
-            controller: security.dial(&args.controller)?,
+            controller: args.dial(&security)?,
             events: Events::new(Ports::new(args.pending_max)),
             security,
         })
@@ -171,13 +172,7 @@ impl Aggregator {
         );
         let access = self.security.access().clone();
         let routes = admin::routes(self.zone, self.events, self.security);
-        let admin = server::serve(
-            listeners.admin,
-            ports.admin,
-            access,
-            routes,
-            closing.cancelled_owned(),
-        );
+        let admin = server::serve(listeners.admin, ports.admin, access, routes, closing);
         tokio::select! {
             served = grpc => served?,
             () = admin => {}

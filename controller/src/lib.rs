@@ -30,9 +30,10 @@ use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{DECISIONS_PER_S_MAX, InstanceId};
+use plimsoll_host::Shared;
+use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
 use plimsoll_policy::Policy;
 use plimsoll_proto::driver::parent::ParentService;
-use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, spawn_blocking};
@@ -94,7 +95,7 @@ pub struct Args {
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     pub listen: SocketAddr,
     /// Maximum of connections whose peer has not sent a greeting; half of them from one address
-    #[arg(long, env = "PLIMSOLL_PENDING_MAX", value_name = "N", default_value_t = transport::PENDING_MAX_DEFAULT, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(long, env = "PLIMSOLL_PENDING_MAX", value_name = "N", default_value_t = PENDING_MAX_DEFAULT, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub pending_max: usize,
     /// Address of the admin port: metrics, health, status and commands
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
@@ -122,7 +123,10 @@ pub enum Error {
     /// The flags of trust cannot be used.
     #[error(transparent)]
     Security(#[from] SecurityError),
-    /// A port cannot be served.
+    /// A port cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The server of the streams failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// A socket failed.
@@ -159,8 +163,8 @@ pub struct Controller {
 /// When it cannot start, or one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     // A start that fails leaves no state, which the next one would take for that of the fleet.
-    let grpc = transport::bind("--listen", args.listen)?;
-    let admin = transport::bind("--admin", args.admin)?;
+    let grpc = plimsoll_net::bind("--listen", args.listen)?;
+    let admin = plimsoll_net::bind("--admin", args.admin)?;
     // A disk that hangs must not keep the process from ending.
     let mut opening = spawn_blocking(move || Controller::open(&args));
     let controller = tokio::select! {
@@ -175,8 +179,8 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
         }
     };
     let listeners = Listeners {
-        grpc: transport::open("--listen", grpc)?,
-        admin: transport::open("--admin", admin)?,
+        grpc: plimsoll_net::open("--listen", grpc)?,
+        admin: plimsoll_net::open("--admin", admin)?,
     };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves");
@@ -347,13 +351,7 @@ impl Controller {
             self.security.clone(),
         );
         let access = self.security.access().clone();
-        let admin = admin_server::serve(
-            listeners.admin,
-            ports.admin,
-            access,
-            routes,
-            stop.clone().cancelled_owned(),
-        );
+        let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
         tokio::select! {
             served = grpc => served?,
             () = admin => {}

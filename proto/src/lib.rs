@@ -2,7 +2,7 @@
 //! the types of [`plimsoll_core`], and a gRPC driver for each end of a stream.
 //!
 //! Wire types stop here. A driver passes validated core types to the state machine of a tier,
-//! behind the lock of [`shared::Shared`].
+//! behind the lock of [`plimsoll_host::Shared`].
 //!
 //! The feature `server` adds the parent's end and its server. A client needs only the child's end.
 #![forbid(unsafe_code)]
@@ -12,7 +12,6 @@ mod codec;
 mod convert;
 pub mod driver;
 mod parts;
-pub mod shared;
 #[cfg(test)]
 mod tests;
 pub mod transport;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueHint;
 use plimsoll_admin::security::{SecurityArgs, SecurityError};
-use plimsoll_proto::transport::ServeError;
+use plimsoll_net::ListenError;
 use tokio::task::JoinError;
 
 use crate::operation::Unavailable;
@@ -127,9 +127,9 @@ pub enum Error {
     /// The task that opens the store panicked.
     #[error("the start of the quota server failed: {0}")]
     Start(#[from] JoinError),
-    /// A port cannot be served.
+    /// A port cannot be listened on.
     #[error(transparent)]
-    Serve(#[from] ServeError),
+    Listen(#[from] ListenError),
     /// A socket failed.
     #[error("cannot read the address of a listening socket: {0}")]
     Socket(#[from] std::io::Error),

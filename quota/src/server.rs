@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server;
 use plimsoll_core::exchange::{PeerRole, is_loopback};
-use plimsoll_proto::transport;
+use plimsoll_net::Protection;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -49,8 +49,8 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     };
     let server = opened??;
     let listeners = Listeners {
-        resp: transport::listen("--listen", resp).await?,
-        admin: transport::listen("--admin", admin).await?,
+        resp: plimsoll_net::listen("--listen", resp).await?,
+        admin: plimsoll_net::listen("--admin", admin).await?,
     };
     server.serve(listeners, shutdown).await
 }
@@ -114,18 +114,14 @@ impl Server {
             Arc::<Counters>::default(),
             security.access().clone(),
         );
-        let is_beyond_loopback = !is_loopback(listen.ip());
         let port = Port {
             engine: engine.clone(),
             counters: counters.clone(),
             access: access.clone(),
             leases: Leases::default(),
             at_ahead_max_ms: u64::try_from(at_ahead_max.as_millis()).unwrap_or(u64::MAX),
-            certificates: security
-                .certificates()
-                .filter(|_| is_beyond_loopback)
-                .cloned(),
-            needs_token: is_beyond_loopback,
+            protection: security.protection(listen, Protection::Tls),
+            needs_token: !is_loopback(listen.ip()),
             connections: ports.resp.clone(),
         };
         let connections = ports.admin.clone();
@@ -146,7 +142,7 @@ impl Server {
             connections,
             access,
             routes,
-            closing.clone().cancelled_owned(),
+            closing.clone(),
         );
         let operations = async {
             resp::serve(listeners.resp, port, shutdown).await;

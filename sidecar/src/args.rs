@@ -8,7 +8,7 @@ use clap::ValueHint;
 use plimsoll_admin::security::{SecurityArgs, SecurityError};
 use plimsoll_client::{BUCKETS_MAX_DEFAULT, BuildError, CanaryBy, FeedError, KEYS_MAX_DEFAULT};
 use plimsoll_core::names::InvalidName;
-use plimsoll_proto::transport::ServeError;
+use plimsoll_net::ListenError;
 use tokio::task::JoinError;
 
 use crate::limiter_args::{LimiterArgs, trust_in_flags};
@@ -113,9 +113,9 @@ pub enum Error {
     /// The task that reads the files at the start panicked.
     #[error("the start of the sidecar failed: {0}")]
     Start(#[from] JoinError),
-    /// A port cannot be served.
+    /// A port cannot be listened on.
     #[error(transparent)]
-    Serve(#[from] ServeError),
+    Listen(#[from] ListenError),
     /// A Unix socket cannot be served.
     #[error(transparent)]
     Unix(#[from] UnixSocketError),

@@ -13,7 +13,7 @@ use plimsoll_admin::server;
 use plimsoll_client::{Feed, FeedHandle, Flushed, Limiter};
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{InvalidName, Name, Zone};
-use plimsoll_proto::transport;
+use plimsoll_net::Protection;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -22,9 +22,7 @@ use crate::admin::{self, Sources};
 use crate::args::{Args, Error};
 use crate::limits::Limits;
 use crate::rules::{Reloads, Rules, RulesFile};
-use crate::serve::{
-    Port, Ports, Protection, UnixSockets, is_beyond_loopback, serve_http1, serve_http2,
-};
+use crate::serve::{Port, Ports, UnixSockets, is_beyond_loopback, serve_http1, serve_http2};
 use crate::{http, rls};
 
 /// Maximum time that a request waits for the store of quotas: half of Envoy's default wait for the
@@ -65,9 +63,9 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     };
     let sidecar = opened??;
     let listeners = Listeners {
-        rls: transport::bind("--rls", rls)?,
-        http: transport::bind("--http", http)?,
-        admin: transport::listen("--admin", admin).await?,
+        rls: plimsoll_net::bind("--rls", rls)?,
+        http: plimsoll_net::bind("--http", http)?,
+        admin: plimsoll_net::listen("--admin", admin).await?,
     };
     sidecar.serve(listeners, shutdown).await
 }
@@ -164,14 +162,8 @@ impl Sidecar {
             ports.admin.clone(),
             access,
             routes,
-            closing.clone().cancelled_owned(),
+            closing.clone(),
         );
-        let tls = |address| {
-            security
-                .certificates()
-                .filter(|_| is_beyond_loopback(address))
-                .cloned()
-        };
         let serving = async {
             let known = shutdown.run_until_cancelled(limits.limiter().ready()).await;
             let Some(is_known) = known else { return Ok(()) };
@@ -186,18 +178,18 @@ impl Sidecar {
                 .transpose()?
                 .unwrap_or_default();
             let rls = Port {
-                tcp: transport::open("--rls", listeners.rls)?,
+                tcp: plimsoll_net::open("--rls", listeners.rls)?,
                 unix: unix.rls,
                 connections: ports.rls.clone(),
-                protection: tls(addresses.0).map_or(Protection::Plain, Protection::Mutual),
+                protection: security.protection(addresses.0, Protection::Mutual),
                 needs_token: false,
                 room: ports.room.clone(),
             };
             let http = Port {
-                tcp: transport::open("--http", listeners.http)?,
+                tcp: plimsoll_net::open("--http", listeners.http)?,
                 unix: unix.http,
                 connections: ports.http.clone(),
-                protection: tls(addresses.1).map_or(Protection::Plain, Protection::Tls),
+                protection: security.protection(addresses.1, Protection::Tls),
                 needs_token: is_beyond_loopback(addresses.1),
                 room: ports.room.clone(),
             };

@@ -13,7 +13,7 @@ use plimsoll_admin::kill_api::{
 };
 use plimsoll_core::kill::Scope;
 use plimsoll_core::names::{Bucket, Text};
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 
 use crate::zone::Zone;
 

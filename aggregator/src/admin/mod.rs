@@ -12,7 +12,7 @@ use plimsoll_admin::access::Routes;
 use plimsoll_admin::security::{ACCESS, CERTIFICATES, Opened};
 use plimsoll_admin::server;
 use plimsoll_core::stats::metrics::{About, families};
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 
 use crate::zone::Zone;
 use metrics::Events;

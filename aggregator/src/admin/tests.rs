@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use plimsoll_admin::security::SecurityArgs;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
-use plimsoll_proto::transport::PENDING_MAX_DEFAULT;
+use plimsoll_net::PENDING_MAX_DEFAULT;
 
 use crate::args::{Args, TENANTS_PER_BUCKET_MAX};
 use crate::{Aggregator, admin};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use plimsoll_core::names::{Bucket, Name, Zone};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 
 use crate::feed::cache::{CacheFile, Owner};
 use crate::feed::{Control, Counters, Feed, FeedHandle, Lifecycle, LocalKill};

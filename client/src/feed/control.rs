@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use plimsoll_proto::transport::Security;
 #[cfg(feature = "tls")]
 use plimsoll_tls::Certificates;

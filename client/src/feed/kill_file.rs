@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 

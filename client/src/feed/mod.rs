@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use plimsoll_core::exchange::other_controllers::Sighting;
 use plimsoll_core::law::parameters;
+use plimsoll_host::Shared;
 use plimsoll_proto::driver::child;
-use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{Dial, InvalidEndpoint, Security};
 use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval};

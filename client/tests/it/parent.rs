@@ -10,15 +10,16 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{
     BucketDirective, Directives, Epoch, KeyDirective, Message, Terms, Values,
 };
-use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
+use plimsoll_core::exchange::{OnRejected, Parent, Rejection, StreamId, StreamRejected};
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::report::{Counts, Echo, InstanceId, Report};
-use plimsoll_proto::driver::parent::{OnRejected, ParentService, Rejection};
-use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport::{self, Connections};
+use plimsoll_host::Shared;
+use plimsoll_net::Connections;
+use plimsoll_proto::driver::parent::ParentService;
+use plimsoll_proto::transport;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -105,7 +106,7 @@ impl Aggregator {
             received,
         });
         let stop = CancellationToken::new();
-        let listener = transport::listen("--listen", "127.0.0.1:0".parse().unwrap())
+        let listener = plimsoll_net::listen("--listen", "127.0.0.1:0".parse().unwrap())
             .await
             .unwrap();
         let address = listener.local_addr().unwrap();

@@ -14,8 +14,8 @@ use plimsoll_admin::kill_api::{
 use plimsoll_core::kill::{KilledBucketsFull, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_host::Shared;
 use plimsoll_policy::UnixSeconds;
-use plimsoll_proto::shared::Shared;
 
 use crate::admin::{
     Answer, BrainState, Commands, conflict, in_effect, invalid, to_the_end, unavailable,

@@ -26,7 +26,7 @@ use plimsoll_admin::body::ErrorBody;
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::stats::metrics::About;
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;

@@ -10,8 +10,8 @@ use plimsoll_admin::body::JsonBody;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_host::Shared;
 use plimsoll_policy::{BucketPolicy, Difference, differences};
-use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_host::Shared;
 use plimsoll_policy::{LimitSource, Policy, Prometheus};
-use plimsoll_proto::shared::Shared;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 

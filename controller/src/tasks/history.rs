@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::quantity::{Limit, MonoTime, Rate};
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use tokio::time::interval;
 
 use crate::brain::{Brain, LimitChange};

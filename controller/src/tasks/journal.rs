@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use plimsoll_admin::other_controllers;
+use plimsoll_host::Shared;
 use plimsoll_policy::Policy;
-use plimsoll_proto::shared::Shared;
 
 use crate::aggregators::Place;
 use crate::aggregators::leadership::LostLead;

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::Parameters;
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::brain::Brain;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use plimsoll_host::Shared;
 use plimsoll_policy::{Difference, Policy, PolicyHash, Warning, differences};
-use plimsoll_proto::shared::Shared;
 use tokio::sync::mpsc;
 
 use crate::audit::{Actor, AuditLog, Entry, Logged, NotLogged};

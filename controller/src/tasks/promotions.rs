@@ -1,6 +1,6 @@
 //! Makes the promotions with passed gates, once they are recorded in the audit log.
 
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use tokio::task::JoinSet;
 
 use crate::audit::{Actor, AuditLog, Entry};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 

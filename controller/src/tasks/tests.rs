@@ -16,7 +16,7 @@ pub(crate) fn args(directory: &Path) -> Args {
         state_dir: directory.join("state"),
         feed_stale: Duration::from_secs(60),
         query_every: QUERY_EVERY,
-        pending_max: transport::PENDING_MAX_DEFAULT,
+        pending_max: PENDING_MAX_DEFAULT,
         decisions_per_s_max: DECISIONS_PER_S_MAX,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

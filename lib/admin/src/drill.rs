@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use plimsoll_core::kill::drill::{Drill, DrillTiming};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 use tokio::time::{Instant, sleep};
 
 use crate::body::error_response;

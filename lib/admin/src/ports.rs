@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use plimsoll_core::names::Name;
 use plimsoll_core::stats::metrics::{Metric, Series, Value, one, rows};
 use plimsoll_host::descriptors;
-use plimsoll_proto::transport::{Connections, Counts};
+use plimsoll_net::{ConnectionCounts, Connections, PENDING_MAX_DEFAULT};
 
 /// Maximum number of connections of an admin port; one address has half of them at most.
-const ADMIN_CONNECTIONS_MAX: usize = 128;
+pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Returns the name of a process that was given none: the machine and the port. Without a valid name the machine is `localhost`.
 pub fn host_and_port(listen: SocketAddr) -> String {
@@ -35,12 +35,12 @@ impl Ports {
     /// descriptors. In all, it leaves some descriptors to the admin port, which shows a lack of
     /// them.
     pub fn new(pending_max: usize) -> Self {
-        let number = |descriptors| usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let limit = descriptors::limit();
-        let half = number(limit / 2);
+        let half = descriptors::part(2);
+        let children = descriptors::children(descriptors::limit());
+        let open_max = usize::try_from(children).unwrap_or(usize::MAX);
         Self {
-            grpc: Connections::new(pending_max.min(half), number(descriptors::children(limit))),
-            admin: Connections::fair(ADMIN_CONNECTIONS_MAX.min(half), usize::MAX),
+            grpc: Connections::new(pending_max.min(half), open_max),
+            admin: Connections::fair(ADMIN_CONNECTIONS_MAX.min(half)),
         }
     }
 
@@ -52,7 +52,7 @@ impl Ports {
 
 impl Default for Ports {
     fn default() -> Self {
-        Self::new(plimsoll_proto::transport::PENDING_MAX_DEFAULT)
+        Self::new(PENDING_MAX_DEFAULT)
     }
 }
 
@@ -110,7 +110,10 @@ pub const METRICS: [Metric<NamedPorts>; 7] = [
     ),
 ];
 
-fn each(ports: &[(&'static str, Connections)], value: fn(Counts) -> Value) -> Vec<Series> {
+fn each(
+    ports: &[(&'static str, Connections)],
+    value: fn(ConnectionCounts) -> Value,
+) -> Vec<Series> {
     rows(
         ports
             .iter()

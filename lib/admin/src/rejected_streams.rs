@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use plimsoll_core::exchange::{OnRejected, Rejection};
 use plimsoll_core::stats::metrics::{Metric, one, rows};
-use plimsoll_proto::driver::parent::{OnRejected, Rejection};
 use serde::{Deserialize, Serialize};
 
 /// A child counts as refused after this number of refusals. It returns within 12 s each time.

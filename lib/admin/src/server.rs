@@ -1,12 +1,11 @@
 //! The HTTP server of an admin port, with the routes that every tier has: metrics, health and readiness.
 
-use std::future::Future;
-
 use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
 use plimsoll_core::stats::metrics::{Family, text};
-use plimsoll_proto::transport::Connections;
+use plimsoll_net::{Acceptor, Connections, Protection};
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Needs, Route, Routes};
 use crate::http;
@@ -48,22 +47,24 @@ pub fn routes(
         .with(route("/readyz", Needs::Nothing), readiness)
 }
 
-/// Serves `routes` on `listener` until `shutdown` completes, to the callers that `access` accepts. Requests in progress
+/// Serves `routes` on `listener` until `shutdown` is cancelled, to the callers that `access` accepts. Requests in progress
 /// are answered first.
 pub async fn serve(
     listener: TcpListener,
     connections: Connections,
     access: Access,
     routes: Routes,
-    shutdown: impl Future<Output = ()>,
+    shutdown: CancellationToken,
 ) {
+    let acceptor = Acceptor::new(listener, connections);
+    let certificates = access.certificates().cloned();
+    let protection = certificates.map_or(Protection::Plain, Protection::Tls);
     let routes = routes.into_router(&access);
-    http::serve(
-        listener,
-        connections,
-        access.certificates().cloned(),
-        routes,
+    plimsoll_net::serve(
+        acceptor,
+        protection,
         shutdown,
+        move |stream, peer, closing| http::converse(stream, peer, routes.clone(), closing),
     )
     .await;
 }

@@ -65,6 +65,14 @@ pub fn limit() -> u64 {
     u64::MAX
 }
 
+/// Returns one `divisor`-th of the limit, and at least 2.
+#[must_use]
+pub fn part(divisor: u64) -> usize {
+    usize::try_from(limit() / divisor)
+        .unwrap_or(usize::MAX)
+        .max(2)
+}
+
 /// Fails: this system has no such limit.
 ///
 /// # Errors

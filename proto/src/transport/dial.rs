@@ -121,6 +121,12 @@ impl Dial {
         }
     }
 
+    /// Returns true for the address of a parent in plaintext that is not loopback.
+    pub fn is_exposed(address: &str) -> bool {
+        let is_valid = |anywhere| Self::new(address, &Security::Plain { anywhere }).is_ok();
+        is_valid(true) && !is_valid(false)
+    }
+
     /// The host and the port in lower case. Processes compute the home of a bucket from it.
     pub fn authority(&self) -> String {
         self.endpoint

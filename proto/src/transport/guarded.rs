@@ -11,6 +11,8 @@ use std::time::Duration;
 use plimsoll_core::exchange::Source;
 use plimsoll_core::exchange::admission::ConnectionBudget;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_net::{ConnectionPlace, Connections, NOT_PLAINTEXT};
+use plimsoll_tls::Certificates;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -18,9 +20,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 
 use super::Duplex;
-use super::accept::{Connections, Place};
-use super::handshakes::NOT_PLAINTEXT;
-use super::socket::{Certified, PortSecurity, Socket};
+use super::socket::{Certified, Socket};
 
 /// Maximum time that a connection lasts without a stream that has greeted, while its peer sends
 /// nothing.
@@ -52,7 +52,7 @@ pub(crate) struct ConnectionGuard {
 
 #[derive(Debug)]
 struct Greetings {
-    place: Place,
+    place: ConnectionPlace,
     streams: usize,
     none_since: Instant,
     budget: ConnectionBudget,
@@ -69,7 +69,7 @@ pub(crate) struct Greeted {
 // === impl ConnectionGuard ===
 
 impl ConnectionGuard {
-    fn new(place: Place) -> Self {
+    fn new(place: ConnectionPlace) -> Self {
         let greetings = Greetings {
             place,
             streams: 0,
@@ -127,15 +127,15 @@ impl Drop for Greeted {
 
 impl Guarded {
     pub(super) fn new(
-        (stream, peer, place): (TcpStream, SocketAddr, Place),
-        security: &PortSecurity,
+        (stream, peer, place): (TcpStream, SocketAddr, ConnectionPlace),
+        certificates: Option<&Certificates>,
         connections: Connections,
     ) -> Self {
         let check = Box::pin(sleep_until(Instant::now() + SILENT_MAX));
         let displaced = Box::pin(place.closed().clone().cancelled_owned());
         let guard = ConnectionGuard::new(place);
         Self {
-            socket: Socket::new(stream, security),
+            socket: Socket::new(stream, certificates),
             peer: peer.ip(),
             is_new: true,
             guard,
@@ -267,23 +267,22 @@ impl AsyncWrite for Guarded {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::exchange::PeerRole;
-    use plimsoll_tls::Certificates;
+    use plimsoll_net::Acceptor;
     use plimsoll_tls::testing::{Authority, Validity};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::transport::Acceptor;
 
-    async fn port() -> (PortSecurity, SocketAddr, Acceptor, Connections) {
+    async fn port() -> (Certificates, SocketAddr, Acceptor, Connections) {
         let directory = tempfile::tempdir().unwrap();
         Authority::new("a").write(directory.path(), PeerRole::Controller, Validity::default());
-        let security = PortSecurity::Mutual(Certificates::open(directory.path()).unwrap());
+        let certificates = Certificates::open(directory.path()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Connections::default();
         (
-            security,
+            certificates,
             address,
             Acceptor::new(listener, connections.clone()),
             connections,
@@ -292,12 +291,16 @@ mod tests {
 
     #[tokio::test]
     async fn silent_close_is_no_failed_handshake() {
-        let (security, address, mut acceptor, connections) = port().await;
+        let (certificates, address, mut acceptor, connections) = port().await;
         for (sent, failures) in [(&b""[..], 0), (b"GET / HTTP/1.1\r\n\r\n", 1), (b"", 1)] {
             let mut peer = TcpStream::connect(address).await.unwrap();
             peer.write_all(sent).await.unwrap();
             drop(peer);
-            let mut guarded = Guarded::new(acceptor.next().await, &security, connections.clone());
+            let mut guarded = Guarded::new(
+                acceptor.next().await,
+                Some(&certificates),
+                connections.clone(),
+            );
             assert!(guarded.read_u8().await.is_err());
             assert_eq!(
                 connections.failed_handshakes().values().sum::<u64>(),
@@ -309,12 +312,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn displaced_connection_ends() {
-        let (security, address, mut acceptor, connections) = port().await;
+        let (certificates, address, mut acceptor, connections) = port().await;
         let _peer = TcpStream::connect(address).await.unwrap();
         let (stream, peer, place) = acceptor.next().await;
         place.closed().cancel();
         let began = Instant::now();
-        let mut guarded = Guarded::new((stream, peer, place), &security, connections.clone());
+        let mut guarded = Guarded::new(
+            (stream, peer, place),
+            Some(&certificates),
+            connections.clone(),
+        );
         assert_eq!(
             guarded.read_u8().await.unwrap_err().kind(),
             io::ErrorKind::TimedOut
@@ -324,12 +331,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn stalled_handshake_ends_in_time() {
-        let (security, address, mut acceptor, connections) = port().await;
+        let (certificates, address, mut acceptor, connections) = port().await;
         // Nothing, and the begin of a greeting of TLS.
         for (timed_out, sent) in [(1, &[][..]), (2, &[TLS_HANDSHAKE, 3, 1, 2, 0, 1])] {
             let mut peer = TcpStream::connect(address).await.unwrap();
             peer.write_all(sent).await.unwrap();
-            let mut guarded = Guarded::new(acceptor.next().await, &security, connections.clone());
+            let mut guarded = Guarded::new(
+                acceptor.next().await,
+                Some(&certificates),
+                connections.clone(),
+            );
             let began = Instant::now();
             let error = if timed_out == 1 {
                 guarded.read_u8().await.unwrap_err()

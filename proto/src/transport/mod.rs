@@ -1,13 +1,9 @@
 //! Connections. Their streams detect a dead peer by its silence (see [`crate::driver`]), without keepalive
 //! pings: a busy peer would answer those late, too.
 
-#[cfg(feature = "server")]
-mod accept;
 mod dial;
 #[cfg(feature = "server")]
 mod guarded;
-#[cfg(feature = "server")]
-mod handshakes;
 #[cfg(feature = "server")]
 mod serve;
 #[cfg(feature = "server")]
@@ -16,17 +12,15 @@ mod watched;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-#[cfg(feature = "server")]
-pub use self::accept::{Acceptor, Connections, Counts, PENDING_MAX_DEFAULT, Place};
 #[cfg(feature = "tls")]
 pub(crate) use self::dial::Mutual;
 pub use self::dial::{Dial, InvalidEndpoint, Security};
 #[cfg(feature = "server")]
 pub(crate) use self::guarded::{ConnectionGuard, Greeted};
 #[cfg(feature = "server")]
-pub use self::serve::{ServeError, bind, listen, open, serve};
+pub use self::serve::{ServeError, serve};
 #[cfg(feature = "server")]
-pub(crate) use self::socket::{Certified, PortSecurity};
+pub(crate) use self::socket::Certified;
 pub(crate) use self::watched::Watched;
 
 /// The bytes of a connection, with or without protection.

@@ -9,20 +9,10 @@ use std::time::SystemTime;
 use plimsoll_core::exchange::PeerId;
 use plimsoll_core::exchange::authority::{self, NotAllowed};
 use plimsoll_core::report::Identity;
-#[cfg(feature = "tls")]
 use plimsoll_tls::{Certificates, HandshakeFailure, accept};
 use tokio::net::TcpStream;
 
-use super::Duplex;
-#[cfg(feature = "tls")]
-use super::Watched;
-
-#[derive(Clone, Debug)]
-pub(crate) enum PortSecurity {
-    Plain,
-    #[cfg(feature = "tls")]
-    Mutual(Certificates),
-}
+use super::{Duplex, Watched};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Certified {
@@ -31,10 +21,6 @@ pub(crate) struct Certified {
     not_after: SystemTime,
 }
 
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(dead_code, reason = "all connections are plaintext")
-)]
 pub(super) enum Socket {
     Plain(TcpStream),
     Handshake(Handshake),
@@ -52,7 +38,6 @@ pub(super) struct Failed {
     pub(super) cause: String,
 }
 
-#[cfg(feature = "tls")]
 impl From<HandshakeFailure> for Failed {
     fn from(failure: HandshakeFailure) -> Self {
         Self {
@@ -75,11 +60,11 @@ impl Certified {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, security: &PortSecurity) -> Self {
-        match security {
-            PortSecurity::Plain => Self::Plain(stream),
-            #[cfg(feature = "tls")]
-            PortSecurity::Mutual(certificates) => {
+    /// Begins the handshake of a connection; without certificates it is plaintext.
+    pub(super) fn new(stream: TcpStream, certificates: Option<&Certificates>) -> Self {
+        match certificates {
+            None => Self::Plain(stream),
+            Some(certificates) => {
                 let (config, own) = (certificates.mutual_server(), certificates.id());
                 Self::Handshake(Box::pin(async {
                     if matches!(stream.peek(&mut [0]).await, Ok(0)) {

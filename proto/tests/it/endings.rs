@@ -205,12 +205,9 @@ mod invalid_parent {
 
     impl Parent {
         pub(super) async fn start() -> Self {
-            let listener = plimsoll_proto::transport::listen(
-                "--listen",
-                SocketAddr::from(([127, 0, 0, 1], 0)),
-            )
-            .await
-            .unwrap();
+            let listener = plimsoll_net::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0)))
+                .await
+                .unwrap();
             let uri = format!("http://{}", listener.local_addr().unwrap());
             let (opened, greetings) = mpsc::unbounded_channel();
             let server = tonic::transport::Server::builder()
@@ -266,24 +263,4 @@ async fn child_learns_of_missing_grpc() {
         );
         child.stop().await;
     }
-}
-
-#[tokio::test]
-async fn address_in_use_names_its_flag() {
-    let taken = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let _listener = plimsoll_proto::transport::listen("--listen", taken)
-        .await
-        .unwrap();
-    let error = plimsoll_proto::transport::listen("--admin", taken)
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with(&format!("--admin: cannot listen on {taken}: ")),
-        "{error}"
-    );
 }

@@ -212,9 +212,7 @@ mod busy_parent {
 
     pub(super) async fn start(asked: Duration) -> Parent {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = plimsoll_proto::transport::listen("--listen", address)
-            .await
-            .unwrap();
+        let listener = plimsoll_net::listen("--listen", address).await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap());
         let (sender, attempts) = unbounded_channel();
         let service = ExchangeServer::new(TurnsAway {

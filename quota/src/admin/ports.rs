@@ -1,12 +1,11 @@
 //! Limits of connections on each port, within the descriptors of the process.
 
+use plimsoll_admin::ports::ADMIN_CONNECTIONS_MAX;
 use plimsoll_host::descriptors;
-use plimsoll_proto::transport::Connections;
+use plimsoll_net::Connections;
 
 /// Maximum number of connections of the Redis protocol. One address may have half of them.
 const RESP_CONNECTIONS_MAX: usize = 4_096;
-/// Maximum number of connections of the admin port. One address may have half of them.
-const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
@@ -18,15 +17,9 @@ impl Ports {
     /// Allows up to half of the descriptors for the Redis protocol and an eighth for the admin
     /// port. The rest is for the files of the store.
     pub(crate) fn new() -> Self {
-        let ports = |max: usize, divisor: u64| {
-            let part = usize::try_from(descriptors::limit() / divisor)
-                .unwrap_or(usize::MAX)
-                .max(2);
-            Connections::fair(max.min(part), usize::MAX)
-        };
         Self {
-            resp: ports(RESP_CONNECTIONS_MAX, 2),
-            admin: ports(ADMIN_CONNECTIONS_MAX, 8),
+            resp: Connections::fair(RESP_CONNECTIONS_MAX.min(descriptors::part(2))),
+            admin: Connections::fair(ADMIN_CONNECTIONS_MAX.min(descriptors::part(8))),
         }
     }
 }

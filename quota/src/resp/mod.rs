@@ -12,20 +12,13 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use plimsoll_admin::access::Access;
-use plimsoll_proto::transport::{Acceptor, Connections, Place};
-use plimsoll_tls::tokio_rustls::TlsAcceptor;
-use plimsoll_tls::{Certificates, HandshakeFailure};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use plimsoll_net::{Acceptor, Connections, Protection};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use self::counters::Counters;
 pub use self::input::COMMAND_BYTES_MAX;
@@ -36,8 +29,6 @@ use crate::leases::Leases;
 use reply::Reply;
 use session::REDIS_VERSION;
 
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) engine: Engine,
@@ -46,8 +37,7 @@ pub(crate) struct Port {
     pub(crate) leases: Leases,
     /// Limit of how far `AT` may be ahead of the server's clock, in milliseconds.
     pub(crate) at_ahead_max_ms: u64,
-    /// `None`: plaintext.
-    pub(crate) certificates: Option<Certificates>,
+    pub(crate) protection: Protection,
     pub(crate) needs_token: bool,
     pub(crate) connections: Connections,
 }
@@ -79,49 +69,16 @@ impl Port {
 
 /// Serves `listener` until `shutdown` is cancelled. Returns when all connections have ended.
 pub(crate) async fn serve(listener: TcpListener, port: Port, shutdown: CancellationToken) {
-    let tasks = TaskTracker::new();
-    let mut acceptor = Acceptor::new(listener, port.connections.clone()).without_pauses();
-    let port = Arc::new(port);
-    while let Some((stream, peer, place)) = shutdown.run_until_cancelled(acceptor.next()).await {
-        // Each has its own token: waiting on a shared one costs each request a lock.
-        tasks.spawn(connect(
-            stream,
-            peer,
-            place,
-            Arc::clone(&port),
-            shutdown.child_token(),
-        ));
-    }
-    drop(acceptor);
-    tasks.close();
-    tasks.wait().await;
-}
-
-async fn connect(
-    stream: TcpStream,
-    peer: SocketAddr,
-    place: Place,
-    port: Arc<Port>,
-    shutdown: CancellationToken,
-) {
-    let connection = async {
-        let Some(certificates) = &port.certificates else {
-            return connection::converse(stream, peer, &port, &shutdown).await;
-        };
-        let accepted = TlsAcceptor::from(certificates.admin_server()).accept(stream);
-        let accepted = shutdown
-            .run_until_cancelled(timeout(HANDSHAKE_MAX, accepted))
-            .await;
-        let failure = match accepted {
-            None => return,
-            Some(Ok(Ok(stream))) => {
-                return connection::converse(stream, peer, &port, &shutdown).await;
-            }
-            Some(Ok(Err(error))) => HandshakeFailure::of(&error),
-            Some(Err(late)) => HandshakeFailure::of(&io::Error::from(late)),
-        };
-        port.connections
-            .on_handshake_failed(peer.ip(), failure.label(), &failure);
-    };
-    place.closed().run_until_cancelled(connection).await;
+    let acceptor = Acceptor::new(listener, port.connections.clone()).without_pauses();
+    let (protection, port) = (port.protection.clone(), Arc::new(port));
+    plimsoll_net::serve(
+        acceptor,
+        protection,
+        shutdown,
+        move |stream, peer, closing| {
+            let port = Arc::clone(&port);
+            async move { connection::converse(stream, peer, &port, &closing).await }
+        },
+    )
+    .await;
 }

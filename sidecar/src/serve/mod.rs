@@ -20,13 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::room::Share;
-use plimsoll_proto::transport::{Acceptor, Connections};
-use plimsoll_tls::tokio_rustls::TlsAcceptor;
-use plimsoll_tls::{Certificates, HandshakeFailure};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use plimsoll_net::{Acceptor, Connections, Protection};
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,13 +38,8 @@ pub(crate) use self::sockets::UnixSockets;
 pub(crate) use self::unix::UnixSocket;
 pub use self::unix::UnixSocketError;
 
-pub(crate) type Stream = Box<dyn Bytes + Send + Unpin>;
+pub(crate) type Stream = Either<plimsoll_net::Stream, UnixStream>;
 
-pub(crate) trait Bytes: AsyncRead + AsyncWrite {}
-
-impl<T: AsyncRead + AsyncWrite> Bytes for T {}
-
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Maximum time for the requests in progress at the end of a connection.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Pause after a failure to accept: descriptors or memory ran out.
@@ -58,15 +51,6 @@ pub(crate) struct Caller {
     pub(crate) from: IpAddr,
     /// True if its requests need a token: it connected by TCP to a port beyond loopback.
     pub(crate) needs_token: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Protection {
-    /// Plaintext, on loopback or by `--insecure`.
-    Plain,
-    /// TLS with a certificate of the peer.
-    Mutual(Certificates),
-    Tls(Certificates),
 }
 
 #[derive(Debug)]
@@ -86,7 +70,6 @@ where
     C: Fn((Stream, Share), Caller, CancellationToken) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let tasks = TaskTracker::new();
     let Port {
         tcp,
         unix,
@@ -96,76 +79,30 @@ where
         room,
     } = port;
     let converse = move |stream, caller, closing| converse((stream, room.share()), caller, closing);
-    let tcp = accept_tcp(
-        tcp,
-        connections,
-        (protection, needs_token),
-        &tasks,
-        &shutdown,
-        converse.clone(),
-    );
-    let unix = async {
-        // The file is removed as soon as no connection is accepted.
-        if let Some(unix) = unix {
-            accept_unix(&unix, &tasks, &shutdown, converse).await;
-        }
-    };
-    tokio::join!(tcp, unix);
-    tasks.close();
-    tasks.wait().await;
-}
-
-async fn accept_tcp<C, F>(
-    listener: TcpListener,
-    connections: Connections,
-    (protection, needs_token): (Protection, bool),
-    tasks: &TaskTracker,
-    shutdown: &CancellationToken,
-    converse: C,
-) where
-    C: Fn(Stream, Caller, CancellationToken) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = ()> + Send + 'static,
-{
-    let mut acceptor = Acceptor::new(listener, connections.clone()).without_pauses();
-    loop {
-        let Some((stream, peer, place)) = shutdown.run_until_cancelled(acceptor.next()).await
-        else {
-            return;
-        };
-        let (protection, shutdown, connections) =
-            (protection.clone(), shutdown.clone(), connections.clone());
-        let converse = converse.clone();
-        tasks.spawn(async move {
-            let connection = async {
-                let stream = shutdown
-                    .run_until_cancelled(handshake(stream, &protection))
-                    .await;
-                let caller = Caller {
-                    from: peer.ip().to_canonical(),
-                    needs_token,
-                };
-                match stream {
-                    None => {}
-                    Some(Ok(stream)) => converse(stream, caller, shutdown.clone()).await,
-                    Some(Err(cause)) => {
-                        connections.on_handshake_failed(peer.ip(), cause.label(), &cause)
-                    }
-                }
+    let unix = serve_unix(unix, shutdown.clone(), converse.clone());
+    let acceptor = Acceptor::new(tcp, connections).without_pauses();
+    let tcp = plimsoll_net::serve(
+        acceptor,
+        protection,
+        shutdown,
+        move |stream, peer, closing| {
+            let caller = Caller {
+                from: peer.ip().to_canonical(),
+                needs_token,
             };
-            place.closed().run_until_cancelled(connection).await
-        });
-    }
+            converse(Either::Left(stream), caller, closing)
+        },
+    );
+    tokio::join!(tcp, unix);
 }
 
-async fn accept_unix<C, F>(
-    socket: &UnixSocket,
-    tasks: &TaskTracker,
-    shutdown: &CancellationToken,
-    converse: C,
-) where
-    C: Fn(Stream, Caller, CancellationToken) -> F + Clone + Send + Sync + 'static,
+async fn serve_unix<C, F>(socket: Option<UnixSocket>, shutdown: CancellationToken, converse: C)
+where
+    C: Fn(Stream, Caller, CancellationToken) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
+    let Some(socket) = socket else { return };
+    let tasks = TaskTracker::new();
     let caller = Caller {
         from: IpAddr::from(Ipv4Addr::LOCALHOST),
         needs_token: false,
@@ -182,10 +119,10 @@ async fn accept_unix<C, F>(
             Ok::<_, io::Error>((socket.listener.accept().await?.0, place))
         };
         match shutdown.run_until_cancelled(accept).await {
-            None => return,
+            None => break,
             Some(Ok((stream, place))) => {
                 is_failing = false;
-                let connection = converse(Box::new(stream), caller, shutdown.clone());
+                let connection = converse(Either::Right(stream), caller, shutdown.clone());
                 tasks.spawn(async move {
                     connection.await;
                     drop(place);
@@ -200,28 +137,10 @@ async fn accept_unix<C, F>(
             }
         }
     }
-}
-
-async fn handshake(stream: TcpStream, protection: &Protection) -> Result<Stream, HandshakeFailure> {
-    let accepted = match protection {
-        Protection::Plain => return Ok(Box::new(stream)),
-        Protection::Mutual(certificates) => timeout(
-            HANDSHAKE_MAX,
-            plimsoll_tls::accept(certificates.mutual_server(), stream),
-        )
-        .await
-        .map(|accepted| accepted.map(|(stream, _)| stream)),
-        Protection::Tls(certificates) => {
-            let accepted = TlsAcceptor::from(certificates.admin_server()).accept(stream);
-            let accepted = timeout(HANDSHAKE_MAX, accepted).await;
-            accepted.map(|accepted| accepted.map_err(|error| HandshakeFailure::of(&error)))
-        }
-    };
-    let late =
-        |late: tokio::time::error::Elapsed| Err(HandshakeFailure::of(&io::Error::from(late)));
-    accepted
-        .unwrap_or_else(late)
-        .map(|stream| Box::new(stream) as Stream)
+    // Removes the file as soon as no connection is accepted.
+    drop(socket);
+    tasks.close();
+    tasks.wait().await;
 }
 
 /// Returns true if other machines can reach the address.

@@ -1,7 +1,8 @@
 //! The limits of connections of each port, within the descriptors of the process.
 
+use plimsoll_admin::ports::ADMIN_CONNECTIONS_MAX;
 use plimsoll_host::descriptors;
-use plimsoll_proto::transport::Connections;
+use plimsoll_net::Connections;
 
 use super::{Lag, Room};
 
@@ -9,9 +10,6 @@ use super::{Lag, Room};
 const RLS_CONNECTIONS_MAX: usize = 512;
 /// Maximum number of TCP connections of HTTP checks. One address may have half of them.
 const HTTP_CONNECTIONS_MAX: usize = 2_048;
-/// Maximum number of connections of the admin port. One address may have half of them.
-const ADMIN_CONNECTIONS_MAX: usize = 128;
-
 /// Maximum number of connections of a port over its Unix socket; more wait in the accept queue.
 const UNIX_CONNECTIONS_MAX: usize = 256;
 
@@ -29,7 +27,7 @@ pub(crate) struct Ports {
 impl Ports {
     /// Allows at most a quarter of the descriptors to each port.
     pub(crate) fn new() -> Self {
-        let at_most = |max: usize| Connections::fair(max.min(part_of_descriptors(4)), usize::MAX);
+        let at_most = |max: usize| Connections::fair(max.min(descriptors::part(4)));
         Self {
             rls: at_most(RLS_CONNECTIONS_MAX),
             http: at_most(HTTP_CONNECTIONS_MAX),
@@ -43,11 +41,5 @@ impl Ports {
 /// Returns the maximum number of connections of one Unix socket: at most an eighth of the
 /// descriptors.
 pub(super) fn unix_connections_max() -> usize {
-    UNIX_CONNECTIONS_MAX.min(part_of_descriptors(8))
-}
-
-fn part_of_descriptors(divisor: u64) -> usize {
-    usize::try_from(descriptors::limit() / divisor)
-        .unwrap_or(usize::MAX)
-        .max(2)
+    UNIX_CONNECTIONS_MAX.min(descriptors::part(8))
 }

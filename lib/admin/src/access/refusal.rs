@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use plimsoll_core::exchange::Source;
-use plimsoll_proto::shared::Shared;
+use plimsoll_host::Shared;
 
 use super::Role;
 use super::limiter::Limiter;

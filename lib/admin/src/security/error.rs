@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use plimsoll_core::exchange::{InvalidPeerId, PeerId, PeerRole};
-use plimsoll_proto::transport::InvalidEndpoint;
 use plimsoll_tls::CertificatesError;
 
 use crate::access::TokenFileError;
@@ -23,12 +22,6 @@ pub enum SecurityError {
         flag: &'static str,
         /// Its address.
         address: SocketAddr,
-    },
-    /// The address of the parent is invalid, or asks for a protection that the flags do not give.
-    #[error("--controller: {error}{}", remedy(.error))]
-    Parent {
-        /// The fault of the address.
-        error: InvalidEndpoint,
     },
     /// The certificates cannot be used.
     #[error("--certs: {0}")]
@@ -52,16 +45,6 @@ pub enum SecurityError {
     /// The tokens file cannot be used.
     #[error("--tokens: {0}")]
     Tokens(#[from] TokenFileError),
-}
-
-const fn remedy(error: &InvalidEndpoint) -> &'static str {
-    match error {
-        InvalidEndpoint::NeedsCertificates { .. } => {
-            "; give --certs DIR, which `plimsoll certs` makes"
-        }
-        InvalidEndpoint::Plaintext { .. } => "; the flags are --certs DIR and --insecure",
-        _ => "",
-    }
 }
 
 fn command(id: &PeerId, directory: &std::path::Path) -> String {

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use clap::builder::BoolishValueParser;
 use plimsoll_core::exchange::{PeerRole, is_loopback};
-use plimsoll_proto::transport::{Dial, Security};
+use plimsoll_net::Protection;
 use plimsoll_tls::{Certificates, RoleError};
 
 pub use self::error::SecurityError;
@@ -46,12 +46,12 @@ pub struct SecurityArgs {
 pub struct Opened {
     access: Access,
     certificates: Option<Certificates>,
-    is_insecure: bool,
     plaintext: Vec<String>,
 }
 
 impl SecurityArgs {
-    /// Checks the flags of a process with this role, these addresses and this parent, and reads their files. Blocks.
+    /// Checks the flags of a process with this role and these addresses, and reads their files. `exposed_parent` is
+    /// the address of its parent, if that is plaintext beyond loopback. Blocks.
     ///
     /// # Errors
     /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be used.
@@ -60,7 +60,7 @@ impl SecurityArgs {
         role: PeerRole,
         listen: SocketAddr,
         admin: SocketAddr,
-        parent: Option<&str>,
+        exposed_parent: Option<&str>,
     ) -> Result<Opened, SecurityError> {
         let mut opened = self.open_ports(role, &[("--listen", listen)], admin)?;
         if self.tokens.is_none() && !self.admin_open_on_loopback {
@@ -69,13 +69,8 @@ impl SecurityArgs {
                  --admin-open-on-loopback to accept programs on this machine"
             );
         }
-        if let Some(parent) = parent {
-            let is_plaintext = Dial::new(parent, &Security::Plain { anywhere: false }).is_err()
-                && Dial::new(parent, &Security::Plain { anywhere: true }).is_ok();
-            opened.dial(parent)?;
-            opened
-                .plaintext
-                .extend(is_plaintext.then(|| format!("--controller {parent}")));
+        if let Some(parent) = exposed_parent.filter(|_| self.insecure) {
+            opened.plaintext.push(format!("--controller {parent}"));
         }
         opened.warn_of_plaintext();
         Ok(opened)
@@ -127,7 +122,6 @@ impl SecurityArgs {
         Ok(Opened {
             access,
             certificates,
-            is_insecure: self.insecure,
             plaintext,
         })
     }
@@ -173,19 +167,15 @@ impl Opened {
         }
     }
 
-    /// Returns the way to a parent.
-    ///
-    /// # Errors
-    /// If its address is invalid, or asks for a protection that the flags do not give.
-    pub fn dial(&self, parent: &str) -> Result<Dial, SecurityError> {
-        let is_plain = self.is_insecure && parent.starts_with("http://");
-        let security = match &self.certificates {
-            Some(certificates) if !is_plain => Security::Mutual(certificates.clone()),
-            _ => Security::Plain {
-                anywhere: self.is_insecure,
-            },
-        };
-        Dial::new(parent, &security).map_err(|error| SecurityError::Parent { error })
+    /// Returns the protection of a port: with the certificates beyond loopback, if there are any.
+    pub fn protection(
+        &self,
+        listen: SocketAddr,
+        with: fn(Certificates) -> Protection,
+    ) -> Protection {
+        let certificates = self.certificates.clone();
+        let certificates = certificates.filter(|_| !is_loopback(listen.ip()));
+        certificates.map_or(Protection::Plain, with)
     }
 
     /// Follows the files. Never ends.

@@ -1,6 +1,5 @@
 //! The callers that each route of a real server answers.
 
-use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -8,9 +7,10 @@ use axum::Extension;
 use axum::http::Method;
 use plimsoll_admin::access::{Access, Caller, Routes, Rules, TokenFile, TokenHash};
 use plimsoll_admin::server;
-use plimsoll_proto::transport::Connections;
+use plimsoll_net::Connections;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 fn routes() -> Routes {
     let name = async |Extension(caller): Extension<Caller>| caller.name.to_string();
@@ -30,7 +30,7 @@ async fn start(listen: &str, rules: Rules) -> (SocketAddr, Access) {
         Connections::new(512, 512),
         access.clone(),
         routes(),
-        pending(),
+        CancellationToken::new(),
     ));
     (SocketAddr::from(([127, 0, 0, 1], port)), access)
 }

@@ -20,12 +20,13 @@ pub use peer_id::{InvalidPeerId, PeerId, PeerRole};
 pub use room::{Asked, LatestNames, NAMES_MAX, UNUSED};
 pub use source::{ChildrenBySource, Source, is_loopback, names_loopback};
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::directive::{Directives, Message, StaleDirective};
 use crate::names::Name;
 use crate::quantity::MonoTime;
-use crate::report::{InvalidReport, Report};
+use crate::report::{Identity, InvalidReport, Report};
 
 /// The number of one stream at a parent; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +109,23 @@ pub trait Child {
 
     /// Records that the parent has read the last report of an orderly stop, and with it all before.
     fn on_farewell_read(&mut self, _now: MonoTime) {}
+}
+
+/// Observer of the streams that a parent closes because the child broke a rule.
+pub trait OnRejected: Send + Sync + Debug + 'static {
+    /// Called when a stream is closed.
+    fn on_rejected(&self, rejection: Rejection<'_>);
+}
+
+/// The end of a stream by the parent.
+#[derive(Clone, Copy, Debug)]
+pub struct Rejection<'a> {
+    /// The value of a metric label.
+    pub reason: &'static str,
+    /// The cause, as sent to the child.
+    pub cause: &'a str,
+    /// The child with the refused report; `None` if it has not greeted, or was not at fault.
+    pub child: Option<&'a Identity>,
 }
 
 /// The reason why a parent closes a stream.

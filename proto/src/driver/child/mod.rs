@@ -15,6 +15,7 @@ use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::Child;
 use plimsoll_core::exchange::backoff::{self, Backoff};
 use plimsoll_core::exchange::liveness::{self, CATCH_UP, Liveness};
+use plimsoll_host::Shared;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +25,6 @@ pub use self::observer::{Observer, StreamError};
 use self::renewal::renewed;
 use self::stream::Stream;
 use self::traffic::Traffic;
-use crate::shared::Shared;
 use crate::transport::Dial;
 use crate::{DirectivesDecoder, ReportEncoder, wire};
 

@@ -3,15 +3,15 @@
 
 mod session;
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::exchange::admission::{Admission, CONNECTION_WAIT};
-use plimsoll_core::exchange::{ChildrenBySource, Parent, StreamId};
+use plimsoll_core::exchange::{ChildrenBySource, OnRejected, Parent, Rejection, StreamId};
 use plimsoll_core::names::Zone;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::Identity;
+use plimsoll_host::Shared;
+use plimsoll_tls::Certificates;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -20,8 +20,7 @@ use tonic::{Status, Streaming};
 
 use self::session::Session;
 use crate::driver::RETRY_METADATA;
-use crate::shared::Shared;
-use crate::transport::{ConnectionGuard, PortSecurity};
+use crate::transport::ConnectionGuard;
 use crate::{Part, wire};
 
 /// Serves a [`Parent`] state machine over gRPC.
@@ -30,7 +29,8 @@ pub struct ParentService<P> {
     shared: Shared<P>,
     streams: Arc<Streams>,
     pub(crate) zone: Option<MetadataValue<Ascii>>,
-    security: PortSecurity,
+    /// `None`: plaintext.
+    certificates: Option<Certificates>,
 }
 
 #[derive(Debug)]
@@ -56,23 +56,6 @@ impl Streams {
     }
 }
 
-/// Observer of the streams that a parent closes because the child broke a rule.
-pub trait OnRejected: Send + Sync + Debug + 'static {
-    /// Called when a stream is closed.
-    fn on_rejected(&self, rejection: Rejection<'_>);
-}
-
-/// The end of a stream by the parent.
-#[derive(Clone, Copy, Debug)]
-pub struct Rejection<'a> {
-    /// The value of a metric label.
-    pub reason: &'static str,
-    /// The cause, as sent to the child.
-    pub cause: &'a str,
-    /// The child with the refused report; `None` if it has not greeted, or was not at fault.
-    pub child: Option<&'a Identity>,
-}
-
 impl<P: Parent + Send + 'static> ParentService<P> {
     /// Serves `shared` until `closing` is cancelled, which ends all streams.
     pub fn new(shared: Shared<P>, closing: CancellationToken, rejected: impl OnRejected) -> Self {
@@ -80,17 +63,16 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             shared,
             streams: Arc::new(Streams::new(closing, Box::new(rejected))),
             zone: None,
-            security: PortSecurity::Plain,
+            certificates: None,
         }
     }
 
     /// Accepts connections only over mTLS, and from each child the reports that its certificate
     /// allows.
-    #[cfg(feature = "tls")]
     #[must_use]
-    pub fn secured(self, certificates: plimsoll_tls::Certificates) -> Self {
+    pub fn secured(self, certificates: Certificates) -> Self {
         Self {
-            security: PortSecurity::Mutual(certificates),
+            certificates: Some(certificates),
             ..self
         }
     }
@@ -110,7 +92,7 @@ impl<P> Clone for ParentService<P> {
             shared: self.shared.clone(),
             streams: Arc::clone(&self.streams),
             zone: self.zone.clone(),
-            security: self.security.clone(),
+            certificates: self.certificates.clone(),
         }
     }
 }
@@ -120,14 +102,14 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         self.streams.admission.clone()
     }
 
-    pub(crate) const fn security(&self) -> &PortSecurity {
-        &self.security
+    pub(crate) const fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
     }
 
     /// Admits a new stream, or returns the status with the time that the child should stay away.
     pub(crate) fn admit(&self, guard: Option<&ConnectionGuard>) -> Result<(), Status> {
         let is_certified = guard.is_some_and(|guard| guard.certified().is_some());
-        if !is_certified && !matches!(self.security, PortSecurity::Plain) {
+        if !is_certified && self.certificates.is_some() {
             return Err(Status::unauthenticated(
                 "this parent takes streams over mTLS alone",
             ));

@@ -12,7 +12,6 @@ use plimsoll_core::directive::{BucketDirective, Epoch, KeyDirective, Terms, Valu
 use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_proto::transport;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
@@ -83,7 +82,7 @@ pub(crate) fn identity(instance: u128) -> Identity {
 
 /// Returns a socket that accepts connections and never answers.
 pub(crate) async fn mute() -> TcpListener {
-    transport::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0)))
+    plimsoll_net::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0)))
         .await
         .unwrap()
 }

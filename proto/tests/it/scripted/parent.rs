@@ -11,13 +11,14 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use plimsoll_core::directive::{Board, BucketDirective, Epoch, Message};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
-use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
+use plimsoll_core::exchange::{OnRejected, Parent, Rejection, StreamId, StreamRejected};
 use plimsoll_core::kill::{KillGeneration, Kills};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, Identity, InstanceId, Report};
-use plimsoll_proto::driver::parent::{OnRejected, ParentService, Rejection};
-use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport::{self, Connections};
+use plimsoll_host::Shared;
+use plimsoll_net::Connections;
+use plimsoll_proto::driver::parent::ParentService;
+use plimsoll_proto::transport;
 use plimsoll_proto::wire::exchange_client::ExchangeClient;
 use plimsoll_proto::{MESSAGE_BYTES_MAX, wire};
 use plimsoll_tls::Certificates;
@@ -205,7 +206,9 @@ impl Server {
         let lines = fmt::layer()
             .with_ansi(false)
             .with_writer(move || Lines(write.clone()));
-        let own = Targets::new().with_target("plimsoll_proto", Level::DEBUG);
+        let own = Targets::new()
+            .with_target("plimsoll_net", Level::DEBUG)
+            .with_target("plimsoll_proto", Level::DEBUG);
         let subscriber = tracing_subscriber::registry().with(lines).with(own);
         let log_to = Dispatch::new(subscriber);
         let runtime = Builder::new_multi_thread()
@@ -229,7 +232,7 @@ impl Server {
         let connections = Connections::default();
         let (stop, accepted) = (closing.clone(), connections.clone());
         let served = runtime.spawn(async move {
-            let listener = transport::listen("--listen", address).await.unwrap();
+            let listener = plimsoll_net::listen("--listen", address).await.unwrap();
             bound.send(listener.local_addr().unwrap()).unwrap();
             let parent = Shared::new(parent);
             handed.send(parent.clone()).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use plimsoll_admin::access::{Access, Rules, TokenFile, TokenHash};
-use plimsoll_proto::transport::Connections;
+use plimsoll_net::{Connections, Protection};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -81,7 +81,7 @@ impl Served {
             access,
             leases: Leases::default(),
             at_ahead_max_ms: 3_600_000,
-            certificates: None,
+            protection: Protection::Plain,
             connections: Connections::default(),
         };
         Self {

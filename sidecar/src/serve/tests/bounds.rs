@@ -90,7 +90,7 @@ async fn connection_without_a_request_is_closed() {
 
 #[tokio::test]
 async fn excess_connections_of_an_address_close() {
-    let echo = Echo::with(Protection::Plain, Connections::fair(4, usize::MAX), None).await;
+    let echo = Echo::with(Protection::Plain, Connections::fair(4), None).await;
     let mut two = [echo.connect1().await, echo.connect1().await];
     for sender in &mut two {
         assert_eq!(
@@ -136,12 +136,7 @@ async fn malformed_or_oversized_head_is_answered() {
 #[tokio::test]
 async fn endless_heads_leave_room_for_others() {
     const PEERS: usize = 300;
-    let echo = Echo::with(
-        Protection::Plain,
-        Connections::fair(4 * PEERS, usize::MAX),
-        None,
-    )
-    .await;
+    let echo = Echo::with(Protection::Plain, Connections::fair(4 * PEERS), None).await;
     let half = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(60_000));
     let mut peers = Vec::new();
     for _ in 0..PEERS {

@@ -84,12 +84,7 @@ async fn flood_of_resets_ends_its_connection() {
 #[tokio::test]
 async fn flood_leaves_room_and_turns_to_others() {
     const PEERS: usize = 60;
-    let echo = Echo::with(
-        Protection::Plain,
-        Connections::fair(4 * PEERS, usize::MAX),
-        None,
-    )
-    .await;
+    let echo = Echo::with(Protection::Plain, Connections::fair(4 * PEERS), None).await;
     let floods: Vec<_> = (0..PEERS)
         .map(|_| {
             let port = echo.http2;

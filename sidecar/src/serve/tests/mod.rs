@@ -13,7 +13,6 @@ use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1 as client1, http2 as client2};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use plimsoll_proto::transport::Connections;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -59,7 +58,7 @@ async fn echo(caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes
 
 impl Echo {
     async fn start(protection: Protection) -> Self {
-        Self::with(protection, Connections::fair(64, 64), None).await
+        Self::with(protection, Connections::fair(64), None).await
     }
 
     async fn with(
@@ -187,7 +186,7 @@ async fn unix_socket_serves_until_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rls.sock");
     let unix = UnixSocket::listen(path.clone()).unwrap();
-    let echo = Echo::with(Protection::Plain, Connections::fair(64, 64), Some(unix)).await;
+    let echo = Echo::with(Protection::Plain, Connections::fair(64), Some(unix)).await;
     let stream = UnixStream::connect(&path).await.unwrap();
     let (mut sender, connection) = client2::handshake(TokioExecutor::new(), TokioIo::new(stream))
         .await

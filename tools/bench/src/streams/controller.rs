@@ -10,9 +10,8 @@ use std::time::Instant;
 use anyhow::Context;
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::{Args, Controller, Listeners};
+use plimsoll_host::Shared;
 use plimsoll_policy::{Policy, Source};
-use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -72,7 +71,7 @@ impl TimedController {
             tenants: Some(path("tenants.yaml")),
             feed_stale: plimsoll_core::rollout::gates::STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,
-            pending_max: plimsoll_proto::transport::PENDING_MAX_DEFAULT,
+            pending_max: plimsoll_net::PENDING_MAX_DEFAULT,
             decisions_per_s_max: plimsoll_core::report::DECISIONS_PER_S_MAX,
             state_dir: path("state"),
             listen,
@@ -128,8 +127,8 @@ async fn serve(
     let open = async {
         let controller = Controller::open(&args)?;
         let (grpc, admin) = (
-            transport::listen("--listen", args.listen).await?,
-            transport::listen("--admin", args.admin).await?,
+            plimsoll_net::listen("--listen", args.listen).await?,
+            plimsoll_net::listen("--admin", args.admin).await?,
         );
         anyhow::Ok((controller, Listeners { grpc, admin }))
     };

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use plimsoll_core::law::parameters;
+use plimsoll_host::Shared;
 use plimsoll_proto::driver::child;
-use plimsoll_proto::shared::Shared;
 use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};

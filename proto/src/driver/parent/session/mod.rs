@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 use plimsoll_core::exchange::liveness::{self, Liveness, Waited};
 use plimsoll_core::exchange::sessions::HEARTBEAT;
-use plimsoll_core::exchange::{Parent, StreamId};
+use plimsoll_core::exchange::{Parent, Rejection, StreamId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, Role};
+use plimsoll_host::Shared;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Duration, Instant, sleep, timeout};
 use tonic::{Status, Streaming};
 
 use self::end::End;
-use super::{Rejection, Streams};
+use super::Streams;
 use crate::driver::passed_while_running;
-use crate::shared::Shared;
 use crate::transport::{Certified, ConnectionGuard, Greeted};
 use crate::{Part, Parts, ReportDecoder, encode_directives, wire};
 

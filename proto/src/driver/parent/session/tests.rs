@@ -1,7 +1,7 @@
 //! The messages of one stream to its parent: the parts of a report, and a farewell in the log.
 
 use plimsoll_core::directive::Message;
-use plimsoll_core::exchange::StreamRejected;
+use plimsoll_core::exchange::{OnRejected, Rejection, StreamRejected};
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, KeyDefinition, Report};
@@ -9,7 +9,6 @@ use plimsoll_core::report::{Counts, KeyDefinition, Report};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::driver::parent::OnRejected;
 use crate::{KEYS_PER_PART_MAX, ReportEncoder};
 
 #[derive(Debug)]

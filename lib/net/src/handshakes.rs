@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The interval of log lines about failures of one reason.
+use plimsoll_tls::HandshakeFailure;
+use tokio::time::Instant;
+
+/// The interval of log lines about one condition.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The reason of a TLS connection to a port that takes plaintext.
-pub(super) const NOT_PLAINTEXT: &str = "not_plaintext";
-#[cfg(feature = "tls")]
-const REASONS: &[&str] = plimsoll_tls::HandshakeFailure::LABELS;
-#[cfg(not(feature = "tls"))]
-const REASONS: &[&str] = &[];
+pub const NOT_PLAINTEXT: &str = "not_plaintext";
 
 /// The failures of one port since the start.
 #[derive(Debug)]
@@ -29,14 +28,9 @@ struct Failed {
 
 impl FailedHandshakes {
     pub(super) fn on_failed(&mut self, peer: IpAddr, reason: &'static str, cause: &dyn Display) {
-        let now = Instant::now();
         let failed = self.reasons.entry(reason).or_default();
         failed.count += 1;
-        if failed
-            .logged_at
-            .is_none_or(|at| now.duration_since(at) >= LOGGED_EVERY)
-        {
-            failed.logged_at = Some(now);
+        if is_due(&mut failed.logged_at) {
             tracing::warn!(%peer, reason, failed = failed.count, %cause, "handshake failed: the connection is closed");
         }
     }
@@ -52,9 +46,21 @@ impl FailedHandshakes {
 
 impl Default for FailedHandshakes {
     fn default() -> Self {
-        let reasons = REASONS.iter().copied().chain([NOT_PLAINTEXT]);
+        let reasons = HandshakeFailure::LABELS
+            .iter()
+            .copied()
+            .chain([NOT_PLAINTEXT]);
         Self {
             reasons: reasons.map(|reason| (reason, Failed::default())).collect(),
         }
     }
+}
+
+/// Returns true if a condition was not logged lately, and notes that it is logged now.
+pub(super) fn is_due(logged: &mut Option<Instant>) -> bool {
+    let is_due = logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY);
+    if is_due {
+        *logged = Some(Instant::now());
+    }
+    is_due
 }

@@ -1,0 +1,91 @@
+//! The pending connections of a port, whose peers have not greeted: by age, and their number by
+//! source.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use plimsoll_core::exchange::Source;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, Default)]
+pub(super) struct PendingConnections {
+    by_source: HashMap<Source, usize>,
+    /// From the oldest.
+    by_age: BTreeMap<u64, Pending>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    source: Source,
+    since: Instant,
+    closed: CancellationToken,
+}
+
+impl PendingConnections {
+    pub(super) fn len(&self) -> usize {
+        self.by_age.len()
+    }
+
+    pub(super) fn of_source(&self, source: Source) -> usize {
+        self.by_source.get(&source).copied().unwrap_or(0)
+    }
+
+    /// Starts the pending time of a connection.
+    pub(super) fn begin(&mut self, source: Source) -> (u64, CancellationToken) {
+        let (number, closed) = (self.next, CancellationToken::new());
+        self.next += 1;
+        self.by_age.insert(
+            number,
+            Pending {
+                source,
+                since: Instant::now(),
+                closed: closed.clone(),
+            },
+        );
+        *self.by_source.entry(source).or_default() += 1;
+        (number, closed)
+    }
+
+    /// Ends the pending time of a connection, unless it has ended.
+    pub(super) fn end(&mut self, number: u64) -> Option<CancellationToken> {
+        let Pending { source, closed, .. } = self.by_age.remove(&number)?;
+        if let Some(of_source) = self.by_source.get_mut(&source) {
+            *of_source -= 1;
+            if *of_source == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+        Some(closed)
+    }
+
+    /// Closes the oldest connection of the source with the most, unless that has no more than
+    /// `count`. Linear in the pending connections.
+    pub(super) fn close_one_for(&mut self, count: usize) -> bool {
+        let most = self.by_source.iter().max_by_key(|(_, count)| **count);
+        let crowd = most
+            .filter(|(_, most)| **most > count)
+            .map(|(source, _)| *source);
+        crowd.is_some_and(|source| self.close_oldest(Some(source), Duration::ZERO))
+    }
+
+    /// Closes the oldest connection, of one source or of any, that has been pending for so long.
+    /// Returns true if there was one.
+    pub(super) fn close_oldest(&mut self, of: Option<Source>, pending_min: Duration) -> bool {
+        let mut pending = self
+            .by_age
+            .iter()
+            .take_while(|(_, pending)| pending.since.elapsed() >= pending_min);
+        let oldest = pending.find(|(_, pending)| of.is_none_or(|of| of == pending.source));
+        let closed = oldest
+            .map(|(number, _)| *number)
+            .and_then(|number| self.end(number));
+        closed.inspect(CancellationToken::cancel).is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_age.is_empty() && self.by_source.is_empty()
+    }
+}
