@@ -34,12 +34,12 @@
 //! report, states that the others [pass it by](LimiterBuilder::responses_elsewhere), and may divide a canary
 //! [by key](CanaryBy::Key).
 //!
-//! The features `prometheus`, a collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
-//! default. With `quota` a limiter can ask a store of exact quotas.
+//! The features `prometheus`, a collector, and `tls`, mutual TLS, are on by default. With `quota` a limiter can
+//! ask a store of exact quotas. The crate `plimsoll-tower` has a limiter as a layer of axum, hyper and tonic.
 
-// The middleware and the internals are the only users of some items.
+// Some items have no user without the internals, others none without quotas.
 #![cfg_attr(
-    not(all(feature = "middleware", feature = "internals")),
+    not(all(feature = "internals", feature = "quota")),
     allow(dead_code, unreachable_pub, unused_imports)
 )]
 
@@ -52,8 +52,6 @@ mod hot;
 pub mod internals;
 mod limiter;
 mod metrics;
-#[cfg(feature = "middleware")]
-pub mod middleware;
 mod responses;
 mod setup;
 mod subscription;

@@ -13,7 +13,6 @@ use crate::hot::guard_pool::GuardPool;
 use crate::hot::interner::{Interner, Lookup};
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
-#[cfg(feature = "middleware")]
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
 use crate::limiter::{BUCKETS_MAX_DEFAULT, Layered, Limits, Peek, QuotaDefinitions, Waiting};
@@ -92,7 +91,6 @@ pub(crate) struct Table {
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
     invalid_tenants: AtomicU64,
-    #[cfg(feature = "middleware")]
     pub(crate) passes: Passes,
     pub(crate) responses: Arc<Responses>,
     pub(crate) problems: SetupProblems,
@@ -149,7 +147,6 @@ impl Table {
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
             invalid_tenants: AtomicU64::new(0),
-            #[cfg(feature = "middleware")]
             passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
             problems: SetupProblems::default(),

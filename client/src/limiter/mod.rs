@@ -8,6 +8,9 @@ mod limits;
 pub(crate) mod quota;
 mod quotas;
 mod ready;
+#[cfg(feature = "internals")]
+#[allow(missing_docs)]
+pub(crate) mod recorded;
 mod request;
 mod status;
 mod waiting;

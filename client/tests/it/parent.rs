@@ -27,7 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Room for two buckets of ten thousand tenants.
 const KEYS_MAX: usize = 25_000;
 
-pub(crate) const HALF: u32 = DropRatio::ONE / 2;
 pub(crate) const ALL: u32 = DropRatio::ONE;
 
 pub(crate) struct Fleet {

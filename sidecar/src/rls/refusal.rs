@@ -13,9 +13,9 @@ use envoy_types::pb::google::protobuf::value::Kind;
 use envoy_types::pb::google::protobuf::{Struct, Value};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use plimsoll_client::middleware::{RefusalFormat, RefusalOf};
 use plimsoll_client::{Reason, Refusal};
 use plimsoll_core::quota::Quota;
+use plimsoll_tower::{RefusalFormat, RefusalOf};
 use prost::Message;
 
 use super::decision::Decision;

@@ -11,9 +11,9 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit,
 };
 use envoy_types::pb::google::protobuf::Duration;
-use plimsoll_client::middleware::quota_fields;
 use plimsoll_client::{Refusal, Verdict};
 use plimsoll_core::quota::Quota;
+use plimsoll_tower::quota_fields;
 
 use super::counters::Overall;
 use super::decision::{Decision, Decisions, overall};
