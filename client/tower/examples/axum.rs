@@ -9,8 +9,7 @@ use std::future::Future;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use plimsoll_tower::{Limiter, Metrics};
-use plimsoll_tower::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_tower::{Limiter, Metrics, PlimsollLayer, Rule, Rules, Tenant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -9,8 +9,7 @@ use std::error::Error;
 
 use axum::Router;
 use axum::routing::get;
-use plimsoll_tower::Limiter;
-use plimsoll_tower::{PlimsollLayer, Rule, Rules, RulesError, Tenant};
+use plimsoll_tower::{Limiter, PlimsollLayer, Rule, Rules, RulesError, Tenant};
 use tokio::net::TcpListener;
 
 /// Builds the routes of the shop behind a limiter.

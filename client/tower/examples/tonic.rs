@@ -6,8 +6,7 @@
 use std::error::Error;
 use std::future::Future;
 
-use plimsoll_tower::Limiter;
-use plimsoll_tower::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_tower::{Limiter, PlimsollLayer, Rule, Rules, Tenant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::transport::Server;

@@ -59,8 +59,7 @@ impl PlimsollLayer {
     /// names declared buckets. A request with `None` is admitted, unlimited and uncounted.
     ///
     /// ```
-    /// use plimsoll_tower::PlimsollLayer;
-    /// use plimsoll_tower::{Limiter, Request};
+    /// use plimsoll_tower::{Limiter, PlimsollLayer, Request};
     ///
     /// /// Set by an authentication layer.
     /// #[derive(Clone)]
@@ -100,8 +99,7 @@ impl PlimsollLayer {
     /// their body from bytes.
     ///
     /// ```
-    /// # use plimsoll_tower::Limiter;
-    /// # use plimsoll_tower::{PlimsollLayer, Rule, Rules, Tenant};
+    /// # use plimsoll_tower::{Limiter, PlimsollLayer, Rule, Rules, Tenant};
     /// # use tonic::transport::Server;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let (limiter, _feed) = Limiter::builder("shop").build()?;

@@ -1,5 +1,6 @@
 //! The limiter as a tower [`Layer`](tower_layer::Layer), which protects axum, hyper and tonic
-//! services without a change in their handlers.
+//! services without a change in their handlers. The crate exports all of `plimsoll-client`, so that a service
+//! depends on one crate.
 //!
 //! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request
 //! that no rule matches passes without a limit; [`Rule::otherwise`] gives the rest a bucket, and
@@ -22,8 +23,7 @@
 //! ```
 //! use axum::{Router, routing::get};
 //! use http::Method;
-//! use plimsoll_tower::Limiter;
-//! use plimsoll_tower::{PlimsollLayer, Rule, Rules, Tenant};
+//! use plimsoll_tower::{Limiter, PlimsollLayer, Rule, Rules, Tenant};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (limiter, feed) = Limiter::builder("shop").build()?;

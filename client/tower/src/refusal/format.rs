@@ -43,8 +43,7 @@ impl RateLimitHeaders {
 /// use std::time::SystemTime;
 ///
 /// use http::StatusCode;
-/// use plimsoll_tower::{RefusalFormat, RefusalOf};
-/// use plimsoll_tower::Refusal;
+/// use plimsoll_tower::{Refusal, RefusalFormat, RefusalOf};
 ///
 /// # fn respond(refusal: Refusal) {
 /// let format = RefusalFormat::default().status(StatusCode::SERVICE_UNAVAILABLE);

@@ -4,9 +4,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::get;
-use plimsoll_tower::Limiter;
 use plimsoll_tower::internals::KeyHandle;
-use plimsoll_tower::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_tower::{Limiter, PlimsollLayer, Rule, Rules, Tenant};
 use tower::ServiceExt;
 
 type Layer = PlimsollLayer;

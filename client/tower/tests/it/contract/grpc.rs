@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll_tower::testing::ControlPlane;
-use plimsoll_tower::{ERROR_DOMAIN, PlimsollLayer, Rule, Rules, Tenant};
-use plimsoll_tower::{Reason, Request};
+use plimsoll_tower::{ERROR_DOMAIN, PlimsollLayer, Reason, Request, Rule, Rules, Tenant};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tonic::transport::Server;

@@ -9,9 +9,8 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use plimsoll_tower::Reason;
 use plimsoll_tower::testing::ControlPlane;
-use plimsoll_tower::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_tower::{PlimsollLayer, Reason, Rule, Rules, Tenant};
 use serde_json::{Value, json};
 
 use super::{BUCKET, python, refusing, serve};
