@@ -4,12 +4,12 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use plimsoll_client::QuotaLeft;
 use plimsoll_core::quota::Quota as ExactQuota;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
 
 use super::format::whole;
 use super::{RATE_LIMIT_REASON, RateLimitHeaders, RefusalOf};
-use plimsoll_client::QuotaLeft;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");

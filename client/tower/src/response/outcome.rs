@@ -2,7 +2,6 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
-
 use plimsoll_client::internals::{Ending, GRPC_UNKNOWN, Recorder};
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

@@ -12,11 +12,12 @@ mod template;
 pub use error::{PathFault, RulesError};
 pub use rule::Rule;
 
+use plimsoll_client::{Limiter, Request};
+
 use readings::each_reading;
 use resolved::{Resolved, Target};
 
 use super::{Head, Pass, Tenant};
-use plimsoll_client::{Limiter, Request};
 
 /// An ordered list of rules. The first rule that matches a request applies.
 ///

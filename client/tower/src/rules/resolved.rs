@@ -1,6 +1,8 @@
 //! A rule with its parts resolved, so that a request only compares.
 
 use http::Method;
+use plimsoll_client::internals::KeyHandle;
+use plimsoll_client::{BucketHandle, Limiter};
 
 use super::check::Checked;
 use super::error::RulesError;
@@ -8,8 +10,6 @@ use super::pattern::PathPattern;
 use super::readings::Reading;
 use super::rule::Cost;
 use crate::{Head, Tenant};
-use plimsoll_client::internals::KeyHandle;
-use plimsoll_client::{BucketHandle, Limiter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {

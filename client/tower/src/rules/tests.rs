@@ -1,12 +1,12 @@
 //! Tests of lists of rules against requests.
 
 use http::Method;
+use plimsoll_client::internals::KeyHandle;
+use plimsoll_client::{BucketError, COST_MAX};
 
 use super::*;
 use crate::decide::Decider;
 use crate::decide::tests::exported;
-use plimsoll_client::internals::KeyHandle;
-use plimsoll_client::{BucketError, COST_MAX};
 
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
     let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();

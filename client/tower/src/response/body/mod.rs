@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use plimsoll_client::internals::{Ending, GRPC_UNKNOWN};
 
 use super::outcome::{Outcome, grpc_status};
-use plimsoll_client::internals::{Ending, GRPC_UNKNOWN};
 
 /// The type of the responses of a [`PlimsollService`](crate::PlimsollService) before a
 /// service with bodies `R`.
