@@ -8,14 +8,15 @@ use plimsoll_core::report::{Counts, Identity};
 
 use crate::feed::cache::{self, Owner};
 use crate::hot::decision::DecideCtx;
+pub use crate::hot::decision::Decided;
 use crate::hot::rng::SeededDraws;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Counters;
 pub use crate::hot::thread_counters::Pass;
+pub use crate::limiter::KeyHandle;
 use crate::limiter::layered::Each;
-pub use crate::limiter::recorded::{AskingFor, Decision, RefusedBy};
 use crate::limiter::thread_ctx;
-pub use crate::limiter::{Decided, KeyHandle};
+pub use crate::responses::recorded::{AskingFor, Decision, RefusedBy};
 pub use crate::responses::{Ending, GRPC_UNKNOWN, Recorder};
 pub use crate::setup::write_readable;
 pub use crate::subscription::Subscription;

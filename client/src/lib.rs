@@ -60,12 +60,13 @@ pub mod testing;
 
 pub use builder::{BuildError, LimiterBuilder, READY_WITHIN_DEFAULT};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
-pub use hot::decision::COST_MAX;
+pub use hot::decision::{COST_MAX, Peek};
+pub use hot::table::BUCKETS_MAX_DEFAULT;
 #[cfg(feature = "quota")]
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
-    BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus,
-    KEYS_MAX_DEFAULT, Limiter, Peek, ProblemStatus, QuotaLeft, Request, Status,
+    BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus, KEYS_MAX_DEFAULT, Limiter,
+    ProblemStatus, QuotaLeft, Request, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;

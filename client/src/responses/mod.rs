@@ -6,6 +6,9 @@ mod cohort;
 mod events;
 mod grpc;
 mod observed;
+#[cfg(feature = "internals")]
+#[allow(missing_docs)]
+pub(crate) mod recorded;
 mod recorder;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use plimsoll_core::decision::Mode;
+use plimsoll_core::names::{Bucket, Key, Tenant};
 use plimsoll_core::report::Counts;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
@@ -115,6 +116,17 @@ async fn get(address: &str, path: &str) -> (StatusCode, String) {
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+impl Aggregator {
+    pub(crate) async fn counted(&self, bucket: &str, tenant: &str, expected: Counts) {
+        let key = Key {
+            bucket: Bucket::new(bucket).unwrap(),
+            tenant: Tenant::new(tenant).unwrap(),
+        };
+        self.until(|received| received.counts.get(&key).copied().unwrap_or_default() == expected)
+            .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

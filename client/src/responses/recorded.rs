@@ -10,11 +10,12 @@ use plimsoll_core::decision::{Refusal, Verdict};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
-use super::layered::{Asking, Step};
-use super::{BucketHandle, Decided, Limiter, Request};
+use super::Recorder;
+use crate::hot::decision::Decided;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Pass;
-use crate::responses::Recorder;
+use crate::limiter::layered::{Asking, Step};
+use crate::limiter::{BucketHandle, Limiter, Request};
 use crate::setup::SetupProblem;
 
 /// The decision about a request. An admitted request takes no reference count, which all threads would write.
