@@ -203,7 +203,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             .is_some_and(AdminError::is_usage)
         || error.is::<Unusable>()
         || error.is::<plimsoll_client::BuildError>()
-        || error.is::<plimsoll_client::middleware::RulesError>()
+        || error.is::<plimsoll_tower::RulesError>()
 }
 
 fn complain(code: u8, error: &anyhow::Error) -> ExitCode {

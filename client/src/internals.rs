@@ -1,5 +1,5 @@
-//! Entry points for the simulator, the sidecar, the measurements and the fuzzer, which services do
-//! not need. They may change with any version.
+//! Entry points for the tower layer, the simulator, the sidecar, the measurements and the fuzzer,
+//! which services do not need. They may change with any version.
 
 use std::sync::Arc;
 
@@ -8,15 +8,21 @@ use plimsoll_core::report::{Counts, Identity};
 
 use crate::feed::cache::{self, Owner};
 use crate::hot::decision::DecideCtx;
+pub use crate::hot::decision::Decided;
 use crate::hot::rng::SeededDraws;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Counters;
+pub use crate::hot::thread_counters::Pass;
+pub use crate::limiter::KeyHandle;
 use crate::limiter::layered::Each;
 use crate::limiter::thread_ctx;
-pub use crate::limiter::{Decided, KeyHandle};
+pub use crate::responses::recorded::{AskingFor, Decision, RefusedBy};
+pub use crate::responses::{Ending, GRPC_UNKNOWN, Recorder};
+pub use crate::setup::write_readable;
 pub use crate::subscription::Subscription;
 use crate::{BucketHandle, Limiter, Peek, Request};
 
+#[doc(hidden)]
 impl Limiter {
     /// Makes a limiter without a transport: the caller carries reports and directives between the
     /// [`Subscription`] and a parent, and passes the time. No clock, socket or entropy is used;
@@ -64,6 +70,7 @@ impl Limiter {
     }
 }
 
+#[doc(hidden)]
 impl BucketHandle {
     /// Resolves a tenant's key once; the key is not evicted while the handle lives.
     #[must_use]
@@ -72,6 +79,7 @@ impl BucketHandle {
     }
 }
 
+#[doc(hidden)]
 impl KeyHandle {
     #[inline]
     pub fn request(&self) -> Request<'_> {

@@ -34,12 +34,12 @@
 //! report, states that the others [pass it by](LimiterBuilder::responses_elsewhere), and may divide a canary
 //! [by key](CanaryBy::Key).
 //!
-//! The features `prometheus`, a collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
-//! default. With `quota` a limiter can ask a store of exact quotas.
+//! The features `prometheus`, a collector, and `tls`, mutual TLS, are on by default. With `quota` a limiter can
+//! ask a store of exact quotas. The crate `plimsoll-tower` has a limiter as a layer of axum, hyper and tonic.
 
-// The middleware and the internals are the only users of some items.
+// Some items have no user without the internals, others none without quotas.
 #![cfg_attr(
-    not(all(feature = "middleware", feature = "internals")),
+    not(all(feature = "internals", feature = "quota")),
     allow(dead_code, unreachable_pub, unused_imports)
 )]
 
@@ -52,8 +52,6 @@ mod hot;
 pub mod internals;
 mod limiter;
 mod metrics;
-#[cfg(feature = "middleware")]
-pub mod middleware;
 mod responses;
 mod setup;
 mod subscription;
@@ -62,12 +60,13 @@ pub mod testing;
 
 pub use builder::{BuildError, LimiterBuilder, READY_WITHIN_DEFAULT};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
-pub use hot::decision::COST_MAX;
+pub use hot::decision::{COST_MAX, Peek};
+pub use hot::table::BUCKETS_MAX_DEFAULT;
 #[cfg(feature = "quota")]
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
-    BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus,
-    KEYS_MAX_DEFAULT, Limiter, Peek, ProblemStatus, QuotaLeft, Request, Status,
+    BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus, KEYS_MAX_DEFAULT, Limiter,
+    ProblemStatus, QuotaLeft, Request, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use plimsoll_client::middleware::{self, RulesError, TenantError};
 use plimsoll_client::{BucketError, Limiter};
+use plimsoll_tower::{RulesError, TenantError};
 
 use crate::rules::{HttpTenant, Rules};
 
@@ -38,7 +38,7 @@ pub enum Http {
         tenant: HttpTenant,
     },
     /// Rules compare method and path.
-    Rules(middleware::Rules),
+    Rules(plimsoll_tower::Rules),
 }
 
 /// Reason why rules cannot be applied.
@@ -108,7 +108,7 @@ impl InForce {
             },
             Some(list) => {
                 let list = list.iter().cloned();
-                let of_paths = middleware::Rules::new(limiter, tenant.to_middleware()?, list)?;
+                let of_paths = plimsoll_tower::Rules::new(limiter, tenant.to_middleware()?, list)?;
                 Http::Rules(if rules.http().ignore_case {
                     of_paths.ignore_case()
                 } else {

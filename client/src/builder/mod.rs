@@ -20,12 +20,12 @@ use plimsoll_host::Shared;
 use crate::feed::cache::{CacheFile, Owner};
 use crate::feed::{Control, Counters, Feed, FeedHandle, Lifecycle, LocalKill};
 use crate::hot::rng;
-use crate::hot::table::Table;
+use crate::hot::table::{BUCKETS_MAX, BUCKETS_MAX_DEFAULT, Table};
 use crate::hot::thread_counters::slots::THREAD_SLOTS_MAX;
 #[cfg(feature = "quota")]
 #[cfg(feature = "quota")]
 use crate::limiter::quota::Quotas;
-use crate::limiter::{BUCKETS_MAX_DEFAULT, BeforePolicy, KEYS_MAX_DEFAULT, Limiter};
+use crate::limiter::{BeforePolicy, KEYS_MAX_DEFAULT, Limiter};
 use crate::setup::SetupProblem;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::subscription::assignment::endpoints::{Addresses, Aggregators};
@@ -35,8 +35,6 @@ const THREAD_SLOTS_MIN: usize = 8;
 
 /// Maximum number of keys of a limiter. An aggregator takes as many from one client.
 const KEYS_MAX: usize = 100_000;
-
-pub(crate) const BUCKETS_MAX: usize = 4_096;
 
 /// Default time that [`Limiter::ready`] waits: a start without the control plane must not last longer.
 pub const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(5);
@@ -69,8 +67,22 @@ pub struct LimiterBuilder {
     quota_store: Option<crate::QuotaStore>,
 }
 
+impl Limiter {
+    /// Starts to configure a limiter for an instance of `service`, in the zone `default`, without an
+    /// aggregator.
+    pub fn builder(service: &str) -> LimiterBuilder {
+        LimiterBuilder::new(service)
+    }
+
+    /// Starts to configure a limiter for an instance of `service` by the environment of this process, under the names
+    /// that [`LimiterBuilder::variables`] lists.
+    pub fn from_env(service: &str) -> LimiterBuilder {
+        LimiterBuilder::new(service).variables(std::env::vars_os())
+    }
+}
+
 impl LimiterBuilder {
-    pub(crate) fn new(service: &str) -> Self {
+    fn new(service: &str) -> Self {
         let builder = Self {
             failover_delay: FAILOVER_DELAY_DEFAULT,
             keys_max: KEYS_MAX_DEFAULT,

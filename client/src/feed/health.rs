@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use super::{Control, FeedState};
-use crate::Limiter;
 use crate::hot::sync::lock;
 
 /// The health of a limiter's connection to the control plane. Bad health changes no decision: the limiter applies the
@@ -74,24 +73,8 @@ impl Counters {
     }
 }
 
-impl Limiter {
-    /// Returns the health of the connection to the control plane: the feed, its streams, and the certificate that
-    /// they need.
-    pub fn health(&self) -> Health {
-        match &self.control {
-            Some(control) => control.health(),
-            None => Health {
-                feed: None,
-                connected: 0,
-                refused: BTreeMap::new(),
-                certificate: None,
-            },
-        }
-    }
-}
-
 impl Control {
-    fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         self.check_running();
         let mut refused = self.counters.refused().clone();
         refused.retain(|_, aggregators| *aggregators > 0);

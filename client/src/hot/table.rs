@@ -7,19 +7,22 @@ use std::sync::atomic::AtomicBool;
 
 use plimsoll_core::names::{DEFAULT_TENANT, Encoded, InvalidName, check_name};
 
-use crate::hot::decision::COST_MAX;
+use crate::hot::decision::{COST_MAX, Peek};
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
 use crate::hot::interner::{Interner, Lookup};
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
-#[cfg(feature = "middleware")]
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
-use crate::limiter::{BUCKETS_MAX_DEFAULT, Layered, Limits, Peek, QuotaDefinitions, Waiting};
+use crate::limiter::{Layered, Limits, QuotaDefinitions, Waiting};
 use crate::responses::Responses;
 use crate::setup::{SetupProblem, SetupProblems};
 
+/// The default number of buckets.
+pub const BUCKETS_MAX_DEFAULT: usize = 1_024;
+/// Maximum number of buckets, also in a cached directive file.
+pub(crate) const BUCKETS_MAX: usize = 4_096;
 /// One bucket of this many has room only if the service itself declares it, and not if only requests name it.
 const DECLARED_ONLY: usize = 2;
 /// One key of this many, at most one for each bucket, is kept for the default classes of such buckets.
@@ -92,7 +95,6 @@ pub(crate) struct Table {
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
     invalid_tenants: AtomicU64,
-    #[cfg(feature = "middleware")]
     pub(crate) passes: Passes,
     pub(crate) responses: Arc<Responses>,
     pub(crate) problems: SetupProblems,
@@ -149,7 +151,6 @@ impl Table {
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
             invalid_tenants: AtomicU64::new(0),
-            #[cfg(feature = "middleware")]
             passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
             problems: SetupProblems::default(),

@@ -5,55 +5,15 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::decision::{Reason, Verdict};
-use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::quota::Quota;
 use tokio::time::{Instant, sleep_until};
 
 use super::handles::thread_ctx;
-use super::layered::{Each, Step, Subject};
+use super::layered::{Each, QuotaLeft, Step, Subject, name_of};
 use super::request::{Request, RequestOf};
 use super::waiting::wait;
 use super::{KeyHandle, Limiter};
-use crate::hot::decision::Part;
+use crate::hot::decision::{Decided, Part, Peek};
 use crate::hot::table::Target;
-
-/// A preview of the decision about a request: counts nothing and takes no token. Of a request of several keys it shows the
-/// strictest of each; of an unknown bucket it is the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Peek {
-    /// The probability that the draw refuses a request.
-    pub ratio: DropRatio,
-    /// True if refusals are enforced here: not in shadow mode, while killed, or outside the canary cohort.
-    pub enforced: bool,
-    /// True if a guard is set and has no token left until its next refill.
-    pub exhausted: bool,
-}
-
-/// The decision about one key of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The reason of a refusal that was decided but not carried out: in shadow mode, while killed, or outside of the
-    /// canary.
-    pub withheld: Option<Reason>,
-    /// The exact quota that refused the request, or would have.
-    pub quota: Option<Arc<Quota>>,
-}
-
-impl Decided {
-    /// An admitted request, with nothing withheld.
-    pub const ADMITTED: Self = Self::of(Verdict::Admit);
-
-    #[inline]
-    pub(crate) const fn of(verdict: Verdict) -> Self {
-        Self {
-            verdict,
-            withheld: None,
-            quota: None,
-        }
-    }
-}
 
 impl Limiter {
     /// Decides about a request, in memory: never blocks, allocates, makes a system call or fails. Without a directive, a
@@ -199,6 +159,28 @@ impl Limiter {
                 },
             ),
         }
+    }
+
+    /// Returns true if the requests of a bucket are subject to exact quotas here: a directive has brought some, and there
+    /// is a store.
+    #[must_use]
+    pub fn has_quotas(&self, bucket: &str) -> bool {
+        self.table
+            .known_bucket(bucket)
+            .is_some_and(|place| self.table.quotas_of(place.bucket).is_some())
+    }
+
+    /// Returns the exact quota of a request's tenant with the least left, by the last answers of
+    /// the store: for answers to admitted requests. `None` for buckets without quotas, and while
+    /// the store does not answer.
+    #[must_use]
+    pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
+        let quotas = self
+            .table
+            .quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
+        let (store, tenant) = (self.table.layered.store()?, name_of(request.tenant));
+        let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
+        left.min_by_key(|left| left.remaining)
     }
 
     /// Decides by coin and guard. `trace` is evaluated only where a coherent coin needs it.

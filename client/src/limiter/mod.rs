@@ -1,5 +1,6 @@
 //! The limiter, which a service calls once for each request.
 
+mod before_policy;
 mod check;
 mod handles;
 pub(crate) mod layered;
@@ -7,19 +8,17 @@ mod limits;
 #[cfg(feature = "quota")]
 pub(crate) mod quota;
 mod quotas;
-mod ready;
 mod request;
 mod status;
 mod waiting;
 
-pub use check::{Decided, Peek};
+pub use before_policy::BeforePolicy;
 pub(crate) use handles::thread_ctx;
 pub use handles::{BucketHandle, KeyHandle};
 pub(crate) use layered::Layered;
 pub use layered::QuotaLeft;
 pub(crate) use limits::Limits;
 pub(crate) use quotas::QuotaDefinitions;
-pub use ready::BeforePolicy;
 pub use request::{BucketRef, Request};
 pub use status::{BucketStatus, ProblemStatus, Status};
 pub(crate) use waiting::Waiting;
@@ -28,13 +27,9 @@ use std::sync::Arc;
 
 use plimsoll_core::names::InvalidName;
 
-use crate::builder::LimiterBuilder;
 use crate::feed::Control;
 use crate::hot::table::Table;
 use crate::setup::{SetupProblem, readable_debug};
-
-/// The default number of buckets.
-pub const BUCKETS_MAX_DEFAULT: usize = 1_024;
 
 /// The default number of keys with their own state.
 pub const KEYS_MAX_DEFAULT: usize = 10_000;
@@ -82,18 +77,6 @@ pub enum BucketError {
 readable_debug!(BucketError);
 
 impl Limiter {
-    /// Starts to configure a limiter for an instance of `service`, in the zone `default`, without an
-    /// aggregator.
-    pub fn builder(service: &str) -> LimiterBuilder {
-        LimiterBuilder::new(service)
-    }
-
-    /// Starts to configure a limiter for an instance of `service` by the environment of this process, under the names
-    /// that [`LimiterBuilder::variables`] lists.
-    pub fn from_env(service: &str) -> LimiterBuilder {
-        LimiterBuilder::new(service).variables(std::env::vars_os())
-    }
-
     /// Returns the faults in the wiring of this limiter that hold now, such as a bucket that no policy names or a feed
     /// that does not run. Each was logged once as a warning.
     pub fn setup_problems(&self) -> Vec<SetupProblem> {

@@ -1,6 +1,7 @@
-//! The status of a limiter, for the status page of a service.
+//! The state of a limiter: its readiness, its health, and its status for the status page of a service.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use plimsoll_core::decision::ShownMode;
 use plimsoll_core::directive::Posted;
@@ -8,11 +9,15 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::stats::AdmissionFigures;
 use serde::Serialize;
+use tokio::time::{sleep, timeout};
 
 use super::Limiter;
-use crate::FeedState;
-use crate::feed::Control;
+use crate::feed::{Control, FeedState, Health};
 use crate::subscription::Subscription;
+use crate::subscription::assignment::endpoints::Aggregators;
+
+/// The time between two looks: the tick of the feed, which brings directives no faster.
+const CHECKED_EVERY: Duration = Duration::from_millis(10);
 
 /// The state of a limiter at one moment, to be served as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -81,6 +86,59 @@ pub struct BucketStatus {
 }
 
 impl Limiter {
+    /// Returns the health of the connection to the control plane: the feed, its streams, and the certificate that
+    /// they need.
+    pub fn health(&self) -> Health {
+        match &self.control {
+            Some(control) => control.health(),
+            None => Health {
+                feed: None,
+                connected: 0,
+                refused: BTreeMap::new(),
+                certificate: None,
+            },
+        }
+    }
+
+    /// Returns true if every bucket that was declared or had a request has a directive, of now or of the
+    /// [cache](crate::LimiterBuilder::directive_cache). Without an aggregator nothing is waited for.
+    pub fn is_ready(&self) -> bool {
+        let Some(control) = &self.control else {
+            return true;
+        };
+        matches!(control.aggregators, Aggregators::None)
+            || control
+                .subscription
+                .with(|subscription, _| subscription.are_policies_known())
+    }
+
+    /// Waits until the limiter [is ready](Self::is_ready), for [`ready_within`](crate::LimiterBuilder::ready_within) at
+    /// most, and returns whether it is. A service that declares its buckets, and awaits this
+    /// before it opens its ports decides by its policy from the first request on.
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (limiter, feed) = plimsoll_client::Limiter::builder("shop").aggregator("http://127.0.0.1:7410").build()?;
+    /// let checkout = limiter.bucket("checkout")?;
+    /// if !limiter.ready().await {
+    ///     eprintln!("no policy yet: requests are decided without it");
+    /// }
+    /// # drop((checkout, feed));
+    /// # Ok(()) }
+    /// ```
+    pub async fn ready(&self) -> bool {
+        let within = self
+            .control
+            .as_ref()
+            .map_or(Duration::ZERO, |control| control.ready_within);
+        let known = async {
+            while !self.is_ready() {
+                sleep(CHECKED_EVERY).await;
+            }
+        };
+        timeout(within, known).await.is_ok()
+    }
+
     /// Returns the state of the limiter, for a status page.
     ///
     /// ```

@@ -21,7 +21,7 @@ pub(super) const LABELS: [&str; 17] = [
 ];
 
 /// The code UNKNOWN, also for missing, malformed and undefined codes.
-pub(crate) const GRPC_UNKNOWN: u8 = 2;
+pub const GRPC_UNKNOWN: u8 = 2;
 
 /// The codes that count as failures of the service, like the HTTP statuses from 500: UNKNOWN,
 /// `DEADLINE_EXCEEDED`, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and `DATA_LOSS`. The same six are errors of a server in

@@ -6,15 +6,17 @@ mod cohort;
 mod events;
 mod grpc;
 mod observed;
+#[cfg(feature = "internals")]
+#[allow(missing_docs)]
+pub(crate) mod recorded;
 mod recorder;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use cohort::Cohort;
-#[cfg(feature = "middleware")]
-pub(crate) use grpc::GRPC_UNKNOWN;
+pub use grpc::GRPC_UNKNOWN;
 pub use observed::ObservedResponse;
-pub(crate) use recorder::Recorder;
+pub use recorder::Recorder;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -32,11 +34,14 @@ const EDGES_MS: [u64; 15] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000,
 ];
 
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub enum Ending {
+    /// An HTTP response with this status.
     Status(u16),
     /// A gRPC response with this code, in its headers or trailers.
     Grpc(u8),
+    /// A failure without a response.
     Error,
     /// A response without an error. Nothing more is known of it.
     Success,

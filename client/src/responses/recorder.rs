@@ -29,8 +29,9 @@ struct Limiters {
     alive: BTreeMap<u64, Weak<Responses>>,
 }
 
+/// Records the response to one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     pub(crate) limiter: u64,
     pub(crate) bucket: u32,
     pub(crate) cohort: Cohort,
@@ -56,8 +57,14 @@ impl Drop for Responses {
 }
 
 impl Recorder {
+    /// Returns the number of the limiter in this process, and of the bucket in it.
+    #[inline]
+    pub const fn counts_for(self) -> (u64, u32) {
+        (self.limiter, self.bucket)
+    }
+
     /// Records the duration of an admitted request, and its end unless only the body will show it.
-    pub(crate) fn ended(self, took: Duration, ending: Option<Ending>) {
+    pub fn ended(self, took: Duration, ending: Option<Ending>) {
         self.with_block(|block| {
             block.add_duration(took);
             ending.into_iter().for_each(|ending| block.count(ending));
@@ -65,18 +72,18 @@ impl Recorder {
     }
 
     /// Records only an end, such as the end of a body.
-    pub(crate) fn count(self, ending: Ending) {
+    pub fn count(self, ending: Ending) {
         self.with_block(|block| block.count(ending));
     }
 
     /// Records a refusal. Its duration is not recorded, because it does not measure the service;
     /// for the same reason it is no failure, with any status.
-    pub(crate) fn refused(self, ending: Ending) {
+    pub fn refused(self, ending: Ending) {
         self.with_block(|block| block.count_refusal(ending));
     }
 
     /// Calls `log` with the bucket's name and the number of refusals since its last event, if an event is due.
-    pub(crate) fn log(self, now: Duration, log: impl Fn(&str, u64)) {
+    pub fn log(self, now: Duration, log: impl Fn(&str, u64)) {
         let bucket = self.bucket;
         self.with(|responses| {
             let suppressed = responses.event(bucket as usize, now);
@@ -86,12 +93,14 @@ impl Recorder {
         });
     }
 
-    pub(crate) fn with_name(self, with: impl Fn(&str)) {
+    /// Calls `with` with the bucket's name.
+    pub fn with_name(self, with: impl Fn(&str)) {
         self.with(|responses| with(responses.name(self.bucket).unwrap_or_default()));
     }
 
+    /// Returns true after a request passed two layers for one bucket of the limiter.
     #[inline]
-    pub(crate) fn is_stacked(self) -> bool {
+    pub fn is_stacked(self) -> bool {
         let is_stacked = Cell::new(false);
         self.with(|responses| is_stacked.set(responses.is_stacked.load(Ordering::Relaxed)));
         is_stacked.get()

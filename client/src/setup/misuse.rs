@@ -38,18 +38,6 @@
 //! # use plimsoll_client::Request;
 //! let request = Request::all(&[("by-workspace", "acme"), ("by-user", "jo")]);
 //! ```
-//! A layer needs rules that have been checked:
-//! ```compile_fail
-//! # use plimsoll_client::middleware::{PlimsollLayer, Rule};
-//! let layer = PlimsollLayer::new([Rule::bucket("orders").path("/orders")]);
-//! ```
-//! A refusal is answered with a response:
-//! ```compile_fail
-//! # use plimsoll_client::middleware::{PlimsollLayer, Refused, Rules};
-//! # fn layers(rules: Rules) {
-//! let layer = PlimsollLayer::new(rules).refuse_with(|refused: &Refused<'_>| refused.reason().as_str());
-//! # }
-//! ```
 //! Metrics are of a limiter, which its builder has made:
 //! ```compile_fail
 //! # use plimsoll_client::{Limiter, Metrics};

@@ -9,4 +9,5 @@ mod readable;
 
 pub(crate) use held::SetupProblems;
 pub use problem::SetupProblem;
-pub(crate) use readable::{readable_debug, write_readable};
+pub(crate) use readable::readable_debug;
+pub use readable::write_readable;

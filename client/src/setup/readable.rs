@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 /// Writes the text of an error, and of each cause that the text does not contain already.
-pub(crate) fn write_readable(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub fn write_readable(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -9,7 +9,7 @@ use plimsoll_core::directive::{
 use plimsoll_core::kill::Kills;
 use plimsoll_core::names::Bucket;
 
-use crate::feed::cache::BUCKETS_MAX;
+use crate::hot::table::BUCKETS_MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {

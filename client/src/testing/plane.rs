@@ -15,8 +15,9 @@ use super::ledger::QuotaLedger;
 use super::rule::{Rule, VirtualLimit};
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::sync::lock;
+use crate::hot::table::BUCKETS_MAX_DEFAULT;
 use crate::hot::table::{BucketPlace, Table};
-use crate::limiter::{BUCKETS_MAX_DEFAULT, Limiter};
+use crate::limiter::Limiter;
 
 /// The number of keys of a limiter for tests; further tenants share their bucket's default class.
 pub const KEYS_MAX: usize = 4_096;

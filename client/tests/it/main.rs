@@ -3,12 +3,6 @@
 #[cfg(test)]
 mod allocations;
 #[cfg(test)]
-mod coherent;
-#[cfg(test)]
-mod contract;
-#[cfg(test)]
-mod examples;
-#[cfg(test)]
 mod exports;
 #[cfg(test)]
 mod flood;
@@ -17,16 +11,6 @@ mod hot_path;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
-mod nested;
-#[cfg(test)]
-mod observe;
-#[cfg(test)]
 mod parent;
-#[cfg(test)]
-mod paths;
-#[cfg(test)]
-mod quotas;
-#[cfg(test)]
-mod stacks;
 #[cfg(test)]
 mod tls;

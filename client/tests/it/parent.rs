@@ -28,7 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Room for two buckets of ten thousand tenants.
 const KEYS_MAX: usize = 25_000;
 
-pub(crate) const HALF: u32 = DropRatio::ONE / 2;
 pub(crate) const ALL: u32 = DropRatio::ONE;
 
 pub(crate) struct Fleet {
@@ -45,9 +44,9 @@ pub(crate) struct Aggregator {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Received {
+pub(crate) struct Received {
     epoch: Option<Epoch>,
-    counts: BTreeMap<Key, Counts>,
+    pub(crate) counts: BTreeMap<Key, Counts>,
 }
 
 /// Sends all directives to every stream, whole, with each message.
@@ -191,15 +190,6 @@ impl Aggregator {
         self.until(|received| received.epoch >= Some(epoch)).await;
     }
 
-    pub(crate) async fn counted(&self, bucket: &str, tenant: &str, expected: Counts) {
-        let key = Key {
-            bucket: Bucket::new(bucket).unwrap(),
-            tenant: Tenant::new(tenant).unwrap(),
-        };
-        self.until(|received| received.counts.get(&key).copied().unwrap_or_default() == expected)
-            .await;
-    }
-
     pub(crate) fn offered(&self) -> u64 {
         self.received
             .borrow()
@@ -209,7 +199,7 @@ impl Aggregator {
             .sum()
     }
 
-    async fn until(&self, condition: impl Fn(&Received) -> bool) {
+    pub(crate) async fn until(&self, condition: impl Fn(&Received) -> bool) {
         let mut received = self.received.clone();
         let waited =
             tokio::time::timeout(PATIENCE, received.wait_for(|received| condition(received))).await;

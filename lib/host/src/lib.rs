@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod atomic_file;
+#[cfg(feature = "descriptors")]
 pub mod descriptors;
 mod hostname;
 pub mod panics;

@@ -43,11 +43,10 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
 fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
-        use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt;
         // A FIFO without a writer would block, and a terminal would become the controlling
         // terminal.
-        options.custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
+        options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     }
     let file = options.open(path)?;
     // Checks the opened file: the path may lead to another file by now.

@@ -4,9 +4,9 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use plimsoll_client::middleware::quota_fields;
 use plimsoll_client::{Refusal, Verdict};
 use plimsoll_core::quota::Quota;
+use plimsoll_tower::quota_fields;
 use prost_types::Duration;
 
 use super::counters::Overall;

@@ -2,8 +2,8 @@
 //! do.
 
 use ::http::HeaderName;
-use plimsoll_client::middleware::{Head, Rule, Tenant, TenantError};
 use plimsoll_core::names::DEFAULT_TENANT;
+use plimsoll_tower::{Head, Rule, Tenant, TenantError};
 
 /// Header that names the bucket if the file has no rules for HTTP.
 pub const BUCKET_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-bucket");

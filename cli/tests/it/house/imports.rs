@@ -10,7 +10,7 @@ use super::{METADATA, dependencies, folder, package, root};
 
 /// Crates that each crate may import, also in its tests. `cli`, `bench` and `fuzz` may import all
 /// of these, and no crate may import one of them.
-const IMPORTS: [(&str, &[&str]); 14] = [
+const IMPORTS: [(&str, &[&str]); 15] = [
     ("core", &[]),
     ("testing", &[]),
     ("host", &["core"]),
@@ -21,6 +21,7 @@ const IMPORTS: [(&str, &[&str]); 14] = [
     ("admin", &["core", "host", "net", "tls"]),
     ("quota", &["core", "host", "net", "admin"]),
     ("client", &["core", "host", "net", "proto", "tls"]),
+    ("tower", &["client", "core", "host", "net", "proto"]),
     (
         "aggregator",
         &["core", "host", "net", "proto", "admin", "tls"],
@@ -32,7 +33,7 @@ const IMPORTS: [(&str, &[&str]); 14] = [
     (
         "sidecar",
         &[
-            "client", "core", "host", "net", "admin", "policy", "testing", "tls",
+            "tower", "client", "core", "host", "net", "admin", "policy", "testing", "tls",
         ],
     ),
     (
@@ -63,6 +64,12 @@ const NOT_IN_CLIENT: [&str; 10] = [
     "rustls",
     "ring",
     "x509",
+];
+/// Maximum number of crates that a service builds, by package and features.
+const BUILT_MAX: [(&str, &str, usize); 3] = [
+    ("plimsoll-client", "", 76),
+    ("plimsoll-tower", "tls", 99),
+    ("plimsoll-client", "quota", 102),
 ];
 /// Dependencies that no crate may have. The tables of `icu_normalizer` are slow to build, and
 /// return with an update of `idna_adapter`: `cargo update -p idna_adapter --precise 1.1.0` chooses
@@ -126,33 +133,36 @@ fn quota_server_and_admin_port_build_no_grpc() {
     }
 }
 
-#[test]
-fn plain_client_builds_no_optional_dependencies() {
+/// Returns the names and versions of the crates that a service builds with a package.
+fn built(package: &str, features: &str) -> BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let tree = Command::new(cargo)
-        .args([
-            "tree",
-            "-p",
-            "plimsoll-client",
-            "--no-default-features",
-            "--edges",
-            "normal",
-        ])
+        .args(["tree", "-p", package, "--no-default-features"])
+        .args(["--features", features, "--edges", "normal"])
         .args(["--prefix", "none", "--offline", "--locked"])
+        .args(["--format", "{p}"])
         .current_dir(root())
         .output()
         .unwrap();
-    let text = String::from_utf8(tree.stdout).unwrap();
     assert!(
         tree.status.success(),
         "{}",
         String::from_utf8_lossy(&tree.stderr)
     );
-    let crates: BTreeSet<&str> = text
+    let text = String::from_utf8(tree.stdout).unwrap();
+    let crates = text
         .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
-    assert!(crates.contains("plimsoll-proto"), "{crates:?}");
+        .map(|line| line.split(" (").next().unwrap_or(line).to_owned());
+    crates.collect()
+}
+
+#[test]
+fn plain_client_builds_no_optional_dependencies() {
+    let crates = built("plimsoll-client", "");
+    assert!(
+        crates.iter().any(|name| name.starts_with("plimsoll-proto")),
+        "{crates:?}"
+    );
     for name in crates {
         let unwanted = NOT_IN_CLIENT
             .iter()
@@ -160,6 +170,18 @@ fn plain_client_builds_no_optional_dependencies() {
         assert_eq!(
             unwanted, None,
             "plimsoll-client builds {name} without any feature"
+        );
+    }
+}
+
+#[test]
+fn service_builds_few_packages() {
+    for (package, features, max) in BUILT_MAX {
+        let crates = built(package, features);
+        assert!(
+            crates.len() <= max,
+            "{package} with `{features}` builds {} crates, more than {max}: {crates:?}",
+            crates.len()
         );
     }
 }

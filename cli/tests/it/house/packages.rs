@@ -11,7 +11,7 @@ use super::source::rust_files;
 use super::{METADATA, dependencies, folder, package, root};
 
 /// Crate that services depend on. It is packed with the crates of the workspace that it imports.
-const EMBEDDED: &str = "client";
+const EMBEDDED: &str = "tower";
 /// Maximum number of keywords or categories in a registry.
 const WORDS_MAX: usize = 5;
 /// Files of every package: cargo writes the first two, people read the others.
@@ -24,7 +24,7 @@ const BESIDE: [(&str, &str); 3] = [
     ("client", "src/limiter/quota/store/take.lua"),
 ];
 
-/// Returns the packages of the workspace that a service builds, with all features of the client.
+/// Returns the packages of the workspace that a service builds, with all features of the layer.
 fn packed() -> Vec<&'static Package> {
     let built = dependencies([&package(EMBEDDED).id]);
     let packed: Vec<&Package> = built

@@ -5,8 +5,8 @@ mod file;
 mod snapshot;
 
 pub(crate) use file::CacheFile;
+pub(crate) use snapshot::Owner;
 #[cfg(test)]
 pub(crate) use snapshot::write;
-pub(crate) use snapshot::{BUCKETS_MAX, Owner};
 #[cfg(any(test, feature = "internals"))]
 pub(crate) use snapshot::{read, with_checksum};

@@ -1,9 +1,11 @@
 //! The decision about one request, by its key's directive: first the coin, then the guard and the headroom
 //! of its bucket.
 
+mod decided;
 mod together;
 mod withheld;
 
+pub use decided::{COST_MAX, Decided, Peek};
 pub(crate) use together::Part;
 
 use std::hint::select_unpredictable;
@@ -15,11 +17,6 @@ use crate::hot::directive_word::DirectiveWord;
 use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, CounterRow, Outcome};
-
-/// Maximum number of requests that one request counts as, for coin, guard and reports: callers may
-/// influence a cost, and a larger one would take a bucket's tokens for many seconds. Exact quotas
-/// take the whole cost.
-pub const COST_MAX: u32 = 10_000;
 
 pub(crate) struct DecideCtx<'a, D> {
     pub(crate) counters: CounterBlock<'a>,

@@ -3,12 +3,11 @@
 use plimsoll_core::decision::Verdict;
 use plimsoll_core::decision::trace::TraceId;
 
-use super::{COST_MAX, DecideCtx};
+use super::{COST_MAX, DecideCtx, Decided};
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, Outcome};
-use crate::limiter::Decided;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Part {

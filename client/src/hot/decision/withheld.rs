@@ -3,12 +3,11 @@
 use plimsoll_core::decision::Verdict;
 use plimsoll_core::decision::trace::TraceId;
 
-use super::DecideCtx;
+use super::{DecideCtx, Decided};
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::Outcome;
-use crate::limiter::Decided;
 
 impl Outcome {
     #[inline]

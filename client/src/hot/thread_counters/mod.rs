@@ -2,16 +2,13 @@
 //! slot, and a block for each shard.
 
 mod block;
-#[cfg(feature = "middleware")]
 mod passes;
 mod quotas;
 pub(crate) mod slots;
 mod token_batch;
 
 pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
-#[cfg(feature = "middleware")]
 pub use passes::Pass;
-#[cfg(feature = "middleware")]
 pub(crate) use passes::Passes;
 pub(crate) use quotas::QuotaOutcome;
 pub(crate) use token_batch::TokenBatch;

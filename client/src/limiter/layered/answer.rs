@@ -9,10 +9,10 @@ use plimsoll_core::quota::Quota;
 use super::exact::Exact;
 use super::one::Subject;
 use crate::hot::decision::COST_MAX;
+use crate::hot::decision::Decided;
 use crate::hot::rng::DrawSource;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::QuotaOutcome;
-use crate::limiter::Decided;
 use crate::limiter::handles::thread_ctx;
 use crate::setup::SetupProblem;
 

@@ -8,10 +8,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::exact::{Asked, Exact, Taking};
 use super::one::{Subject, name_of};
-use crate::hot::decision::Part;
+use crate::hot::decision::{Decided, Part};
 use crate::hot::thread_counters::QuotaOutcome;
 use crate::limiter::handles::thread_ctx;
-use crate::limiter::{Decided, Limiter, Request};
+use crate::limiter::{Limiter, Request};
 
 /// One item for each key of a request; a few take no allocation.
 pub(crate) type Each<T> = SmallVec<[T; 8]>;

@@ -27,7 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::decision::Reason;
 
-use super::{Limiter, Request};
 use crate::hot::thread_counters::QuotaOutcome;
 
 /// The refusals of one bucket by its exact quotas, in requests, by [`QuotaTally`]'s columns: refused because a quota was
@@ -77,29 +76,5 @@ impl Layered {
         if let Some(counters) = self.tallies.get(bucket as usize) {
             counters[at].fetch_add(n.into(), Ordering::Relaxed);
         }
-    }
-}
-
-impl Limiter {
-    /// Returns true if the requests of a bucket are subject to exact quotas here: a directive has brought some, and there
-    /// is a store.
-    #[must_use]
-    pub fn has_quotas(&self, bucket: &str) -> bool {
-        self.table
-            .known_bucket(bucket)
-            .is_some_and(|place| self.table.quotas_of(place.bucket).is_some())
-    }
-
-    /// Returns the exact quota of a request's tenant with the least left, by the last answers of
-    /// the store: for answers to admitted requests. `None` for buckets without quotas, and while
-    /// the store does not answer.
-    #[must_use]
-    pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
-        let quotas = self
-            .table
-            .quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
-        let (store, tenant) = (self.table.layered.store()?, name_of(request.tenant));
-        let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
-        left.min_by_key(|left| left.remaining)
     }
 }

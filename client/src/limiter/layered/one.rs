@@ -10,8 +10,8 @@ use plimsoll_core::names::{DEFAULT_TENANT, Encoded};
 use plimsoll_core::quota::BucketQuotas;
 
 use super::exact::{Answer, Asked, Exact, Taking};
+use crate::hot::decision::Decided;
 use crate::hot::table::{Table, Target};
-use crate::limiter::Decided;
 use crate::limiter::handles::thread_ctx;
 
 #[derive(Clone, Copy)]

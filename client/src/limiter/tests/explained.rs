@@ -9,7 +9,7 @@ use plimsoll_core::quantity::{Limit, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::Decided;
+use crate::hot::decision::{Decided, Peek};
 use crate::responses::ObservedResponse;
 
 fn key<'a>(bucket: &'a str, tenant: &'a str, cost: u32) -> Request<'a> {

@@ -3,6 +3,7 @@
 mod explained;
 
 use super::*;
+use crate::hot::decision::Peek;
 use crate::hot::directive_word::DirectiveWord;
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{Name, Zone};

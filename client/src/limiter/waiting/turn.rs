@@ -10,11 +10,12 @@ use plimsoll_core::quantity::MonoTime;
 use super::Waiting;
 use super::pace::Outlook;
 use super::queues::{Ticket, Turn as Next};
+use crate::hot::decision::Decided;
 use crate::hot::rng::DrawSource;
 use crate::hot::thread_counters::Outcome;
 use crate::limiter::handles::thread_ctx;
 use crate::limiter::layered::Step;
-use crate::limiter::{Decided, KeyHandle, Limiter, Request};
+use crate::limiter::{KeyHandle, Limiter, Request};
 
 struct Place<'a> {
     waiting: &'a Waiting,

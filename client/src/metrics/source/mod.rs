@@ -20,7 +20,6 @@ use decisions::ByMode;
 const LIMITER: &[Metric<Source>] = &[
     decisions::DECISIONS,
     decisions::REFUSALS,
-    #[cfg(feature = "middleware")]
     requests::PASSED,
     Metric::counter(
         "plimsoll_decisions_untracked_total",

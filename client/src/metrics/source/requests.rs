@@ -3,13 +3,10 @@
 
 use plimsoll_core::stats::metrics::{Metric, Series, Value, rows};
 
-#[cfg(feature = "middleware")]
 use super::Source;
-#[cfg(feature = "middleware")]
 use crate::hot::thread_counters::Pass;
 use crate::subscription::BucketResponses;
 
-#[cfg(feature = "middleware")]
 pub(super) const PASSED: Metric<Source> = Metric::counter(
     "plimsoll_requests_passed_total",
     &["reason"],

@@ -3,12 +3,14 @@
 
 mod encoded;
 mod key_table;
+#[cfg(feature = "nearest")]
 mod nearest;
 mod stable_hash;
 mod text;
 
 pub use encoded::{Encoded, Escaped, check_tenant};
 pub use key_table::{DECLARED_MAX, KeyTable, Place};
+#[cfg(feature = "nearest")]
 pub use nearest::nearest;
 pub use stable_hash::stable_hash;
 pub use text::{InvalidText, Text};

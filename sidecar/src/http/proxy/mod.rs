@@ -10,9 +10,9 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use plimsoll_client::internals::Decided;
-use plimsoll_client::middleware::{Head, RefusalFormat, RefusalOf, quota_fields};
 use plimsoll_client::{Request as Asking, TraceId, Verdict};
 use plimsoll_core::names::check_name;
+use plimsoll_tower::{Head, RefusalFormat, RefusalOf, quota_fields};
 
 use self::original::{Names, Original};
 use super::Inner;

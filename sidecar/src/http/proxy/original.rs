@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
-use plimsoll_client::middleware::Head;
+use plimsoll_tower::Head;
 
 use crate::http::counts::Mistake;
 

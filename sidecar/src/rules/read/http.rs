@@ -1,8 +1,8 @@
-//! Reads the rules for requests over HTTP, which are the rules of the client's middleware.
+//! Reads the rules for requests over HTTP, which are the rules of the tower layer.
 
 use http::{HeaderName, Method};
-use plimsoll_client::middleware::{self, Rule, RulesError};
 use plimsoll_policy::{Checked, Field, check_entries};
+use plimsoll_tower::{Rule, RulesError};
 
 use super::super::bounds::HTTP_RULES_MAX;
 use super::super::spec::{HttpRuleSpec, HttpSpec, HttpTenantSpec};
@@ -61,7 +61,7 @@ pub(super) fn read(
             indexes.push(index);
         }
     }
-    for (at, error) in middleware::Rules::faults(&rules) {
+    for (at, error) in plimsoll_tower::Rules::faults(&rules) {
         let index = indexes.get(at).copied().unwrap_or(at);
         findings
             .faults

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::header::{ACCEPT, HOST};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
-use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_tower::{PlimsollLayer, Rule, Rules, Tenant};
 use tower::{Layer, Service};
 use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
 use tower_governor::key_extractor::KeyExtractor;

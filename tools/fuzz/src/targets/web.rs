@@ -5,12 +5,12 @@ use std::cell::LazyCell;
 
 use http::{Request, Uri};
 use plimsoll_admin::kill_api::{DrillOrder, KillOff, KillOn};
-use plimsoll_client::middleware::{Head, Rule, Rules, Tenant};
 use plimsoll_controller::admin::aggregator_routes::Forget;
 use plimsoll_controller::admin::rollout_routes::{Abort, Promote};
 use plimsoll_controller::parsers;
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::kill::Scope;
+use plimsoll_tower::{Head, Rule, Rules, Tenant};
 
 use super::tiers::{self, START};
 

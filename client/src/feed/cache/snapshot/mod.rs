@@ -9,9 +9,10 @@ use plimsoll_core::names::{Name, Zone, stable_hash};
 use plimsoll_proto::{DirectivesDecoder, encode_directives, wire};
 use prost::Message as _;
 
+use crate::hot::table::BUCKETS_MAX;
+
 /// The beginning of the first line: the kind of the file, and the version of its format. The checksum follows.
 const MARK: &str = "plimsoll directives 2";
-pub(crate) const BUCKETS_MAX: usize = crate::builder::BUCKETS_MAX;
 
 /// The service and zone of directives. No other service or zone restores them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,145 @@
+//! The decision about a request whose response is recorded, which a middleware asks for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use plimsoll_core::decision::trace::TraceId;
+use plimsoll_core::decision::{Refusal, Verdict};
+use plimsoll_core::quantity::Rate;
+use plimsoll_core::quota::Quota;
+
+use super::Recorder;
+use crate::hot::decision::Decided;
+use crate::hot::table::Table;
+use crate::hot::thread_counters::Pass;
+use crate::limiter::layered::{Asking, Step};
+use crate::limiter::{BucketHandle, Limiter, Request};
+use crate::setup::SetupProblem;
+
+/// The decision about a request. An admitted request takes no reference count, which all threads would write.
+pub enum Decision {
+    /// Admitted without a decision, and unrecorded.
+    Passed(Pass),
+    /// Admitted; the recorder takes the response.
+    Admitted(Option<Recorder>),
+    Refused(RefusedBy),
+    Asking(Box<AskingFor>),
+}
+
+/// The limiter, bucket and quota that refused a request.
+pub struct RefusedBy {
+    pub refusal: Refusal,
+    pub recorder: Recorder,
+    pub quota: Option<Arc<Quota>>,
+    table: Arc<Table>,
+}
+
+/// A request that waits for the store of quotas. It ends as admitted or refused.
+pub struct AskingFor {
+    asking: Asking,
+    pub recorder: Recorder,
+}
+
+#[doc(hidden)]
+impl Limiter {
+    /// Decides about a request of one key. `trace` is evaluated only where it decides, and `is_counted` tells whether
+    /// a layer outside has counted the request for the bucket of the recorder. A request that does not wait is decided.
+    #[inline]
+    pub fn decide_recorded(
+        &self,
+        request: &Request<'_>,
+        waits: bool,
+        trace: impl FnOnce() -> Option<TraceId>,
+        is_counted: impl FnOnce(Recorder) -> bool,
+    ) -> Decision {
+        let table = &self.table;
+        // Nothing passes uncounted.
+        let Some(subject) = self.subject(&request.cost(request.cost.max(1))) else {
+            return Decision::Admitted(None);
+        };
+        let recorder = table
+            .responses
+            .recorder_of_key(subject.bucket, subject.target.key);
+        if is_counted(recorder) {
+            return self.pass(Pass::CountedBefore);
+        }
+        if table.quotas.has(subject.bucket) {
+            return by_quotas(table, table.begin(subject, trace(), waits), recorder);
+        }
+        let verdict = self.decide(subject.target, subject.cost, trace);
+        Decision::of(table, Decided::of(verdict), recorder)
+    }
+
+    /// Counts a request that passes without a decision.
+    #[inline]
+    pub fn pass(&self, pass: Pass) -> Decision {
+        self.table.passes.count(pass);
+        Decision::Passed(pass)
+    }
+
+    /// Raises a setup problem for the first request of each bucket that passed two layers.
+    #[cold]
+    pub fn raise_layer_twice(&self, recorder: Recorder) {
+        let responses = &self.table.responses;
+        if responses.on_stacked(recorder.bucket) {
+            let bucket = responses.name(recorder.bucket).unwrap_or_default();
+            self.table.problems.raise(SetupProblem::LayerTwice {
+                bucket: bucket.to_owned(),
+            });
+        }
+    }
+}
+
+#[doc(hidden)]
+impl BucketHandle {
+    /// Allocates the counters of responses, so that the first response allocates nothing.
+    pub fn prepare_responses(&self) {
+        self.table.responses.prepare(self.place.bucket as usize);
+    }
+}
+
+#[cold]
+fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder) -> Decision {
+    match step {
+        Step::Decided(decided) => Decision::of(table, decided, recorder),
+        Step::Asking(asking) => Decision::Asking(Box::new(AskingFor { asking, recorder })),
+    }
+}
+
+impl Decision {
+    #[inline]
+    fn of(table: &Arc<Table>, decided: Decided, recorder: Recorder) -> Self {
+        match decided.verdict {
+            Verdict::Admit => Self::Admitted(Some(recorder)),
+            Verdict::Refuse(refusal) => Self::Refused(RefusedBy {
+                refusal,
+                recorder,
+                quota: decided.quota,
+                table: Arc::clone(table),
+            }),
+        }
+    }
+}
+
+impl RefusedBy {
+    pub fn bucket(&self) -> Option<&str> {
+        self.table.responses.name(self.recorder.bucket)
+    }
+
+    /// Returns the limit of the bucket in requests/s.
+    pub fn limit(&self) -> Option<f64> {
+        let limit = self.table.limits.get(self.recorder.bucket);
+        limit.per_second().map(Rate::per_second)
+    }
+}
+
+impl Future for AskingFor {
+    type Output = Decision;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
+        let decided = Pin::new(&mut self.asking).poll(cx);
+        decided.map(|decided| Decision::of(&self.asking.table, decided, self.recorder))
+    }
+}

@@ -1,0 +1,127 @@
+//! One rule, as a service writes it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Method;
+
+use super::pattern::Kind;
+use crate::Head;
+
+pub(super) type Cost = Arc<dyn Fn(Head<'_>) -> u32 + Send + Sync>;
+
+/// One rule: requests that meet all its conditions count for its bucket.
+#[derive(Clone)]
+#[must_use = "a rule does nothing until it is among `Rules`"]
+pub struct Rule {
+    /// Absent for requests that are unlimited.
+    pub(super) bucket: Option<String>,
+    pub(super) is_last: bool,
+    pub(super) path: Option<(Kind, String)>,
+    pub(super) methods: Option<Vec<Method>>,
+    pub(super) cost: Option<Cost>,
+}
+
+impl Rule {
+    /// Makes a rule that every request matches, until conditions are added.
+    pub fn bucket(name: &str) -> Self {
+        Self::new(Some(name), false)
+    }
+
+    /// Makes a rule for the requests that no other rule matches, wherever it is listed: nothing passes uncounted by
+    /// accident. Exempt health checks by [`unlimited`](Self::unlimited).
+    pub fn otherwise(bucket: &str) -> Self {
+        Self::new(Some(bucket), true)
+    }
+
+    /// Makes a rule for requests that are not limited, such as health checks.
+    pub fn unlimited() -> Self {
+        Self::new(None, false)
+    }
+
+    fn new(bucket: Option<&str>, is_last: bool) -> Self {
+        Self {
+            bucket: bucket.map(str::to_owned),
+            is_last,
+            path: None,
+            methods: None,
+            cost: None,
+        }
+    }
+
+    /// Restricts the rule to the paths of a template in the syntax of axum 0.8: `/orders`, `/orders/{id}` for one segment
+    /// and `/files/{*rest}` for all that is below `/files/`. A literal brace is written twice. It is compared with all
+    /// readings of the request's path without the query; see [`Rules`](super::Rules).
+    ///
+    /// A rule has one path: a later one replaces an earlier one.
+    pub fn path(self, template: &str) -> Self {
+        self.on(Kind::Template, template)
+    }
+
+    /// Restricts the rule to one path, taken literally.
+    pub fn exact(self, path: &str) -> Self {
+        self.on(Kind::Exact, path)
+    }
+
+    /// Restricts the rule to a path and all paths below it: `/orders` matches `/orders`, `/orders/` and `/orders/7`, and
+    /// not `/orders2`. The prefix `/` matches every request; `/orders/` leaves `/orders` out. A gRPC service is the
+    /// prefix `/package.Service`.
+    pub fn prefix(self, path: &str) -> Self {
+        self.on(Kind::Prefix, path)
+    }
+
+    fn on(mut self, kind: Kind, text: &str) -> Self {
+        self.path = Some((kind, text.to_owned()));
+        self
+    }
+
+    /// Restricts the rule to these methods, so that reads and writes can have different buckets.
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.methods = Some(methods.into_iter().collect());
+        self
+    }
+
+    /// Sets the number of requests that a request counts as, for heavy requests. It is admitted or
+    /// refused as a whole. Callers may influence the number, so it is limited to 1 to
+    /// [`COST_MAX`](crate::COST_MAX).
+    ///
+    /// ```
+    /// # use plimsoll_tower::Rule;
+    /// let rule = Rule::bucket("export")
+    ///     .path("/export")
+    ///     .cost(|request| request.header("x-rows").and_then(|rows| rows.parse().ok()).unwrap_or(1_000) / 1_000);
+    /// # drop(rule);
+    /// ```
+    pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
+        self.cost = Some(Arc::new(cost));
+        self
+    }
+
+    pub(super) fn describe(&self, number: usize) -> String {
+        format!("rule {number} ({})", self.parts())
+    }
+
+    fn parts(&self) -> String {
+        let mut parts = vec![match (&self.bucket, self.is_last) {
+            (None, _) => "unlimited".to_owned(),
+            (Some(bucket), false) => format!("bucket `{bucket}`"),
+            (Some(bucket), true) => format!("bucket `{bucket}` otherwise"),
+        }];
+        parts.extend(
+            self.path
+                .as_ref()
+                .map(|(kind, text)| format!("{} `{text}`", kind.as_str())),
+        );
+        parts.extend(self.methods.as_ref().map(|methods| {
+            let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
+            format!("methods {}", methods.join(" "))
+        }));
+        parts.join(", ")
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rule({})", self.parts())
+    }
+}
