@@ -15,7 +15,10 @@ use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
-use crate::limiter::{Layered, Limits, QuotaDefinitions, Waiting};
+use crate::limiter::layered::Layered;
+use crate::limiter::limits::Limits;
+use crate::limiter::quotas::QuotaDefinitions;
+use crate::limiter::waiting::Waiting;
 use crate::responses::Responses;
 use crate::setup::{SetupProblem, SetupProblems};
 

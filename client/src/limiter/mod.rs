@@ -4,13 +4,13 @@ mod before_policy;
 mod check;
 mod handles;
 pub(crate) mod layered;
-mod limits;
+pub(crate) mod limits;
 #[cfg(feature = "quota")]
 pub(crate) mod quota;
-mod quotas;
+pub(crate) mod quotas;
 mod request;
 mod status;
-mod waiting;
+pub(crate) mod waiting;
 
 pub use before_policy::BeforePolicy;
 pub(crate) use handles::thread_ctx;
