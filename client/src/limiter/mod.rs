@@ -15,13 +15,9 @@ pub(crate) mod waiting;
 pub use before_policy::BeforePolicy;
 pub(crate) use handles::thread_ctx;
 pub use handles::{BucketHandle, KeyHandle};
-pub(crate) use layered::Layered;
 pub use layered::QuotaLeft;
-pub(crate) use limits::Limits;
-pub(crate) use quotas::QuotaDefinitions;
 pub use request::{BucketRef, Request};
 pub use status::{BucketStatus, ProblemStatus, Status};
-pub(crate) use waiting::Waiting;
 
 use std::sync::Arc;
 
