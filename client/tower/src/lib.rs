@@ -80,7 +80,7 @@
 //! The layer records the status of every response, and the duration of admitted requests, by bucket
 //! and canary side. The duration runs from the call of the service to its response head. A
 //! cancelled request counts with the time until its cancellation, so that hanging requests show.
-//! Rollout gates evaluate these figures, and [`Metrics`](crate::Metrics) has them.
+//! Rollout gates evaluate these figures, and [`Metrics`] has them.
 //!
 //! A gRPC response counts by its `grpc-status`, mostly in trailers, so once its body has ended. A
 //! response counts as aborted if its body is dropped before. UNKNOWN, `DEADLINE_EXCEEDED`,
