@@ -9,8 +9,7 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsMode,
-    Value,
+    IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
 use super::Failure;
@@ -234,7 +233,7 @@ fn cluster(
     }
     #[cfg(feature = "tls")]
     if config.is_tls {
-        builder = builder.tls(TlsMode::Secure);
+        builder = builder.tls(redis::TlsMode::Secure);
         if let Some(root_cert) = authorities {
             builder = builder.certs(redis::TlsCertificates {
                 client_tls: None,
