@@ -15,15 +15,9 @@ const HEAVY: [&str; 3] = ["01-steady-100x", "20-", "28-"];
 /// Length of a run whose figures average as many requests as the seeds of a short one.
 const LONG: Duration = Duration::from_secs(180);
 /// Seeds of scenarios that are near a bound and differ much from seed to seed.
-const SEEDS_OF_SQUARES: u64 = 6;
+const SEEDS_OF_SQUARES: u64 = 12;
 /// Seeds of scenarios with a judged first second.
 const SEEDS_OF_SURGES: u64 = 5;
-/// Scenarios with rare refusals.
-const RARE: [&str; 3] = [
-    "25d-groups-30-periodic/240-",
-    "25d-groups-30-random/240-",
-    "26-after-a-surge-50/",
-];
 /// Seeds of rare refusals, at the small limits where seeds differ most.
 const SEEDS_OF_RARE_REFUSALS: u64 = 20;
 /// Seeds of variants with two clients.
@@ -65,14 +59,14 @@ fn check(number: &str) {
             // One second of a small tenant has few requests.
             surges if surges.starts_with("25g-") => SEEDS_OF_SURGES,
             names if names.starts_with("27-") => SEEDS_OF_NAMES,
-            rare if RARE.iter().any(|start| rare.starts_with(start)) => {
-                // Each seed of 99 clients costs as much as five of 20.
-                if rare.ends_with("-99") {
-                    SEEDS_OF_SURGES
-                } else {
-                    SEEDS_OF_RARE_REFUSALS
-                }
+            // Each seed of 99 clients costs as much as five of 20.
+            groups if groups.starts_with("25d-groups-30") && groups.ends_with("/240-99") => {
+                SEEDS_OF_SURGES
             }
+            rare if rare.starts_with("25d-groups-30") && rare.contains("/240-") => {
+                SEEDS_OF_RARE_REFUSALS
+            }
+            rare if rare.starts_with("26-after-a-surge-50") => SEEDS_OF_RARE_REFUSALS,
             // Variants with few clients differ most and cost least.
             large if large.contains('/') && large.ends_with("-99") => 1,
             busy if busy.starts_with("26-after-a-surge-10000") => SEEDS,
