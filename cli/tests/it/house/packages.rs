@@ -2,10 +2,11 @@
 //! needs and the metadata of a registry.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use cargo_metadata::Package;
+use cargo_metadata::{Package, Target};
 
 use super::source::rust_files;
 use super::{METADATA, dependencies, folder, package, root};
@@ -201,6 +202,30 @@ fn packed_crates_name_each_others_versions() {
                 dependency.req,
                 member.version
             );
+        }
+    }
+}
+
+/// A library without examples in its documentation skips rustdoc's tests: reading all of them takes
+/// minutes.
+#[test]
+fn skipped_documentation_has_no_examples() {
+    for package in METADATA.workspace_packages() {
+        let skips = |target: &&Target| target.is_lib() && !target.doctest;
+        let Some(library) = package.targets.iter().find(skips) else {
+            continue;
+        };
+        for path in rust_files(library.src_path.parent().unwrap().as_std_path()) {
+            let text = fs::read_to_string(&path).unwrap();
+            let fences = text.lines().filter_map(|line| {
+                let line = line.trim_start();
+                let doc = line.strip_prefix("///").or(line.strip_prefix("//!"))?;
+                doc.trim_start().strip_prefix("```")
+            });
+            // Every second one ends a block.
+            for language in fences.step_by(2) {
+                assert_eq!(language, "text", "{}: set doctest = true", path.display());
+            }
         }
     }
 }

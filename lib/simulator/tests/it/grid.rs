@@ -22,8 +22,10 @@ fn drawn(count: usize, seed: u64) -> Vec<Cell> {
 
 #[test]
 fn any_number_of_names_gets_the_limit() {
-    let cells = drawn(40, 11);
-    assert_eq!(cells.len(), 40);
+    // Three of each number of names.
+    let count = 3 * NAMES.len();
+    let cells = drawn(count, 11);
+    assert_eq!(cells.len(), count);
     let faults: Vec<String> = cells
         .iter()
         .flat_map(|cell| cell.faults(cell.run(0).unwrap()))
