@@ -16,7 +16,7 @@ pub(crate) enum Operation<'a> {
         /// Caller's time in milliseconds; `None` for the server's clock.
         at_ms: Option<u64>,
         take: u64,
-        /// True if emptying the bucket begins a new phase.
+        /// Decides if emptying the bucket begins a new phase.
         refill: Refill,
     },
     /// Takes strictly, for a session: `RL.SESSIONIZE`. Answered by [`Answer::Session`].

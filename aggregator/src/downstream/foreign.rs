@@ -1,4 +1,5 @@
-//! Clients that name another zone than their aggregator's: each pair of service and zone is logged once.
+//! Clients that name another zone than their aggregator's, which only a connection without certificates can: they are
+//! served, and each pair of service and zone is logged once.
 
 use std::collections::BTreeSet;
 

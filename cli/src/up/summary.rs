@@ -1,4 +1,5 @@
-//! The rates of each bucket over the last seconds of a run, from cumulative counts.
+//! The rates of each bucket over the last seconds of a run, from cumulative counts, for the tables and the result of
+//! `plimsoll up`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub(super) struct Line {
     pub(super) admitted_rps: f64,
     /// Requests/s that exact quotas refused.
     pub(super) quota_refused_rps: f64,
-    /// Refused requests over offered ones; null without a limit, and in shadow.
+    /// Refused requests over offered ones, in canary with those that were only counted; null without a limit, and in shadow.
     pub(super) drop_ratio: Option<f64>,
     /// In shadow, requests that would have been refused over offered ones; null without a limit.
     pub(super) would_drop_ratio: Option<f64>,
@@ -61,7 +62,7 @@ impl Window {
         }
     }
 
-    /// Adds a status, and drops statuses that are older than the span.
+    /// Adds a status. Keeps the newest one that is older than the span, so that the span is covered.
     pub(super) fn push(&mut self, at: Duration, buckets: &BTreeMap<Bucket, BucketStatus>) {
         self.statuses.push_back((at, buckets.clone()));
         while self
@@ -102,14 +103,7 @@ impl Window {
                 before.map(|before| &before.traffic),
                 seconds,
             );
-            (
-                name.to_string(),
-                Line {
-                    limit_rps: bucket.limit_rps,
-                    tenants,
-                    ..line
-                },
-            )
+            (name.to_string(), Line { tenants, ..line })
         });
         (seconds, buckets.collect())
     }

@@ -14,10 +14,7 @@ pub(crate) trait DrawSource {
     fn draw(&mut self) -> Draw;
 
     /// Draws a number uniform over all of `u32` that no decision depends on.
-    #[inline]
-    fn jitter(&mut self) -> u32 {
-        self.draw().other()
-    }
+    fn jitter(&mut self) -> u32;
 }
 
 /// A random draw: two independent numbers uniform over all of `u32`.
@@ -115,7 +112,7 @@ impl DrawSource for ThreadRng {
         Draw(draw)
     }
 
-    /// Takes a step of the golden ratio, a Weyl sequence: even more even than random numbers, and cheaper than a draw.
+    /// Takes a step of the golden ratio, a Weyl sequence: spreads more evenly than random numbers, and is cheaper than a draw.
     #[inline]
     fn jitter(&mut self) -> u32 {
         let jitter = JITTER.get().wrapping_add(0x9E37_79B9);

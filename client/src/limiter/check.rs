@@ -19,8 +19,8 @@ impl Limiter {
     /// Decides about a request, in memory: never blocks, allocates, makes a system call or fails. Without a directive, a
     /// request is admitted and counted.
     ///
-    /// It does not ask the store of exact quotas. The quotas of a bucket decide from the leases and refusals that this
-    /// instance holds, and else as without their store, by their `on_store_error`. That is a
+    /// It does not ask the store of exact quotas. It uses the leases and the remembered refusals of this instance. Where
+    /// these do not decide, it acts as if the store did not answer, by `on_store_error`. That is a
     /// [setup problem](Self::setup_problems): ask about such buckets by [`check_async`](Self::check_async).
     ///
     /// ```
@@ -39,7 +39,7 @@ impl Limiter {
     #[inline(always)]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
         if self.table.quotas.any() {
-            return self.check_quotas(*request);
+            return self.check_with_quotas(*request);
         }
         match request.several() {
             None => match self.target(request) {
@@ -135,7 +135,7 @@ impl Limiter {
                 Reason::TenantQuotaExceeded | Reason::QuotaDegraded
             );
             let left = request.within.saturating_sub(started.elapsed());
-            // A queue is left at the deadline, or is full, unless a quota has refused.
+            // A queue refuses when it is full or at the deadline, which is final. A quota may admit later.
             if (queued.is_some() && !is_quota) || refusal.retry_after() >= left {
                 return verdict;
             }
@@ -207,7 +207,7 @@ impl Limiter {
     }
 
     #[inline(never)]
-    fn check_quotas(&self, request: Request<'_>) -> Verdict {
+    fn check_with_quotas(&self, request: Request<'_>) -> Verdict {
         // It does not wait, so it is ready with the first poll.
         self.each(&request, false)
             .now_or_never()
@@ -216,24 +216,25 @@ impl Limiter {
 
     #[inline(never)]
     fn check_several(&self, requests: &[Request<'_>], trace: Option<TraceId>) -> Verdict {
-        match requests {
-            [request] => self.check(&request.trace(request.trace.or(trace))),
-            // The most frequent number, without a list.
-            [one, other] if let (Some(one), Some(other)) = (self.part(one), self.part(other)) => {
-                self.table
-                    .decide_parts(&mut [one, other], trace, thread_ctx(&self.table))
-                    .0
-            }
-            _ => {
-                let mut parts: Each<Part> = requests
-                    .iter()
-                    .filter_map(|request| self.part(request))
-                    .collect();
-                self.table
-                    .decide_parts(&mut parts, trace, thread_ctx(&self.table))
-                    .0
-            }
+        if let [request] = requests {
+            return self.check(&request.trace(request.trace.or(trace)));
         }
+        // The most frequent number, without a list.
+        if let [one, other] = requests
+            && let (Some(one), Some(other)) = (self.part(one), self.part(other))
+        {
+            return self
+                .table
+                .decide_parts(&mut [one, other], trace, thread_ctx(&self.table))
+                .0;
+        }
+        let mut parts: Each<Part> = requests
+            .iter()
+            .filter_map(|request| self.part(request))
+            .collect();
+        self.table
+            .decide_parts(&mut parts, trace, thread_ctx(&self.table))
+            .0
     }
 
     #[inline(always)]

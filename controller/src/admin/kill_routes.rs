@@ -136,17 +136,18 @@ async fn run_drill(
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
 }
 
+/// Refuses a bucket that no policy, traffic or kill has named: most likely a typing error.
 fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
     let Some(bucket) = bucket else { return Ok(()) };
     brain.with(|brain, _| {
         let scope = Scope::Bucket(bucket.clone());
-        let is_killed = brain
+        let had_kill = brain
             .kills()
             .bucket(bucket)
             .max(brain.kill_claims().highest(&scope))
             .0
             > 0;
-        if brain.knows(bucket) || is_killed {
+        if brain.knows(bucket) || had_kill {
             return Ok(());
         }
         Err(invalid(unknown_bucket(
@@ -156,7 +157,7 @@ fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
     })
 }
 
-/// The state of the kill switch of the fleet and of every bucket that ever had its own kill.
+/// The state of the kill switch of the fleet, and of each bucket with a kill of its own that is not forgotten yet.
 fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     let durable = brain.durable();
     let killed = durable.bucket_kills.iter().filter(|(_, switch)| {

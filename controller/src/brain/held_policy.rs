@@ -12,8 +12,8 @@ use crate::state::DurableState;
 
 /// Characters of a wrong hash that are repeated in an error, at most.
 const HASH_CHARS_MAX: usize = 64;
-/// The reason to hold back a policy that was held back and passes by the traffic after a restart.
-const HELD_BEFORE: &str = "held back before the restart, and not acknowledged";
+/// The reason to hold back a policy that guardrails would pass now, and that was held back earlier.
+const HELD_BEFORE: &str = "held back earlier, and not acknowledged";
 
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPolicy {
@@ -123,7 +123,7 @@ impl Policies {
 // === impl Brain ===
 
 impl Brain {
-    /// Holds the policy of the files back, because the change cannot be recorded. Its kill switch
+    /// Holds the policy of the files back until the change is recorded. Its kill switch
     /// and its lower modes are active immediately. It must be [offered](Self::offer) again once it
     /// is recorded.
     pub(crate) fn hold_unlogged(&mut self, policy: Arc<Policy>, why: String) {
@@ -157,12 +157,13 @@ impl Brain {
         }
         self.durable.on_held(&policy, &self.policies.in_force);
         self.policies.hold(policy, reasons);
-        // With the traffic that it was judged by, so that a restart holds it back, too.
+        // Saved even if nothing else changed: a restart must judge the policy by this traffic, and hold it back again.
         self.pending_saves.note_change(true);
         self.settle_modes(&before);
         Offer::Held
     }
 
+    /// Ends stages, notes a save if the state differs from `before`, and posts directives.
     fn settle_modes(&mut self, before: &DurableState) {
         self.close_ended_stages();
         self.pending_saves.note_change(*before != self.durable);
@@ -225,7 +226,7 @@ impl Brain {
         let unix_s = self.durable.ticked_s.unwrap_or(i64::MIN);
         self.rollouts
             .on_edit(&mut self.durable, &self.policies.in_force, &policy, unix_s);
-        // A promotion may be refused by this change before the next tick, and names its time.
+        // A promotion that this change refuses before the next tick names the time of the change.
         if let Some(now_s) = self.clock.unix_s {
             self.durable.stamp(now_s);
         }

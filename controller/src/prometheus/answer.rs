@@ -1,4 +1,4 @@
-//! The answer of a Prometheus server as one number: a limit in requests/s, or a value that an extra gate
+//! The answer of a Prometheus server as one number: a limit in requests/s, or a value that a query gate
 //! compares. Pure.
 
 use plimsoll_core::quantity::Rate;
@@ -84,7 +84,7 @@ pub(crate) fn rate(text: &str) -> Result<Rate, AnswerError> {
         .ok_or_else(|| AnswerError::Limit(text.to_owned()))
 }
 
-/// Reads a number as a gate compares it: infinities and NaN are numbers here.
+/// Reads a number for a gate. Infinities and NaN are read, so that the gate can name what it refuses.
 ///
 /// # Errors
 /// When the text is no number.

@@ -1,4 +1,5 @@
-//! The texts of a policy, and their hash. Tiers compare it to see whether their policies are equal.
+//! The texts of a policy, and their hash: the controller compares it with its files and with what an operator
+//! acknowledges, and the tiers below notice by it that the policy changed.
 
 use std::fmt;
 
@@ -69,6 +70,5 @@ mod tests {
     fn known_hashes_never_change() {
         assert_eq!(PolicyHash::of(b"", b"").to_string(), "af64724c8602eb6e");
         assert_ne!(PolicyHash::of(b"ab", b"c"), PolicyHash::of(b"a", b"bc"));
-        assert_eq!(PolicyHash::of(b"", b"").to_string().len(), 16);
     }
 }

@@ -1,5 +1,4 @@
-//! The address of a parent with the protection of its connections: plaintext is for this machine, unless it is allowed
-//! anywhere.
+//! The address of a parent, and the protection of connections to it. Plaintext is for loopback, unless it is allowed anywhere.
 
 use http::Uri;
 use plimsoll_core::exchange::names_loopback;
@@ -74,7 +73,8 @@ pub struct Dial {
     pub(crate) mutual: Option<Mutual>,
 }
 
-/// The certificates of a child, and the name of its sessions with the parent.
+/// The certificates of a child, and the host name of its TLS handshakes. A parent is identified by its certificate, not by
+/// this name.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub(crate) struct Mutual {
@@ -121,13 +121,13 @@ impl Dial {
         }
     }
 
-    /// Returns true for the address of a parent in plaintext that is not loopback.
+    /// Returns true for a valid `http://` address beyond loopback.
     pub fn is_exposed(address: &str) -> bool {
         let is_valid = |anywhere| Self::new(address, &Security::Plain { anywhere }).is_ok();
         is_valid(true) && !is_valid(false)
     }
 
-    /// The host and the port in lower case. Processes compute the home of a bucket from it.
+    /// `HOST:PORT` in lower case, to connect to and for log lines.
     pub fn authority(&self) -> String {
         self.endpoint
             .uri()
@@ -145,7 +145,7 @@ impl Dial {
         }
     }
 
-    /// A receiver of the generations of the certificates; `None` without any.
+    /// Returns a receiver of the number of renewals of the certificate files; `None` without certificates.
     pub(crate) fn certificate_changes(&self) -> Option<watch::Receiver<u64>> {
         #[cfg(feature = "tls")]
         return self

@@ -1,4 +1,4 @@
-//! The gRPC server of a parent, which closes connections without a greeting.
+//! The gRPC server of a parent: an aggregator or a controller. [`Guarded`] closes connections without a greeting.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::driver::parent::ParentService;
 const STREAMS_PER_CONNECTION_MAX: u32 = 8;
 
 /// Maximum time that a shutdown waits for connections. Streams have had their final status by then;
-/// a connection without a greeting of HTTP/2 ends at its deadline.
+/// a connection that has not sent the preface of HTTP/2 ends at its deadline.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 
 /// Failure of the gRPC server.

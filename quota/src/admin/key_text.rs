@@ -1,4 +1,5 @@
-//! Keys as text: they may be any bytes, and operators read and write them in a terminal, in JSON and in a URL.
+//! Redis keys of quota buckets as text: they may be any bytes, and operators read and write them in a terminal, in JSON
+//! and in a URL.
 
 use std::fmt::Write;
 
@@ -52,6 +53,7 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, InvalidKey> {
     }
 }
 
+/// Reverses [`escape`] for any length, such as that of a row's key, which is the cursor of a page.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>, InvalidKey> {
     let mut key = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -8,8 +8,9 @@ use crate::store::State;
 #[derive(Debug)]
 pub(super) struct Applied {
     pub(super) answer: Answer,
-    /// New state, if it changed, and the caller's time of the change.
+    /// The new state; `None` if it did not change.
     pub(super) state: Option<State>,
+    /// The time that the caller gave, or else the server's.
     pub(super) at_ms: u64,
     pub(super) is_refused: bool,
 }
@@ -23,6 +24,7 @@ pub(super) fn balance(state: Option<State>, rate: QuotaRate, at_ms: u64) -> Bala
     }
 }
 
+/// Applies an operation on one bucket. `None` for [`Operation::Take`], which has several.
 pub(super) fn apply(
     operation: &Operation<'_>,
     state: Option<State>,
@@ -87,7 +89,7 @@ pub(super) fn apply(
         }
         Operation::Take(_) => return None,
     };
-    let state = Some(new).filter(|_| is_change && state != Some(new));
+    let state = (is_change && state != Some(new)).then_some(new);
     Some(Applied {
         answer,
         state,

@@ -34,7 +34,7 @@ pub(crate) enum RolloutCommand {
         #[arg(long, env = "PLIMSOLL_FORCE", requires = "reason")]
         force: bool,
         /// Reason, kept in the history
-        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", requires = "force", value_parser = Text::new)]
+        #[arg(long, env = "PLIMSOLL_FORCE_REASON", value_name = "TEXT", requires = "force", value_parser = Text::new)]
         reason: Option<Text>,
         #[command(flatten)]
         admin: AdminArgs,

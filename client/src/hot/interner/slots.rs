@@ -3,11 +3,12 @@
 //!
 //! A slot holds the fingerprint of a name, which is its keyed hash, and the [`KeyWord`] of its id.
 //! Names are not compared: two names with one fingerprint would share an id, its counts and its
-//! directive, until it is evicted. A fingerprint has 62 bits that differ between processes, so
+//! directive, until one of them is evicted. A fingerprint has 62 bits that differ between processes, so
 //! among 10,000 names that happens in one process of 10^11, and a caller cannot choose such names.
 //!
-//! Names stay where they are, so that handles can refer to slots. One writer at a time changes the
-//! table (the caller holds the interner's lock), while any number of readers look names up.
+//! Names stay where they are, so that handles can refer to slots. One writer at a time changes
+//! fingerprints (the caller holds the interner's lock). Words are also published without it, and
+//! readers never wait.
 
 use crate::hot::directive_word::KeyWord;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
@@ -75,6 +76,7 @@ impl Slots {
             let [fingerprint, word] = self.at((hash as u32).wrapping_add(distance));
             let seen = fingerprint.load(Ordering::Acquire);
             if seen == hash | FINGERPRINT {
+                // The slot may change between the two loads: an id is reused only after decisions under way have ended.
                 return Some(KeyWord::load(word));
             }
             if seen == EMPTY || distance == self.farthest.load(Ordering::Relaxed) {

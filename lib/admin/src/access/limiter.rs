@@ -1,4 +1,5 @@
-//! The limit of failed attempts for each source, so that a guesser gets few answers and few log lines.
+//! The limit of failed logins of a source, at admin ports and at the quota server's Redis port, and of log lines about
+//! refusals. A valid token is never limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,12 +17,15 @@ const LINE_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
     sources: HashMap<Source, Allowance>,
+    /// Shared by the sources for which there is no room.
     others: Allowance,
+    /// Log lines of all sources.
     lines: Allowance,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Allowance {
+    /// When the whole burst is available again.
     whole_at: MonoTime,
 }
 
@@ -43,6 +47,7 @@ impl Limiter {
         allowance.take(now, ATTEMPTS_BURST, ATTEMPT_EVERY)
     }
 
+    /// Returns true if one more refusal may be logged.
     pub(super) fn may_log(&mut self, now: MonoTime) -> bool {
         self.lines.take(now, LINES_BURST, LINE_EVERY).is_ok()
     }

@@ -260,7 +260,7 @@ impl Books {
                     Origin::TakenOver,
                 );
             }
-            // A report overtaken by one of a later stream carries smaller counts; the difference was counted
+            // The late counts of a remembered key may be above those of its first report: that part was counted
             // before.
             let mut delta = tally.since(from);
             if !delta.is_consistent() {
@@ -307,8 +307,7 @@ impl Books {
             let Some(time) = report.time else {
                 return begun;
             };
-            begun.first_span =
-                self.pace.is_some() && !std::mem::replace(&mut self.timed, self.pace.is_some());
+            begun.first_span = self.pace.is_some() && !std::mem::replace(&mut self.timed, true);
             begun.span = match &mut self.pace {
                 Some(pace) => Some(pace.elapsed(time, now)),
                 first @ None => {

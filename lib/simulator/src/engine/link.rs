@@ -1,4 +1,5 @@
-//! One direction of one stream: it delays messages, keeps their order, and may lose them.
+//! One direction of one simulated stream: it delays messages and keeps their order. A lost message arrives late, together
+//! with the next one, as over TCP.
 
 use std::collections::VecDeque;
 
@@ -35,7 +36,7 @@ impl<M> Link<M> {
     }
 
     /// Sends a message and returns the times at which messages arrive, one for each. A lost message is sent again, and
-    /// arrives together with the next one. A `cut` loses every message.
+    /// arrives together with the next one. While `cut`, every message is lost.
     pub(crate) fn send(
         &mut self,
         now: SimTime,

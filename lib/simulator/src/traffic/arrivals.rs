@@ -1,12 +1,12 @@
-//! Arrivals: the number of requests in one step, exactly Poisson.
+//! Arrivals: the number of requests, or of groups of them, in one step, exactly Poisson.
 
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Poisson};
 
 use crate::rng::unit;
 
-/// Maximum mean for inversion; above it the rejection method is cheaper.
-const SMALL: f64 = 10.0;
+/// Maximum mean for inversion; above it the methods of `rand_distr` are cheaper.
+const INVERSION_MEAN_MAX: f64 = 10.0;
 
 /// The Poisson distribution with one mean, created once for many draws.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub(crate) enum Arrivals {
         mean: f64,
         none: f64,
     },
-    /// The rejection method of Ahrens and Dieter (1982), exact as well.
+    /// The methods of `rand_distr`, exact as well.
     Large(Poisson<f64>),
 }
 
@@ -27,7 +27,7 @@ impl Arrivals {
     pub(crate) fn of(mean: f64) -> Self {
         if mean.is_nan() || mean <= 0.0 {
             Self::None
-        } else if mean <= SMALL {
+        } else if mean <= INVERSION_MEAN_MAX {
             Self::Small {
                 mean,
                 none: (-mean).exp(),

@@ -10,7 +10,7 @@
 const WEIGHT_MIN: f64 = 1e-6;
 /// The largest weight.
 const WEIGHT_MAX: f64 = 1e6;
-/// The largest capacity: its level at the smallest weight, and sums of such levels, are still finite.
+/// Maximum capacity. Divided by the minimum weight, and summed over all claims, it is still finite.
 const CAPACITY_MAX: f64 = 1e300;
 /// The number of independent partial sums, so that an addition need not wait for the one before it.
 const LANES: usize = 4;
@@ -101,13 +101,13 @@ impl Waterfill {
         }
     }
 
-    /// Overwrites `parts` with parts that sum to a capacity below the sum of demand.
+    /// Overwrites `parts` with allocations that sum to `capacity`, which must be less than the sum of the demands.
     fn pour(&mut self, capacity: f64, claims: impl Iterator<Item = Claim>, parts: &mut [f64]) {
         let capacity = capacity.min(CAPACITY_MAX);
         self.plot(capacity, claims);
         let level = self.level(capacity);
-        for (parts, lines) in parts.chunks_mut(LANES).zip(&self.lines) {
-            parts.copy_from_slice(&lines.at(level)[..parts.len()]);
+        for (four, lines) in parts.chunks_mut(LANES).zip(&self.lines) {
+            four.copy_from_slice(&lines.at(level)[..four.len()]);
         }
     }
 
@@ -128,6 +128,7 @@ impl Waterfill {
             lines.floor[lane] = counted(claim.floor).min(lines.demand[lane]);
             lane += 1;
         }
+        // The floors alone exceed the capacity: they become the demands, and are divided by weight.
         if self.total(0.0) >= capacity {
             for lines in &mut self.lines {
                 lines.demand = std::mem::take(&mut lines.floor);
