@@ -53,8 +53,8 @@ impl Warmup {
         self.expected = Some(children);
     }
 
-    /// Advances the warm-up with `connected` children. `have_shown` is true once every child aggregator has
-    /// shown its traffic. Returns true at the moment the warm-up ends.
+    /// Advances the warm-up with `connected` children. `have_shown` is true once every connected child aggregator has
+    /// shown its traffic, or had time to. Returns true at the moment the warm-up ends.
     pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32, have_shown: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         let ends = match self.state {

@@ -105,7 +105,7 @@ enum Command {
 impl Plimsoll {
     pub(crate) fn run(self) -> ExitCode {
         let default = match &self.command {
-            // The log of the history's database matters only if it fails.
+            // The log of the quota server's database matters only if it fails.
             Command::Controller(_)
             | Command::Aggregator(_)
             | Command::Sidecar(_)

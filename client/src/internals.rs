@@ -100,8 +100,8 @@ impl KeyHandle {
     }
 }
 
-/// Decides like its [`Limiter`], with its own coin states and random generator, so that runs are
-/// reproducible.
+/// Decides like its [`Limiter`], but without quotas, and with its own coin states and random generator, so that runs
+/// are reproducible.
 #[derive(Debug)]
 pub struct Shard {
     limiter: Limiter,
@@ -127,6 +127,7 @@ impl Shard {
     }
 }
 
+/// Restores the directives of a cache file with these bytes, unless they are invalid.
 pub fn restore(subscription: &mut Subscription, identity: Identity, bytes: &[u8]) {
     let owner = Owner {
         service: identity.service,

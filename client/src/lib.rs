@@ -6,8 +6,8 @@
 //! outside the canary cohort, both steps still decide, but the refusals are only counted.
 //!
 //! A service builds a [`Limiter`] and asks it about each [`Request`]: by [`Limiter::check`] in memory, and by
-//! [`Limiter::check_async`] where exact quotas or a wait for admission need it. A feed in the background reports counts to
-//! the zone's aggregator and publishes the directives that come back.
+//! [`Limiter::check_async`] where exact quotas or a wait for admission need it. A feed in the background reports
+//! counts to the zone's aggregators and publishes the directives that they return.
 //!
 //! ```no_run
 //! use plimsoll_client::{Limiter, Request, Verdict};

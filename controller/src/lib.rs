@@ -108,7 +108,7 @@ pub struct Args {
 /// Why a controller cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The policy is not valid, and no earlier one is active.
+    /// The policy files cannot be read, or are not valid.
     #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants: " } else { "" })]
     Policy(#[from] ReadError),
     /// Another controller uses the state directory.
@@ -188,7 +188,7 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
 }
 
 impl Controller {
-    /// Reads policy and state, and saves the new epoch before anything can be sent in it. Blocks.
+    /// Reads policy and state, and tries to save the new epoch before anything can be sent in it. Blocks.
     ///
     /// # Errors
     /// When the policy is not valid, or another controller uses the state directory.

@@ -24,7 +24,7 @@ pub use parts::{Part, Parts, encode_directives};
 
 /// Maximum size of a message that either end accepts, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-/// Maximum number of keys that one part of a message may define or count.
+/// Maximum number of keys in one part of a message, and of entries in most of its other lists.
 pub const KEYS_PER_PART_MAX: usize = 4_096;
-/// Maximum number of keys that one logical message may carry, over all its parts.
+/// Maximum number of buckets and keys in one message of directives, over all its parts.
 pub const KEYS_PER_MESSAGE_MAX: usize = 1 << 20;

@@ -23,8 +23,8 @@ const ENTRY_FRAME_BYTES: usize = 4;
 const STANDING_BYTES_MAX: usize = 5 + 2;
 const BUCKETS_TAG: u32 = 9;
 
-/// Iterator over the parts of a message, one or more, each within the bounds of a message. A part takes no
-/// memory before it is sent.
+/// Iterator over the parts of a message, one or more, each within the bounds of a message. A part is built
+/// when it is requested.
 #[derive(Debug)]
 pub struct Parts {
     message: Message,
@@ -139,7 +139,8 @@ impl Part {
     }
 }
 
-/// Encodes a bucket's directive as pieces that fit into a message, each a complete field of it.
+/// Encodes a bucket's directive as pieces that fit into a message. Each is an entry of the field `buckets`, with its
+/// tag.
 fn encode_bucket(bucket: &BucketDirective) -> Box<[Chunk]> {
     let mut chunks = Vec::with_capacity(1 + bucket.keys.len() / KEYS_PER_CHUNK_MAX);
     let (mut snapshot, mut keys) = (bucket.whole, bucket.keys.as_slice());

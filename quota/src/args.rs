@@ -60,7 +60,7 @@ pub enum Durability {
     Always,
     /// At most this long after its reply.
     Interval(Duration),
-    /// At the server's stop, or when it needs the memory.
+    /// At the server's stop, when it needs the memory, or when an operator looks up or resets buckets.
     None,
 }
 

@@ -17,7 +17,7 @@ use crate::store::OpenError;
 
 const FILE: &str = "clock";
 const FILE_BYTES_MAX: usize = 256;
-/// File with a modification time that shows the last save of a version without a clock file.
+/// File whose modification time shows the last save of a version without a clock file.
 const SYNCED_FILE: &str = "synced";
 /// Interval of saves without a step.
 const SAVE_EVERY_MS: u64 = 60_000;
@@ -30,6 +30,7 @@ const UNSURE_MS: u64 = 3_600_000;
 #[derive(Debug)]
 pub(crate) struct Clock {
     path: PathBuf,
+    /// Identifies this boot of the machine; `None` if it is unknown.
     boot: Option<u128>,
     clock: RwLock<QuotaClock>,
     saved: Mutex<Option<SavedClock>>,
@@ -77,6 +78,7 @@ impl Clock {
         Ok(opened)
     }
 
+    /// Returns the quota time, and follows a step of the wall clock.
     pub(crate) fn now(&self) -> QuotaTime {
         let now = read(self.boot);
         let mut clock = *self.clock.read().unwrap_or_else(PoisonError::into_inner);

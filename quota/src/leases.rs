@@ -1,5 +1,5 @@
-//! Records what each token took by `QUOTA.TAKE` and may give back: a token without the right to
-//! reset buckets must not fill them.
+//! Records what each holder, the name of an access token, took by `QUOTA.TAKE` and may give back: a
+//! holder without the right to reset buckets must not fill them.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -10,8 +10,8 @@ use foldhash::fast::RandomState;
 use crate::operation::{BucketName, Taken};
 
 const SHARDS: usize = 16;
-/// Buckets of one shard with remembered takes, over all tokens. Tokens of more buckets cannot be
-/// given back.
+/// Maximum number of leases of one shard, each of one holder and one bucket. What is taken without
+/// room for a lease cannot be given back.
 const LEASES_PER_SHARD: usize = 16_384;
 /// Lifetime of leases of buckets that are refilled more often: the same as in the client library.
 const LASTS_MS: u64 = 1_000;
@@ -33,7 +33,8 @@ struct Shard {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lease {
     tokens: u64,
-    /// Refill of the bucket. Tokens given back later would be added on top.
+    /// Next refill of the bucket, or `LASTS_MS` after the take. Tokens given back after a refill would
+    /// be added on top.
     ends_ms: u64,
 }
 
@@ -45,6 +46,7 @@ impl Leases {
         (hash, shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Notes granted tokens, which the holder may give back until the lease ends.
     pub(crate) fn note(&self, holder: &str, bucket: &BucketName<'_>, taken: &Taken, now_ms: u64) {
         if taken.granted == 0 {
             return;

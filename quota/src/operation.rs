@@ -74,6 +74,7 @@ pub(crate) struct Demand<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
+    /// Tokens before the operation, or after a `Give`.
     Tokens(u64),
     Session(Session),
     Throttled(Throttled),
@@ -91,7 +92,8 @@ pub(crate) struct Taken {
     pub(crate) holds_in_ms: Option<u64>,
 }
 
-/// Reason why an operation has no answer. Nothing was granted.
+/// Reason why an operation has no answer. Nothing was granted, but under `always` its tokens may be
+/// debited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The disk failed, or did not answer in time.
@@ -99,7 +101,7 @@ pub enum Unavailable {
         "the store does not answer; see plimsoll_quota_store_errors_total and the log of the server"
     )]
     Store,
-    /// Too many operations wait for the disk.
+    /// Too many operations wait for the disk, or memory has no room for a bucket.
     #[error("too many operations wait for the store")]
     Busy,
 }

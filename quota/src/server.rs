@@ -39,7 +39,7 @@ pub struct Server {
 /// Runs a quota server until `shutdown` is cancelled.
 ///
 /// # Errors
-/// When it cannot start, or one of its servers fails.
+/// When it cannot start, or the balances cannot be saved at the end.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let (resp, admin) = (args.listen, args.admin);
     // A disk that hangs must not keep the process from ending.

@@ -5,7 +5,7 @@
 //! decides from the same cached directives. Envoy asks it over the rate limit service (RLS), other
 //! proxies and callers over HTTP.
 //!
-//! [`rules`] map requests to buckets and tenants and are pure. [`limits`] holds the limiter with
+//! [`rules`] map requests to buckets and tenants, and follow their file. [`limits`] holds the limiter with
 //! the current rules. `rls` and `http` translate between the protocols and [`limits`], `serve` owns
 //! sockets.
 #![forbid(unsafe_code)]

@@ -60,7 +60,7 @@ impl Limits {
     /// arrive before traffic.
     ///
     /// # Errors
-    /// When the limiter has no room for a bucket.
+    /// When the limiter has no room for a bucket, or the name of the tenant is invalid.
     pub fn new(limiter: Limiter, rules: Rules) -> Result<Self, LimitsError> {
         let in_force = InForce::bind(&limiter, rules)?;
         Ok(Self {
@@ -86,8 +86,8 @@ impl Limits {
     /// Replaces the rules for all later requests.
     ///
     /// # Errors
-    /// When the limiter has no room for a bucket. The old rules then stay; buckets before that one
-    /// are declared.
+    /// When the limiter has no room for a bucket, or the name of the tenant is invalid. The old rules
+    /// then stay; buckets before that one are declared.
     pub fn replace(&self, rules: Rules) -> Result<(), LimitsError> {
         self.inner
             .in_force

@@ -53,7 +53,7 @@ pub struct Sidecar {
 /// Runs a sidecar until `shutdown` is cancelled.
 ///
 /// # Errors
-/// When it cannot start, or one of its servers fails.
+/// When it cannot start.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let (rls, http, admin) = (args.rls, args.http, args.admin);
     // A disk that hangs must not keep the process from ending.
@@ -101,11 +101,11 @@ impl Sidecar {
         })
     }
 
-    /// Waits for the policies of its buckets, and serves until `shutdown` is cancelled. Then it
+    /// Waits for the policies of its buckets for a bounded time, and serves until `shutdown` is cancelled. Then it
     /// answers the requests in progress and reports the last counts.
     ///
     /// # Errors
-    /// When a socket cannot be listened on.
+    /// When a socket cannot be listened on, or the exchange with the aggregators cannot begin.
     pub async fn serve(
         self,
         listeners: Listeners,

@@ -65,7 +65,7 @@ pub struct BucketStatus {
     /// The connected clients that ask for a bucket that no policy names; null for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<usize>,
-    /// True while the zone lives on its own part of the limit because no controller leads.
+    /// True while the zone lives on its own part of the limit, because no controller leads or it has sent no rates.
     pub on_hold: bool,
     /// That part, in requests/s; null while the controller has sent none.
     pub hold_rps: Option<f64>,

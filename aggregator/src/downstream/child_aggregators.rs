@@ -19,6 +19,7 @@ type StableName = (Zone, Name);
 #[derive(Debug, Default)]
 pub(crate) struct ChildAggregators {
     pub(crate) by_instance: BTreeMap<InstanceId, ChildAggregator>,
+    /// The number of changes of their directives.
     pub(crate) changes: u64,
 }
 
@@ -26,10 +27,11 @@ pub(crate) struct ChildAggregators {
 pub(crate) struct ChildAggregator {
     name: StableName,
     path: Path,
+    /// The number of its children in its latest report with any; `None` before.
     pub(crate) children: Option<u32>,
     /// Buckets with a hold at its greeting.
     pub(crate) held: BTreeSet<Bucket>,
-    /// The time of the greeting of its present process.
+    /// The time of its latest greeting.
     since: MonoTime,
     /// The time its stream ended; `None` while it has one.
     left: Option<MonoTime>,
@@ -120,6 +122,7 @@ impl ChildAggregators {
         self.by_instance.values().filter(recent).count()
     }
 
+    /// Returns true if all that are connected are sent rates.
     pub(crate) fn have_shown(&self, now: MonoTime) -> bool {
         let mut connected = self
             .by_instance

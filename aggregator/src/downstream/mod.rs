@@ -28,6 +28,7 @@ use plimsoll_core::report::{CLIENTS_MAX, Echo, Identity, InstanceId, Report, Rol
 
 use crate::zone::bounds::Bounds;
 
+/// Time that a client still counts as one that shares limits, after its stream has ended.
 const LEFT_GRACE: Duration = Duration::from_millis(1_500);
 
 /// For this long after it joined, a client may have smaller parts than its traffic needs.
@@ -41,7 +42,9 @@ pub(crate) struct Downstream {
     pub(crate) newcomers: Newcomers,
     pub(crate) standings: Standings,
     pub(crate) client_board: Board,
+    /// The time of the latest division of limits, and true if there were clients; `None` if it is due.
     divided: Option<(MonoTime, bool)>,
+    /// The time when the latest client greeted.
     joined: Option<MonoTime>,
 }
 
@@ -66,7 +69,8 @@ impl Downstream {
     /// traffic.
     ///
     /// # Errors
-    /// When the stream is superseded or there is no room for another child.
+    /// When the stream is superseded, there is no room for another child, or the instance has greeted with another
+    /// role, zone or service.
     pub(crate) fn greet(
         &mut self,
         now: MonoTime,
@@ -128,6 +132,7 @@ impl Downstream {
         counts.fold(0, u32::saturating_add).min(CLIENTS_MAX)
     }
 
+    /// The number of clients that are connected or have just left.
     pub(crate) fn clients(&self, now: MonoTime) -> usize {
         let children = self.sessions.connected + self.sessions.left_within(now, LEFT_GRACE);
         children.saturating_sub(self.aggregators.within(now, LEFT_GRACE))

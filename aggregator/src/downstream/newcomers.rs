@@ -16,6 +16,7 @@ const CROWD_SHOWS: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct Newcomers {
     waiting: BTreeMap<InstanceId, Waiting>,
+    /// The client that subscribed last, and the time.
     latest: Option<(InstanceId, MonoTime)>,
 }
 

@@ -15,6 +15,7 @@ pub(crate) struct Standings {
 
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
+    /// Codes of standings, by the client's id of the key.
     codes: Vec<u16>,
     /// Ids with a changed standing since the last message.
     changed: Vec<KeyId>,

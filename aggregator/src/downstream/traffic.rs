@@ -9,7 +9,9 @@ use plimsoll_core::law::parameters;
 pub(crate) struct Traffic {
     /// Requests/s, smoothed as clients smooth theirs and constant between two reports.
     rates: Vec<f64>,
+    /// Requests in the report that is being entered.
     fresh: Vec<f64>,
+    /// True once a report showed its rate.
     pub(crate) has_shown: bool,
     pub(crate) shares: Shares,
 }

@@ -11,6 +11,7 @@ use super::allowances::{Allowances, is_divisible, rounded};
 use super::{Context, FastLoop};
 use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 
+/// The values of a bucket's keys and their rates, before they are divided between child aggregators.
 struct Undivided {
     keys: Vec<(Tenant, Values)>,
     /// The rates to divide; `None` without a limit and for a limit of zero.

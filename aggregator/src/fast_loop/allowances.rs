@@ -26,8 +26,9 @@ pub(super) struct Allowances {
 #[derive(Clone, Copy)]
 pub(super) struct Allowance {
     pub(super) slot: u32,
-    /// The allowed rate; on hold without headroom.
+    /// The allowed rate; on hold, the key may pass its part of the headroom on top.
     pub(super) allowed: Option<f64>,
+    /// The rate of the guards of the key, before their slack.
     pub(super) cap: Option<f64>,
     /// True if the tenant limit stops the key, so that it has no part of the headroom.
     pub(super) at_tenant_limit: bool,
@@ -54,6 +55,7 @@ impl Allowances {
 }
 
 impl FastLoop {
+    /// The rates of a bucket's keys: divided from the hold if the bucket is on hold and has one, else as sent.
     pub(super) fn allowances(
         &mut self,
         bucket: &Bucket,
@@ -144,7 +146,8 @@ impl FastLoop {
                         tenant_limit,
                     };
                 }
-                // The floors of all names that are established here, which a division by presences leaves.
+                // The floors of the names that are established here. `divide_hold` divides floors by the presences,
+                // and these already are of this zone alone.
                 let class = KeyId(*slot);
                 let floors = self
                     .tails

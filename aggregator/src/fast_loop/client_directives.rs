@@ -1,5 +1,5 @@
-//! Directives for clients: the ratio and the guard of each key, from the rates of the controller and the
-//! latest traffic.
+//! Directives for clients: the ratio and the guard of each key, from the rates of the controller or the hold,
+//! and the latest traffic.
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{
@@ -96,6 +96,8 @@ impl FastLoop {
             .grant(parameters::GRANT_DEPTH_REQUESTS - own.as_f64())
     }
 
+    /// The directives of the keys of a bucket with a limit, the headroom pool of the clients, and the cut of unlisted
+    /// names.
     fn keys(
         &mut self,
         bucket: &Bucket,

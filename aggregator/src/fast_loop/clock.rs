@@ -15,6 +15,7 @@ pub(super) struct Clock {
     grid: Option<MonoTime>,
     /// The latest tick, on the grid.
     pub(super) ticked: MonoTime,
+    /// The number of the present period of the slack.
     period: u128,
 }
 

@@ -1,4 +1,5 @@
-//! The headroom of one bucket in this zone: the first excess, and the slack and depth of its clients' pools.
+//! The headroom of one bucket in this zone: the first excess, the grants to new clients, and the slack and depth
+//! of its clients' pools.
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{Headroom, Terms, ZonePool};
@@ -23,7 +24,7 @@ pub(super) struct BucketHeadroom {
 
 impl BucketHeadroom {
     /// Accounts for a directive: clients have `room`, and `offered` is what they offer just now. Returns true
-    /// if a first excess may still pass.
+    /// if a first excess may still pass: a few requests above the room, before ratios follow.
     pub(super) fn on_directive(&mut self, now: MonoTime, room: f64, offered: f64) -> bool {
         let directed = self.directed.replace(now).unwrap_or(now);
         self.room = room;

@@ -6,6 +6,7 @@ use plimsoll_core::law::{Slack, Spread, Window, parameters};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
+/// The time that one report of a client covers, as its entries are added to rates.
 #[derive(Debug)]
 pub(crate) struct ReportSpan {
     spread: Spread,
@@ -37,13 +38,15 @@ impl ReportSpan {
 #[derive(Debug, Default)]
 pub(crate) struct KeyRates {
     pub(crate) window: Window,
-    /// Requests/s, smoothed as clients smooth theirs: a client's share is a share of it. As of the latest
-    /// tick.
+    /// Requests/s, smoothed as clients smooth theirs: a client's share is a share of it. Reports add to it, and
+    /// ticks fade it.
     pub(crate) offered: f64,
+    /// The counts in the present period of the slack.
     pub(crate) period: Counts,
     /// The cap of all guards together and the headroom, in requests/s.
     pub(crate) room: f64,
     pub(crate) slack: Slack,
+    /// True once the key had requests.
     pub(crate) used: bool,
     /// Until then the window has not seen enough, if the key had traffic before it was tracked.
     pub(crate) young_until: Option<MonoTime>,

@@ -1,5 +1,5 @@
 //! The fast loop: follows the traffic of each key in tenths of seconds, and computes directives from it and
-//! from the rates that the parent sent. Pure.
+//! from the rates or the hold that the parent sent. Pure.
 
 mod aggregator_directives;
 mod allowances;
@@ -25,10 +25,10 @@ use clock::Clock;
 use headroom::BucketHeadroom;
 use key_rates::{KeyRates, ReportSpan};
 
-/// The slot of a tenant that had no requests here.
+/// The slot of a tenant without a line of its own.
 const NO_SLOT: u32 = u32::MAX;
 
-/// The traffic of all lines: of listed tenants, and of classes with all their names. Its slots are the ids of lines.
+/// The traffic of all lines. A line is a listed tenant, or a class `default` with all its names; its id is its slot.
 #[derive(Debug)]
 pub(crate) struct FastLoop {
     rates: Vec<KeyRates>,
@@ -52,6 +52,7 @@ pub(crate) struct FastLoop {
 #[derive(Debug, Default)]
 struct BucketKeys {
     by_tenant: BTreeMap<Tenant, u32>,
+    /// True if the keys have rates; without rates the bucket is on hold.
     led: bool,
     /// The slot of each key with a directive, as of the latest directive.
     slots: Vec<u32>,
@@ -60,9 +61,13 @@ struct BucketKeys {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
+    /// The time: on the grid of the windows where rates are computed.
     pub(crate) now: MonoTime,
+    /// The same time by the clock of the zone.
     pub(crate) at: MonoTime,
+    /// True while a controller leads.
     pub(crate) led: bool,
+    /// The number of clients that share the rates.
     pub(crate) clients: u32,
 }
 
@@ -183,8 +188,8 @@ impl FastLoop {
         unlisted.cloned().collect()
     }
 
-    /// Fades smoothed rates and updates slacks and depths, once every period of the fast loop. `settled` is
-    /// true if the controller leads and no client has joined for a while. Linear in keys with traffic.
+    /// Fades smoothed rates in every period of the fast loop, and updates slacks and depths at the end of each period
+    /// of the slack. `settled` is true if the controller leads and no client has joined for a while. Linear in keys.
     pub(crate) fn on_tick(&mut self, now: MonoTime, settled: bool) {
         let (elapsed, has_period_ended) = self.clock.advance(now);
         if has_period_ended {
@@ -209,6 +214,7 @@ impl FastLoop {
         }
     }
 
+    /// Returns true if a bucket lives on its hold: no controller leads, or the bucket has no rates.
     pub(crate) fn is_on_hold(&self, bucket: &Bucket, led: bool) -> bool {
         !(led && self.buckets.get(bucket).is_some_and(|keys| keys.led))
     }

@@ -23,6 +23,7 @@ pub(super) struct Admission {
     per_bucket_max: u32,
 }
 
+/// The keys of one bucket, and the tenants that compete for them. It is no exact quota.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quota {
     pub(super) default: KeyId,

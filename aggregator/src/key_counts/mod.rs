@@ -17,7 +17,7 @@ pub(crate) use lines::Lines;
 
 /// A key without counts for this many seconds is forgotten.
 const IDLE: u32 = 60;
-/// An established name.
+/// The same for an established name.
 const ESTABLISHED_IDLE: u32 = 600;
 /// Periods of the fast loop between halvings of recent counts: a second.
 const HALVED_EVERY: usize = 10;
@@ -52,8 +52,9 @@ pub(crate) enum Source {
     /// No name, an invalid one, or one without room: the class `default` itself.
     #[default]
     Unnamed,
+    /// A tenant that the policy lists.
     Listed,
-    /// A name that it does not list.
+    /// A name that the policy does not list.
     Name,
 }
 
@@ -116,8 +117,8 @@ impl KeyCounts {
         Counted { line, source }
     }
 
-    /// Returns a key that has the place `id` with the names held here. For a name without its own
-    /// place, returns the bucket.
+    /// Returns a copy of `key` that shares the text of its names with the key at `id`; if that is the class `default`,
+    /// only the text of the bucket.
     pub(crate) fn interned(&self, id: KeyId, key: &Key) -> Key {
         let held = self.keys.key(id);
         if held == key {
@@ -195,6 +196,7 @@ impl KeyCounts {
         })
     }
 
+    /// Adds a bucket with its class. Returns the line of the class; `None` if the bucket is known or has no room.
     pub(crate) fn declare(&mut self, bucket: &Bucket, outbox: &mut Outbox) -> Option<KeyId> {
         if self.by_bucket.contains_key(bucket) {
             return None;
@@ -245,6 +247,7 @@ impl KeyCounts {
         false
     }
 
+    /// Keeps a bucket that waits to be removed, because a child reports a key of it again.
     fn take_back(&mut self, default: KeyId) {
         let Account { line, quota, .. } = *self.keys.value(default);
         let quota = quota_at(&mut self.quotas, quota);
@@ -364,7 +367,8 @@ impl KeyCounts {
         listed
     }
 
-    /// The names with less than half the traffic of a tenant that found no room.
+    /// The names with less than half the traffic of the most frequent tenant that had no key, in buckets without room.
+    /// Ends the tick of all quotas.
     fn coldest(&mut self) -> Vec<KeyId> {
         if self.quotas.iter().all(Quota::is_at_rest) {
             return Vec::new();

@@ -16,6 +16,7 @@ const CLIENTS_GROWTH: f64 = 1.02;
 
 #[derive(Debug, Default)]
 pub(crate) struct PushSchedule {
+    /// The time when directives were last computed, and the clients then.
     directed: Option<MonoTime>,
     clients: usize,
     decided: Option<MonoTime>,

@@ -30,8 +30,9 @@ pub(super) struct Class {
 #[derive(Debug, Default)]
 pub(super) struct Kind {
     recent: Recent,
-    /// The traffic of uncounted names in the memory of names.
+    /// The traffic of uncounted names, which have no bin, in the memory of names.
     remembered: f64,
+    /// The number of uncounted names.
     pub(super) names: u32,
 }
 
@@ -47,8 +48,9 @@ struct Mix {
 #[derive(Debug, Default)]
 struct Recent {
     traffic: Traffic,
-    /// Traffic of the latest period of the fast loop, and of the one before.
+    /// Traffic of the present period of the fast loop.
     fresh: Traffic,
+    /// Traffic of the latest period that has ended.
     latest: Traffic,
 }
 
@@ -174,8 +176,8 @@ impl Class {
             .for_each(|mix| mix.add(Standing::default(), requests));
     }
 
-    /// The parts that pass at a cut of what clients decide by the ratio of established names, and by that of unknown
-    /// names. The cut is of a tail that was judged by the same requests.
+    /// The parts that pass at a cut: of the requests that clients decide by the ratio of established names, and of
+    /// those that they decide by the ratio of unknown names. `tail` was judged by the same requests.
     pub(super) fn parts(
         &self,
         now: MonoTime,
@@ -218,7 +220,8 @@ impl Class {
         self.follow(before, name.standing(), name.latest());
     }
 
-    /// Moves a name with its latest requests to another standing. In a bin nearby they remain where clients decided them.
+    /// Moves a name with its latest requests to another standing. If the new bin is near, the requests remain where
+    /// clients decided them.
     #[inline]
     pub(super) fn follow(&mut self, before: Standing, after: Standing, latest: f64) {
         let index = |standing: Standing| standing.bin.map(Bin::index);

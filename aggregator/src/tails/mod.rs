@@ -181,6 +181,7 @@ impl Tails {
         cut.filter_map(move |line| Some((line, self.tail(now, line)?)))
     }
 
+    /// The part of a class's traffic that no tenant limit refuses.
     pub(crate) fn within(&self, now: MonoTime, class: KeyId, tenant_limit: f64) -> f64 {
         let tail = if tenant_limit.is_finite() {
             self.tail(now, class)

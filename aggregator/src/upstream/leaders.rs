@@ -35,9 +35,9 @@ struct Claim {
 impl Leaders {
     /// Takes the controller that a child names in its report, while `held` is active.
     ///
-    /// An aggregator's claim counts: its directives came from a controller. A client's counts only
-    /// if this process has lost that state: no directive has arrived from above since its start,
-    /// except while clients return. A claim far above the current epoch never counts.
+    /// An aggregator's claim counts: its directives came from a controller. A client's counts only if it is of a
+    /// later epoch, and this process has lost that state: no directive of a controller has arrived since its start, or
+    /// clients still return. A claim far above the current epoch never counts.
     pub(crate) fn on_report(
         &mut self,
         now: MonoTime,
@@ -102,6 +102,7 @@ impl Leaders {
         self.confirmed = Some((held, sent));
     }
 
+    /// Enters into a report the controller that leads, or a later one that a child claims, and another one if known.
     pub(crate) fn fill(&self, now: MonoTime, held: Option<Leader>, report: &mut Report) {
         let confirmed = self.confirmed.filter(|(leader, _)| Some(*leader) == held);
         let mut age = confirmed.map(|(_, sent)| now.since(sent));

@@ -51,6 +51,7 @@ impl Upstream {
         self.evidence.discard();
     }
 
+    /// Returns true if the report is the greeting of its stream.
     pub(crate) fn begin_report(&mut self) -> bool {
         !std::mem::replace(&mut self.has_greeted, true)
     }

@@ -20,6 +20,7 @@ pub(crate) struct Rollups {
 #[derive(Debug)]
 struct Rollup {
     seq: u64,
+    /// The latest report of each connected child: its instance, its stream and the report's number.
     contained: Vec<(InstanceId, StreamId, u64)>,
 }
 

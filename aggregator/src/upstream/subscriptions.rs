@@ -1,5 +1,5 @@
-//! The buckets that children ask for: which are held, until when, and which of them the child has
-//! yet to ask the parent for.
+//! The buckets that children ask for: which of them are held and when they were last used, and which this
+//! aggregator has yet to ask its parent for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,8 +14,11 @@ pub(crate) struct Subscriptions {
     max: usize,
     /// The time when a child was last subscribed to each, or when it was held for another reason.
     held: BTreeMap<Bucket, MonoTime>,
+    /// Buckets that the policy named before the present stream, until a controller answers on it.
     unconfirmed: BTreeSet<Bucket>,
+    /// Buckets that the next report asks for.
     pending: Vec<Bucket>,
+    /// Buckets that the next report gives up.
     dropped: Vec<Bucket>,
 }
 

@@ -15,6 +15,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
+    /// One check for each bucket, by the bucket's number in `KeyCounts`.
     checks: Vec<AdmissionCheck>,
     checked: MonoTime,
 }
@@ -48,6 +49,7 @@ impl Zone {
         }
     }
 
+    /// The share of a bucket's requests that directives tell clients to refuse, without guards; `None` without a ratio.
     pub(crate) fn law_ratio(&self, bucket: &Bucket) -> Option<f64> {
         let posted = self.downstream.client_board.get(bucket)?;
         // Names of a class have their own ratios, which together are that of the class.

@@ -7,11 +7,12 @@ pub struct Bounds {
     pub children_max: usize,
     /// Keys that one client may define.
     pub keys_per_child_max: usize,
-    /// Keys of the zone. Tenants beyond it count as their bucket's class `default`.
+    /// Keys of the zone. Unlisted tenants beyond it count as their bucket's class `default`; listed ones have room.
     pub keys_max: usize,
-    /// Keys of one bucket, including its class `default`.
+    /// Keys of one bucket, including its class `default`. It bounds unlisted tenants only, as above.
     pub tenants_per_bucket_max: usize,
-    /// Requests/s that a client is believed to decide. What it reports above that is cut.
+    /// Requests/s that a client is believed to decide. What it reports above that, and above 100 times its own past,
+    /// is cut.
     pub decisions_per_s_max: u64,
     /// Buckets that children may ask for, in addition to the buckets of the policy. A child
     /// aggregator may ask for half as many.
@@ -45,6 +46,6 @@ pub struct Counters {
     pub cut: u64,
     /// Keys and buckets that were rejected for lack of room.
     pub rejected: u64,
-    /// Messages of the parent that were older than the current directives.
+    /// Messages of the parent that were older than the current directives, or had an impossible kill generation.
     pub stale: u64,
 }

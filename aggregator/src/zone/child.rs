@@ -16,7 +16,7 @@ use super::Zone;
 impl Child for Zone {
     fn on_open(&mut self, _: MonoTime) {
         self.upstream.open();
-        // The policy may have dropped some of its buckets, but only a controller knows.
+        // The policy may name fewer buckets by now, but only a controller knows.
         let named = self.board.iter().filter(|(_, posted)| posted.terms().named);
         self.upstream
             .subscriptions
@@ -66,8 +66,8 @@ impl Child for Zone {
         now: MonoTime,
         mut directives: Directives,
     ) -> Result<(), StaleDirective> {
-        // Merge kill generations and acknowledgements before the epoch check: both hold even if the
-        // directives are stale.
+        // Kill generations and acknowledgements are taken before the epoch check: both hold even if the directives
+        // are stale. Only a message with an impossible kill generation is rejected whole.
         if self
             .kills
             .on_directives(&directives)

@@ -20,12 +20,15 @@ use crate::key_counts::{Counted, KeyCounts, Source};
 #[derive(Debug, Default)]
 pub(super) struct EntryBuffer {
     entries: Vec<BufferedEntry>,
+    /// The late counts of some entries, by the index of the entry.
     late: Vec<(usize, Counts)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct BufferedEntry {
+    /// The key's id here.
     id: KeyId,
+    /// The key's id at the child.
     of_child: KeyId,
     counted: Counted,
     counts: Counts,
@@ -39,6 +42,7 @@ struct Ingest<'a> {
     fast_loop: &'a mut FastLoop,
     admissions: &'a mut Admissions,
     board: &'a Board,
+    /// The bucket looked up last, with its directives.
     latest: Option<(Bucket, Option<&'a Posted>)>,
     outbox: &'a mut Outbox,
     /// Minimum span of a report that shows nothing about the present rate.
@@ -53,6 +57,7 @@ struct Ingest<'a> {
 }
 
 impl Zone {
+    /// Adds the counts and the evidence of a child's report, or of a part of one.
     pub(super) fn enter(
         &mut self,
         now: MonoTime,

@@ -10,12 +10,11 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Zone {
-    /// Enters an operator's kill order, or its end. The generation moves to the next odd or even
-    /// number, which is sent to all children immediately and to the parent with the next report.
-    /// From then on the buckets are in shadow, until the controller has confirmed the order and
-    /// their entries are raised again. An order to kill is kept even if the generation is
-    /// unchanged; its end changes nothing while an aggregator below orders the same. The generation
-    /// also moves past every claim of a child. Returns true if the generation changed.
+    /// Enters an operator's kill order, or its end. The generation moves past every claim of a child, to the next odd
+    /// or even number. It is sent to all children immediately and to the parent with the next report. From then on
+    /// the buckets are in shadow, until the controller has confirmed the order and their entries are raised again.
+    /// An order to kill is kept even if the generation is unchanged. Its end leaves the scope killed while an
+    /// aggregator below orders the same. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket with its own kill.

@@ -10,6 +10,7 @@ use super::Zone;
 use crate::key_counts::Source;
 
 impl Zone {
+    /// Gives tenants that a directive has made listed their own lines, and moves the others back to their class.
     pub(super) fn relist(&mut self, now: MonoTime, directive: &BucketDirective) {
         let bucket = &directive.bucket;
         let Some((posted, class)) = self.board.get(bucket).zip(self.keys.class_of(bucket)) else {
@@ -38,7 +39,7 @@ impl Zone {
         for id in &listed {
             self.fast_loop.tails.close(class, *id);
         }
-        // A name that was listed is no invention.
+        // A name that was listed was not invented by a caller: it is established.
         for id in &unlisted {
             self.fast_loop.tails.open(now, class, *id, true);
         }

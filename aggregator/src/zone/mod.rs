@@ -43,6 +43,7 @@ use room::Room;
 pub struct Zone {
     pub(crate) identity: Identity,
     parameters: Parameters,
+    /// The directives of the parent.
     pub(crate) board: Board,
     pub(crate) keys: KeyCounts,
     /// Empty except while a report is merged.
@@ -81,8 +82,9 @@ impl Zone {
         }
     }
 
-    /// Advances the zone; to be called about every [period of the fast loop](plimsoll_core::law::parameters::FAST_PERIOD).
-    /// Returns true if streams of children have to be woken.
+    /// Advances the zone. To be called about every
+    /// [period of the fast loop](plimsoll_core::law::parameters::FAST_PERIOD). Returns true if streams of children have
+    /// to be woken.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.downstream.prune(now);
         let have_shown = self.downstream.aggregators.have_shown(now);
@@ -111,8 +113,8 @@ impl Zone {
         self.has_downstream_changes() || is_warm
     }
 
-    /// Computes the directives for clients, and for child aggregators if that is due or `from_parent` is true
-    /// because the parent sent new directives.
+    /// Computes the directives for clients, and for child aggregators if that is due or `from_parent` is true:
+    /// the parent sent new directives, or a kill changed.
     fn direct(&mut self, now: MonoTime, from_parent: bool) {
         let clients = self.downstream.clients(now);
         self.schedule.pushes.on_direct(now, clients);
@@ -194,7 +196,8 @@ impl Zone {
 }
 
 impl Zone {
-    /// Returns true if the zone lives on its own part of a bucket's limit because no controller leads.
+    /// Returns true if the zone lives on its own part of a bucket's limit, because no controller leads or it has sent
+    /// no rates.
     pub fn is_on_hold(&self, bucket: &Bucket, now: MonoTime) -> bool {
         self.fast_loop.is_on_hold(bucket, self.is_led(now))
     }

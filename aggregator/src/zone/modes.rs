@@ -1,5 +1,5 @@
-//! The modes of buckets with evidence that counts for rollout gates: the current one, and for a
-//! short while the one before it.
+//! The modes whose evidence is passed on to the controller: the current one of each bucket, and for a short while
+//! the one before it. The controller leaves out evidence of another mode than the stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct InForce {
 }
 
 impl Modes {
-    /// Returns true if evidence of `mode` counts for a bucket where `in_force` is active now.
+    /// Returns true if evidence of `mode` is passed on for a bucket where `in_force` is active now.
     pub(super) fn accepts(
         &mut self,
         now: MonoTime,

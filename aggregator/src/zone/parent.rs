@@ -80,6 +80,7 @@ impl Parent for Zone {
 }
 
 impl Zone {
+    /// Grants tokens to a client for buckets that it has just subscribed to.
     fn grants(&mut self, now: MonoTime, stream: StreamId) -> BTreeMap<Bucket, Tokens> {
         let mut grants = BTreeMap::new();
         let Downstream {

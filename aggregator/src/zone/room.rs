@@ -1,5 +1,5 @@
-//! Room for buckets: buckets that the policy names always have it, and buckets that children ask
-//! for are bounded per child and leave when they are idle.
+//! Room for buckets: buckets that the policy names always have it. Buckets that children ask for are bounded, in
+//! all and per child, and are dropped when they are idle.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -101,8 +101,8 @@ impl Zone {
         }
     }
 
-    /// Notes why a bucket of a directive is held. Returns false for a bucket that was dropped in
-    /// the meantime.
+    /// Notes why a bucket of a directive is held: the policy names it, or children ask for it. Returns false for a
+    /// bucket that was dropped in the meantime.
     pub(super) fn admit(&mut self, now: MonoTime, directive: &BucketDirective) -> bool {
         let bucket = &directive.bucket;
         let held = self.board.get(bucket).map(|posted| posted.terms().named);
@@ -121,7 +121,7 @@ impl Zone {
     /// Drops the buckets that the policy does not name, that no child is subscribed to and that have
     /// no traffic, once all of their counts are confirmed.
     pub(super) fn drop_idle_buckets(&mut self, now: MonoTime) {
-        // Names that a child asked for and gave up leave at the latest when others need their room.
+        // If others need the room, a bucket that no child asks for now is dropped without the usual wait.
         let is_full = self.upstream.subscriptions.is_full();
         let (interval, unused_for) = if is_full {
             (SWEEP_IF_FULL, Duration::ZERO)

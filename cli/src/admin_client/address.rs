@@ -10,7 +10,7 @@ use plimsoll_tls::Tier;
 pub(crate) const CONTROLLER: &str = "http://127.0.0.1:7401";
 pub(crate) const QUOTA: &str = "http://127.0.0.1:7432";
 
-/// HTTP or HTTPS, a host and a port, without a path; and the tier that is expected there.
+/// HTTP or HTTPS, a host and an optional port, without a path; and the tier that is expected there.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     uri: Arc<Uri>,
@@ -46,6 +46,7 @@ impl Address {
         names_loopback(self.uri.host().unwrap_or_default())
     }
 
+    /// Returns the address with https in place of http, or the reverse.
     pub(super) fn by_other_scheme(&self) -> String {
         let scheme = if self.is_tls() { "http" } else { "https" };
         format!(

@@ -1,4 +1,4 @@
-//! The reasons why an admin port gave no answer, each with a remedy.
+//! The reasons why a request to an admin port failed, each with a remedy.
 
 use std::error::Error;
 use std::io;
@@ -44,6 +44,7 @@ impl AdminPort {
         ))
     }
 
+    /// Describes an answer with an error status. Only a request that is invalid itself is `Invalid`.
     pub(super) fn refusal(
         &self,
         status: StatusCode,

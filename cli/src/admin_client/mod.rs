@@ -22,7 +22,7 @@ pub(crate) use token::Token;
 use crate::output::OutputArgs;
 use crate::shutdown;
 
-/// A controller writes a command to its disk before it answers.
+/// Maximum time to the end of an answer. A controller writes most commands to its disk before it answers.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum answer that is read into memory.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -46,6 +46,7 @@ pub(crate) struct ControllerArgs {
     pub(crate) credentials: CredentialArgs,
 }
 
+/// The admin port of a tier, with the credentials of the operator.
 #[derive(Debug)]
 pub(crate) struct AdminPort {
     address: Address,
@@ -55,7 +56,7 @@ pub(crate) struct AdminPort {
 }
 
 impl AdminArgs {
-    /// Sends a request that changes nothing, and waits for the answer.
+    /// Sends a request that changes nothing to the controller, and waits for the answer.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -64,7 +65,7 @@ impl AdminArgs {
         port.ask(port.get(route))
     }
 
-    /// Sends a command, and waits until it is carried out.
+    /// Sends a command to the controller, and waits for the answer.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -156,7 +157,8 @@ impl AdminPort {
         serde_json::from_slice(&body).map_err(|error| self.unexpected(&error.to_string()))
     }
 
-    /// Sends a request, and returns the answer with an unread body, which has no timeout.
+    /// Sends a request, and returns the answer with an unread body. The only timeout is that of `request`, if it has
+    /// one.
     ///
     /// # Errors
     /// [`AdminError`].

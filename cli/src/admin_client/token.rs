@@ -14,7 +14,7 @@ use plimsoll_host::regular_file;
 
 const RANDOM_BYTES: usize = 32;
 
-/// `Debug` does not show it.
+/// The token as it is sent. `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct Token(String);
 

@@ -174,7 +174,7 @@ fn show(lines: &[Shown], format: Format) -> anyhow::Result<ExitCode> {
             ];
             write_table(&mut out, &headings, lines.iter().map(row))?;
         }
-        // `verify` handles bytes that are not a line.
+        // Bytes that are not a line are left out: `verify` reports them.
         Format::Json => lines
             .iter()
             .flatten()

@@ -15,9 +15,9 @@ use crate::admin_client::{AdminArgs, AdminError, ControllerArgs};
 use crate::output::{self, Format, json_line, write_table};
 use crate::shutdown;
 
-/// Exit code for input that the controller rejects as invalid.
+/// Exit code for a file that cannot be read, or that the controller rejects as invalid.
 const EXIT_INVALID: u8 = 2;
-/// Maximum file that a controller accepts.
+/// Maximum size of a file that a controller accepts, in bytes.
 const IMPORT_BYTES_MAX: usize = 32 << 20;
 
 /// Export the traffic history of a controller, or import one

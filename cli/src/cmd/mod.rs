@@ -1,4 +1,4 @@
-//! The commands of operators, and the demo service.
+//! The commands of operators, the simulator, and the demo service.
 
 pub(crate) mod apply;
 pub(crate) mod audit;

@@ -34,6 +34,7 @@ const WAIT_US_MAX: u64 = 60_000_000;
 
 type HttpClient = Client<HttpConnector, Empty<Bytes>>;
 
+/// The requests of one tenant to one URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     pub(crate) uri: Uri,
@@ -46,6 +47,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
+    /// Returns the header x-tenant of the next request.
     fn caller(&self, rng: &mut SmallRng) -> HeaderValue {
         let Some(names) = self.names else {
             return self.tenant.clone();
@@ -74,7 +76,7 @@ struct Callers {
 
 struct Results {
     tenants: BTreeMap<HeaderValue, Outcomes>,
-    /// Microseconds to an answer or to the timeout.
+    /// Microseconds to an answer, a failure or the timeout.
     waits: Histogram<u64>,
     /// Cause of the first failed request, with its URL.
     first_failure: Option<String>,

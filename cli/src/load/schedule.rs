@@ -5,7 +5,8 @@ use std::str::FromStr;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-/// Requests/s: far above it, the arrivals of one interval would take longer than the interval.
+/// Maximum rate in requests/s. Far above it, sending the requests of an interval would take longer than the
+/// interval.
 const RPS_MAX: f64 = 1e6;
 
 /// A rate in requests/s that changes at given times.
@@ -99,7 +100,7 @@ impl Iterator for Arrivals {
             self.left = self.schedule.arrivals_per_s(self.last_s);
             self.room = self.left;
         }
-        // First of so many uniform draws.
+        // The first of `left` moments that are drawn uniformly from `room`.
         let first = self.room * (1.0 - self.rng.random::<f64>().powf(1.0 / self.left));
         self.left -= 1.0;
         self.room -= first;

@@ -10,9 +10,9 @@ use serde::Serialize;
 pub(crate) struct Figures {
     #[serde(flatten)]
     pub(crate) outcomes: Outcomes,
-    /// 99th percentile of the time to an answer or to the timeout, in milliseconds.
+    /// 99th percentile of the time to an answer, a failure or the timeout, in milliseconds.
     pub(crate) p99_ms: f64,
-    /// Maximum time to an answer or to the timeout, in milliseconds.
+    /// Maximum time to an answer, a failure or the timeout, in milliseconds.
     pub(crate) max_ms: f64,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Outcomes {
     pub(crate) refused: u64,
     /// Answered with another status, too late or not at all.
     pub(crate) failed: u64,
-    /// Failed because no answer arrived in time.
+    /// The part of `failed` without an answer in time.
     pub(crate) timed_out: u64,
     /// Due but not sent, because too many requests waited for an answer.
     pub(crate) not_sent: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Summary {
     /// True once any request was answered.
     #[serde(skip)]
     pub(super) answered: bool,
-    /// Seed that repeats the moments of the requests.
+    /// Seed that repeats the moments and users of the requests.
     pub(super) seed: u64,
 }
 

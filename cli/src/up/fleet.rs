@@ -30,8 +30,8 @@ use crate::cmd::service::{self, CapacityArgs, Service, TrustArgs};
 const POLICY: &str = include_str!("example/policy.yaml");
 const TENANTS: &str = include_str!("example/tenants.yaml");
 
-/// Zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
-/// exceeded.
+/// Zones and their shares of the load. They are unequal: a limit divided evenly between zones would refuse
+/// more of the first one.
 const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
 
@@ -225,6 +225,7 @@ impl Fleet {
         Ok(())
     }
 
+    /// Runs a part. Cancels `failed` if it ends before its tier is stopped.
     fn spawn<F, E>(
         &mut self,
         tier: usize,

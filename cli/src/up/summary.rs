@@ -34,7 +34,7 @@ pub(super) struct Summary {
 /// Rates of a bucket, or of one of its tenants.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Line {
-    /// Limit in requests/s, in a summary the mean of its changes; null without a limit, and for a
+    /// Mean of the limit over the window, in requests/s; null if there was none at some time, and for a
     /// tenant.
     pub(super) limit_rps: Option<f64>,
     /// Requests/s offered, including requests that were refused from memory of a quota's refusal.
@@ -42,7 +42,8 @@ pub(super) struct Line {
     pub(super) admitted_rps: f64,
     /// Requests/s that exact quotas refused.
     pub(super) quota_refused_rps: f64,
-    /// Refused requests over offered ones, in canary with those that were only counted; null without a limit, and in shadow.
+    /// Refused requests over offered ones, including refusals that were only counted, as in canary; null without a
+    /// limit, and in shadow.
     pub(super) drop_ratio: Option<f64>,
     /// In shadow, requests that would have been refused over offered ones; null without a limit.
     pub(super) would_drop_ratio: Option<f64>,

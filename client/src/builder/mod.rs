@@ -210,7 +210,7 @@ impl LimiterBuilder {
 
     /// Limits a bucket to `rps` requests/s on this instance while there is no directive for it: before the
     /// first one arrives, and while a restarted aggregator has no ratios yet. All tenants share the rate.
-    /// Without it, every request is admitted and counted during that time.
+    /// Without it, every request is admitted and counted during that time, unless `before_policy` denies.
     pub fn cold_rps(self, bucket: &str, rps: f64) -> Self {
         self.set(|builder| {
             builder
@@ -246,9 +246,9 @@ impl LimiterBuilder {
     /// While at least half of the places are free, a tenant gets one with its first request; after
     /// that, with about its eighth request within a second. A tenant is evicted after a minute
     /// without requests, or after ten seconds when more than three quarters of the places are
-    /// taken. When no place is left, a tenant is evicted in favor of another tenant with at least
-    /// twice as many requests. At most 100,000, which is as many as an aggregator takes from one
-    /// client.
+    /// taken. When fewer than a sixteenth are free, a tenant is evicted in favor of another tenant
+    /// with at least twice as many requests. At most 100,000, which is as many as an aggregator
+    /// takes from one client.
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.keys_max = keys_max.min(KEYS_MAX);
         self
@@ -265,12 +265,12 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the store of exact quotas: a quota server of Plimsoll, or Redis. The quotas themselves come from the policy,
-    /// with the directives. Without a store they are not enforced here, which is a
+    /// Sets the store of exact quotas: a quota server of Plimsoll, or Redis. The policy defines the quotas, which
+    /// arrive with the directives. Without a store they are not enforced here, which is a
     /// [setup problem](Limiter::setup_problems).
     ///
-    /// [`Limiter::check_async`] and the middleware ask the store. The feed connects to it when it starts, and gives leases back
-    /// when it is shut down.
+    /// [`Limiter::check_async`] and the middleware ask the store. The feed connects to it when it starts, and gives
+    /// leases back when it is shut down.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -304,7 +304,7 @@ impl LimiterBuilder {
     /// Builds the limiter, and a feed that the caller [runs](Feed::run), on another runtime or among its own tasks.
     ///
     /// # Errors
-    /// As for [`build`](Self::build), but for the runtime.
+    /// As for [`build`](Self::build), but for the runtime and for another feed, which are errors of the feed.
     pub fn build_detached(mut self) -> Result<(Limiter, Feed), BuildError> {
         if let Some(error) = self.error.take() {
             return Err(error);

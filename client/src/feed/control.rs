@@ -33,7 +33,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Returns true if the feed has work: an aggregator, a rate of the service's own, a kill file, or a store of quotas.
+    /// Returns true if the feed has work: an aggregator, a rate of the service's own, a kill file, or a store of
+    /// quotas.
     pub(crate) fn has_work(&self) -> bool {
         !matches!(self.aggregators, Aggregators::None)
             || self.has_cold_rates

@@ -17,7 +17,7 @@ use super::{Control, Flushed};
 pub struct FeedHandle {
     pub(super) control: Arc<Control>,
     pub(super) shutdown: CancellationToken,
-    /// `None` once the feed is shut down, or if it had nothing to do.
+    /// `None` once the feed is shut down, or if it had nothing to do and there was no runtime.
     pub(super) task: Option<JoinHandle<Flushed>>,
 }
 

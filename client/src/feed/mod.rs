@@ -45,9 +45,9 @@ const LEASES_RETURNED_WITHIN: Duration = Duration::from_secs(1);
 /// [`LimiterBuilder::build_detached`](crate::LimiterBuilder::build_detached).
 ///
 /// While the feed is not running, or no aggregator can be reached, the limiter applies the directives it
-/// holds: it neither opens nor closes, and no count is lost while the process lives. A feed that is dropped without
-/// being run, and requests decided for ten seconds without one, are logged and are a
-/// [setup problem](crate::Limiter::setup_problems).
+/// holds, and no count is lost while the process lives. A feed that is dropped without being run is logged, and is a
+/// [setup problem](crate::Limiter::setup_problems). So are requests that are decided while it was not run for ten
+/// seconds.
 #[derive(Debug)]
 #[must_use = "a limiter without its feed admits every request: call Feed::run"]
 pub struct Feed {
@@ -63,10 +63,10 @@ pub struct Flushed {
 }
 
 impl Feed {
-    /// Runs the feed on the present runtime, unless it has nothing to do.
+    /// Runs the feed on the present runtime. A feed that has nothing to do needs none.
     ///
     /// # Errors
-    /// As for [`LimiterBuilder::build`](crate::LimiterBuilder::build).
+    /// If there is no runtime, or another feed of this process runs for an instance of the same name.
     pub fn spawn(self) -> Result<FeedHandle, FeedError> {
         let shutdown = CancellationToken::new();
         let control = Arc::clone(&self.control);

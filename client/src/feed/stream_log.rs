@@ -26,7 +26,7 @@ pub(super) struct StreamLog {
     /// The reasons of failures since the last connection that were logged as warnings; `None` is any that is not about
     /// trust. At most one of each.
     warned: Vec<Option<&'static str>>,
-    /// The failures since the last connection that an aggregator does not cause.
+    /// The failures since the last connection that another server may have caused.
     strange: u32,
     foreign: Option<SetupProblem>,
 }

@@ -55,6 +55,7 @@ pub(super) async fn run(control: &Control, shutdown: &CancellationToken) {
 struct Streams<'a> {
     control: &'a Control,
     shutdown: &'a CancellationToken,
+    /// Notified when a stream is lost.
     lost: Arc<Notify>,
     stops: HashMap<EndpointId, CancellationToken>,
     tasks: JoinSet<EndpointId>,

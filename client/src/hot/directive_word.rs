@@ -14,8 +14,11 @@ pub(crate) const IDS_MAX: usize = 1 << ID_BITS;
 const ID_BITS: u32 = 20;
 const ID: u64 = (1 << ID_BITS) - 1;
 
-/// The drop ratio, the coin, the class of waits, and flags for a guard and for enforcement, packed so that a
-/// reader sees all of them of one directive. The word 0 means that the key has no directive.
+/// A directive: drop ratio, class of waits and flags, packed so that a reader sees all of them of one directive.
+/// The word 0 means that the key has no directive.
+///
+/// A word without the flag `HELD` is a mark: the key follows its bucket's default class. In a mark, `GUARDED`
+/// means an established name, `COHERENT` an own ratio, and `COLD` an own side of the canary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirectiveWord(u64);
 
@@ -39,8 +42,7 @@ impl DirectiveWord {
         Self(u64::from(ratio.units()) << Self::RATIO_AT | Self::HELD)
     }
 
-    /// Makes the mark of a key that has no own directive and follows its bucket's default class. No
-    /// directive looks like it, because every directive is held.
+    /// Makes the mark of a key that has no own directive and follows its bucket's default class.
     pub(crate) const fn following() -> Self {
         Self(Self::INDEPENDENT)
     }
@@ -56,8 +58,8 @@ impl DirectiveWord {
     }
 
     /// Makes the mark of a name that has its own ratio, with an independent draw: in one dithered
-    /// coin with names of smaller ratios it would be admitted too often. Everything else follows
-    /// the bucket's default class.
+    /// coin with names of smaller ratios it would be admitted too often. It also has its own tenant limit.
+    /// Everything else follows the bucket's default class, or its established names.
     pub(crate) fn cut(ratio: DropRatio, is_established: bool, at_tenant_limit: bool) -> Self {
         let mark = Self(Self::following().0 | u64::from(ratio.units()) << Self::RATIO_AT);
         mark.with(Self::GUARDED, is_established)

@@ -19,9 +19,9 @@ pub(crate) struct GuardPool {
     batch: AtomicU32,
     /// The capacity in tokens. A request that costs more passes when the pool is full, and leaves a debt.
     depth: AtomicU32,
-    /// Tokens that are kept for established names.
+    /// Number of tokens that only established names may take.
     reserve: AtomicU32,
-    /// Tokens that were missing for requests since the last refill.
+    /// Tokens of requests that found too few since the last fill. A pool without depth counts none.
     missed: AtomicU32,
 }
 
@@ -30,9 +30,9 @@ impl GuardPool {
         self.reserve.store(reserve as u32, Ordering::Relaxed);
     }
 
-    /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next
+    /// Sets the tokens, and the batch size for `threads` threads. The caller must begin the next
     /// refill right after this call, which voids the batches that threads hold. Returns the tokens
-    /// that requests missed since the last call.
+    /// of requests that found too few since the last call.
     pub(crate) fn fill(&self, tokens: u64, depth: f64, threads: usize) -> u32 {
         // A cast from a float saturates.
         let depth = depth as u32;
@@ -48,8 +48,9 @@ impl GuardPool {
         self.missed.swap(0, Ordering::Relaxed)
     }
 
-    /// Takes `n` tokens out of the thread's batch, or a new batch out of the pool. Returns false if there are
-    /// too few. The reserve is for requests of `established` names.
+    /// Takes `n` tokens out of the thread's batch and, if these are too few, a new batch out of the pool. Threads
+    /// that share their counters have no batch. Returns false if there are too few tokens. The reserve is for
+    /// requests of `established` names.
     pub(crate) fn take(
         &self,
         counters: CounterBlock<'_>,
@@ -89,7 +90,7 @@ impl GuardPool {
                     Some(tokens - drawn)
                 });
             if taken.is_err() {
-                // Without depth there is none to be found. Threads need not contend to count that.
+                // A pool without depth has no tokens. Threads need not contend to count that.
                 if depth > 0 {
                     self.missed.fetch_add(n, Ordering::Relaxed);
                 }
@@ -106,7 +107,7 @@ impl GuardPool {
         true
     }
 
-    /// Returns the tokens that were taken for a request of this cost, which another key then refused.
+    /// Gives back the tokens that were taken for a request of this cost, which another key then refused.
     pub(crate) fn give_back(&self, counters: CounterBlock<'_>, key: u32, refill: u16, n: u32) {
         // A cost above the capacity has taken no more than all of it.
         let depth = self.depth.load(Ordering::Relaxed);
@@ -124,7 +125,7 @@ impl GuardPool {
         }
     }
 
-    /// Returns true if the pool could pay for a request of this cost. Threads may hold further
+    /// Returns true if the pool could pay for a request of this cost, with its reserve. Threads may hold further
     /// batches.
     pub(crate) fn pays(&self, n: u32) -> bool {
         let (tokens, n) = (self.tokens.load(Ordering::Relaxed), u64::from(n));
@@ -154,7 +155,7 @@ impl Table {
             .or_else(|| self.headroom_for(target).filter(take))
     }
 
-    /// Returns `n` tokens to where they were [taken](Self::take) from.
+    /// Gives `n` tokens back to the guard or headroom that they were [taken](Self::take) from.
     pub(crate) fn give_back(&self, id: u32, n: u32, counters: CounterBlock<'_>) {
         let refill = self.refill_number();
         if let Some(tokens) = self.tokens(id) {
@@ -169,7 +170,7 @@ impl Table {
     }
 
     /// Sets the tokens of a guard or a headroom, which take effect with the next
-    /// [refill](Self::refill). Returns the tokens that requests missed since the last call.
+    /// [refill](Self::refill). Returns the tokens of requests that found too few since the last call.
     pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) -> u32 {
         let pool = self.tokens(id);
         debug_assert!(pool.is_some(), "{id} is no id of tokens");

@@ -14,6 +14,7 @@ use plimsoll_core::report::Counts;
 
 use crate::hot::table::{KeyPlace, Table};
 
+/// Number of measurements without a directive after which a guard or pool follows this client's own load.
 const STALE_AFTER: u32 = 5;
 
 #[derive(Default)]
@@ -22,12 +23,15 @@ pub(crate) struct Guards {
     set: BTreeMap<u32, Set>,
     /// By key.
     offered: Vec<Offered>,
+    /// The time of the last measurement.
     pub(crate) measured: Option<MonoTime>,
     refilled: Option<MonoTime>,
 }
 
+/// A guard or headroom pool that is set.
 struct Set {
     of_zone: OfZone,
+    /// This client's part of it: its rate and depth.
     part: Guard,
     /// The tokens after the last refill.
     tokens: Tokens,
@@ -36,6 +40,7 @@ struct Set {
     /// Tokens used up to the last refill, modulo 2^32. Threads that decide while a refill begins may exceed
     /// the tokens.
     used: u32,
+    /// Whole tokens that were used and not paid yet.
     debt: u64,
     /// Maximum number of tokens requested between two refills. Fades.
     group: f64,
@@ -126,8 +131,8 @@ impl Guards {
         }
     }
 
-    /// Adds tokens to a bucket's headroom pool that this client was granted because it has just joined. They are
-    /// not refilled, and lapse. No bucket without a pool has any.
+    /// Sets the tokens that this client was granted in a bucket's headroom pool, beyond the pool's depth, because it
+    /// has just joined. They are not refilled, and lapse. Does nothing for a bucket without a pool.
     pub(crate) fn grant(&mut self, table: &Table, bucket: u32, tokens: Tokens) {
         let id = table.headroom(bucket);
         let Some(set) = self.set.get_mut(&id) else {
@@ -180,9 +185,9 @@ impl Guards {
     /// Measures the load since the last call, and passes the counts of each key to `on_counts`.
     /// `places` has all keys, by id. Linear in the keys.
     ///
-    /// The guards follow with the parent's next directive, which includes the load of the other
-    /// clients: compared with the zone's load before a surge, every client's own load would look
-    /// like the whole.
+    /// A guard follows with the parent's next directive, which includes the load of the other clients: compared
+    /// with the zone's load before a surge, every client's own load would look like the whole. Without a directive
+    /// for `STALE_AFTER` measurements it follows anyway.
     pub(crate) fn measure(
         &mut self,
         now: MonoTime,
@@ -285,10 +290,9 @@ impl OfZone {
 }
 
 impl Set {
-    /// Subtracts the tokens used since the last refill, then adds the new ones. After a late refill
-    /// the process was paused, and the requests of that time arrive together now. So the tokens
-    /// above the depth lapse only after the same time again. No more requests pass than with
-    /// refills in time.
+    /// Subtracts the tokens used since the last refill, then adds the new ones. If the refill is late, the process
+    /// was paused, and the requests of that time arrive together now. So the tokens above the depth lapse only
+    /// after the same time again. No more requests pass than with refills in time.
     fn refill(&mut self, table: &Table, id: u32, elapsed: Duration) {
         let used = table.counters.used(id);
         let fresh = used.wrapping_sub(self.used);

@@ -1,5 +1,5 @@
-//! Everything a decision touches: written once at the start, then only atomics, with no lock and no
-//! allocation.
+//! Everything that a decision reads and writes, and its upkeep off the request path. A decision uses memory
+//! that was allocated at the start, and never waits for a lock.
 
 pub(crate) mod decision;
 pub(crate) mod directive_word;

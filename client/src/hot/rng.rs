@@ -9,6 +9,7 @@ use fastrand::Rng as Wyrand;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+/// A generator of decisions' draws and of the jitter of waits.
 pub(crate) trait DrawSource {
     /// Draws a number uniform over all of `u64`.
     fn draw(&mut self) -> Draw;
@@ -17,7 +18,7 @@ pub(crate) trait DrawSource {
     fn jitter(&mut self) -> u32;
 }
 
-/// A random draw: two independent numbers uniform over all of `u32`.
+/// A random draw: two independent numbers uniform over all of `u32`, one for the coin and one for other uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Draw(u64);
 
@@ -92,6 +93,7 @@ pub(crate) fn seed_process() -> Result<u64, getrandom::Error> {
     Ok(*PROCESS_SEED.get_or_init(|| drawn))
 }
 
+/// Seeds the current thread's generator from the process's seed.
 pub(crate) fn seed_thread() {
     let process = PROCESS_SEED.get().copied().unwrap_or_default();
     let number = THREADS_SEEDED.fetch_add(1, Ordering::Relaxed);
@@ -101,6 +103,7 @@ pub(crate) fn seed_thread() {
     JITTER.set(seeds.u32(..));
 }
 
+/// The generator of the current thread, which `seed_thread` has seeded.
 pub(crate) struct ThreadRng;
 
 impl DrawSource for ThreadRng {
@@ -112,7 +115,8 @@ impl DrawSource for ThreadRng {
         Draw(draw)
     }
 
-    /// Takes a step of the golden ratio, a Weyl sequence: spreads more evenly than random numbers, and is cheaper than a draw.
+    /// Takes a step of the golden ratio, a Weyl sequence: it spreads more evenly than random numbers, and is
+    /// cheaper than a draw.
     #[inline]
     fn jitter(&mut self) -> u32 {
         let jitter = JITTER.get().wrapping_add(0x9E37_79B9);

@@ -48,9 +48,11 @@ pub(crate) struct KeyPlace {
     pub(crate) default_slot: u32,
 }
 
+/// The key that a request counts for, and the directive that decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) key: u32,
+    /// The directive, with the id of the key that it belongs to: the key itself or its bucket's default class.
     follows: KeyWord,
 }
 
@@ -210,8 +212,8 @@ impl Table {
         Some(self.bucket_place(bucket, default_key))
     }
 
-    /// Returns the target of a tenant's requests: its own key, or the default class where the tenant is empty, or
-    /// too rare to get one of the remaining places.
+    /// Returns the target of a tenant's requests: its own key, or the default class while the tenant is empty or has
+    /// no id. A rare tenant gets none while ids are scarce.
     #[inline]
     pub(crate) fn target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = match self.keys.look_up(place.bucket, tenant) {
@@ -254,7 +256,7 @@ impl Table {
         }
     }
 
-    /// Lets a key without a directive follow its bucket's default class.
+    /// Returns the target of a key. A key without a directive follows its bucket's default class.
     #[inline]
     fn follow(&self, own: KeyWord, default_slot: u32) -> Target {
         let follows = match own.directive() {
@@ -268,7 +270,7 @@ impl Table {
         }
     }
 
-    /// Lets a [marked](DirectiveWord::following) key follow its bucket's default class.
+    /// Returns the word that a [marked](DirectiveWord::following) key follows.
     #[inline(never)]
     fn follow_marked(&self, own: KeyWord, default_slot: u32) -> KeyWord {
         let default = self.keys.word(default_slot);
@@ -311,6 +313,7 @@ impl Table {
         }
     }
 
+    /// Returns true if guard or headroom could pay for a request of this cost now, or if there is no guard.
     pub(crate) fn has_tokens(&self, target: Target, cost: u32) -> bool {
         let cost = cost.min(COST_MAX);
         let pays = |id| self.tokens(id).is_some_and(|tokens| tokens.pays(cost));
@@ -335,6 +338,7 @@ impl Table {
         target
     }
 
+    /// Raises the setup problem once if a bucket with a valid name found no room.
     #[cold]
     fn check_full(&self, bucket: &str) {
         use std::sync::atomic::Ordering;
@@ -357,6 +361,7 @@ impl Table {
         });
     }
 
+    /// Returns the setting that leaves no room for a bucket, and its value.
     pub(crate) fn setting_reached(&self, bucket: &str) -> (&'static str, usize) {
         let (buckets_max, keys_max) = (self.default_keys.len(), self.keys_max());
         let has_no_key = self.buckets.known(0, bucket).is_some();
@@ -397,6 +402,7 @@ impl Table {
         may_draw.then(|| self.headroom(self.keys.owner_of(target.source())))
     }
 
+    /// Returns the tokens with this id: a key's guard or, after those, a bucket's headroom.
     pub(super) fn tokens(&self, id: u32) -> Option<&GuardPool> {
         let at = id as usize;
         self.guards

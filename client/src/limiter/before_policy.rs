@@ -27,6 +27,7 @@ impl BeforePolicy {
         }
     }
 
+    /// Returns the directive word of a bucket without a known policy.
     pub(crate) fn word(self) -> DirectiveWord {
         match self {
             Self::Allow => DirectiveWord::NOTHING,

@@ -16,12 +16,14 @@ use crate::hot::decision::{Decided, Part, Peek};
 use crate::hot::table::Target;
 
 impl Limiter {
-    /// Decides about a request, in memory: never blocks, allocates, makes a system call or fails. Without a directive, a
-    /// request is admitted and counted.
+    /// Decides about a request, in memory: never fails and, for up to eight keys without exact quotas, never blocks,
+    /// allocates or makes a system call. Without a directive a request is admitted and counted, unless
+    /// `before_policy` or `cold_rps` of the builder says otherwise.
     ///
-    /// It does not ask the store of exact quotas. It uses the leases and the remembered refusals of this instance. Where
-    /// these do not decide, it acts as if the store did not answer, by `on_store_error`. That is a
-    /// [setup problem](Self::setup_problems): ask about such buckets by [`check_async`](Self::check_async).
+    /// It does not wait for the store of exact quotas. It uses the leases and the remembered refusals of this
+    /// instance. Where these do not decide, it acts as if the store did not answer, by `on_store_error`. Ask about
+    /// buckets with quotas by [`check_async`](Self::check_async); this call about one is a
+    /// [setup problem](Self::setup_problems).
     ///
     /// ```
     /// use plimsoll_client::{Limiter, Refusal, Request};
@@ -161,8 +163,8 @@ impl Limiter {
         }
     }
 
-    /// Returns true if the requests of a bucket are subject to exact quotas here: a directive has brought some, and there
-    /// is a store.
+    /// Returns true if the requests of a bucket are subject to exact quotas here: a directive has brought some, and
+    /// there is a store.
     #[must_use]
     pub fn has_quotas(&self, bucket: &str) -> bool {
         self.table
@@ -242,8 +244,8 @@ impl Limiter {
         Some(Part::new(self.target(request)?, request.cost))
     }
 
-    /// Returns the target of a request of one key; `None` for a bucket without room. A request without a cost takes no
-    /// room.
+    /// Returns the target of a request of one key; `None` for a bucket without room. A request without a cost takes
+    /// no room.
     #[inline(always)]
     pub(crate) fn target(&self, request: &Request<'_>) -> Option<Target> {
         match request.of {

@@ -10,7 +10,7 @@ use crate::hot::rng::ThreadRng;
 use crate::hot::table::{BucketPlace, KeyPlace, Table, Target};
 use crate::limiter::layered::name_of;
 
-/// A bucket of a limiter, declared and resolved once: the fastest way to name it in a [`Request`](crate::Request).
+/// A bucket of a limiter, declared and resolved once: a fast way to name it in a [`Request`](crate::Request).
 #[derive(Clone)]
 pub struct BucketHandle {
     pub(crate) table: Arc<Table>,
@@ -25,8 +25,8 @@ pub struct KeyHandle {
     pub(crate) bucket: u32,
     /// The name of exact quotas, also for a tenant that shares the default class.
     tenant: Arc<str>,
-    /// Protects the key from eviction while the handle lives. `None` for the default class, which is never
-    /// evicted.
+    /// Protects the key from eviction while the handle lives. `None` for a tenant without room, which shares the
+    /// default class.
     _pin: Option<Pin>,
 }
 
@@ -47,8 +47,8 @@ impl BucketHandle {
             .unwrap_or_default()
     }
 
-    /// Resolves a tenant's key once; the key is not evicted while the handle lives. An empty tenant, or one without room
-    /// in the table, shares the default class.
+    /// Resolves a tenant's key once; the key is not evicted while the handle lives. An empty tenant, or one without
+    /// room in the table, shares the default class.
     pub(crate) fn resolve(&self, tenant: &str) -> KeyHandle {
         let name = name_of(tenant);
         let pin = Pin::new(&self.table, self.place.bucket, &name);

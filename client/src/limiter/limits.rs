@@ -4,8 +4,8 @@ use plimsoll_core::quantity::{Limit, Rate};
 
 use crate::hot::sync::{AtomicU64, Ordering, zeroed};
 
-/// The limit of each bucket, by id, in one word each: 0 while it is unknown, all ones if there is none, and else the
-/// bits of its requests/s, plus one.
+/// The limit of each bucket, by id, in one word: 0 while it is unknown, all ones if there is none, and else the bits
+/// of its requests/s, plus one.
 pub(crate) struct Limits(Vec<AtomicU64>);
 
 impl Limits {

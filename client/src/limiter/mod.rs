@@ -33,9 +33,9 @@ pub const KEYS_MAX_DEFAULT: usize = 10_000;
 /// Decides which requests to admit, by directives that the [feed](crate::Feed) keeps up to date in the
 /// background.
 ///
-/// Cloning is cheap and gives another handle to the same limiter. It decides about a [`Request`] by [`check`](Self::check)
-/// in memory, by [`check_async`](Self::check_async) where exact quotas or a wait need it, and [`peek`](Self::peek) previews a
-/// decision.
+/// Cloning is cheap and gives another handle to the same limiter. It decides about a [`Request`] by
+/// [`check`](Self::check) in memory, and by [`check_async`](Self::check_async) where exact quotas or a wait need it.
+/// [`peek`](Self::peek) previews a decision.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     pub(crate) table: Arc<Table>,

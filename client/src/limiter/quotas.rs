@@ -1,4 +1,4 @@
-//! The exact quotas of buckets, as directives define them: written off the request path, read behind the coin.
+//! The exact quotas of buckets, as directives define them: written off the request path, and read by each request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -68,8 +68,8 @@ impl QuotaDefinitions {
             .is_some_and(|slot| slot.any.load(Ordering::Relaxed))
     }
 
-    /// Returns the quotas of a bucket, `None` if it has none. Takes a lock that is held for a moment by a directive that
-    /// changes the quotas of this bucket.
+    /// Returns the quotas of a bucket, `None` if it has none. Takes a lock that each publication of this bucket holds
+    /// for a moment.
     pub(crate) fn get(&self, bucket: u32) -> Option<BucketQuotas> {
         if !self.has(bucket) {
             return None;

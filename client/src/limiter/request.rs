@@ -61,15 +61,16 @@ impl<'a> From<&'a str> for BucketRef<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Makes a request of a tenant. A [declared](crate::Limiter::bucket) bucket is faster than a name. An empty tenant, and
-    /// one without room in the limiter, counts as the class `default`. A request for a name without room is admitted.
+    /// Makes a request of a tenant. A [declared](crate::Limiter::bucket) bucket is faster than a name. An empty tenant,
+    /// and one without room in the limiter, counts as the class `default`. A request for a name without room is
+    /// admitted.
     #[inline]
     pub fn new(bucket: impl Into<BucketRef<'a>>, tenant: &'a str) -> Self {
         Self::of(bucket.into().0, tenant)
     }
 
-    /// Makes a request that counts for several keys, each with its own cost, such as one by workspace and one by user. The
-    /// strictest decides by one draw. A refused request takes no token of any.
+    /// Makes a request that counts for several keys, each with its own cost, such as one by workspace and one by user.
+    /// The strictest decides by one draw. A refused request keeps no token of any.
     #[inline]
     pub fn all(requests: &'a [Request<'a>]) -> Self {
         Self::of(RequestOf::All(requests), "")
@@ -91,17 +92,17 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Sets the number of requests that this one counts as. It is admitted or refused as a whole, and takes as many tokens.
-    /// A cost above a guard's depth passes when the guard is full, and leaves a debt. More than
-    /// 10,000 count as so many, except for exact quotas. 0 decides as for one request and counts nothing.
+    /// Sets the number of requests that this one counts as. It is admitted or refused as a whole, and takes as many
+    /// tokens. A cost above a guard's depth passes when the guard is full, and leaves a debt. More than
+    /// 10,000 count as 10,000, except for exact quotas. 0 decides as for one request and counts nothing.
     #[inline]
     pub fn cost(mut self, cost: u32) -> Self {
         self.cost = cost;
         self
     }
 
-    /// Sets the trace of the request, which decides where the bucket's coin is coherent: the draw is equal everywhere in
-    /// the fleet, and of all services that the request passes, the strictest decides.
+    /// Sets the trace of the request, which decides where the bucket's coin is coherent: the draw is equal everywhere
+    /// in the fleet, and of all services that the request passes, the strictest decides.
     ///
     /// ```
     /// # use plimsoll_client::{Limiter, Request, TraceId};

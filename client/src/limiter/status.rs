@@ -69,8 +69,8 @@ pub struct ProblemStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BucketStatus {
-    /// The current mode here: `shadow`, also while killed, `canary` or `enforce`; `unknown` if no
-    /// policy names the bucket, and before its first directive.
+    /// The current mode here: `shadow`, also while killed, `canary` or `enforce`; `unknown` if no policy names the
+    /// bucket, and before its first directive unless the service has set a rate for that time.
     pub mode: &'static str,
     /// The limit in requests/s over all zones; null without one, and while it is not known.
     pub limit_rps: Option<f64>,
@@ -113,8 +113,8 @@ impl Limiter {
     }
 
     /// Waits until the limiter [is ready](Self::is_ready), for [`ready_within`](crate::LimiterBuilder::ready_within) at
-    /// most, and returns whether it is. A service that declares its buckets, and awaits this
-    /// before it opens its ports decides by its policy from the first request on.
+    /// most, and returns whether it is. A service that declares its buckets and awaits this before it opens its ports
+    /// decides by its policy from the first request on.
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {

@@ -15,8 +15,9 @@ pub(super) const STATUSES: Range<u16> = 100..600;
 /// The lowest status that counts as a failure of the service.
 const FIRST_FAILURE: u16 = 500;
 
-/// The words of a block: what every response writes, a counter for each status and each gRPC code, and the bins
-/// of durations.
+// The words of a block: what every response writes, a counter for each status and each gRPC code, and the bins
+// of durations.
+/// The sum of durations in µs.
 const MICROS: usize = 0;
 /// One bit for each [`CHUNK`] of bins that may have counts.
 const CHUNKS: usize = 1;
@@ -39,7 +40,7 @@ const LINE: usize = 64 / size_of::<AtomicU64>();
 /// The blocks of one bucket. A page takes no memory before a thread writes to it.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// By thread slot, then the blocks of all threads without a slot; of each the cohorts.
+    /// By thread slot, and last the block of all threads without a slot; within each, by cohort.
     words: Vec<AtomicU64>,
     thread_slots: usize,
 }

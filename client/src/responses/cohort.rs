@@ -4,7 +4,7 @@ use plimsoll_core::report::Side;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cohort {
-    /// The actual or potential side of the instance.
+    /// The actual or potential side of the instance, or of the key where a canary is divided by key.
     pub(crate) side: Side,
     pub(crate) in_canary: bool,
 }

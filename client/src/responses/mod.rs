@@ -232,7 +232,7 @@ impl Responses {
             let before = &mut reported.bins[usize::from(bin.number())];
             latency.add(bin, now.saturating_sub(std::mem::replace(before, now)));
         }
-        // A response that is being counted can be missing in one of the sums, so that the difference falls for a moment.
+        // A response that is being counted can be missing in one of the sums, so the difference may fall for a moment.
         let failed = blocks.failed(&cohorts).max(reported.failed);
         (
             failed - std::mem::replace(&mut reported.failed, failed),

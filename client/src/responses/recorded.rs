@@ -22,7 +22,7 @@ use crate::setup::SetupProblem;
 pub enum Decision {
     /// Admitted without a decision, and unrecorded.
     Passed(Pass),
-    /// Admitted; the recorder takes the response.
+    /// Admitted; the recorder takes the response. `None` for a bucket without room, whose responses are not recorded.
     Admitted(Option<Recorder>),
     Refused(RefusedBy),
     Asking(Box<AskingFor>),
@@ -44,8 +44,9 @@ pub struct AskingFor {
 
 #[doc(hidden)]
 impl Limiter {
-    /// Decides about a request of one key. `trace` is evaluated only where it decides, and `is_counted` tells whether
-    /// a layer outside has counted the request for the bucket of the recorder. A request that does not wait is decided.
+    /// Decides about a request of one key. `trace` is evaluated only where it decides or the bucket has quotas, and
+    /// `is_counted` tells whether a layer outside has counted the request for the bucket of the recorder. A request
+    /// that does not wait is decided.
     #[inline]
     pub fn decide_recorded(
         &self,
@@ -55,7 +56,7 @@ impl Limiter {
         is_counted: impl FnOnce(Recorder) -> bool,
     ) -> Decision {
         let table = &self.table;
-        // Nothing passes uncounted.
+        // A cost of 0 would decide without counting.
         let Some(subject) = self.subject(&request.cost(request.cost.max(1))) else {
             return Decision::Admitted(None);
         };

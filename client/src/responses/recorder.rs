@@ -110,8 +110,8 @@ impl Recorder {
         self.with(|responses| responses.block(self).into_iter().for_each(&record));
     }
 
-    /// Calls `record` with the limiter's responses, unless the limiter was dropped. Takes a lock
-    /// with the first call of a thread only.
+    /// Calls `record` with the limiter's responses, unless the limiter was dropped. Takes a lock only where the thread
+    /// holds no reference to that limiter, as in its first call.
     fn with(self, record: impl Fn(&Responses)) {
         let is_it = |responses: &&Arc<Responses>| responses.limiter == self.limiter;
         let recorded = HELD.try_with(|held| {

@@ -30,6 +30,7 @@ impl SetupProblems {
         self.hold(problem, None);
     }
 
+    /// Raises a problem, and logs the number of unreported decisions with it.
     pub(crate) fn raise_unreported(&self, problem: SetupProblem, unreported: u64) {
         self.hold(problem, Some(unreported));
     }

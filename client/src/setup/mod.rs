@@ -1,4 +1,4 @@
-//! Setup problems: wrong wiring of a limiter that loses or weakens protection while every request is admitted.
+//! Setup problems: wrong wiring of a limiter, which loses or weakens protection without an error.
 //! Each is logged once with its remedy, and is held for metrics and status while it lasts.
 
 mod held;

@@ -118,7 +118,7 @@ impl SetupProblem {
         }
     }
 
-    /// Returns the bucket, zone, route or address at fault; empty where the limiter as a whole is.
+    /// Returns the bucket, zone or address at fault; empty where the limiter as a whole is.
     pub fn subject(&self) -> &str {
         match self {
             Self::UnknownBucket { bucket, .. }

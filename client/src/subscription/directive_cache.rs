@@ -11,9 +11,9 @@ use plimsoll_core::names::Bucket;
 
 use crate::hot::table::BUCKETS_MAX;
 
+/// The versions of all that is saved: equal to the saved ones if nothing is unsaved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// The version of the current directives.
     directives: u64,
     pub(super) epoch: Option<Epoch>,
     kills: u64,
@@ -38,6 +38,7 @@ impl DirectiveCache {
         self.board.apply(directive)
     }
 
+    /// Refuses a controller at the epoch of a greater one.
     pub(super) fn check_leader(&self, got: Option<Leader>) -> Result<(), StaleDirective> {
         match self.leader.zip(got) {
             Some((held, got)) if got < held && got.is_rival_of(held) => {
@@ -51,12 +52,12 @@ impl DirectiveCache {
         self.leader = self.leader.max(leader);
     }
 
-    /// The highest epoch of any message received or restored.
+    /// Returns the highest epoch of any message accepted or restored.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         Some(self.leader?.epoch)
     }
 
-    /// The epoch of restored directives, below which a new session accepts none.
+    /// Returns the epoch of restored directives, below which a new session accepts none.
     pub(super) fn restored_epoch(&self) -> Option<Epoch> {
         self.epoch().filter(|_| self.is_restored)
     }

@@ -15,8 +15,8 @@ pub enum CanaryBy {
     /// An instance is in the cohort with all its keys, or with none. The default.
     #[default]
     Instance,
-    /// A stable share of the keys of this instance is in the cohort: for an instance that serves so many callers that it
-    /// would be all or nothing, such as a sidecar in front of a service. The choice depends on the
+    /// A stable share of the keys of this instance is in the cohort: for an instance that serves so many callers that
+    /// it would be all or nothing, such as a sidecar in front of a service. The choice depends on the
     /// [name](crate::LimiterBuilder::name) of the instance, which should survive restarts.
     Key,
 }
@@ -28,6 +28,7 @@ pub(super) enum Division {
     ByKey(Cohort),
 }
 
+/// Whether this instance carries out the refusals of one bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Stance<'a> {
     pub(super) mode: Mode,

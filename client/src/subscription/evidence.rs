@@ -108,8 +108,9 @@ impl EvidenceCollector {
     }
 }
 
-/// Returns the admitted requests without a response. Responses come after their decisions, and a caller may report
-/// some that were never asked about: those beyond the admitted requests are the `surplus`, which counts for later ones.
+/// Returns the admitted requests without a response. Responses arrive after their decisions, and a caller may report
+/// responses that were never asked about. The responses beyond the admitted requests are the `surplus`, which
+/// counts for later requests.
 fn unobserved(counts: Counts, responses: u64, surplus: &mut u64) -> u64 {
     let (admitted, observed) = (counts.admitted(), surplus.saturating_add(responses));
     *surplus = observed.saturating_sub(admitted);

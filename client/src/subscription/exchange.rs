@@ -160,8 +160,8 @@ impl Subscription {
             .is_none_or(|routing| routing.assignment.owner(bucket) == Some(id))
     }
 
-    /// Returns the buckets of an aggregator with a directed mode that is carried out only in part,
-    /// because of a kill that the decision did not know.
+    /// Returns the buckets of an aggregator whose directed mode is carried out only in part, because of the kill
+    /// switch of this process or of a kill that the directive did not know.
     fn unapplied(&self, id: EndpointId) -> BTreeSet<Bucket> {
         let is_unapplied = |(at, bucket): &(usize, &Bucket)| {
             let terms = self
@@ -175,7 +175,8 @@ impl Subscription {
         buckets.map(|(_, bucket)| bucket.clone()).collect()
     }
 
-    /// Returns true if the offered rates should be measured with a report.
+    /// Returns true if the offered rates should be measured with a report. With several aggregators the tick does it
+    /// after the first.
     ///
     /// The first measurement waits for a report with counts: before that the aggregator knows
     /// nothing of this client's traffic, and a share of the rest would look like all of it. Two
@@ -332,7 +333,7 @@ impl Subscription {
     }
 
     /// Applies a directive of an aggregator, if that is the owner of the bucket. Returns the id of the bucket
-    /// if it has changed. A directive for a bucket that the client has never subscribed to takes no room.
+    /// if it has changed. A directive for a bucket that this client does not know takes no room.
     fn apply_directive(
         &mut self,
         id: EndpointId,
@@ -354,6 +355,7 @@ impl Subscription {
         (is_owner && self.apply_of_owner(bucket, epoch, directive)).then_some(bucket)
     }
 
+    /// Applies all that the owner of a bucket has sent, after a move or a freeze.
     pub(super) fn apply_received(&mut self, bucket: usize) {
         let owner = self
             .routing
@@ -373,9 +375,8 @@ impl Subscription {
     /// Applies a directive of a bucket's owner, unless the current one has a later epoch. Returns
     /// true if it changed anything.
     ///
-    /// Ratios, guards and the pool are left out while the bucket's counts are on their way from
-    /// another aggregator: the owner does not know yet what they should be. A bucket without any
-    /// directive takes them anyway.
+    /// Ratios, guards, the pool and the cut are left out while the bucket drains or has just moved: the
+    /// owner does not know then what they should be. A bucket without any directive takes them anyway.
     fn apply_of_owner(
         &mut self,
         bucket: usize,

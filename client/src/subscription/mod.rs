@@ -53,7 +53,7 @@ use routing::Routing;
 use sessions::{ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
 
 /// A limiter's side of the control plane: a [`Child`](plimsoll_core::exchange::Child) of its zone's
-/// aggregator.
+/// aggregators.
 ///
 /// The [`Feed`](crate::Feed) carries its messages over a stream. A caller that carries them in some other way
 /// gets one from [`Limiter::without_transport`](crate::Limiter::without_transport).
@@ -346,8 +346,8 @@ impl Subscription {
         })
     }
 
-    /// Returns the mode of a bucket on this instance, shadow while killed; `None` for a bucket that no policy names, and
-    /// before the first directive, unless the service itself has set a rate for that time.
+    /// Returns the mode of a bucket on this instance, shadow while killed; `None` for a bucket that no policy names,
+    /// and before the first directive, unless the service itself has set a rate for that time.
     pub(crate) fn mode_of(&self, bucket: &Bucket) -> Option<Mode> {
         match self.directives.get(bucket) {
             Some(posted) if posted.terms().unlisted.is_some() => None,

@@ -9,6 +9,7 @@ use super::{ONLY, Subscription};
 use crate::hot::interner::key_registry::Change;
 
 impl Subscription {
+    /// Takes over the buckets and keys that the request path has entered or revived, and publishes their directives.
     pub(super) fn sync_names(&mut self) {
         // Taken before the buckets: the bucket of each of these keys was inserted before.
         let keys = self.table.keys.take_log();
@@ -110,6 +111,7 @@ impl Subscription {
         known + self.decided(|id| self.decided_before.get(id).is_none_or(Option::is_none))
     }
 
+    /// Fixes the number of requests decided before the policy of a bucket, with its first directive.
     pub(super) fn note_policy(&mut self, id: usize) {
         if self.decided_before.len() <= id {
             self.decided_before.resize(id + 1, None);

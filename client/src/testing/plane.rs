@@ -33,8 +33,8 @@ pub struct ControlPlane {
     ledger: QuotaLedger,
 }
 
-/// The decisions on the requests of a bucket. Requests that are refused from the memory of a quota's refusal are no part
-/// of them: they are not offered.
+/// The decisions on the requests of a bucket. Requests that are refused from the memory of a quota's refusal are no
+/// part of them: they are not offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
     /// Requests that arrived.
@@ -56,7 +56,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct OfBucket {
-    /// `None` for that of all others.
+    /// `None` for the rule of all buckets without their own.
     rule: Option<Rule>,
     limit: Option<VirtualLimit>,
     is_shadowed: bool,
@@ -206,8 +206,8 @@ impl ControlPlane {
 // === Exact quotas ===
 
 impl ControlPlane {
-    /// Gives a bucket an exact quota of `max` requests in every `every` for each tenant, by an in-memory store under the
-    /// virtual clock, for the middleware and [`Limiter::check_async`].
+    /// Gives a bucket an exact quota of `max` requests in every `every` for each tenant, by an in-memory store under
+    /// the virtual clock, for the middleware and [`Limiter::check_async`].
     ///
     /// # Errors
     /// If the quota is out of range, the bucket's name is invalid, or the limiter has no room for it.

@@ -15,8 +15,8 @@ const REASON: &str = "plimsoll.reason";
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// Logs a refusal unless its bucket's last event is less than ten seconds old, and records it in the current span. The
-/// recorder has counted it.
+/// Logs a refusal unless its bucket's last event is less than ten seconds old, and records it in the current span.
+/// The recorder has counted it before.
 pub(super) fn refused(refusal: Refusal, recorder: Recorder) {
     record("refused", Some(refusal.reason().as_str()), Some(recorder));
     if !tracing::enabled!(target: TARGET, Level::WARN) {

@@ -55,8 +55,9 @@ impl PlimsollLayer {
         Self::of(Decider::Rules(rules))
     }
 
-    /// Makes a layer that decides by a function from a request's head to what it counts for, where rules are not enough. It
-    /// names declared buckets. A request with `None` is admitted, unlimited and uncounted.
+    /// Makes a layer that decides by a function from a request's head to what it counts for, where rules are not
+    /// enough. It names declared buckets. A request with `None` passes without a limit, and is counted as one that no
+    /// rule matches.
     ///
     /// ```
     /// use plimsoll_tower::{Limiter, PlimsollLayer, Request};
@@ -122,9 +123,9 @@ impl PlimsollLayer {
 // === Refusals ===
 
 impl<B> PlimsollLayer<B> {
-    /// Sets the status of refused HTTP requests: by default 429 Too Many Requests; 503 Service Unavailable where proxies
-    /// and clients treat overload so. A status that is no error, below 400, is not taken: it would turn refusals into
-    /// successes. gRPC callers get `RESOURCE_EXHAUSTED`.
+    /// Sets the status of refused HTTP requests: by default 429 Too Many Requests; 503 Service Unavailable where
+    /// proxies and clients treat overload so. A status that is no error, below 400, is logged and not taken: it would
+    /// turn refusals into successes. gRPC callers get `RESOURCE_EXHAUSTED`.
     #[must_use]
     pub fn status(self, status: StatusCode) -> Self {
         self.form(|form| form.status(status))

@@ -62,7 +62,7 @@
 //! [status](PlimsollLayer::status) of choice, with `Retry-After`, the
 //! [fields about limits](RateLimitHeaders) and a problem document (RFC 9457). A gRPC caller,
 //! detected by a content type that begins with `application/grpc`, gets `RESOURCE_EXHAUSTED` with
-//! `RetryInfo`, `QuotaFailure`, `ErrorInfo` and `grpc-retry-pushback-ms`. Both are given the
+//! `ErrorInfo`, `grpc-retry-pushback-ms` and, where they apply, `RetryInfo` and `QuotaFailure`. Both are given the
 //! [reason](crate::Reason). The time to retry is about as long as the overload is expected to last,
 //! and spread at random, so that refused callers do not all return together. A
 //! [closure](PlimsollLayer::refuse_with) may respond in another way.
@@ -77,8 +77,9 @@
 //!
 //! # Recorded responses
 //!
-//! The layer records the status of every response, and the duration of admitted requests, by bucket
-//! and canary side. The duration runs from the call of the service to its response head. A
+//! The layer records the status of every response to a request that it decides, and the duration of
+//! admitted requests, by bucket and canary side. The duration runs from the call of the service to its response
+//! head. A
 //! cancelled request counts with the time until its cancellation, so that hanging requests show.
 //! Rollout gates evaluate these figures, and [`Metrics`] has them.
 //!
@@ -93,8 +94,8 @@
 //!
 //! A request that passes two layers for the same bucket, of one limiter, is decided and counted
 //! once, by the outer layer. Each thread watches for that in its first 1,000 requests and in one of
-//! 256 after them. Once one is found, all threads of the limiter watch every request. The first one
-//! is logged, and exported as a setup problem, because one of the layers is superfluous. Layers for
+//! 256 after them. Once one is found, all threads of the limiter watch every request. The first one of
+//! a bucket is logged, and exported as a setup problem, because one of the layers is superfluous. Layers for
 //! different buckets both decide. A handler that sends its own requests through a layer makes new
 //! requests, and each counts.
 //!
@@ -130,9 +131,10 @@
 //!
 //! # Cost
 //!
-//! The layer allocates nothing for an admitted request whose path is plain or at most 512 bytes
-//! long, except for the mark of the first 1,000 requests of a thread and of one in 256 after them,
-//! and threads share no counter. axum clones and boxes the service of every `Router::layer` for
+//! The layer allocates nothing for an admitted request without exact quotas whose path is plain, or
+//! has few readings of 1,024 bytes together, except for the mark of the first 1,000 requests of a
+//! thread and of one in 256 after them. Threads share no counter while there are at most about twice
+//! as many as cores. axum clones and boxes the service of every `Router::layer` for
 //! each request, which costs more than the layer; a layer around the whole router is free of that:
 //!
 //! ```

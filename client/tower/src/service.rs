@@ -115,9 +115,9 @@ where
 }
 
 pin_project! {
-    /// The response future of a [`PlimsollService`]: the inner service's response, or a refusal. A request with exact quotas
-    /// may wait for their store before it reaches the service; dropped meanwhile, it never does, and what the store has
-    /// debited is spent.
+    /// The response future of a [`PlimsollService`]: the inner service's response, or a refusal. A request with exact
+    /// quotas may wait for their store before it reaches the service; dropped meanwhile, it never does, and what the
+    /// store has debited is spent.
     pub struct ResponseFuture<F, B = SameBody, S = (), Q = ()> {
         #[pin]
         state: State<F, B, S, Q>,
@@ -225,6 +225,7 @@ where
 struct Timing {
     recorder: Recorder,
     started: Instant,
+    /// `None` if only the end of the body will show it.
     ending: Option<Ending>,
 }
 

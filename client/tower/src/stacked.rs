@@ -1,7 +1,8 @@
 //! Layers inside of layers: a request that passes several layers is decided and counted once for each bucket.
 //!
 //! A layer leaves a mark in the extensions of the requests that it admits. A mark is an allocation, so each thread
-//! marks its first requests and few after them, until a limiter has met a request twice. From then on it marks all.
+//! marks its first requests and few after them, until a limiter has met a request twice. Then the layers of that
+//! limiter mark all.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::Head;
 const MARKED_FIRST: u64 = 1_000;
 /// After those, one request of this many is marked.
 const MARKED_EVERY: u64 = 256;
-/// Maximum number of marks of one request. Beyond, the oldest are forgotten.
+/// Maximum number of marks of one request. A further mark replaces all of them.
 const MARKS_MAX: usize = 16;
 
 thread_local! {
@@ -57,6 +58,7 @@ pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
     }
 }
 
+/// Marks a request again that an outer layer has counted, for layers further inside.
 #[cold]
 pub(super) fn mark_again(extensions: &mut Extensions) {
     let used = extensions.get::<Marks>().and_then(|marks| {

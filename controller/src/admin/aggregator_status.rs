@@ -25,7 +25,7 @@ pub struct AggregatorStatus {
     pub last_report_s: f64,
     /// Seconds since its last report, while others reported; of an expired one, since its last report.
     pub silent_s: f64,
-    /// The share of its parts of limits that is divided among the others, from 0 to 1.
+    /// The share of its parts of limits that is divided among the others, from 0 to 1; 0 again once it has expired.
     pub released: f64,
     /// True without a report for so long that buckets in canary return to shadow, and of an expired one.
     pub stale: bool,

@@ -57,8 +57,8 @@ impl FromRef<Commands> for Shared<Brain> {
 }
 
 impl Commands {
-    /// Records a change that was made. Waits until it takes effect, and until its line is on disk or the disk fails.
-    /// Returns true if it is saved.
+    /// Records a change that was made. Waits for 3 s at most until it takes effect, and until its line is on disk or
+    /// the disk fails. Returns true if it is saved.
     async fn note(&self, caller: &Caller, change: Entry) -> bool {
         let noted = self.audit.note(Actor::from(caller), change);
         let (saved, _) = tokio::join!(
@@ -173,8 +173,8 @@ pub(crate) fn routes(
         .merge(history_routes::routes(commands, recorder))
 }
 
-/// Wakes the save task, and waits until the orders given so far take effect: they are saved, or saving
-/// fails. Returns true if they are saved.
+/// Wakes the save task, and waits for 3 s at most until the orders given so far take effect: they are saved, or
+/// saving fails. Returns true if they are saved.
 async fn in_effect(brain: &Shared<Brain>) -> bool {
     let mut changes = brain.changes();
     brain.notify();

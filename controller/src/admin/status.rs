@@ -128,8 +128,8 @@ pub struct BucketStatus {
     pub quotas: Vec<QuotaStatus>,
     /// Requests/s that quotas refuse behind the coin, smoothed over 5 s; 0 in shadow.
     pub quota_dropped_rps: f64,
-    /// Requests/s that are refused before the coin, because a quota has refused their key until its reset, smoothed over
-    /// 5 s. They are no part of the offered load.
+    /// Requests/s that are refused before the coin, because a quota has refused their key until its reset, smoothed
+    /// over 5 s. They are no part of the offered load.
     pub quota_repeated_rps: f64,
     /// The candidate limit, which is only evaluated; null without one.
     pub candidate: Option<CandidateStatus>,

@@ -18,6 +18,7 @@ const CONFLICT_SHOWN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Aggregator {
     pub(super) instance: InstanceId,
+    /// The instance that the present one replaced.
     replaced: Option<InstanceId>,
     /// The time when a replaced instance last returned: two processes have one zone and name.
     conflict_at: Option<MonoTime>,
@@ -28,6 +29,7 @@ pub(crate) struct Aggregator {
     staged: Vec<(KeyId, f64, f64)>,
     /// The demand of unlisted names in the buckets where it cuts some, in its latest report.
     pub(crate) tails: BTreeMap<Bucket, Tail>,
+    /// The number of its children in its latest report with any; `None` before.
     pub(crate) clients: Option<u32>,
     /// The parts of limits in requests/s that it brought with its last greeting.
     pub(crate) holds: BTreeMap<Bucket, Rate>,
@@ -35,9 +37,11 @@ pub(crate) struct Aggregator {
     /// that it brings later were given to it by this controller.
     pub(crate) first_holds: BTreeMap<Bucket, Rate>,
     pub(crate) greeted_at: MonoTime,
+    /// The number of its reports with a span, which show its rates.
     pub(crate) rated_reports: u32,
     /// True once it is sent rates. Until then it lives on a hold.
     pub(crate) served: bool,
+    /// True if it has reported since the last tick.
     pub(crate) reported: bool,
     /// The time since its last report, as far as other aggregators reported meanwhile.
     pub(crate) silent_for: Duration,
@@ -45,9 +49,11 @@ pub(crate) struct Aggregator {
     pub(crate) board: Board,
 }
 
+/// The counts of whole reports since the last tick, by key.
 #[derive(Debug, Default)]
 struct Fresh {
     span: Duration,
+    /// The longest span of a single report.
     gap: Duration,
     offered: Vec<f64>,
     passed: Vec<f64>,
@@ -65,7 +71,7 @@ pub(crate) enum Activity {
         /// silence.
         gap: Duration,
     },
-    /// It is silent. Its last directives stand in for its counts over this further time.
+    /// It is silent. Its last rates and its hold stand in for its counts over this further time.
     Silent(Duration),
 }
 

@@ -1,5 +1,5 @@
-//! The aggregators that report to this controller: how fast requests of each key arrived through
-//! each of them, and how much of that traffic still counts when one falls silent.
+//! The aggregators that report to this controller: the rate of each key through each of them, how much of that
+//! traffic still counts when one falls silent, and what each is sent.
 
 mod aggregator;
 pub(crate) mod leadership;
@@ -27,6 +27,7 @@ pub(crate) fn place_of(identity: &Identity) -> Place {
 #[derive(Debug, Default)]
 pub(crate) struct Aggregators {
     pub(crate) by_place: BTreeMap<Place, Aggregator>,
+    /// The number of posts of directives so far.
     pub(crate) revision: u64,
     /// Requests given up because a parent failed before it confirmed them: they may have been counted
     /// already.
@@ -57,8 +58,8 @@ impl Aggregators {
         (before != instance).then_some(before)
     }
 
-    /// Takes the counts that a report, or a part of one, added. A report without a span gives no rates. In a report with a span,
-    /// a key without an entry was offered nothing.
+    /// Takes the counts that a report, or a part of one, added. A report without a span gives no rates. In a report
+    /// with a span, a key without an entry was offered nothing.
     pub(crate) fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         self.unconfirmed = self.unconfirmed.saturating_add(entered.unconfirmed);
         self.cut = self.cut.saturating_add(entered.cut);
@@ -134,6 +135,7 @@ impl Aggregators {
         self.get(place)?.clients
     }
 
+    /// Returns true if a silent aggregator still has a rate of a key.
     pub(crate) fn is_held(&self, key: KeyId, parameters: &Parameters) -> bool {
         self.by_place
             .values()

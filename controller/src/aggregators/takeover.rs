@@ -10,10 +10,13 @@ use crate::aggregators::{Aggregator, Aggregators};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takeover {
     started_at: MonoTime,
+    /// True once rates are sent.
     pub(crate) leading: bool,
+    /// True if the state at the start had aggregators.
     knows_aggregators: bool,
-    /// Maximum number of aggregators that were expected at a time since the start.
+    /// Maximum number of aggregators that were expected at a time since the start, or since one was dismissed.
     pub(crate) expected: usize,
+    /// True once all aggregators that the state names were sent rates: nothing is reserved any more.
     is_complete: bool,
 }
 
@@ -35,10 +38,9 @@ impl Takeover {
 
     /// Chooses the aggregators that are sent rates from now on.
     ///
-    /// The first rates are sent once every connected aggregator has shown its traffic, at the
-    /// latest `start_wait` after the start. Afterwards an aggregator that arrives with a hold stays
-    /// on it until it has shown its traffic, and an aggregator without any hold is sent rates
-    /// immediately.
+    /// The first rates are sent once every connected aggregator has shown its traffic, or `START_WAIT` after the
+    /// start if one is connected. Afterwards an aggregator that arrives with a hold stays on it until it has shown its
+    /// traffic or as much time has passed. An aggregator without any hold is sent rates immediately.
     pub(crate) fn on_tick(
         &mut self,
         now: MonoTime,
@@ -66,10 +68,9 @@ impl Takeover {
         }
     }
 
-    /// The share, 0..=1, of the rates of missing zones that is still reserved for them. It begins
-    /// with all of it, and shrinks to nothing, because some of these zones may never return.
-    /// Nothing is reserved once `all_served` of the aggregators that are known: an aggregator
-    /// without a hold has restarted.
+    /// The share, 0..=1, of the rates of missing zones that is still reserved for them. It begins with all of it, and
+    /// shrinks to nothing, because some of these zones may never return. Nothing is reserved once all known aggregators
+    /// are sent rates, as `all_served` tells.
     pub(crate) fn reserved_share(&mut self, now: MonoTime, all_served: bool) -> f64 {
         // Later, missing aggregators are given up and unknown.
         self.is_complete |= self.knows_aggregators && all_served && !self.has_waited(now);

@@ -1,5 +1,5 @@
-//! Aggregators that left without a farewell: they expire with their shares, and are remembered
-//! until they return, are forgotten by an operator, or have been away for long.
+//! The departure of aggregators from the brain: with a farewell, by an operator, or after a long silence. A silent
+//! aggregator expires with its shares. It is remembered until it returns, is forgotten, or 7 days have passed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) enum ForgetError {
     #[error("no aggregator `{given}` is known; {}", hint(.nearest.as_deref()))]
     Unknown {
         given: String,
-        /// The most similar one that is known.
+        /// The known aggregator with the most similar name, if one is similar.
         nearest: Option<String>,
     },
     #[error("aggregator `{0}` is connected: stop it first, then forget it")]
@@ -48,8 +48,8 @@ impl Brain {
         self.downstream.aggregators.place_of(instance).map(display)
     }
 
-    /// Removes aggregators whose share is released, and aggregators that did not return after the
-    /// start. They are remembered as expired.
+    /// Removes aggregators whose share is released, and aggregators that did not return after the start.
+    /// They are remembered as expired. Removes none while a bucket never releases its shares.
     pub(super) fn expire_aggregators(&mut self, unix_s: i64) {
         let expired = self.durable.expired.prune(unix_s);
         self.pending_saves.note_wanted(!expired.is_empty());
@@ -89,8 +89,8 @@ impl Brain {
         }
     }
 
-    /// Removes the traces of an aggregator, except its liveness: a zone that left without a
-    /// farewell becomes stale.
+    /// Removes the parts of an aggregator in all buckets. After a restart it is not waited for. Its liveness stays: an
+    /// aggregator without a farewell becomes stale, which ends canaries.
     pub(super) fn remove_aggregator(&mut self, place: &Place) {
         for bucket in self.buckets.states.values_mut() {
             bucket.zones.remove(place);
@@ -186,7 +186,8 @@ impl Brain {
         self.downstream.liveness.stalest(self.clock.progress.now())
     }
 
-    /// The time since the last report of an aggregator that has not expired, without pauses of this process.
+    /// The time since the last report of an aggregator, without pauses of this process; zero for one whose
+    /// liveness was removed.
     pub(crate) fn silence(&self, place: &Place) -> Duration {
         self.downstream
             .liveness

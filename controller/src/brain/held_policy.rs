@@ -15,6 +15,7 @@ const HASH_CHARS_MAX: usize = 64;
 /// The reason to hold back a policy that guardrails would pass now, and that was held back earlier.
 const HELD_BEFORE: &str = "held back earlier, and not acknowledged";
 
+/// A policy that is held back, with its differences from the current policy and the reasons to hold it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPolicy {
     pub(crate) policy: Arc<Policy>,
@@ -33,7 +34,6 @@ pub(crate) enum Offer {
 pub(crate) enum AckError {
     #[error("no policy is held back: {in_force} is in force")]
     Nothing {
-        /// The policy in force.
         in_force: PolicyHash,
     },
     /// The files have changed since they were read, so that they are not what was reviewed.
@@ -49,7 +49,6 @@ pub(crate) enum AckError {
     #[error("the policy that is held back is {held}, not {asked}: look at it with `plimsoll diff`")]
     Other {
         held: PolicyHash,
-        /// The acknowledged hash.
         asked: String,
     },
 }
@@ -226,7 +225,7 @@ impl Brain {
         let unix_s = self.durable.ticked_s.unwrap_or(i64::MIN);
         self.rollouts
             .on_edit(&mut self.durable, &self.policies.in_force, &policy, unix_s);
-        // A promotion that this change refuses before the next tick names the time of the change.
+        // A promotion that is refused before the next tick shows the time of this change.
         if let Some(now_s) = self.clock.unix_s {
             self.durable.stamp(now_s);
         }

@@ -9,7 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Entry, Ledger, New, Tally};
 use plimsoll_policy::Policy;
 
-/// A key without counts for this long may be evicted. By then the share of a silent zone has been released.
+/// A key without counts for this long may be evicted, unless a silent aggregator still has a rate of it.
 pub(crate) const IDLE: Duration = Duration::from_secs(600);
 /// Number of ticks that the search for idle keys takes to visit every key.
 const SEARCH_TICKS: usize = 120;
@@ -17,16 +17,19 @@ const SEARCH_TICKS: usize = 120;
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: KeyTable<Account>,
+    /// The keys that their buckets do not have yet.
     new: Vec<KeyId>,
     /// Keys of tenants that the policy does not list find room up to here.
     keys_max: usize,
     listed: HashSet<Tenant>,
+    /// The time of the latest tick.
     now: MonoTime,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     total: Tally,
+    /// The tick before its latest counts.
     counted: MonoTime,
 }
 
@@ -95,6 +98,7 @@ impl Keys {
             .collect()
     }
 
+    /// Returns the ledger that takes one report.
     pub(crate) fn entering(&mut self) -> Entering<'_> {
         Entering {
             keys: self,
@@ -153,6 +157,7 @@ impl Keys {
     }
 }
 
+/// The ledger of one report: adds its counts to the keys, and lists its entries.
 #[derive(Debug)]
 pub(crate) struct Entering<'a> {
     keys: &'a mut Keys,

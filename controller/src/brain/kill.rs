@@ -95,6 +95,7 @@ impl Brain {
             .on_drill(now, drill, None, due_children(&self.downstream))
     }
 
+    /// Counts down the times to live of kills, and ends expired ones.
     pub(super) fn on_time(&mut self, now: MonoTime, unix_s: i64) {
         let is_due = self.durable.count_down(now, unix_s);
         self.pending_saves.note_wanted(is_due);
@@ -103,7 +104,8 @@ impl Brain {
     }
 
     /// Takes the orders in an aggregator's report. Generations without an order are claims, or evidence for a
-    /// controller that has lost its state. Returns true if a drill began at the aggregator.
+    /// controller that has lost its state, which also recovers its stages. Returns true if the report has a later
+    /// drill than the latest one here.
     pub(super) fn learn_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         let (evidence, time) = (self.recovers(now), self.time(now));
         let changed = self
@@ -118,8 +120,8 @@ impl Brain {
         self.join_drill(now, report.drill)
     }
 
-    /// Notes the generations above the ones here that the report contains, and the generations of
-    /// clients that it passes on.
+    /// Notes the generations in the report that are above the ones here, its own and those of clients that it
+    /// passes on.
     fn note_claims(&mut self, now: MonoTime, child: &Identity, report: &Report) {
         let (durable, claims) = (&self.durable, self.kills.claims_mut());
         let mut note = |scope: &Scope, claim: KillClaim| {

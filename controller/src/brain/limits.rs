@@ -33,7 +33,6 @@ pub(crate) struct LimitChange {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LimitAnswer {
-    /// Requests/s.
     pub(crate) rate: Rate,
     pub(crate) at: MonoTime,
 }
@@ -73,7 +72,7 @@ impl Limits {
         self.retain_asked(policy);
     }
 
-    /// Takes answers that were saved before a restart, unless a later answer has come already.
+    /// Takes answers that were saved before a restart, unless a later answer has arrived.
     fn restore_answers(
         &mut self,
         now: MonoTime,
@@ -200,8 +199,8 @@ impl Brain {
         );
     }
 
-    /// Marks counts as late if they are no evidence of the present minute: the counts of an aggregator that
-    /// was cut off, and counts from before this controller started.
+    /// Marks counts as late if they are no evidence of the present minute: the counts of a report over a long or
+    /// unknown span, and counts that another parent had before.
     pub(super) fn note_late(&mut self, entered: &Entered) {
         let all = entered.span.is_none_or(|span| span > REPORT_SPAN_MAX);
         for entry in entered

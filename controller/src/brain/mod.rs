@@ -5,8 +5,8 @@
 //! * `Policies`: the current policy, the policy that guardrails hold back, and the traffic of the
 //!   last minutes that they judge by.
 //! * `DurableState` and `PendingSaves`: the state that outlives a restart, and how much of it is saved.
-//! * `Downstream`: the streams of aggregators and the counts already taken from each, the rates of each aggregator and what
-//!   it is sent, which of them are sent rates after a start, and which have not reported for too long.
+//! * `Downstream`: the streams of aggregators and the counts already taken from each, the rates of each aggregator and
+//!   what it is sent, which of them are sent rates after a start, and which have not reported for too long.
 //! * `Leadership`: whether this controller leads, and other controllers that aggregators name.
 //! * `Keys` and `Buckets`: the counts of each key, and the law of each bucket.
 //! * `Limits`: limits that are learned or queried.
@@ -58,7 +58,7 @@ pub(crate) use self::limits::{LimitAnswer, LimitChange};
 
 /// Aggregators at most, including remembered ones that are away.
 const CHILDREN_MAX: usize = 1_000;
-/// Keys at most. Tenants beyond it count as the class `default` of their bucket.
+/// Keys at most. Unlisted tenants beyond it count as the class `default` of their bucket; listed ones have room.
 const KEYS_MAX: usize = 1_000_000;
 
 /// One controller's state.
@@ -88,11 +88,13 @@ pub(crate) struct Downstream {
 
 #[derive(Debug)]
 struct Clock {
+    /// The time of the latest tick; at first that of the start.
     at: MonoTime,
     /// The time of day in seconds since 1970; unknown before the first tick.
     unix_s: Option<i64>,
     /// The clock for the silence of children.
     progress: Progress,
+    /// The time of the latest search for idle buckets.
     swept: MonoTime,
 }
 
@@ -100,7 +102,7 @@ struct Clock {
 
 impl Brain {
     /// The brain of a controller process that begins the next epoch. Nothing is sent before the new epoch is
-    /// saved.
+    /// saved, unless saving fails.
     pub fn new(
         now: MonoTime,
         instance: InstanceId,
@@ -153,8 +155,8 @@ impl Brain {
         brain
     }
 
-    /// Sets the requests/s that a client is believed to decide. What an aggregator reports above that for its
-    /// clients is cut.
+    /// Sets the requests/s that a client is believed to decide. Counts of an aggregator above that for each of its
+    /// clients, and above 100 times its own past, are cut.
     #[must_use]
     pub fn with_decisions_per_s_max(mut self, decisions_per_s_max: u64) -> Self {
         self.downstream.sessions = self
@@ -180,12 +182,13 @@ impl Brain {
         }
     }
 
+    /// Computes the directives of every aggregator with a stream. They are sent once every change is saved.
     fn post(&mut self) {
         self.settle_kills();
         let (policy, durable, buckets) = (&self.policies.in_force, &self.durable, &self.buckets);
         let sessions = &self.downstream.sessions;
         self.downstream.aggregators.post(|place, instance, board| {
-            // A stream begins with everything, so that an aggregator without one needs no board.
+            // A stream begins with all directives, so an aggregator without a stream needs no board.
             let Some(child) = sessions
                 .get(instance)
                 .filter(|child| child.stream.is_some())

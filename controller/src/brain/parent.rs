@@ -81,14 +81,14 @@ impl Parent for Brain {
     }
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
-        // A decision is saved before it is sent, so that no restart can take it back.
+        // A decision is saved before it is sent, so that no restart can take it back, unless saving fails.
         if !self.is_in_effect() {
             return None;
         }
         let child = self.downstream.sessions.by_stream(stream)?;
         let covered = child.books.seq();
         if self.leadership.lost().is_some() {
-            // As a parent without a controller: children keep to their holds, and kills still reach them.
+            // As a parent without a controller: children live on their holds, and kills still reach them.
             let (head, echo) = (
                 Head::of(self.kills.kills()),
                 Echo {
@@ -134,6 +134,7 @@ impl Parent for Brain {
 }
 
 impl Brain {
+    /// Adds the counts and the evidence of a report, or of a part of one.
     fn enter(
         &mut self,
         now: MonoTime,
@@ -161,7 +162,8 @@ impl Brain {
         Ok(())
     }
 
-    /// Adds decisions to their buckets that are no older than the reports of a stream in order.
+    /// Adds the new counts of a report to the figures of their buckets, without late counts and counts that
+    /// another parent had before.
     fn note_counts(&mut self, entered: &Entered) {
         for entry in entered
             .entries
@@ -178,6 +180,7 @@ impl Brain {
         }
     }
 
+    /// Opens the session of an aggregator. After a restart of this controller it is waited for.
     fn greet(
         &mut self,
         now: MonoTime,
@@ -211,8 +214,8 @@ impl Brain {
         Ok(())
     }
 
-    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if
-    /// one of them is new to the aggregator.
+    /// Subscribes the aggregator to the buckets in its report, and ends the subscriptions that it gives up. Returns
+    /// true if it is newly subscribed to a bucket that the policy covers.
     fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
         let policy = Arc::clone(&self.policies.in_force);
         let Some(child) = self.downstream.sessions.by_stream(stream) else {
@@ -280,7 +283,7 @@ impl Brain {
         any_new
     }
 
-    /// Remembers the latest names that no policy covers; the answer has a similar name.
+    /// Remembers the latest names that no policy covers. Their directives will have the most similar name.
     fn note_unlisted(&mut self, now: MonoTime, stream: StreamId, names: &[&Bucket]) {
         let skipped = names.len().saturating_sub(NAMES_MAX);
         self.buckets.unlisted.count += skipped as u64;

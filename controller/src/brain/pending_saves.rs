@@ -1,14 +1,16 @@
-//! Changes of the durable state that are not saved yet. Directives that depend on them wait for the save, so
-//! that no restart can take back what aggregators were sent.
+//! Changes of the durable state that are not saved yet. All messages to aggregators wait for the save, unless
+//! saving fails, so that no restart can take back what aggregators were sent.
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingSaves {
+    /// The number of the latest change, from 1; 0 before it.
     changes: u64,
+    /// The number of the latest change that is saved.
     saved: u64,
     /// Why the last save failed, if it did. Directives go out unsaved then: a full disk must not keep a kill from
     /// the fleet.
     pub(crate) failure: Option<String>,
-    /// A save is wanted that no directive waits for.
+    /// A save is wanted that no message waits for.
     wanted: bool,
     pub(crate) failures: u64,
 }
@@ -16,17 +18,17 @@ pub(crate) struct PendingSaves {
 // === impl PendingSaves ===
 
 impl PendingSaves {
-    /// Notes that the durable state changed, if it did. Directives wait for this change.
+    /// Notes that the durable state changed, if it did. Messages wait for this change.
     pub(super) fn note_change(&mut self, changed: bool) {
         self.changes += u64::from(changed);
     }
 
-    /// Notes that a save is wanted, if it is. No directive waits for it.
+    /// Notes that a save is wanted, if it is. No message waits for it.
     pub(super) const fn note_wanted(&mut self, wanted: bool) {
         self.wanted |= wanted;
     }
 
-    /// Returns the number of the last change that must be saved now, if any.
+    /// Returns the number of the latest change if a save is due now, with a new change or without.
     pub(super) fn take_due(&mut self) -> Option<u64> {
         let due = !self.is_saved() || self.wanted;
         due.then(|| {
@@ -60,7 +62,7 @@ impl PendingSaves {
         self.saved >= self.changes
     }
 
-    /// Returns true if directives may be sent: every change is saved, or saving fails.
+    /// Returns true if messages may be sent: every change is saved, or saving fails.
     pub(super) const fn is_in_effect(&self) -> bool {
         self.is_saved() || self.failure.is_some()
     }

@@ -120,8 +120,8 @@ impl Brain {
         }
     }
 
-    /// Drops the buckets that are not listed by name in the policy, without a subscribed aggregator
-    /// and without traffic. The counts of a bucket that returns begin at zero here; none are lost.
+    /// Drops buckets without traffic: buckets that the policy does not cover, and buckets under a pattern without
+    /// a recent subscription. The totals of a bucket that returns begin at zero.
     fn drop_idle_buckets(&mut self, now: MonoTime) {
         if now.since(self.clock.swept) < SWEEP {
             return;
@@ -172,6 +172,7 @@ impl Brain {
             .map(|bucket| (&bucket.name, bucket.admissions.figures()))
     }
 
+    /// Takes the buckets without room that are due for the log.
     pub(crate) fn take_unprotected(&mut self) -> Vec<Bucket> {
         self.buckets.no_room.take_unlogged()
     }

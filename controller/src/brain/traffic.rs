@@ -11,7 +11,7 @@ use plimsoll_policy::Offered;
 use super::Brain;
 
 const EVERY: Duration = Duration::from_secs(10);
-/// Number of moments kept: five minutes.
+/// Number of moments kept: five minutes, less if policies were offered in them.
 pub(crate) const MOMENTS_MAX: usize = 30;
 /// Maximum number of keys of one moment: the keys with the most traffic. The others count as the
 /// class `default` of their bucket.

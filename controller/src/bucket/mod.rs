@@ -37,8 +37,10 @@ pub(crate) use self::tick::{Scratch, Tick};
 #[derive(Debug)]
 pub(crate) struct BucketState {
     pub(crate) name: Bucket,
+    /// The entry of the policy that covers it.
     pub(crate) entry: Option<String>,
     pub(crate) listing: Listing,
+    /// The latest search for idle buckets when an aggregator was subscribed to it.
     pub(crate) used: MonoTime,
     pub(crate) limit: Limit,
     pub(crate) terms: PolicyTerms,
@@ -46,7 +48,9 @@ pub(crate) struct BucketState {
     pub(crate) balance: Balance,
     pub(crate) candidate: Option<Candidate>,
     pub(crate) admissions: AdmissionCheck,
+    /// Refusals by quotas behind the coin.
     pub(crate) quota_drops: QuotaDrops,
+    /// Refusals from the memory of such a refusal, before the coin.
     pub(crate) quota_repeats: QuotaDrops,
     bursts: HashMap<Tenant, Burst>,
     /// One per entry of `tenants`; empty until the law is first applied.
@@ -94,7 +98,7 @@ pub(crate) struct ZoneShare {
     parts: Vec<Part>,
     /// Its part of the headroom that all tenants share, once it was sent one.
     headroom: Option<Headroom>,
-    /// Its part of the traffic of new names, as far as it shows it.
+    /// Its part of the traffic of new names; `None` while it cuts no names.
     new_share: Option<NewShare>,
     /// Its part of the limit in requests/s while this controller is silent, once it was sent one.
     hold: Option<f64>,
@@ -154,7 +158,7 @@ impl BucketState {
         })
     }
 
-    /// The limit that the law divides. A bucket without one may have only a tenant limit.
+    /// The limit that the law divides; with only a tenant limit, the largest rate.
     pub(crate) fn divided_limit(&self) -> Limit {
         match self.limit {
             Limit::Unlimited | Limit::Unknown if self.terms.tenant_limit.is_some() => {

@@ -1,4 +1,5 @@
-//! The rate of refusals of a bucket by exact quotas, for operators. The law does not see it.
+//! The rate of refusals of a bucket by exact quotas, or from the memory of them, for operators. The law does not
+//! see it.
 
 use std::time::Duration;
 

@@ -33,8 +33,11 @@ pub(crate) enum Listing {
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
     pub(crate) states: BTreeMap<Bucket, BucketState>,
+    /// Maximum number of buckets under patterns.
     patterned_max: usize,
+    /// The latest names under patterns that found no room.
     pub(crate) no_room: LatestNames,
+    /// The latest names that the policy does not cover.
     pub(crate) unlisted: LatestNames,
     scratch: Scratch,
 }
@@ -87,7 +90,8 @@ impl Buckets {
         self.patterned_max.div_ceil(2)
     }
 
-    /// Returns true if the policy does not name the bucket and no child needs it, or has lately while there is room.
+    /// Returns true if the policy does not cover the bucket, or covers it by a pattern and no aggregator is subscribed
+    /// to it. While there is room, such a bucket stays for some time after its last subscription.
     pub(crate) fn is_unused(now: MonoTime, bucket: &BucketState, has_room: bool) -> bool {
         match bucket.listing {
             Listing::Exact => false,

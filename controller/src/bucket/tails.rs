@@ -1,5 +1,5 @@
-//! The class `default` over all zones: what its unlisted names ask for, and how its allocation is divided between zones so
-//! that a name meets one water level wherever it is.
+//! The class `default` of a bucket over all zones: what its unlisted names ask for, and how its allocation is divided
+//! between zones. A name is cut at the same level, the rate that it may pass, in every zone.
 
 use plimsoll_core::directive::NewShare;
 use plimsoll_core::law::tail::{Spread, Tail};
@@ -38,6 +38,7 @@ impl<'a> ZoneTails<'a> {
         if part.is_finite() { part } else { 1.0 }
     }
 
+    /// The sum of the floors of established names in all zones, as far as they ask for it.
     pub(super) fn floors(&self) -> f64 {
         self.each()
             .map(|(tail, presence)| presence * tail.established.passes(self.floor))
@@ -49,6 +50,7 @@ impl<'a> ZoneTails<'a> {
         Some(NewShare::of(self.new_part(tail, presence)))
     }
 
+    /// The zone's part of the traffic of new names in all zones.
     fn new_part(&self, tail: &Tail, presence: f64) -> f64 {
         let all: f64 = self
             .each()

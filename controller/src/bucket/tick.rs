@@ -357,8 +357,8 @@ impl BucketState {
         }
     }
 
-    /// Gives one zone its part of every allocation, of that of the class `default` the part `of_class` if it is known. A
-    /// silent zone keeps the hold that it was sent last.
+    /// Gives one zone its part of every allocation. `of_class` is its part of the allocation of the class `default`, if
+    /// known. A silent zone keeps the hold that it was sent last.
     fn split(
         &mut self,
         served: &Served<'_>,

@@ -45,7 +45,7 @@ pub(crate) struct History {
 pub(crate) struct Counters {
     /// Minutes that could not be saved, so that nothing was learned from them.
     pub(crate) minutes_lost: u64,
-    /// Samples of new buckets that arrived when [`BUCKETS_MAX`] buckets had a history.
+    /// Samples and imported days of new buckets that arrived when [`BUCKETS_MAX`] buckets had a history.
     pub(crate) rejected: u64,
     /// True if the last minute could not be saved.
     pub(crate) failing: bool,
@@ -64,7 +64,7 @@ pub struct LearningStatus {
     pub days_counted: usize,
     /// Clean minutes of the present day.
     pub minutes_today: usize,
-    /// Minutes of the present day that are not clean: something was refused, or a kill was on.
+    /// Minutes of the present day that are not clean: more than 5 % was refused or would have been, or a kill was on.
     pub left_out_today: usize,
     /// Why no limit was learned yet.
     pub waits_for: Option<String>,

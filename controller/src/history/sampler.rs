@@ -45,6 +45,7 @@ impl Sampler {
         self.open.as_ref().map(|open| open.minute)
     }
 
+    /// Begins a minute. Returns the samples of the one before.
     pub(super) fn turn(
         &mut self,
         now: MonoTime,

@@ -23,8 +23,7 @@ pub struct PolicyFiles {
     pub tenants: Option<PathBuf>,
 }
 
-/// A change of the content: a policy with the legal content that may surprise its author, or the
-/// reason why the current one stays.
+/// A change of the content: a policy with its warnings, or the reason why the current one stays.
 pub(crate) type Reload = watch::Reload<PolicyFiles>;
 
 /// Why the files cannot be read as a policy.

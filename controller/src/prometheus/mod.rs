@@ -1,4 +1,4 @@
-//! Queries to Prometheus servers: limits that a policy takes from a query, and values for the extra gates of
+//! Queries to Prometheus servers: limits that a policy takes from a query, and values for the query gates of
 //! a rollout.
 
 pub(crate) mod answer;

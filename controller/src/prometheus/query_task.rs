@@ -1,5 +1,5 @@
 //! The task that sends the queries of the policy: for limits, where the last good answer stays
-//! active, and for the extra gates of rollouts, where a failed query counts as unknown.
+//! active, and for the query gates of rollouts, where a failed query counts as unknown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const EVERY_MIN: Duration = Duration::from_millis(100);
 const PERIOD: Duration = Duration::from_millis(500);
 /// Queries in flight at once.
 const IN_FLIGHT_MAX: usize = 16;
-/// Failures in a row of which one is logged.
+/// One failure in so many in a row is logged.
 const LOGGED_EVERY: u64 = 120;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

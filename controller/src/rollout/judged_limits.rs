@@ -21,6 +21,7 @@ pub(super) struct JudgedLimits {
 struct JudgedLimit {
     /// The lowest limit judged so far; at first the limit when the evidence began.
     lowest: Rate,
+    /// The highest limit in the present window.
     highest: Rate,
     /// The time with requests when the present window began.
     from: Duration,

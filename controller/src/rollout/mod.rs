@@ -6,15 +6,15 @@
 //! * *Shadow*: clients let every request pass, and count the requests that they would have dropped.
 //! * *Canary*: the instances of the canary cohort drop requests. All other instances, the control cohort,
 //!   stay as in shadow. `canary_percent` sets the size of the canary cohort; an instance keeps its cohort
-//!   over restarts.
+//!   over restarts. By default a sidecar has a share of its keys in the canary cohort instead.
 //! * *Enforce*: all instances drop requests.
 //!
 //! [`DurableState::stages`] holds the stage of each entry. This module reads and changes it, and keeps no
 //! copy.
 //!
 //! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort. Aggregators pass these
-//! counts on to the controller. `Rollouts::record` adds them to the `StageStats` of the entry, if they were
-//! counted in the mode of the entry's present stage, the bucket has a limit, and it is not killed. Ratios and
+//! counts on to the controller. They are added to the `StageStats` of the entry, if they were counted in the
+//! mode of the entry's present stage, the bucket's limit is known, and it is not killed. Ratios and
 //! latencies cover the window of the gate; the time with requests is that of the whole stage. Both are
 //! measured in ticks with requests (in canary: of the canary cohort), so an idle bucket makes no progress, and
 //! a window of 15 minutes may span days. When a stage ends, its stats are stored with the [change] as
@@ -28,8 +28,8 @@
 //! * `Rollouts::on_boosts_ended`: the share of a tenant fell by more than 10 % with the end of a boost.
 //!
 //! This is recorded as a change from the stage to itself. Neither this nor a stage that is entered again takes
-//! evidence from before: for [`STRAGGLING`] after its end, no more is recorded in the mode that ended, and
-//! reports that cover more time are left out by aggregators and by `crate::brain`.
+//! evidence from before: for [`STRAGGLING`] after its end, no more is recorded in the mode that ended.
+//! Aggregators and `crate::brain` leave out the evidence of reports that cover a longer time than 3 s.
 //!
 //! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce.
 //! [`Rollouts::judge`] collects the inputs of the gate, which is a function of
@@ -122,7 +122,8 @@ pub(crate) struct Rollouts {
     last_change: u64,
     /// Ticks since the stats were last saved.
     unsaved_ticks: u64,
-    /// Promotions with passed gates, if they are recorded before they are made.
+    /// The promotions whose gates passed at the last tick and that wait for their record in the audit log. `None`
+    /// if there is no audit log: then promotions are made immediately.
     pub(crate) ready: Option<Vec<Ready>>,
     /// By entry: the modes that ended lately and may still send evidence, and the time of the end.
     ended: BTreeMap<String, Vec<(Mode, MonoTime)>>,
@@ -140,6 +141,7 @@ pub(crate) struct Ready {
     pub(crate) entry: String,
     pub(crate) from: Mode,
     pub(crate) to: Mode,
+    /// The number of the change that began the stage, or its evidence anew.
     change: u64,
     pub(crate) why: Vec<String>,
 }
@@ -259,7 +261,7 @@ impl Rollouts {
     }
 
     /// Ends a tick of the controller: advances the stats, judges every gate, and makes the moves that need no
-    /// operator. Linear in the entries of the policy.
+    /// operator. With an audit log, promotions are only listed in `ready`. Linear in the entries of the policy.
     pub(crate) fn on_tick(
         &mut self,
         durable: &mut DurableState,
@@ -320,8 +322,8 @@ impl Rollouts {
         TickOutcome { changed, saves }
     }
 
-    /// Makes a promotion if its gate had passed at the last tick. Returns false if it had not, or
-    /// if the stage has changed since.
+    /// Makes a promotion if its gate had passed at the last tick. Returns false if it had not, if the stage has
+    /// changed since, or if the entry is killed.
     pub(crate) fn promote_ready(&mut self, durable: &mut DurableState, promotion: &Ready) -> bool {
         let Ready {
             entry,

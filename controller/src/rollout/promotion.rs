@@ -18,7 +18,7 @@ pub(crate) enum RolloutError {
     #[error("the policy has no entry `{entry}`; {hint}")]
     Unknown {
         entry: String,
-        /// The entries that the policy has.
+        /// The entries that the policy has, or the pattern that covers the bucket.
         hint: String,
     },
     #[error(
@@ -44,7 +44,9 @@ pub(crate) enum RolloutError {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promotion<'a> {
     pub(crate) entry: &'a str,
+    /// The target stage; the next one if absent.
     pub(crate) to: Option<Mode>,
+    /// The reason to move it although the gate does not pass.
     pub(crate) force: Option<&'a Text>,
 }
 
@@ -156,7 +158,7 @@ fn rollout_of<'a>(policy: &'a Policy, entry: &str) -> Result<&'a RolloutPolicy, 
 // === impl RolloutError ===
 
 impl RolloutError {
-    /// The error for an entry that the policy does not have, with the entries that it has.
+    /// The error for an entry that the policy does not have.
     pub(crate) fn unknown(policy: &Policy, entry: &str) -> Self {
         let matched = Bucket::new(entry)
             .ok()

@@ -1,5 +1,5 @@
-//! The answers to query gates: numbers from Prometheus that must stay within a bound. Beyond it no entry
-//! moves up, and a canary ends.
+//! The answers to query gates: numbers from Prometheus that must stay within a bound. Beyond it the gate of the
+//! entry fails: it is not promoted, and its canary ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -21,7 +21,9 @@ pub(crate) struct Recovery {
 
 #[derive(Debug)]
 pub(crate) struct Claim {
+    /// The modes that an earlier controller sent to the aggregator.
     pub(crate) modes: BTreeMap<Bucket, Mode>,
+    /// The buckets with their own kill, ended or not.
     pub(crate) killed: Vec<Bucket>,
 }
 

@@ -31,8 +31,8 @@ impl Rollouts {
         }
     }
 
-    /// Begins the evidence of every entry with a limit anew, if boosts ended after `from_s` and up to `to_s`
-    /// that took a tenant far down.
+    /// Begins the evidence of every entry with a limit anew, if boosts ended after `from_s` and up to `to_s`, and
+    /// the share of a tenant fell far.
     pub(crate) fn on_boosts_ended(
         &self,
         durable: &mut DurableState,
@@ -86,6 +86,7 @@ impl Rollouts {
         }
     }
 
+    /// Begins the evidence of an entry anew, if it has any.
     fn renew(&self, durable: &mut DurableState, entry: &str, cause: Cause, why: Vec<String>) {
         let change = durable.stages.get(entry).map(|stage| stage.change);
         if self

@@ -26,9 +26,11 @@ pub(super) struct StageStats {
     with_data: Duration,
     /// True once an instance has reported a latency in the stage, also before the window or a restart.
     has_latencies: bool,
+    /// Outcomes since the last tick.
     fresh: Cohorts,
     /// The slots that are full, the oldest first.
     full: VecDeque<Slot>,
+    /// The sum of the full slots.
     sum: Cohorts,
     open: Slot,
     /// Limits that move by themselves, as requests were counted under them.

@@ -1,5 +1,5 @@
-//! Edits of the policy that make old evidence worthless: edits that can refuse more, and weights
-//! that move by themselves when a boost ends.
+//! Changes that make old evidence worthless: edits of the policy that can refuse more, and shares of tenants that
+//! fall when a boost ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
@@ -8,8 +8,8 @@ use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_policy::{BucketPolicy, LimitSource, Policy};
 
-/// The share that a limit that moves by itself may fall below the lowest limit judged so far.
-/// Without this room no gate of days would ever pass.
+/// The share that a limit that moves by itself may fall below the lowest limit judged so far, and that the end of
+/// boosts may take from a tenant. Without this room no gate of days would ever pass.
 pub(crate) const DRIFT_MAX: f64 = 0.1;
 const TENANTS_LISTED_MAX: usize = 5;
 

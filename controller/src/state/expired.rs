@@ -1,5 +1,5 @@
-//! Aggregators that went silent without a farewell until their shares were released: they stay visible,
-//! because their clients may live and still admit what they were allowed before.
+//! Aggregators without a farewell whose shares were released, or that did not return after a restart of the
+//! controller. They stay visible: their clients may live and still admit what they were allowed before.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct ExpiredAggregator {
     pub name: Name,
     /// The time of its last report in seconds since 1970.
     pub last_report_s: i64,
-    /// Its last part of each limit in requests/s, now divided among the others.
+    /// Its last parts of limits in requests/s, the largest ones: they are divided among the others.
     pub released: BTreeMap<Bucket, Rate>,
 }
 

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// The state that a controller keeps across restarts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DurableState {
-    /// The epoch. It grows with every start, and beyond every epoch that a child has seen.
+    /// The epoch. It grows with every start, and beyond epochs of earlier controllers that aggregators name.
     pub epoch: Epoch,
     /// The fleet's key for coherent coins; without one they draw independently.
     pub coin_key: Option<CoinKey>,
@@ -59,7 +59,8 @@ pub struct DurableState {
     /// The generation of every other bucket. The kills of buckets up to it have ended and are forgotten.
     #[serde(default)]
     pub forgotten: KillGeneration,
-    /// True if an earlier state could not be read: new entries begin in shadow.
+    /// True until the first policy is applied, if an earlier state could not be read or the policy could not be
+    /// recorded: new entries begin in shadow.
     pub lost: bool,
     /// The reason why the state differs from the state that the fleet knew, until an operator
     /// acknowledges it.
@@ -82,7 +83,7 @@ pub struct DurableState {
     pub ticked_s: Option<i64>,
     /// The aggregators with a recent report, by zone and stable name.
     pub children: BTreeSet<(Zone, Name)>,
-    /// The aggregators that went silent without a farewell until their shares were released.
+    /// The aggregators without a farewell whose shares were released.
     #[serde(default)]
     pub expired: ExpiredAggregators,
 }

@@ -146,7 +146,7 @@ impl Inner {
         let answers = answers.map_or(Ok(()), |answers| {
             self.with_store(brain, |store| store.write_answers(&answers))
         });
-        // Summaries are computed again from the minutes, and the next answer is another chance.
+        // A restart computes summaries again from the minutes. Answers are saved again when one of them changes.
         if let Err(error) = closed.and(answers) {
             self.fail(&error);
         }

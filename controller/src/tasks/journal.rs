@@ -1,5 +1,5 @@
 //! Logs what changes in the brain by itself: aggregators that go stale, expire or return, other controllers, stages of
-//! rollouts and boosts that end. Returns to shadow that no operator ordered are also recorded in the audit log.
+//! rollouts and boosts that end. Returns of canaries to shadow by their gate are also recorded in the audit log.
 
 use std::collections::BTreeSet;
 

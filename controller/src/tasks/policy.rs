@@ -20,10 +20,13 @@ const DIFFERENCES_MAX: usize = 20;
 pub(crate) struct PolicyTask {
     pub(crate) brain: Shared<Brain>,
     pub(crate) files: PolicyFiles,
+    /// The hash of the files as the start read them.
     pub(crate) current: PolicyHash,
+    /// The warnings of the latest policy, which were logged.
     pub(crate) logged: Vec<Warning>,
     pub(crate) events: Events,
     pub(crate) audit: AuditLog,
+    /// The policy that waits until the audit log can be written.
     pub(crate) unrecorded: Option<Arc<Policy>>,
 }
 
@@ -237,7 +240,8 @@ fn log_held(brain: &Brain) {
     );
 }
 
-/// Logs the modes that a policy or a restart changed, and modes that differ from the policy file.
+/// Logs the modes that a policy or a restart changed, and modes that differ from the policy file. Logs nothing while
+/// the fleet is killed.
 pub(crate) fn log_stages(before: Option<&DurableState>, brain: &Brain) {
     let durable = brain.durable();
     let was_killed = before.is_some_and(|before| before.kill.is_killed());

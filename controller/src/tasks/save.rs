@@ -1,5 +1,5 @@
-//! Saves the durable state, off the brain's lock. Directives that depend on a change are sent after it is
-//! saved.
+//! Saves the durable state, off the brain's lock. Messages to aggregators wait until every change is saved, unless
+//! saving fails.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::state::store::StoreError;
 use crate::tasks::kill_log::KillLog;
 
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// Maximum time that directives wait for the disk. They are sent unsaved then.
+/// Maximum time that messages wait for the disk. They are sent unsaved then.
 const SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// Saves the state by `save`, which may block, whenever it changed, until `stop` is cancelled.

@@ -1,4 +1,5 @@
-//! Kill drills over HTTP: starts one and answers when every client has acknowledged it or the timeout passed.
+//! Kill drills over HTTP: starts one and answers when every client has acknowledged it, another drill has started, or
+//! the timeout passed.
 
 use std::time::Duration;
 

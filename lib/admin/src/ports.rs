@@ -1,5 +1,5 @@
-//! The ports of a tier: the name of a process by its port, and metrics of connections that are pending, refused or given up, and
-//! of a lack of descriptors.
+//! The ports of a tier: limits of their connections, metrics of connections that are pending, refused or timed out
+//! and of a lack of descriptors, and the default name of a process.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,8 @@ use plimsoll_net::{ConnectionCounts, Connections, PENDING_MAX_DEFAULT};
 /// Maximum number of connections of an admin port; one address has half of them at most.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// Returns the name of a process that was given none: the machine and the port. Without a valid name the machine is `localhost`.
+/// Returns the name of a process that was given none: the machine and the port. Without a valid name the machine is
+/// `localhost`.
 pub fn host_and_port(listen: SocketAddr) -> String {
     let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
     format!(
@@ -32,8 +33,8 @@ pub struct Ports {
 
 impl Ports {
     /// Allows this many connections without a greeting at the gRPC port, at most half of the
-    /// descriptors. In all, it leaves some descriptors to the admin port, which shows a lack of
-    /// them.
+    /// descriptors. All connections of the gRPC port together leave some descriptors to the admin
+    /// port, which shows a lack of them.
     pub fn new(pending_max: usize) -> Self {
         let half = descriptors::part(2);
         let children = descriptors::children(descriptors::limit());

@@ -34,6 +34,7 @@ struct State {
 struct Refused {
     times: u64,
     cause: String,
+    /// Time of the last refusal.
     at: Instant,
     logged_at: Option<Instant>,
 }

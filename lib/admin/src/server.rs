@@ -13,8 +13,7 @@ use crate::http;
 /// Routes of every admin port. `metrics` reads the metrics; `ready` returns true if the process can do
 /// its work.
 ///
-/// Neither may depend on a tier above: an orchestrator must not restart aggregators because the controller is
-/// down.
+/// Neither may depend on a tier above: aggregators must stay in service while the controller is down.
 pub fn routes(
     metrics: impl Fn() -> Vec<Family> + Clone + Send + Sync + 'static,
     ready: impl Fn() -> bool + Clone + Send + Sync + 'static,
@@ -47,8 +46,8 @@ pub fn routes(
         .with(route("/readyz", Needs::Nothing), readiness)
 }
 
-/// Serves `routes` on `listener` until `shutdown` is cancelled, to the callers that `access` accepts. Requests in progress
-/// are answered first.
+/// Serves `routes` on `listener` until `shutdown` is cancelled, to the callers that `access` accepts. Requests in
+/// progress are answered first.
 pub async fn serve(
     listener: TcpListener,
     connections: Connections,

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// returns.
 ///
 /// # Errors
-/// When it cannot be written. The old file is kept, and no partial file is left. A device is never
+/// When it cannot be written: the old file is kept, and no partial file is left. When only the
+/// directory cannot be synced: the new file is there, and may be lost in a crash. A device is never
 /// replaced: root could, and every process that uses `/dev/null` would write to a file instead.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, bytes, 0o600, None)

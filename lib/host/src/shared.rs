@@ -1,4 +1,4 @@
-//! A state machine that several tasks share: the one place where a tier reads the clock.
+//! A state machine that several tasks share, and the clock that gives it its time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -15,7 +15,7 @@ use crate::connections::{ConnectionPlace, Connections};
 /// Connections accepted without a pause, unless a rate is given.
 const ACCEPT_BURST: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
-/// The pause after a failure: descriptors or memory ran out.
+/// The pause after a failure, such as a lack of descriptors, if no connection could be closed for it.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener that never fails.
@@ -25,7 +25,9 @@ pub struct Acceptor {
     connections: Connections,
     /// The rate of new connections, for a port that carries streams.
     admission: Option<Shared<Admission>>,
+    /// Connections to accept before the next pause.
     left: usize,
+    /// End of the last pause.
     paused: Instant,
 }
 
@@ -46,7 +48,7 @@ impl Acceptor {
         &self.connections
     }
 
-    /// Accepts without pauses, for a port with a connection for each request.
+    /// Accepts without pauses, for a port whose clients may open a connection for each request.
     pub fn without_pauses(self) -> Self {
         Self {
             left: usize::MAX,
@@ -62,6 +64,7 @@ impl Acceptor {
         }
     }
 
+    /// Pauses, and returns the number of connections to accept before the next pause.
     async fn pause(&mut self) -> usize {
         let began = Instant::now();
         sleep(ACCEPT_PAUSE).await;
@@ -77,8 +80,8 @@ impl Acceptor {
         })
     }
 
-    /// Returns the next connection with its peer and its place. Accepts in bursts, so that established streams keep
-    /// getting CPU time while a fleet reconnects; the others wait in the accept queue.
+    /// Returns the next connection with its peer and its place. Accepts in bursts, so that established
+    /// streams keep getting CPU time while a fleet reconnects; new connections wait in the accept queue.
     pub async fn next(&mut self) -> (TcpStream, SocketAddr, ConnectionPlace) {
         loop {
             if self.left == 0 {

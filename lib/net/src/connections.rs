@@ -1,5 +1,6 @@
-//! The connections of one port. Those without a greeting are bounded in number, in all and for each
-//! source. A lack of descriptors is counted.
+//! The connections of one port. A connection is pending until its peer has sent a greeting, the first
+//! report of a stream. Pending connections are bounded in number, in all and for each source. A lack of
+//! descriptors is counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -55,7 +56,7 @@ struct State {
 pub struct ConnectionCounts {
     /// Connections that are pending now: their peer has not sent a greeting.
     pub pending: usize,
-    /// Connections closed on arrival, because too many were pending.
+    /// Connections closed because too many were pending: on arrival, or for one of another source.
     pub refused: u64,
     /// Connections closed because no greeting arrived in time.
     pub timed_out: u64,
@@ -75,10 +76,10 @@ pub struct ConnectionPlace {
 }
 
 impl Connections {
-    /// Allows `pending_max` pending connections in all, half of them from one source, and
-    /// `open_max` connections in all, with or without a greeting. Further ones wait in the accept
-    /// queue. A connection that was silent for a second gives its place to a new one
-    /// ([`ConnectionPlace::closed`]).
+    /// Allows `pending_max` pending connections in all, half of them from one source. Further ones are
+    /// closed, unless another was silent for a second and gives its place to the new one
+    /// ([`ConnectionPlace::closed`]). Allows `open_max` connections in all, with or without a greeting.
+    /// Further ones wait in the accept queue.
     pub fn new(pending_max: usize, open_max: usize) -> Self {
         Self::with(pending_max, open_max, false)
     }
@@ -110,8 +111,7 @@ impl Connections {
         }
     }
 
-    /// Counts a connection that was closed because its handshake failed, and logs the failures of a reason every
-    /// 10 s.
+    /// Counts a connection that was closed because its handshake failed, and logs one for each reason in 10 s.
     pub fn on_handshake_failed(&self, peer: IpAddr, reason: &'static str, cause: &dyn Display) {
         self.state()
             .failed_handshakes
@@ -135,12 +135,13 @@ impl Connections {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the oldest connection, of one source or of any, that was silent for so long. Returns
-    /// true if there was one. Not on a fair port: its connections never settle.
+    /// Closes the oldest pending connection, of one source or of any, that is older than `silent_min`.
+    /// Returns true if there was one. Does nothing on a fair port, whose connections never greet.
     fn close_silent(&self, state: &mut State, of: Option<Source>, silent_min: Duration) -> bool {
         !self.inner.is_fair && state.pending.close_oldest(of, silent_min)
     }
 
+    /// Returns the place of an accepted connection; `None` if it must be closed.
     pub(super) fn place(&self, peer: IpAddr) -> Option<ConnectionPlace> {
         let mut state = self.state();
         state.on_accepted();
@@ -171,6 +172,7 @@ impl Connections {
         None
     }
 
+    /// Closes a pending connection to free its descriptor. Returns true if there was one to close.
     pub(super) fn make_room(&self) -> bool {
         self.close_silent(&mut self.state(), None, SHORT_GREETING_MAX)
     }
@@ -230,7 +232,8 @@ impl ConnectionPlace {
         self.connections.state().pending.end(self.number);
     }
 
-    /// Is cancelled when another connection takes this place: this one must be dropped then.
+    /// Is cancelled when this place or its descriptor is needed for another connection: this one must be
+    /// dropped then.
     pub const fn closed(&self) -> &CancellationToken {
         &self.closed
     }

@@ -32,7 +32,7 @@ impl PendingConnections {
         self.by_source.get(&source).copied().unwrap_or(0)
     }
 
-    /// Starts the pending time of a connection.
+    /// Starts the pending time of a connection. Returns its number, and the token that closes it.
     pub(super) fn begin(&mut self, source: Source) -> (u64, CancellationToken) {
         let (number, closed) = (self.next, CancellationToken::new());
         self.next += 1;
@@ -48,7 +48,7 @@ impl PendingConnections {
         (number, closed)
     }
 
-    /// Ends the pending time of a connection, unless it has ended.
+    /// Ends the pending time of a connection. Returns its token, or `None` if the time has ended before.
     pub(super) fn end(&mut self, number: u64) -> Option<CancellationToken> {
         let Pending { source, closed, .. } = self.by_age.remove(&number)?;
         if let Some(of_source) = self.by_source.get_mut(&source) {
@@ -61,7 +61,7 @@ impl PendingConnections {
     }
 
     /// Closes the oldest connection of the source with the most, unless that has no more than
-    /// `count`. Linear in the pending connections.
+    /// `count`. Returns true if one was closed. Linear in the pending connections.
     pub(super) fn close_one_for(&mut self, count: usize) -> bool {
         let most = self.by_source.iter().max_by_key(|(_, count)| **count);
         let crowd = most
@@ -70,8 +70,8 @@ impl PendingConnections {
         crowd.is_some_and(|source| self.close_oldest(Some(source), Duration::ZERO))
     }
 
-    /// Closes the oldest connection, of one source or of any, that has been pending for so long.
-    /// Returns true if there was one.
+    /// Closes the oldest connection, of one source or of any, that has been pending for `pending_min`
+    /// or longer. Returns true if there was one.
     pub(super) fn close_oldest(&mut self, of: Option<Source>, pending_min: Duration) -> bool {
         let mut pending = self
             .by_age

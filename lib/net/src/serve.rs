@@ -11,7 +11,7 @@ use crate::acceptor::Acceptor;
 use crate::protection::{Protection, Stream};
 
 /// Accepts connections until `shutdown` is cancelled, and lets `converse` answer each in a task of
-/// its own. Its token is cancelled with `shutdown`. Returns when all have ended.
+/// its own. The token that it is given is cancelled with `shutdown`. Returns when all have ended.
 pub async fn serve<C, F>(
     mut acceptor: Acceptor,
     protection: Protection,

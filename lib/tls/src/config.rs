@@ -43,6 +43,7 @@ pub fn operator_client(ca: &Path, tier: Tier) -> Result<ClientConfig, Certificat
     Ok(config)
 }
 
+/// The authorities of one `ca.crt`, and the verifiers and configurations that follow from them.
 pub(crate) struct Trust {
     provider: Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,

@@ -38,6 +38,7 @@ impl Generation {
         Self::new(files, now, None)
     }
 
+    /// Validates changed files: they must have the same identity and be valid now.
     pub(crate) fn next(&self, files: &Files, now: SystemTime) -> Result<Self, CertificatesError> {
         let next = Self::new(files, now, Some(self))?;
         let fault = |fault| Err(files.certificate.fault(fault));

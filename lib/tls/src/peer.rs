@@ -119,6 +119,7 @@ impl Peer {
     }
 }
 
+/// Reads the identity and the validity of the leaf of a chain, without verifying it.
 pub(crate) fn identity(
     chain: Option<&[CertificateDer<'_>]>,
 ) -> Result<(PeerId, Validity), PeerError> {

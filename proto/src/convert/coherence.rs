@@ -1,4 +1,4 @@
-//! Conversions of the seed of a coherent coin: a secret, which no log may show.
+//! Conversions of the key and the salt of a coherent coin. The key is a secret, which no log may show.
 
 use std::fmt;
 

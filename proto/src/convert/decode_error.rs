@@ -4,7 +4,8 @@ use plimsoll_core::names::InvalidName;
 use plimsoll_core::quantity::{InvalidRate, OutOfRange};
 use plimsoll_core::quota::{InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate};
 
-/// A message that is out of range. It is rejected and counted, and changes nothing.
+/// A message that is out of range. It is rejected and counted, and nothing of it reaches a state machine. Keys of
+/// earlier parts of its report have already been passed on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// An invalid name.
@@ -71,7 +72,8 @@ pub enum DecodeError {
     /// A key id that does not ascend within a report.
     #[error("id_gaps: id {0} is not above the one before it")]
     Unsorted(u32),
-    /// A definition that skips ids, or a second one of the same id in a report.
+    /// A definition that skips ids, is the second one of its id in a report, or has an id below those of an
+    /// earlier part.
     #[error("definitions: id {0} is neither the next id nor reused once")]
     Definition(u32),
     /// A greeting of several parts that defines or counts keys.

@@ -32,7 +32,7 @@ use crate::{KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
 /// The number that encodes a weight of 1.
 const WEIGHT_UNIT: f64 = 1e9;
-/// The longest report interval that a parent may set; a longer one is shortened.
+/// Maximum report interval that a parent may set; a longer one is shortened.
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 pub(super) const fn encode_mode(mode: Mode) -> wire::Mode {
@@ -55,7 +55,7 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
     }
 }
 
-/// Encodes everything but the buckets, which every part repeats.
+/// Encodes everything but the buckets. Every part of a message begins with it.
 pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
     let (standing_id_gaps, standings) = encode_standings(&directives.standings);
     wire::Directives {

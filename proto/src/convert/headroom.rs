@@ -40,7 +40,7 @@ pub(super) fn encode_pool(pool: ZonePool) -> wire::Pool {
     }
 }
 
-/// Decodes a pool. One without a rate is none.
+/// Decodes a pool. Without a rate it has no headroom.
 pub(super) fn decode_pool(pool: wire::Pool) -> Result<ZonePool, DecodeError> {
     Ok(ZonePool {
         rate: match pool.rate {

@@ -1,4 +1,4 @@
-//! Conversions of the kill switch: generations of buckets, orders, and drill latencies.
+//! Conversions of the kill switch: generations of buckets, orders, claims, and drill latencies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -36,7 +36,7 @@ fn encode_quota(quota: &Quota) -> wire::Quota {
     }
 }
 
-/// Decodes the quotas of a bucket, which it has none of if the list is empty.
+/// Decodes the quotas of a bucket. An empty list means that it has none.
 pub(super) fn decode_quotas(quotas: &wire::Quotas) -> Result<BucketQuotas, DecodeError> {
     check_len("quotas", quotas.quotas.len(), QUOTAS_PER_BUCKET_MAX)?;
     let quotas = quotas
@@ -49,7 +49,7 @@ pub(super) fn decode_quotas(quotas: &wire::Quotas) -> Result<BucketQuotas, Decod
 fn decode_quota(quota: &wire::Quota) -> Result<Quota, DecodeError> {
     let name = decode_name("quotas.name", &quota.name, Name::new)?;
     let rate = QuotaRate::new(quota.max, quota.refill, quota.every_ms)?;
-    // A quota with a way of sharing from a later version cannot be enforced.
+    // A kind of key from a later version cannot be enforced.
     let key = match wire::QuotaKey::try_from(quota.key) {
         Ok(wire::QuotaKey::Tenant) => QuotaKey::Tenant,
         Ok(wire::QuotaKey::Global) => QuotaKey::Global,

@@ -20,7 +20,7 @@ pub(crate) const RETRY_METADATA: &str = "grpc-retry-pushback-ms";
 /// The steps of a wait. A step that ends late because this process was starved counts as one step.
 const STEPS: u32 = 10;
 
-/// Waits until this process has run for `span`: a pause of the whole process counts as a tenth of it.
+/// Waits until this process has run for `span`. A pause of the whole process counts as a tenth of `span` at most.
 pub(crate) async fn passed_while_running(span: Duration) {
     for _ in 0..STEPS {
         sleep(span / STEPS).await;

@@ -1,4 +1,5 @@
-//! The address of a parent, and the protection of connections to it. Plaintext is for loopback, unless it is allowed anywhere.
+//! The address of a parent, and the protection of connections to it. Plaintext is for loopback, unless it is allowed
+//! anywhere.
 
 use http::Uri;
 use plimsoll_core::exchange::names_loopback;
@@ -73,8 +74,8 @@ pub struct Dial {
     pub(crate) mutual: Option<Mutual>,
 }
 
-/// The certificates of a child, and the host name of its TLS handshakes. A parent is identified by its certificate, not by
-/// this name.
+/// The certificates of a child, and the host name of its TLS handshakes. A parent is identified by its certificate, not
+/// by this name.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub(crate) struct Mutual {

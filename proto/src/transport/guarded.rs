@@ -22,11 +22,11 @@ use tonic::transport::server::Connected;
 use super::Duplex;
 use super::socket::{Certified, Socket};
 
-/// Maximum time that a connection lasts without a stream that has greeted, while its peer sends
-/// nothing.
+/// Maximum time that a connection lasts without a stream that has greeted, if no bytes of its peer wait
+/// to be read.
 const SILENT_MAX: Duration = Duration::from_secs(30);
-/// Maximum time that it lasts, even if its peer sends bytes. A busy process may be late to read
-/// them.
+/// Maximum time that it lasts without such a stream, even if bytes wait. A busy process may be late to
+/// read them.
 const UNGREETED_MAX: Duration = Duration::from_secs(120);
 
 /// The first byte of a TLS connection. No connection of HTTP/2 begins with it.
@@ -39,8 +39,9 @@ pub(super) struct Guarded {
     is_new: bool,
     guard: ConnectionGuard,
     connections: Connections,
+    /// The time of the next check for a greeting.
     check: Pin<Box<Sleep>>,
-    /// Another connection has taken the place of this one.
+    /// Completes when another connection needs the place of this one.
     displaced: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
@@ -54,6 +55,7 @@ pub(crate) struct ConnectionGuard {
 struct Greetings {
     place: ConnectionPlace,
     streams: usize,
+    /// The opening of the connection, or the end of the last stream to end.
     none_since: Instant,
     budget: ConnectionBudget,
     /// The certificates of both ends; `None` in plaintext.
@@ -105,6 +107,7 @@ impl ConnectionGuard {
         self.greetings().budget.take(now)
     }
 
+    /// Returns since when no stream has been open that has greeted; `None` if there is one.
     fn none_since(&self) -> Option<Instant> {
         let greetings = self.greetings();
         (greetings.streams == 0).then_some(greetings.none_since)
@@ -162,7 +165,8 @@ impl Guarded {
         Poll::Ready(self.socket.open())
     }
 
-    /// Waits until there has been no greeting for too long, or until another connection takes the place of a silent one.
+    /// Waits until there has been no greeting for too long, or until another connection takes the place of one without
+    /// a greeting.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.guard.none_since().is_some() && self.displaced.as_mut().poll(context).is_ready() {
             return Poll::Ready(self.too_late());
@@ -245,7 +249,7 @@ impl AsyncWrite for Guarded {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Without a handshake the connection is dropped without an answer.
+        // Before the end of its handshake the connection is dropped without an answer.
         self.socket
             .open()
             .map_or(Poll::Ready(Ok(())), |stream| stream.poll_shutdown(context))

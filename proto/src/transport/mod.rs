@@ -1,5 +1,5 @@
-//! Connections. Their streams detect a dead peer by its silence (see [`crate::driver`]), without keepalive
-//! pings: a busy peer would answer those late, too.
+//! Connections between children and parents: how a child dials, and the server of a parent. Streams detect a dead
+//! peer by its silence (see [`crate::driver`]), without keepalive pings: a busy peer would answer those late, too.
 
 mod dial;
 #[cfg(feature = "server")]

@@ -22,7 +22,7 @@ use crate::driver::parent::ParentService;
 const STREAMS_PER_CONNECTION_MAX: u32 = 8;
 
 /// Maximum time that a shutdown waits for connections. Streams have had their final status by then;
-/// a connection that has not sent the preface of HTTP/2 ends at its deadline.
+/// a connection that has not sent the preface of HTTP/2 would last until its deadline.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 
 /// Failure of the gRPC server.

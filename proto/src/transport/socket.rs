@@ -1,5 +1,5 @@
-//! The bytes of a connection to a parent, in plaintext or over mTLS. The handshake of a connection runs as its bytes
-//! are read and written, so a slow one delays no other connection.
+//! The bytes of a connection that a parent has accepted, in plaintext or over mTLS. The handshake of a connection
+//! runs as its bytes are read and written, so a slow one delays no other connection.
 
 use std::io;
 use std::pin::Pin;
@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 
 use super::{Duplex, Watched};
 
+/// The identities of both ends of a connection, and the end of the child's certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Certified {
     own: PeerId,

@@ -13,7 +13,9 @@ use super::Duplex;
 
 pub(crate) struct Watched<S> {
     stream: S,
+    /// The first byte received.
     first: Arc<OnceLock<u8>>,
+    /// The error of a failed write, held until the first byte or the end of the connection is read.
     failed: Option<io::Error>,
 }
 
@@ -73,7 +75,7 @@ impl<S: Duplex> AsyncRead for Watched<S> {
             self.first.get_or_init(|| *byte);
         }
         match read {
-            // The frames of HTTP/2 tell a message that was cut.
+            // A peer that was killed ends TLS without a farewell. The framing of HTTP/2 detects a message that was cut.
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Poll::Ready(Ok(()))
             }

@@ -11,9 +11,9 @@ pub const GET: &str = "/quotas/get";
 pub const TOP: &str = "/quotas/top";
 /// Makes buckets full again.
 pub const RESET: &str = "/quotas/reset";
-/// Maximum number of buckets in one answer.
+/// Maximum number of buckets in one page.
 pub const PAGE_MAX: usize = 1_000;
-/// Default number of buckets in one answer.
+/// Default number of buckets in one page.
 pub const PAGE_DEFAULT: usize = 100;
 /// Maximum number of busiest keys in one answer.
 pub const TOP_MAX: usize = 100;
@@ -70,7 +70,7 @@ pub enum Holds {
     },
 }
 
-/// Busiest keys of the last minutes, among the buckets in memory. Counts halve each minute.
+/// Busiest buckets of the last minutes, of those in memory, by their keys. Counts halve each minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Top {
     /// Keys with the most requests, the busiest first.

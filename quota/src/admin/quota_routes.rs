@@ -166,7 +166,8 @@ async fn keys(engine: &Engine, prefix: &[u8], text: &str) -> Result<Vec<Vec<u8>>
         let page = engine.list(prefix, after, PAGE_MAX).await;
         let (buckets, next) = page.map_err(|error| incomplete(error, 0))?;
         keys.extend(buckets.into_iter().map(|bucket| bucket.key));
-        // A key has one bucket for each set of parameters, next to each other.
+        // A key has one bucket for each set of parameters, usually next to each other. Only a longer key
+        // with a zero byte after this key may lie between.
         keys.dedup();
         if keys.len() > RESET_KEYS_MAX {
             let error = format!(

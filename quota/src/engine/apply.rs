@@ -15,8 +15,7 @@ pub(super) struct Applied {
     pub(super) is_refused: bool,
 }
 
-/// Returns the balance of a bucket. A bucket that is not in the store is full, and starts at
-/// `at_ms`.
+/// Returns the balance of a bucket. A bucket without a state is full, and starts at `at_ms`.
 pub(super) fn balance(state: Option<State>, rate: QuotaRate, at_ms: u64) -> Balance {
     match state {
         Some(State::Tokens(balance)) => balance,

@@ -1,9 +1,9 @@
 //! The buckets in memory, in shards, and how they are saved.
 //!
-//! Operations change buckets in memory. One thread saves the changes, commit after commit;
-//! operations that need the disk wait for their commit. A few threads read buckets that are not in
-//! memory. Every wait ends at [`STORE_DEADLINE`]; then the operation is answered
-//! [`Unavailable`](crate::operation::Unavailable).
+//! Operations change buckets in memory. One thread saves the changes in a log, commit after commit;
+//! operations that need the disk wait for their commit. A second thread settles them: it writes the
+//! buckets' own rows, which a few threads read when a bucket is not in memory. Every wait has a
+//! deadline; then the answer is [`Unavailable`](crate::operation::Unavailable).
 
 mod apply;
 mod commits;
@@ -45,12 +45,12 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     pub(crate) durability: Durability,
-    /// Maximum bytes of the buckets in memory and of the memory of the database.
+    /// Memory for buckets and database, which `sizes` splits.
     pub(crate) cache_bytes: u64,
 }
 
 /// Buckets of one server. Clones share them. Dropping the last clone without [`Engine::close`]
-/// saves nothing.
+/// loses what no commit has saved.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
     shared: Arc<Shared>,
@@ -77,7 +77,7 @@ impl Drop for Threads {
 }
 
 impl Engine {
-    /// Opens the store. Blocks.
+    /// Opens the store and starts the threads. Blocks.
     ///
     /// # Errors
     /// When the directory cannot be used.
@@ -156,7 +156,8 @@ impl Engine {
         }
     }
 
-    /// Returns true while the store is open and its last commit neither failed nor hangs.
+    /// Returns true unless the last save or settling failed, or a debit is far too late for the
+    /// durability.
     pub(crate) fn is_ready(&self) -> bool {
         let progress = &self.shared.progress;
         let late = self.shared.unsaved_max().map(|max| max + running::LATE_MAX);
@@ -165,6 +166,7 @@ impl Engine {
     }
 }
 
+/// Measures the disk and follows the clock each second, and removes the rows of full buckets each hour.
 fn sweep(shared: &Shared) {
     let mut swept = Instant::now();
     while !shared.is_stopped.load(Ordering::Acquire) {

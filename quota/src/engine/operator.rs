@@ -25,6 +25,7 @@ pub(crate) struct Bucket {
     pub(crate) state: State,
 }
 
+/// Items, and the end of the page if more may follow.
 type Page<T> = (Vec<T>, Option<Vec<u8>>);
 
 impl Engine {
@@ -82,6 +83,7 @@ impl Engine {
         Ok(count)
     }
 
+    /// Resets a bucket in memory, where it is read first if necessary.
     async fn reset_row(
         &self,
         row_key: &RowKey,
@@ -109,8 +111,9 @@ impl Engine {
         Err(Unavailable::Busy)
     }
 
-    /// Returns up to `n` keys with the most requests, and up to `n` with the most refusals. Counts
-    /// halve each minute. Only buckets in memory count, which include all busy ones.
+    /// Returns the keys and counts of up to `n` buckets with the most requests, and of up to `n` with
+    /// the most refusals. Counts halve each minute. Only buckets in memory count, which include all
+    /// busy ones.
     pub(crate) fn top(&self, n: usize) -> [Vec<(Vec<u8>, u32)>; 2] {
         let minute = Moment::new(self.shared.clock.load(Ordering::Relaxed)).minute;
         let mut tops: [Vec<(u32, Box<[u8]>)>; 2] = Default::default();
@@ -133,11 +136,13 @@ impl Engine {
         tops.map(|top| top.into_iter().filter_map(named).collect())
     }
 
+    /// Saves all changes.
     pub(crate) async fn close(&self) -> Result<(), Unavailable> {
         self.save(Instant::now() + OPERATOR_DEADLINE).await?;
         Ok(())
     }
 
+    /// Saves all changes so far, and returns the number of the commit that did.
     async fn save(&self, deadline: Instant) -> Result<u64, Unavailable> {
         let number = self.shared.progress.next();
         self.shared.want_commit();
@@ -145,6 +150,7 @@ impl Engine {
         Ok(number)
     }
 
+    /// Saves all changes so far, and writes them to the rows that the store reads and lists.
     async fn settle(&self, deadline: Instant) -> Result<(), Unavailable> {
         let number = self.save(deadline).await?;
         self.shared.settling.wait(number, deadline).await
@@ -177,8 +183,8 @@ impl Engine {
         self.blocking(deadline, UNLISTED, scan).await
     }
 
-    /// Returns buckets with their states in memory, if present. Skips a bucket that is full by
-    /// then.
+    /// Returns buckets with their states in memory, if present. Skips a bucket that was reset since
+    /// its row was read.
     fn buckets(&self, rows: &[(RowKey, Row)]) -> Vec<Bucket> {
         let bucket = |(row_key, row): &(RowKey, Row)| {
             let (key, kind) = Kind::parse(row_key)?;
@@ -196,7 +202,7 @@ impl Engine {
     }
 }
 
-/// Returns the rows of the store above `after` that begin with `prefix`, in order.
+/// Returns the rows of the store above `after` whose keys begin with `prefix`, in order.
 fn page(
     shared: &Shared,
     prefix: &[u8],

@@ -10,15 +10,17 @@ use super::shared::Shared;
 use crate::operation::Unavailable;
 use crate::store::StoreError;
 
+/// Maximum number of runs that read at the same time.
 pub(super) const READERS: usize = 4;
-/// Maximum number of buckets that wait to be read. A run has far fewer.
+/// Maximum number of buckets that are read or wait for it. A run has far fewer.
 pub(super) const READ_BUCKETS_MAX: usize = 65_536;
 
 impl Engine {
-    /// Reads buckets into memory. Returns false if some did not fit: a commit must make room first.
+    /// Reads buckets into memory. Returns false if some did not fit: others must be saved and settled
+    /// first, so that they can be evicted.
     ///
     /// # Errors
-    /// When they are not there by `deadline`, or too many wait.
+    /// When they are not there by `deadline`, the store fails, or too many wait.
     pub(super) async fn read(
         &self,
         places: Vec<Place>,
@@ -41,6 +43,7 @@ impl Engine {
             .await
     }
 
+    /// Runs `work` on a thread that may block. Logs an error of the store under the text `failed`.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -63,6 +66,7 @@ impl Engine {
     }
 }
 
+/// Reads a bucket into memory. Returns false if it did not fit.
 fn read_one(shared: &Shared, place: &Place, deadline: Instant) -> Result<bool, StoreError> {
     // The caller has given up after the deadline: a burst must not delay the runs after it.
     while Instant::now() < deadline {

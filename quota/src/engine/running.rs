@@ -11,14 +11,16 @@ use super::shard::place::{Moment, Place};
 use crate::args::Durability;
 use crate::operation::{Answer, Operation, Unavailable};
 
+/// Maximum time that a run waits for the store, from its first wait.
 const STORE_DEADLINE: Duration = Duration::from_millis(250);
-/// Delay of unsaved debits above which operations are refused without a wait: the disk hangs, and
-/// is not only slow.
+/// Time by which a debit may be saved too late. Beyond it operations are refused without a wait: the
+/// disk hangs, and is not only slow.
 pub(super) const LATE_MAX: Duration = Duration::from_millis(200);
 const ROOM_DELAY: Duration = Duration::from_millis(10);
 /// Maximum number of reads of one run: others may evict what it has read.
 const LOADS_MAX: usize = 8;
 
+/// Deadline of a run, set when it is first asked for.
 struct Deadline(Option<Instant>);
 
 impl Deadline {
@@ -46,12 +48,12 @@ impl Engine {
             .max(now_ms);
         let mut moment = Moment::new(now_ms);
         let mut deadline = Deadline(None);
-        // Answers that must wait for the commit.
+        // Indexes of answers that must wait for the commit.
         let mut changes: SmallVec<[usize; 32]> = SmallVec::new();
         let is_always = shared.durability == Durability::Always;
         let (mut at, mut loads, mut misses) = (0, 0, 0);
-        // Reason why nothing more is read. A batch that waits in vain must not be searched again
-        // for each operation.
+        // Set once a read has failed: this run reads nothing more. The rest of the batch must not be
+        // searched for missing buckets again for each operation.
         let mut unread = None;
         while at < operations.len() {
             if let Err(unavailable) = self.saved_in_time(&mut deadline).await {
@@ -85,8 +87,7 @@ impl Engine {
                 };
             }
             if let Some(unavailable) = unread {
-                // Operations on buckets in memory are answered, unless they follow this one on one
-                // of its buckets.
+                // Only operations with a missing bucket fail; the others are still answered.
                 answers.push(Err(unavailable));
                 at += 1;
             }
@@ -125,7 +126,8 @@ impl Engine {
         }
     }
 
-    /// Waits while the oldest unsaved debit is too old for more of them.
+    /// Waits while the oldest unsaved debit is too old for more of them; under `always` each change
+    /// waits for its own commit. Fails without a wait if the disk has failed or hangs.
     async fn saved_in_time(&self, deadline: &mut Deadline) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         let Some(max) = shared.unsaved_max() else {
@@ -156,7 +158,8 @@ impl Engine {
             .collect()
     }
 
-    /// Reads buckets into memory. Without room, some are saved, so that they can be evicted.
+    /// Reads buckets into memory. Without room, others are saved and settled, so that they can be
+    /// evicted.
     async fn load(&self, places: Vec<Place>, deadline: &mut Deadline) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         if deadline.get() <= Instant::now() {

@@ -29,15 +29,18 @@ pub(super) struct Shared {
     pub(super) settling: Settling,
     pub(super) counters: Counters,
     pub(super) durability: Durability,
+    /// Maximum bytes of the buckets in memory.
     pub(super) cache_bytes: u64,
     pub(super) disk_bytes: AtomicU64,
-    /// Quota time of the last operations, which never decreases.
+    /// Quota time of the last operations, which never decreases; 0 before the first.
     pub(super) clock: Arc<AtomicU64>,
+    /// Source of the quota time.
     pub(super) time: Clock,
-    /// Permits of runs that read at the same time, and of buckets that wait to be read.
+    /// Permits of runs that read at the same time, and of the buckets that they ask for.
     pub(super) readers: Arc<Semaphore>,
     pub(super) read_buckets: Arc<Semaphore>,
     hasher: RandomState,
+    /// True if the next commit must not wait until it is due.
     pub(super) is_wanted: AtomicBool,
     pub(super) is_stopped: AtomicBool,
     pub(super) committer: OnceLock<Thread>,
@@ -86,7 +89,7 @@ impl Shared {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the answer to an operation if its buckets are in memory.
+    /// Applies an operation and returns its answer; `None` if a bucket is not in memory.
     pub(super) fn answer(&self, operation: &Operation<'_>, moment: &mut Moment) -> Option<Answer> {
         if let Operation::Take(demands) = operation {
             return self.take(demands, moment).map(Answer::Taken);
@@ -106,7 +109,8 @@ impl Shared {
         Some(applied.answer)
     }
 
-    /// Notes changes while the shards are still locked: a change is noted before it can be saved.
+    /// Notes changes, and wakes the committing thread for the first one. Called while the shards are
+    /// still locked: a change is noted before it can be saved.
     pub(super) fn note(&self, moment: &Moment) {
         if moment.is_changed && self.progress.note_change() && self.durability != Durability::None {
             self.unpark();
@@ -142,7 +146,7 @@ impl Shared {
         }
     }
 
-    /// Returns the age of unsaved debits that stops further debits. `None` for any age.
+    /// Returns the age by which a debit should be on disk. `None` for any age.
     pub(super) const fn unsaved_max(&self) -> Option<Duration> {
         match self.durability {
             Durability::Always => Some(Duration::ZERO),

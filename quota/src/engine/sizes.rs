@@ -30,8 +30,8 @@ pub(super) fn shards(cache_bytes: u64) -> (usize, usize) {
 }
 
 /// Returns the memory of the database: a quarter for blocks of tables, and about as much for
-/// memtables. Up to five memtables of either keyspace exist while the disk is behind. Changes leave
-/// the log before its memtable is full.
+/// memtables, or more below 64 MiB. Up to five memtables of either keyspace exist while the disk is
+/// behind. Changes leave the log before its memtable is full.
 pub(super) fn database(cache_bytes: u64) -> Sizes {
     Sizes {
         blocks: cache_bytes / 4,

@@ -15,7 +15,9 @@ pub(crate) struct Stats {
     pub(crate) buckets: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) cache_bytes_max: u64,
+    /// Operations less misses.
     pub(crate) hits: u64,
+    /// Buckets that were not in memory when a run first looked for them.
     pub(crate) misses: u64,
     pub(crate) commits: u64,
     pub(crate) saved: u64,
@@ -23,6 +25,7 @@ pub(crate) struct Stats {
     pub(crate) commit: Latency,
     /// Part of that time for the synchronisation of the journal.
     pub(crate) sync: Latency,
+    /// Runs that wait for a commit or a read.
     pub(crate) waiting: u64,
     pub(crate) store_errors: u64,
     /// Operations that were answered [`Unavailable`](crate::operation::Unavailable).

@@ -13,8 +13,8 @@ use crate::operation::{Demand, Taken};
 use crate::store::{Kind, State};
 
 impl Shared {
-    /// Takes from different buckets if all are in memory. Otherwise returns `None` and takes
-    /// nothing.
+    /// Takes from different buckets if all are in memory, and returns the result of each. Otherwise
+    /// returns `None` and takes nothing.
     pub(super) fn take(
         &self,
         demands: &[Demand<'_>],

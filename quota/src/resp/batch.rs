@@ -15,6 +15,7 @@ use crate::operation::{Answer, Operation, Unavailable};
 
 /// Maximum number of commands in one batch; more commands begin the next.
 pub(super) const COMMANDS_PER_BATCH_MAX: usize = 1_024;
+/// Bytes of replies that need no bucket from which a batch ends.
 pub(super) const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// Key that the client library asks at its start to check that the store answers, independent of
 /// the keys of its token.
@@ -36,7 +37,9 @@ pub(super) struct Batch<'a> {
     steps: Vec<Step>,
     /// Replies that need no bucket.
     said: BytesMut,
+    /// Bytes of the commands in the input.
     pub(super) length: usize,
+    /// Reason why it has no more commands.
     pub(super) end: End,
     tally: Tally,
     time: QuotaTime,
@@ -44,14 +47,18 @@ pub(super) struct Batch<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
+    /// The answer to the next operation.
     Answer(Counted),
+    /// This many bytes of `said`.
     Said(usize),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
+    /// The rest of the input is not a whole command.
     #[default]
     Read,
+    /// It has reached its bounds, and there may be more commands.
     Full,
     /// The client asks for server statistics, after the replies of the batch.
     Info,
@@ -89,6 +96,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
+    /// Adds a command: as an operation, or with its reply.
     fn follow(
         &mut self,
         name: &[u8],
@@ -213,7 +221,8 @@ fn operation<'a>(
     Ok(Some(operation))
 }
 
-/// Checks the rights of the client's token. A client without a token has all rights.
+/// Checks the rights of the client's token, and takes what it gives back off its lease. A client
+/// without a token has all rights.
 fn admit(
     entry: &Entry,
     operation: &Operation<'_>,

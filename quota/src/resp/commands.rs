@@ -16,11 +16,12 @@ const ARGUMENTS_PER_DEMAND: usize = 6;
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
+    /// Number of arguments without the name.
     pub(super) arguments: RangeInclusive<usize>,
 }
 
-/// Part of the server that answers a command. Commands of other servers hold the milliseconds of
-/// their unit of time.
+/// Kind of a command, which decides who answers it. `RL.*` commands hold the milliseconds of their
+/// unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Reduce(u64),
@@ -81,7 +82,7 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
         .find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }
 
-/// The texts equal those of other servers with these commands.
+/// Error of a command. The first three texts equal those of other servers with these commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     #[error("ERR Value is not an integer or out of range")]

@@ -27,13 +27,15 @@ const WRITE_MAX: Duration = Duration::from_secs(10);
 /// without finishing it, has between one and two intervals, and one more if it was answered since
 /// the last check.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Maximum checks without a command, because dead peers leave connections open: two hours.
+/// Maximum checks without new bytes, because dead peers leave connections open: two hours.
 const IDLE_LOOKS_MAX: u32 = 720;
 
 #[derive(Debug)]
 enum Ended {
-    /// The client closed it, requested its end, or sent invalid data; or the server stops.
+    /// The client closed it, requested its end, sent invalid data, or has a revoked token; or the
+    /// server stops.
     Closed,
+    /// The client was late or idle.
     Slow,
 }
 
@@ -88,7 +90,7 @@ where
     let mut closing = pin!(shutdown.cancelled());
     loop {
         buffers.make_room();
-        // Also checks and ends a client that never stops sending.
+        // Before the read, as is the check below: a client that never stops sending is ended, too.
         if shutdown.is_cancelled() {
             return Ok(Ended::Closed);
         }

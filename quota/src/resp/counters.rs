@@ -45,8 +45,8 @@ pub(crate) struct Counters {
     /// Connections so far, and open ones.
     pub(crate) connections: AtomicU64,
     pub(crate) open: AtomicU64,
-    /// Connections that were closed because their client did not read its replies, did not finish a
-    /// command, or did not authenticate in time.
+    /// Connections that were closed because their client did not read its replies, finish a command or
+    /// authenticate in time, or sent nothing for two hours.
     pub(crate) slow: AtomicU64,
 }
 

@@ -8,6 +8,7 @@ pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of arguments with the name: enough for a take from as many buckets as are
 /// allowed.
 pub(super) const ARGUMENTS_MAX: usize = 512;
+/// Bounds of a command before the client has authenticated.
 pub(super) const ANONYMOUS_BYTES_MAX: usize = 1024;
 pub(super) const ANONYMOUS_ARGUMENTS_MAX: usize = 16;
 /// Maximum bytes of the line with the number of arguments, or with the length of one.

@@ -1,5 +1,5 @@
-//! The port for any Redis client: accepts connections within bounds, with TLS beyond loopback, and
-//! answers the commands on each.
+//! The port for any Redis client: accepts connections within bounds, with TLS beyond loopback if the
+//! server has certificates, and answers the commands on each.
 
 mod batch;
 mod commands;
@@ -38,6 +38,7 @@ pub(crate) struct Port {
     /// Limit of how far `AT` may be ahead of the server's clock, in milliseconds.
     pub(crate) at_ahead_max_ms: u64,
     pub(crate) protection: Protection,
+    /// True if clients must authenticate first.
     pub(crate) needs_token: bool,
     pub(crate) connections: Connections,
 }
@@ -55,8 +56,8 @@ impl Port {
         let (open, connections_so_far) = (count(&counters.open), count(&counters.connections));
         let commands: u64 = counters.operations().map(|(_, _, count)| count).sum();
         let (refused, version) = (connections.counts().refused, env!("CARGO_PKG_VERSION"));
-        // Clients wait until `loading` is 0: the port is not open before the store is. The keys are
-        // in memory.
+        // Clients wait until `loading` is 0, as it always is: the port opens after the store. `keys`
+        // counts only the buckets in memory.
         let text = format!(
             "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:plimsoll\r\nplimsoll_version:{version}\r\n\
              loading:0\r\nrole:master\r\nconnected_clients:{open}\r\ntotal_connections_received:{connections_so_far}\r\n\

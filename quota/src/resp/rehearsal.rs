@@ -1,4 +1,4 @@
-//! A connection without sockets and buckets, to try any bytes of a client.
+//! A connection without sockets and buckets, for fuzz targets that try any bytes of a client.
 
 use std::net::SocketAddr;
 

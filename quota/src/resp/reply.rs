@@ -20,7 +20,7 @@ pub(super) enum Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Simple(&'static str),
-    /// Bytes that would end its line become blanks.
+    /// Control characters become blanks: some would end its line.
     Error(String),
     Bulk(Vec<u8>),
     Number(u64),

@@ -56,7 +56,8 @@ impl Session {
         self.peer.ip().to_canonical()
     }
 
-    /// Returns true if the client's token was revoked, which ends the connection.
+    /// Returns true if the port needs a token and the client's was revoked or has other rights now, which
+    /// ends the connection.
     pub(super) fn is_revoked(&self, access: &Access) -> bool {
         let accepted = self.accepted.as_ref().filter(|_| self.needs_token);
         accepted.is_some_and(|accepted| !access.still_accepts(accepted))

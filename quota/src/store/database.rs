@@ -23,7 +23,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Sizes {
     /// Bytes of table blocks in memory.
     pub(crate) blocks: u64,
-    /// Bytes of rows that are in the journal and in no table.
+    /// Maximum bytes of a memtable of the buckets, and of the log: rows that are in no table yet.
     pub(crate) memtable: u64,
     pub(crate) log: u64,
 }
@@ -72,6 +72,7 @@ impl DatabaseStore {
         opened.clone().ok_or(StoreError::Closed)
     }
 
+    /// Opens the database, and refuses it if commits are missing.
     fn load(&self) -> Result<Opened, OpenError> {
         let path = self.directory.store();
         let synced = self.directory.synced();
@@ -95,7 +96,7 @@ impl DatabaseStore {
             tracing::warn!(path = %path.display(), "the last commit on disk is not known: damage of the last journal would not be noticed");
         }
         let chain = journals::check(&path)?;
-        // Before the database cuts what it cannot read.
+        // Checked before the database cuts what it cannot read.
         chain.last.map_or(Ok(()), lost)?;
         let opened = self.load_from(&path, chain.last)?;
         lost(opened.number)?;

@@ -17,7 +17,7 @@ const SYNCED_FILE: &str = "synced";
 const STORE: &str = "store";
 /// Exists while the database is created.
 const CREATING_FILE: &str = "creating";
-/// Every new file system has this directory.
+/// A new ext4 file system has this directory.
 const LOST_FOUND: &str = "lost+found";
 
 #[derive(Debug)]
@@ -75,8 +75,8 @@ impl Directory {
         self.path.join(STORE)
     }
 
-    /// Returns true if the database does not exist, or its creation was cut short: nothing was ever
-    /// saved in it.
+    /// Returns true if the database does not exist, or nothing was saved in it because its creation
+    /// was cut short.
     pub(super) fn is_new(&self) -> bool {
         !self.store().exists() || self.path.join(CREATING_FILE).exists()
     }

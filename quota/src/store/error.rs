@@ -97,8 +97,10 @@ fn advice(error: &io::Error) -> &'static str {
 pub(crate) enum StoreError {
     #[error("the store is closed after an error")]
     Closed,
+    /// The disk does not take writes now; the files are intact.
     #[error("{0}")]
     Disk(#[source] io::Error),
+    /// A file is damaged, or the database does not work for another reason.
     #[error("{0}")]
     Failed(String),
     #[error(transparent)]

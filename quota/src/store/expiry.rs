@@ -14,7 +14,7 @@ use super::row::{Row, SETTLED_KEY};
 pub(crate) const FULL_MS: u64 = 60_000;
 
 pub(super) struct Expiry {
-    /// Server's clock in milliseconds since 1970.
+    /// Quota time of the last operations in milliseconds; 0 before the first.
     pub(super) clock: Arc<AtomicU64>,
 }
 

@@ -1,4 +1,4 @@
-//! Checks the journals of the database before it reads them. The database silently cuts a journal
+//! Checks the journals before the database reads them. The database silently cuts a journal
 //! at the first unreadable entry, and never notices a missing journal. Each commit names the one
 //! before it, so a gap is noticed.
 
@@ -26,6 +26,7 @@ pub(super) struct Chain {
     pub(super) last: Option<u64>,
 }
 
+/// Reads the commits in all journals of a database. A gap between two of them is an error.
 pub(super) fn check(database: &Path) -> Result<Chain, OpenError> {
     let mut journals = Vec::new();
     for entry in fs::read_dir(database).map_err(OpenError::io(database))? {
@@ -101,7 +102,7 @@ enum Entry {
     End,
 }
 
-/// Reads an entry; `None` if there is none.
+/// Reads an entry; `None` if the bytes are none.
 fn read(reader: &mut impl Read) -> io::Result<Option<Entry>> {
     match bytes::<1>(reader)?[0] {
         START => bytes::<12>(reader).map(|_| Some(Entry::Start)),

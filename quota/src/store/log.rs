@@ -1,6 +1,5 @@
 //! The log of changes: each commit is a few long rows with all changed buckets, which costs far
-//! less than a row for each. Buckets move from there into separate rows later, once for many
-//! commits.
+//! less than a row for each. Buckets are written to separate rows later, once for many commits.
 
 use super::StoreError;
 

@@ -1,9 +1,9 @@
 //! The buckets on disk, and the interface for the engine.
 //!
-//! A data directory holds `format` (the version of everything in it), `lock`, `store` (the
-//! database), and `synced`: the number of the last commit that was on disk. Each commit carries its
-//! number as a row, so a database that lost a part of its end is noticed, and refused instead of
-//! granting those tokens again.
+//! A data directory holds `format` (the version of everything in it), `lock`, `clock` (see
+//! `crate::clock`), `store` (the database), and `synced`: the number of the last commit that was on
+//! disk. Each commit carries its number as a row, so a database that lost a part of its end is
+//! noticed, and refused instead of granting those tokens again.
 
 mod database;
 mod directory;
@@ -24,7 +24,8 @@ pub(crate) use row::{Kind, Row, RowKey, State};
 
 use std::time::Duration;
 
-/// Rows of one commit: a key and a value each, or no value to remove the row.
+/// Rows to write, for a commit or to settle them: a key and a value each, or no value to remove the
+/// row.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     bytes: Vec<u8>,
@@ -36,7 +37,7 @@ struct Place {
     from: usize,
     key_end: usize,
     end: usize,
-    /// First bytes that differ between the keys of the sorted rows.
+    /// Eight bytes of the key after the beginning that all keys share, to sort by.
     beginning: u64,
 }
 
@@ -68,7 +69,7 @@ impl Rows {
                 .take_while(|(a, b)| a == b)
                 .count()
         };
-        // Keys often begin alike: the first bytes that differ decide nearly every comparison.
+        // Keys often begin alike: the eight bytes after that decide nearly every comparison.
         let shared = rows.iter().map(shared_by).min().unwrap_or(0);
         let beginning = |row: &Place| {
             let rest = key(row).get(shared..).unwrap_or_default();
@@ -110,7 +111,9 @@ impl Rows {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Committed {
+    /// Bytes added to the log.
     pub(crate) bytes: u64,
+    /// Time of the synchronisation with the disk.
     pub(crate) sync: Duration,
 }
 
@@ -118,8 +121,8 @@ pub(crate) struct Committed {
 pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError>;
 
-    /// Writes changes as the commit of this number, which is above all earlier ones, and calls
-    /// `pause` between its parts. All are on disk when this returns; after an error some may be.
+    /// Writes changes to the log as the commit of this number, which is above all earlier ones, and
+    /// calls `pause` between its parts. All are on disk when this returns; after an error some may be.
     /// [`Store::get`] and [`Store::scan`] do not see them.
     fn commit(
         &self,
@@ -131,7 +134,7 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// Writes rows to the place that [`Store::get`] and [`Store::scan`] read.
     fn settle(&self, rows: &Rows) -> Result<(), StoreError>;
 
-    /// Drops the settled changes of the commits up to this number.
+    /// Drops the commits up to this number, whose changes are settled, from the log.
     fn forget(&self, number: u64) -> Result<(), StoreError>;
 
     /// Returns the rows above `after` that begin with `prefix`, in order.
@@ -142,8 +145,10 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
         limit: usize,
     ) -> Result<Vec<(RowKey, Row)>, StoreError>;
 
+    /// Closes the store and opens it again, which settles all changes in the log.
     fn reopen(&self) -> Result<(), StoreError>;
 
+    /// Removes the rows of full buckets.
     fn sweep(&self) -> Result<(), StoreError>;
 
     fn disk_bytes(&self) -> u64;

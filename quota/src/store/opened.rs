@@ -1,9 +1,9 @@
 //! An open database: the log of the commits, and the buckets that receive their changes.
 //!
 //! The log may drop a change only when the bucket's row is on disk. A power cut keeps tables of one
-//! keyspace and may lose the end of the journal that both share. Hence each keyspace has a number:
-//! the number of the buckets is on disk before the log drops changes, so it is never behind the
-//! log's in an intact directory.
+//! keyspace and may lose the end of the journal that both share. Hence each keyspace has the number
+//! of the last commit that left the log. The buckets' number is on disk before the log drops
+//! changes, so it is never behind the log's in an intact directory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,10 +27,10 @@ use super::{Committed, Rows};
 
 const BUCKETS: &str = "buckets";
 const LOG: &str = "log";
-/// Threads of the database: one writes tables, and two merge them, so that the log does not wait
-/// for the buckets.
+/// Threads of the database: one only writes tables, and two also merge them, so that the log does not
+/// wait for the buckets.
 const WORKERS: usize = 3;
-/// Bytes of journals before their tables are written.
+/// Bytes of journals from which memtables are written early, so that the oldest journal can go.
 const JOURNAL_BYTES: u64 = 256 << 20;
 const BATCH_ROWS: usize = 1_024;
 /// Maximum number of memtables and tables of a keyspace that wait to be written and merged. With
@@ -43,10 +43,12 @@ pub(super) struct Opened {
     pub(super) buckets: Keyspace,
     log: Keyspace,
     database: Database,
+    /// Parts in the log, oldest first.
     parts: Mutex<VecDeque<PartKey>>,
-    /// Number of the last commit when it was opened, and of the last one in tables.
+    /// Number of the last commit when it was opened, and of the last one in the log's tables.
     pub(super) number: u64,
     pub(super) in_tables: u64,
+    /// Number of the last commit, which the next one names.
     last: AtomicU64,
 }
 
@@ -59,7 +61,8 @@ impl fmt::Debug for Opened {
 }
 
 impl Opened {
-    /// Opens or creates the database in a folder. Its journals end with commit `journaled`.
+    /// Opens or creates the database in a folder. Its journals end with commit `journaled`, if they
+    /// have one.
     pub(super) fn open(
         path: &Path,
         clock: Arc<AtomicU64>,
@@ -122,6 +125,7 @@ impl Opened {
         Ok(opened)
     }
 
+    /// Writes the changes in the log to the rows of their buckets, and empties the log.
     fn settle_log(&mut self) -> Result<(), StoreError> {
         let settled = number(self.log.get(SETTLED_KEY)?)?;
         if number(self.buckets.get(SETTLED_KEY)?)? < settled {
@@ -136,7 +140,7 @@ impl Opened {
                 continue;
             };
             parts.push(key);
-            // Its buckets may have changed since.
+            // Settled before, and its rows may have changed since.
             if key.number <= settled {
                 continue;
             }
@@ -193,6 +197,7 @@ impl Opened {
         }
     }
 
+    /// Removes settled parts from the log.
     fn remove(&self, parts: &[PartKey]) -> Result<(), StoreError> {
         let Some(last) = parts.last() else {
             return Ok(());

@@ -12,7 +12,7 @@ pub(super) const COMMIT_KEY: [u8; 1] = [0];
 /// and the log have it.
 pub(super) const SETTLED_KEY: [u8; 1] = [1];
 
-/// Ends the caller's key, so that a search does not find buckets of longer keys.
+/// Ends the caller's key. A search for a key finds a longer one only if that has this byte after it.
 const END: u8 = 0;
 const TOKENS: u8 = 1;
 const THROTTLE: u8 = 2;
@@ -35,12 +35,14 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) state: State,
+    /// Time by the server's clock when the bucket is full again.
     pub(crate) full_at_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) number: u64,
+    /// Number of the commit before it.
     pub(super) before: u64,
 }
 
@@ -127,7 +129,7 @@ impl Row {
         }
     }
 
-    /// Reads a value; `None` if it is not of this version.
+    /// Reads a value; `None` if it is invalid or of another version.
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         let (&version, rest) = value.split_first()?;
         let (numbers, []) = rest.as_chunks::<8>() else {

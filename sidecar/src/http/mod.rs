@@ -1,8 +1,7 @@
 //! The HTTP port: answers proxies that check each request (`/check`, `/nginx`) and callers that
 //! send JSON (`/v1/check`, `/v1/report`).
 //!
-//! `proxy` reads the original request from headers, `json` reads bodies. Both decide through the
-//! limiter, and the answer depends only on its decision.
+//! `proxy` reads the original request from headers, `json` reads bodies. Both ask the limiter.
 
 mod counts;
 mod json;
@@ -44,6 +43,7 @@ struct Inner {
     counts: Counts,
 }
 
+/// A request whose head was read: it is answered, or its body is needed.
 enum Begun {
     Answered(Response<Full<Bytes>>),
     NeedsBody(json::Call),

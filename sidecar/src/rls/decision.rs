@@ -15,7 +15,7 @@ use crate::rules::{Ask, Found, RefusalForm, Rules};
 /// Number of descriptors that need no allocation; most requests have one or two.
 pub(super) const FEW: usize = 4;
 
-/// In the order of the descriptors.
+/// In the order of the descriptors; `None` for a descriptor without a limit.
 pub(super) type Decisions<'a> = SmallVec<[Option<Decision<'a>>; FEW]>;
 
 #[derive(Clone, Debug)]
@@ -122,6 +122,7 @@ impl Decision<'_> {
         Request::new(self.bucket, &self.tenant).cost(self.cost)
     }
 
+    /// Returns the exact quota that refused the request; `None` if another limit did, or none.
     pub(super) fn used_up(&self) -> Option<&Quota> {
         match self.decided.verdict {
             Verdict::Refuse(refusal) if refusal.reason() == Reason::TenantQuotaExceeded => {

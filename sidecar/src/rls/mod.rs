@@ -60,6 +60,8 @@ impl Service {
         &self.counters
     }
 
+    /// Answers a request of this service or of the health service. Counts errors, and logs the first of
+    /// each reason.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<Reply> {
         let is_grpc = request
             .headers()

@@ -55,9 +55,11 @@ pub(super) enum TenantOf {
     Entries(Box<[usize]>),
 }
 
+/// Values of an entry that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Values {
     Exactly(String),
+    /// All values with this prefix.
     From(String),
     Any,
 }

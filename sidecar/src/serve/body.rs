@@ -27,7 +27,8 @@ pub(crate) enum BodyError {
 /// Reads a body of at most `max` bytes. A body in one piece is not copied.
 ///
 /// # Errors
-/// When the body is larger, does not end within its deadline, or breaks off.
+/// When the body is larger, does not end within its deadline, or breaks off, or its connection has no
+/// room for it.
 pub(crate) async fn read_within(body: Incoming, max: usize) -> Result<Bytes, BodyError> {
     // The length may be announced.
     if body.size_hint().lower() > max as u64 {

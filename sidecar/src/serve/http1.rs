@@ -1,5 +1,5 @@
-//! HTTP/1.1 on the connections of a port. A caller that is slow at any step of a request is dropped
-//! after a deadline.
+//! HTTP/1.1 on the connections of a port. A caller that is slow to send a request is dropped after a
+//! deadline.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

@@ -1,6 +1,5 @@
-//! The ports: listens on TCP and on Unix sockets, with TLS beyond loopback, and bounds the
-//! connections in number and in time. The caller provides the protocol: HTTP/1.1, or HTTP/2 for
-//! gRPC.
+//! The ports: accept connections by TCP, with TLS beyond loopback if there are certificates, and by
+//! Unix sockets, and bound them in number and in time. The protocol is HTTP/1.1, or HTTP/2 for gRPC.
 
 mod body;
 mod http1;
@@ -38,6 +37,7 @@ pub(crate) use self::sockets::UnixSockets;
 pub(crate) use self::unix::UnixSocket;
 pub use self::unix::UnixSocketError;
 
+/// Bytes of a connection: by TCP on the left, by a Unix socket on the right.
 pub(crate) type Stream = Either<plimsoll_net::Stream, UnixStream>;
 
 /// Maximum time for the requests in progress at the end of a connection.

@@ -32,6 +32,7 @@ pub(super) struct Share {
     used: Arc<AtomicUsize>,
 }
 
+/// Bytes of one request, which count until this is dropped.
 #[derive(Debug)]
 pub(super) struct Open {
     share: Share,
@@ -103,7 +104,7 @@ impl Open {
         }
     }
 
-    /// Returns false if the connection has no room for these bytes.
+    /// Counts these bytes. Returns false if the connection has no room for them: the request must end.
     pub(super) fn add(&self, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let own = self.share.used.fetch_add(bytes, Ordering::Relaxed) + bytes;

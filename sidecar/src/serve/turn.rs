@@ -23,7 +23,9 @@ pub(super) struct Turns(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Bytes that may still be read in this turn.
     left: AtomicU64,
+    /// Requests over HTTP/2 that are not answered.
     running: AtomicUsize,
     reader: AtomicWaker,
 }
@@ -33,7 +35,7 @@ pub(super) struct Running(Turns);
 pub(super) struct InTurns {
     stream: Take<Stream>,
     turns: Turns,
-    /// Bytes read for a request over HTTP/1.1 that has not begun.
+    /// Bytes read for a request over HTTP/1.1, until it is answered.
     head: Option<Arc<Open>>,
 }
 
@@ -48,6 +50,7 @@ impl InTurns {
 }
 
 impl Turns {
+    /// Polls the connection for a turn.
     pub(super) fn poll<F: Future + Unpin>(
         &self,
         connection: &mut F,
@@ -57,6 +60,7 @@ impl Turns {
         Pin::new(connection).poll(context)
     }
 
+    /// Counts a request as running until the result is dropped.
     pub(super) fn request(&self) -> Running {
         self.0.running.fetch_add(1, Ordering::Relaxed);
         Running(self.clone())

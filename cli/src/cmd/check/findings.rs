@@ -14,7 +14,7 @@ use crate::output::counted;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Findings {
     pub(super) valid: bool,
-    /// Reasons why files could not be read at all.
+    /// Reasons why files could not be read, one on a line.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

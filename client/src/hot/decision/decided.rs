@@ -11,15 +11,16 @@ use plimsoll_core::quota::Quota;
 /// take the whole cost.
 pub const COST_MAX: u32 = 10_000;
 
-/// A preview of the decision about a request: counts nothing and takes no token. Of a request of several keys it shows the
-/// strictest of each; of an unknown bucket it is the default.
+/// A preview of the decision about a request: counts nothing and takes no token. Of a request of several keys it
+/// shows the strictest of each; of an unknown bucket it is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peek {
     /// The probability that the draw refuses a request.
     pub ratio: DropRatio,
     /// True if refusals are enforced here: not in shadow mode, while killed, or outside the canary cohort.
     pub enforced: bool,
-    /// True if a guard is set and has no token left until its next refill.
+    /// True if a guard is set, and neither it nor the bucket's headroom has a token left until the next refill.
+    /// Threads may still hold tokens that they took before.
     pub exhausted: bool,
 }
 

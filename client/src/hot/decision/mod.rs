@@ -23,7 +23,7 @@ pub(crate) struct DecideCtx<'a, D> {
     pub(crate) draws: D,
 }
 
-/// Makes the verdict. `jitter` spreads the waits of refused callers.
+/// Makes the verdict without a branch on `refused`. `jitter` spreads the waits of refused callers.
 #[inline]
 fn verdict(refused: bool, word: DirectiveWord, reason: Reason, jitter: u32) -> Verdict {
     let refusal = word.refusal(reason, jitter);
@@ -156,6 +156,8 @@ impl Table {
         verdict(outcome.is_refusal(), word, word.reason(outcome), jitter)
     }
 
+    /// Decides by the key's own coin and its guard, and counts one request. Returns the outcome, and the jitter of
+    /// the wait.
     #[inline]
     fn count_slowly(
         &self,
@@ -176,7 +178,8 @@ impl Table {
         (outcome, draw.other())
     }
 
-    /// Decides by a draw and counts. Returns the outcome, and the jitter of the wait.
+    /// Decides by the draw of a trace, or by an independent one for `None`, and counts. Returns the outcome, and
+    /// the jitter of the wait.
     #[inline]
     fn count_by(
         &self,
@@ -192,9 +195,9 @@ impl Table {
         (outcome, draw.other())
     }
 
-    /// Applies guard and headroom after the coin: a request that the coin refuses takes no token. All decide
-    /// alike in shadow mode, so that its counts predict the effect of enforcing. Also returns the id of the
-    /// tokens that were taken.
+    /// Applies guard and headroom after the coin: a request that the coin refuses takes no token. The rules are
+    /// the same in shadow mode, so that its counts predict the effect of enforcing. Also returns the id of the
+    /// guard or headroom that a token was taken from.
     #[inline]
     fn guard(
         &self,

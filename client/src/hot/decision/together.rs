@@ -9,13 +9,15 @@ use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, Outcome};
 
+/// One key of a request that is subject to several.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     target: Target,
     /// The number of requests that the request counts as; 0 to decide without counting.
     cost: u32,
+    /// The outcome if this key were the only one.
     own: Outcome,
-    /// The id of the tokens that were taken.
+    /// The id of the guard or headroom that tokens were taken from.
     taken: Option<u32>,
 }
 
@@ -36,9 +38,9 @@ impl Part {
 }
 
 impl Table {
-    /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
-    /// The request is counted for all keys. A refused request takes no token. The draw is the trace's, if
-    /// there is a trace and any of the coins is coherent. Also returns the jitter of the waits.
+    /// Decides for a request that is subject to several keys, by one draw. The request is counted for all keys.
+    /// A refused request keeps no token. The draw is the trace's, if there is a trace and any of the coins is
+    /// coherent. Also returns the jitter of the waits.
     #[inline(always)]
     pub(crate) fn decide_parts(
         &self,
@@ -81,8 +83,8 @@ impl Table {
         (verdict, jitter)
     }
 
-    /// Applies the guards of all keys, and returns the tokens that were taken if one of them refuses. Returns the word
-    /// of that key.
+    /// Applies the guards of all keys in order. If one of them refuses, gives back the tokens of the keys before
+    /// it, and returns its word and outcome.
     fn guard_parts(
         &self,
         parts: &mut [Part],
@@ -112,6 +114,7 @@ impl Table {
     }
 }
 
+/// Returns the outcome of the coin alone.
 fn of_coin(target: Target, drawn: u32) -> Outcome {
     if target.word().refuses(drawn) {
         Outcome::by_coin(target.word())

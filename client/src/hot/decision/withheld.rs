@@ -45,7 +45,7 @@ impl Outcome {
 
 impl Table {
     /// Decides for a request that counts as `cost` requests and may belong to a trace, and names
-    /// the refusal that was not carried out. Only a key without enforcement has one.
+    /// the refusal that was not carried out. Only a key without enforcement has one. A cost of 0 is a preview.
     #[inline]
     pub(crate) fn decide_in_full(
         &self,
@@ -73,7 +73,7 @@ impl Table {
         }
     }
 
-    /// Decides as for one request, by a draw and the tokens that are left, and counts nothing.
+    /// Decides as for one request, by a draw and the tokens that are left. Counts nothing and takes no token.
     #[cold]
     pub(crate) fn preview(
         &self,

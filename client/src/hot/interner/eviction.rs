@@ -8,9 +8,9 @@ use plimsoll_core::quantity::MonoTime;
 use crate::hot::interner::Capacity;
 use crate::hot::interner::frequency::WaitingNames;
 
-/// Maximum time without requests of a key.
+/// The time without requests after which a key is evicted.
 const IDLE: Duration = Duration::from_secs(60);
-/// Maximum time without requests of a key while more than 3/4 of the ids are taken.
+/// The same time while more than 3/4 of the ids are taken.
 const IDLE_WHEN_CROWDED: Duration = Duration::from_secs(10);
 /// One id of this many is kept free for names that become frequent.
 const RESERVE: u32 = 16;
@@ -32,8 +32,8 @@ struct Activity {
     active: Option<MonoTime>,
 }
 
-/// A key that may be evicted, and the requests counted for its id so far. Those refused from the memory of a quota count:
-/// a tenant that asks on is not idle.
+/// A key that may be evicted, and the requests counted for its id so far. Requests refused from the memory of a
+/// quota count: a tenant that asks on is not idle.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) id: u32,
@@ -58,7 +58,7 @@ impl Eviction {
     }
 
     /// Measures every key once a second; returns the keys to evict. `tombstoned` ids will be free soon;
-    /// `waiting` are the names without an id. Linear in the keys; when the table is full, n log n in the
+    /// `waiting` are the names without an id. Linear in the keys; when few ids are free, n log n in the
     /// candidates.
     pub(crate) fn sweep(
         &mut self,
@@ -118,6 +118,7 @@ impl Eviction {
 }
 
 impl Activity {
+    /// Records the requests counted so far. Returns the time of the key's last activity.
     fn measure(&mut self, now: MonoTime, asked: u64) -> MonoTime {
         // A sum read during writes may be lower than the previous one.
         let fresh = asked.saturating_sub(self.seen);

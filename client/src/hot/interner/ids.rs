@@ -77,6 +77,7 @@ impl Ids {
         self.log.insert(id, owner, name);
     }
 
+    /// Assigns an id to its former name again. Returns true if the id was released.
     pub(super) fn revive(&mut self, id: u32) -> bool {
         self.log.revive(id);
         let Some(state) = self.states.get_mut(id as usize) else {

@@ -1,8 +1,8 @@
 //! The log of an interner: the names that were inserted or revived, in order, until the subscription reads
 //! them.
 
-/// The names that fit the log without an allocation, at most. It is read for each report, so this is room for
-/// some 8,000 new names a second; the names above it count as the default class until the next report.
+/// The names that fit the log without an allocation, at most. It is read for each report, every 100 ms to 1 s, so this
+/// is room for 40,000 to 4,000 new names a second. Further names count as the default class until the next report.
 const NAMES_MAX: usize = 4_096;
 const NAMES_MIN: usize = 16;
 const NAME_BYTES: usize = 32;

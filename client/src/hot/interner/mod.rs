@@ -1,5 +1,5 @@
-//! Maps names to dense ids without waiting, allocating or making a system call, and reuses the ids
-//! of idle names.
+//! Maps names to dense ids, and reuses the ids of idle names. The request path neither waits, allocates nor
+//! makes a system call here.
 //!
 //! Everything is allocated at the start. A lookup only reads: the hash of a name leads to a
 //! [slot](slots::Slots) with its fingerprint, and the slot to its id. A writer holds a lock and
@@ -60,7 +60,7 @@ pub(crate) struct Interner {
     slot_of: Vec<AtomicU32>,
     /// By id: its owner, which for a key is its bucket.
     owner_of: Vec<AtomicU32>,
-    /// By id: the number of handles that protect it from eviction.
+    /// By id: the number of pins that protect it from eviction.
     pins: Vec<AtomicU32>,
     /// The number of ids that are unused or released.
     free: AtomicU32,
@@ -82,6 +82,7 @@ pub(crate) enum Lookup {
     Invalid,
 }
 
+/// The number of ids in all and of free ids, both without the reserved ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
     pub(crate) ids: u32,
@@ -316,6 +317,7 @@ impl Interner {
         }
     }
 
+    /// Finds, revives or inserts a name, under the lock.
     fn insert(&self, ids: &mut Ids, hash: u64, owner: u32, name: &str) -> Lookup {
         let slot = match self.slots.place(hash) {
             Found::Live(slot) => return Lookup::Found(self.word(slot)),

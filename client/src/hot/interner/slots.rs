@@ -3,7 +3,7 @@
 //!
 //! A slot holds the fingerprint of a name, which is its keyed hash, and the [`KeyWord`] of its id.
 //! Names are not compared: two names with one fingerprint would share an id, its counts and its
-//! directive, until one of them is evicted. A fingerprint has 62 bits that differ between processes, so
+//! directive while the process runs. A fingerprint has 62 bits that differ between processes, so
 //! among 10,000 names that happens in one process of 10^11, and a caller cannot choose such names.
 //!
 //! Names stay where they are, so that handles can refer to slots. One writer at a time changes
@@ -58,7 +58,7 @@ impl Slots {
         (ids * 2).next_power_of_two()
     }
 
-    /// Returns the index of a place. Places are endless.
+    /// Returns the index of a place. Places continue at the start after the last slot.
     #[inline(always)]
     fn mask(&self, place: u32) -> usize {
         place as usize & (self.slots.len() - 1)
@@ -76,7 +76,8 @@ impl Slots {
             let [fingerprint, word] = self.at((hash as u32).wrapping_add(distance));
             let seen = fingerprint.load(Ordering::Acquire);
             if seen == hash | FINGERPRINT {
-                // The slot may change between the two loads: an id is reused only after decisions under way have ended.
+                // The slot may lose its name between the two loads, but it gets another one only after the
+                // decisions under way have ended.
                 return Some(KeyWord::load(word));
             }
             if seen == EMPTY || distance == self.farthest.load(Ordering::Relaxed) {
@@ -86,6 +87,7 @@ impl Slots {
         }
     }
 
+    /// Returns the slot of a name, or the slot that it can be put into. Under the interner's lock.
     pub(crate) fn place(&self, hash: u64) -> Found {
         let mut absent = Found::NoRoom;
         for distance in 0..=DISTANCE_MAX {

@@ -1,5 +1,5 @@
-//! The counters of each thread, by key: outcomes of decisions, coin states and token batches. Only their
-//! thread writes them, so that the request path never contends.
+//! The counters of each thread, by key: outcomes of decisions, coin states and token batches. Only one thread
+//! writes to a block, so that threads do not contend; threads without a slot share one block.
 
 use plimsoll_core::decision::coin::Dither;
 use plimsoll_core::report::Counts;
@@ -26,7 +26,9 @@ impl Outcome {
 
 /// The counters that most decisions write to: requests admitted, and requests refused by the coin.
 type OftenCounters = [AtomicU64; 2];
+/// The state of a key's coin, and its token batch.
 type StateWords = [AtomicU64; 2];
+/// Requests refused by the guard, and those that coin and guard would have refused.
 type SeldomCounters = [AtomicU64; 3];
 
 /// The counters of one or more threads, a block for each.
@@ -62,8 +64,8 @@ pub(crate) struct CounterRow<'a>(&'a OftenCounters);
 pub(crate) struct KeyState<'a>(&'a StateWords);
 
 impl CounterRow<'_> {
-    /// Counts a request that only the coin decided. Writes to both counters, so that no branch and
-    /// no address depends on the draw.
+    /// Counts a request that was admitted, or that the coin refused. Writes to both counters, so that no branch
+    /// and no address depends on the draw.
     #[inline]
     pub(crate) fn count(self, refused: bool) {
         let [admitted, dropped] = self.0;

@@ -1,4 +1,4 @@
-//! Joins the answer of the exact layer with a decision, and counts both.
+//! Joins the answer of the exact layer with a decision of coin and guard, and counts the refusals of quotas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,7 @@ impl Table {
         self.refuse(of, refused)
     }
 
+    /// Applies the answer of the exact layer to a request that coin and guard admit.
     pub(super) fn settle(&self, of: Subject<'_>, decided: Decided, exact: Exact) -> Decided {
         let Exact::Refused { reason, .. } = exact else {
             return decided;
@@ -59,8 +60,8 @@ impl Table {
             return;
         }
         let cost = of.cost.min(COST_MAX);
-        // The coin's decision was counted before. Should the key's id be tombstoned meanwhile, it is not reused within
-        // the deadline of a store.
+        // The coin's decision, if there was one, was counted before. Should the key's id be tombstoned meanwhile, it
+        // is not reused within the deadline of a store.
         self.counters.count_quota(of.target.key, outcome, cost);
         self.layered.count(of.bucket, outcome, reason, cost);
     }
@@ -92,7 +93,7 @@ impl Table {
     }
 }
 
-/// Returns the refill interval: a request for more than a full quota may be smaller after it.
+/// Returns the refill interval: the wait after a refusal of a request for more than a full quota.
 fn every(quota: &Arc<Quota>) -> Duration {
     Duration::from_millis(quota.rate.every_ms())
 }

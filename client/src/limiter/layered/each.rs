@@ -42,8 +42,8 @@ async fn answer(taking: Taking) -> Exact {
 
 impl Limiter {
     /// Decides about each key of a request: by one draw, then by their quotas. If any of them
-    /// refuses, the whole request is refused, and counts as dropped for all keys. A request that
-    /// does not wait is ready with the first poll.
+    /// refuses, the whole request is refused, and counts as dropped for all keys. A refusal from
+    /// memory counts for its own key only. A request that does not wait is ready with the first poll.
     pub(crate) async fn each(&self, request: &Request<'_>, waits: bool) -> Each<Decided> {
         match request.several() {
             None => smallvec![self.begin(request, waits).ended().await],
@@ -115,7 +115,7 @@ impl Limiter {
                 answer(store.take(&asked, waits)).await
         {
             let refusing = costly.get(at).map(|key| key.at);
-            // It counts as refused for its other keys, as far as coin and guard let it pass.
+            // The request counts as refused for its other keys, as far as coin and guard let it pass.
             for (at, (subject, decided)) in subjects.iter().zip(&decided).enumerate() {
                 if let Some(subject) =
                     subject.filter(|_| Some(at) != refusing && decided.withheld.is_none())

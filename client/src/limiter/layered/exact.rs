@@ -43,9 +43,9 @@ pub struct QuotaLeft {
 }
 
 pub(crate) enum Taking {
-    /// The decision, by leases or only by a policy.
+    /// The answer, by leases, by a policy or from memory.
     Ready(Exact),
-    /// The decision of the store. Dropped before its end, it gives back what it has; a debit on its way is spent.
+    /// The answer of the store. Dropped before its end, it gives back what it has; a debit on its way is spent.
     Asking(Answer),
 }
 

@@ -2,8 +2,10 @@
 //!
 //! A request that the store has refused before, and that would be refused again, is refused from memory before the
 //! coin. It is not offered: the law sees neither such requests nor their refusals. Every other request is decided by
-//! coin and guard, and only if they admit it, the store is asked. In shadow mode, while killed and outside of the
-//! canary the store is debited as well, because the request is served, and its refusals are only counted.
+//! coin and guard, and only if they admit it, the store is asked.
+//!
+//! In shadow mode, while killed and outside of the canary the coin decides first, a remembered refusal is only
+//! counted, and otherwise the store is debited as well, because the request is served.
 
 mod answer;
 mod each;
@@ -29,15 +31,15 @@ use plimsoll_core::decision::Reason;
 
 use crate::hot::thread_counters::QuotaOutcome;
 
-/// The refusals of one bucket by its exact quotas, in requests, by [`QuotaTally`]'s columns: refused because a quota was
-/// used up, or because the store did not answer; admitted although one was used up, or the store did not answer; refused
-/// from memory, before the coin.
+/// The refusals of one bucket by its exact quotas, in requests: refused because a quota was used up, or because the
+/// store did not answer; admitted although one was used up, or although the store did not answer; refused from
+/// memory, before the coin.
 pub(crate) type QuotaTally = [u64; 5];
 
 pub(crate) struct Layered {
     /// The store; unset where quotas are not enforced.
     store: OnceLock<Box<dyn Store>>,
-    /// The refusals of each bucket: for metrics, which the counts of keys do not tell apart.
+    /// By bucket: its refusals, for metrics. The counts of keys do not tell their reasons apart.
     tallies: Box<[[AtomicU64; 5]]>,
 }
 

@@ -43,8 +43,8 @@ impl Step {
     }
 }
 
-/// A request that coin and guard admit, while the store is asked. Dropping it leaves the request counted as admitted,
-/// and what the store has debited is spent.
+/// A request that coin and guard admit, while the store is asked. Dropping it leaves the request counted as
+/// admitted, and what the store has debited is spent.
 pub(crate) struct Asking {
     pub(crate) table: Arc<Table>,
     subject: Subject<'static>,
@@ -76,6 +76,7 @@ pub(crate) fn name_of(tenant: &str) -> Encoded<'_> {
 }
 
 impl Table {
+    /// Returns the exact quotas of a bucket; `None` without quotas or without a store.
     #[inline]
     pub(crate) fn quotas_of(&self, bucket: u32) -> Option<BucketQuotas> {
         self.layered.store().and_then(|_| self.quotas.get(bucket))

@@ -10,10 +10,11 @@ use plimsoll_core::quota::Quota;
 use super::exact::{Asked, Exact, QuotaLeft, Taking};
 
 pub(crate) trait Store: Send + Sync {
+    /// Returns the remembered refusal of a request, if one of its quotas would refuse it again.
     fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact>;
 
-    /// Takes the cost of a request from all quotas of all its keys, or from none. A request that does not wait is decided
-    /// from memory, else by the policies of its quotas.
+    /// Takes the cost of a request from all quotas of all its keys, or from none. A request that does not wait is
+    /// decided by leases, else by the policies of its quotas.
     fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking;
 
     fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft>;

@@ -177,7 +177,7 @@ impl QuotaStore {
         self
     }
 
-    /// Sets the file with the password, which is read at each connection. A line break at its end is no part of it.
+    /// Sets the file with the password, which is read at each connection. Line breaks at its end are no part of it.
     #[must_use]
     pub fn password_file(mut self, path: impl AsRef<Path>) -> Self {
         self.password_file = Some(path.as_ref().to_owned());
@@ -192,8 +192,8 @@ impl QuotaStore {
         self
     }
 
-    /// Sets the time that a request waits for the store, 20 ms by default, from 1 ms to 10 s. Then the policy of the quota
-    /// decides.
+    /// Sets the time that a request waits for the store, 20 ms by default, from 1 ms to 10 s. Then the policy of the
+    /// quota decides.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -37,8 +37,8 @@ pub(super) struct Figures {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoreCounters {
-    /// Calls to the store by result: `granted`, `refused`, and the failures, among them calls that an open breaker
-    /// (`not_asked`) or a bound (`overflow`) kept from the store.
+    /// Calls to the store by result: `granted`, `refused`, and the failures. Among them are calls that a bound kept
+    /// from the store (`overflow`), or that an open breaker or a caller that does not wait did (`not_asked`).
     pub(crate) requests: Vec<(&'static str, u64)>,
     /// Decisions about a quota without its store, by policy: `allow_bounded`, `allow`, `deny`.
     pub(crate) degraded: Vec<(&'static str, u64)>,
@@ -51,6 +51,7 @@ pub(crate) struct StoreCounters {
     pub(crate) is_up: bool,
     pub(crate) keys: u64,
     pub(crate) leased: u64,
+    /// The times of calls that were answered before their deadline.
     pub(crate) durations: Durations,
 }
 

@@ -64,7 +64,8 @@ impl Quotas {
         }
     }
 
-    /// Takes what the lease of a key has, and begins a call ahead of need.
+    /// Takes what the lease of a key has, and begins a call ahead of need if one is due. Returns true if the lease
+    /// covers the whole cost.
     #[inline]
     fn cover(&self, need: &mut Need<'_>, now: MonoTime) -> bool {
         let is_up = self.shared.is_up();

@@ -47,8 +47,10 @@ struct Open {
     ask: Ask,
 }
 
+/// A request that leases do not cover, until all its keys are decided.
 struct Request {
     shared: Arc<Shared>,
+    /// The tokens taken so far.
     has: Vec<Held>,
     open: Vec<Open>,
     /// The admissions by policies, which a later refusal takes back.
@@ -92,7 +94,7 @@ impl Shared {
         } else {
             None
         };
-        // An open breaker decides about its keys immediately.
+        // Without a wait, or behind an open breaker, the policies decide immediately.
         let without = |_: &mut Open| counted.is_none() || !self.passes();
         for open in request.open.extract_if(.., without).collect::<Vec<_>>() {
             self.figures.failed(if is_possible && counted.is_none() {
@@ -269,6 +271,7 @@ impl Request {
         refusal.or(is_short)
     }
 
+    /// Returns true if the policy of a quota admits without the store.
     fn is_allowed(&mut self, open: &Open, now: MonoTime) -> bool {
         let (key, need) = (&open.ask.key, open.ask.demand.least);
         let is_allowed = match key.quota.on_store_error {

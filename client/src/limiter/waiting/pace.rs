@@ -47,11 +47,13 @@ pub(super) enum Next {
 pub(super) struct Pace {
     /// Requests/s of waiters that were admitted, smoothed.
     admitted: Fading,
+    /// Requests/s of the key that do not wait, smoothed.
     others: f64,
     /// The time of the last measurement of the others, and the requests of the key then.
     measured: Option<(MonoTime, u64)>,
     /// Requests of waiters since then.
     own: u64,
+    /// The time of the next attempt while the coin refuses some.
     due: MonoTime,
 }
 

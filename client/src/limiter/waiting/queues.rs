@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::pace::{Next, Outlook, Pace};
 
 pub(super) const WAITERS_MAX: usize = 10_000;
+/// Maximum number of queues without waiters, which are kept for their paces.
 pub(super) const PACES_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -25,7 +26,9 @@ pub(super) struct Queues {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pace: Pace,
+    /// By number of their tickets, ascending.
     line: VecDeque<(u64, Arc<Notify>)>,
+    /// The last refusal of the first waiter, which is the answer to each waiter that gives up.
     refusal: Option<Refusal>,
 }
 
@@ -39,6 +42,7 @@ pub(super) struct Ticket {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Turn {
     Decided(Verdict),
+    /// The waiter is the first, and steps again at this time.
     Look(MonoTime),
     Behind,
 }

@@ -104,6 +104,7 @@ fn outlook(key: &KeyHandle, cost: u32) -> Outlook {
     }
 }
 
+/// Makes the refusal of a waiter that has not asked: it is not counted.
 fn refusal(key: &KeyHandle, cost: u32) -> Verdict {
     let (target, table) = (key.target(), &key.table);
     let outcome = if table.has_tokens(target, cost) {

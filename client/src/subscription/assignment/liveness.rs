@@ -116,6 +116,7 @@ impl Liveness {
         removed
     }
 
+    /// Returns true if the candidates have changed.
     pub(super) fn update_candidates(&mut self, now: MonoTime) -> bool {
         let present = self
             .aggregators

@@ -22,7 +22,8 @@
 //!    no owner until its home is live.
 //! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or
 //!    by handback. At the start of either, the new owner must be live and in contact with the
-//!    controller; otherwise it could not serve the bucket, and the bucket stays.
+//!    controller; otherwise it could not serve the bucket, and the bucket stays. A bucket without an
+//!    owner moves to its home once that is live.
 //! 4. **Failover: the owner is gone.** The bucket moves without draining. If the owner has crashed,
 //!    the counts are lost that had not reached the controller through it. A lost owner therefore
 //!    keeps its buckets for the failover delay. It may return in that time.
@@ -31,12 +32,12 @@
 //!    all earlier ones are confirmed, which means that the controller has them. So the move loses
 //!    no count. If that takes more than 3 s, the bucket stops draining, and tries again 10 s later.
 //! 6. **A handback is never urgent.** It begins only when the home has been live for 5 s (an
-//!    aggregator that flaps gets no bucket), the home has sent values that apply to the bucket, and
-//!    the owner is in contact with the controller too.
+//!    aggregator that flaps gets no bucket), the home has sent values that apply to the bucket or no
+//!    aggregator has, and the owner is in contact with the controller too.
 //! 7. **Ratios are frozen while a bucket drains and for 2 s after its move.** While it drains, its
 //!    owner sees the traffic stop. After the move, the new owner has shown the controller no
-//!    traffic of the bucket yet, and would refuse nearly all of it. A bucket without any ratio
-//!    takes the new owner's immediately.
+//!    traffic of the bucket yet, and would refuse nearly all of it. A bucket without any directive
+//!    takes the new owner's ratios immediately.
 //!
 //! # States
 //! ```text
@@ -68,7 +69,7 @@ pub(crate) use liveness::EndpointId;
 use liveness::Liveness;
 use placement::Placement;
 
-/// The time that a lost aggregator keeps its buckets, unless the settings say otherwise.
+/// The default time that a lost aggregator keeps its buckets.
 ///
 /// A restart takes seconds, and the clients reconnect over as many seconds again. Meanwhile they apply the
 /// directives they hold, and the controller reserves the share of the silent aggregator for 30 s

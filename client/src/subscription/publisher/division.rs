@@ -21,9 +21,9 @@ pub(super) struct Divisions {
 }
 
 impl Divisions {
-    /// Publishes the sides of a bucket's keys, and marks them if it is in canary now. Must be called before its
-    /// directive is published, so that no key follows the side of the default class for a moment. Linear in the keys
-    /// when the canary begins or its share changes, and else constant.
+    /// Publishes the sides of a bucket's keys, and marks the keys if the bucket is in canary now. Must be called before
+    /// its directive is published, so that no key follows the side of the default class for a moment. Linear in the
+    /// keys when the canary begins or its share changes, and else constant.
     pub(super) fn begin(
         &mut self,
         table: &Table,
@@ -49,8 +49,8 @@ impl Divisions {
         }
     }
 
-    /// Removes the marks of a bucket that has left the canary. Must be called after its directive was published, so that
-    /// a kill stops the default class first.
+    /// Removes the marks of a bucket that has left the canary. Must be called after its directive was published, so
+    /// that a kill stops the default class first.
     pub(super) fn end(
         &mut self,
         table: &Table,

@@ -132,6 +132,7 @@ impl Publisher {
         }
     }
 
+    /// Publishes the word of a key that has taken an id or was revived.
     pub(super) fn publish_key(
         &mut self,
         table: &Table,
@@ -218,8 +219,8 @@ impl Publisher {
         }
     }
 
-    /// Withdraws the guard of a key before another key may take the id. Its word is withdrawn
-    /// already.
+    /// Withdraws the standing, guard and wait of a key before another key may take the id. Its word is
+    /// withdrawn already.
     pub(super) fn withdraw_key(&mut self, bucket: usize, id: u32) {
         self.names.remove(bucket, id);
         self.guards.remove(id);
@@ -337,8 +338,8 @@ fn guard_of(terms: &Terms, values: &Values) -> Option<ZoneGuard> {
 // === Rates of the service itself ===
 
 impl Publisher {
-    /// Returns the service's rate while it applies: before the first directive, and while an aggregator that
-    /// has just started directs no ratios yet.
+    /// Returns the service's rate while it applies: before the first directive, and while an aggregator directs
+    /// neither ratio nor guard for a limited bucket, because it has just started.
     fn cold_rate(&self, bucket: &Bucket, posted: Option<&Posted>) -> Option<Rate> {
         let rate = *self.cold_rates.get(bucket)?;
         let Some(posted) = posted else {

@@ -1,5 +1,5 @@
 //! The waits of refused callers: follows the overload of each key through its directives, and selects the class of
-//! waits of its directive word.
+//! waits in its directive word.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,8 +28,7 @@ impl Waits {
         self.now = self.now.max(now);
     }
 
-    /// Records the ratio of a key from now on. Returns the class of waits, which for refusals without a ratio is the
-    /// shortest.
+    /// Records the ratio of a key from now on. Returns the class of its waits, the shortest for a key without a ratio.
     pub(super) fn class(&mut self, key: u32, ratio: Option<DropRatio>) -> WaitClass {
         let now = self.now;
         let Some(ratio) = ratio.filter(|ratio| *ratio > DropRatio::NONE) else {

@@ -9,7 +9,7 @@ const REPORTS_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Delivery {
-    /// By report of the present stream.
+    /// The reports of the present stream without an acknowledgement: the number of each, and its new decisions.
     sent: VecDeque<(u64, u64)>,
     /// Decisions sent on earlier streams, which the first counts of the present one repeat.
     repeated: u64,

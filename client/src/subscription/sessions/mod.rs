@@ -18,6 +18,7 @@ use assigned_keys::AssignedKeys;
 use session::Keys;
 pub(super) use session::{REPORT_INTERVAL_DEFAULT, Session};
 
+/// The session of a limiter that does not have several aggregators.
 pub(super) const ONLY: EndpointId = EndpointId(0);
 
 #[derive(Default)]

@@ -27,6 +27,7 @@ pub(crate) struct Session {
     pub(super) delivery: Delivery,
     pub(crate) sequence: Sequence,
     pub(crate) report_interval: Duration,
+    /// The time when the aggregator last said how old the controller's state is, and that age.
     upstream: Option<(MonoTime, Duration)>,
     evidence_sent: Option<MonoTime>,
     pub(crate) stream: StreamState,
@@ -42,7 +43,7 @@ pub(super) enum Keys {
 #[derive(Default)]
 pub(crate) struct StreamState {
     is_subscribed: Vec<bool>,
-    /// The time of the latest subscription to all of them.
+    /// The hash of the policy, as the aggregator last named it.
     policy_hash: Option<u64>,
     has_greeted: bool,
     pub(crate) sent_kills: SentKills,
@@ -138,6 +139,7 @@ impl Session {
         Ok(())
     }
 
+    /// Counts all reports as acknowledged, because the aggregator has read the last one.
     pub(crate) fn on_read(&mut self) {
         self.delivery.on_covered(self.outbox.seq());
     }

@@ -66,8 +66,8 @@ pub struct RefusalOf<'a> {
     pub refusal: Refusal,
     /// The bucket that refused the request, if it is known.
     pub bucket: Option<&'a str>,
-    /// The limit of the bucket in requests/s, if it is known. It is left out of refusals for another limit, such as that
-    /// of a tenant.
+    /// The limit of the bucket in requests/s, if it is known. It is left out of refusals for another limit, such as
+    /// that of a tenant.
     pub limit: Option<f64>,
     /// The exact quota that is used up or cannot be checked, if that is the reason.
     pub quota: Option<&'a Quota>,
@@ -82,8 +82,8 @@ impl RefusalFormat {
         problem_type: None,
     };
 
-    /// Sets the status of refused HTTP requests, by default 429 Too Many Requests. A status that is no error, below 400,
-    /// is not taken: it would turn refusals into successes.
+    /// Sets the status of refused HTTP requests, by default 429 Too Many Requests. A status that is no error, below
+    /// 400, is logged and not taken: it would turn refusals into successes.
     #[must_use]
     pub fn status(mut self, status: StatusCode) -> Self {
         if status.is_client_error() || status.is_server_error() {

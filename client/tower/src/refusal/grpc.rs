@@ -60,8 +60,8 @@ fn subject(refused: &RefusalOf<'_>) -> String {
     }
 }
 
-/// Returns the metadata of the `ErrorInfo`: the bucket, its limit in requests/s, and the exact quota with the requests of
-/// a full one, as far as they are known.
+/// Returns the metadata of the `ErrorInfo`: the bucket, its limit in requests/s, and the exact quota with the requests
+/// of a full one, as far as they are known.
 fn facts(refused: &RefusalOf<'_>) -> HashMap<String, String> {
     let bucket = refused
         .bucket

@@ -53,8 +53,8 @@ pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refuse
     }
 }
 
-/// Returns the fields `RateLimit-Policy` and `RateLimit` for the response to a request that a quota admits, for a process
-/// that answers for services.
+/// Returns the fields `RateLimit-Policy` and `RateLimit` for the response to a request that a quota admits, for a
+/// process that answers for services.
 #[must_use]
 pub fn quota_fields(left: &QuotaLeft) -> HeaderMap {
     let (quota, name) = (&left.quota, left.quota.name.as_str());
@@ -79,6 +79,7 @@ fn insert_all(headers: &mut HeaderMap, fields: [(HeaderName, Option<String>); 2]
     }
 }
 
+/// A limit as header fields write it: a number of requests in a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quota {
     requests: u64,
@@ -145,6 +146,7 @@ fn list(name: &str, parameters: [(&KeyRef, u64); 2]) -> Option<String> {
     list.finish()
 }
 
+/// Returns the Unix time of the end of a wait, rounded up.
 fn reset(at: SystemTime, wait_seconds: u64) -> u64 {
     let since = at
         .duration_since(SystemTime::UNIX_EPOCH)

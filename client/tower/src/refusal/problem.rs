@@ -52,8 +52,8 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
     response
 }
 
-/// Returns the name of the violated policy: the quota that is used up, as the field `RateLimit-Policy` names it, or else
-/// the bucket. A quota that cannot be checked is not known to be exceeded.
+/// Returns the name of the violated policy: the quota that is used up, as the field `RateLimit-Policy` names it, or
+/// else the bucket. A quota that cannot be checked is not known to be exceeded.
 fn violated<'a>(refused: &'a RefusalOf<'_>) -> Option<&'a str> {
     match refused.used_up() {
         Some(quota) => Some(quota.name.as_str()),

@@ -63,8 +63,8 @@ pub(super) fn check(rules: &[Rule]) -> Result<Vec<Checked>, RulesError> {
     }
 }
 
-/// Returns the valid rules in their order of precedence, and the fault of each other rule with its
-/// index in the list.
+/// Returns the well-formed rules in their order of precedence, and the fault of each faulty rule with its index in
+/// the list. A rule that never applies is in both.
 pub(super) fn review(rules: &[Rule]) -> (Vec<Checked>, Vec<(usize, RulesError)>) {
     let mut faults = Vec::new();
     let mut checked = Vec::with_capacity(rules.len());

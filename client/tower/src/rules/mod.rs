@@ -28,7 +28,7 @@ use super::{Head, Pass, Tenant};
 /// segments resolved, in any order. The first rule that matches any of them applies, so the
 /// strictest is listed first, and a request is unlimited only if it is by all of them. The first
 /// limited rule with a matching method applies to a path with more readings than a service has a
-/// use for: more than 128, or more than 8 KiB of them and eight times its length. Case counts
+/// use for: more than 128, or more bytes of them than 8 KiB plus eight times its length. Case counts
 /// unless it is [ignored](Self::ignore_case), and a trailing slash counts.
 ///
 /// With the feature `axum`, a layer inside of a nested router compares both the path without the
@@ -45,7 +45,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Declares every bucket to the limiter, which requests their directives before there is any traffic.
+    /// Checks the rules, and declares every bucket to the limiter, which requests their directives before there is any
+    /// traffic.
     ///
     /// # Errors
     /// If the list is empty, a rule is malformed or could never apply, a bucket's name is invalid,
@@ -77,8 +78,8 @@ impl Rules {
         check::review(rules).1
     }
 
-    /// Limits CORS preflights by the rules as well. By default they pass and are counted as such: a browser sends them
-    /// on its own before the request of a page, does not repeat a refused one, and a layer in the service usually
+    /// Limits CORS preflights by the rules as well. By default they pass and are counted as passed: a browser sends
+    /// them on its own before the request of a page, does not repeat a refused one, and a layer in the service usually
     /// responds to them. A preflight is an `OPTIONS` request with the headers `Origin` and
     /// `Access-Control-Request-Method`. Choose this where handlers do work for `OPTIONS`.
     #[must_use]
@@ -95,7 +96,8 @@ impl Rules {
         self
     }
 
-    /// Compares a request with the rules, by all readings of its path. Returns its target, or the reason why it has none.
+    /// Compares a request with the rules, by all readings of its path. Returns its target, or the reason why it has
+    /// none.
     #[inline]
     fn target(&self, request: Head<'_>) -> Result<&Target, Pass> {
         if !self.limits_preflights && request.is_preflight() {

@@ -14,9 +14,11 @@ const LENGTHS_MAX: usize = 8;
 
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a> {
-    /// The path as the layer sees it.
+    /// A reading of the path as the layer sees it.
     path: &'a [u8],
+    /// The same reading of the path before routers stripped its prefix.
     whole: Option<&'a [u8]>,
+    /// True after the step that decodes escapes.
     pub(super) is_decoded: bool,
 }
 
@@ -28,8 +30,8 @@ impl Reading<'_> {
 }
 
 /// Calls `read` with each reading of a path: as it is, and after any of the steps in any order. A path without their
-/// marks has one reading. If a router has stripped a prefix, `whole` is the path before, which is read in the same way.
-/// With `lower`, every reading is in lower case.
+/// marks has one reading. If a router has stripped a prefix, `whole` is the path before, which is read in the same
+/// way. With `lower`, every reading is in lower case.
 ///
 /// Returns false if there are more readings than the bounds allow: then some were left out.
 pub(super) fn each_reading(

@@ -28,8 +28,8 @@ impl Rule {
         Self::new(Some(name), false)
     }
 
-    /// Makes a rule for the requests that no other rule matches, wherever it is listed: nothing passes uncounted by
-    /// accident. Exempt health checks by [`unlimited`](Self::unlimited).
+    /// Makes a rule for the requests that no other rule matches, wherever it is listed: nothing passes without a limit
+    /// by accident. Exempt health checks by [`unlimited`](Self::unlimited).
     pub fn otherwise(bucket: &str) -> Self {
         Self::new(Some(bucket), true)
     }
@@ -49,9 +49,9 @@ impl Rule {
         }
     }
 
-    /// Restricts the rule to the paths of a template in the syntax of axum 0.8: `/orders`, `/orders/{id}` for one segment
-    /// and `/files/{*rest}` for all that is below `/files/`. A literal brace is written twice. It is compared with all
-    /// readings of the request's path without the query; see [`Rules`](super::Rules).
+    /// Restricts the rule to the paths of a template in the syntax of axum 0.8: `/orders`, `/orders/{id}` for one
+    /// segment and `/files/{*rest}` for all that is below `/files/`. A literal brace is written twice. It is compared
+    /// with all readings of the request's path without the query; see [`Rules`](super::Rules).
     ///
     /// A rule has one path: a later one replaces an earlier one.
     pub fn path(self, template: &str) -> Self {
@@ -63,8 +63,8 @@ impl Rule {
         self.on(Kind::Exact, path)
     }
 
-    /// Restricts the rule to a path and all paths below it: `/orders` matches `/orders`, `/orders/` and `/orders/7`, and
-    /// not `/orders2`. The prefix `/` matches every request; `/orders/` leaves `/orders` out. A gRPC service is the
+    /// Restricts the rule to a path and all paths below it: `/orders` matches `/orders`, `/orders/` and `/orders/7`,
+    /// and not `/orders2`. The prefix `/` matches every request; `/orders/` leaves `/orders` out. A gRPC service is the
     /// prefix `/package.Service`.
     pub fn prefix(self, path: &str) -> Self {
         self.on(Kind::Prefix, path)
@@ -83,7 +83,7 @@ impl Rule {
 
     /// Sets the number of requests that a request counts as, for heavy requests. It is admitted or
     /// refused as a whole. Callers may influence the number, so it is limited to 1 to
-    /// [`COST_MAX`](crate::COST_MAX).
+    /// [`COST_MAX`](crate::COST_MAX), except for exact quotas, which take all of it.
     ///
     /// ```
     /// # use plimsoll_tower::Rule;

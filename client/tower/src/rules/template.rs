@@ -92,6 +92,7 @@ impl Template {
             .then(|| self.head())
     }
 
+    /// Returns the literal text before the first parameter.
     pub(super) fn head(&self) -> Vec<u8> {
         let mut head = Vec::new();
         for segment in &self.0 {
@@ -159,6 +160,7 @@ impl Template {
         }
     }
 
+    /// Returns true if this template matches a prefix and every path below it.
     pub(super) fn covers_below(&self, base: &[u8]) -> bool {
         self.0.last().is_some_and(|last| last.then == Then::Rest) && self.matches(base)
     }

@@ -1,4 +1,5 @@
-//! Tenants by the address of the caller: an IPv4 address, or the /64 of an IPv6 address, which one caller has to itself.
+//! Tenants by the address of the caller: an IPv4 address, or the /64 of an IPv6 address, which one caller usually has
+//! to itself.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

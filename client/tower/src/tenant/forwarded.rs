@@ -10,8 +10,8 @@ use crate::Head;
 
 pub(super) const TRUSTED_HOPS_MAX: usize = 16;
 
-/// Returns the address that the outermost of `hops` trusted proxies names. An entry that is empty or malformed counts as
-/// one: to leave it out would move the count to what the caller sent.
+/// Returns the address that the outermost of `hops` trusted proxies names. An entry that is empty or malformed counts
+/// as one: to leave it out would move the count to what the caller sent.
 pub(super) fn address(request: Head<'_>, header: &HeaderName, hops: usize) -> Option<IpAddr> {
     let values = request.headers.get_all(header).iter().rev();
     let mut entries = values.flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','));

@@ -104,8 +104,8 @@ impl Tenant {
         }
     }
 
-    /// Reads the tenant by a function of the request's head that borrows from it, such as the route of an axum router in
-    /// `MatchedPath`.
+    /// Reads the tenant by a function of the request's head that borrows from it, such as the route of an axum router
+    /// in `MatchedPath`.
     ///
     /// ```
     /// # use plimsoll_tower::Tenant;
@@ -137,7 +137,7 @@ impl Tenant {
     }
 
     /// Uses the address of the connection's peer: an IPv4 address, or the /64 of an IPv6 address, as
-    /// `2001:db8:1:2::/64`. It is a `SocketAddr` or `IpAddr` in the request's extensions; with the feature `axum` also
+    /// `2001:db8:1:2::/64`. It is a `SocketAddr` or `IpAddr` in the request's extensions; with the feature `axum` first
     /// what `into_make_service_with_connect_info::<SocketAddr>` puts there. Behind a proxy the peer is the proxy: use
     /// [`forwarded_address`](Self::forwarded_address).
     pub fn peer_address() -> Self {

@@ -50,6 +50,7 @@ struct State {
     noted: u64,
     settled: u64,
     failure: Option<Failure>,
+    /// True from a write that takes too long until it ends.
     hangs: bool,
     written: u64,
 }
@@ -231,7 +232,8 @@ impl AuditLog {
         }
     }
 
-    /// Writes all kept lines, and then that of a command. Returns the number of the latter, or 0 without one. Blocks.
+    /// Writes all kept lines, and then that of a command. Returns the number of the command's line; without a command
+    /// the number means nothing. Blocks.
     fn write(&self, awaited: Option<Record>) -> Result<u64, String> {
         let mut writer = self
             .inner
@@ -339,8 +341,8 @@ impl State {
         }
     }
 
-    /// Notes lines that are in the log: a line that has `said` how many are missing, the kept ones,
-    /// and all.
+    /// Notes that `lines` lines are in the log: the `kept` ones among them, and one that has `said` how many are
+    /// missing.
     fn settle(&mut self, said: Option<u64>, kept: u64, lines: usize) {
         self.settled += kept;
         self.written += lines as u64;

@@ -35,6 +35,7 @@ pub(super) struct Writer {
     rotated_max: usize,
     /// The end of the log; `None` until it was read.
     end: Option<End>,
+    /// Records about the log itself, which the next append writes first.
     own: Vec<Record>,
 }
 

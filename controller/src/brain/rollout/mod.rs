@@ -41,7 +41,7 @@ impl Brain {
             let counts = is_recent
                 && outcomes.is_plausible(entered.decisions_max)
                 && child.as_ref().is_some_and(|child| child.is_subscribed(&cohort.bucket))
-                // Stragglers of the mode before are not recorded either.
+                // Aggregators pass on evidence of the mode before for a short while. It is left out here.
                 && stage.is_some_and(|stage| stage.stage == cohort.mode);
             if counts {
                 self.rollouts
@@ -53,6 +53,7 @@ impl Brain {
         }
     }
 
+    /// Records the evidence since the last tick, without what a single aggregator reported above its weight.
     fn record_weighed(&mut self) {
         for (cohort, outcomes) in self.rollouts.weighing.take().iter() {
             let entry = self
@@ -67,7 +68,7 @@ impl Brain {
     }
 
     /// Begins evidence anew after limits that moved by themselves, judges every gate, and makes the moves that
-    /// need no operator.
+    /// need no operator. With an audit log, promotions are only listed as ready.
     pub(super) fn tick_rollouts(&mut self, now: MonoTime, unix_s: i64) {
         self.record_weighed();
         let renewed = self.renew_evidence(unix_s);
@@ -76,8 +77,7 @@ impl Brain {
         let outcome = self
             .rollouts
             .on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
-        // A stale aggregator has ended the canaries by now; an aggregator that is not expected back
-        // is forgotten.
+        // A stale aggregator has ended the canaries by now. It is forgotten if it is not expected back.
         let (aggregators, known) = (&self.downstream.aggregators, &self.durable.children);
         let progress = self.clock.progress.now();
         self.downstream.liveness.forget_stale(progress, |place| {

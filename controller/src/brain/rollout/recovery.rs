@@ -22,7 +22,8 @@ impl Brain {
         self.rollouts.recovery.is_some()
     }
 
-    /// Notes that the state is older than the fleet, because an aggregator makes this controller begin the epoch `next`.
+    /// Notes that the state is older than the fleet: because of an aggregator, this controller begins the epoch
+    /// `next`.
     pub(in crate::brain) fn note_older_state(
         &mut self,
         now: MonoTime,
@@ -46,7 +47,7 @@ impl Brain {
     }
 
     /// Takes the modes in the greeting of an aggregator that has directives of an earlier controller, and puts
-    /// entries of the policy into the stages that they show. Returns true if it changed the state.
+    /// entries of the policy into the stages that they show. Returns true if the state may have changed.
     pub(in crate::brain) fn recover(
         &mut self,
         now: MonoTime,
@@ -90,8 +91,8 @@ impl Brain {
         true
     }
 
-    /// The stage of each entry that aggregators show, with the reasons. Each has a vote: its lowest
-    /// mode of the buckets of the entry. A bucket with its own kill shows nothing about a pattern.
+    /// The stage of each entry that aggregators show, with the reasons. Each aggregator has a vote: its lowest
+    /// mode of the entry's buckets. A bucket with its own kill, ended or not, shows nothing about a pattern.
     fn shown_stages(&self) -> Vec<(String, Mode, Vec<String>)> {
         let mut votes: BTreeMap<String, BTreeMap<&Place, Mode>> = BTreeMap::new();
         for (place, claim) in self
@@ -126,8 +127,7 @@ impl Brain {
         settled.collect()
     }
 
-    /// Holds buckets in shadow that their own kill left there, below patterns that stay as they
-    /// are.
+    /// Holds each bucket in shadow that its own kill left there. The stage of its pattern stays.
     fn hold_killed_alone(&mut self) {
         let claims = self
             .rollouts
@@ -146,7 +146,7 @@ impl Brain {
     }
 }
 
-/// Returns the lowest mode of the votes, and the reasons. One aggregator is ignored that two others outvote.
+/// Returns the lowest mode of the votes, and the reasons. Of three votes or more, a single lowest one is ignored.
 fn settle(mut votes: Vec<(Mode, &Place)>) -> (Mode, Vec<String>) {
     let named =
         |(mode, (zone, name)): &(Mode, &Place)| format!("aggregator {zone}/{name} has {mode}");

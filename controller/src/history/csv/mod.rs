@@ -31,8 +31,8 @@ pub struct HistoryRow {
     /// Requests/s offered, over all zones; written with three decimals.
     #[serde(deserialize_with = "read_rate")]
     pub offered_rps: Rate,
-    /// True if nothing was refused, and nothing would have been: only such minutes are learned from. True if
-    /// left out.
+    /// True if at most 5 % was refused or would have been, and nothing was killed: only such minutes are learned
+    /// from. True if left out.
     #[serde(default = "clean_if_absent", deserialize_with = "read_clean")]
     pub clean: bool,
 }

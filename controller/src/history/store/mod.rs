@@ -1,5 +1,6 @@
 //! The history on disk, in the folder `history` of the state directory: one CSV file a day, with the rows of
-//! `plimsoll history export`, and the summary of the closed days, so that a start reads the rows of today only.
+//! `plimsoll history export`, and the summary of the closed days, so that a start reads the rows of today only. The
+//! last answers to queries for limits are kept next to them.
 //!
 //! A minute is written before anything is learned from it: the summaries follow from the rows.
 
@@ -122,8 +123,8 @@ impl HistoryStore {
         Ok((minutes, dropped))
     }
 
-    /// Appends a minute to the file of its day, and deletes the oldest day beyond [`DAYS_MAX`]. The minute is on disk when
-    /// this returns.
+    /// Appends a minute to the file of its day, and deletes the oldest day beyond [`DAYS_MAX`]. The minute is on disk
+    /// when this returns.
     ///
     /// # Errors
     /// When it cannot be written. No part of it is left, if the system allows.
@@ -157,7 +158,8 @@ impl HistoryStore {
         Ok(())
     }
 
-    /// Adds samples to the files of their days. An existing sample stays, unless `replace` is set.
+    /// Adds samples to the files of their days, of the last [`DAYS_MAX`] days only. An existing sample stays, unless
+    /// `replaces` is set.
     ///
     /// # Errors
     /// When a file cannot be read or written.

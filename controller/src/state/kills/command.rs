@@ -16,15 +16,15 @@ const LEFT_STEP_S: u64 = 30;
 pub struct Command {
     /// The reason; absent if an aggregator reported the kill.
     pub reason: Option<Text>,
-    /// The operator as given in the command, not authenticated.
+    /// The name of the operator's token; without a token, the operator as given in the command.
     pub by: Option<Text>,
     /// The start in seconds since 1970 by this machine's clock; absent if it was not known.
     pub since_s: Option<i64>,
     /// The end in seconds since 1970, as expected when it was ordered; absent if the kill lasts until a command
     /// ends it.
     pub until_s: Option<i64>,
-    /// The rest of the time to live in seconds, rounded up, that a restart does not exceed: a time
-    /// of day that jumps back lengthens no kill.
+    /// The rest of the time to live in seconds, rounded up; 0 once it has expired. A restart does not exceed it: a
+    /// time of day that jumps back lengthens no kill.
     pub left_s: Option<u64>,
     /// The end by the clock of this process, from the first tick on.
     #[serde(skip)]
@@ -44,7 +44,7 @@ pub struct End {
     pub(super) at: Option<MonoTime>,
     /// The time in seconds since 1970; absent if it was not known.
     pub(super) at_s: Option<i64>,
-    /// True if the scope was killed, so that its buckets were in shadow.
+    /// True if the scope was killed then, or an earlier order has arrived since: its buckets were put in shadow.
     pub(super) was_killed: bool,
 }
 

@@ -25,11 +25,11 @@ pub struct BucketSwitch {
     pub generation: KillGeneration,
     /// The command that keeps it killed.
     pub command: Option<Command>,
-    /// Present while the bucket stays in shadow after a kill, until its entry is promoted.
+    /// Present from a kill of the bucket until its entry is promoted after the kill: the bucket stays in shadow.
     pub held: Option<Held>,
     /// The latest end by command.
     pub ended: Option<End>,
-    /// True if an aggregator's order opened it, and no command was given here since.
+    /// True if an aggregator's report opened it, and no command was given here since.
     pub learned: bool,
 }
 
@@ -49,7 +49,8 @@ pub struct Held {
 }
 
 impl BucketSwitch {
-    /// Returns true if the bucket is not killed and not held in shadow, as far as any entry could release it.
+    /// Returns true if the bucket is not killed and not held in shadow. A hold without an entry does not count: no
+    /// promotion could end it.
     fn is_over(&self) -> bool {
         let is_held = self.held.as_ref().is_some_and(|held| held.entry.is_some());
         !self.generation.is_killed() && self.command.is_none() && !is_held
@@ -76,6 +77,7 @@ impl DurableState {
         }
     }
 
+    /// The mode of a bucket whose entry is in `stage`: shadow while it is killed or held.
     pub(crate) fn mode_of(&self, bucket: &Bucket, stage: Mode) -> Mode {
         let is_held = self
             .bucket_kills
@@ -167,8 +169,8 @@ impl DurableState {
         is_due
     }
 
-    /// Ends the commands with an expired time to live, but no orders given at aggregators. Returns
-    /// true if there is one. `unix_s` is the time of day.
+    /// Ends the commands with an expired time to live, but no orders given at aggregators. Returns true if one has
+    /// ended. `unix_s` is the time of day.
     pub(crate) fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
         let scopes = self
             .bucket_kills
@@ -270,6 +272,7 @@ impl DurableState {
         }
     }
 
+    /// Replaces the command for a scope, and updates its generation. Returns true if anything changed.
     fn set(
         &mut self,
         scope: &Scope,
@@ -285,6 +288,7 @@ impl DurableState {
         Ok(true)
     }
 
+    /// The generation and the command of a scope. A bucket without a switch gets one if there is room.
     fn switch(
         &mut self,
         scope: &Scope,
@@ -352,6 +356,7 @@ impl DurableState {
         }
     }
 
+    /// Puts the buckets of a scope in shadow.
     fn lower(&mut self, scope: &Scope, policy: &Policy) {
         let mut why = self.why(scope);
         if why.is_empty() {

@@ -157,8 +157,8 @@ impl DurableState {
         before != (self.generation(scope), self.command(scope).cloned())
     }
 
-    /// Moves the generation past a kill that began and ended at an aggregator, unless the scope is
-    /// killed anyway: the current modes were decided without knowledge of it. A generation that
+    /// Moves the generation past a kill that began and ended at an aggregator, and puts the buckets in shadow, unless
+    /// the scope is killed anyway: the current modes were decided without knowledge of it. A generation that
     /// `is_new` from there has passed the kill already.
     fn pass_kill(&mut self, scope: &Scope, is_new: bool, policy: &Policy) {
         let killed = self.is_ordered(scope);

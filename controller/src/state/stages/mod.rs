@@ -46,7 +46,7 @@ pub struct Change {
     pub cause: Cause,
     /// The reasons, in words.
     pub why: Vec<String>,
-    /// The statistics of the stage that ended.
+    /// The statistics of the stage that ended; `None` without any.
     pub evidence: Option<Evidence>,
 }
 
@@ -78,7 +78,8 @@ pub enum Cause {
     Kill,
     /// The policy was edited so that more can be refused: the stage stays, and its evidence begins anew.
     Edit,
-    /// A limit that moves by itself fell: the stage stays, and its evidence begins anew.
+    /// A limit that moves by itself fell, or a tenant's share at the end of a boost: the stage stays, and its
+    /// evidence begins anew.
     Drift,
 }
 
@@ -94,7 +95,7 @@ pub struct Evidence {
     /// True if no instance has reported a latency in the stage, and some say that they cannot: the gate out of
     /// canary does not compare latency.
     pub latency_unreported: bool,
-    /// The results of the extra gates.
+    /// The results of the query gates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queries: Vec<QueryEvidence>,
 }
@@ -131,7 +132,7 @@ impl Evidence {
     }
 }
 
-/// The result of one extra gate.
+/// The result of one query gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryEvidence {
     /// The name of the gate.
@@ -161,7 +162,8 @@ pub struct CohortSums {
     pub failed: u64,
     /// Admitted requests with responses that no instance can observe.
     pub unobserved: u64,
-    /// The 99th percentile of latency in microseconds; `None` without measured responses.
+    /// The 99th percentile of latency in microseconds, or a lower bound beyond the histogram's range; `None` without
+    /// measured responses.
     pub p99_us: Option<u64>,
     /// Responses measured for it.
     pub samples: u64,
@@ -169,8 +171,8 @@ pub struct CohortSums {
     pub instances: u32,
 }
 
-/// A saved slot: its time with requests in milliseconds, and for the canary cohort and for the control cohort the offered,
-/// refused, would-dropped, failed and unobserved requests and the instances.
+/// A saved slot: its time with requests in milliseconds, then the canary cohort and the control cohort. Each has the
+/// offered, refused, would-dropped, failed and unobserved requests and the instances.
 pub type SavedSlot = (u64, [u64; 6], [u64; 6]);
 
 /// The saved stats of one entry's present stage. Latencies are not saved: they begin anew after a restart.
@@ -262,6 +264,7 @@ impl Stage {
 }
 
 impl DurableState {
+    /// Adds an entry that is new, and applies the mode of the policy file.
     pub(super) fn on_mode(&mut self, entry: &str, file: Mode, require_gates: bool, killed: bool) {
         if !self.stages.contains_key(entry) {
             let to = if killed || self.lost {
@@ -292,6 +295,7 @@ impl DurableState {
         }
     }
 
+    /// Applies a mode of a held policy that is below the mode before: it lowers the stage, or withdraws a pending mode.
     pub(super) fn on_mode_held(&mut self, entry: &str, file: Mode) {
         let Some(stage) = self.stages.get_mut(entry) else {
             return;

@@ -202,6 +202,7 @@ fn clearer(first: io::Error, second: io::Error) -> io::Error {
     }
 }
 
+/// Returns true if `path` still is this file, or if that is unknown.
 fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

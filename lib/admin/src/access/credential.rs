@@ -1,4 +1,4 @@
-//! The token of a request, as its header `authorization` presents it.
+//! The token of a request, as its header `authorization` presents it, or a header of a port's own.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -23,7 +23,7 @@ impl<'a> Credential<'a> {
         }
     }
 
-    /// Reads its own header, which has only the token; `None` without the header.
+    /// Reads the port's own header, which has only the token; `None` without the header.
     pub(super) fn of_header(headers: &'a HeaderMap, name: &HeaderName) -> Option<Self> {
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {

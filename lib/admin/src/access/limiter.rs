@@ -1,5 +1,5 @@
-//! The limit of failed logins of a source, at admin ports and at the quota server's Redis port, and of log lines about
-//! refusals. A valid token is never limited.
+//! The limit of failed logins of a source, at admin ports, at the sidecar's HTTP port and at the quota server's Redis
+//! port, and of log lines about refusals. A valid token is never limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct Limiter {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Allowance {
-    /// When the whole burst is available again.
+    /// Time when the whole burst is available again. Each use moves it on by one interval.
     whole_at: MonoTime,
 }
 
@@ -54,6 +54,10 @@ impl Limiter {
 }
 
 impl Allowance {
+    /// Takes one use of a burst that is restored by one use in each interval `every`.
+    ///
+    /// # Errors
+    /// If the burst is used up: the time until the next use.
     fn take(&mut self, now: MonoTime, burst: u32, every: Duration) -> Result<(), Duration> {
         let owed = self.whole_at.since(now);
         let owed_max = every * (burst - 1);

@@ -15,7 +15,7 @@ const FORWARDED_PREFIX: &str = "x-forwarded-";
 /// The header in which browsers state the source of a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks a request of the machine itself.
+/// Checks that a request was made by a program on this machine.
 ///
 /// # Errors
 /// The reason why the request may come from elsewhere.

@@ -54,7 +54,7 @@ pub struct Rules {
     pub tokens: Option<TokenFile>,
     /// True if programs on this machine are admins without a token.
     pub open_on_loopback: bool,
-    /// True if `/metrics` needs the token of a viewer.
+    /// True if `/metrics` needs a token, of any role.
     pub metrics_need_token: bool,
 }
 
@@ -200,7 +200,8 @@ impl Access {
         }
     }
 
-    /// Counts a command that an accepted token has no right to, logs it within bounds, and returns the error with its reason.
+    /// Counts a command that an accepted token has no right to, logs it within bounds, and returns the error with its
+    /// reason.
     pub fn deny_command(&self, from: IpAddr, command: &str, reason: String) -> String {
         self.inner
             .refusals
@@ -208,7 +209,7 @@ impl Access {
             .error
     }
 
-    /// Returns true if a token that a connection presented is accepted now.
+    /// Returns true if a token that a connection presented is accepted now, with the same name, role and rights.
     pub fn still_accepts(&self, accepted: &Accepted) -> bool {
         let tokens = self.inner.rules.tokens.as_ref().map(TokenFile::tokens);
         tokens.is_some_and(|tokens| tokens.entries().contains(&accepted.token))

@@ -1,4 +1,5 @@
-//! The rights of a token at the Redis port of a quota server, which the fourth field of its line may narrow.
+//! The rights of a token at the Redis port of a quota server. They follow from its role, unless the fourth field of its
+//! line states others.
 
 use std::fmt;
 use std::str::FromStr;
@@ -49,6 +50,7 @@ impl QuotaRight {
 }
 
 impl Role {
+    /// Returns true if tokens without stated rights have this one: all but resets, which need an operator.
     pub(super) fn has_right(self, right: QuotaRight) -> bool {
         right != QuotaRight::Reset || self >= Self::Operator
     }

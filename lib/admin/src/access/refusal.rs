@@ -1,4 +1,5 @@
-//! The requests that an admin port refuses: what each is answered, counted by reason, and logged within bounds.
+//! The requests that an admin port, or a port with its tokens, refuses: each is answered, counted by reason, and logged
+//! within bounds.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ const REASONS: [&str; 8] = [
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
+    /// The port accepts no token.
     Closed,
     NoToken,
     /// The request has no token, and may come from elsewhere than from a program on this machine.
@@ -177,6 +179,8 @@ impl Refusals {
             .with(|state, _| REASONS.into_iter().zip(state.counts).collect())
     }
 
+    /// Counts and logs a refusal, and returns its answer. A refusal without a valid token counts as a failed login
+    /// of the source, which is answered 429 after too many.
     pub(super) fn answer(
         &self,
         from: IpAddr,

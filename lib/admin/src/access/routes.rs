@@ -1,4 +1,4 @@
-//! The routes of an admin port, each with the role that it needs: a route without one cannot be written.
+//! The routes of an admin port, each with the role that it needs. Other crates cannot write a route without one.
 
 use std::fmt;
 

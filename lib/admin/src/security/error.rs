@@ -26,7 +26,7 @@ pub enum SecurityError {
     /// The certificates cannot be used.
     #[error("--certs: {0}")]
     Certificates(#[from] CertificatesError),
-    /// The certificate is that of another role or zone.
+    /// The certificate is that of another role, zone or service.
     #[error(
         "--certs: the certificate in {} is that of {found}, and this process is {expected}: give it a certificate of its \
          own, such as by `{}`", .directory.display(), command(.expected, .directory)

@@ -76,9 +76,9 @@ impl SecurityArgs {
         Ok(opened)
     }
 
-    /// Checks the flags of a process with this role and these ports in addition to its admin port,
-    /// which takes no command, and reads their files. The process checks the way to its parent
-    /// itself. Blocks.
+    /// Checks the flags of a process with this role and these ports in addition to its admin port, and
+    /// reads their files. For a process without a parent, or that checks the way to it itself. Does
+    /// not warn of an admin port that refuses all commands. Blocks.
     ///
     /// # Errors
     /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be

@@ -12,7 +12,7 @@ pub enum Mode {
     /// omission.
     #[default]
     Shadow,
-    /// A share of the instances carries refusals out.
+    /// A share of the instances, or of the keys of each instance, carries refusals out.
     Canary,
     /// Every instance carries refusals out.
     Enforce,

@@ -26,8 +26,11 @@ pub struct Board {
 pub struct Posted {
     terms: Terms,
     keys: Vec<PostedKey>,
+    /// The version of its latest change.
     changed: u64,
+    /// The version of the change before that.
     before: u64,
+    /// The version when the bucket was new, or keys were last removed: a reader from before needs the whole state.
     reshaped: u64,
     quotas_changed: u64,
 }
@@ -64,7 +67,8 @@ impl Board {
     }
 
     /// Applies a directive; returns true if it changed the state. An absent value keeps the held one, a limit
-    /// without a number clears all values, and a whole directive removes the tenants that it does not name.
+    /// without a number clears all values but entitlements, and a whole directive removes the tenants that it does
+    /// not name.
     /// Linear in the keys if they are in the order of names, as they should be.
     pub fn apply(&mut self, directive: &BucketDirective) -> bool {
         let next = self.version + 1;

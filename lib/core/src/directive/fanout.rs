@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use super::{BucketDirective, Directives};
 use crate::names::Bucket;
 
-/// The distinct updates of one bucket kept until the next change. A child that has seen less than all of them
-/// gets the whole state.
+/// Maximum number of distinct updates of one bucket that are kept until the next change of the board, besides the
+/// whole state. Children that have seen yet another version get the whole state.
 const UPDATES_PER_BUCKET_MAX: usize = 4;
 /// The updates of whole audiences kept until the next change; further ones are composed for each child.
 const AUDIENCE_UPDATES_MAX: usize = 1_024;
@@ -115,7 +115,9 @@ pub(super) struct UpdateCache {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
+    /// The version that a reader saw last; 0 asks for the whole state.
     pub(super) version: u64,
+    /// False if values are withheld from the reader.
     pub(super) values: bool,
 }
 

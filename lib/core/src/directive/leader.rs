@@ -4,8 +4,8 @@ use super::{Directives, Epoch};
 use crate::report::{InstanceId, Report};
 
 /// Maximum step above its own epoch that a controller takes because a child has seen a later one.
-/// Each start of a controller adds 1, so no backup is that old. Children accept much larger steps,
-/// so that children that were away during several steps still follow.
+/// Each start of a controller adds 1, so no backup is that old. An aggregator passes no larger claim on. Children
+/// accept much larger steps from a parent, so that children that were away during several steps still follow.
 pub const EPOCH_STEP_MAX: u64 = 1 << 20;
 
 /// A controller, as its directives name it. Of two the greater leads: the one of the later epoch, and of two

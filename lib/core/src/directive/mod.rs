@@ -37,8 +37,8 @@ use crate::quota::BucketQuotas;
 use crate::report::{Echo, InstanceId};
 use crate::rollout::Cohort;
 
-/// The epoch (term) of a controller: one higher with every start, so that messages of an older controller are
-/// refused. Never 0.
+/// The epoch (term) of a controller: higher with every start, so that messages of an older controller are
+/// refused. Never 0 in a message.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -54,7 +54,7 @@ pub const STANDINGS_MAX: usize = 16_384;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Directives {
     /// The controller's epoch, also in the message of an aggregator. Absent if the parent has no controller
-    /// yet: the message then carries only kill generations and the echo.
+    /// yet, or is a controller that has lost the lead: the message then carries no values.
     pub epoch: Option<Epoch>,
     /// The controller's process, forwarded unchanged.
     pub controller: Option<InstanceId>,
@@ -109,8 +109,8 @@ pub struct BucketDirective {
     pub keys: Vec<KeyDirective>,
 }
 
-/// The terms of a bucket as a whole. Always sent in full, except for fields that only one kind of child
-/// needs.
+/// The terms of a bucket as a whole. Always sent in full, except for quotas, and for fields that only one kind of
+/// child needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// True if the policy lists the bucket by its exact name: it then has room on every tier before buckets
@@ -119,7 +119,7 @@ pub struct Terms {
     /// Set if no entry of the policy covers the bucket: its requests are counted and never limited.
     /// Absent for a bucket with a limit that is only not known yet.
     pub unlisted: Option<Unlisted>,
-    /// The limit over all zones. A limit without a number clears every value of every key.
+    /// The limit over all zones. A limit without a number clears every value of every key but its entitlement.
     pub limit: Limit,
     /// The mode, subject to the kill generations held.
     pub mode: Mode,
@@ -192,7 +192,7 @@ pub struct Entitlement {
 }
 
 impl Terms {
-    /// Returns these terms; absent optional terms are taken from `held`.
+    /// Returns these terms; terms whose absence means unchanged are taken from `held`.
     pub(crate) fn or(self, held: &Self) -> Self {
         Self {
             hold: self.hold.or(held.hold),

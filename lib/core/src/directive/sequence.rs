@@ -3,7 +3,7 @@
 use super::{Epoch, Leader};
 use crate::kill::{JUMP_MAX, KillGeneration};
 
-/// The controller and the sequence number of the last directive applied.
+/// The greatest controller whose directives were applied, and the number of the last message applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     leader: Option<Leader>,
@@ -71,8 +71,8 @@ impl Sequence {
         self.seq = 0;
     }
 
-    /// Accepts a message if it is newer than all applied so far, and its controller leads. A parent without a controller sends no
-    /// epoch; its messages carry no values, so only their number is checked.
+    /// Accepts a message if it is newer than all applied so far, and its controller leads. A parent without a
+    /// controller sends no epoch; its messages carry no values, so only their number is checked.
     ///
     /// # Errors
     /// If it is older or implausible; the state is unchanged then.

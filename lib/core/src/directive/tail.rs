@@ -1,4 +1,5 @@
-//! The cut of a bucket's unlisted names, as an aggregator sends it to its clients.
+//! The cut of a bucket's unlisted names, as an aggregator sends it to its clients, and a zone's part of the traffic
+//! of new names.
 
 use crate::quantity::{DropRatio, OutOfRange, Rate};
 

@@ -16,8 +16,8 @@ pub struct Unlisted {
 }
 
 impl Unlisted {
-    /// The bucket of the policy with the most similar name, if one is similar. A name longer than
-    /// [`NEAREST_BYTES_MAX`] is left out.
+    /// Creates the terms with the bucket of the policy that has the most similar name, if one is similar. A name
+    /// longer than [`NEAREST_BYTES_MAX`] is left out.
     pub fn new(nearest: Option<&Bucket>) -> Self {
         let mut unlisted = Self {
             nearest: [0; NEAREST_BYTES_MAX],

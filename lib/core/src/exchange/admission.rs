@@ -115,7 +115,7 @@ impl Admission {
     ///
     /// # Errors
     /// Time that the child should stay away, if the parent has admitted as many streams lately as
-    /// it can bear. Children that are turned away one after the other are sent different times.
+    /// it can bear. Children that are turned away one after the other are sent different times, up to 30 s.
     pub fn admit(&mut self, now: MonoTime, source: Option<Source>) -> Result<(), Duration> {
         let (rate, depth) = (self.rate, self.rate * BURST.as_secs_f64());
         self.tokens.refill(now, rate, depth);

@@ -68,7 +68,7 @@ impl Waited {
 }
 
 impl Progress {
-    /// Ticks later than this many were late because the process did not run.
+    /// A tick that is later than this many ticks was late because the process did not run.
     const TICKS: u32 = 4;
 
     /// Begins at `now`.

@@ -78,7 +78,8 @@ pub trait Child {
     /// Takes a message of the parent.
     ///
     /// # Errors
-    /// If it must not be applied: it was counted, and the held state is unchanged.
+    /// If it must not be applied: it was counted, and of it at most kill generations, drills and acknowledgements
+    /// were taken.
     fn on_directives(
         &mut self,
         now: MonoTime,
@@ -111,9 +112,9 @@ pub trait Child {
     fn on_farewell_read(&mut self, _now: MonoTime) {}
 }
 
-/// Observer of the streams that a parent closes because the child broke a rule.
+/// Observer of the streams that a parent does not admit, or closes with a cause.
 pub trait OnRejected: Send + Sync + Debug + 'static {
-    /// Called when a stream is closed.
+    /// Called when a stream is turned away or closed.
     fn on_rejected(&self, rejection: Rejection<'_>);
 }
 
@@ -124,7 +125,7 @@ pub struct Rejection<'a> {
     pub reason: &'static str,
     /// The cause, as sent to the child.
     pub cause: &'a str,
-    /// The child with the refused report; `None` if it has not greeted, or was not at fault.
+    /// The child with the refused report; `None` if it has not greeted, or no report was refused.
     pub child: Option<&'a Identity>,
 }
 
@@ -137,7 +138,7 @@ pub enum StreamRejected {
     /// The first report of a stream, and only that one, carries an identity.
     #[error("the first report of a stream must carry an identity, and only that one")]
     Greeting,
-    /// The child belongs to another tier.
+    /// The child belongs to another tier, or its instance has greeted with another role, zone or service.
     #[error("{0}")]
     WrongTier(&'static str),
     /// The parent is the child itself, or below it.

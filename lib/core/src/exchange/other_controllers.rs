@@ -26,6 +26,7 @@ pub struct Sighting {
     pub other: Leader,
     /// True if it has the epoch of the leader: both run on copies of one state.
     pub is_rival: bool,
+    /// The start of sightings without a long gap, and the last one.
     since: MonoTime,
     at: MonoTime,
     logged_at: Option<MonoTime>,

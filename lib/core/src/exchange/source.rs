@@ -41,6 +41,7 @@ pub fn names_loopback(host: &str) -> bool {
 /// The connected children of a parent by source. One source has half of the places at most.
 #[derive(Debug, Default)]
 pub struct ChildrenBySource {
+    /// The source of each child, and the stream of its latest greeting.
     children: HashMap<InstanceId, (Source, StreamId)>,
     counts: HashMap<Source, usize>,
 }

@@ -1,4 +1,5 @@
-//! The book of claims: kill generations that children hold without an order, which move nothing here.
+//! The book of claims: kill generations that children hold without an order. They move nothing here, except as
+//! evidence at a process without state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,9 +9,10 @@ use crate::names::{Name, Zone};
 use crate::quantity::MonoTime;
 use crate::report::{Identity, InstanceId, Role};
 
-/// Maximum number of scopes with a claim. Claims for further buckets are only counted.
+/// Maximum number of scopes with a claim. For a further bucket, the child with the most claims loses its oldest, or
+/// the claim is only counted.
 pub const CLAIMS_MAX: usize = 512;
-/// The most of them that one client takes, so that it does not crowd out the others.
+/// The number of claims from which on a client adds no further scope, so that it does not crowd out the others.
 const OF_CLIENT_MAX: usize = 16;
 /// Time until a claim that no child has repeated is dropped. A child repeats its generations in
 /// every 512 reports: within 9 minutes at the maximum report interval.
@@ -43,6 +45,7 @@ pub struct Claims {
     version: u64,
     /// The number of claims that were new.
     pub ignored: u64,
+    /// The version and the time of the last log.
     logged: (u64, Option<MonoTime>),
     /// The time when the first change that is not logged was found.
     unlogged_since: Option<MonoTime>,
@@ -53,7 +56,9 @@ pub struct Claims {
 struct Held {
     claim: KillClaim,
     child: InstanceId,
+    /// The time when a child last made or repeated it.
     at: MonoTime,
+    /// The version of its last change.
     changed: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The kill generations and the drill number that one process holds, which are merged by `max` on every
-//! message.
+//! The kill generations and the drill number that one process holds. Every message of a parent is merged into them
+//! by `max`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::report::Report;
 /// Maximum number of buckets with their own generation: one per bucket that had its own kill, until
 /// the controller forgets kills that have ended.
 pub const KILLED_BUCKETS_MAX: usize = 1_024;
-/// The part of them that child aggregators and evidence may take; the rest is for operators at this process.
+/// The number of them from which on child aggregators and evidence add none; the rest is for operators at this
+/// process, and for its parent.
 pub const LEARNED_BUCKETS_MAX: usize = KILLED_BUCKETS_MAX / 2;
 
 /// The error of a separate kill of one more bucket than [`KILLED_BUCKETS_MAX`].
@@ -46,7 +47,7 @@ impl Kills {
         self.fleet
     }
 
-    /// The generation of a bucket itself; 0 if it never had its own kill.
+    /// The generation of a bucket itself; 0 if it never had its own kill, or that is forgotten.
     pub fn bucket(&self, bucket: &Bucket) -> KillGeneration {
         self.buckets
             .get(bucket)
@@ -74,7 +75,7 @@ impl Kills {
         self.of(bucket).mode(terms.mode, terms.kill)
     }
 
-    /// All buckets that ever had their own kill, in the order of names.
+    /// All buckets with their own generation, in the order of names.
     pub fn buckets(&self) -> impl Iterator<Item = (&Bucket, KillGeneration)> {
         self.buckets
             .iter()
@@ -96,7 +97,7 @@ impl Kills {
         self.rejected
     }
 
-    /// The generations of buckets that changed since version `seen`. Linear in the buckets ever killed.
+    /// The generations of buckets that changed since version `seen`. Linear in the buckets with a generation.
     pub fn since(&self, seen: u64) -> BTreeMap<Bucket, KillGeneration> {
         if seen >= self.version {
             return BTreeMap::new();
@@ -110,8 +111,8 @@ impl Kills {
             .collect()
     }
 
-    /// Merges the generations of a parent's message, which forgets kills that have ended if it is of a
-    /// controller. Returns true if any changed.
+    /// Merges the generations of a parent's message. If that names an epoch, kills that have ended are also
+    /// forgotten. Returns true if any changed.
     ///
     /// # Errors
     /// [`StaleDirective::KillJump`] if a generation is higher than any sound process sends; nothing is merged.
@@ -143,6 +144,7 @@ impl Kills {
         has_forgotten
     }
 
+    /// Sets a scope back to the generation that it had before evidence raised it; 0 removes a bucket.
     pub(super) fn restore(&mut self, scope: &Scope, generation: KillGeneration) {
         self.version += 1;
         match scope {

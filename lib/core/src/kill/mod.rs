@@ -3,7 +3,7 @@
 //! # Rules
 //! 1. **A generation for the fleet and one for each bucket that ever had its own kill.** It only
 //!    grows; odd means killed. Generations travel with every message between client, aggregator and
-//!    controller, in both directions, and merge by maximum.
+//!    controller, in both directions, and merge by maximum; upwards under the conditions of rule 5.
 //! 2. **A mode carries the generations known when it was decided.** A process applies a mode only
 //!    if nothing is killed and the decision knew the latest generation that the process holds;
 //!    otherwise the mode counts as shadow. The controller also moves killed entries of the policy
@@ -20,7 +20,8 @@
 //! 5. **A generation without an order is a claim.** What a parent sends is taken. A child's claim moves nothing,
 //!    except at an aggregator that has no state since its start: no directives of a controller, and no order
 //!    given there or below. There it counts as *evidence* of an earlier kill until a controller's directives
-//!    arrive. The claims that moved nothing are passed upwards with the name of the process that made them, and
+//!    arrive. A controller that has lost its state takes the generations of aggregators as evidence, too. The
+//!    claims that moved nothing are passed upwards with the name of the process that made them, and
 //!    the next command or order of an operator for the scope moves its generation past them.
 //! 6. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
 //!    the generations that it sends. A command that ends a kill there also ends every order for the scope that
@@ -69,9 +70,9 @@ const fn claimable(held: u64) -> u64 {
     base.saturating_add(CLAIM_STEP)
 }
 
-/// The generation of a kill switch; odd means killed. Generations are merged by maximum on every message in
-/// both directions, so no loss, repetition or reordering of messages can undo a merged kill. Independent
-/// kills may reach the same number; the relay keeps orders for that reason.
+/// The generation of a kill switch; odd means killed. Generations are merged by maximum, so no loss, repetition
+/// or reordering of messages can undo a merged kill. Independent kills may reach the same number; the relay keeps
+/// orders for that reason.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{KillGeneration, Scope};
 use crate::report::InstanceId;
 
-/// The most kill orders that an aggregator keeps or a report carries. Orders of child aggregators beyond it
-/// are not relayed.
+/// Maximum number of kill orders that an aggregator keeps or a report carries. A part of it is kept for orders given
+/// there: orders of child aggregators beyond the rest are not relayed.
 pub const KILL_ORDERS_MAX: usize = 4_096;
 
 /// The identity of a kill order: its scope, and the aggregator process where it was given.

@@ -9,7 +9,7 @@ use super::{Parameters, parameters};
 /// Tokens come in at the limit L and go out with the requests V that were let through, so dB/dt = L - V. The
 /// target, `L + B / tau`, makes B return to zero as `dB/dt = -B(t - theta) / tau`, where theta is the time
 /// until a decision shows in the counts (about 0.9 s at half-second ticks). That is stable for theta/tau <
-/// pi/2 and free of overshoot for theta/tau <= 1/e; `tau_min` is chosen for the latter.
+/// pi/2 and free of overshoot for theta/tau <= 1/e; `TAU_MIN` is chosen for the latter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Balance {
     tokens: f64,
@@ -29,7 +29,8 @@ impl Balance {
     }
 
     /// Cuts credit and debt to their caps and returns the rate to admit now, in requests/s: the limit plus
-    /// the balance spread over tau, within bounds. `burst` is the largest credit, in seconds of the limit.
+    /// the balance spread over tau, within bounds. `burst` is the largest credit, in seconds of the limit; a small
+    /// limit has at least `CREDIT_DEVIATIONS`.
     pub fn target(&mut self, limit: f64, burst: Duration, parameters: &Parameters) -> f64 {
         let credit =
             (burst.as_secs_f64() * limit).max(parameters::CREDIT_DEVIATIONS * limit.sqrt());

@@ -11,7 +11,7 @@ pub struct Burst {
 impl Burst {
     /// Accounts for `dt` seconds with `passed` requests of the tenant at a share of `share`
     /// requests/s, and returns the factor on its weight: 1 to `multiplier`. A full credit pays for
-    /// `burst_time` at the full multiplier; the factor fades over the last `burst_fade` of the
+    /// `BURST_TIME` at the full multiplier; the factor fades over the last `BURST_FADE` of the
     /// credit.
     pub fn on_tick(&mut self, dt: f64, share: f64, passed: f64, multiplier: f64) -> f64 {
         let most = (multiplier - 1.0) * share * parameters::BURST_TIME.as_secs_f64();

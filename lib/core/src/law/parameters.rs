@@ -1,7 +1,7 @@
 //! The tuning parameters of the law with their units, in one place, by the part that reads them.
 //!
-//! They were found by simulation over some 60 variants and 30 traffic patterns; `docs/control-law.md` shows where each one
-//! acts.
+//! They were found by simulation over some 60 variants and 30 traffic patterns; `docs/control-law.md` shows where
+//! each one acts.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub const GAIN_COUNTS: f64 = 100.0;
 
 /// The shortest time over which the balance is repaid.
 pub const TAU_MIN: Duration = Duration::from_secs(2);
-/// The time over which the balance is repaid, in requests: a limit of L has at least `tau_requests / L`
+/// The time over which the balance is repaid, in requests: a limit of L has at least `TAU_REQUESTS / L`
 /// seconds.
 pub const TAU_REQUESTS: f64 = 8.0;
 /// The time over which the balance is repaid where a tick takes a second or more.
@@ -63,7 +63,7 @@ pub const WINDOW_FEW: Duration = Duration::from_secs(3);
 /// Minimum rise within one [`FAST_PERIOD`], in standard deviations, for only the latest bin to
 /// count.
 pub const SURGE_DEVIATIONS: f64 = 3.0;
-/// Minimum number of requests in the window for the fast loop to compute a ratio.
+/// Minimum number of requests in the window, offered or allowed, for the fast loop to compute a ratio.
 pub const COUNTS_MIN: f64 = 20.0;
 /// The EWMA time constant of a client's share in its zone.
 pub const SHARE_TIME: Duration = Duration::from_secs(1);
@@ -78,8 +78,8 @@ pub const EXCESS_TIME: Duration = Duration::from_secs(2);
 pub const SLACK_MIN: f64 = 1.5;
 /// Maximum slack of a guard.
 pub const SLACK_MAX: f64 = 6.0;
-/// The linear term of a guard's depth at rate g: `depth_time * g + 2 * sqrt(depth_noise * g) +
-/// depth_requests`.
+/// The linear term of a guard's depth at rate g: `DEPTH_TIME * g + 2 * sqrt(DEPTH_NOISE * g) +
+/// DEPTH_REQUESTS`.
 pub const DEPTH_TIME: Duration = Duration::from_millis(50);
 /// See [`DEPTH_TIME`].
 pub const DEPTH_NOISE: Duration = Duration::from_millis(200);
@@ -138,7 +138,7 @@ pub const NAME_MEMORY: Duration = Duration::from_secs(30);
 pub const NAME_MEMORY_FAST: Duration = Duration::from_secs(1);
 /// Minimum number of requests in the memory for a name's own counts to show its rate.
 pub const NAME_COUNTS: f64 = 8.0;
-/// The requests in the memory below which they tell it no more.
+/// The number of requests in the memory below which a name's own counts stop showing its rate.
 pub const NAME_COUNTS_KEPT: f64 = 4.0;
 /// Number of looks with traffic until an unlisted name is established: it returned, as a name that
 /// is invented for one request does not.

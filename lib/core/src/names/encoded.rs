@@ -1,5 +1,5 @@
-//! The names of tenants, made of what callers send: an account of an identity provider, a mail address or the subject of
-//! a certificate, which may be any bytes.
+//! The names of tenants, made of what callers send: an account of an identity provider, a mail address or the
+//! subject of a certificate, which may be any text.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use siphasher::sip128::SipHasher24;
 
 use super::{InvalidName, NAME_BYTES_MAX, is_plain};
 
-/// The bytes that are kept of a name that is too long. An escape is not cut.
+/// Maximum number of bytes that are kept of a name that is too long. An escape is not cut.
 const KEPT: usize = 90;
 /// The separator between these and the hash. It is no escape, so that no short name ends like a long one.
 const SEPARATOR: &str = "%-";
@@ -103,8 +103,8 @@ impl Deref for Encoded<'_> {
     }
 }
 
-/// Checks the rule of tenants' names: 1 to [`NAME_BYTES_MAX`] bytes of `[A-Za-z0-9._:/@-]` and escapes as an [`Encoded`]
-/// name has them.
+/// Checks the rule of tenants' names: 1 to [`NAME_BYTES_MAX`] bytes of `[A-Za-z0-9._:/@-]` and escapes as an
+/// [`Encoded`] name has them.
 ///
 /// # Errors
 /// The first rule that is broken.

@@ -36,6 +36,7 @@ pub struct KeyTable<T> {
     generations: Vec<u32>,
     free: Vec<KeyId>,
     keys_max: usize,
+    /// The index where the next part begins.
     searched: usize,
 }
 
@@ -92,7 +93,7 @@ impl<T: Default> KeyTable<T> {
     }
 
     fn advance(&mut self, id: KeyId, by: u32) {
-        // From the largest, which is odd, on to the least of the same parity that is not 0.
+        // From the largest, which is odd, on to the smallest above 0 with the parity of the sum.
         let generation = &mut self.generations[id.index()];
         *generation = generation.checked_add(by).unwrap_or(3 - by);
     }

@@ -151,8 +151,8 @@ name! {
     Bucket, check_name
 }
 name! {
-    /// The tenant that a request belongs to: the [`Encoded`] name of what a caller sent. Tenants that the policy does not list share the class
-    /// [`DEFAULT_TENANT`].
+    /// The tenant that a request belongs to: the [`Encoded`] name of what a caller sent. Tenants that the policy does
+    /// not list share the class [`DEFAULT_TENANT`].
     Tenant, check_tenant
 }
 name! {

@@ -61,17 +61,17 @@ const JUDGED_OVER: Duration = Duration::from_secs(60);
 /// The tolerance for reports that the network bunches.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Measures the time between the reports of one stream.
+/// Measures the time between the reports of one sender, also from one stream to the next.
 ///
 /// Reports bunched by the network must not look like a surge, so the span between two reports is taken from
-/// the
-/// *sender's* monotonic clock. A wrong clock would distort every rate, so the sum of its spans is compared
+/// the *sender's* monotonic clock. A wrong clock would distort every rate, so the sum of its spans is compared
 /// with the receiver's clock: over the last 10 s or more (up to a minute) it must lie between half and twice
 /// the receiver's time, with a tolerance of 2 s. Otherwise arrival times are used for the rest of the stream.
 #[derive(Clone, Debug)]
 pub struct Pace {
     /// The start of the comparison by both clocks; `None` until the first report of a new stream.
     from: Option<(MonoTime, MonoTime)>,
+    /// The latest times by the sender's clock and by the receiver's.
     last: (MonoTime, MonoTime),
     distrusted: bool,
 }

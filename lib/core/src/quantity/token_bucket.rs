@@ -35,8 +35,8 @@ impl TokenBucket {
         self.updated = self.updated.max(now);
     }
 
-    /// Takes the tokens of a request. Returns false if there are too few. A cost above the depth passes when the bucket is
-    /// full, and leaves a debt.
+    /// Takes the tokens of a request. Returns false if there are too few. A cost above the depth passes when the
+    /// bucket is full, and leaves a debt.
     #[inline]
     pub fn take(&mut self, now: MonoTime, per_second: f64, depth: f64, cost: f64) -> bool {
         self.refill(now, per_second, depth);

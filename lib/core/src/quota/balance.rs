@@ -4,8 +4,8 @@ use super::rate::{QuotaRate, TOKENS_MAX};
 
 /// The state of one token bucket, in the time of its callers: milliseconds since an origin of theirs.
 ///
-/// A bucket begins full. It is refilled at whole multiples of the interval since it began, also while it is full, so the
-/// phase never moves; a strict take that empties it begins a new phase.
+/// A bucket begins full. It is refilled at whole multiples of the interval since it began, also while it is full, so
+/// the phase does not move. Only a strict take that empties it begins a new phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
     /// The tokens, at most `max` of the rate.

@@ -87,8 +87,8 @@ impl Quota {
         self.lease
     }
 
-    /// The minimum of the requests of one key that an instance admits in one refill interval while the store does not
-    /// answer, under [`OnStoreError::AllowBounded`]: a lease, or where that is 1, a hundredth of the quota.
+    /// The smallest bound on the requests of one key that an instance admits in one refill interval while the store
+    /// does not answer, under [`OnStoreError::AllowBounded`]: a lease, or where that is 1, a hundredth of the quota.
     pub const fn bounded(&self) -> u64 {
         if self.lease > 1 {
             return self.lease;

@@ -18,9 +18,9 @@ pub use definition::{
 pub use gcra::{Gcra, GcraRate, InvalidGcraRate, Throttled};
 pub use rate::{InvalidQuotaRate, QuotaRate, TOKENS_MAX};
 
-/// Returns the tokens that a lease takes from a balance: `least`, and of what is beyond it up to `wanted` at most a
-/// quarter of what is left, so that the last tokens of a quota are not locked up in the leases of idle instances. 0 where
-/// the balance has less than `least`.
+/// Returns the tokens that a lease takes from a balance: `least`, and more up to `wanted`, but at most a quarter of
+/// what `least` leaves. So the last tokens of a quota are not locked up in the leases of idle instances. 0 where the
+/// balance has less than `least`.
 pub const fn lease(balance: u64, least: u64, wanted: u64) -> u64 {
     if balance < least {
         return 0;

@@ -16,7 +16,7 @@ use crate::quantity::MonoTime;
 pub const DECISIONS_PER_S_MAX: u64 = 1_000_000;
 /// The clients below one aggregator that are believed.
 pub const CLIENTS_MAX: u32 = 1_000_000;
-/// An instance may report this many times the rate in its past.
+/// An instance may report this many times the rate in its past, even above its setting.
 const HISTORY_FACTOR: f64 = 100.0;
 /// The time over which the rate of the past is smoothed.
 const HISTORY_TIME: Duration = Duration::from_secs(60);
@@ -43,6 +43,7 @@ pub(super) struct Allowance {
     /// its bound without end.
     history: f64,
     clients: u32,
+    /// The time that the present report covers, by the child's clock; `None` if it is unknown.
     span: Option<Duration>,
     /// Requests that were counted of the present report and describe that time.
     counted: u64,
@@ -51,7 +52,7 @@ pub(super) struct Allowance {
     /// Requests that may still be counted for the rest of it. They use up late requests.
     unconfirmed_left: u64,
     arrived: MonoTime,
-    /// The time of the parent that no report has used yet.
+    /// The time of the parent that no report has used yet, times `CLOCKS_MAX`.
     own_time: Duration,
     /// Seconds of unknown time that are left, of at most [`COVERED_MAX`].
     late_s: f64,
@@ -69,6 +70,7 @@ struct Share {
     verified: u64,
 }
 
+/// The requests of one part of a report that were cut, and those counted out of the second budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
     pub(super) cut: u64,
@@ -181,6 +183,7 @@ impl Allowance {
         taken
     }
 
+    /// The requests that the instance can have decided in the longest time that a report covers.
     pub(super) fn unconfirmed_max(&self) -> u64 {
         (self.per_s(self.clients) * COVERED_MAX.as_secs_f64()) as u64
     }

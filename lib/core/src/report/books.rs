@@ -38,7 +38,8 @@ pub struct Books {
     /// The late parts; empty until there is one.
     late: Vec<Counts>,
     keys: Vec<Defined>,
-    /// Keys that another parent counted up to a point between these two, until their first counts arrive.
+    /// The `base` and `sent` of keys without a usable memory here, until their first counts arrive. Another parent
+    /// counted up to a point between the two.
     taken_over: BTreeMap<KeyId, (Counts, Counts)>,
     definitions: u64,
     /// The counts that earlier streams of the instance left here.
@@ -150,7 +151,8 @@ impl Books {
             .count()
     }
 
-    /// Begins a new stream of the same instance: ids start over, remembered counts stay.
+    /// Begins a new stream of the same instance: ids start over. Remembered counts stay; if they are too many, only
+    /// those of the last stream do.
     pub fn open(&mut self) {
         self.seq = 0;
         self.unfinished = None;
@@ -296,6 +298,7 @@ impl Books {
         }
     }
 
+    /// Begins a report, or continues it with a further part.
     fn begin(&mut self, now: MonoTime, report: &Report) -> Entered {
         let begun = self.unfinished.take().unwrap_or_else(|| {
             let mut begun = Unfinished {
@@ -337,6 +340,7 @@ impl Books {
         }
     }
 
+    /// Defines a key on the stream, and decides where its counts continue.
     fn define(
         &mut self,
         id: KeyId,

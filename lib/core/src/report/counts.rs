@@ -9,7 +9,7 @@ pub struct Counts {
     pub dropped: u64,
     /// Requests that the guard refused, after the coin had let them pass.
     pub guard_dropped: u64,
-    /// Refusals decided but not carried out: in shadow, while killed, outside the canary.
+    /// Refusals of coin or guard decided but not carried out: in shadow, while killed, outside the canary.
     pub would_dropped: u64,
     /// The part of `would_dropped` that the guard decided.
     pub would_guard_dropped: u64,
@@ -17,7 +17,8 @@ pub struct Counts {
     pub quota_dropped: u64,
     /// Refusals of an exact quota decided but not carried out.
     pub would_quota_dropped: u64,
-    /// Requests refused from the memory of a quota's refusal, before the coin; no part of `offered` (docs/control-law.md).
+    /// Requests refused from the memory of a quota's refusal, before the coin; no part of `offered`
+    /// (docs/control-law.md).
     pub quota_repeated: u64,
 }
 

@@ -12,13 +12,13 @@ pub const COHORTS_MAX: usize = 4_096;
 /// The side of an instance in a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// Outside the cohort.
+    /// Outside the canary.
     Control,
-    /// In the cohort: it carries refusals out in canary.
+    /// In the canary: it carries refusals out while the bucket is in canary.
     Canary,
 }
 
-/// The bucket, mode and side of observed outcomes.
+/// A cohort of evidence: the bucket, mode and side of observed outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CohortKey {
     /// The bucket.

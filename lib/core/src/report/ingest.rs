@@ -26,7 +26,7 @@ pub struct New {
 /// The parent's own tables; the entries of a report are added one by one.
 pub trait Ledger {
     /// Announces the span of the child's time that the following entries cover, see [`Entered`]. Called for each
-    /// part of a report.
+    /// part of a report with a time, after its definitions.
     fn begin(&mut self, span: Option<Duration>, first_span: bool) {
         let _ = (span, first_span);
     }
@@ -61,7 +61,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entered {
     /// The time that the report covers, by the child's clock; `None` for an instance's first report with a
-    /// time.
+    /// time, and for reports without one.
     pub span: Option<Duration>,
     /// True if the span is the first one of the instance.
     pub first_span: bool,
@@ -73,7 +73,7 @@ pub struct Entered {
     pub counted: u64,
     /// The part of them with unverified times.
     pub counted_late: u64,
-    /// Requests that were not counted, because the child cannot have decided so many.
+    /// Requests that were not counted: the child cannot have decided so many, or its budgets are used up.
     pub cut: u64,
     /// Maximum number of requests that the child can have decided in the time that the report
     /// covers.

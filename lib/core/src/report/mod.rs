@@ -40,8 +40,7 @@ use crate::quantity::{MonoTime, Rate};
 /// Defines a key on a stream, and where its books continue (see [`Books`]).
 ///
 /// The ids of a stream are dense: a new id is the number of ids defined so far. An id that is defined again
-/// belongs to another key from then on, which counts from zero; all counts sent for the previous key were
-/// confirmed.
+/// belongs to another key from then on; all counts sent for the previous key were confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDefinition {
     /// The key.
@@ -78,29 +77,30 @@ pub struct Report {
     pub more: bool,
     /// The identity of the child, only in the greeting, the first report of a stream.
     pub identity: Option<Identity>,
-    /// The child's monotonic time. Absent in a report without counts.
+    /// The child's monotonic time. Absent while no counts are sent: until the parent has answered on this stream,
+    /// and from an aggregator that has just started.
     pub time: Option<MonoTime>,
-    /// The highest epoch held; absent before the first directive.
+    /// The highest epoch held, or at an aggregator a higher one that a child claims; absent if none is known.
     pub epoch: Option<Epoch>,
-    /// The controller of this epoch; absent if the parent forwards it, or if only the epoch is
-    /// known.
+    /// The controller of this epoch; absent if only the epoch is known, and from a client if the parent itself
+    /// named the controller.
     pub controller: Option<InstanceId>,
     /// From an aggregator: the age of the latest report that this controller has confirmed, which shows that
     /// it was alive then. Absent if it confirmed none, and if only clients know of it.
     pub controller_age: Option<Duration>,
-    /// From an aggregator: another controller that a child below knows. It has no effect, and is
+    /// From an aggregator: another controller that a child or the parent names. It has no effect, and is
     /// shown.
     pub other_controller: Option<Leader>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
-    /// The kill generations of single buckets: all in a greeting, then only changes.
+    /// The kill generations of single buckets: all in a greeting, then changes, and from time to time all again.
     pub kills: BTreeMap<Bucket, KillGeneration>,
     /// From an aggregator: kills ordered there or below it, and their ends, that the controller has
     /// not confirmed yet, once per stream. Each order is a new kill, regardless of its generation.
     /// After an end the buckets concerned have to be in shadow, regardless of decisions made
     /// without knowledge of the kill.
     pub orders: BTreeMap<OrderId, KillOrder>,
-    /// From an aggregator: generations that children hold above its own and that moved nothing, if they changed.
+    /// From an aggregator: generations that children hold above its own and that moved nothing. Sent like `kills`.
     pub claims: BTreeMap<Scope, KillClaim>,
     /// The latest drill.
     pub drill: Drill,
@@ -116,7 +116,7 @@ pub struct Report {
     /// The clients, this one or those connected below, that are killed locally: by a kill file or by their
     /// environment.
     pub killed_locally: u32,
-    /// From an aggregator: the chain of aggregators below it.
+    /// From an aggregator: the chain of aggregators below it; empty in a greeting.
     pub path: Path,
     /// New subscriptions to buckets on this stream, and from time to time all of them again: a parent drops a
     /// bucket that no child asks for any more.
@@ -137,9 +137,10 @@ pub struct Report {
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
     pub tallies: Tallies,
-    /// The evidence for rollout gates since the report before.
+    /// The evidence for rollout gates since the last report with evidence.
     pub evidence: Evidence,
-    /// True if the child stops in order: its share is released immediately.
+    /// True if the child stops in order: its share is released immediately. An aggregator with clients does not set
+    /// it.
     pub leaving: bool,
 }
 

@@ -2,7 +2,8 @@
 
 use crate::names::Key;
 
-/// A report that violates the protocol; its stream is closed and nothing of it is counted.
+/// A report, or a part of one, that violates the protocol. Its stream is closed and nothing of it is counted;
+/// earlier parts of the report stay counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReport {
     /// A report arrived twice, or after a later one.
@@ -19,12 +20,12 @@ pub enum InvalidReport {
     /// An id has counts but no definition.
     #[error("key id {0} has counts but no definition")]
     Undefined(u32),
-    /// More was refused than offered.
+    /// More was refused than offered, or more was late than counted.
     #[error(
         "the counts of {0:?} do not add up: more refused than offered, or more late than counted"
     )]
     Inconsistent(Key),
-    /// A cumulative count decreased.
+    /// A cumulative count decreased, or a definition has more confirmed than sent.
     #[error("the cumulative counts of {0:?} decreased")]
     WentBack(Key),
     /// The child defines more keys than the parent allows.

@@ -1,5 +1,5 @@
-//! The weight of each child in evidence: at most five times that of the median instance, so that the claims
-//! of one instance decide no gate of the fleet.
+//! The weight of each child in evidence: at most five times that of the median instance, for each instance
+//! that it stands for. So the claims of one instance decide no gate of the fleet.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::{COHORTS_MAX, CohortKey, Evidence, Outcomes};
 
 /// The weight of an instance in a cohort, at most, as a multiple of the median instance's.
 pub const INSTANCE_WEIGHT_MAX: u64 = 5;
-/// Children remembered at most, by cohort, over all cohorts. The evidence of further ones is left out.
+/// Maximum number of pairs of a cohort and a child that are remembered. The evidence of further ones is left out.
 const WEIGHED_MAX: usize = 200_000;
-/// The first cohorts of each child, which have room where others have not: in a fourth of the cohorts, and up to
-/// twice [`WEIGHED_MAX`].
+/// The number of cohorts of each child with reserved room: the last fourth of the cohorts, and as many pairs again
+/// as [`WEIGHED_MAX`].
 const OF_CHILD_FIRST: u32 = 20;
-/// Instances that one child can stand for, at most: the children of one aggregator.
+/// Maximum number of instances that one child can stand for.
 const INSTANCES_MAX: u32 = 10_000;
 /// Number of [takes](Weighing::take) between halvings of the memory: a minute of roll-ups or ticks.
 const TAKES_PER_FADE: u32 = 120;
@@ -36,6 +36,7 @@ struct Weighed {
     /// The weight that it claimed in the last minutes, and the part of it that counted.
     claimed: u64,
     counted: u64,
+    /// Its outcomes since the last take.
     fresh: Outcomes,
 }
 
@@ -52,7 +53,7 @@ impl<C> Default for Weighing<C> {
 }
 
 impl<C: Ord + Clone> Weighing<C> {
-    /// Adds outcomes of a child that represents `instances`. Idle instances have no weight.
+    /// Adds outcomes of a child that represents `instances`. Outcomes without weight change nothing.
     pub fn add(&mut self, child: C, instances: u32, cohort: &CohortKey, outcomes: &Outcomes) {
         if outcomes.weight() == 0 {
             return;

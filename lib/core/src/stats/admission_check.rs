@@ -1,5 +1,5 @@
 //! Admissions of one bucket in its last seconds, from its counts: the share that was refused, and
-//! whether less passes than limit and load allow. A ratio that the law intends shows neither: a
+//! whether less passes than limit and load allow. The drop ratio of the law shows neither: a
 //! guard may refuse in addition to it, and a rate that is given to tenants who send nothing is
 //! lost.
 
@@ -26,6 +26,7 @@ const DEVIATIONS: f64 = 3.0;
 /// The decisions of one bucket over its last ten seconds.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionCheck {
+    /// The counts of the slice that has not ended, and the time when it began.
     open: Counts,
     began: Option<MonoTime>,
     /// Newest first.
@@ -108,8 +109,8 @@ impl AdmissionCheck {
         self.open = self.open.plus(counts);
     }
 
-    /// Ends a slice if one is due. `may_pass` returns the requests/s that may pass, infinite if all may, and `None` where
-    /// no judgement is possible; it is given the decisions of the slice.
+    /// Ends a slice if one is due. `may_pass` is given the decisions of the slice. It returns the requests/s that may
+    /// pass: infinite if all may, and `None` where no judgement is possible.
     pub fn on_tick(&mut self, now: MonoTime, may_pass: impl FnOnce(Counts) -> Option<f64>) {
         let span = now.since(*self.began.get_or_insert(now));
         if span < SLICE {

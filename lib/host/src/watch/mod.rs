@@ -1,6 +1,6 @@
 //! Files that are read together and followed while editors, deployment tools and mounted ConfigMaps
-//! change them. Every disk access runs in a separate thread with a deadline, because a mount may
-//! hang at any time.
+//! change them. While they are followed, every disk access runs in a separate thread with a deadline,
+//! because a mount may hang at any time.
 
 mod events;
 #[cfg(test)]
@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use crate::regular_file;
 use events::Events;
 
-/// Number of attempts to read the same contents twice. If all differ, the next change or poll reads
-/// again.
+/// Number of attempts to read the same contents twice. If all differ, the last contents apply until
+/// the next change or poll.
 const READINGS_MAX: usize = 3;
 /// Poll interval without events: some file systems report none.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);

@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The rollout settings of a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolloutPolicy {
-    /// The share of instances that enforce in canary.
+    /// The share of instances, or of the keys of each instance, that enforce in canary.
     pub canary_percent: Percent,
     /// True if a bucket moves on by itself when its gate passes.
     pub auto_promote: bool,

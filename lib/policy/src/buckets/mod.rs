@@ -69,7 +69,7 @@ impl BucketPolicy {
         }
     }
 
-    /// The highest limit that the bucket can have; `None` without a bound.
+    /// The highest limit that the source can give; `None` without a bound. `until_history` is not considered.
     pub(crate) const fn highest_limit(&self) -> Option<Rate> {
         match &self.source {
             LimitSource::Unlimited => None,

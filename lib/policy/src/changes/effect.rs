@@ -162,6 +162,7 @@ impl Effect {
         self.after += other.after;
     }
 
+    /// Returns the share of the requests admitted now that would be refused, negative if more would be admitted.
     pub(super) fn lost(&self) -> f64 {
         let admitted = self.offered - self.before;
         if admitted > 0.0 {
@@ -172,6 +173,7 @@ impl Effect {
     }
 }
 
+/// Returns the effect of a change on each bucket with traffic, added up over the moments of `traffic`.
 pub(super) fn effects<'t>(
     before: &Regime<'_>,
     after: &Regime<'_>,

@@ -26,8 +26,8 @@ pub const REASONS_MAX: usize = 20;
 const TENANTS_NAMED_MAX: usize = 3;
 
 /// Returns the reasons to hold `after` back while `before` is active, none if there are none.
-/// `traffic` is what was offered at several moments of the last minutes. A bucket that is in shadow
-/// under `after` gives no reason. A bucket without traffic is judged only by its limits.
+/// `traffic` is what was offered at several moments of the last minutes. An entry that is in shadow
+/// under `after` gives no reason. An entry without traffic is judged only by its limits, quotas and stage.
 pub fn reasons_to_hold<'t>(
     before: &Regime<'_>,
     after: &Regime<'_>,
@@ -126,6 +126,7 @@ impl Effect {
     }
 }
 
+/// Adds the reasons that follow from the terms of one entry. Terms are `None` where a policy lacks the entry.
 fn by_terms(
     name: &str,
     before: Option<Terms<'_>>,
@@ -177,6 +178,7 @@ fn by_terms(
     }
 }
 
+/// Returns the reason why a limit rises too much, if it does.
 fn raised(from: Limit, to: Limit) -> Option<String> {
     let from = from.per_second()?.per_second();
     match to.per_second().map(Rate::per_second) {
@@ -194,6 +196,7 @@ fn raised(from: Limit, to: Limit) -> Option<String> {
     }
 }
 
+/// Returns the reason why a limit is too low to apply without traffic to judge by, if it is.
 fn lowered(from: Limit, to: Limit) -> Option<String> {
     let to = to.per_second()?.per_second();
     match from {

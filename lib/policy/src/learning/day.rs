@@ -49,8 +49,9 @@ pub struct DayPeak {
 // === impl Sample ===
 
 impl Sample {
-    /// Builds a sample from the counts of `span`. `None` without requests: a bucket without traffic or
-    /// reports shows nothing about its usual demand. Late counts have no time and are not part of the rate.
+    /// Builds a sample from the counts of `span`. `None` if that is not about a minute, and without requests: a
+    /// bucket without traffic or reports shows nothing about its usual demand. Late counts have no time and are not
+    /// part of the rate.
     pub fn of(counted: Tally, span: Duration, killed: bool) -> Option<Self> {
         if span < SPAN.0 || span > SPAN.1 {
             return None;

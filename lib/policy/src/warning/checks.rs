@@ -1,4 +1,4 @@
-//! The values that are legal and have such an effect.
+//! The checks of a policy for legal values with an effect that an operator may not expect.
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::{Limit, Rate};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Checked, Field, Place};
 
-/// Checks that a mapping or sequence has at most `most` entries. The first one beyond is refused, by the name of the bound.
+/// Checks that a mapping or sequence has at most `most` entries. The first one beyond is refused, by the name of the
+/// bound.
 ///
 /// # Errors
 /// The fault of the first entry beyond.

@@ -1,5 +1,6 @@
 //! The outline of a YAML text: every key with its place. It refuses constructs that the schema does not use
-//! (anchors, aliases, tags, nulls, odd numbers, repeated keys, a second document) and gives errors the place of a field.
+//! (anchors, aliases, tags, nulls, odd numbers, repeated keys, a second document) and gives errors the place of a
+//! field.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,7 +18,9 @@ pub(crate) const NESTING_MAX: usize = 64;
 pub(crate) struct Node {
     pub(crate) key_at: Place,
     pub(crate) at: Place,
+    /// The scalar; `None` for a mapping or a sequence.
     pub(crate) text: Option<String>,
+    /// The entries of a mapping by key, or the items of a sequence by index.
     pub(crate) entries: BTreeMap<String, Node>,
 }
 
@@ -28,7 +31,9 @@ struct Open {
 }
 
 enum Shape {
+    /// A mapping, with the key whose value is next.
     Mapping(Option<(String, Place)>),
+    /// A sequence, with the index of the next item.
     Sequence(usize),
 }
 

@@ -35,7 +35,9 @@ pub struct Document<'a> {
 #[derive(Clone)]
 pub struct Field<'a> {
     document: &'a Document<'a>,
+    /// The field's node; of an absent field that of the mapping that lacks it.
     node: &'a Node,
+    /// False if the field is absent.
     written: bool,
     path: Vec<String>,
 }
@@ -157,6 +159,7 @@ impl<'a> Field<'a> {
         self.node.entries.keys().filter_map(|name| self.entry(name))
     }
 
+    /// Returns every value inside this field by its path. Items with a `name` are named by it in place of their index.
     pub(crate) fn values(&self) -> BTreeMap<String, String> {
         if self.node.entries.is_empty() {
             let value = self.node.text.clone().unwrap_or_else(|| "{}".to_owned());

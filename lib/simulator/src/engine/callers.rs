@@ -27,6 +27,7 @@ pub(crate) struct Callers<'a> {
     /// Groups of arrivals by entry of `traffic`, with their phases by client.
     groups: Vec<Option<(Groups, Vec<Phase>)>>,
     names: Vec<Option<NameSource>>,
+    /// By client: the requests of callers that wait for the end of a stall.
     owed: BTreeMap<u32, Vec<Request>>,
     retries: Planned<(u32, Request)>,
     /// Requests in flight by client and entry of `traffic`, if their number is limited, and their
@@ -38,8 +39,8 @@ pub(crate) struct Callers<'a> {
     queue: Vec<Request>,
 }
 
-/// One entry of `traffic` in one step: the arrivals at a client that the entry's share names first,
-/// and at any other.
+/// One entry of `traffic` in one step. Pairs are of a client whose number is below `first`, and of any
+/// other.
 struct Offer<'a> {
     traffic: &'a Traffic,
     first: u32,
@@ -225,6 +226,7 @@ impl<'a> Callers<'a> {
             .any(|fault| fault.takes_load(client, zone, t))
     }
 
+    /// Draws the requests of a client in one step into `queue`.
     fn arrive(&mut self, client: u32, offers: &[Offer<'_>], begins: f64) {
         let zone = self.members[client as usize].1;
         for (entry, offer) in offers

@@ -17,7 +17,7 @@ impl SimTime {
     }
 }
 
-/// The checks of a scenario reject negative and absurd spans.
+/// Converts seconds to microseconds. The checks of a scenario reject negative and absurd spans.
 pub(crate) fn micros(seconds: f64) -> u64 {
     (seconds * SECOND).round() as u64
 }
@@ -53,6 +53,7 @@ impl ProcessClock {
         )
     }
 
+    /// Returns the microseconds of the run in which this clock advances by `span`.
     pub(crate) fn wait(&self, span: Duration) -> u64 {
         ((micros_of(span) as f64 / self.pace).round() as u64).max(1)
     }

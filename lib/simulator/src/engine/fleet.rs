@@ -1,4 +1,4 @@
-//! The processes of the fleet. Only this module constructs and ticks the tiers' state machines.
+//! The processes of the fleet. Only this module constructs the tiers' state machines.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -51,6 +51,7 @@ pub(crate) struct Client {
     pub(crate) subscription: Subscription,
     pub(crate) clock: ProcessClock,
     shard: Shard,
+    /// By entry of `traffic`.
     targets: Vec<Target>,
 }
 
@@ -127,7 +128,7 @@ impl<'a> Fleet<'a> {
         controller
     }
 
-    /// Creates an aggregator without any state. All processes of one zone have the same name.
+    /// Creates an aggregator without any state. It has the same name as the one before it in its zone.
     pub(crate) fn aggregator(
         &self,
         now: SimTime,
@@ -205,7 +206,7 @@ impl Controller {
         self.save();
     }
 
-    /// Saves the durable state immediately: the simulation has no disk.
+    /// Marks the durable state as saved: the simulation has no disk.
     pub(crate) fn save(&mut self) {
         if let Some((number, _)) = self.brain.unsaved() {
             self.brain.on_saved(number);

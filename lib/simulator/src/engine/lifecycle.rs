@@ -6,7 +6,7 @@ use super::world::{Child, Event, Port, World};
 use crate::rng::span;
 use crate::scenario::{Fault, FaultKind};
 
-/// Time until both ends close a stream over a cut link, in microseconds.
+/// Silence after which an end closes its stream, in microseconds.
 const KEEPALIVE_US: u64 = 3_000_000;
 
 impl World<'_> {
@@ -115,8 +115,8 @@ impl World<'_> {
             .plan(now.plus(wait), Event::ZoneTick { zone, life });
     }
 
-    /// Plans a connection attempt of a child without a stream, at a random time within a span in
-    /// seconds.
+    /// Plans a connection attempt of a child whose parent holds no stream of it, at a random time within a
+    /// span in seconds.
     fn reconnect(&mut self, now: SimTime, child: Child, (from, to): (f64, f64)) {
         let Port { life, uplink, .. } = *self.port(child);
         let connected = uplink.is_some_and(|stream| self.streams[stream].parent_open);
@@ -134,6 +134,7 @@ impl World<'_> {
         }
     }
 
+    /// Returns the children whose links to their parents a fault cuts.
     fn cut_by(&self, fault: Fault) -> Vec<Child> {
         match fault.kind {
             FaultKind::ControllerDown if fault.keep_state => self.children(None),
@@ -145,7 +146,7 @@ impl World<'_> {
 
     pub(crate) fn fault_begins(&mut self, now: SimTime, index: usize) {
         let fault = self.scenario.faults[index];
-        // Messages are lost, and both ends close the stream when their keepalive expires.
+        // Messages are lost, and both ends close the stream after `KEEPALIVE_US`.
         for child in self.cut_by(fault) {
             self.port(child).cuts += 1;
             self.queue.plan(
@@ -255,6 +256,7 @@ impl World<'_> {
         self.parent_dies(now, Some(zone));
     }
 
+    /// Closes both ends of the stream over a cut link, unless the fault has ended.
     pub(crate) fn keepalive(&mut self, now: SimTime, child: Child, fault: usize) {
         let until = self.scenario.faults[fault].until_s;
         if until.is_some_and(|until| self.zero.plus(micros(until)) <= now) {

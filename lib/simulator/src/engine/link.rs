@@ -1,5 +1,5 @@
-//! One direction of one simulated stream: it delays messages and keeps their order. A lost message arrives late, together
-//! with the next one, as over TCP.
+//! One direction of one simulated stream: it delays messages and keeps their order. A lost message arrives late,
+//! together with the next one, as over TCP.
 
 use std::collections::VecDeque;
 

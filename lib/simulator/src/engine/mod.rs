@@ -28,9 +28,11 @@ const SETTLING_STEPS: u64 = 300;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
+    /// Index into `traffic` of the scenario.
     entry: u32,
     /// Attempts so far, with this one.
     attempt: u32,
+    /// Number of the name in place of the tenant's, if the entry has names.
     name: Option<u32>,
 }
 

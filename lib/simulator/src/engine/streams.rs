@@ -12,7 +12,7 @@ use super::link::Link;
 use super::world::{Child, Event, Stream, World};
 use crate::results::TraceHash;
 
-/// Minimum and maximum wait of a child before it reconnects after a rejection, in seconds.
+/// Minimum and maximum wait of a child before it reconnects after its stream ended, in seconds.
 const RETRY_S: (f64, f64) = (0.5, 1.0);
 const REJECTIONS_MAX: usize = 20;
 
@@ -30,8 +30,8 @@ impl World<'_> {
         self.streams.len() - 1
     }
 
-    /// Sends a child's report: the greeting immediately, more reports at the child's interval with
-    /// a random phase.
+    /// Sends a child's report and plans the next one. Reports after the greeting follow the child's interval,
+    /// from a random phase on.
     pub(crate) fn report(&mut self, now: SimTime, stream: usize) {
         let Stream {
             child,
@@ -62,7 +62,7 @@ impl World<'_> {
         self.queue.plan(now.plus(next), Event::Report(stream));
     }
 
-    /// Returns the time from the greeting to the first report, in microseconds.
+    /// Returns the time from the greeting to the report after it, in microseconds.
     fn first_report(&mut self, now: SimTime, child: Child, interval: Duration) -> u64 {
         let micros = micros_of(interval);
         if self.scenario.align_rollups && matches!(child, Child::Zone(_)) {
@@ -72,6 +72,7 @@ impl World<'_> {
         self.phase(interval)
     }
 
+    /// Delivers a report to the parent.
     pub(crate) fn up(&mut self, now: SimTime, stream: usize, trace: &mut TraceHash) {
         let Some(report) = self.streams[stream].up.take() else {
             return;
@@ -117,6 +118,7 @@ impl World<'_> {
         }
     }
 
+    /// Delivers directives to the child.
     pub(crate) fn down(&mut self, now: SimTime, stream: usize, trace: &mut TraceHash) {
         let Some(directives) = self.streams[stream].down.take() else {
             return;
@@ -133,7 +135,7 @@ impl World<'_> {
         let Some((process, time)) = self.child_end(now, child) else {
             return;
         };
-        // A child counts messages that it rejects, and keeps its state.
+        // A child counts messages that it rejects, and applies only their kills and acknowledgements.
         let applied = process.on_directives(time, directives);
         if let (Child::Zone(zone), Ok(())) = (child, applied) {
             self.notify(now, Some(zone));

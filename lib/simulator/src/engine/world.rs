@@ -21,8 +21,9 @@ use crate::results::{Answer, TraceHash};
 use crate::rng::{Purpose, generator, span};
 use crate::scenario::{Fault, FaultKind, Scenario};
 
-/// The parent of a client is its zone's aggregator; the parent of an aggregator is the controller
-/// or an upper aggregator.
+/// A process with a parent: a client, or an aggregator by its index, the zones' first and then the upper
+/// ones. The parent of a client is its zone's aggregator, the parent of an aggregator is the controller or
+/// an upper aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Child {
     Client(u32),
@@ -30,7 +31,7 @@ pub(crate) enum Child {
 }
 
 /// A future event. `life` numbers the processes in one slot: an event for a process that has died
-/// is dropped.
+/// is dropped. A `usize` is the index of a stream, or of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     StartController,
@@ -47,10 +48,14 @@ pub(crate) enum Event {
         child: Child,
         life: u32,
     },
+    /// The child sends a report.
     Report(usize),
     Heartbeat(usize),
+    /// A report arrives at the parent.
     Up(usize),
+    /// Directives arrive at the child.
     Down(usize),
+    /// The parent's end closes.
     ParentEnds(usize),
     /// The child's end closes. With `retries` the child reconnects by itself, since no fault
     /// prevents it.
@@ -58,6 +63,7 @@ pub(crate) enum Event {
         stream: usize,
         retries: bool,
     },
+    /// Both ends of a cut link have been silent for too long.
     Keepalive {
         child: Child,
         fault: usize,
@@ -303,7 +309,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Returns the end of the pause of a process; `None` for the controller.
+    /// Returns the end of the current pause of a process, if it pauses. A `process` of `None` is the controller.
     fn paused_until(&self, process: Option<Child>, now: SimTime) -> Option<SimTime> {
         let is_paused = |fault: &&Fault| match (fault.kind, process) {
             (FaultKind::ControllerPause, None) => true,
@@ -342,8 +348,8 @@ impl<'a> World<'a> {
     }
 
     fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
-        // A paused process sends nothing, and reads its messages later. It reports as the driver
-        // does.
+        // A paused process sends nothing, and reads its messages later. It then waits for `CATCH_UP` before
+        // it reports, as the driver does.
         if let Some(until) = self.held_until(event, now) {
             let catch_up = if matches!(event, Event::Report(_)) {
                 CATCH_UP
@@ -372,6 +378,7 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Handles all events up to `now`, then ticks the clients.
     pub(super) fn advance(&mut self, now: SimTime, trace: &mut TraceHash) {
         while let Some((at, event)) = self.queue.next(now) {
             self.dispatch(at, event, trace);

@@ -106,7 +106,8 @@ pub fn judged(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
     all
 }
 
-/// Returns the named values that a bound covers: one figure, or one of every tenant.
+/// Returns the named values that a bound covers: one figure, or one of every tenant. A single tenant below
+/// `small_tenant_rps` is left out.
 fn values(
     outcome: &BucketOutcome,
     name: &str,

@@ -10,7 +10,7 @@ use super::series::{BIN_S, NAME_BINS, Run};
 use crate::scenario::Scenario;
 
 /// Admitted / fair over the names of all seeds together. Fair is the max-min division of the
-/// class's admissions over the offers of its names.
+/// entitlement of the class `default` over the offers of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(
     missing_docs,
@@ -110,6 +110,7 @@ impl NameFigures {
     }
 }
 
+/// Returns the names with separate counts of a run that offered anything, each against its fair part.
 fn served(
     scenario: &Scenario,
     run: &Run,

@@ -58,8 +58,8 @@ pub struct BucketOutcome {
     pub names: Option<NamesOutcome>,
 }
 
-/// Settling time over the seeds, in seconds; absent if the rate never settled or the load did not
-/// change.
+/// Settling time after the last scripted change of the load, over the seeds, in seconds; absent if the
+/// rate never settled or the load never stops changing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settle {
     /// Median over the seeds.

@@ -21,7 +21,8 @@ pub struct Run {
     pub seed: u64,
     /// Fingerprint of all messages and counts.
     pub trace: TraceHash,
-    /// Streams that a parent rejected, with the reasons. A sound system has none.
+    /// Streams that a parent rejected, and processes that could not start, with the reasons. A sound
+    /// system has none.
     pub rejections: Vec<String>,
     /// Seconds of the run with a report of underadmission at their end, and the reporting tier.
     pub underadmitting: Vec<(usize, &'static str)>,
@@ -35,12 +36,13 @@ pub(crate) struct Series {
     pub(crate) all: Totals,
     /// By tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
     pub(crate) tenants: Vec<Totals>,
-    /// By name, for each tenant with counted names.
+    /// By tenant: the counts of its names; empty if they are not counted.
     pub(crate) names: Vec<NameCounts>,
     /// Absent without a limit.
     single: Option<OneBucket>,
 }
 
+/// Requests by bin, each as many times as its cost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) offered: Vec<u32>,

@@ -7,10 +7,10 @@ use plimsoll_core::quantity::{MonoTime, TokenBucket};
 
 use super::series::BIN_S;
 
-/// Seconds of the limit that may be saved.
+/// Seconds of the limit that may be saved: the default of a policy's `burst_s`.
 const BURST_S: f64 = 0.25;
 
-/// A token bucket that starts full, with the depth of the credit that the law may save.
+/// A token bucket that starts full. Its depth is the credit that the law may save by default.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneBucket {
     limit: f64,
@@ -28,6 +28,7 @@ impl OneBucket {
         }
     }
 
+    /// Changes the limit at the start of `bin`; the tokens remain.
     pub(crate) fn change(&mut self, bin: usize, limit: f64) {
         self.tokens.refill(begin_of(bin), self.limit, self.depth);
         *self = Self {

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// Running hash: FNV-1a over 64 bit words, stable over builds and machines. It detects accidental
+/// Running hash: FNV-1a over 64 bit words with a rotation, stable over builds and machines. It detects accidental
 /// differences and does not protect against forgery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHash(u64);

@@ -23,6 +23,7 @@ use crate::traffic::Names;
 const GROUP_MAX: u32 = 10_000;
 const COST_MAX: u32 = 10_000;
 
+/// Validates a scenario; with `variant`, the variant at that index.
 pub(crate) fn scenario(
     mut spec: ScenarioSpec,
     variant: Option<usize>,

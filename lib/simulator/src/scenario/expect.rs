@@ -57,9 +57,11 @@ pub(crate) struct Expectation {
     pub(crate) window_s: Option<(f64, f64)>,
     /// True if requests count as admitted only if enforcement would admit them.
     pub(crate) v: bool,
-    /// Tick in ms. The bound then replaces the equal bound of all ticks.
+    /// Tick of the controller in ms, or `None` for any. Bounds for one tick replace those of the same
+    /// figure for any tick.
     pub(crate) tick_ms: Option<u32>,
     pub(crate) small_tenant_rps: f64,
+    /// Figure, minimum and maximum.
     pub(crate) bounds: Vec<(String, f64, f64)>,
 }
 

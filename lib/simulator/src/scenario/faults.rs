@@ -19,10 +19,10 @@ pub(crate) struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FaultKind {
-    /// The controller's process dies, and the next one starts from the saved state; or the links of
-    /// all zones to the controller are cut while it runs.
+    /// The controller's process dies, and the next one starts from the saved state. With `keep_state` it
+    /// keeps running, and the links of its children are cut.
     ControllerDown,
-    /// The link between one zone and the controller is cut.
+    /// The link between one aggregator and its parent is cut.
     ZonePartition,
     /// A zone's aggregator dies and is replaced at the fault's end.
     ZoneCrash,

@@ -55,6 +55,7 @@ pub struct Scenario {
     pub(crate) faults: Vec<Fault>,
     pub(crate) changes: Vec<Change>,
     pub(crate) pace: Pace,
+    /// True if aggregators report at whole intervals from time zero, all at the same moment.
     pub(crate) align_rollups: bool,
     pub(crate) start: Option<Start>,
     pub(crate) expectations: Vec<Expectation>,
@@ -93,6 +94,7 @@ pub(crate) struct TargetBucket {
     pub(crate) names: Vec<usize>,
 }
 
+/// One entry of `traffic`.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     /// Index into [`Scenario::buckets`].
@@ -112,6 +114,7 @@ pub(crate) struct Traffic {
     pub(crate) retry: Option<Retry>,
 }
 
+/// A bound on the requests of an entry that wait for an answer at one client. Arrivals beyond it are not sent.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Callers {
@@ -137,7 +140,7 @@ pub(crate) struct Join {
     pub(crate) clients: u32,
 }
 
-/// Start times of the tiers that differ from the beginning of the settling phase.
+/// Start times of the tiers in the run, which then has no settling phase.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Start {

@@ -101,7 +101,7 @@ pub(crate) enum BoundSpec {
     Flag(bool),
 }
 
-/// The flag is true for a list.
+/// One value or a list of them; the flag is true for a list.
 #[derive(Debug)]
 pub(crate) struct OneOrMany<T>(pub(crate) Vec<T>, pub(crate) bool);
 

@@ -9,6 +9,7 @@ use crate::rng::unit;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Groups {
+    /// Number of requests in a group.
     pub(crate) of: u32,
     /// True for a constant time between the groups of a client, false for a mean time.
     #[serde(default)]

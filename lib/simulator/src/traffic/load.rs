@@ -60,7 +60,7 @@ pub(crate) struct Pareto {
     pub(crate) per: Per,
 }
 
-/// Clients that are on and off together.
+/// Clients that share a source, and so are on and off together: each alone, or all of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Per {

@@ -14,7 +14,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 /// Maximum number of names with separate counts.
 pub(crate) const COUNTED_NAMES_MAX: u32 = 100_000;
 
-/// A number, or a mapping.
+/// The names of an entry as a scenario writes them: a number of names in turn, or a mapping.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NamesSpec {
     pub(crate) drawn: DrawnSpec,

@@ -24,8 +24,8 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Returns the steps until the retry after the `attempt`th refusal, with the entry's
-    /// probability.
+    /// Returns the steps until the retry after the `attempt`th refusal; `None` if the request is not
+    /// retried.
     pub(crate) fn wait(&self, attempt: u32, rng: &mut SmallRng) -> Option<usize> {
         if self.attempts.is_some_and(|attempts| attempt >= attempts)
             || unit(rng) >= self.probability.0
@@ -37,6 +37,7 @@ impl Retry {
     }
 }
 
+/// What is planned for later steps: retries, and answers to requests in flight.
 #[derive(Debug)]
 pub(crate) struct Planned<T> {
     steps: BTreeMap<usize, Vec<T>>,

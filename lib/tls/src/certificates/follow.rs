@@ -1,5 +1,5 @@
-//! Follows the files of certificates. Takes a complete set; of an incomplete set it takes only the
-//! authorities.
+//! Follows the files of certificates. Takes a set that is valid as a whole; of another set, whose three files can be
+//! read, it takes only the authorities.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,6 +19,7 @@ type Seen = Result<Digests, String>;
 
 #[derive(Default)]
 pub(super) struct Looks {
+    /// Result of the last read.
     last: Option<Seen>,
     /// Result that was refused and logged.
     refused: Option<Seen>,
@@ -35,8 +36,8 @@ enum Age {
 }
 
 impl Certificates {
-    /// Reads the files once a second, takes each complete set, and logs each refused set. Never
-    /// ends.
+    /// Reads the files once a second, takes each valid set, and logs a refused set once two reads found the same.
+    /// Never ends.
     pub async fn follow(&self) {
         let mut interval = tokio::time::interval(LOOK_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

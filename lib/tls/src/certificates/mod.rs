@@ -97,7 +97,7 @@ impl Certificates {
     /// Reads the files. Accepts and logs an expired certificate: its renewal may be on the way.
     ///
     /// # Errors
-    /// If the files are not one complete set.
+    /// If the files are not one valid set; only the validity of the leaf may have ended.
     pub fn open(directory: &Path) -> Result<Self, CertificatesError> {
         let now = SystemTime::now();
         let files = Files::read(directory)?;

@@ -24,14 +24,14 @@ use crate::convert::scalars::{
 use crate::convert::tail::{TAILS_MAX, decode_tail};
 use crate::{KEYS_PER_PART_MAX, wire};
 
-/// Maximum number of ids of a path that are decoded.
+/// Maximum number of ids of a path; a longer one is rejected here.
 const PATH_IDS_MAX: usize = 4 * Path::IDS_MAX;
 /// Maximum number of parts of one report. The largest sound report, a million new keys with the
 /// longest names, has fewer than 2,500.
 const PARTS_MAX: usize = 4_096;
 /// Maximum number of buckets that one report subscribes to, or has holds or modes of.
 const BUCKETS_PER_REPORT_MAX: usize = 1 << 15;
-/// The most established tenants in one report. Further ones are left out, and become established again.
+/// Maximum number of established tenants in one report. Further ones are left out, and become established again.
 pub(super) const ESTABLISHED_MAX: usize = 1 << 16;
 /// Maximum number of latency bins in the evidence of one report. The latencies of further cohorts
 /// are left out.
@@ -54,6 +54,7 @@ struct Unfinished {
     /// Everything but the keys of the parts so far.
     rest: Report,
     parts: usize,
+    /// Latency bins of the evidence so far.
     bins: usize,
     last_defined: Option<KeyId>,
     last_counted: Option<KeyId>,

@@ -144,7 +144,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Returns the maximum number of bytes of one key's deltas on the wire, columns of zeros included.
+/// Returns the maximum number of bytes of one key's gap and deltas on the wire, columns of zeros included.
 pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
     let deltas = delta
         .counts

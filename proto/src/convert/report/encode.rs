@@ -182,7 +182,7 @@ impl Parts<'_> {
     }
 }
 
-/// Encodes everything but the lists, which every part repeats.
+/// Encodes the fields that every part repeats, and `identity` and `path`, which are in the first part only.
 fn encode_head(report: &Report) -> wire::Report {
     wire::Report {
         seq: report.seq,

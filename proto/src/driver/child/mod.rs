@@ -28,16 +28,16 @@ use self::traffic::Traffic;
 use crate::transport::Dial;
 use crate::{DirectivesDecoder, ReportEncoder, wire};
 
-/// The longest silence of a young stream follows from this report interval.
+/// Minimum report interval from which the maximum silence of a young stream is computed.
 const YOUNG_INTERVAL: Duration = Duration::from_secs(1);
-/// The messages of the parent until a stream is not young any more.
+/// Messages of the parent until a stream stops being young.
 const YOUNG_MESSAGES: u32 = 20;
-/// Maximum time of each wait of an orderly stop: for the answer to a greeting, for each part of the
-/// last report to be sent, and for the parent to close.
+/// Maximum time of each wait of an orderly stop: for a stream that is being opened, for the answer to a
+/// greeting, for each part of the last report to be sent, and for the parent to close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Exchanges reports and directives with the parent at an address, over one stream after the other, until
-/// `shutdown` is cancelled. Then it sends the last report.
+/// `shutdown` is cancelled. Then it sends the last report, if a stream is open.
 pub async fn run<C: Child + Send + 'static>(
     child: Shared<C>,
     dial: Dial,
@@ -112,10 +112,11 @@ struct Driver<'a, C, O> {
     backoff: &'a mut Backoff,
     dial: &'a Dial,
     traffic: Option<&'a Arc<Traffic>>,
-    /// True after the first message of the parent on this stream, or on the stream before a
-    /// renewal.
+    /// True after the first message of the parent on this stream, and on a stream that continues
+    /// another one.
     connected: bool,
     encoder: ReportEncoder,
+    /// The parts of the current report that are not sent yet.
     outgoing: VecDeque<wire::Report>,
 }
 
@@ -126,7 +127,8 @@ enum End {
 
 struct Renewal {
     stream: Stream,
-    /// Open until the parent has answered the greeting, so that it sees no child without a stream.
+    /// Open until the parent has answered the greeting on the new stream. So the parent never sees this child without
+    /// a stream.
     old: Stream,
     /// The time of the next report, as the old stream has planned it.
     next_report: Instant,
@@ -171,6 +173,8 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         self.outgoing.extend(self.encoder.encode(&greeting));
     }
 
+    /// Sends reports and applies directives until the stream ends, is renewed, or `shutdown` is cancelled. `old` is the
+    /// stream that this one continues.
     async fn exchange(
         &mut self,
         mut stream: Stream,
@@ -264,7 +268,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         Ok(End::Stopped)
     }
 
-    /// Applies directives and returns the longest time to wait for the next report.
+    /// Applies directives and returns the maximum time until the next report.
     fn apply(&mut self, directives: Directives, interval: &mut Duration) -> Duration {
         let (applied, wait) = self.child.with(|child, now| {
             let applied = child.on_directives(now, directives);
@@ -289,7 +293,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         wait
     }
 
-    /// Waits a moment for the parent to answer the greeting: before that it is sent no counts.
+    /// Waits a moment for the parent to answer the greeting. Before the answer a child reports no counts.
     async fn await_answer(
         &mut self,
         directives: &mut Streaming<wire::Directives>,

@@ -12,14 +12,14 @@ use crate::driver::{RETRY_METADATA, root_cause, status_cause};
 
 /// Observer of a child's streams.
 pub trait Observer: Send + 'static {
-    /// Called at the first message of the parent on a new stream. `zone` is the parent's zone;
-    /// `None` for a controller, which has none.
+    /// Called at the first message of the parent on a new stream that continues no other. `zone` is the
+    /// parent's zone; `None` for a controller, which has none.
     fn on_connected(&mut self, zone: Option<&str>);
     /// Called when another stream, which was opened with a renewed certificate, has continued the one before.
     fn on_renewed(&mut self) {}
-    /// Called when a stream ended (`was_connected`), or could not be opened.
+    /// Called when a stream ended, or could not be opened. `was_connected` is true if the parent had sent a message.
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool);
-    /// Called for a message that was not applied and changed nothing.
+    /// Called for stale directives. Only their kill generations and acknowledgements may have been applied.
     fn on_rejected(&mut self, error: &dyn Error) {
         let _ = error;
     }

@@ -12,13 +12,13 @@ use super::stream::{Certificate, Stream};
 use super::traffic::Traffic;
 use crate::transport::Dial;
 
-/// In this time before the end of an old certificate a stream is renewed immediately.
+/// Time before the end of an old certificate in which its stream is renewed immediately.
 const LAST: Duration = Duration::from_secs(10);
-/// The shortest time between two attempts.
+/// Minimum time between two attempts.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 
-/// Returns a stream that is opened with a newer certificate than this one, some time after there is one. It has not
-/// greeted. Never returns in plaintext.
+/// Waits for a newer certificate than `old`, then for a random time, and returns a stream that is opened with it. The
+/// stream has not greeted. Never returns in plaintext.
 pub(super) async fn renewed(
     dial: &Dial,
     traffic: Option<&Arc<Traffic>>,
@@ -53,8 +53,8 @@ pub(super) async fn renewed(
     }
 }
 
-/// Returns the time until a stream is renewed: random in the last third of the time `left` of its certificate, but before
-/// the very end. `draw` is uniform over `u32`.
+/// Returns the time until a stream is renewed: random in the last third of the time `left` of its certificate, but
+/// before the very end. `draw` is uniform over `u32`.
 fn wait(left: Duration, draw: u32) -> Duration {
     let third = left.saturating_sub(LAST) / 3;
     2 * third + third.mul_f64(f64::from(draw) / f64::from(u32::MAX))

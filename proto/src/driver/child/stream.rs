@@ -28,7 +28,7 @@ use crate::{MESSAGE_BYTES_MAX, wire};
 
 /// Maximum time of a connection attempt to one address.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// Maximum time that a parent may take to finish a handshake, and again to answer a new stream. A
+/// Maximum time to connect and finish a handshake, and again for the answer to a new stream. A
 /// parent that restarts may have thousands of children to answer first.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// The first byte of an alert of TLS. No connection of HTTP/2 begins with it.
@@ -51,6 +51,7 @@ pub(super) struct Certificate {
 struct Connection {
     channel: Channel,
     certificate: Option<Certificate>,
+    /// The first byte that the server sent.
     first: Arc<OnceLock<u8>>,
 }
 
@@ -159,7 +160,7 @@ async fn connect(authority: &str) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// Verifies the parent, and that this process obeys it, before anything is sent.
+/// Verifies the certificate of the parent, and that this process may take directives from it.
 #[cfg(feature = "tls")]
 async fn handshake(
     dial: &Dial,

@@ -28,14 +28,17 @@ use crate::{Part, wire};
 pub struct ParentService<P> {
     shared: Shared<P>,
     streams: Arc<Streams>,
+    /// Sent to each child in the answer to its stream; `None` for a controller.
     pub(crate) zone: Option<MetadataValue<Ascii>>,
     /// `None`: plaintext.
     certificates: Option<Certificates>,
 }
 
+/// What all streams of a parent share.
 #[derive(Debug)]
 struct Streams {
     next: AtomicU64,
+    /// Cancelled to end all streams.
     closing: CancellationToken,
     rejected: Box<dyn OnRejected>,
     admission: Shared<Admission>,
@@ -106,7 +109,8 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         self.certificates.as_ref()
     }
 
-    /// Admits a new stream, or returns the status with the time that the child should stay away.
+    /// Admits a new stream, or returns the status that turns it away. If too many streams begin at a time, the status
+    /// carries the time that the child should stay away.
     pub(crate) fn admit(&self, guard: Option<&ConnectionGuard>) -> Result<(), Status> {
         let is_certified = guard.is_some_and(|guard| guard.certified().is_some());
         if !is_certified && self.certificates.is_some() {
@@ -135,6 +139,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         })
     }
 
+    /// Starts the task of a new stream and returns its messages to the child.
     pub(crate) fn converse(
         &self,
         reports: Streaming<wire::Report>,

@@ -25,16 +25,18 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Maximum synchronisation time that counts for the pause between commits, which is half of it.
 const SYNC_MAX: Duration = Duration::from_millis(1);
 
-/// Debits of a commit above which the processor is the bottleneck rather than the disk, so fewer
-/// commits save more. With fewer debits half of the callers are answered while the others wait for
-/// the disk.
+/// Number of buckets of a commit from which the processor is the bottleneck rather than the disk, so
+/// a pause that makes commits fewer and larger pays. With fewer buckets half of the callers are
+/// answered while the others wait for the disk.
 const LARGE_COMMIT: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Committer {
     rows: Rows,
+    /// Slots of the rows, shard after shard, and where the slots of each shard end.
     gathered: Vec<u32>,
     ends: Vec<usize>,
+    /// Time of the slowest commit lately: it decays by a tenth with each commit.
     took: Duration,
     /// End of the last commit, and the time until the next one under `always`.
     ended: Option<Instant>,
@@ -54,7 +56,7 @@ impl Committer {
         }
     }
 
-    /// Returns the time until the next commit; `None` if there is nothing to save.
+    /// Returns the time until the next commit; `None` if none is due before a wake-up.
     fn due(&self, shared: &Shared) -> Option<Duration> {
         if shared.is_wanted.swap(false, Ordering::AcqRel) {
             return Some(Duration::ZERO);
@@ -108,7 +110,7 @@ impl Committer {
         }
     }
 
-    /// Saves the changes. Returns `None` if there is nothing to save.
+    /// Saves the changes. Returns `None` if there are none, and the last save did not fail.
     fn save(
         &mut self,
         shared: &Shared,
@@ -146,6 +148,7 @@ impl Committer {
             .map(Some)
     }
 
+    /// Returns the gathered changes to the next commit, and opens the store again.
     fn fail(&mut self, shared: &Shared, number: u64, error: &StoreError) {
         shared.progress.fail();
         shared.counters.failed();
@@ -171,7 +174,7 @@ impl Committer {
             match shared.store.reopen() {
                 Ok(()) => {
                     tracing::info!("the store is open again");
-                    // The rows of these buckets now hold the changes from the log.
+                    // Opening wrote the log to the rows, also over later states of these buckets.
                     for nth in 0..shared.shards.len() {
                         shared.lock(nth).unsettle_changed();
                     }

@@ -1,5 +1,5 @@
-//! Tracks which commits are on disk, how old the oldest unsaved debit is, and which runs wait for a
-//! commit.
+//! Tracks which commits are on disk, how old the oldest unsaved debit is, and which runs wait for
+//! the disk.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::operation::Unavailable;
 
+/// Maximum number of runs that wait for a commit or a read.
 const WAITING_MAX: usize = 16_384;
 
 const NONE: u64 = u64::MAX;
@@ -17,14 +18,15 @@ pub(in crate::engine) struct Progress {
     began: Instant,
     durable: AtomicU64,
     next: AtomicU64,
-    /// Tasks that wait for a commit with an even and with an odd number. At most two commits have
-    /// waiting tasks.
+    /// Tasks that wait for a commit with an even and with an odd number. Unless a commit failed, at
+    /// most two commits have waiting tasks.
     waits: [Notify; 2],
     waiting: AtomicUsize,
     /// Times of the oldest debit of the current commit and of the next one, in microseconds since
-    /// `began`.
+    /// `began`; `NONE` without one.
     oldest_saving: AtomicU64,
     oldest: AtomicU64,
+    /// True from a failed save or settling until the next commit is on disk.
     is_failed: AtomicBool,
 }
 
@@ -72,7 +74,7 @@ impl Progress {
         self.is_failed.load(Ordering::Relaxed)
     }
 
-    /// Notes a debit that is not saved. Returns true for the first one of the next commit.
+    /// Notes a change that is not saved. Returns true for the first one of the next commit.
     pub(in crate::engine) fn note_change(&self) -> bool {
         self.oldest.load(Ordering::Relaxed) == NONE
             && self

@@ -22,7 +22,9 @@ pub(in crate::engine) struct Settling {
     /// Last commit with all changes settled; `wanted` is the last commit to settle.
     settled: AtomicU64,
     wanted: AtomicU64,
+    /// True if buckets cannot be evicted before they are settled, and a run waits for that.
     is_room_wanted: AtomicBool,
+    /// Attempts to write a group so far.
     groups: AtomicU64,
     /// Bytes of the log since the last settling, and bytes that start the next one.
     logged: AtomicU64,
@@ -35,6 +37,7 @@ pub(in crate::engine) struct Settling {
 
 #[derive(Debug, Default)]
 struct Group {
+    /// Shards, and slots of each.
     slots: Vec<(usize, Vec<u32>)>,
     rows: Rows,
 }
@@ -121,7 +124,7 @@ impl Settling {
     }
 
     fn pause(&self) {
-        // Above this size the log grows faster than it is emptied.
+        // A log above this size grows faster than it is emptied.
         if !self.is_waited_for() && self.logged.load(Ordering::Relaxed) < 3 * self.logged_max {
             thread::sleep(PAUSE);
         }
@@ -141,7 +144,7 @@ pub(in crate::engine) fn settle_all(shared: &Shared) {
                 .settling
                 .is_room_wanted
                 .store(true, Ordering::Release);
-            // The committing thread opens a failed store again.
+            // The committing thread tries the store, and opens it again if it fails there, too.
             shared.progress.fail();
             shared.want_commit();
             shared.park_until(Instant::now() + RETRY_DELAY);
@@ -149,9 +152,9 @@ pub(in crate::engine) fn settle_all(shared: &Shared) {
     }
 }
 
-/// Settles buckets with a last change in the log of commit `before` or earlier, or all while
-/// something waits, and removes these commits from the log. A bucket that changes all the time is
-/// only in the log, where the next change replaces the last. Sets `before` to the last commit.
+/// Settles the buckets whose last logged commit is `before` or earlier, and removes these commits
+/// from the log. While something waits, settles all. A bucket that each commit contains is not
+/// settled: the log keeps its later change. Sets `before` to the last commit on disk.
 fn settle(shared: &Shared, before: &mut u64) -> Result<(), StoreError> {
     let settling = &shared.settling;
     // Later changes may be settled, too, but are not known to be.
@@ -202,7 +205,7 @@ impl Group {
     }
 
     fn write(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        // A store that was opened again in between may have later states than these rows.
+        // Keeps the store from being opened again in between: these rows would replace later states.
         let _group = shared.settling.between_groups();
         self.rows.clear();
         for (shard, slots) in &self.slots {

@@ -7,11 +7,13 @@ pub(in crate::engine) struct Entry {
     /// Key in the store; empty for a free slot.
     pub(in crate::engine) key: Box<[u8]>,
     pub(super) hash: u64,
+    /// `None` for a full bucket without a row.
     pub(in crate::engine) state: Option<State>,
     /// Server's clock minus the caller's time at the last change, in milliseconds.
     skew_ms: i64,
+    /// Number of the commit that saves its last change; 0 for none.
     pub(super) commit: u64,
-    /// Number of the last commit that contains it.
+    /// Number of the last commit that contains it, on disk or not yet; 0 for none.
     pub(super) logged: u64,
     /// Operations and refusals, as counts that halve each minute.
     asked: u32,
@@ -22,7 +24,7 @@ pub(in crate::engine) struct Entry {
     pub(super) settled: Settled,
 }
 
-/// State of the bucket's row, which holds the last change after an eviction.
+/// Whether the bucket's row in the store has its last change. Only then it can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
     Yes,
@@ -61,12 +63,14 @@ impl Entry {
         self.refused = self.refused.saturating_add(u32::from(is_refused));
     }
 
+    /// Returns the operations and the refusals, as they have faded by `minute`.
     pub(in crate::engine) fn counts(&self, minute: u16) -> (u32, u32) {
         let minutes = u32::from(minute.wrapping_sub(self.minute));
         let faded = |count: u32| count.checked_shr(minutes).unwrap_or(0);
         (faded(self.asked), faded(self.refused))
     }
 
+    /// Sets the state after a change at `at_ms` by the caller's clock, `now_ms` by the server's.
     pub(in crate::engine) fn set(&mut self, state: Option<State>, at_ms: u64, now_ms: u64) {
         self.state = state;
         self.skew_ms = now_ms.wrapping_sub(at_ms).cast_signed();

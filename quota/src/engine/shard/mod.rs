@@ -22,24 +22,28 @@ pub(super) struct Shard {
     table: HashTable<u32>,
     slots: Vec<Entry>,
     free: Vec<u32>,
+    /// Slots for the next commit, whose number is `commit`.
     changed: Vec<u32>,
+    /// Slots whose rows in the store are older than their state.
     unsettled: Vec<u32>,
     commit: u64,
     bytes: usize,
     bytes_max: usize,
     /// Slot where the next eviction search starts.
     hand: usize,
+    /// Progress at which a search found no bucket to evict: until more is saved none is found.
     full_at: Option<Saved>,
     pub(super) evictions: u64,
 }
 
+/// Progress of saving: the last commit on disk, and the number of attempts to settle a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Saved {
     pub(super) commit: u64,
     pub(super) settlings: u64,
 }
 
-/// Every bucket of the shard must be saved first.
+/// Error of a shard without a bucket to evict: some must be saved and settled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -85,7 +89,7 @@ impl Shard {
         self.bytes
     }
 
-    /// Adds a bucket as it is on disk, and evicts saved buckets for it.
+    /// Adds a bucket as it is on disk, and evicts saved and settled buckets for it.
     pub(super) fn insert(
         &mut self,
         Place { hash, key, .. }: &Place,
@@ -121,7 +125,7 @@ impl Shard {
         Ok(slot)
     }
 
-    /// Evicts a saved bucket that was not used since the hand last passed it.
+    /// Evicts a saved and settled bucket that was not used since the hand last passed it.
     fn evict(&mut self, saved: Saved) -> Result<(), Full> {
         if self.full_at == Some(saved) {
             return Err(Full);
@@ -155,7 +159,7 @@ impl Shard {
         Err(Full)
     }
 
-    /// Marks a slot for the next commit, and returns the commit's number.
+    /// Marks a slot to be saved and settled, and returns the number of the commit that saves it.
     pub(super) fn set_changed(&mut self, slot: u32) -> u64 {
         if let Some(entry) = self.slots.get_mut(slot as usize) {
             if entry.commit != self.commit {
@@ -187,7 +191,7 @@ impl Shard {
         }
     }
 
-    /// Marks all slots of the next commit to be settled again: their settled rows are older.
+    /// Marks all slots of the next commit to be settled again: the opened store has older rows.
     pub(super) fn unsettle_changed(&mut self) {
         for &slot in &self.changed {
             if let Some(entry) = self.slots.get_mut(slot as usize) {

@@ -1,4 +1,4 @@
-//! The place of a bucket among the shards, and the moment of an operation.
+//! The place of a bucket among the shards, and the moment of a batch of operations.
 
 use crate::store::RowKey;
 
@@ -15,6 +15,7 @@ pub(in crate::engine) struct Moment {
     pub(in crate::engine) minute: u16,
     /// Number of the commit that saves all changes so far; 0 for none.
     pub(in crate::engine) commit: u64,
+    /// True if the current operation has changed a bucket.
     pub(in crate::engine) is_changed: bool,
 }
 

@@ -80,7 +80,8 @@ impl Check<'_> {
     }
 }
 
-/// Returns the tenant in a body; the limiter counts an empty one as the class `default`.
+/// Returns the tenant in a body, or the class `default` without one. The limiter counts an empty
+/// tenant as that class, too.
 pub(super) fn tenant_of<'a>(tenant: Option<&'a Text<'_>>) -> &'a str {
     tenant.map_or(DEFAULT_TENANT, Text::as_str)
 }

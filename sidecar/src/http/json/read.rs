@@ -107,6 +107,7 @@ pub(super) fn check_bucket(rules: &Rules, at: At<'_>, bucket: &Text<'_>) -> Resu
     })
 }
 
+/// Place of an object in a body: the member with its batch and its index; `None` for a single object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a>(pub(super) Option<(&'a str, usize)>);
 

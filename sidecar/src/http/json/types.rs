@@ -79,8 +79,8 @@ pub(in crate::http) struct CheckAnswer {
     /// Limit of the bucket over all zones in requests/s, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit_rps: Option<f64>,
-    /// Exact quota that refused the request, or would have; if none, the quota with the fewest
-    /// tokens left.
+    /// Exact quota that refused the request, or would have. For an admitted request without one, the
+    /// quota with the fewest tokens left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) quota: Option<QuotaAnswer>,
     /// Reason of a refusal that was decided but not applied: in shadow mode, while killed, or

@@ -25,6 +25,7 @@ const SHADOW: HeaderName = HeaderName::from_static("x-plimsoll-shadow");
 const SHADOW_DROP: HeaderValue = HeaderValue::from_static("drop");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
+/// Form of requests and answers that a kind of proxy understands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     endpoint: Endpoint,
@@ -55,7 +56,8 @@ impl Style {
     };
 }
 
-/// Answers a request of a proxy. Never an error: a mistake of the proxy admits.
+/// Answers a request of a proxy. Never an error: a request without a usable bucket is admitted, and
+/// other mistakes have defaults.
 pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<Full<Bytes>> {
     let asked = match ask(port, style, head) {
         None => None,

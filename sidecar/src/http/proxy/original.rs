@@ -1,8 +1,8 @@
 //! The original request, as a proxy describes it in headers, for rules that compare method and
 //! path.
 //!
-//! Callers choose the path. A path that [`Uri`] rejects is escaped rather than dropped, so that no
-//! spelling of a path keeps a rule from matching.
+//! Callers choose the path. Bytes that [`Uri`] rejects are escaped and the path is not dropped, so
+//! that no spelling of a path keeps a rule from matching.
 
 use std::borrow::Cow;
 
@@ -91,6 +91,7 @@ fn method_of(value: &HeaderValue) -> Option<Method> {
     Method::from_bytes(value.as_bytes()).ok()
 }
 
+/// Returns the path of a target, without query and fragment; `None` if the target has no path.
 fn uri_of(target: &[u8]) -> Option<Uri> {
     let path = if target.first() == Some(&b'/') {
         target
@@ -104,8 +105,8 @@ fn uri_of(target: &[u8]) -> Option<Uri> {
     let path = path.get(..end)?;
     let mut escaped: Cow<'_, str> = percent_encode(path, ESCAPED).into();
     if escaped.len() > PATH_BYTES_MAX {
-        // The end matters: dots there may lead to another path. Rules have little use for other
-        // bytes.
+        // Escaping triples bytes, and would move the end of the path beyond the cut. The end matters:
+        // dots there may lead to another path. Rules have little use for the bytes that become `_`.
         let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/.;%\\-_~:@,=+".contains(&byte);
         escaped = path
             .iter()

@@ -60,8 +60,8 @@ impl RulesFile {
         self.parse(&self.files().read()?)
     }
 
-    /// Applies every valid change of the file. Logs and counts an invalid change, which has no
-    /// effect.
+    /// Applies every valid change of the file. Logs and counts a change that is invalid or does not
+    /// fit the limiter: it has no effect.
     pub async fn follow(self, limits: Limits, reloads: Reloads) {
         let current = limits.in_force().rules.hash();
         let (tx, mut changes) = mpsc::channel(1);

@@ -17,6 +17,7 @@ const TARGET_HINT: &str = "write `bucket` or `unlimited: true` for descriptors t
 pub(super) struct DescriptorReader<'a> {
     names: &'a mut Names,
     findings: &'a mut Findings,
+    /// Rules so far, in all domains.
     count: usize,
     /// Entries on the path to the current rule, including its own.
     way: Vec<(String, Values)>,
@@ -227,7 +228,7 @@ impl<'a> DescriptorReader<'a> {
         None
     }
 
-    /// Returns the tenant of a rule that names none: the values of all entries without a fixed
+    /// Returns the tenant of a rule that names none: the values of all entries whose rules match any
     /// value, except the bucket's. So each value counts separately, as in Envoy's own rate limit
     /// service.
     fn of_values(&self, bucket: Option<&BucketOf>) -> TenantOf {
@@ -304,6 +305,7 @@ impl<'a> DescriptorReader<'a> {
         None
     }
 
+    /// Refuses each rule with the key and the value of an earlier one.
     fn compare(&mut self, rules: &[Read], field: &Field<'_>) {
         let mut firsts: HashMap<(&str, &Values), Place> = HashMap::with_capacity(rules.len());
         for rule in rules {

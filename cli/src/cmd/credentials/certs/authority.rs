@@ -29,7 +29,7 @@ pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// In PEM.
+/// A certificate and its key, in PEM.
 pub(super) struct Issued {
     pub(super) certificate: String,
     pub(super) key: String,

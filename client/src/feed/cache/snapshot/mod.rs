@@ -1,5 +1,5 @@
-//! The content of a cache file: a line with their owner, and the directives as aggregators send
-//! them.
+//! The content of a cache file: a line with the format and a checksum, a line with the time of writing and the owner,
+//! and the directives as aggregators send them.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use crate::hot::interner::log::{Event, Log};
 use crate::hot::table::{KeyPlace, Table};
 
 const SWEEP: Duration = Duration::from_secs(1);
-/// Minimum age of a tombstone when another key takes the id: longer than a thread is suspended in a
+/// Minimum age of a tombstone when its id is released for another key: longer than a thread is suspended in a
 /// decision.
 const TOMBSTONE_MIN: Duration = Duration::from_secs(10);
 
@@ -43,7 +43,9 @@ enum Evicted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
+    /// A new key has an id that no key had before.
     Inserted(u32),
+    /// A new key has the id of an evicted key.
     Replaced(u32),
     /// Another key may take the id. Its directive is removed already; the caller must remove all other state.
     Released(u32),
@@ -60,6 +62,7 @@ impl KeyRegistry {
         &self.places
     }
 
+    /// Returns the keys of a bucket, without the keys whose id was released.
     pub(crate) fn present<'a>(
         &'a self,
         table: &'a Table,
@@ -71,6 +74,7 @@ impl KeyRegistry {
         all.filter(|(id, _)| !matches!(self.evicted.get(id), Some(Evicted::Released(_))))
     }
 
+    /// Returns the counts of a key since it took its id.
     pub(crate) fn counts(&self, table: &Table, id: KeyId) -> Counts {
         let counts = table.counters.counts(id.0);
         let own = self

@@ -17,6 +17,7 @@ use super::Reply;
 pub(crate) struct Allowance {
     /// The tokens admitted and not paid for.
     used: u64,
+    /// The end of the interval that `used` counts for. Nothing is owed after it.
     ends: MonoTime,
     /// The tokens left as of the last answer.
     left: u64,
@@ -24,11 +25,12 @@ pub(crate) struct Allowance {
     had: u64,
     /// The tokens that this instance has taken since.
     own: u64,
-    /// The end of that interval.
+    /// The end of that interval: the next refill.
     refills_at: MonoTime,
 }
 
 impl Allowance {
+    /// Notes an answer of the store.
     pub(super) fn heard(&mut self, quota: &Quota, reply: Reply, now: MonoTime) {
         let had = reply.granted.saturating_add(reply.remaining);
         if now >= self.refills_at {

@@ -58,16 +58,19 @@ pub(crate) struct Holding<W> {
     calls: u32,
     /// The earliest time of another call while one is under way: an answer may be lost.
     recall_at: MonoTime,
+    /// The time without an answer after which another call is made.
     patience: Duration,
     waiting: VecDeque<Waiting<W>>,
 }
 
 struct Waiting<W> {
+    /// The part of the cost that the lease did not cover.
     need: u64,
     cost: u64,
     waiter: W,
 }
 
+/// The smallest cost that was refused, and how long that is remembered.
 #[derive(Clone, Copy)]
 struct Refusal {
     cost: u64,
@@ -89,6 +92,7 @@ impl<W: Waiter> Holding<W> {
         }
     }
 
+    /// Begins a call for the lease before it is used up, if one is due.
     pub(crate) fn ahead(&mut self, quota: &Quota, now: MonoTime) -> Option<Demand> {
         if self.calls > 0 || !self.lease.is_low(quota, now) {
             return None;
@@ -103,6 +107,7 @@ impl<W: Waiter> Holding<W> {
         })
     }
 
+    /// Begins a call for the lease and for what is owed, without a request that waits for it.
     pub(crate) fn lead(&mut self, quota: &Quota, now: MonoTime) -> Option<Demand> {
         if self.calls > 0 {
             return None;
@@ -123,7 +128,7 @@ impl<W: Waiter> Holding<W> {
         })
     }
 
-    /// Returns tokens to the lease, and those beyond it.
+    /// Adds tokens to the lease. Returns the tokens that it has no room for.
     pub(crate) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
         let beyond = self.lease.bank(quota, tokens, now);
         if self
@@ -135,7 +140,8 @@ impl<W: Waiter> Holding<W> {
         beyond
     }
 
-    /// Returns the remembered refusal of this cost, and the time until its end. Lets one request pass now and then.
+    /// Returns the time until the end of the remembered refusal of this cost; `None` if there is none. Lets one
+    /// request pass in each `REFUSAL_PROBED_EVERY`.
     pub(crate) fn refuses(&mut self, cost: u64, now: MonoTime) -> Option<Duration> {
         let refusal = self.refusal.as_mut()?;
         if now >= refusal.until {
@@ -152,6 +158,7 @@ impl<W: Waiter> Holding<W> {
         Some(refusal.until.since(now))
     }
 
+    /// Lets a request wait for the store, and begins a call unless one is under way that may still be answered.
     pub(crate) fn join(
         &mut self,
         quota: &Quota,
@@ -192,6 +199,7 @@ impl<W: Waiter> Holding<W> {
         }
     }
 
+    /// Shares out the answer to a call: first to what is owed, then to the requests that wait, then to the lease.
     pub(crate) fn land(
         &mut self,
         quota: &Quota,
@@ -281,6 +289,7 @@ impl<W: Waiter> Holding<W> {
         }
     }
 
+    /// Returns the tokens left and the time until the next refill, by the last answer.
     pub(crate) fn left(&self, rate: QuotaRate, now: MonoTime) -> Option<(u64, Duration)> {
         let (tokens, refill_at) = self.heard?;
         let every = Duration::from_millis(rate.every_ms());

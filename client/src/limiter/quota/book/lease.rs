@@ -18,9 +18,9 @@ const AHEAD_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Tokens that the store has debited and no request has used. At most [`Quota::lease`].
 ///
-/// A lease ends at the next refill of its bucket, when the tokens are lost: after a refill they would come on top of a
-/// full bucket. Its size begins at one token, doubles when a lease is used up within [`GROWS_WITHIN`], and halves when
-/// one lasts longer than [`SHRINKS_AFTER`] or ends unused.
+/// A lease ends at the next refill of its bucket, when the tokens are lost: after a refill they would be on top of a
+/// full bucket. Where refills are more frequent, it lasts `LEASE_LASTS`. Its size begins at one token, doubles when
+/// a lease is used up within [`GROWS_WITHIN`], and halves when one lasts longer than [`SHRINKS_AFTER`] or ends unused.
 pub(crate) struct Lease {
     pub(crate) tokens: u64,
     ends: MonoTime,
@@ -103,6 +103,7 @@ impl Lease {
             && now >= self.ahead_from
     }
 
+    /// Adapts the size for a call made now. Returns the tokens to ask for in addition to the need.
     pub(super) fn extra(&mut self, quota: &Quota, now: MonoTime) -> u64 {
         match self
             .called_at

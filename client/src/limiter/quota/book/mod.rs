@@ -19,8 +19,8 @@ use plimsoll_core::quota::{Quota, QuotaKey};
 use crate::hot::sync::lock;
 use holding::Holding;
 
-/// The keys in the book, at most. The requests of further keys ask the store one by one, and are refused where a bounded
-/// allowance would have to be counted.
+/// The keys in the book, at most. The requests of further keys ask the store one by one, and are refused where a
+/// bounded allowance would have to be counted.
 pub(crate) const KEYS_MAX: usize = 100_000;
 const SHARDS: usize = 32;
 const SWEPT_EVERY: Duration = Duration::from_millis(100);
@@ -163,6 +163,7 @@ impl<W: Waiter> Book<W> {
         Some(f(&mut kept.holding))
     }
 
+    /// Runs `f` on the state of a key, which is made if it is new; `None` without room for it.
     pub(super) fn with<T>(
         &self,
         id: &BucketId<'_>,

@@ -5,10 +5,10 @@ use std::time::Duration;
 use plimsoll_core::quantity::MonoTime;
 
 pub(crate) const FAILURES_MAX: u32 = 5;
-/// Time without an answer that opens the breaker. In a shorter stall callers get less from a breaker than from the store:
-/// requests that arrive near its end are answered in time.
+/// Time without an answer that opens the breaker. In a shorter stall callers get less from a breaker than from the
+/// store: requests that arrive near its end are answered in time.
 pub(crate) const FAILS_FOR: Duration = Duration::from_millis(100);
-/// The longest wait before the first probe: a fraction of the stalls that open the breaker, so that it adds little to them.
+/// Maximum wait before the first probe: a fraction of the stalls that open the breaker, so that it adds little to them.
 pub(crate) const PROBE_FIRST: Duration = Duration::from_millis(40);
 pub(crate) const PROBE_MAX: Duration = Duration::from_secs(5);
 pub(crate) const PROBE_MIN: Duration = Duration::from_millis(20);

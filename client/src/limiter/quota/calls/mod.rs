@@ -1,4 +1,5 @@
-//! The calls to a store: their deadlines, the breaker before them, and the gives, which wait for a store that is away.
+//! The calls to a store: their deadlines, the breaker before them, and the gives, which return tokens to the store
+//! and wait while it is away.
 
 pub(super) mod breaker;
 mod flight;
@@ -118,8 +119,8 @@ impl Shared {
     }
 
     /// Asks the store. A store without an answer after the time that a request waits has failed, for the breaker; the
-    /// call still ends with its answer, so that no token of it is lost. The place in the result is held until the tokens
-    /// have found theirs: a limiter that closes waits for it.
+    /// call still ends with its answer, so that no token of it is lost. The caller holds the permit in the result
+    /// until the tokens are shared out: a limiter that closes waits for it.
     pub(super) async fn call(
         self: &Arc<Self>,
         asks: Arc<[Ask]>,
@@ -162,8 +163,8 @@ impl Shared {
         }
     }
 
-    /// Returns true if tokens can be given back now. A limiter that closes does not wait for the breaker: this is the last
-    /// chance.
+    /// Returns true if tokens can be given back now. A limiter that closes does not wait for the breaker: this is the
+    /// last chance.
     fn may_give(self: &Arc<Self>) -> bool {
         self.is_closed() || self.passes()
     }
@@ -213,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Gives what has waited for a breaker to close.
+    /// Gives what has waited for the breaker: it is closed now, or the limiter closes.
     fn give_waiting(self: &Arc<Self>) {
         let waiting = std::mem::take(&mut *lock(&self.gives_waiting));
         waiting
@@ -221,7 +222,7 @@ impl Shared {
             .for_each(|(ask, ends)| self.give_when_closed(ask, ends));
     }
 
-    /// Gives tokens back that end at `ends`. What the store does not acknowledge may have been given, and is not repeated.
+    /// Gives tokens back that end at `ends`. What the store does not acknowledge may have arrived, and is not repeated.
     async fn give_now(self: &Arc<Self>, ask: &Ask, ends: MonoTime) {
         let now = self.now();
         let is_due = Tokens {

@@ -20,7 +20,7 @@ impl Prober {
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         for probes in 0.. {
-            // This task has two.
+            // This task holds two references. Without a third, nothing uses the store.
             if Arc::strong_count(&shared) == 2 {
                 return;
             }

@@ -135,12 +135,12 @@ fn rate_and_demand(command: &mut Cmd, ask: &Ask) {
         .arg(demand.wanted);
 }
 
-/// The key at a quota server, which includes the rate.
+/// Returns the key at a quota server. The rate is not in it, because the command has it.
 fn server_key(ask: &Ask) -> String {
     format!("{{{}}}:{}", ask.tenant_in_key(), ask.key.quota.name)
 }
 
-/// The key at Redis. The tenant in braces is what Redis Cluster finds the slot by.
+/// Returns the key at Redis, with the rate. The tenant in braces is what Redis Cluster finds the slot by.
 fn redis_key(ask: &Ask) -> String {
     let (tenant, name, rate) = (ask.tenant_in_key(), &ask.key.quota.name, ask.key.quota.rate);
     format!(

@@ -20,7 +20,7 @@ use crate::limiter::quota::config::{QuotaStore, QuotaStoreError, StoreKind};
 /// The connections to one server. Redis Cluster has this number to each node.
 const CONNECTIONS: usize = 2;
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// The time that a connection waits for a reply which no request waits for any more.
+/// Maximum time that a connection waits for a reply, also after the request has stopped waiting.
 pub(crate) const LATE_MAX: Duration = Duration::from_secs(2);
 const FAULT_CHARS_MAX: usize = 200;
 /// The retries of Redis Cluster, for keys that have moved.
@@ -34,8 +34,8 @@ pub(crate) struct Connections {
     fault: Mutex<Option<String>>,
 }
 
-/// A place for one connection: the number of those made so far, and the last one while it is open. Locked while one is
-/// made, so that there is one at a time.
+/// A place for one connection: the number of connections made so far, and the last one while it is open. Locked while
+/// one is made, so that there is one at a time.
 #[derive(Default)]
 struct Slot(tokio::sync::Mutex<(u64, Option<Connection>)>);
 

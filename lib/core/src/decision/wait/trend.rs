@@ -30,8 +30,9 @@ pub struct OverloadTrend {
     began: MonoTime,
     /// The time of the last ratio.
     at: MonoTime,
+    /// The last time with refusals.
     refused_at: MonoTime,
-    /// The logarithm of the excess since then.
+    /// The logarithm of the excess since `at`.
     present: f64,
     fast: f64,
     slow: f64,

@@ -10,7 +10,8 @@ impl Sessions {
     /// session, or of its greeting. A report with an identity that passes is a greeting.
     ///
     /// # Errors
-    /// Every cause for [`open`](Self::open) or the books of the child to refuse the report.
+    /// Every cause for [`open`](Self::open) or the books of the child to refuse the report, or too many keys of
+    /// its service.
     pub fn check<'a>(
         &'a self,
         stream: StreamId,
@@ -54,7 +55,8 @@ impl Sessions {
             Some(child) if child.stream.is_some_and(|present| present > stream) => {
                 Err(StreamRejected::Unknown)
             }
-            // Certificates fix these three, so that no other one takes the session over.
+            // Certificates fix the role and the zone, and the service of a client, so no other one takes the session
+            // over.
             Some(child) if certified_part(&child.identity) != certified_part(identity) => {
                 Err(StreamRejected::WrongTier(
                     "this instance has greeted with another role, zone or service; each process draws an instance of \

@@ -34,6 +34,7 @@ pub struct Child {
     pub clients: u32,
     /// Requests that it reported and cannot have decided, which were not counted.
     pub cut: u64,
+    /// The value of `cut` when it was last logged.
     pub(super) cut_taken: u64,
     /// The time when the share of its books was set aside.
     pub(super) share_since: MonoTime,
@@ -42,14 +43,19 @@ pub struct Child {
     pub(super) sent: SentState,
 }
 
+/// The state that was sent on the present stream.
 #[derive(Debug, Default)]
 pub(super) struct SentState {
     pub(super) seq: u64,
     pub(super) at: Option<MonoTime>,
     pub(super) head: Option<Head>,
+    /// The version of the kill generations.
     pub(super) kills: u64,
+    /// The subscribed buckets that were sent before.
     pub(super) audience: Audience,
+    /// The version of the board.
     pub(super) seen: u64,
+    /// The subscribed buckets that were not sent yet.
     pub(super) fresh: BTreeSet<Bucket>,
 }
 
@@ -129,14 +135,15 @@ impl Child {
         }
     }
 
-    /// Marks everything as not sent, so that the next message is whole.
+    /// Marks head and buckets as not sent, so that the next message has all of them. Kills of buckets are not
+    /// repeated.
     pub fn resend_all(&mut self) {
         self.sent.head = None;
         self.sent.seen = 0;
     }
 
     /// Returns the next message to this child, if there are changes or a heartbeat is due. While `values` is
-    /// false, values are left out, and sent once they may pass. O(1) for all but the first child of an
+    /// false, values are left out, and sent again only after `resend_all`. O(1) for all but the first child of an
     /// audience after a change, except for buckets that are new to the child.
     pub fn next_message(
         &mut self,

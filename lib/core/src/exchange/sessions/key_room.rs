@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::names::Name;
 use crate::report::{Identity, Role};
 
+/// The part of the room that no single service can take, as a divisor.
 const RESERVED_PART: usize = 5;
 
-/// The keys in the books of all clients, by service. An aggregator bounds the keys of its clients itself, and takes no
-/// room.
+/// The keys in the books of all clients, by service. A child aggregator bounds the keys of its clients itself, and
+/// takes no room.
 #[derive(Debug)]
 pub(super) struct KeyRoom {
     keys_max: usize,

@@ -99,7 +99,8 @@ impl Sessions {
         self.own
     }
 
-    /// Enters a report that was [checked](Self::check), or a part of it. `None` if the stream has ended.
+    /// Enters a report that was [checked](Self::check), or a part of it. `None` if the stream has ended or was
+    /// replaced.
     pub fn enter(
         &mut self,
         now: MonoTime,
@@ -167,7 +168,8 @@ impl Sessions {
     /// Begins a stream of a child, which replaces an older stream of the same instance.
     ///
     /// # Errors
-    /// If connected children take every place, or if a later stream of the child has overtaken this one.
+    /// If connected children take every place, if a later stream of the child has overtaken this one, or if the
+    /// instance has greeted with another role, zone or service.
     pub fn open(
         &mut self,
         now: MonoTime,
@@ -290,8 +292,8 @@ impl Sessions {
         self.children_max
     }
 
-    /// The number of children that disconnected within the last `span` and have not returned. Linear in that
-    /// number.
+    /// The number of children that disconnected within the last `span` and have not returned. Linear in the
+    /// disconnections within it.
     pub fn left_within(&self, now: MonoTime, span: Duration) -> usize {
         let lately = self
             .away

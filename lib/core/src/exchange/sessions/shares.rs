@@ -1,12 +1,12 @@
 //! The range of counts, which all children of a parent share.
 //!
 //! Totals are 64 bits wide, and a parent counts fewer than 2^63 requests in its life, regardless of
-//! what its children report. Each instance has a share set aside from its first greeting: of what
-//! is free then, one part in the number of places for children, and one. Shares are disjoint, so
+//! what its children report. Each instance has a share set aside from its first greeting: the range that
+//! is free then, divided by the number of places for children plus one. Shares are disjoint, so
 //! their sum never exceeds the range, regardless of how many instances join and leave; an instance
 //! that is forgotten gives the rest of its share back. A child that uses up its share is cut, and
 //! no other one. A share is for [`SHARE_TIME`], then there is a new one. With 20,000 places all
-//! taken, the smallest of them is `2^63 / 20,001 / e`, or 1.7e14: 65 million requests/s for all of
+//! taken, the smallest share is `2^63 / 20,001 / e`, or 1.7e14: 65 million requests/s for all of
 //! the 30 days. With the 1,000 places of a controller it is 3.4e15: 1.3e9 requests/s.
 //!
 //! Instances can be invented, each with a day of unknown time. So all counts of unverified times together have one

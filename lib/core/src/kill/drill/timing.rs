@@ -132,7 +132,7 @@ impl DrillTiming {
                 .count()
     }
 
-    /// Returns true if every client has confirmed.
+    /// Returns true if every client has confirmed, apart from children whose streams closed.
     pub fn is_complete(&self) -> bool {
         let is_confirmed = |spreads: &BTreeMap<Zone, Spread>| {
             !spreads.is_empty() && spreads.values().all(|spread| spread.missing == 0)

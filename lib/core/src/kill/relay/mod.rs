@@ -159,7 +159,7 @@ impl KillRelay {
         self.kills.forget(through);
     }
 
-    // // === as a child ===
+    // === as a child ===
 
     /// Starts a new stream to the parent: everything is sent again.
     pub fn on_open(&mut self) {
@@ -207,7 +207,7 @@ impl KillRelay {
         Ok(changed)
     }
 
-    // // === as a parent ===
+    // === as a parent ===
 
     /// Takes the claims of children as evidence, while this process lacks its own state. Returns
     /// true if a generation changed and must be sent to all children.
@@ -297,8 +297,7 @@ impl KillRelay {
         drill
     }
 
-    /// Joins a drill that began elsewhere, unless it is not later than the latest one. Returns true if it
-    /// joined.
+    /// Joins a drill that began elsewhere, if it is later than the latest one. Returns true if it joined.
     pub fn on_drill(
         &mut self,
         now: MonoTime,

@@ -8,8 +8,8 @@ use crate::names::Bucket;
 use crate::quantity::MonoTime;
 use crate::report::Report;
 
-/// Maximum number of orders of child aggregators. The rest of [`KILL_ORDERS_MAX`] is for orders
-/// given here: at most one for each scope.
+/// The number of orders from which on none of child aggregators is added. The rest of [`KILL_ORDERS_MAX`] is
+/// for orders given here: at most one for each scope.
 const RELAYED_MAX: usize = KILL_ORDERS_MAX - (KILLED_BUCKETS_MAX + 1);
 
 /// The unconfirmed kill orders. An order that has ended stays until the controller knows: a controller that

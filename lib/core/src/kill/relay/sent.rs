@@ -17,7 +17,8 @@ pub struct SentKills {
 
 impl SentKills {
     /// Fills a report with the fleet's generation, the generations of buckets that changed since the last
-    /// report, and the latest drill. Every 512th report has all generations.
+    /// report, and the latest drill. Report 512 and its multiples have all generations, if their number is set
+    /// before this call.
     pub fn fill(&mut self, kills: &Kills, report: &mut Report) {
         report.kill = kills.fleet();
         report.kills = kills.since(if is_repeated(report) { 0 } else { self.version });

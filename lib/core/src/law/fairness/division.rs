@@ -42,8 +42,8 @@ pub struct Division {
 }
 
 impl Division {
-    /// Divides `target` requests/s by water-filling. While the demands fit, the rest of the target is the shared headroom. `limit` is the bucket's own, which a target
-    /// below it pays a debt to. O(K log K) for K claimants.
+    /// Divides `target` requests/s by water-filling. While the demands fit, the rest of the target is the shared
+    /// headroom. A target below the bucket's `limit` repays a debt. O(K log K) for K claimants.
     pub fn divide(&mut self, target: f64, limit: f64, claimants: &[Claimant]) {
         let Self {
             waterfill,

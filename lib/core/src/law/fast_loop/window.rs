@@ -37,12 +37,12 @@ pub struct Spread {
     now: MonoTime,
     /// The number of the current bin.
     current: u64,
-    /// The bins and their parts of the requests.
+    /// The positions of bins, each with its part of the requests, 0 to 1.
     parts: Vec<(u8, f64)>,
 }
 
 impl Spread {
-    /// Spreads requests that were gathered over `span` and arrive `now`. Fills at most 1.5 s into the future.
+    /// Spreads requests that were gathered over `span` and arrive `now`. Fills at most 1.6 s into the future.
     pub fn new(now: MonoTime, span: Duration) -> Self {
         let current = bins_in(now.since(MonoTime::ZERO));
         let mut spread = Self {
@@ -104,7 +104,7 @@ impl Window {
         }
     }
 
-    /// Returns the rate in requests/s over `window`, or over the last bin if that exceeds it by more than
+    /// Returns the rate in requests/s over `WINDOW`, or over the last bin if that exceeds it by more than
     /// chance.
     pub fn rate(&mut self, now: MonoTime) -> f64 {
         self.turn(now);

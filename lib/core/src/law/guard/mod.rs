@@ -59,10 +59,10 @@ impl Guard {
     }
 
     /// Returns the part of a client in the headroom pool of a bucket where it offers `own`, `None`
-    /// before its first interval is over: half by its share of the traffic and half evenly. The
-    /// depth is that of a guard with `pool_requests`, or what few clients have each, times the
-    /// learned factor, which raises it to at most `pool_depth_requests`, the part of the zone's
-    /// `burst` or the depth for the client's largest `group`, the maximum of them. Without headroom
+    /// before its first interval is over: half by its share of the traffic and half evenly. The base
+    /// depth is that of a guard with `POOL_REQUESTS`, or what few clients have each if that is more.
+    /// The learned factor multiplies it, up to the largest of `POOL_DEPTH_REQUESTS`, the client's
+    /// part of the zone's `burst`, and the depth for the client's largest `group`. Without headroom
     /// rate and depth are zero.
     pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, group: Tokens) -> Self {
         let Some(of_all) = zone.rate.rate() else {
@@ -87,7 +87,7 @@ impl Guard {
     }
 
     /// Returns the depth of a pool for groups of `requests` that arrive together: at most
-    /// `pool_group_max` of the limit, so that no group is worth more than a quarter of a second of
+    /// `POOL_GROUP_MAX` of the limit, so that no group is worth more than a quarter of a second of
     /// it.
     pub fn depth_of_group(requests: f64, limit: Limit) -> Tokens {
         let limit = limit.per_second().map_or(0.0, Rate::per_second);
@@ -96,8 +96,8 @@ impl Guard {
     }
 
     /// Returns the depth that each of `clients` has of its pool for requests that arrive together,
-    /// regardless of its offered rate: an even part of `min(pool_few_requests, pool_few_time *
-    /// rate)`, where `rate` is the rate of all pools of the zone, at most `pool_depth_requests`.
+    /// regardless of its offered rate: an even part of `min(POOL_FEW_REQUESTS, POOL_FEW_TIME *
+    /// rate)`, where `rate` is the rate of all pools of the zone, at most `POOL_DEPTH_REQUESTS`.
     fn depth_of_few(rate: Rate, clients: u32) -> f64 {
         let in_time = parameters::POOL_FEW_TIME.as_secs_f64() * rate.per_second();
         let of_all = parameters::POOL_FEW_REQUESTS.min(in_time);
@@ -125,7 +125,7 @@ fn depth(rate: Rate, requests: f64) -> f64 {
 }
 
 /// Returns a client's smoothed offered rate after `measured` over `span`: a moving average with the time
-/// constant `share_time`. The first measurement is taken as it is.
+/// constant `SHARE_TIME`. The first measurement is taken as it is.
 pub fn client_rate(held: Option<Rate>, measured: Rate, span: Duration) -> Rate {
     let Some(held) = held else { return measured };
     let kept = (-span.as_secs_f64() / parameters::SHARE_TIME.as_secs_f64()).exp();

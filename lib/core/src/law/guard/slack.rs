@@ -20,6 +20,8 @@ const SHRINKS: f64 = 0.99;
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
     factor: f64,
+    /// The number of looks that found the guard too tight, less what has faded. The factor grows at `BAD_MAX` and
+    /// shrinks at 0.
     bad: f64,
     periods: TwoPeriods,
 }

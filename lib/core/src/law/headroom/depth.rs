@@ -18,6 +18,7 @@ const BAD_FADES: f64 = 0.05;
 #[derive(Clone, Copy, Debug)]
 pub struct LearnedDepth {
     factor: f64,
+    /// The number of times that the factor grew, less what has faded. The factor shrinks only at 0.
     bad: f64,
     periods: TwoPeriods,
     /// True if the latest look found a pool too shallow. The next look distinguishes groups of

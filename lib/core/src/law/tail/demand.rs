@@ -159,7 +159,8 @@ impl Tail {
         }
     }
 
-    /// New names together are one step more: as many tenants at the level as a twentieth of the established ones.
+    /// New names together are one step more: as many tenants at the level as a twentieth of the established ones, and
+    /// at least one in all zones together.
     fn steps(&self, spread: &Spread) -> impl Iterator<Item = Step> + '_ {
         let tenants = (f64::from(self.names) / 20.0).max(spread.new_share);
         let traffic = self.new.passes(spread.tenant_limit);

@@ -65,7 +65,7 @@ impl Growth {
     }
 
     /// Grows the room by the time since the last call: by as many names as there are in
-    /// [`parameters::TENANT_GROWTH`].
+    /// [`parameters::TENANT_GROWTH`]. At most an eighteenth of the names is saved up, or one name.
     pub fn on_time(&mut self, elapsed: Duration) {
         let names = f64::from(self.names);
         let more = names.max(parameters::TENANT_GROWTH_MIN as f64);

@@ -17,8 +17,8 @@ pub fn presence(silent_for: Duration) -> f64 {
     (left / (GONE - HELD).as_secs_f64()).min(1.0)
 }
 
-/// The sum of the presences of a controller's children, in thousandths: not a whole number while one is being
-/// released, and never less than one.
+/// The sum of the presences of the aggregators that share a limit, in thousandths: not a whole number while one is
+/// being released, and never less than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Presences(u32);
 

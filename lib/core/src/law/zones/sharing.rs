@@ -31,8 +31,8 @@ impl Sharing {
     }
 
     /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the
-    /// offered rate, or `1 / n` where nothing is offered. The parts sum to 1, so that rates, caps and holds
-    /// divide without excess.
+    /// offered rate, or `1 / n` where nothing is offered. The parts sum to at most 1, so that rates, caps and
+    /// holds divide without excess.
     pub fn part(&self, one: Share) -> f64 {
         let even = one.presence / self.presences.max(1.0);
         let share = one.presence * one.offered / self.offered;

@@ -13,6 +13,7 @@ const REPORTS_MAX: usize = 64;
 /// Unconfirmed reports, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
+    /// The number of each report, and the totals that it carried.
     reports: VecDeque<(u64, Vec<SentCounts>)>,
     /// The number of the latest report that the parent has merged.
     merged: u64,

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::history::{History, LastParent, ParentIndex};
 use crate::report::{Counts, Tally};
 
-/// A place for one key in an outbox. Small on purpose: an aggregator has 100,000 of them.
+/// A place for one key in an outbox. Small on purpose: an aggregator may have hundreds of thousands of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     pub(super) progress: KeyProgress,

@@ -63,6 +63,7 @@ use key_progress::Slot;
 pub struct Outbox {
     /// The number of the last report on the present stream.
     seq: u64,
+    /// The parent that answered on the present stream; `None` until it does.
     parent: Option<ParentIndex>,
     /// The parents that keys refer to by index, which takes a quarter of the room of an [`InstanceId`].
     parents: Vec<InstanceId>,
@@ -102,8 +103,8 @@ impl Outbox {
     /// changed.
     ///
     /// `keys` are all keys of the owner, with an entry for each slot, empty ones included; `tally_of` reads
-    /// the total of one. Until the parent has answered, this adds no counts and removes the report's time.
-    /// Linear in the number of keys.
+    /// the total of one. Until the parent has answered, this adds no definitions and no counts, and removes the
+    /// report's time. Linear in the number of keys.
     pub fn fill(
         &mut self,
         report: &mut Report,

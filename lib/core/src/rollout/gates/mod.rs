@@ -62,10 +62,11 @@ impl Default for CanaryGate {
     }
 }
 
-/// The evidence of one policy entry, a bucket or a pattern, since its present stage began.
+/// The evidence of one policy entry, a bucket or a pattern, in its present stage: counts and latencies over the
+/// window of the gate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// The time with data.
+    /// The time with data since the stage began.
     pub with_data: Duration,
     /// In shadow would-dropped / offered, in canary refused / offered in the cohort; the samples are the
     /// offered requests.

@@ -60,7 +60,7 @@ pub(crate) struct View {
     pub(crate) limit: Option<f64>,
     /// True if requests count as admitted only if enforcement would admit them.
     pub(crate) v: bool,
-    /// Time of the last scripted change of the load.
+    /// Time of the last scripted change of the load; `None` if it never stops changing.
     pub(crate) last_change_s: Option<f64>,
 }
 
@@ -281,7 +281,7 @@ impl Judged {
     }
 
     /// Returns the seconds from `change` until the trailing mean stays within the band; infinite if
-    /// it never does.
+    /// it never does, `None` if the run ends too soon after `change`.
     fn settled(&self, limit: f64, change: usize) -> Option<f64> {
         let bins = self.offered.bins();
         if change + STAYS > bins {

@@ -10,20 +10,25 @@ use crate::DecodeError;
 use crate::driver::status_cause;
 
 pub(super) enum End {
+    /// The child closed the stream.
     Closed,
+    /// The connection broke.
     Gone(Box<Status>),
     Rejected(StreamRejected),
     Forbidden(NotAllowed),
     Expired(PeerId),
     Decode(DecodeError),
+    /// gRPC could not read a message.
     Unreadable(Box<Status>),
     NoGreeting,
     Silent,
     /// The last part of a report did not arrive in time.
     Unfinished,
+    /// The state machine has a newer stream of the same zone and name.
     Superseded,
-    /// The child has greeted on a newer stream.
+    /// The same process has greeted on a newer stream.
     Replaced,
+    /// The parent stops.
     Closing,
 }
 
@@ -41,7 +46,7 @@ impl End {
         }
     }
 
-    /// Returns true if the parent refused a report. The child will send another one like it.
+    /// Returns true if the parent refused a report, or the child's certificate. The child will try the same again.
     pub(super) const fn is_refused_report(&self) -> bool {
         use End::{Decode, Expired, Forbidden, Rejected, Unreadable};
         matches!(
@@ -61,7 +66,8 @@ impl End {
         }
     }
 
-    /// Returns the metric label and the final status of the stream; `None` if the child left by itself.
+    /// Returns the metric label and the final status of the stream; `None` if the child closed it or the connection
+    /// broke.
     pub(super) fn status(&self) -> Option<(&'static str, Status)> {
         Some(match self {
             Self::Closed | Self::Gone(_) => return None,

@@ -1,4 +1,5 @@
-//! The task of one stream: enters its reports and sends its directives, as far as the certificate of the child allows.
+//! The parent's task of one stream: enters its reports and sends its directives, as far as the certificate of the
+//! child allows.
 
 mod end;
 
@@ -40,13 +41,15 @@ pub(super) struct Session<P: Parent> {
     decoder: ReportDecoder,
     /// The time since the first part of an incomplete report.
     unfinished: Option<Waited>,
+    /// The parts of the current message that are not sent yet.
     outgoing: Option<Parts>,
-    /// The report interval requested of the child; its own choice is about heartbeats.
+    /// The report interval that the parent last asked of the child; `HEARTBEAT` until it asks for one.
     interval: Duration,
+    /// The parent has accepted the first report.
     has_greeted: bool,
     /// The certificates of the connection; `None` in plaintext.
     certified: Option<Certified>,
-    /// Closes the connection if no stream greets; taken by the greeting.
+    /// Closes the connection if no stream greets; `None` without a connection, and after the greeting.
     guard: Option<ConnectionGuard>,
     /// Keeps the connection open as long as this stream.
     greeted: Option<Greeted>,
@@ -139,6 +142,7 @@ impl<P: Parent> Session<P> {
         Ok(())
     }
 
+    /// Enters reports and sends directives until the stream ends.
     async fn exchange(
         &mut self,
         reports: &mut Streaming<wire::Report>,
@@ -283,6 +287,7 @@ impl<P: Parent> Session<P> {
         }
     }
 
+    /// Returns true if the same process has greeted on a newer stream.
     fn is_replaced(&self) -> bool {
         let latest = self
             .child
@@ -321,6 +326,7 @@ impl<P: Parent> Session<P> {
         }
     }
 
+    /// Returns the parts of the next message; `None` if the child has all changes.
     fn next_message(&mut self) -> Result<Option<Parts>, End> {
         let message = self.shared.with(|parent, now| {
             if parent.is_superseded(self.stream) {
