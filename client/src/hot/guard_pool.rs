@@ -125,12 +125,17 @@ impl GuardPool {
         }
     }
 
-    /// Returns true if the pool could pay for a request of this cost, with its reserve. Threads may hold further
-    /// batches.
-    pub(crate) fn pays(&self, n: u32) -> bool {
+    /// Returns true if the pool could pay for a request of this cost. The reserve is for `established` names. Threads may
+    /// hold further batches.
+    pub(crate) fn pays(&self, n: u32, established: bool) -> bool {
         let (tokens, n) = (self.tokens.load(Ordering::Relaxed), u64::from(n));
         let depth = u64::from(self.depth.load(Ordering::Relaxed));
-        tokens >= n || n > 1 && n > depth && depth > 0 && tokens >= depth
+        let kept = if established {
+            0
+        } else {
+            u64::from(self.reserve.load(Ordering::Relaxed))
+        };
+        tokens >= n + kept || n > 1 && n > depth && depth > 0 && tokens >= depth
     }
 
     /// True if the pool has no tokens; threads may still hold batches.
@@ -241,7 +246,10 @@ mod tests {
                 .filter(|_| pool.take(block, 0, 1, 1, established))
                 .count()
         };
-        assert_eq!((taken(false), taken(true)), (4, 8));
+        let pays = |established| pool.pays(1, established);
+        assert_eq!((pays(false), pays(true)), (true, true));
+        assert_eq!((taken(false), pays(false), pays(true)), (4, false, true));
+        assert_eq!((taken(true), pays(true)), (8, false));
     }
 
     #[test]

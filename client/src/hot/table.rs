@@ -315,11 +315,16 @@ impl Table {
 
     /// Returns true if guard or headroom could pay for a request of this cost now, or if there is no guard.
     pub(crate) fn has_tokens(&self, target: Target, cost: u32) -> bool {
+        if !target.word().is_guarded() {
+            return true;
+        }
         let cost = cost.min(COST_MAX);
-        let pays = |id| self.tokens(id).is_some_and(|tokens| tokens.pays(cost));
-        !target.word().is_guarded()
-            || pays(target.source())
-            || self.headroom_for(target).is_some_and(pays)
+        let established = self.own_directive(target.key).is_established();
+        let pays = |id| {
+            self.tokens(id)
+                .is_some_and(|tokens| tokens.pays(cost, established))
+        };
+        pays(target.source()) || self.headroom_for(target).is_some_and(pays)
     }
 
     pub(crate) fn known_bucket(&self, bucket: &str) -> Option<BucketPlace> {

@@ -126,10 +126,6 @@ impl Subscription {
                 .collect(),
             ..Report::default()
         };
-        session
-            .stream
-            .sent_kills
-            .fill(&self.enforcement.kills, &mut report);
         let (registry, table, evidence) = (&self.registry, &self.table, &mut self.evidence);
         let counts_of = |key| {
             let is_draining = routing.is_some_and(|routing| routing.is_draining(key));
@@ -141,6 +137,11 @@ impl Subscription {
         };
         let on_increase = |key, new| evidence.add(table, registry.places(), key, new);
         session.report_counts(&mut report, registry.keys(), counts_of, on_increase);
+        // The number of the report, which is set by now, decides if all generations are repeated.
+        session
+            .stream
+            .sent_kills
+            .fill(&self.enforcement.kills, &mut report);
         if report.time.is_some() {
             let has_evidence = session.take_evidence_turn(now);
             let interval = session.report_interval;

@@ -33,9 +33,7 @@ pub(crate) enum Offer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AckError {
     #[error("no policy is held back: {in_force} is in force")]
-    Nothing {
-        in_force: PolicyHash,
-    },
+    Nothing { in_force: PolicyHash },
     /// The files have changed since they were read, so that they are not what was reviewed.
     #[error(
         "the files have changed since {held} was read, they are {on_disk} now: look at them with `plimsoll diff`"
@@ -47,10 +45,7 @@ pub(crate) enum AckError {
     },
     /// The acknowledged policy differs from the held one.
     #[error("the policy that is held back is {held}, not {asked}: look at it with `plimsoll diff`")]
-    Other {
-        held: PolicyHash,
-        asked: String,
-    },
+    Other { held: PolicyHash, asked: String },
 }
 
 #[derive(Debug)]

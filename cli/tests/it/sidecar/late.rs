@@ -1,10 +1,9 @@
 //! The alert of a sidecar that runs late, evaluated by a real Prometheus server.
 
-use std::fs;
+use std::process::Command;
 
 use plimsoll_testing::process::{Process, until};
 use plimsoll_testing::turns::{ALL, turn};
-use rustix::process::{Pid, setpriority_process};
 
 use crate::prometheus::alerts::{Alerts, SIDECAR_LATE};
 
@@ -21,16 +20,11 @@ fn late_sidecar_alert_fires_until_it_runs() {
         "127.0.0.1:0",
     ];
     let sidecar = Process::start(&[&["sidecar", "--zone", "zone-a"], &free[..]].concat());
-    // As the sample unit sets it, for every thread. Without the permission it may take longer.
-    for thread in fs::read_dir(format!("/proc/{}/task", sidecar.id())).unwrap() {
-        let id = thread
-            .unwrap()
-            .file_name()
-            .to_string_lossy()
-            .parse()
-            .unwrap();
-        let _ = setpriority_process(Pid::from_raw(id), -10);
-    }
+    // Ahead of everything else on the machine, with every thread. Without the permission it may take longer.
+    let id = sidecar.id().to_string();
+    let _ = Command::new("chrt")
+        .args(["--all-tasks", "--rr", "--pid", "10", &id])
+        .status();
     let test = "sidecar::late::late_sidecar_alert_fires_until_it_runs";
     let Some(alerts) = Alerts::of(test, vec![sidecar.address("admin")]) else {
         return;

@@ -69,6 +69,19 @@ fn bucket_kill_ends_with_a_knowing_decision() {
 }
 
 #[test]
+fn generations_are_repeated_every_512_reports() {
+    let mut client = enforcing();
+    apply_kills(&mut client, killed("api", 2));
+    client.subscription.on_open(now());
+    let reports = (0..1_100).map(|_| client.subscription.report(now()));
+    let filled: Vec<u64> = reports
+        .filter(|report| !report.kills.is_empty())
+        .map(|report| report.seq)
+        .collect();
+    assert_eq!(filled, [1, 512, 1_024]);
+}
+
+#[test]
 fn generations_are_reported_on_change() {
     let mut client = enforcing();
     apply_kills(&mut client, killed("api", 2));
