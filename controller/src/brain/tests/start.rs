@@ -273,7 +273,7 @@ fn policy_held_at_peak_stays_held() {
             let reasons = &fleet.brain.policies.held.as_ref().unwrap().reasons;
             assert_eq!(
                 *reasons,
-                ["held back before the restart, and not acknowledged"]
+                ["held back earlier, and not acknowledged"]
             );
         }
         fleet
