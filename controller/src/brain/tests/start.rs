@@ -271,10 +271,7 @@ fn policy_held_at_peak_stays_held() {
             fleet.restarts();
             assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
             let reasons = &fleet.brain.policies.held.as_ref().unwrap().reasons;
-            assert_eq!(
-                *reasons,
-                ["held back earlier, and not acknowledged"]
-            );
+            assert_eq!(*reasons, ["held back earlier, and not acknowledged"]);
         }
         fleet
     };
