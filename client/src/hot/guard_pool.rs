@@ -63,7 +63,7 @@ impl GuardPool {
             true => (None, 0),
             false => (Some(counters.batch(key)), counters.batch(key).left(refill)),
         };
-        let missing = u64::from(n - left.min(n));
+        let missing = u64::from(n.saturating_sub(left));
         let at_once = if batch.is_some() {
             u64::from(self.batch.load(Ordering::Relaxed))
         } else {
@@ -73,20 +73,17 @@ impl GuardPool {
         let reserve = u64::from(self.reserve.load(Ordering::Relaxed));
         let kept = if established { 0 } else { reserve };
         let mut drawn = 0;
-        let pays = |tokens: u64| {
-            // A cost above the capacity passes when the pool is full; otherwise it could never pass.
-            let whole =
-                n > 1 && u64::from(n) > depth && depth > 0 && tokens + u64::from(left) >= depth;
+        let draws = |tokens: u64| {
             // A batch holds no part of the reserve: any request of the thread may use it up.
             let at_once = at_once.min(tokens.saturating_sub(reserve));
-            (tokens >= missing + kept || whole).then(|| at_once.max(missing).min(tokens))
+            pays(tokens, left, n, depth, kept).then(|| at_once.max(missing).min(tokens))
         };
         // A batch that suffices draws no other: other threads may need those tokens.
         if missing > 0 {
             let taken = self
                 .tokens
                 .fetch_update(Ordering::Acquire, Ordering::Relaxed, |tokens| {
-                    drawn = pays(tokens)?;
+                    drawn = draws(tokens)?;
                     Some(tokens - drawn)
                 });
             if taken.is_err() {
@@ -128,20 +125,26 @@ impl GuardPool {
     /// Returns true if the pool could pay for a request of this cost. The reserve is for `established` names. Threads may
     /// hold further batches.
     pub(crate) fn pays(&self, n: u32, established: bool) -> bool {
-        let (tokens, n) = (self.tokens.load(Ordering::Relaxed), u64::from(n));
+        let tokens = self.tokens.load(Ordering::Relaxed);
         let depth = u64::from(self.depth.load(Ordering::Relaxed));
-        let kept = if established {
-            0
-        } else {
-            u64::from(self.reserve.load(Ordering::Relaxed))
-        };
-        tokens >= n + kept || n > 1 && n > depth && depth > 0 && tokens >= depth
+        let reserve = u64::from(self.reserve.load(Ordering::Relaxed));
+        pays(tokens, 0, n, depth, if established { 0 } else { reserve })
     }
 
     /// True if the pool has no tokens; threads may still hold batches.
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.load(Ordering::Relaxed) == 0
     }
+}
+
+/// Returns true if `tokens` of a pool, with the `left` ones of a thread's batch, pay for a request of cost `n` that may
+/// not use the `kept` ones.
+#[inline]
+fn pays(tokens: u64, left: u32, n: u32, depth: u64, kept: u64) -> bool {
+    let missing = u64::from(n.saturating_sub(left));
+    // A cost above the capacity passes when the pool is full; otherwise it could never pass.
+    let whole = n > 1 && u64::from(n) > depth && depth > 0 && tokens + u64::from(left) >= depth;
+    tokens >= missing + kept || whole
 }
 
 impl Table {
