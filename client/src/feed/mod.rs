@@ -36,7 +36,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::subscription::Subscription;
-use crate::subscription::assignment::endpoints::{Aggregators, Scheme};
+use crate::subscription::assignment::endpoints::Aggregators;
 
 /// Time limit for giving back the leases of exact quotas at the end, next to the last reports.
 const LEASES_RETURNED_WITHIN: Duration = Duration::from_secs(1);
@@ -151,13 +151,7 @@ async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationTo
 
 /// Returns the way to an aggregator at `HOST:PORT`, by the scheme that the protection needs.
 pub(crate) fn dial(endpoint: &str, security: &Security) -> Result<Dial, InvalidEndpoint> {
-    // Another crate of the build may give the protocol the feature `tls`.
-    let scheme = match security {
-        Security::Plain { .. } => Scheme::Http,
-        #[allow(unreachable_patterns)]
-        _ => Scheme::Https,
-    };
-    Dial::new(&format!("{scheme}://{endpoint}"), security)
+    Dial::new(&format!("{}://{endpoint}", security.scheme()), security)
 }
 
 /// Ticks the subscription, whether there is a stream or not. Never ends.

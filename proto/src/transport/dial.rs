@@ -30,6 +30,17 @@ pub enum Security {
     Mutual(Certificates),
 }
 
+impl Security {
+    /// Returns the scheme of a parent's address that this protection is for: `http` or `https`.
+    pub const fn scheme(&self) -> &'static str {
+        match self {
+            Self::Plain { .. } => "http",
+            #[cfg(feature = "tls")]
+            Self::Mutual(_) => "https",
+        }
+    }
+}
+
 /// Reason why a parent cannot be dialed at an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
