@@ -325,6 +325,11 @@ fn free() -> String {
 pub fn start_controller(directory: &TempDir, policy: &str, tenants: &str) -> Process {
     fs::write(directory.path().join("policy.yaml"), policy).unwrap();
     fs::write(directory.path().join("tenants.yaml"), tenants).unwrap();
+    restart_controller(directory)
+}
+
+/// Starts a controller with the files and the state that the directory has.
+pub fn restart_controller(directory: &TempDir) -> Process {
     controller(directory, &free(), &free())
 }
 

@@ -279,6 +279,14 @@ pub fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
         .unwrap()
 }
 
+/// Runs a command that must succeed, and returns its output.
+pub fn succeed(args: &[&str]) -> String {
+    let ended = run(args);
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{args:?}: {error}");
+    String::from_utf8_lossy(&ended.stdout).into_owned()
+}
+
 pub fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
     let mut command = Command::new(binary(program));
     command.args(args);

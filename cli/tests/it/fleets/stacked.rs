@@ -2,44 +2,15 @@
 //! ratios down, and an aggregator in an invalid place of the tree reports the reason and keeps
 //! retrying.
 
-use std::fs;
 use std::net::SocketAddr;
 
-use plimsoll_testing::fleet::{BUCKET, LOAD, TENANTS, metric, policy};
+use plimsoll_testing::fleet::{BUCKET, LOAD, TENANTS, metric, policy, start_controller};
 use plimsoll_testing::process::{Process, http_get, until};
 use plimsoll_testing::turns::turn;
 use serde_json::Value;
-use tempfile::TempDir;
 
 const LIMIT: u32 = 200;
 const OFFERED: u32 = 1_000;
-
-fn controller(directory: &TempDir) -> Process {
-    fs::write(
-        directory.path().join("policy.yaml"),
-        policy(LIMIT, "enforce", false),
-    )
-    .unwrap();
-    fs::write(directory.path().join("tenants.yaml"), TENANTS).unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-    let files = [
-        "controller",
-        "--policy",
-        &policy,
-        "--tenants",
-        &tenants,
-        "--state-dir",
-        &state,
-    ];
-    Process::start(
-        &[
-            &files[..],
-            &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
-        ]
-        .concat(),
-    )
-}
 
 fn aggregator(name: &str, parent: SocketAddr, listen: SocketAddr) -> Process {
     let (parent, listen) = (format!("http://{parent}"), listen.to_string());
@@ -87,7 +58,7 @@ fn metric_of(process: &Process, name: &str, label: &str) -> f64 {
 fn counts_and_ratios_pass_through_two_aggregators() {
     let _turn = turn(OFFERED);
     let directory = tempfile::tempdir().unwrap();
-    let controller = controller(&directory);
+    let controller = start_controller(&directory, &policy(LIMIT, "enforce", false), TENANTS);
     let upper = aggregator("upper", controller.address("listen"), any());
     let lower = aggregator("lower", upper.address("listen"), any());
     // One service below both aggregators, and one below only the upper one.

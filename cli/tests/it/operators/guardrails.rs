@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use plimsoll_testing::fleet::{restart_controller, start_controller};
 use plimsoll_testing::process::{Process, http_get, run, until};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
@@ -16,9 +17,7 @@ struct Scene {
 impl Scene {
     fn start(policy: &str, tenants: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("policy.yaml"), policy).unwrap();
-        fs::write(directory.path().join("tenants.yaml"), tenants).unwrap();
-        let controller = start_controller(&directory);
+        let controller = start_controller(&directory, policy, tenants);
         Self {
             directory,
             controller,
@@ -31,7 +30,7 @@ impl Scene {
 
     fn restart(&mut self) {
         self.controller.kill_9();
-        self.controller = start_controller(&self.directory);
+        self.controller = restart_controller(&self.directory);
     }
 
     /// Runs a command of an operator, and returns its exit code and output.
@@ -66,27 +65,6 @@ impl Scene {
         let status: Value = serde_json::from_str(&text).unwrap();
         status["buckets"]["b"]["limit_rps"].as_f64().unwrap()
     }
-}
-
-fn start_controller(directory: &TempDir) -> Process {
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-    let files = [
-        "controller",
-        "--policy",
-        &policy,
-        "--tenants",
-        &tenants,
-        "--state-dir",
-        &state,
-    ];
-    Process::start(
-        &[
-            &files[..],
-            &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
-        ]
-        .concat(),
-    )
 }
 
 fn limit_of(limit: u32) -> String {

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use plimsoll_testing::fleet::{BUCKET, Fleet, Rates, TENANTS, policy};
-use plimsoll_testing::process::{Process, http, run, until};
+use plimsoll_testing::process::{Process, http, run, succeed, until};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -46,14 +46,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// Runs `plimsoll kill`, which must succeed, and returns its output.
 pub(crate) fn kill(args: &[&str]) -> String {
-    let ended = run(&[&["kill"], args].concat());
-    assert_eq!(
-        ended.status.code(),
-        Some(0),
-        "{args:?}: {}",
-        text(&ended.stderr)
-    );
-    text(&ended.stdout)
+    succeed(&[&["kill"], args].concat())
 }
 
 /// Runs `plimsoll kill`, which must succeed, and returns its JSON output.

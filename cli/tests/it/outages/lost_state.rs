@@ -4,21 +4,14 @@ use std::fs;
 use std::net::TcpListener;
 
 use plimsoll_testing::fleet::{BUCKET, Fleet, policy};
-use plimsoll_testing::process::{run, until};
+use plimsoll_testing::process::{run, succeed, until};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 
 use crate::operators::kill::{admin, kill, text};
 
 fn operate(fleet: &Fleet, args: &[&str]) -> String {
-    let ended = run(&[args, &["--controller", &admin(&fleet.controller)]].concat());
-    assert_eq!(
-        ended.status.code(),
-        Some(0),
-        "{args:?}: {}",
-        text(&ended.stderr)
-    );
-    text(&ended.stdout)
+    succeed(&[args, &["--controller", &admin(&fleet.controller)]].concat())
 }
 
 /// Waits until all clients enforce the mode, or none of them.

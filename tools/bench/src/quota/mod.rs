@@ -17,6 +17,7 @@ use crate::measure::report::Report;
 use crate::sidecar::cores::on;
 use commands::Ask;
 use plimsoll_testing::process::Process;
+use plimsoll_testing::quota_crashes::arguments;
 
 pub(crate) fn measure(report: &mut Report) {
     if redis::is_installed() {
@@ -56,20 +57,8 @@ impl Server {
     }
 
     fn process(directory: &tempfile::TempDir, flags: &[String], core: Option<usize>) -> Process {
-        let data = directory.path().join("data").display().to_string();
-        let fixed = [
-            "quota",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin",
-            "127.0.0.1:0",
-            "--data",
-            &data,
-        ];
-        let args: Vec<&str> = fixed
-            .into_iter()
-            .chain(flags.iter().map(String::as_str))
-            .collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let args = arguments(&directory.path().join("data"), &flags);
         on(core, || Process::start(&args))
     }
 }
