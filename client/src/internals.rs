@@ -75,7 +75,7 @@ impl BucketHandle {
     /// Resolves a tenant's key once; the key is not evicted while the handle lives.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
-        self.resolve(tenant)
+        self.resolve(tenant, "")
     }
 }
 

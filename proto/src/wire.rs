@@ -71,7 +71,7 @@ pub struct Report {
     /// From a client, in a greeting: the unlisted names that it holds as established.
     #[prost(message, repeated, tag = "61")]
     pub established: ::prost::alloc::vec::Vec<TenantName>,
-    /// From an aggregator: demand of the unlisted names of each bucket in which some of them are cut.
+    /// From an aggregator: demand of the unlisted names of each class of a bucket in which some of them are cut.
     #[prost(message, repeated, tag = "57")]
     pub tails: ::prost::alloc::vec::Vec<Tail>,
     /// Kill generations of single buckets: in a greeting all that the child holds, later those that changed.
@@ -271,6 +271,9 @@ pub struct Tail {
     /// Number of established names.
     #[prost(uint32, tag = "4")]
     pub names: u32,
+    /// Plan of these names. Empty: names without a plan.
+    #[prost(string, tag = "5")]
+    pub plan: ::prost::alloc::string::String,
 }
 /// Traffic of names, in thousandths of a request per second.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -492,6 +495,9 @@ pub struct BucketDirective {
     /// To an aggregator: its part of the traffic of new names, in millionths. Absent: unchanged.
     #[prost(uint32, optional, tag = "23")]
     pub new_share: ::core::option::Option<u32>,
+    /// The same two for the names of each plan. Empty: unchanged.
+    #[prost(message, repeated, tag = "24")]
+    pub plans: ::prost::alloc::vec::Vec<Plan>,
     /// To a client, through its aggregator: key and salt of a coherent coin. Absent for other coins. A coherent
     /// coin without a key draws independently.
     #[prost(message, optional, tag = "14")]
@@ -578,6 +584,16 @@ pub struct TailCut {
     pub tenant_limit_milli_rps: ::core::option::Option<u64>,
 }
 /// A bucket that no entry of the policy covers.
+/// The terms of the unlisted names that have a plan.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Plan {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub cut: ::core::option::Option<TailCut>,
+    #[prost(uint32, optional, tag = "3")]
+    pub new_share: ::core::option::Option<u32>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unlisted {
     /// The bucket of the policy with the most similar name; empty if none is similar.

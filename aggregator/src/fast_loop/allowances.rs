@@ -122,6 +122,12 @@ impl FastLoop {
     ) -> Allowances {
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
         let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
+        let classes = posted.keys().zip(slots);
+        let classes = classes.filter(|((tenant, _), _)| tenant.is_class());
+        let floors = classes
+            .map(|((_, values), slot)| self.tails.floors(now, KeyId(*slot), bounds(values).0));
+        let floors: f64 = floors.sum();
+        let fitting = (hold.per_second() / 2.0 / floors).min(1.0);
         let mut claimants: Vec<Claimant> = posted
             .keys()
             .zip(slots)
@@ -138,7 +144,7 @@ impl FastLoop {
                         .unwrap_or_default();
                 let (floor, tenant_limit) = bounds(values);
                 let weight = weight(values);
-                if !tenant.is_default_class() {
+                if !tenant.is_class() {
                     return Claimant {
                         offered,
                         weight,
@@ -149,10 +155,7 @@ impl FastLoop {
                 // The floors of the names that are established here. `divide_hold` divides floors by the presences,
                 // and these already are of this zone alone.
                 let class = KeyId(*slot);
-                let floors = self
-                    .tails
-                    .floors(now, class, floor)
-                    .min(hold.per_second() / 2.0);
+                let floors = self.tails.floors(now, class, floor) * fitting;
                 let within = self.tails.within(now, class, tenant_limit);
                 Claimant {
                     offered: offered * within,

@@ -3,11 +3,11 @@
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{
-    BucketDirective, Headroom, KeyDirective, NewShare, PoolDepth, Posted, TailCut, Terms, Values,
-    ZonePool,
+    BucketDirective, ClassTerms, Headroom, KeyDirective, NewShare, PoolDepth, Posted, TailCut,
+    Terms, Values, ZonePool,
 };
 use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio, parameters, tail};
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
+use plimsoll_core::names::{Bucket, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
 use super::allowances::{Allowance, bounds, is_divisible, rounded, weight};
@@ -36,11 +36,11 @@ impl FastLoop {
             keys.slots.clear();
             keys.headroom = BucketHeadroom::default();
         }
-        let (keys, pool, cut) = match posted.terms().limit {
+        let (keys, pool, cuts) = match posted.terms().limit {
             Limit::Unlimited | Limit::Unknown => (
                 same_for_all(posted, Values::default()),
                 NO_POOL,
-                TailCut::default(),
+                same_for_classes(posted, TailCut::default()),
             ),
             Limit::PerSecond(Rate::ZERO) => {
                 let nothing = Some(Rate::ZERO);
@@ -54,7 +54,7 @@ impl FastLoop {
                 (
                     same_for_all(posted, values),
                     NO_POOL,
-                    TailCut::NOTHING_PASSES,
+                    same_for_classes(posted, TailCut::NOTHING_PASSES),
                 )
             }
             Limit::PerSecond(_) => {
@@ -62,16 +62,19 @@ impl FastLoop {
                 self.keys(bucket, posted, Context { now, ..context })
             }
         };
-        let terms = Terms {
+        let mut terms = Terms {
             presences: None,
             hold: None,
             headroom: None,
             clients: Some(context.clients),
             pool: Some(pool),
-            cut: Some(cut),
-            new_share: None,
             ..posted.terms().clone()
         };
+        terms.set_classes(cuts.into_iter().map(|(class, cut)| {
+            let cut = Some(cut);
+            let new_share = None;
+            (class, ClassTerms { cut, new_share })
+        }));
         BucketDirective {
             bucket: bucket.clone(),
             whole: true,
@@ -96,14 +99,14 @@ impl FastLoop {
             .grant(parameters::GRANT_DEPTH_REQUESTS - own.as_f64())
     }
 
-    /// The directives of the keys of a bucket with a limit, the headroom pool of the clients, and the cut of unlisted
-    /// names.
+    /// The directives of the keys of a bucket with a limit, the headroom pool of the clients, and the cut of each class
+    /// of unlisted names.
     fn keys(
         &mut self,
         bucket: &Bucket,
         posted: &Posted,
         context: Context,
-    ) -> (Vec<KeyDirective>, ZonePool, TailCut) {
+    ) -> (Vec<KeyDirective>, ZonePool, Vec<(Tenant, TailCut)>) {
         let allowances = self.allowances(bucket, posted, context);
         // With child aggregators the clients have a share of what may pass, for their own traffic.
         let shares = &self.client_shares;
@@ -126,34 +129,30 @@ impl FastLoop {
                 }
             })
             .collect();
-        let class = posted
-            .keys()
-            .position(|(tenant, _)| tenant.is_default_class());
-        let class = class
-            .and_then(|at| Some((at, KeyId(by_key.get(at)?.slot), posted.own(DEFAULT_TENANT)?)));
         // Requests above the tenant limits of unlisted names are refused in any case.
-        let within = class.map_or(1.0, |(_, class, values)| {
-            self.tails.within(context.at, class, bounds(values).1)
-        });
-        let within = |at: usize| {
-            if class.is_some_and(|(class, ..)| class == at) {
-                within
-            } else {
-                1.0
-            }
-        };
+        let within: Vec<f64> = posted
+            .keys()
+            .zip(&by_key)
+            .map(|((tenant, values), key)| match tenant.is_class() {
+                true => {
+                    let class = KeyId(key.slot);
+                    self.tails.within(context.at, class, bounds(values).1)
+                }
+                false => 1.0,
+            })
+            .collect();
         let claimants: Vec<ZoneClaimant> = posted
             .keys()
             .zip(&by_key)
-            .enumerate()
-            .map(|(at, ((_, values), key))| {
+            .zip(&within)
+            .map(|(((_, values), key), within)| {
                 let rates = self
                     .rates
                     .get_mut(key.slot as usize)
                     .filter(|rates| rates.used);
                 let offered = rates.map_or(0.0, |rates| rates.window.rate(context.now));
                 ZoneClaimant {
-                    offered: offered * within(at),
+                    offered: offered * within,
                     cap: key.cap.unwrap_or_default(),
                     stopped_at: key.allowed.filter(|_| key.at_tenant_limit),
                     weight: weight(values),
@@ -167,14 +166,16 @@ impl FastLoop {
             Vec::new()
         };
         let Some(bucket_keys) = self.buckets.get_mut(bucket) else {
-            return (Vec::new(), NO_POOL, TailCut::default());
+            return (Vec::new(), NO_POOL, Vec::new());
         };
         let now_offered = claimants.iter().map(|claimant| claimant.offered).sum();
         let passes = bucket_keys
             .headroom
             .on_directive(context.now, room, now_offered);
         let (mut keys, mut offered_in_all) = (Vec::with_capacity(by_key.len()), 0.0);
-        for (at, ((tenant, values), key)) in posted.keys().zip(by_key).enumerate() {
+        let mut cuts = Vec::new();
+        let each = posted.keys().zip(by_key).zip(within).enumerate();
+        for (at, (((tenant, values), key), within)) in each {
             let may_share = headroom.filter(|_| !key.at_tenant_limit);
             let allowed = if is_divided {
                 divided.get(at).copied()
@@ -203,46 +204,52 @@ impl FastLoop {
                 Some(allowed) if allowances.by_rates => Some(fast_ratio(
                     window,
                     context.now,
-                    allowed / within(at),
+                    allowed / within,
                     allowances.on_hold,
                     values.ratio,
                 )),
                 _ => values.ratio,
             };
-            let values = Values {
+            let mut sent = Values {
                 ratio,
                 guard: key.cap.and_then(|cap| rounded(cap * factor)),
                 offered: rounded(offered),
                 at_tenant_limit: Some(key.at_tenant_limit),
                 ..Values::default()
             };
+            if tenant.is_class() {
+                let (floor, tenant_limit) = bounds(values);
+                let new_share = posted.terms().of_class(tenant.as_str()).new_share;
+                let spread = tail::Spread {
+                    new_share: new_share.map_or(1.0, NewShare::as_f64),
+                    floor,
+                    tenant_limit,
+                };
+                let of_class = ratio.unwrap_or_default();
+                let class = KeyId(key.slot);
+                let (of_names, of_unknown) = self.tails.cut(context.at, class, of_class, &spread);
+                sent.ratio = ratio.map(|_| of_unknown);
+                cuts.push((tenant.clone(), of_names));
+            }
             keys.push(KeyDirective {
                 tenant: tenant.clone(),
-                values,
+                values: sent,
             });
         }
         let pool =
             bucket_keys
                 .headroom
                 .pool(headroom, offered_in_all, posted.terms(), self.sharing);
-        let mut cut = TailCut::default();
-        if let Some((at, class, values)) = class
-            && let Some(key) = keys.get_mut(at)
-        {
-            let (floor, tenant_limit) = bounds(values);
-            let new_share = posted.terms().new_share.map_or(1.0, NewShare::as_f64);
-            let spread = tail::Spread {
-                new_share,
-                floor,
-                tenant_limit,
-            };
-            let ratio = key.values.ratio.unwrap_or_default();
-            let (of_names, of_unknown) = self.tails.cut(context.at, class, ratio, &spread);
-            cut = of_names;
-            key.values.ratio = key.values.ratio.map(|_| of_unknown);
-        }
-        (keys, pool, cut)
+        (keys, pool, cuts)
     }
+}
+
+fn same_for_classes(posted: &Posted, cut: TailCut) -> Vec<(Tenant, TailCut)> {
+    posted
+        .keys()
+        .filter(|(tenant, _)| tenant.is_class())
+        .map(|(tenant, _)| (tenant.clone(), cut))
+        .collect()
 }
 
 fn same_for_all(posted: &Posted, values: Values) -> Vec<KeyDirective> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use plimsoll_core::directive::{BucketDirective, Posted};
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::law::{Division, parameters};
-use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
@@ -28,7 +28,7 @@ use key_rates::{KeyRates, ReportSpan};
 /// The slot of a tenant without a line of its own.
 const NO_SLOT: u32 = u32::MAX;
 
-/// The traffic of all lines. A line is a listed tenant, or a class `default` with all its names; its id is its slot.
+/// The traffic of all lines. A line is a listed tenant, or a class with all its names; its id is its slot.
 #[derive(Debug)]
 pub(crate) struct FastLoop {
     rates: Vec<KeyRates>,
@@ -183,8 +183,9 @@ impl FastLoop {
             .get(bucket)
             .into_iter()
             .flat_map(|keys| keys.by_tenant.keys());
-        let unlisted = tenants
-            .filter(|tenant| !tenant.is_default_class() && posted.own(tenant.as_str()).is_none());
+        let unlisted = tenants.filter(|tenant| {
+            tenant.as_str() != DEFAULT_TENANT && posted.own(tenant.as_str()).is_none()
+        });
         unlisted.cloned().collect()
     }
 

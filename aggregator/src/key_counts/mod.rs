@@ -6,7 +6,9 @@ mod lines;
 
 use std::collections::HashMap;
 
-use plimsoll_core::names::{Bucket, DECLARED_MAX, Key, KeyId, KeyTable, Place, Tenant};
+use plimsoll_core::names::{
+    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, Place, Tenant,
+};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Outbox};
 
@@ -49,13 +51,23 @@ struct Account {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// No name, an invalid one, or one without room: the class `default` itself.
+    /// No name, an invalid one, or one without room: the class itself.
     #[default]
     Unnamed,
     /// A tenant that the policy lists.
     Listed,
     /// A name that the policy does not list.
     Name,
+}
+
+/// The kind of a key that is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Listed,
+    /// The class of a plan.
+    Class,
+    /// A name of the class with this id.
+    Name(KeyId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,53 +147,75 @@ impl KeyCounts {
         self.keys.get(key)
     }
 
-    pub(crate) fn class_of(&self, bucket: &Bucket) -> Option<KeyId> {
+    /// The line of the class `default` of a bucket.
+    pub(crate) fn default_line(&self, bucket: &Bucket) -> Option<KeyId> {
         let quota = self.quotas.get(*self.by_bucket.get(bucket)? as usize)?;
         Some(self.keys.value(quota.default).line)
     }
 
-    /// Finds the place of a key that brings `came` requests: its own, or the bucket's class `default` where
-    /// there is no room for it. A tenant that the policy lists always has room; `is_listed` is called only for a
-    /// key without a place. `None` for a bucket that was not [declared](Self::declare).
-    pub(crate) fn find(
+    /// Returns the line of a known key.
+    pub(crate) fn line(&self, key: &Key) -> Option<KeyId> {
+        Some(self.keys.value(self.keys.get(key)?).line)
+    }
+
+    pub(crate) fn is_class_of_plan(&self, id: KeyId) -> bool {
+        let tenant = &self.keys.key(id).tenant;
+        tenant.is_class() && tenant.as_str() != DEFAULT_TENANT
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &Key, Counted)> {
+        self.keys
+            .iter()
+            .map(|(id, key, Account { line, source, .. })| {
+                let (line, source) = (*line, *source);
+                (id, key, Counted { line, source })
+            })
+    }
+
+    /// Returns the place of a known key.
+    pub(crate) fn known(&mut self, key: &Key) -> Option<Place> {
+        let id = self.keys.get(key)?;
+        if key.tenant.as_str() == DEFAULT_TENANT {
+            self.take_back(id);
+        }
+        Some(self.keys.place(id))
+    }
+
+    /// Adds a key that brings `came` requests. Where there is no room for a name, its place is that of its class.
+    /// Other kinds always have room. `None` for a bucket that was not [declared](Self::declare).
+    pub(crate) fn open(
         &mut self,
         key: &Key,
         came: u64,
-        is_listed: impl FnOnce() -> bool,
+        kind: Kind,
         outbox: &mut Outbox,
     ) -> Option<Found> {
-        if let Some(id) = self.keys.get(key) {
-            if key.tenant.is_default_class() {
-                self.take_back(id);
-            }
-            return Some(Found {
-                place: self.keys.place(id),
-                new: None,
-            });
-        }
         let index = *self.by_bucket.get(&key.bucket)?;
         let is_full = self.keys.len() >= self.keys_max;
         let quota = &mut self.quotas[index as usize];
         let default = quota.default;
-        let is_listed = is_listed();
-        if !is_listed && (!self.admission.admits(key, came, quota, is_full) || is_full) {
+        let class = match kind {
+            Kind::Name(class) => class,
+            Kind::Listed | Kind::Class => default,
+        };
+        let shared = Found {
+            place: Place::shared(class),
+            new: None,
+        };
+        let is_name = matches!(kind, Kind::Name(_));
+        if is_name && (!self.admission.admits(key, came, quota, is_full) || is_full) {
             self.take_back(default);
-            return Some(Found {
-                place: Place::shared(default),
-                new: None,
-            });
+            return Some(shared);
         }
         let Some((place, _)) = self.keys.intern(key) else {
-            return Some(Found {
-                place: Place::shared(default),
-                new: None,
-            });
+            return Some(shared);
         };
         self.take_back(default);
         quota_at(&mut self.quotas, index).keys += 1;
-        let (line, source) = match is_listed {
-            true => (self.lines.open(key, outbox), Source::Listed),
-            false => (self.keys.value(default).line, Source::Name),
+        let (line, source) = match kind {
+            Kind::Listed => (self.lines.open(key, outbox), Source::Listed),
+            Kind::Class => (self.lines.open(key, outbox), Source::Unnamed),
+            Kind::Name(class) => (self.keys.value(class).line, Source::Name),
         };
         *self.keys.value_mut(place.id) = Account {
             second: self.second,
@@ -257,28 +291,45 @@ impl KeyCounts {
         }
     }
 
-    /// Gives keys that are listed now their own lines, and moves other keys into the line of their
-    /// class. Returns the lines that begin.
+    /// Gives keys that are listed now their own lines, and moves other keys into the line of the class `default`.
+    /// Returns the lines that begin.
     pub(crate) fn relist(
         &mut self,
         listed: &[KeyId],
         unlisted: &[KeyId],
-        class: KeyId,
+        default: KeyId,
         outbox: &mut Outbox,
     ) -> Vec<KeyId> {
+        let source = |key: &Key, of_tenant| match key.tenant.is_class() {
+            true => Source::Unnamed,
+            false => of_tenant,
+        };
         for id in unlisted {
+            let source = source(self.keys.key(*id), Source::Name);
             let account = self.keys.value_mut(*id);
-            let line = std::mem::replace(&mut account.line, class);
-            account.source = Source::Name;
+            let line = std::mem::replace(&mut account.line, default);
+            account.source = source;
             self.lines.leave(line);
+            // Requests of the tenant that have a plan are of its class now.
+            self.keys.renew(*id);
         }
         let begin = listed.iter().map(|id| {
-            let line = self.lines.open(self.keys.key(*id), outbox);
+            let key = self.keys.key(*id);
+            let source = source(key, Source::Listed);
+            let line = self.lines.open(key, outbox);
             let account = self.keys.value_mut(*id);
-            (account.line, account.source) = (line, Source::Listed);
+            (account.line, account.source) = (line, source);
             line
         });
         begin.collect()
+    }
+
+    /// Removes a name. Its counts stay in the line of its class.
+    pub(crate) fn remove_name(&mut self, id: KeyId) {
+        if let Some(account) = self.keys.remove(id) {
+            let quota = quota_at(&mut self.quotas, account.quota);
+            quota.keys = quota.keys.saturating_sub(1);
+        }
     }
 
     #[inline]
@@ -311,7 +362,7 @@ impl KeyCounts {
     /// Advances to a period of the fast loop: looks at a part of the keys, each once in
     /// [`LOOKED_AT_EVERY`] periods, and forgets idle ones, and the coldest names where frequent
     /// ones found no room. Ends lines when the controller has confirmed all of their counts, with
-    /// their buckets. Returns the lines of listed tenants that are forgotten.
+    /// their buckets. Returns the lines of listed tenants and of plans that are forgotten.
     pub(crate) fn on_tick(
         &mut self,
         now: MonoTime,
@@ -325,15 +376,17 @@ impl KeyCounts {
         let idle = self
             .keys
             .next_part(LOOKED_AT_EVERY)
-            .filter_map(|(id, _, account)| {
+            .filter_map(|(id, key, account)| {
                 let idle = second.saturating_sub(account.second);
+                let is_settled = || outbox.is_settled(account.line, lines.tally(account.line));
                 let is_gone = match account.source {
-                    Source::Unnamed => false,
+                    Source::Unnamed if key.tenant.as_str() == DEFAULT_TENANT => false,
+                    Source::Unnamed => {
+                        idle >= IDLE && !tails.has_names(account.line) && is_settled()
+                    }
                     Source::Name if tails.look(now, account.line, id) => idle >= ESTABLISHED_IDLE,
                     Source::Name => idle >= IDLE,
-                    Source::Listed => {
-                        idle >= IDLE && outbox.is_settled(account.line, lines.tally(account.line))
-                    }
+                    Source::Listed => idle >= IDLE && is_settled(),
                 };
                 is_gone.then_some(id)
             });
@@ -346,19 +399,21 @@ impl KeyCounts {
             };
             let quota = quota_at(&mut self.quotas, account.quota);
             quota.keys = quota.keys.saturating_sub(1);
-            if account.source == Source::Listed {
+            if account.source == Source::Name {
+                tails.close(account.line, id);
+            } else {
                 self.lines.leave(account.line);
                 listed.push(account.line);
-            } else {
-                tails.close(account.line, id);
             }
         }
         for line in self.lines.end_settled(outbox) {
             let key = &self.lines.keys()[line.index()];
-            if !key.tenant.is_default_class() {
+            if key.tenant.is_class() {
+                tails.end(line);
+            }
+            if key.tenant.as_str() != DEFAULT_TENANT {
                 continue;
             }
-            tails.end(line);
             if let Some(quota) = self.by_bucket.remove(&key.bucket) {
                 self.keys.remove(self.quotas[quota as usize].default);
                 self.free_quotas.push(quota);

@@ -15,6 +15,8 @@ const BINS_NEAR: usize = 3;
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) growth: Growth,
+    /// The number of its names.
+    pub(super) members: u32,
     established: Kind,
     new: Kind,
     /// The traffic that clients decided by the ratio of established names, and by that of unknown names.
@@ -66,6 +68,7 @@ impl Class {
     pub(super) fn new(now: MonoTime) -> Self {
         Self {
             growth: Growth::new(now),
+            members: 0,
             established: Kind::default(),
             new: Kind::default(),
             as_established: Mix::default(),

@@ -43,6 +43,7 @@ impl Tails {
         if is_established {
             class.growth.on_arrival();
         }
+        class.members += 1;
         class.kind(is_established).names += 1;
         if self.names.len() <= id.index() {
             self.names.resize(id.index() + 1, NameMemory::default());
@@ -55,6 +56,7 @@ impl Tails {
             return;
         };
         let Standing { established, bin } = name.standing();
+        class.members = class.members.saturating_sub(1);
         class.kind(established).remove(bin, 0.0);
         if established {
             class.growth.on_gone();
@@ -147,6 +149,10 @@ impl Tails {
         if let Some(class) = self.classes.get_mut(line.index()) {
             *class = None;
         }
+    }
+
+    pub(crate) fn has_names(&self, line: KeyId) -> bool {
+        self.class(line).is_some_and(|class| class.members > 0)
     }
 
     /// Fades all traffic. Linear in the classes with names.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::Posted;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Counts;
 use plimsoll_core::stats::{AdmissionCheck, AdmissionFigures};
@@ -53,13 +53,16 @@ impl Zone {
     pub(crate) fn law_ratio(&self, bucket: &Bucket) -> Option<f64> {
         let posted = self.downstream.client_board.get(bucket)?;
         // Names of a class have their own ratios, which together are that of the class.
-        let of_class = self
-            .keys
-            .class_of(bucket)
-            .and_then(|class| self.fast_loop.tails.ratio(class));
+        let of_class = |tenant: &Tenant| {
+            let class = Key {
+                bucket: bucket.clone(),
+                tenant: Some(tenant).filter(|tenant| tenant.is_class())?.clone(),
+            };
+            self.fast_loop.tails.ratio(self.keys.line(&class)?)
+        };
         let keys = posted.keys().filter_map(|(tenant, values)| {
-            let of_names = of_class.filter(|_| tenant.is_default_class());
-            Some((values.offered?.per_second(), of_names.or(values.ratio)?))
+            let ratio = of_class(tenant).or(values.ratio)?;
+            Some((values.offered?.per_second(), ratio))
         });
         let (offered, refused) = keys.fold((0.0, 0.0), |(offered, refused), (rate, ratio)| {
             (offered + rate, refused + rate * ratio.as_f64())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_core::directive::{BucketDirective, Directives, Posted, StaleDirective, Terms};
 use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, Key};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Report, ReportedMode};
 
@@ -88,17 +88,23 @@ impl Child for Zone {
         if directives.epoch.is_some() {
             self.upstream.subscriptions.on_epoch(now);
         }
+        let mut is_regrouped = is_new_policy;
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);
             if !self.admit(now, directive) {
                 continue;
             }
-            decided |= is_decision(directive, self.board.get(&directive.bucket));
+            let held = self.board.get(&directive.bucket);
+            is_regrouped |= held.is_none();
+            decided |= is_decision(directive, held);
             self.board.apply(directive);
             self.relist(now, directive);
             if let Some(posted) = self.board.get(&directive.bucket) {
                 self.fast_loop.on_directive(directive, posted);
             }
+        }
+        if is_regrouped {
+            self.regroup();
         }
         self.upstream
             .on_applied(now, &directives, &mut self.downstream.sessions);
@@ -143,9 +149,9 @@ impl Child for Zone {
 
 impl Zone {
     /// The demand of the classes that cut names.
-    fn tails(&self, now: MonoTime) -> BTreeMap<Bucket, Tail> {
+    fn tails(&self, now: MonoTime) -> BTreeMap<Key, Tail> {
         let cut = self.fast_loop.tails.cut_classes(now);
-        cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].bucket.clone(), tail))
+        cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].clone(), tail))
             .collect()
     }
 
@@ -181,14 +187,16 @@ impl Zone {
     }
 }
 
-/// Returns true if a directive carries a decision of an operator or a rollout rule: anything but rates and
-/// holds, which change all the time, and the terms of coherent coins, which follow from a new epoch.
+/// Returns true if a directive carries a decision of an operator or a rollout rule: anything but rates,
+/// holds and the shares of new names, which change all the time, and the terms of coherent coins, which follow from a new epoch.
 fn is_decision(directive: &BucketDirective, held: Option<&Posted>) -> bool {
     let Some(held) = held else { return true };
     let decided = |terms: &Terms| Terms {
         hold: None,
         headroom: None,
         presences: None,
+        new_share: None,
+        plans: BTreeMap::new(),
         coherence: None,
         // Absent quotas are unchanged.
         quotas: terms.quotas.clone().or_else(|| held.terms().quotas.clone()),

@@ -11,6 +11,7 @@ use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Rep
 
 use super::Zone;
 use super::admissions::Admissions;
+use super::locate::Locator;
 use crate::downstream::{SentStandings, Traffic};
 use crate::fast_loop::FastLoop;
 use crate::key_counts::{Counted, KeyCounts, Source};
@@ -130,28 +131,24 @@ impl Zone {
 
 impl Ingest<'_> {
     fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
-        let (board, latest) = (self.board, &mut self.latest);
-        let is_listed = || {
-            if latest
-                .as_ref()
-                .is_none_or(|(bucket, _)| *bucket != key.bucket)
-            {
-                *latest = Some((key.bucket.clone(), board.get(&key.bucket)));
-            }
-            let posted = latest.as_ref().and_then(|(_, posted)| *posted);
-            posted.is_some_and(|posted| posted.own(key.tenant.as_str()).is_some())
-        };
-        let found = self.keys.find(key, came, is_listed, self.outbox)?;
-        if let Some(line) = found.new {
-            let id = found.place.id;
-            match self.keys.counted(id).source {
-                Source::Name => {
-                    self.fast_loop.tails.open(self.now, line, id, false);
-                }
-                Source::Listed | Source::Unnamed => self.fast_loop.open(line, key),
-            }
+        if let Some(place) = self.keys.known(key) {
+            return Some(place);
         }
-        Some(found.place)
+        let (board, latest) = (self.board, &mut self.latest);
+        if latest
+            .as_ref()
+            .is_none_or(|(bucket, _)| *bucket != key.bucket)
+        {
+            *latest = Some((key.bucket.clone(), board.get(&key.bucket)));
+        }
+        let mut locator = Locator {
+            now: self.now,
+            keys: self.keys,
+            fast_loop: self.fast_loop,
+            posted: latest.as_ref().and_then(|(_, posted)| *posted),
+            outbox: self.outbox,
+        };
+        locator.find(key, came)
     }
 
     /// Moves the buffered entries into the tables. Returns the number of requests that arrived

@@ -7,13 +7,15 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 
 use super::Zone;
+use super::locate::Locator;
 use crate::key_counts::Source;
 
 impl Zone {
     /// Gives tenants that a directive has made listed their own lines, and moves the others back to their class.
     pub(super) fn relist(&mut self, now: MonoTime, directive: &BucketDirective) {
         let bucket = &directive.bucket;
-        let Some((posted, class)) = self.board.get(bucket).zip(self.keys.class_of(bucket)) else {
+        let default = self.keys.default_line(bucket);
+        let Some((posted, default)) = self.board.get(bucket).zip(default) else {
             return;
         };
         let id_of = |tenant| {
@@ -29,23 +31,27 @@ impl Zone {
             .filter_map(id_of)
             .collect();
         let tenants = directive.keys.iter().map(|key| key.tenant.clone());
-        let listed = tenants
-            .filter_map(id_of)
-            .filter(|id| self.keys.counted(*id).source == Source::Name);
-        let listed: Vec<KeyId> = listed.collect();
+        let is_new = |id: &KeyId| {
+            let counted = self.keys.counted(*id);
+            let is_former_class = self.keys.is_class_of_plan(*id) && counted.line == default;
+            counted.source == Source::Name || is_former_class
+        };
+        let listed: Vec<KeyId> = tenants.filter_map(id_of).filter(is_new).collect();
         if listed.is_empty() && unlisted.is_empty() {
             return;
         }
-        for id in &listed {
+        let is_name = |id: &&KeyId| !self.keys.is_class_of_plan(**id);
+        for id in listed.iter().filter(is_name) {
+            let class = self.keys.counted(*id).line;
             self.fast_loop.tails.close(class, *id);
         }
         // A name that was listed was not invented by a caller: it is established.
-        for id in &unlisted {
-            self.fast_loop.tails.open(now, class, *id, true);
+        for id in unlisted.iter().filter(is_name) {
+            self.fast_loop.tails.open(now, default, *id, true);
         }
         for line in self
             .keys
-            .relist(&listed, &unlisted, class, &mut self.upstream.outbox)
+            .relist(&listed, &unlisted, default, &mut self.upstream.outbox)
         {
             self.fast_loop
                 .open_later(line, &self.keys.lines.keys()[line.index()]);
@@ -55,32 +61,26 @@ impl Zone {
     /// Takes the names that a client held as established under an earlier process of this aggregator.
     pub(super) fn recall(&mut self, now: MonoTime, report: &Report) {
         for key in &report.established {
-            let Some(class) = self.keys.class_of(&key.bucket) else {
+            let mut locator = Locator {
+                now,
+                keys: &mut self.keys,
+                fast_loop: &mut self.fast_loop,
+                posted: self.board.get(&key.bucket),
+                outbox: &mut self.upstream.outbox,
+            };
+            let Some(class) = locator.class_of(key) else {
                 continue;
             };
-            if !self.fast_loop.tails.takes_claims(now, class) {
+            let class = locator.keys.counted(class).line;
+            if !locator.fast_loop.tails.takes_claims(now, class) {
                 continue;
             }
-            let is_listed = self
-                .board
-                .get(&key.bucket)
-                .is_some_and(|posted| posted.own(key.tenant.as_str()).is_some());
-            let Some(id) = self.open_name(now, key).filter(|_| !is_listed) else {
-                continue;
-            };
-            self.fast_loop.tails.claim(class, id);
+            let known = locator.keys.known(key);
+            let place = known.or_else(|| locator.find(key, 0));
+            let name = place.filter(|place| self.keys.counted(place.id).source == Source::Name);
+            if let Some(name) = name {
+                self.fast_loop.tails.claim(class, name.id);
+            }
         }
-    }
-
-    /// The id of an unlisted name, which is added if there is room.
-    fn open_name(&mut self, now: MonoTime, key: &Key) -> Option<KeyId> {
-        let found = self
-            .keys
-            .find(key, 0, || false, &mut self.upstream.outbox)?;
-        let id = found.place.id;
-        if let Some(line) = found.new {
-            self.fast_loop.tails.open(now, line, id, false);
-        }
-        (self.keys.counted(id).source == Source::Name).then_some(id)
     }
 }

@@ -7,6 +7,7 @@ mod child;
 mod ingest;
 mod kill;
 mod listing;
+mod locate;
 mod modes;
 mod parent;
 mod room;

@@ -260,6 +260,14 @@ impl Limiter {
             RequestOf::Name(name) if request.cost > 0 => {
                 self.table.target_by_names(name, request.tenant)
             }
+            RequestOf::BucketInPlan(bucket, plan) if request.cost > 0 => Some(
+                self.table
+                    .target_in_plan(bucket.place, request.tenant, plan),
+            ),
+            RequestOf::NameInPlan(name, plan) if request.cost > 0 => {
+                let find = |place| self.table.target_in_plan(place, request.tenant, plan);
+                self.table.target_in(name, find)
+            }
             of => self.known_target(of, request.tenant),
         }
     }
@@ -268,8 +276,10 @@ impl Limiter {
     fn known_target(&self, of: RequestOf<'_>, tenant: &str) -> Option<Target> {
         let place = match of {
             RequestOf::Key(key) => return Some(key.target()),
-            RequestOf::Bucket(bucket) => bucket.place,
-            RequestOf::Name(name) => self.table.known_bucket(name)?,
+            RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => bucket.place,
+            RequestOf::Name(name) | RequestOf::NameInPlan(name, _) => {
+                self.table.known_bucket(name)?
+            }
             RequestOf::All(_) => return None,
         };
         Some(self.table.known_target(place, tenant))
@@ -280,7 +290,7 @@ impl Limiter {
         let target = self.target(request)?;
         let bucket = match request.of {
             RequestOf::Key(key) => key.bucket,
-            RequestOf::Bucket(bucket) => bucket.place.bucket,
+            RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => bucket.place.bucket,
             _ => self.table.keys.owner_of(target.key),
         };
         Some(Subject {
@@ -302,8 +312,12 @@ impl Limiter {
     fn key(&self, request: &Request<'_>) -> Option<KeyHandle> {
         match request.of {
             RequestOf::Key(key) => Some(key.clone()),
-            RequestOf::Bucket(bucket) => Some(bucket.resolve(request.tenant)),
-            RequestOf::Name(name) => Some(self.bucket(name).ok()?.resolve(request.tenant)),
+            RequestOf::Bucket(bucket) => Some(bucket.resolve(request.tenant, "")),
+            RequestOf::BucketInPlan(bucket, plan) => Some(bucket.resolve(request.tenant, plan)),
+            RequestOf::Name(name) => Some(self.bucket(name).ok()?.resolve(request.tenant, "")),
+            RequestOf::NameInPlan(name, plan) => {
+                Some(self.bucket(name).ok()?.resolve(request.tenant, plan))
+            }
             RequestOf::All(_) => None,
         }
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use plimsoll_core::names::{Planned, check_plan};
+
 use crate::hot::decision::DecideCtx;
 use crate::hot::interner::pin::Pin;
 #[cfg(not(feature = "testing"))]
@@ -48,10 +50,14 @@ impl BucketHandle {
     }
 
     /// Resolves a tenant's key once; the key is not evicted while the handle lives. An empty tenant, or one without
-    /// room in the table, shares the default class.
-    pub(crate) fn resolve(&self, tenant: &str) -> KeyHandle {
+    /// room in the table, shares the default class. An empty plan is none.
+    pub(crate) fn resolve(&self, tenant: &str, plan: &str) -> KeyHandle {
         let name = name_of(tenant);
-        let pin = Pin::new(&self.table, self.place.bucket, &name);
+        let in_plan = check_plan(plan)
+            .ok()
+            .and_then(|()| Planned::of(&name, plan));
+        let name = in_plan.as_deref().unwrap_or(&name);
+        let pin = Pin::new(&self.table, self.place.bucket, name);
         let key = pin.as_ref().map_or(self.place.default_key, |pin| pin.key);
         let place = self.table.place_of(key, self.place.default_key);
         let (table, bucket) = (Arc::clone(&self.table), self.place.bucket);

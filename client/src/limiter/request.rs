@@ -38,6 +38,9 @@ pub struct Request<'a> {
 pub(crate) enum RequestOf<'a> {
     Name(&'a str),
     Bucket(&'a BucketHandle),
+    /// A bucket, and the plan of the tenant.
+    NameInPlan(&'a str, &'a str),
+    BucketInPlan(&'a BucketHandle, &'a str),
     Key(&'a KeyHandle),
     All(&'a [Request<'a>]),
 }
@@ -92,6 +95,32 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Sets the plan of a tenant that the policy does not list. It must come from where the tenant does, such as a verified
+    /// token: whoever chooses the plan chooses the limits. The first plan of a tenant counts until it is idle for a
+    /// minute. A plan that the policy does not have is that of the class `default`.
+    ///
+    /// ```
+    /// # use plimsoll_client::{Limiter, Request};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = Limiter::builder("shop").build()?;
+    /// let checkout = limiter.bucket("checkout")?;
+    /// assert!(limiter.check(&Request::new(&checkout, "jo").plan("free")).is_admit());
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    pub fn plan(mut self, plan: &'a str) -> Self {
+        self.of = match self.of {
+            RequestOf::Name(name) | RequestOf::NameInPlan(name, _) => {
+                RequestOf::NameInPlan(name, plan)
+            }
+            RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => {
+                RequestOf::BucketInPlan(bucket, plan)
+            }
+            of @ (RequestOf::Key(_) | RequestOf::All(_)) => of,
+        };
+        self
+    }
+
     /// Sets the number of requests that this one counts as. It is admitted or refused as a whole, and takes as many
     /// tokens. A cost above a guard's depth passes when the guard is full, and leaves a debt. More than
     /// 10,000 count as 10,000, except for exact quotas. 0 decides as for one request and counts nothing.
@@ -129,8 +158,8 @@ impl<'a> Request<'a> {
     /// Returns the name of the bucket; empty for a request of several.
     pub fn bucket(&self) -> &'a str {
         match self.of {
-            RequestOf::Name(name) => name,
-            RequestOf::Bucket(bucket) => bucket.name(),
+            RequestOf::Name(name) | RequestOf::NameInPlan(name, _) => name,
+            RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => bucket.name(),
             RequestOf::Key(key) => key.bucket_name(),
             RequestOf::All(_) => "",
         }

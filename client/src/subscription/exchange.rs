@@ -399,6 +399,7 @@ impl Subscription {
                 .iter_mut()
                 .for_each(|key| key.values = Values::default());
             (directive.terms.pool, directive.terms.cut) = (None, None);
+            directive.terms.plans.clear();
         }
         self.directives.apply(&directive)
     }

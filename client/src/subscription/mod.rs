@@ -295,6 +295,7 @@ impl Subscription {
 
     fn publish_key(&mut self, id: u32) {
         let key = &self.registry.keys()[id as usize];
+        self.publisher.set_class(&self.table, id, key);
         if let Some(posted) = self.directives.get(&key.bucket) {
             self.publisher
                 .publish_key(&self.table, id, key, posted, &self.enforcement);

@@ -198,7 +198,7 @@ impl ControlPlane {
     /// # Errors
     /// If the bucket's name is invalid, or the limiter has no room for it.
     pub fn tenant_counts(&self, bucket: &str, tenant: &str) -> Result<Decisions, RuleError> {
-        let key = self.limiter.bucket(bucket)?.resolve(tenant).place.key;
+        let key = self.limiter.bucket(bucket)?.resolve(tenant, "").place.key;
         Ok(self.table().counters.counts(key).into())
     }
 }

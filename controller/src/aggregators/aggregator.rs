@@ -7,7 +7,7 @@ use plimsoll_core::directive::Board;
 use plimsoll_core::law::presence::presence;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::law::{Parameters, smoothed};
-use plimsoll_core::names::{Bucket, KeyId};
+use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
 
@@ -28,7 +28,7 @@ pub(crate) struct Aggregator {
     /// Requests offered and passed, by key, in the parts of an incomplete report.
     staged: Vec<(KeyId, f64, f64)>,
     /// The demand of unlisted names in the buckets where it cuts some, in its latest report.
-    pub(crate) tails: BTreeMap<Bucket, Tail>,
+    pub(crate) tails: BTreeMap<Key, Tail>,
     /// The number of its children in its latest report with any; `None` before.
     pub(crate) clients: Option<u32>,
     /// The parts of limits in requests/s that it brought with its last greeting.

@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, DECLARED_MAX, Key, KeyId, KeyTable, Place, Tenant};
+use plimsoll_core::names::{
+    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, Place, Tenant,
+};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Entry, Ledger, New, Tally};
 use plimsoll_policy::Policy;
@@ -116,7 +118,8 @@ impl Keys {
         self.now = now;
         let mut evicted: HashMap<Bucket, HashSet<KeyId>> = HashMap::new();
         for (id, key, account) in self.table.next_part(SEARCH_TICKS) {
-            let is_idle = now.since(account.counted) >= IDLE && !key.tenant.is_default_class();
+            let is_idle =
+                now.since(account.counted) >= IDLE && key.tenant.as_str() != DEFAULT_TENANT;
             if is_idle && may_leave(id, key) {
                 evicted.entry(key.bucket.clone()).or_default().insert(id);
             }

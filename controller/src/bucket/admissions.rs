@@ -9,7 +9,7 @@ impl BucketState {
     /// not all of them live on rates and report. Counts do not distinguish refusals of a tenant
     /// limit, so a bucket with a tenant limit is not judged.
     pub(crate) fn check_admissions(&mut self, now: MonoTime, divisible: Option<f64>) {
-        let is_judged = self.terms.tenant_limit.is_none();
+        let is_judged = !self.tenants.have_limits();
         self.admissions
             .on_tick(now, |_| divisible.filter(|rate| is_judged && *rate > 0.0));
     }

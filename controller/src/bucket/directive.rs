@@ -1,7 +1,9 @@
 //! The directive of a bucket for one aggregator.
 
 use plimsoll_core::decision::Coin;
-use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
+use plimsoll_core::directive::{
+    BucketDirective, ClassTerms, Entitlement, KeyDirective, Terms, Values,
+};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
@@ -20,6 +22,14 @@ impl BucketState {
         let zone = self.zones.get(place);
         // Parts that were made for other tenants are void until the next tick.
         let sent = zone.filter(|zone| zone.parts.len() == self.tenants.len());
+        let classes = self.tenants.classes().enumerate().map(|(at, (_, class))| {
+            let new_share = sent.and_then(|zone| *zone.new_shares.get(at)?);
+            let terms = ClassTerms {
+                cut: None,
+                new_share,
+            };
+            (class.name.clone(), terms)
+        });
         let keys = self.tenants.iter().enumerate().map(|(at, tenant)| {
             let share = self.shares.get(at);
             let part = sent.and_then(|zone| zone.parts.get(at));
@@ -36,29 +46,28 @@ impl BucketState {
                 values,
             }
         });
+        let mut terms = Terms {
+            named: self.listing == Listing::Exact,
+            unlisted: None,
+            limit: self.divided_limit(),
+            mode: self.mode(durable),
+            kill: durable.kill_of(&self.name),
+            cohort: self.terms.cohort,
+            coin: self.terms.coin,
+            coherence: durable
+                .coherence()
+                .filter(|_| self.terms.coin == Coin::Coherent),
+            presences: Some(self.presences),
+            hold: zone.and_then(|zone| zone.hold).and_then(Rate::computed),
+            headroom: sent.and_then(|zone| zone.headroom),
+            quotas: Some(self.terms.quotas.clone()),
+            ..Terms::default()
+        };
+        terms.set_classes(classes);
         BucketDirective {
             bucket: self.name.clone(),
             whole: true,
-            terms: Terms {
-                named: self.listing == Listing::Exact,
-                unlisted: None,
-                limit: self.divided_limit(),
-                mode: self.mode(durable),
-                kill: durable.kill_of(&self.name),
-                cohort: self.terms.cohort,
-                coin: self.terms.coin,
-                coherence: durable
-                    .coherence()
-                    .filter(|_| self.terms.coin == Coin::Coherent),
-                presences: Some(self.presences),
-                hold: zone.and_then(|zone| zone.hold).and_then(Rate::computed),
-                headroom: sent.and_then(|zone| zone.headroom),
-                new_share: sent.and_then(|zone| zone.new_share),
-                cut: None,
-                clients: None,
-                pool: None,
-                quotas: Some(self.terms.quotas.clone()),
-            },
+            terms,
             keys: keys.collect(),
         }
     }
@@ -78,8 +87,8 @@ impl BucketState {
         };
         Entitlement {
             weight,
-            floor: policy.fairness().min_floor,
-            tenant_limit: self.terms.tenant_limit,
+            floor: tenant.floor,
+            tenant_limit: tenant.limit,
         }
     }
 }

@@ -73,7 +73,6 @@ pub(crate) struct SilentShares {
 pub(crate) struct PolicyTerms {
     has_moving_limit: bool,
     burst: Duration,
-    tenant_limit: Option<Rate>,
     release: Release,
     coin: Coin,
     cohort: Cohort,
@@ -98,8 +97,8 @@ pub(crate) struct ZoneShare {
     parts: Vec<Part>,
     /// Its part of the headroom that all tenants share, once it was sent one.
     headroom: Option<Headroom>,
-    /// Its part of the traffic of new names; `None` while it cuts no names.
-    new_share: Option<NewShare>,
+    /// Its part of the traffic of new names, one per class of `tenants`; empty while it cuts no names.
+    new_shares: Vec<Option<NewShare>>,
     /// Its part of the limit in requests/s while this controller is silent, once it was sent one.
     hold: Option<f64>,
     /// Requests that moved the balance on assumptions while it was silent; `None` while it was not.
@@ -161,7 +160,7 @@ impl BucketState {
     /// The limit that the law divides; with only a tenant limit, the largest rate.
     pub(crate) fn divided_limit(&self) -> Limit {
         match self.limit {
-            Limit::Unlimited | Limit::Unknown if self.terms.tenant_limit.is_some() => {
+            Limit::Unlimited | Limit::Unknown if self.tenants.have_limits() => {
                 Limit::PerSecond(Rate::MAX)
             }
             limit => limit,
@@ -199,7 +198,7 @@ impl BucketState {
         self.limit = limit;
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
         self.candidate = Candidate::configured(self.candidate, of_bucket);
-        self.tenants = BucketTenants::new(policy);
+        self.tenants = BucketTenants::new(policy, &self.name);
         self.bursts.retain(|tenant, _| policy.is_listed(tenant));
         self.clear_allocations();
     }
@@ -283,7 +282,6 @@ impl PolicyTerms {
         bucket.map_or_else(Self::default, |bucket| Self {
             has_moving_limit: bucket.limit() == Limit::Unknown,
             burst: bucket.burst,
-            tenant_limit: bucket.tenant_limit,
             release: bucket.release,
             coin: bucket.coin,
             cohort: Cohort {

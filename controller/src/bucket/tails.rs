@@ -1,8 +1,11 @@
-//! The class `default` of a bucket over all zones: what its unlisted names ask for, and how its allocation is divided
-//! between zones. A name is cut at the same level, the rate that it may pass, in every zone.
+//! A class of unlisted names over all zones: what they ask for, and how the allocation of the class is divided between
+//! zones. A name is cut at the same level, the rate that it may pass, in every zone.
 
 use plimsoll_core::directive::NewShare;
 use plimsoll_core::law::tail::{Spread, Tail};
+use plimsoll_core::quantity::Rate;
+
+use super::tenants::BucketTenant;
 
 #[derive(Debug)]
 pub(super) struct ZoneTails<'a> {
@@ -13,19 +16,18 @@ pub(super) struct ZoneTails<'a> {
 }
 
 impl<'a> ZoneTails<'a> {
-    /// The tails of zones with their presence. Every name has the `floor` and the `tenant_limit` in requests/s.
+    /// The tails of zones with their presence.
     pub(super) fn new(
         zones: impl Iterator<Item = (Option<&'a Tail>, f64)>,
-        floor: f64,
-        tenant_limit: f64,
+        class: &BucketTenant,
     ) -> Self {
         let zones = zones
             .map(|(tail, presence)| tail.map(|tail| (tail, presence)))
             .collect();
         Self {
             zones,
-            floor,
-            tenant_limit,
+            floor: class.floor.per_second(),
+            tenant_limit: class.limit.map_or(f64::INFINITY, Rate::per_second),
         }
     }
 
@@ -115,11 +117,12 @@ mod tests {
             ..Tail::default()
         };
         for (tenant_limit, due) in [(50.0, 0.125), (500.0, 1.0), (f64::INFINITY, 1.0)] {
-            let tails = ZoneTails::new(
-                [(Some(&tail), 1.0), (None, 1.0)].into_iter(),
-                0.0,
+            let zones = vec![Some((&tail, 1.0)), None];
+            let tails = ZoneTails {
+                zones,
+                floor: 0.0,
                 tenant_limit,
-            );
+            };
             assert!(
                 (tails.within(0) / due - 1.0).abs() < 0.05,
                 "{tenant_limit}: {}",

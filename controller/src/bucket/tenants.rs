@@ -1,14 +1,19 @@
-//! The tenants of one bucket as the law divides among them: every tenant that the policy lists, and the class `default`
-//! for all other names.
+//! The tenants of one bucket as the law divides among them: every tenant that the policy lists, and the classes of all
+//! other names.
 
 use std::collections::{HashMap, HashSet};
 
-use plimsoll_core::names::{KeyId, Tenant};
+use plimsoll_core::names::{Bucket, KeyId, Tenant};
+use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BucketTenant {
     pub(crate) name: Tenant,
+    /// Of each name, if this is a class.
+    pub(crate) floor: Rate,
+    /// Of each name, if this is a class.
+    pub(crate) limit: Option<Rate>,
     /// The id of its key, once it had traffic.
     key: Option<KeyId>,
 }
@@ -17,6 +22,8 @@ pub(crate) struct BucketTenant {
 pub(crate) struct BucketTenants {
     /// Sorted by name.
     entries: Vec<BucketTenant>,
+    /// The entries that are classes, and of these `default`.
+    classes: Vec<usize>,
     default: usize,
     by_name: HashMap<Tenant, usize>,
     /// The keys of tenants that were listed before, until they are idle.
@@ -24,14 +31,21 @@ pub(crate) struct BucketTenants {
 }
 
 impl BucketTenants {
-    pub(crate) fn new(policy: &Policy) -> Self {
+    pub(crate) fn new(policy: &Policy, bucket: &Bucket) -> Self {
         let tenants = policy.tenants().map(|(tenant, _)| tenant);
         let entries: Vec<BucketTenant> = tenants
             .map(|tenant| BucketTenant {
                 name: tenant.clone(),
+                floor: policy.floor(tenant),
+                limit: policy.tenant_limit(tenant, bucket).map(|(rate, _)| rate),
                 key: None,
             })
             .collect();
+        let classes = entries.iter().enumerate();
+        let classes = classes
+            .filter(|(_, entry)| entry.name.is_class())
+            .map(|(at, _)| at);
+        let classes = classes.collect();
         let by_name: HashMap<Tenant, usize> = entries
             .iter()
             .map(|entry| entry.name.clone())
@@ -43,6 +57,7 @@ impl BucketTenants {
             .unwrap_or_default();
         Self {
             entries,
+            classes,
             default,
             by_name,
             pooled: Vec::new(),
@@ -80,8 +95,14 @@ impl BucketTenants {
         self.entries.len()
     }
 
-    pub(crate) const fn class(&self) -> usize {
-        self.default
+    /// The entries that are classes, with their indices.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (usize, &BucketTenant)> {
+        let entry = |at: &usize| Some((*at, self.entries.get(*at)?));
+        self.classes.iter().filter_map(entry)
+    }
+
+    pub(crate) fn have_limits(&self) -> bool {
+        self.entries.iter().any(|entry| entry.limit.is_some())
     }
 
     /// Fills `into` with the `value` of each tenant's key, in order. Keys of other tenants add to the class `default`.
@@ -123,7 +144,7 @@ mod tests {
         )
         .unwrap()
         .0;
-        let mut tenants = BucketTenants::new(&policy);
+        let mut tenants = BucketTenants::new(&policy, &Bucket::new("b").unwrap());
         let mut gathered = Vec::new();
         tenants.gather(|_| 5.0, &mut gathered);
         assert_eq!(

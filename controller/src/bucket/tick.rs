@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::directive::Headroom;
 use plimsoll_core::law::presence::{HELD, Presences};
 use plimsoll_core::law::{Child, Claimant, Division, Parameters, Whole};
-use plimsoll_core::names::KeyId;
+use plimsoll_core::names::{Key, KeyId};
 use plimsoll_core::quantity::{DropRatio, Rate};
 use plimsoll_policy::{Policy, Release};
 
@@ -89,18 +89,20 @@ impl BucketState {
         self.presences = Presences::sum([total].into_iter());
         let presences = total.max(1.0);
 
-        let zones = served
-            .iter()
-            .map(|served| (served.aggregator.tails.get(&self.name), served.presence));
-        let tenant_limit = self
-            .terms
-            .tenant_limit
-            .map_or(f64::INFINITY, Rate::per_second);
-        let tails = ZoneTails::new(
-            zones,
-            tick.policy.fairness().min_floor.per_second(),
-            tenant_limit,
-        );
+        let classes: Vec<(usize, ZoneTails<'_>)> = self
+            .tenants
+            .classes()
+            .map(|(at, class)| {
+                let key = Key {
+                    bucket: self.name.clone(),
+                    tenant: class.name.clone(),
+                };
+                let zones = served
+                    .iter()
+                    .map(|served| (served.aggregator.tails.get(&key), served.presence));
+                (at, ZoneTails::new(zones, class))
+            })
+            .collect();
         for (
             at,
             Served {
@@ -110,8 +112,10 @@ impl BucketState {
         {
             self.tenants.gather(|key| aggregator.rate(key), rates);
             // Requests above the tenant limits of unlisted names are refused in any case.
-            if let Some(rate) = rates.get_mut(self.tenants.class()) {
-                *rate *= tails.within(at);
+            for (class, tails) in &classes {
+                if let Some(rate) = rates.get_mut(*class) {
+                    *rate *= tails.within(at);
+                }
             }
         }
         self.shares.resize(self.tenants.len(), Share::default());
@@ -123,15 +127,22 @@ impl BucketState {
         let target = self
             .balance
             .target(divisible, self.terms.burst, tick.parameters);
-        self.divide(tick, target, divisible, &tails, scratch);
-        let class = self.shares.get(self.tenants.class());
-        let sent = class.filter(|class| class.offered > class.allocation);
-        let of_class = sent.and_then(|class| tails.shares(class.allocation));
+        self.divide(target, divisible, &classes, scratch);
+        let in_zones = classes.iter().map(|(at, tails)| {
+            let class = self.shares.get(*at);
+            let sent = class.filter(|class| class.offered > class.allocation);
+            (*at, sent.and_then(|class| tails.shares(class.allocation)))
+        });
+        let in_zones: Vec<(usize, Option<Vec<f64>>)> = in_zones.collect();
         for (at, served) in served.iter().enumerate() {
-            let of_class = of_class.as_ref().and_then(|shares| shares.get(at)).copied();
-            self.split(served, presences, of_class, scratch, tick.parameters);
+            let share_of = |tenant: usize| {
+                let (_, zones) = in_zones.iter().find(|(class, _)| *class == tenant)?;
+                zones.as_ref()?.get(at).copied()
+            };
+            self.split(served, presences, share_of, scratch, tick.parameters);
             if let Some(zone) = self.zones.get_mut(served.place) {
-                zone.new_share = tails.new_share(at);
+                let new_shares = classes.iter().map(|(_, tails)| tails.new_share(at));
+                zone.new_shares = new_shares.collect();
             }
         }
     }
@@ -295,31 +306,30 @@ impl BucketState {
 
     fn divide(
         &mut self,
-        tick: &Tick<'_>,
         target: f64,
         divisible: f64,
-        tails: &ZoneTails<'_>,
+        classes: &[(usize, ZoneTails<'_>)],
         scratch: &mut Scratch,
     ) {
-        let floor = tick.policy.fairness().min_floor.per_second();
-        let tenant_limit = self
-            .terms
-            .tenant_limit
-            .map_or(f64::INFINITY, Rate::per_second);
+        let claimants = self.tenants.iter().zip(&self.shares);
         scratch.claimants.clear();
         scratch
             .claimants
-            .extend(self.shares.iter().map(|share| Claimant {
+            .extend(claimants.map(|(tenant, share)| Claimant {
                 offered: share.offered,
                 weight: share.weight,
-                floor,
-                tenant_limit,
+                floor: tenant.floor.per_second(),
+                tenant_limit: tenant.limit.map_or(f64::INFINITY, Rate::per_second),
             }));
-        if let Some(class) = scratch.claimants.get_mut(self.tenants.class()) {
-            // The tenant limit is of each name. So is the floor, but names that a caller invents must leave half to the
-            // tenants that the policy lists.
-            class.tenant_limit = f64::INFINITY;
-            class.floor = floor.max(tails.floors().min(target / 2.0));
+        let floors: f64 = classes.iter().map(|(_, tails)| tails.floors()).sum();
+        for (at, tails) in classes {
+            if let Some(class) = scratch.claimants.get_mut(*at) {
+                // The tenant limit is of each name. So is the floor, but names that a caller invents must leave half to
+                // the tenants that the policy lists.
+                class.tenant_limit = f64::INFINITY;
+                let fitting = tails.floors() * (target / 2.0 / floors).min(1.0);
+                class.floor = class.floor.max(fitting);
+            }
         }
         scratch
             .division
@@ -357,18 +367,16 @@ impl BucketState {
         }
     }
 
-    /// Gives one zone its part of every allocation. `of_class` is its part of the allocation of the class `default`, if
-    /// known. A silent zone keeps the hold that it was sent last.
+    /// Gives one zone its part of every allocation. `share_of` returns its part of the allocation of a class, if known.
+    /// A silent zone keeps the hold that it was sent last.
     fn split(
         &mut self,
         served: &Served<'_>,
         presences: f64,
-        of_class: Option<f64>,
+        share_of: impl Fn(usize) -> Option<f64>,
         scratch: &Scratch,
         parameters: &Parameters,
     ) {
-        let class = self.tenants.class();
-        let share_of = |at: usize| of_class.filter(|_| at == class);
         let Served {
             place,
             aggregator,

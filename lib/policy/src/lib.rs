@@ -36,8 +36,8 @@ pub use hash::{PolicyHash, PolicyTexts};
 pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
 pub use spec::{Algorithm, Release};
 pub use tenants::{
-    Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
-    TenantPolicy,
+    Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, LimitOwner, Plan,
+    REWEIGHT_INTERVAL_DEFAULT, TenantPolicy,
 };
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
@@ -50,6 +50,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_core::names::{Bucket, Name, Tenant};
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
 use buckets::Buckets;
@@ -135,7 +136,8 @@ impl Policy {
         self.quotas.get(name)
     }
 
-    /// The tenants that are listed, the class `default` among them, in the order of names.
+    /// The tenants that are listed, and the classes of unlisted ones: `default` and one for each plan. In the order of
+    /// names.
     pub fn tenants(&self) -> impl Iterator<Item = (&Tenant, &TenantPolicy)> {
         self.tenants.listed.iter()
     }
@@ -150,12 +152,24 @@ impl Policy {
         })
     }
 
-    /// Returns the entry of the tenant `name`: its own, else that of the class `default`.
+    /// Returns the entry of the tenant `name`: its own, else that of its plan, else that of the class `default`.
     pub fn tenant(&self, name: &Tenant) -> &TenantPolicy {
         self.tenants.get(name)
     }
 
-    /// Returns true if the tenant `name` has its own entry.
+    /// Returns the limit of a tenant in a bucket and the entry that sets it: that of the tenant, of its plan, or of the
+    /// bucket. For a class it is the limit of each of its names.
+    pub fn tenant_limit(&self, tenant: &Tenant, bucket: &Bucket) -> Option<(Rate, LimitOwner)> {
+        let of_bucket = || Some((self.bucket(bucket)?.tenant_limit?, LimitOwner::Bucket));
+        self.tenant(tenant).limit_in(bucket).or_else(of_bucket)
+    }
+
+    /// Returns the floor of a tenant, or of each name of a class.
+    pub fn floor(&self, tenant: &Tenant) -> Rate {
+        self.tenant(tenant).floor.unwrap_or(self.fairness.min_floor)
+    }
+
+    /// Returns true if the tenant or class `name` has its own entry.
     pub fn is_listed(&self, name: &Tenant) -> bool {
         self.tenants.listed.contains_key(name)
     }

@@ -133,6 +133,9 @@ pub(crate) struct CanarySpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantsSpec {
+    #[serde(default)]
+    pub(crate) plans: BTreeMap<String, TenantSpec>,
+    #[serde(default)]
     pub(crate) tenants: BTreeMap<String, TenantSpec>,
     pub(crate) fairness: Option<FairnessSpec>,
 }
@@ -145,6 +148,10 @@ pub(crate) struct TenantSpec {
     pub(crate) notes: Option<String>,
     pub(crate) boost: Option<Number>,
     pub(crate) boost_until: Option<String>,
+    pub(crate) plan: Option<String>,
+    pub(crate) floor_rps: Option<Number>,
+    #[serde(default)]
+    pub(crate) limits: BTreeMap<String, Number>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -27,7 +27,9 @@ use super::scalars::{
     check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
     encode_millis, encode_rate,
 };
-use super::tail::{decode_cut, decode_standings, encode_cut, encode_standings};
+use super::tail::{
+    decode_cut, decode_plans, decode_standings, encode_cut, encode_plans, encode_standings,
+};
 use crate::{KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
 /// The number that encodes a weight of 1.
@@ -127,6 +129,7 @@ pub(crate) fn bucket_piece(
         pool: terms.pool.map(encode_pool),
         cut: terms.cut.map(encode_cut),
         new_share: terms.new_share.map(NewShare::millionths),
+        plans: encode_plans(&terms.plans),
         coherence: terms.coherence.map(encode_coherence),
         quotas: terms.quotas.as_ref().map(encode_quotas),
         keys: keys.iter().map(encode_key).collect(),
@@ -279,6 +282,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         pool: bucket.pool.map(decode_pool).transpose()?,
         cut: bucket.cut.map(decode_cut).transpose()?,
         new_share: bucket.new_share.map(NewShare::new).transpose()?,
+        plans: decode_plans(bucket.plans)?,
         coherence: bucket.coherence.map(decode_coherence).transpose()?,
         quotas: bucket.quotas.as_ref().map(decode_quotas).transpose()?,
     };

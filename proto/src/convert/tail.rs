@@ -1,9 +1,11 @@
 //! Conversions of unlisted names: their demand in a zone, the levels of their cuts, and their
 //! standings.
 
-use plimsoll_core::directive::{STANDINGS_MAX, TailCut};
+use std::collections::BTreeMap;
+
+use plimsoll_core::directive::{ClassTerms, NewShare, STANDINGS_MAX, TailCut};
 use plimsoll_core::law::tail::{Bin, Demand, Standing, Tail};
-use plimsoll_core::names::{Bucket, KeyId};
+use plimsoll_core::names::{Bucket, Key, KeyId, PLANS_MAX, Tenant};
 use plimsoll_core::quantity::{DropRatio, Rate};
 
 use super::DecodeError;
@@ -14,9 +16,10 @@ use crate::wire;
 /// only by traffic.
 pub(super) const TAILS_MAX: usize = 4_096;
 
-pub(super) fn encode_tail(bucket: &Bucket, tail: &Tail) -> wire::Tail {
+pub(super) fn encode_tail(class: &Key, tail: &Tail) -> wire::Tail {
     wire::Tail {
-        bucket: bucket.to_string(),
+        bucket: class.bucket.to_string(),
+        plan: class.tenant.plan().unwrap_or_default().to_owned(),
         established: Some(encode_demand(&tail.established)),
         new: Some(encode_demand(&tail.new)),
         names: tail.names,
@@ -41,14 +44,21 @@ fn encode_demand(demand: &Demand) -> wire::Demand {
     encoded
 }
 
-pub(super) fn decode_tail(tail: &wire::Tail) -> Result<(Bucket, Tail), DecodeError> {
+pub(super) fn decode_tail(tail: &wire::Tail) -> Result<(Key, Tail), DecodeError> {
     let demand = |demand: &Option<wire::Demand>| demand.as_ref().map(decode_demand).transpose();
     let decoded = Tail {
         established: demand(&tail.established)?.unwrap_or_default(),
         new: demand(&tail.new)?.unwrap_or_default(),
         names: tail.names,
     };
-    Ok((decode_name("tails", &tail.bucket, Bucket::new)?, decoded))
+    let class = Key {
+        bucket: decode_name("tails", &tail.bucket, Bucket::new)?,
+        tenant: match tail.plan.as_str() {
+            "" => Tenant::default_class(),
+            plan => decode_name("tails", plan, Tenant::class_of_plan)?,
+        },
+    };
+    Ok((class, decoded))
 }
 
 fn decode_demand(demand: &wire::Demand) -> Result<Demand, DecodeError> {
@@ -97,6 +107,30 @@ pub(super) fn decode_cut(cut: wire::TailCut) -> Result<TailCut, DecodeError> {
         ratio: DropRatio::new(cut.ratio)?,
         tenant_limit: cut.tenant_limit_milli_rps.map(decode_rate).transpose()?,
     })
+}
+
+pub(super) fn encode_plans(plans: &BTreeMap<Tenant, ClassTerms>) -> Vec<wire::Plan> {
+    let each = plans.iter().map(|(class, terms)| wire::Plan {
+        name: class.plan().unwrap_or_default().to_owned(),
+        cut: terms.cut.map(encode_cut),
+        new_share: terms.new_share.map(NewShare::millionths),
+    });
+    each.collect()
+}
+
+pub(super) fn decode_plans(
+    plans: Vec<wire::Plan>,
+) -> Result<BTreeMap<Tenant, ClassTerms>, DecodeError> {
+    check_len("plans", plans.len(), PLANS_MAX)?;
+    let each = plans.into_iter().map(|plan| {
+        let terms = ClassTerms {
+            cut: plan.cut.map(decode_cut).transpose()?,
+            new_share: plan.new_share.map(NewShare::new).transpose()?,
+        };
+        let class = decode_name("plans", &plan.name, Tenant::class_of_plan)?;
+        Ok((class, terms))
+    });
+    each.collect()
 }
 
 /// Encodes standings as the gaps between their ids, and their codes.

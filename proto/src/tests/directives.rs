@@ -1,6 +1,8 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
-use plimsoll_core::directive::{NEAREST_BYTES_MAX, NewShare, STANDINGS_MAX, TailCut, Unlisted};
+use plimsoll_core::directive::{
+    ClassTerms, NEAREST_BYTES_MAX, NewShare, STANDINGS_MAX, TailCut, Unlisted,
+};
 use plimsoll_core::law::tail::Standing;
 
 use super::quotas::any_quotas;
@@ -225,6 +227,13 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 headroom,
                 clients,
                 pool,
+                plans: [(
+                    Tenant::class_of_plan("free").unwrap(),
+                    ClassTerms { cut, new_share },
+                )]
+                .into_iter()
+                .filter(|_| cut.is_some())
+                .collect(),
                 cut,
                 new_share,
                 quotas,
@@ -384,6 +393,7 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
                 tenant_limit: most,
             }),
             new_share: Some(NewShare::of(1.0)),
+            plans: BTreeMap::new(),
             quotas: None,
         },
         keys: (0..tenants)

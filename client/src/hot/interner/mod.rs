@@ -30,7 +30,7 @@ use std::sync::TryLockError;
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use plimsoll_core::names::{NAME_BYTES_MAX, check_name, check_tenant};
+use plimsoll_core::names::{NAME_BYTES_MAX, Planned, check_name, check_tenant, own_name};
 
 use crate::hot::directive_word::{DirectiveWord, IDS_MAX, KeyWord};
 use crate::hot::interner::frequency::{Sketch, WaitingNames};
@@ -144,7 +144,19 @@ impl Interner {
             .map_or_else(|| self.insert_new(hash, owner, name), Lookup::Found)
     }
 
+    /// Looks up the valid own name of a tenant like [`look_up`](Self::look_up). A new name is entered with its plan,
+    /// which must be valid, too.
+    pub(crate) fn look_up_in_plan(&self, owner: u32, name: &str, plan: &str) -> Lookup {
+        let hash = self.hash_of_name(owner, name);
+        if let Some(word) = self.slots.find(hash) {
+            return Lookup::Found(word);
+        }
+        Planned::of(name, plan).map_or(Lookup::Invalid, |name| self.insert_new(hash, owner, &name))
+    }
+
+    /// Hashes a valid name. A tenant has one key, whatever its plan.
     fn hash_of_name(&self, owner: u32, name: &str) -> u64 {
+        let name = own_name(name);
         self.hash(
             if name.contains('%') {
                 owner | ESCAPED

@@ -33,6 +33,12 @@ const LIMITER: &[Metric<Source>] = &[
         "Requests whose tenant is empty, or, over HTTP, repeated or not UTF-8, and that count for the class `default`.",
         |source| one(source.limiter.table.invalid_tenants()),
     ),
+    Metric::counter(
+        "plimsoll_plan_mismatches_total",
+        &[],
+        "Requests with another plan than the first one of their tenant, which counts until the tenant is idle for a minute.",
+        |source| one(source.limiter.table.other_plans()),
+    ),
     Metric::<Source>::gauge(
         "plimsoll_setup_problems",
         &["problem", "subject"],

@@ -44,7 +44,7 @@ impl Divisions {
             let tenant = name.tenant.as_str();
             table.responses.set_side(key, stance.side(tenant));
             if stance.is_divided() && !table.has_own_directive(key) {
-                table.publish(key, names.word(key, tenant, published.cut(), stance));
+                table.publish(key, names.word(key, tenant, published.posted, stance));
             }
         }
     }
@@ -65,7 +65,7 @@ impl Divisions {
             if !table.has_own_directive(key) {
                 table.publish(
                     key,
-                    names.word(key, name.tenant.as_str(), published.cut(), stance),
+                    names.word(key, name.tenant.as_str(), published.posted, stance),
                 );
             }
         }

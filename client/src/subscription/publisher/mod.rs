@@ -3,16 +3,17 @@
 
 mod division;
 mod names;
+mod plans;
 mod waits;
 
 use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_core::decision::coherent::Coherence;
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::{Posted, TailCut, Terms, Values};
+use plimsoll_core::directive::{Posted, Terms, Values};
 use plimsoll_core::law::ZoneGuard;
 use plimsoll_core::law::tail::Standing;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, own_name};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::Side;
 
@@ -24,6 +25,7 @@ use crate::hot::table::Table;
 use crate::responses::Cohort;
 use division::Divisions;
 use names::Names;
+use plans::Plans;
 use waits::Waits;
 
 #[derive(Default)]
@@ -34,6 +36,7 @@ pub(super) struct Publisher {
     waits: Waits,
     divisions: Divisions,
     pub(super) names: Names,
+    plans: Plans,
     coherence: Option<Coherence>,
     /// By bucket: the rate that the service itself has set for the time without directives. It applies from
     /// the next publication on.
@@ -47,12 +50,6 @@ pub(super) struct Published<'a> {
     pub(super) posted: Option<&'a Posted>,
     pub(super) enforcement: &'a Enforcement,
     pub(super) registry: &'a KeyRegistry,
-}
-
-impl Published<'_> {
-    fn cut(&self) -> Option<TailCut> {
-        self.posted?.terms().cut
-    }
 }
 
 // === Time ===
@@ -117,10 +114,9 @@ impl Publisher {
                 .keys()
                 .get(*key as usize)
                 .map(|key| key.tenant.as_str());
-            let cut = published.cut();
             let word = stance
                 .zip(tenant)
-                .map(|(stance, tenant)| self.names.word(*key, tenant, cut, &stance));
+                .map(|(stance, tenant)| self.names.word(*key, tenant, posted, &stance));
             table.publish(*key, word.unwrap_or(DirectiveWord::NOTHING));
             self.guards.remove(*key);
             self.waits.class(*key, None);
@@ -146,13 +142,14 @@ impl Publisher {
             key.tenant.as_str(),
         );
         table.responses.set_side(id, stance.side(tenant));
-        let Some(values) = posted.own(tenant) else {
-            if stance.is_divided() {
-                table.publish(id, self.names.word(id, tenant, posted.terms().cut, &stance));
+        let Some(values) = posted.own(own_name(tenant)) else {
+            let word = self.names.word(id, tenant, Some(posted), &stance);
+            if word != DirectiveWord::NOTHING {
+                table.publish(id, word);
             }
             return;
         };
-        self.publish_values(table, id, posted.terms(), &values, (&stance, tenant));
+        self.publish_values(table, id, posted, &values, (&stance, tenant));
         let own = self.own_words.entry(key.bucket.clone()).or_default();
         if let Err(at) = own.binary_search(&id) {
             own.insert(at, id);
@@ -161,21 +158,21 @@ impl Publisher {
 
     /// Publishes the words that the unlisted names of a bucket follow. Names with a known rate have
     /// their own ratios.
-    fn publish_names(&self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
+    fn publish_names(&mut self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
         let Published {
             id,
             bucket,
+            posted,
             registry,
             ..
         } = published;
-        let class = table
-            .default_key(id as u32)
-            .map_or(DirectiveWord::NOTHING, |key| table.own_directive(key));
-        let cut = published.cut();
-        let established = cut
-            .filter(|_| !class.is_cold())
-            .map_or(class, |cut| class.with_ratio(cut.ratio));
+        let Some(posted) = posted else { return };
+        let default = table.default_key(id as u32);
+        let established = default.map_or(DirectiveWord::NOTHING, |key| {
+            plans::established(table, key, posted, DEFAULT_TENANT)
+        });
         table.publish_established(id as u32, established);
+        self.plans.publish(table, id as u32, posted);
         // Reading the words in the table would miss the cache for each name.
         let own = self.own_words.get(bucket).map_or(&[][..], Vec::as_slice);
         for key in self
@@ -187,8 +184,14 @@ impl Publisher {
                 .keys()
                 .get(key as usize)
                 .map_or(DEFAULT_TENANT, |key| key.tenant.as_str());
-            table.publish(key, self.names.word(key, tenant, cut, stance));
+            table.publish(key, self.names.word(key, tenant, Some(posted), stance));
         }
+    }
+
+    /// Sets the class that a key follows when it has taken an id.
+    pub(super) fn set_class(&mut self, table: &Table, id: u32, key: &Key) {
+        let bucket = table.keys.owner_of(id);
+        self.plans.set_class(table, bucket, id, key.tenant.as_str());
     }
 
     pub(super) fn set_standing(
@@ -214,7 +217,7 @@ impl Publisher {
             table.publish(
                 key,
                 self.names
-                    .word(key, name.tenant.as_str(), posted.terms().cut, &stance),
+                    .word(key, name.tenant.as_str(), Some(posted), &stance),
             );
         }
     }
@@ -255,16 +258,14 @@ impl Publisher {
         for (tenant, values) in posted.keys() {
             // A tenant without requests gets a key only while there are plenty; else its directive is
             // published when it enters.
-            let Some(key) = table.keys.intern_if_roomy(id as u32, tenant.as_str()) else {
+            let key = match tenant.plan() {
+                None => table.keys.intern_if_roomy(id as u32, tenant.as_str()),
+                Some(_) => self.plans.key_of_class(table, id as u32, tenant.as_str()),
+            };
+            let Some(key) = key else {
                 continue;
             };
-            self.publish_values(
-                table,
-                key,
-                posted.terms(),
-                &values,
-                (stance, tenant.as_str()),
-            );
+            self.publish_values(table, key, posted, &values, (stance, tenant.as_str()));
             own.push(key);
         }
         own.sort_unstable();
@@ -275,10 +276,11 @@ impl Publisher {
         &mut self,
         table: &Table,
         key: u32,
-        terms: &Terms,
+        posted: &Posted,
         values: &Values,
         (stance, tenant): (&Stance<'_>, &str),
     ) {
+        let terms = posted.terms();
         let guard = guard_of(terms, values);
         match guard {
             // Before the word, so that no request finds a guard without tokens.
@@ -287,7 +289,7 @@ impl Publisher {
         }
         let class = self.waits.class(key, values.ratio);
         let word = match (values.ratio, guard) {
-            (None, None) => self.names.word(key, tenant, terms.cut, stance),
+            (None, None) => self.names.word(key, tenant, Some(posted), stance),
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
                 let word =

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use plimsoll_core::directive::TailCut;
+use plimsoll_core::directive::{Posted, TailCut};
 use plimsoll_core::law::tail::{Bin, Standing};
-use plimsoll_core::names::DEFAULT_TENANT;
+use plimsoll_core::names::{DEFAULT_TENANT, is_class, split_class};
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::directive_word::DirectiveWord;
@@ -57,7 +57,7 @@ impl Names {
         &self,
         key: u32,
         tenant: &str,
-        cut: Option<TailCut>,
+        posted: Option<&Posted>,
         stance: &Stance<'_>,
     ) -> DirectiveWord {
         // The default class follows nothing. Without a ratio its mode remains, because quotas
@@ -66,6 +66,10 @@ impl Names {
             return DirectiveWord::new(DropRatio::NONE).enforced(stance.enforces(tenant));
         }
         let Standing { established, bin } = self.of(key);
+        let cut = posted.and_then(|posted| {
+            let class = posted.class_of(tenant);
+            posted.terms().of_class(class).cut
+        });
         let of_bin = bin
             .zip(cut)
             .map(|(bin, cut): (Bin, TailCut)| cut.ratio_of(established, bin.rate()));
@@ -77,7 +81,13 @@ impl Names {
             true => mark
                 .unwrap_or(DirectiveWord::following())
                 .on_side(stance.enforces(tenant)),
+            // The mark leads to the class of its plan.
+            false if has_plan(tenant) => mark.unwrap_or(DirectiveWord::following()),
             false => mark.unwrap_or(DirectiveWord::NOTHING),
         }
     }
+}
+
+fn has_plan(tenant: &str) -> bool {
+    !is_class(tenant) && split_class(tenant).1 != DEFAULT_TENANT
 }

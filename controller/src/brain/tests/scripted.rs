@@ -171,7 +171,13 @@ impl Scripted {
             tails: self
                 .tail
                 .iter()
-                .map(|tail| (bucket(), tail.clone()))
+                .map(|tail| {
+                    let class = Key {
+                        bucket: bucket(),
+                        tenant: Tenant::default_class(),
+                    };
+                    (class, tail.clone())
+                })
                 .collect(),
             ..Report::default()
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::fanout::{Audiences, Seen, UpdateCache};
 use super::{Audience, AudienceUpdate, BucketDirective, BucketUpdate, KeyDirective, Terms, Values};
-use crate::names::{Bucket, DEFAULT_TENANT, Tenant};
+use crate::names::{Bucket, DEFAULT_TENANT, Tenant, own_name, split_class};
 use crate::quantity::Limit;
 
 /// Holds the whole state of every bucket and numbers its changes. A reader asks for the changes since the
@@ -210,10 +210,30 @@ impl Posted {
         self.keys.get(at).map(|key| key.values)
     }
 
-    /// Returns the values of a tenant: its own, or else the values of the default class.
+    /// Returns the values of a tenant: its own, or else the values of its class.
     pub fn values(&self, tenant: &Tenant) -> Option<Values> {
-        self.own(tenant.as_str())
-            .or_else(|| self.own(DEFAULT_TENANT))
+        self.own(self.entry_of(tenant.as_str()))
+    }
+
+    /// Returns the name of the entry that a tenant has: its own, or else that of its class. A plan without an entry
+    /// is the default class.
+    pub fn entry_of<'a>(&self, tenant: &'a str) -> &'a str {
+        let own = own_name(tenant);
+        if self.own(own).is_some() {
+            own
+        } else {
+            self.class_of(tenant)
+        }
+    }
+
+    /// Returns the class of an unlisted tenant.
+    pub fn class_of<'a>(&self, tenant: &'a str) -> &'a str {
+        let (_, class) = split_class(tenant);
+        if self.own(class).is_some() {
+            class
+        } else {
+            DEFAULT_TENANT
+        }
     }
 
     fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
@@ -230,6 +250,7 @@ impl Posted {
         let mut terms = self.terms.clone();
         if !seen.values {
             (terms.headroom, terms.pool, terms.cut) = (None, None, None);
+            terms.plans.clear();
         }
         // Definitions change rarely, and terms are sent with every directive.
         if self.quotas_changed <= seen.version {

@@ -15,7 +15,7 @@ pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, PoolDepth, ZonePool};
 pub use leader::{EPOCH_STEP_MAX, Leader};
 pub use sequence::{Sequence, StaleDirective};
-pub use tail::{NewShare, TailCut};
+pub use tail::{ClassTerms, NewShare, TailCut};
 pub use unlisted::{NEAREST_BYTES_MAX, Unlisted};
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use crate::kill::{Kill, KillGeneration};
 use crate::law::Weight;
 use crate::law::presence::Presences;
 use crate::law::tail::Standing;
-use crate::names::{Bucket, KeyId, Tenant};
+use crate::names::{Bucket, DEFAULT_TENANT, KeyId, Tenant};
 use crate::quantity::{DropRatio, Limit, Rate};
 use crate::quota::BucketQuotas;
 use crate::report::{Echo, InstanceId};
@@ -147,6 +147,8 @@ pub struct Terms {
     pub cut: Option<TailCut>,
     /// To an aggregator: its part of the traffic of new unlisted names. Absent means unchanged.
     pub new_share: Option<NewShare>,
+    /// The same two for the class of each plan, by its name. Empty means unchanged.
+    pub plans: BTreeMap<Tenant, ClassTerms>,
     /// The exact quotas, which clients enforce behind the coin. Absent means unchanged.
     pub quotas: Option<BucketQuotas>,
 }
@@ -192,6 +194,25 @@ pub struct Entitlement {
 }
 
 impl Terms {
+    /// Returns the terms of a class of unlisted names.
+    pub fn of_class(&self, class: &str) -> ClassTerms {
+        match class {
+            DEFAULT_TENANT => ClassTerms {
+                cut: self.cut,
+                new_share: self.new_share,
+            },
+            _ => self.plans.get(class).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Sets the terms of classes of unlisted names, in place of those of all classes.
+    pub fn set_classes(&mut self, classes: impl IntoIterator<Item = (Tenant, ClassTerms)>) {
+        let mut plans: BTreeMap<Tenant, ClassTerms> = classes.into_iter().collect();
+        let default = plans.remove(DEFAULT_TENANT).unwrap_or_default();
+        (self.cut, self.new_share) = (default.cut, default.new_share);
+        self.plans = plans;
+    }
+
     /// Returns these terms; terms whose absence means unchanged are taken from `held`.
     pub(crate) fn or(self, held: &Self) -> Self {
         Self {
@@ -200,6 +221,11 @@ impl Terms {
             pool: self.pool.or(held.pool),
             cut: self.cut.or(held.cut),
             new_share: self.new_share.or(held.new_share),
+            plans: if self.plans.is_empty() {
+                held.plans.clone()
+            } else {
+                self.plans
+            },
             quotas: self.quotas.or_else(|| held.quotas.clone()),
             ..self
         }

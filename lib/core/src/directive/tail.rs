@@ -18,6 +18,15 @@ pub struct TailCut {
     pub tenant_limit: Option<Rate>,
 }
 
+/// The terms of one class of unlisted names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassTerms {
+    /// To a client: the levels for cutting its names.
+    pub cut: Option<TailCut>,
+    /// To an aggregator: its part of the traffic of new names.
+    pub new_share: Option<NewShare>,
+}
+
 /// A zone's part of the traffic of new names, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewShare(u32);

@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use siphasher::sip128::SipHasher24;
 
-use super::{InvalidName, NAME_BYTES_MAX, is_plain};
+use super::plan::split_plan;
+use super::{InvalidName, NAME_BYTES_MAX, check_plan, is_plain};
 
 /// Maximum number of bytes that are kept of a name that is too long. An escape is not cut.
 const KEPT: usize = 90;
@@ -104,15 +105,17 @@ impl Deref for Encoded<'_> {
 }
 
 /// Checks the rule of tenants' names: 1 to [`NAME_BYTES_MAX`] bytes of `[A-Za-z0-9._:/@-]` and escapes as an
-/// [`Encoded`] name has them.
+/// [`Encoded`] name has them, and after these a plan in the form `%~PLAN`. The name of a class has only the plan.
 ///
 /// # Errors
 /// The first rule that is broken.
 pub fn check_tenant(name: &str) -> Result<(), InvalidName> {
-    let mut rest = name.as_bytes();
+    let (own, plan) = split_plan(name);
+    plan.map_or(Ok(()), check_plan)?;
+    let mut rest = own.as_bytes();
     match rest.len() {
-        0 => return Err(InvalidName::Empty),
-        1..=NAME_BYTES_MAX => {}
+        0 if plan.is_none() => return Err(InvalidName::Empty),
+        0..=NAME_BYTES_MAX => {}
         length => return Err(InvalidName::TooLong(length)),
     }
     while let [first, after @ ..] = rest {
@@ -121,12 +124,12 @@ pub fn check_tenant(name: &str) -> Result<(), InvalidName> {
             (b'%', [b'-', hash @ ..]) if hash.len() == HASH_DIGITS && hash.iter().all(is_digit) => {
                 break;
             }
-            (b'%', _) => return Err(InvalidName::Escape(name.len() - rest.len())),
+            (b'%', _) => return Err(InvalidName::Escape(own.len() - rest.len())),
             (byte, after) if is_plain(*byte) => after,
             (byte, _) => {
                 return Err(InvalidName::Byte {
                     byte: *byte as char,
-                    at: name.len() - rest.len(),
+                    at: own.len() - rest.len(),
                 });
             }
         };

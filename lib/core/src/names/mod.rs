@@ -5,6 +5,7 @@ mod encoded;
 mod key_table;
 #[cfg(feature = "nearest")]
 mod nearest;
+mod plan;
 mod stable_hash;
 mod text;
 
@@ -12,6 +13,10 @@ pub use encoded::{Encoded, Escaped, check_tenant};
 pub use key_table::{DECLARED_MAX, KeyTable, Place};
 #[cfg(feature = "nearest")]
 pub use nearest::nearest;
+pub use plan::{
+    PLAN_BYTES_MAX, PLANS_MAX, Planned, TENANT_BYTES_MAX, check_plan, is_class, own_name,
+    split_class,
+};
 pub use stable_hash::stable_hash;
 pub use text::{InvalidText, Text};
 
@@ -36,6 +41,9 @@ pub enum InvalidName {
     /// A name has at most [`NAME_BYTES_MAX`] bytes.
     #[error("a name has at most {NAME_BYTES_MAX} bytes, this one has {0}")]
     TooLong(usize),
+    /// The name of a plan has at most [`PLAN_BYTES_MAX`] bytes.
+    #[error("the name of a plan has at most {PLAN_BYTES_MAX} bytes, this one has {0}")]
+    PlanTooLong(usize),
     /// A byte outside the alphabet of names, and its position.
     #[error("a name consists of letters, digits and . _ : / @ - but has {byte:?} at byte {at}")]
     Byte {
@@ -166,14 +174,9 @@ name! {
 }
 
 impl Tenant {
-    /// The class that all tenants without their own entry share.
+    /// The class that all tenants without their own entry and without a plan share.
     pub fn default_class() -> Self {
         Self(DEFAULT_TENANT.into())
-    }
-
-    /// Returns true for the shared class itself.
-    pub fn is_default_class(&self) -> bool {
-        &*self.0 == DEFAULT_TENANT
     }
 }
 

@@ -131,8 +131,8 @@ pub struct Report {
     /// From a client, in a greeting: the unlisted names that it holds as established, which an aggregator that has
     /// just started does not know.
     pub established: BTreeSet<Key>,
-    /// From an aggregator: the demand of the unlisted names of each bucket that cuts some of them.
-    pub tails: BTreeMap<Bucket, Tail>,
+    /// From an aggregator: the demand of each class of unlisted names that cuts some of them.
+    pub tails: BTreeMap<Key, Tail>,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.

@@ -51,10 +51,13 @@ pub struct BucketPolicy {
     pub rollout: RolloutPolicy,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Buckets {
-    pub(crate) exact: BTreeMap<Bucket, BucketPolicy>,
-    pub(crate) patterns: BTreeMap<Pattern, BucketPolicy>,
+pub(crate) type Buckets = ByBucket<BucketPolicy>;
+
+/// Values by the exact names of buckets and by patterns.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ByBucket<T> {
+    pub(crate) exact: BTreeMap<Bucket, T>,
+    pub(crate) patterns: BTreeMap<Pattern, T>,
 }
 
 // === impl BucketPolicy ===
@@ -108,18 +111,27 @@ impl BucketPolicy {
     }
 }
 
-// === impl Buckets ===
+// === impl ByBucket ===
 
-impl Buckets {
-    pub(crate) fn insert(&mut self, key: BucketKey, policy: BucketPolicy) {
+impl<T> Default for ByBucket<T> {
+    fn default() -> Self {
+        Self {
+            exact: BTreeMap::new(),
+            patterns: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T> ByBucket<T> {
+    pub(crate) fn insert(&mut self, key: BucketKey, value: T) {
         match key {
-            BucketKey::Exact(name) => self.exact.insert(name, policy),
-            BucketKey::Pattern(pattern) => self.patterns.insert(pattern, policy),
+            BucketKey::Exact(name) => self.exact.insert(name, value),
+            BucketKey::Pattern(pattern) => self.patterns.insert(pattern, value),
         };
     }
 
-    /// Returns the policy under the exact name, else under the longest matching pattern.
-    pub(crate) fn get(&self, name: &Bucket) -> Option<&BucketPolicy> {
+    /// Returns the value under the exact name, else under the longest matching pattern.
+    pub(crate) fn get(&self, name: &Bucket) -> Option<&T> {
         self.exact
             .get(name)
             .or_else(|| Some(pattern::longest_match(&self.patterns, name)?.1))

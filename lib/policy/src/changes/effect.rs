@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::law::{Claimant, Division};
 use plimsoll_core::names::{Bucket, Tenant};
-use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::Limit;
 
 use crate::{BucketPolicy, Policy};
 
@@ -74,6 +74,7 @@ impl<'a> Regime<'a> {
     /// division of the law, as far as the stage carries refusals out.
     fn refused(
         &self,
+        bucket: &Bucket,
         terms: Option<Terms<'_>>,
         offered: &BTreeMap<Tenant, f64>,
         unix_s: i64,
@@ -82,25 +83,18 @@ impl<'a> Regime<'a> {
         let Some((terms, limit)) = limited else {
             return vec![0.0; offered.len()];
         };
-        let floor = self.policy.fairness().min_floor.per_second();
-        let tenant_limit = terms
-            .entry
-            .tenant_limit
-            .map_or(f64::INFINITY, Rate::per_second);
         let class = Tenant::default_class();
         let weight = |tenant| self.policy.tenant(tenant).weight_at(unix_s).get();
         let claimants = offered.iter().map(|(tenant, offered)| {
-            // `default` stands for many tenants, so the limit of one tenant does not apply.
-            let tenant_limit = if *tenant == class {
-                f64::INFINITY
-            } else {
-                tenant_limit
-            };
+            // A class stands for many tenants, so the limit of one tenant does not apply.
+            let tenant_limit = (!tenant.is_class())
+                .then(|| self.policy.tenant_limit(tenant, bucket))
+                .flatten();
             let claimant = Claimant {
                 offered: *offered,
                 weight: weight(tenant),
-                floor,
-                tenant_limit,
+                floor: self.policy.floor(tenant).per_second(),
+                tenant_limit: tenant_limit.map_or(f64::INFINITY, |(rate, _)| rate.per_second()),
             };
             (*tenant != class && self.policy.is_listed(tenant), claimant)
         });
@@ -116,12 +110,12 @@ impl<'a> Regime<'a> {
                 ..claimant
             })
             .collect();
-        // All names that the policy does not list are one key of the law.
+        // All names that the policy does not list, and that have no plan, are one key of the law.
         let asked = names.iter().map(Claimant::demand).sum();
         let class = Claimant {
             offered: asked,
             weight: weight(&class),
-            floor,
+            floor: self.policy.floor(&class).per_second(),
             tenant_limit: f64::INFINITY,
         };
         let listed = claimants
@@ -187,8 +181,8 @@ pub(super) fn effects<'t>(
         let (one, other) = *terms
             .entry(bucket)
             .or_insert_with(|| (before.of_bucket(bucket), after.of_bucket(bucket)));
-        let refused = before.refused(one, offered, unix_s).into_iter();
-        let refused = refused.zip(after.refused(other, offered, unix_s));
+        let refused = before.refused(bucket, one, offered, unix_s).into_iter();
+        let refused = refused.zip(after.refused(bucket, other, offered, unix_s));
         for ((tenant, offered), (before, after)) in offered.iter().zip(refused) {
             let one = Effect {
                 offered: *offered,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant};
 use plimsoll_core::quantity::{Limit, Rate};
 
 use super::effect::{BucketEffect, Effect, Offered, Regime, Terms, effects};
@@ -47,14 +47,28 @@ pub fn reasons_to_hold<'t>(
         .collect();
     for name in names {
         let has_traffic = effects.contains_key(name);
+        let (from, to) = (before.of_bucket(name), after.of_bucket(name));
         by_terms(
             name.as_str(),
-            before.of_bucket(name),
-            after.of_bucket(name),
+            from,
+            to,
             has_traffic,
             after.policy,
             &mut reasons,
         );
+        if let Some((from, to)) = from.zip(to) {
+            for (class, one, other) in limits_of_plans(policies, name) {
+                let label = format!("limit of plan {}", class.plan().unwrap_or(DEFAULT_TENANT));
+                by_limits(
+                    name.as_str(),
+                    &label,
+                    (from, to),
+                    (one, other),
+                    has_traffic,
+                    &mut reasons,
+                );
+            }
+        }
     }
     let covered: BTreeSet<String> = effects
         .keys()
@@ -157,7 +171,6 @@ fn by_terms(
         ));
     }
     by_quotas(before.entry, after.entry, protects, policy, reasons);
-    let mut add = |why: String| reasons.push(format!("{name}: {why}"));
     let tenant_limit = |terms: Terms<'_>| {
         terms
             .entry
@@ -169,13 +182,60 @@ fn by_terms(
         ("tenant_limit", tenant_limit(before), tenant_limit(after)),
     ];
     for (field, from, to) in limits {
-        if let Some(why) = raised(from, to).filter(|_| protects) {
-            add(format!("{field} {why}"));
-        }
-        if let Some(why) = lowered(from, to).filter(|_| !has_traffic) {
-            add(format!("{field} {why}; there was no traffic to judge by"));
-        }
+        by_limits(
+            name,
+            field,
+            (before, after),
+            (from, to),
+            has_traffic,
+            reasons,
+        );
     }
+}
+
+/// Adds the reasons that follow from one limit before and after a change.
+fn by_limits(
+    name: &str,
+    field: &str,
+    (before, after): (Terms<'_>, Terms<'_>),
+    (from, to): (Limit, Limit),
+    has_traffic: bool,
+    reasons: &mut Vec<String>,
+) {
+    if after.stage == Mode::Shadow {
+        return;
+    }
+    if let Some(why) = raised(from, to).filter(|_| before.stage > Mode::Shadow) {
+        reasons.push(format!("{name}: {field} {why}"));
+    }
+    if let Some(why) = lowered(from, to).filter(|_| !has_traffic) {
+        reasons.push(format!(
+            "{name}: {field} {why}; there was no traffic to judge by"
+        ));
+    }
+}
+
+/// The limits in a bucket, before and after a change, of the classes whose plan sets one there in either policy.
+fn limits_of_plans<'a>(
+    [before, after]: [&'a Policy; 2],
+    bucket: &'a Bucket,
+) -> impl Iterator<Item = (&'a Tenant, Limit, Limit)> {
+    let classes: BTreeSet<&Tenant> = [before, after]
+        .into_iter()
+        .flat_map(Policy::tenants)
+        .map(|(tenant, _)| tenant)
+        .filter(|tenant| tenant.is_class())
+        .collect();
+    let set =
+        move |class| [before, after].map(|policy| policy.tenant(class).limit_in(bucket).is_some());
+    let limit = move |policy: &Policy, class| {
+        let limit = policy.tenant_limit(class, bucket);
+        limit.map_or(Limit::Unlimited, |(rate, _)| Limit::PerSecond(rate))
+    };
+    let set = classes
+        .into_iter()
+        .filter(move |class| set(class).contains(&true));
+    set.map(move |class| (class, limit(before, class), limit(after, class)))
 }
 
 /// Returns the reason why a limit rises too much, if it does.

@@ -17,7 +17,7 @@ use crate::buckets::quotas::Definitions;
 use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::{PolicyHash, PolicyTexts};
 use crate::spec::{PolicySpec, TenantsSpec};
-use crate::tenants::{Fairness, TenantPolicy, Tenants};
+use crate::tenants::{Fairness, Plans, TenantPolicy, Tenants};
 use crate::warning::Warning;
 use crate::warning::checks::{self, Floor};
 use crate::yaml::{
@@ -169,11 +169,14 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
         "TENANTS_MAX",
         "all others share the class `default`",
     )?;
-    let has_default = spec.tenants.contains_key(DEFAULT_TENANT);
+    let has_default = [&spec.plans, &spec.tenants].map(|map| map.contains_key(DEFAULT_TENANT));
+    let plans = Plans::read(spec.plans, &root.then("plans"), &mut listed, &mut faults)?;
     for (name, spec) in spec.tenants {
         let field = field.then(&name);
-        let key = Tenant::new(&name).map_err(|e| field.refuse_name(e, &tenant_hint(&name)));
-        match key.and_then(|key| Ok((key, TenantPolicy::read(spec, &field)?))) {
+        let key = Tenant::new(&name)
+            .map_err(|e| field.refuse_name(e, &tenant_hint(&name)))
+            .and_then(|key| not_of_plan(key, &field));
+        match key.and_then(|key| Ok((key, TenantPolicy::read(spec, &field, &plans)?))) {
             Ok((key, tenant)) => {
                 warnings.extend(checks::of_tenant(&field, &tenant));
                 listed.insert(key, tenant);
@@ -188,12 +191,17 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
             Fairness::default()
         }),
     };
-    if !has_default {
-        faults.push(*missing(
+    match has_default {
+        [false, false] => faults.push(*missing(
             &field,
             DEFAULT_TENANT,
-            "every tenant that is not listed belongs to it: add `default: {}`",
-        ));
+            "every tenant that is not listed and has no plan belongs to it: add `default: {}`",
+        )),
+        [true, true] => faults.push(*field.then(DEFAULT_TENANT).refuse_name(
+            "`default` is a plan, too",
+            "keep one of the two: they mean the same",
+        )),
+        _ => {}
     }
     let Some(tenants) = Tenants::new(listed).filter(|_| faults.is_empty()) else {
         return Err(PolicyError::of(faults));
@@ -208,6 +216,15 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
         floor,
         warnings,
     })
+}
+
+/// Refuses a name that only a request with a plan has.
+fn not_of_plan(name: Tenant, field: &Field<'_>) -> Checked<Tenant> {
+    if name.plan().is_none() {
+        return Ok(name);
+    }
+    let hint = "write the name alone, with the field `plan`";
+    Err(field.refuse_name("the name of a tenant has no plan in it", hint))
 }
 
 fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {

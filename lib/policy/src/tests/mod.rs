@@ -1,5 +1,6 @@
 //! Policies by example: parsed values, and refusals with their places.
 
+mod plans;
 mod quotas;
 mod refusals;
 mod room;

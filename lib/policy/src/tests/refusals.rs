@@ -386,7 +386,12 @@ fn shape() {
     for row in [
         ("", (1, 1), "", "empty"),
         ("tenants:\n", (1, 1), "tenants", "null"),
-        ("fairness: {}\n", (1, 1), "tenants", "`tenants` is missing"),
+        (
+            "fairness: {}\n",
+            (1, 1),
+            "tenants.default",
+            "`default` is missing",
+        ),
         (
             "tenants: {}\n",
             (1, 1),
@@ -672,6 +677,42 @@ fn values() {
             (3, 3),
             "tenants.a*",
             "letters",
+        ),
+        (
+            "tenants:\n  default: {}\n  a: { plan: fre }\nplans: { free: {} }\n",
+            (3, 14),
+            "tenants.a.plan",
+            "did you mean `free`",
+        ),
+        (
+            "tenants:\n  default: {}\nplans: { default: {} }\n",
+            (2, 3),
+            "tenants.default",
+            "keep one of the two",
+        ),
+        (
+            "tenants: { default: {} }\nplans: { free: { plan: a } }\n",
+            (2, 24),
+            "plans.free.plan",
+            "only tenants have plans",
+        ),
+        (
+            "tenants: { default: {} }\nplans: { \"a b\": {} }\n",
+            (2, 10),
+            "plans.\"a b\"",
+            "1 to 32",
+        ),
+        (
+            "tenants: { default: {} }\nplans: { a: { limits: { \"x*y\": 1 } } }\n",
+            (2, 25),
+            "plans.a.limits.x*y",
+            "at its end",
+        ),
+        (
+            "tenants:\n  default: {}\n  a%~b: {}\n",
+            (3, 3),
+            "tenants.a%~b",
+            "with the field `plan`",
         ),
         (
             "tenants:\n  default: { boost: 2 }\n",

@@ -8,7 +8,7 @@ use plimsoll_client::internals::{KeyHandle, Shard, Subscription};
 use plimsoll_client::{BucketHandle, KEYS_MAX_DEFAULT, Limiter};
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::DurableState;
-use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
+use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName, own_name};
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_policy::Policy;
 use rand::rngs::SmallRng;
@@ -63,6 +63,7 @@ struct Target {
     name: String,
     /// Length of the common prefix of all names.
     prefix: usize,
+    plan: Option<String>,
     cost: u32,
     /// Keeps the tenant's key from eviction.
     _key: KeyHandle,
@@ -164,15 +165,17 @@ impl<'a> Fleet<'a> {
             let TargetBucket { name, tenants, .. } = &self.scenario.buckets[traffic.bucket];
             let bucket = limiter.bucket(name.as_str())?;
             let tenant = &tenants[traffic.tenant];
+            let own = own_name(tenant.as_str());
             let name = if traffic.names.is_some() {
-                format!("{tenant}-")
+                format!("{own}-")
             } else {
-                tenant.to_string()
+                own.to_owned()
             };
             let key = bucket.key(tenant.as_str());
             Ok(Target {
                 prefix: name.len(),
                 name,
+                plan: tenant.plan().map(ToOwned::to_owned),
                 bucket,
                 cost: traffic.cost,
                 _key: key,
@@ -226,6 +229,10 @@ impl Client {
             let _ = write!(target.name, "{name}");
         }
         let asked = plimsoll_client::Request::new(&target.bucket, &target.name).cost(target.cost);
+        let asked = match &target.plan {
+            Some(plan) => asked.plan(plan),
+            None => asked,
+        };
         let decided = self.shard.check(&asked);
         match decided.withheld {
             _ if !decided.verdict.is_admit() => Answer::Refused,

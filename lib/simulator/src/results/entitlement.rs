@@ -1,8 +1,8 @@
 //! The entitlement of each tenant at its offered rate: weighted max-min shares, found by bisection.
 //! It does not use the law's own water-filling, so that each checks the other.
 
-use plimsoll_core::names::Tenant;
-use plimsoll_policy::{BucketPolicy, Policy};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant, own_name, split_class};
+use plimsoll_policy::Policy;
 
 /// A tenant with its own share, or all unlisted tenants together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,9 +20,12 @@ struct Claims {
     places: Vec<Result<usize, usize>>,
 }
 
-/// Returns true if a tenant has its own claim.
+/// Returns true if a tenant, or the tenants of a plan together, have their own claim.
 pub(crate) fn is_own(policy: &Policy, tenant: &Tenant) -> bool {
-    policy.is_listed(tenant) && !tenant.is_default_class()
+    let is_listed = |name: &str| Tenant::new(name).is_ok_and(|name| policy.is_listed(&name));
+    let name = own_name(tenant.as_str());
+    let of_plan = tenant.plan().is_some() && is_listed(split_class(tenant.as_str()).1);
+    of_plan || is_listed(name) && name != DEFAULT_TENANT
 }
 
 /// Returns the share of each tenant in requests/s at these offered rates. All tenants that the
@@ -30,7 +33,7 @@ pub(crate) fn is_own(policy: &Policy, tenant: &Tenant) -> bool {
 /// divide their share evenly.
 pub(crate) fn shares(
     policy: &Policy,
-    bucket: &BucketPolicy,
+    bucket: &Bucket,
     limit: f64,
     tenants: &[Tenant],
     offered: &[f64],
@@ -51,7 +54,7 @@ pub(crate) fn shares(
 /// Returns the share of all unlisted tenants together in requests/s.
 pub(crate) fn of_class(
     policy: &Policy,
-    bucket: &BucketPolicy,
+    bucket: &Bucket,
     limit: f64,
     tenants: &[Tenant],
     offered: &[f64],
@@ -63,14 +66,16 @@ pub(crate) fn of_class(
 }
 
 impl Claims {
-    fn of(policy: &Policy, bucket: &BucketPolicy, tenants: &[Tenant], offered: &[f64]) -> Self {
-        let cap = bucket
-            .tenant_limit
-            .map_or(f64::INFINITY, |rate| rate.per_second());
+    fn of(policy: &Policy, bucket: &Bucket, tenants: &[Tenant], offered: &[f64]) -> Self {
         let floor = policy.fairness().min_floor.per_second();
         let weight = |tenant: &Tenant| policy.tenant(tenant).weight.get();
         let (mut own, mut others, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (tenant, offered) in tenants.iter().zip(offered) {
+            // The limit of a plan is of each of its names.
+            let cap = policy
+                .tenant_limit(tenant, bucket)
+                .filter(|_| tenant.plan().is_none())
+                .map_or(f64::INFINITY, |(rate, _)| rate.per_second());
             let demand = offered.min(cap);
             if is_own(policy, tenant) {
                 places.push(Ok(own.len()));

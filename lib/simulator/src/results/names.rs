@@ -110,6 +110,32 @@ impl NameFigures {
     }
 }
 
+/// Returns the largest admissions of any of a tenant's names in 10 s, relative to the bound of its own limit: 1.05 times
+/// the limit and three standard deviations. `None` without a limit or names.
+pub(crate) fn of_own_limit(
+    scenario: &Scenario,
+    runs: &[Run],
+    (at, tenant): (usize, usize),
+    (from, to): (f64, f64),
+) -> Option<f64> {
+    let bucket = &scenario.buckets[at];
+    let limit = scenario
+        .policy_at(from)
+        .tenant_limit(&bucket.tenants[tenant], &bucket.name);
+    let (limit, _) = limit.filter(|_| bucket.names[tenant] > 0)?;
+    let slot_s = NAME_BINS as f64 * BIN_S;
+    let due = limit.per_second() * 2.0 * slot_s;
+    let bound = 1.05 * due + 3.0 * due.sqrt();
+    let slots = (from / slot_s - 1e-9).ceil() as usize..(to / slot_s + 1e-9) as usize;
+    let windows = slots.clone().zip(slots.skip(1));
+    let worst = runs.iter().flat_map(|run| {
+        let names = &run.buckets[at].names[tenant];
+        let windows = windows.clone();
+        windows.flat_map(|(first, last)| names.between(&(first..last + 1)))
+    });
+    worst.map(|[_, admitted]| admitted / bound).reduce(f64::max)
+}
+
 /// Returns the names with separate counts of a run that offered anything, each against its fair part.
 fn served(
     scenario: &Scenario,
@@ -121,9 +147,7 @@ fn served(
     let (from, to) = (slots.start * NAME_BINS, slots.end * NAME_BINS);
     let (begins, seconds) = (from as f64 * BIN_S, (to - from) as f64 * BIN_S);
     let policy = scenario.policy_at(begins);
-    let (Some(limit), Some(of_bucket)) =
-        (scenario.limit_at(at, begins), policy.bucket(&bucket.name))
-    else {
+    let Some(limit) = scenario.limit_at(at, begins) else {
         return Vec::new();
     };
     let totals: Vec<TenantFigures> = series
@@ -133,7 +157,7 @@ fn served(
         .collect();
     let offered: Vec<f64> = totals.iter().map(|tenant| tenant.offered_rps).collect();
     let allocation =
-        entitlement::of_class(policy, of_bucket, limit, &bucket.tenants, &offered) * seconds;
+        entitlement::of_class(policy, &bucket.name, limit, &bucket.tenants, &offered) * seconds;
     let mut claims = Vec::new();
     let unlisted = |tenant: &usize| !entitlement::is_own(policy, &bucket.tenants[*tenant]);
     for tenant in (0..bucket.tenants.len()).filter(unlisted) {

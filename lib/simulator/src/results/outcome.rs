@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::entitlement;
 use super::figures::{Figures, Requests, TenantFigures, View};
-use super::names::NamesOutcome;
+use super::names::{self, NamesOutcome};
 use super::series::Run;
 use super::trace_hash::TraceHash;
 use crate::scenario::Scenario;
@@ -81,6 +81,7 @@ pub struct TenantOutcome {
     pub deviation: Option<f64>,
     pub drop_ratio: Option<f64>,
     pub lost: Option<f64>,
+    pub own_limit: Option<f64>,
 }
 
 impl Outcome {
@@ -158,7 +159,7 @@ impl BucketOutcome {
             p99_10s: mid(|figures| figures.p99_10s),
             worst_10s: mid(|figures| figures.worst_10s),
             error_60s: mid(|figures| figures.error_60s),
-            tenants: tenants(scenario, at, window_s.0, limit, &figures),
+            tenants: tenants(scenario, runs, at, window_s, limit, &figures),
             names: NamesOutcome::of(scenario, runs, at, window_s),
         }
     }
@@ -168,14 +169,14 @@ impl BucketOutcome {
 /// that run.
 fn tenants(
     scenario: &Scenario,
+    runs: &[Run],
     at: usize,
-    begins_s: f64,
+    window_s: (f64, f64),
     limit: Option<f64>,
     figures: &[Figures],
 ) -> BTreeMap<String, TenantOutcome> {
     let bucket = &scenario.buckets[at];
-    let policy = scenario.policy_at(begins_s);
-    let of_bucket = policy.bucket(&bucket.name);
+    let policy = scenario.policy_at(window_s.0);
     let shares: Vec<Option<Vec<f64>>> = figures
         .iter()
         .map(|figures| {
@@ -186,7 +187,7 @@ fn tenants(
                 .collect();
             Some(entitlement::shares(
                 policy,
-                of_bucket?,
+                &bucket.name,
                 limit?,
                 &bucket.tenants,
                 &offered,
@@ -218,6 +219,7 @@ fn tenants(
             }),
             drop_ratio: requests.drop_ratio(),
             lost: limit.and_then(|_| requests.lost()),
+            own_limit: names::of_own_limit(scenario, runs, (at, index), window_s),
         }
     };
     let names = bucket.tenants.iter().enumerate();

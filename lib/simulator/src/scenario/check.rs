@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Name, Tenant};
+use plimsoll_core::names::{Bucket, Name, Planned, Tenant, check_plan};
 use plimsoll_policy::{Document, Field, ONE_CLASS_TENANTS, Policy, Source};
 
 use super::bounds::{
@@ -84,7 +84,7 @@ pub(crate) fn scenario(
     }
     for (index, entry) in spec.traffic.into_iter().enumerate() {
         let field = field.then(&index.to_string());
-        let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
+        let (bucket, tenant) = place(&policy, &entry, &field, &mut buckets)?;
         let TrafficSpec {
             names,
             cost,
@@ -243,14 +243,24 @@ fn policy(
 /// Returns the indexes of a bucket and a tenant, and adds them if they are new.
 fn place(
     policy: &Policy,
-    bucket: &str,
-    tenant: &str,
+    entry: &TrafficSpec,
     field: &Field<'_>,
     buckets: &mut Vec<TargetBucket>,
 ) -> Checked<(usize, usize)> {
+    let bucket = &entry.bucket;
     let hint = "1 to 128 letters, digits and . _ : / @ -";
     let name = Bucket::new(bucket).map_err(|e| field.then("bucket").refuse(e, hint))?;
-    let tenant = Tenant::new(tenant).map_err(|e| field.then("tenant").refuse(e, hint))?;
+    let tenant = match &entry.plan {
+        None => Tenant::new(&entry.tenant),
+        Some(plan) => check_plan(plan).and_then(|()| {
+            Tenant::new(
+                Planned::of(&entry.tenant, plan)
+                    .as_deref()
+                    .unwrap_or_default(),
+            )
+        }),
+    };
+    let tenant = tenant.map_err(|e| field.then("tenant").refuse(e, hint))?;
     let Some(protected) = policy.bucket(&name) else {
         let known: Vec<&str> = policy
             .exact_buckets()

@@ -39,13 +39,14 @@ const OF_TENANTS: [&str; 4] = [
 /// `small_tenant_drop_ratio`.
 const SMALL_TENANT: &str = "small_tenant_rps";
 pub(crate) const SMALL_TENANT_DROPS: &str = "small_tenant_drop_ratio";
-const OF_TENANT: [&str; 6] = [
+const OF_TENANT: [&str; 7] = [
     "offered_rps",
     "admitted_rps",
     "share_rps",
     "deviation",
     "drop_ratio",
     "lost",
+    "own_limit",
 ];
 /// Figures of names, over all names and over one tenant's.
 const OF_NAMES: [&str; 5] = ["min", "p1", "mean", "p99", "beyond"];

@@ -58,6 +58,7 @@ pub(crate) struct TrafficSpec {
     pub(crate) bucket: String,
     #[serde(default = "default_tenant")]
     pub(crate) tenant: String,
+    pub(crate) plan: Option<String>,
     pub(crate) names: Option<NamesSpec>,
     pub(crate) cost: Option<u32>,
     #[serde(default)]

@@ -159,7 +159,13 @@ fn any_report() -> impl Strategy<Value = Report> {
                 holds,
                 tails: tails
                     .into_iter()
-                    .map(|(bucket, (bins, number))| (bucket, tail(&bins, number)))
+                    .map(|(bucket, (bins, number))| {
+                        let tenant = match number % 2 {
+                            0 => Tenant::default_class(),
+                            _ => Tenant::class_of_plan("free").unwrap(),
+                        };
+                        (Key { bucket, tenant }, tail(&bins, number))
+                    })
                     .collect(),
                 definitions: BTreeMap::new(),
                 tallies: Tallies::default(),

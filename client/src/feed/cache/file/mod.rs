@@ -65,9 +65,8 @@ impl CacheFile {
         let now = now_since_1970();
         let mut bytes = snapshot::write(directives.clone(), &self.owner, now);
         if bytes.len() > BYTES_MAX {
-            let classes_only = |bucket: &mut BucketDirective| {
-                bucket.keys.retain(|key| key.tenant.is_default_class())
-            };
+            let classes_only =
+                |bucket: &mut BucketDirective| bucket.keys.retain(|key| key.tenant.is_class());
             directives.buckets.iter_mut().for_each(classes_only);
             bytes = snapshot::write(directives, &self.owner, now);
         }

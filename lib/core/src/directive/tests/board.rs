@@ -175,6 +175,11 @@ fn a_limit_of_zero_is_a_number() {
 
 #[test]
 fn terms_are_replaced_except_for_absent_ones() {
+    let of_plan = ClassTerms {
+        cut: Some(cut(1)),
+        new_share: None,
+    };
+    let plans: BTreeMap<_, _> = [(Tenant::class_of_plan("free").unwrap(), of_plan)].into();
     let first = Terms {
         named: true,
         unlisted: Some(Unlisted::new(Some(&bucket("meant")))),
@@ -197,6 +202,7 @@ fn terms_are_replaced_except_for_absent_ones() {
         pool: Some(pool(3)),
         cut: Some(cut(2)),
         new_share: Some(new_share(1)),
+        plans: plans.clone(),
         quotas: Some(quotas(7)),
     };
     let bare = terms(per_second(100));
@@ -210,6 +216,7 @@ fn terms_are_replaced_except_for_absent_ones() {
         pool: None,
         cut: None,
         new_share: None,
+        plans: BTreeMap::new(),
         quotas: None,
         ..first.clone()
     };
@@ -226,6 +233,7 @@ fn terms_are_replaced_except_for_absent_ones() {
         pool,
         cut,
         new_share,
+        plans,
         quotas,
         ..
     } = first;
@@ -235,6 +243,7 @@ fn terms_are_replaced_except_for_absent_ones() {
         pool,
         cut,
         new_share,
+        plans: plans.clone(),
         quotas: quotas.clone(),
         ..bare.clone()
     };
@@ -256,6 +265,7 @@ fn terms_are_replaced_except_for_absent_ones() {
             pool,
             cut,
             new_share,
+            plans,
             ..none
         },
         &[],

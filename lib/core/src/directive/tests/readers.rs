@@ -133,6 +133,16 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 headroom,
                 clients,
                 pool,
+                plans: cut
+                    .map(|cut| {
+                        let terms = ClassTerms {
+                            cut: Some(cut),
+                            new_share,
+                        };
+                        (Tenant::class_of_plan("free").unwrap(), terms)
+                    })
+                    .into_iter()
+                    .collect(),
                 cut,
                 new_share,
                 quotas,
@@ -190,12 +200,16 @@ impl Model {
         let (hold, headroom, pool, quotas) =
             (terms.hold, terms.headroom, terms.pool, terms.quotas.take());
         let (cut, new_share) = (terms.cut, terms.new_share);
+        let plans = std::mem::take(&mut terms.plans);
         *terms = directive.terms.clone();
         terms.hold = terms.hold.or(hold);
         terms.headroom = terms.headroom.or(headroom);
         terms.pool = terms.pool.or(pool);
         terms.cut = terms.cut.or(cut);
         terms.new_share = terms.new_share.or(new_share);
+        if terms.plans.is_empty() {
+            terms.plans = plans;
+        }
         terms.quotas = terms.quotas.take().or(quotas);
         // The later of two keys with one name counts.
         let named: BTreeMap<Tenant, Values> = directive

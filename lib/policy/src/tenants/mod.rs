@@ -1,20 +1,22 @@
-//! Tenants and fairness: weights, boosts, bursts and floors, used when a bucket is overloaded.
+//! Tenants and their plans: weights, boosts, bursts, floors and limits.
+
+mod fairness;
+mod plans;
+
+pub use fairness::{Fairness, REWEIGHT_INTERVAL_DEFAULT};
+pub(crate) use plans::Plans;
+pub use plans::{LimitOwner, Plan};
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
 
-use crate::spec::{Algorithm, FairnessSpec, TenantSpec};
+use crate::buckets::ByBucket;
+use crate::spec::TenantSpec;
 use crate::timestamp::UnixSeconds;
 use crate::yaml::{Checked, Field};
 use plimsoll_core::law::Weight;
-use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant, split_class};
 use plimsoll_core::quantity::Rate;
-
-/// Default interval between updates of weights and floors in the law.
-pub const REWEIGHT_INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
-
-/// The default floor in requests/s of a `fairness` block; without such a block the floor is zero.
-const MIN_FLOOR_DEFAULT_RPS: f64 = 5.0;
 
 /// Factor on a tenant's share during a burst: from 1 to 1,000,000.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -35,7 +37,7 @@ pub struct Boost {
     pub until: UnixSeconds,
 }
 
-/// The entry of one tenant, or of the class of all unlisted tenants.
+/// The entry of one tenant, or of a class of unlisted tenants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantPolicy {
     /// The weight without a boost.
@@ -46,17 +48,12 @@ pub struct TenantPolicy {
     pub notes: Option<String>,
     /// The boost, also after its end.
     pub boost: Option<Boost>,
-}
-
-/// The fairness settings.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fairness {
-    /// The algorithm as written.
-    pub algorithm: Algorithm,
-    /// Interval between updates of weights and floors in the law; never zero.
-    pub reweight_interval: Duration,
-    /// The floor: the rate below which a tenant is never dropped, while all floors together can be met.
-    pub min_floor: Rate,
+    /// The plan.
+    pub plan: Option<Arc<Plan>>,
+    /// The rate below which it is never dropped, while all floors together can be met. `None`: that of
+    /// [`Fairness::min_floor`].
+    pub floor: Option<Rate>,
+    limits: ByBucket<Rate>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -99,20 +96,44 @@ impl TenantPolicy {
             .map_or(self.weight, |boost| boost.weight)
     }
 
-    pub(crate) fn read(spec: TenantSpec, field: &Field<'_>) -> Checked<Self> {
-        let weight = spec.weight.map_or(Ok(Weight::ONE), |n| {
-            Weight::new(n.0).map_err(|e| {
+    /// Returns the limit of the tenant in a bucket, or of each of its names if it is a class, and the entry that sets
+    /// it. `None` if neither the tenant nor its plan sets one: that of the bucket applies.
+    pub fn limit_in(&self, bucket: &Bucket) -> Option<(Rate, LimitOwner)> {
+        let own = self
+            .limits
+            .get(bucket)
+            .map(|rate| (*rate, LimitOwner::Tenant));
+        own.or_else(|| {
+            let rate = self.plan.as_ref()?.limits.get(bucket)?;
+            Some((*rate, LimitOwner::Plan))
+        })
+    }
+
+    /// Reads an entry of `tenants`. Absent values are those of its plan.
+    pub(crate) fn read(spec: TenantSpec, field: &Field<'_>, plans: &Plans) -> Checked<Self> {
+        let plan = match &spec.plan {
+            None => None,
+            Some(name) => Some(plans.find(name, &field.then("plan"))?),
+        };
+        let of_plan = plan.clone();
+        let of_plan = of_plan.as_deref();
+        let weight = match spec.weight {
+            None => of_plan.map_or(Weight::ONE, |plan| plan.weight),
+            Some(n) => Weight::new(n.0).map_err(|e| {
                 field
                     .then("weight")
                     .refuse(e, "only the ratios of weights matter")
-            })
-        })?;
-        let burst_multiplier = spec
-            .burst_multiplier
-            .map_or(Ok(BurstMultiplier::ONE), |n| {
-                BurstMultiplier::new(n.0)
-                    .map_err(|e| field.then("burst_multiplier").refuse(e, "1 means no burst"))
-            })?;
+            })?,
+        };
+        let burst_multiplier = match spec.burst_multiplier {
+            None => of_plan.map_or(BurstMultiplier::ONE, |plan| plan.burst_multiplier),
+            Some(n) => BurstMultiplier::new(n.0)
+                .map_err(|e| field.then("burst_multiplier").refuse(e, "1 means no burst"))?,
+        };
+        let floor = match spec.floor_rps {
+            None => of_plan.and_then(|plan| plan.floor),
+            Some(n) => Some(field.then("floor_rps").rate(n.0)?),
+        };
         let boost = match (spec.boost, spec.boost_until) {
             (None, None) => None,
             (Some(factor), Some(until)) => Some(Boost::read(factor.0, &until, weight, field)?),
@@ -136,6 +157,9 @@ impl TenantPolicy {
             burst_multiplier,
             notes: spec.notes,
             boost,
+            floor,
+            limits: plans::limits(spec.limits, &field.then("limits"))?,
+            plan,
         })
     }
 }
@@ -163,44 +187,10 @@ impl Boost {
     }
 }
 
-// === impl Fairness ===
-
-impl Default for Fairness {
-    fn default() -> Self {
-        Self {
-            algorithm: Algorithm::default(),
-            reweight_interval: REWEIGHT_INTERVAL_DEFAULT,
-            min_floor: Rate::ZERO,
-        }
-    }
-}
-
-impl Fairness {
-    pub(crate) fn read(spec: &FairnessSpec, field: &Field<'_>) -> Checked<Self> {
-        let interval = field.then("reweight_interval_s");
-        let reweight_interval = match spec.reweight_interval_s {
-            None => REWEIGHT_INTERVAL_DEFAULT,
-            Some(seconds) => interval.span(seconds.0, Duration::from_secs(1))?,
-        };
-        if reweight_interval.is_zero() {
-            return Err(interval.refuse(
-                "an interval of nothing",
-                "write a number of seconds above 0, such as 5",
-            ));
-        }
-        let min_floor = spec.min_floor_rps.map_or(MIN_FLOOR_DEFAULT_RPS, |n| n.0);
-        Ok(Self {
-            algorithm: spec.algorithm,
-            reweight_interval,
-            min_floor: field.then("min_floor_rps").rate(min_floor)?,
-        })
-    }
-}
-
 // === impl Tenants ===
 
 impl Tenants {
-    /// `None` when the class [`DEFAULT_TENANT`] is not listed.
+    /// `None` without a class [`DEFAULT_TENANT`].
     pub(crate) fn new(listed: BTreeMap<Tenant, TenantPolicy>) -> Option<Self> {
         let default_class = listed.get(DEFAULT_TENANT)?.clone();
         Some(Self {
@@ -210,6 +200,8 @@ impl Tenants {
     }
 
     pub(crate) fn get(&self, name: &Tenant) -> &TenantPolicy {
-        self.listed.get(name).unwrap_or(&self.default_class)
+        let (own, class) = split_class(name.as_str());
+        let listed = self.listed.get(own).or_else(|| self.listed.get(class));
+        listed.unwrap_or(&self.default_class)
     }
 }

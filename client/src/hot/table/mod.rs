@@ -1,11 +1,18 @@
 //! The table that decisions read and write: interned names, the directive of each key, the tokens of guards and
 //! of headroom, and the counters of each thread.
 
+mod classes;
+
+use classes::PlanClasses;
+pub(crate) use classes::{ClassWords, PLAN_CLASSES_MAX};
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use plimsoll_core::names::{DEFAULT_TENANT, Encoded, InvalidName, check_name};
+use plimsoll_core::names::{
+    DEFAULT_TENANT, Encoded, InvalidName, Planned, check_name, check_plan, stable_hash,
+};
 
 use crate::hot::decision::{COST_MAX, Peek};
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
@@ -83,6 +90,7 @@ pub(crate) struct Table {
     default_keys: Box<[AtomicU32]>,
     /// By bucket: the directive word of established names without their own ratio.
     established: Box<[AtomicU64]>,
+    pub(crate) classes: PlanClasses,
     pub(crate) counters: ThreadCounters,
     /// By key: the tokens of its guard.
     guards: Box<[GuardPool]>,
@@ -100,6 +108,8 @@ pub(crate) struct Table {
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
     invalid_tenants: AtomicU64,
+    /// Requests with another plan than the one that their tenant's key has.
+    other_plans: AtomicU64,
     pub(crate) passes: Passes,
     pub(crate) responses: Arc<Responses>,
     pub(crate) problems: SetupProblems,
@@ -144,6 +154,7 @@ impl Table {
             keys: Interner::new(keys_max, seed).reserving(declared_keys),
             default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
             established: (0..buckets_max).map(|_| AtomicU64::new(0)).collect(),
+            classes: PlanClasses::new(keys_max),
             // Threads hold batches of tokens by key and, after those, by bucket.
             counters: ThreadCounters::new(keys_max + buckets_max, thread_slots),
             guards: (0..keys_max).map(|_| GuardPool::default()).collect(),
@@ -156,6 +167,7 @@ impl Table {
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
             invalid_tenants: AtomicU64::new(0),
+            other_plans: AtomicU64::new(0),
             passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
             problems: SetupProblems::default(),
@@ -240,6 +252,32 @@ impl Table {
         }
     }
 
+    /// Returns the target of a tenant's requests with a plan. The plan of the first one counts until the key is evicted.
+    pub(crate) fn target_in_plan(&self, place: BucketPlace, tenant: &str, plan: &str) -> Target {
+        if check_plan(plan).is_err() {
+            return self.target(place, tenant);
+        }
+        let own = Encoded::of(tenant);
+        let own = own.map(|own| self.keys.look_up_in_plan(place.bucket, &own, plan));
+        if let Some(Lookup::Found(own)) = own
+            && own.directive() != DirectiveWord::NOTHING
+        {
+            if self.classes.differs(own.id(), plan_tag(plan)) {
+                self.other_plans.fetch_add(1, Ordering::Relaxed);
+            }
+            return self.follow(own, place.default_slot);
+        }
+        // A new name is marked only with the next report, and requests without a name count for their class.
+        let class = Planned::of("", plan).and_then(|class| self.keys.known(place.bucket, &class));
+        let class = class.filter(|class| class.directive().is_held());
+        let class = class.unwrap_or_else(|| self.keys.word(place.default_slot));
+        let own = match own {
+            Some(Lookup::Found(own)) => own,
+            _ => class,
+        };
+        self.follow(own, self.keys.slot_of(class.id()))
+    }
+
     pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = Encoded::of(tenant).and_then(|name| self.keys.known(place.bucket, &name));
         self.follow(
@@ -273,15 +311,23 @@ impl Table {
     /// Returns the word that a [marked](DirectiveWord::following) key follows.
     #[inline(never)]
     fn follow_marked(&self, own: KeyWord, default_slot: u32) -> KeyWord {
-        let default = self.keys.word(default_slot);
-        let established = self
-            .established
-            .get(self.keys.owner_of(own.id()) as usize)
-            .map(KeyWord::load);
-        let established = established.unwrap_or_default().directive();
+        let of_plan = self.classes.of_key(own.id()).map(|class| {
+            let word = self.keys.word(self.keys.slot_of(class.key));
+            (word, class.established)
+        });
+        let (class, established) = of_plan
+            .filter(|(class, _)| class.directive().is_held())
+            .unwrap_or_else(|| {
+                let established = self
+                    .established
+                    .get(self.keys.owner_of(own.id()) as usize)
+                    .map(KeyWord::load);
+                let established = established.unwrap_or_default().directive();
+                (self.keys.word(default_slot), established)
+            });
         KeyWord::new(
-            default.id(),
-            own.directive().resolve(default.directive(), established),
+            class.id(),
+            own.directive().resolve(class.directive(), established),
         )
     }
 
@@ -332,10 +378,19 @@ impl Table {
         Some(self.bucket_place(id, self.default_key(id)?))
     }
 
-    /// Returns the target of a request by names; `None` where the bucket has no room or an invalid name. Such
-    /// a request is counted as untracked.
     pub(crate) fn target_by_names(&self, bucket: &str, tenant: &str) -> Option<Target> {
-        let target = self.bucket(bucket).map(|place| self.target(place, tenant));
+        self.target_in(bucket, |place| self.target(place, tenant))
+    }
+
+    /// Returns the target of a request by the name of its bucket; `None` where the bucket has no room or an invalid
+    /// name. Such a request is counted as untracked.
+    #[inline]
+    pub(crate) fn target_in(
+        &self,
+        bucket: &str,
+        find: impl FnOnce(BucketPlace) -> Target,
+    ) -> Option<Target> {
+        let target = self.bucket(bucket).map(find);
         if target.is_none() {
             self.untracked.fetch_add(1, Ordering::Relaxed);
             self.check_full(bucket);
@@ -428,7 +483,17 @@ impl Table {
         self.invalid_tenants.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn other_plans(&self) -> u64 {
+        self.other_plans.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn untracked(&self) -> u64 {
         self.untracked.load(Ordering::Relaxed)
     }
+}
+
+/// Returns a hash of a plan, by its name or that of its class.
+pub(crate) fn plan_tag(plan: &str) -> u32 {
+    let plan = plan.rsplit_once("%~").map_or(plan, |(_, plan)| plan);
+    stable_hash(plan.bytes()) as u32
 }

@@ -1,0 +1,80 @@
+//! The classes of plans, as the request path reads them: the class of each key with a plan, and the words of its names.
+
+use crate::hot::directive_word::{DirectiveWord, KeyWord};
+use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
+
+/// The classes of plans in all buckets. The names of further classes follow their bucket's class `default`.
+pub(crate) const PLAN_CLASSES_MAX: usize = 4_096;
+
+/// The words that the names of one class follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClassWords {
+    /// The key of the class, whose directive names without a standing follow.
+    pub(crate) key: u32,
+    /// The directive word of established names without their own ratio.
+    pub(crate) established: DirectiveWord,
+}
+
+pub(crate) struct PlanClasses {
+    /// By key: the number of its class plus one; 0 for a key without a plan.
+    of_keys: Vec<AtomicU32>,
+    /// By class: the id of its key plus one; 0 while the policy does not have the plan.
+    keys: Vec<AtomicU32>,
+    established: Vec<AtomicU64>,
+    /// By class: a hash of the plan's name.
+    tags: Vec<AtomicU32>,
+}
+
+impl PlanClasses {
+    pub(super) fn new(keys_max: usize) -> Self {
+        Self {
+            of_keys: zeroed(keys_max),
+            keys: zeroed(PLAN_CLASSES_MAX),
+            established: zeroed(PLAN_CLASSES_MAX),
+            tags: zeroed(PLAN_CLASSES_MAX),
+        }
+    }
+
+    /// Sets the class of a key.
+    pub(crate) fn set(&self, key: u32, class: Option<u32>) {
+        if let Some(of_key) = self.of_keys.get(key as usize) {
+            of_key.store(class.map_or(0, |class| class + 1), Ordering::Relaxed);
+        }
+    }
+
+    /// Publishes the words of a class; `None` for a plan that the policy does not have.
+    pub(crate) fn publish(&self, class: u32, tag: u32, words: Option<ClassWords>) {
+        let at = class as usize;
+        let (Some(key), Some(established), Some(of_plan)) = (
+            self.keys.get(at),
+            self.established.get(at),
+            self.tags.get(at),
+        ) else {
+            return;
+        };
+        of_plan.store(tag, Ordering::Relaxed);
+        if let Some(words) = words {
+            KeyWord::new(0, words.established).store(established);
+        }
+        key.store(words.map_or(0, |words| words.key + 1), Ordering::Release);
+    }
+
+    /// Returns the words of a key's class; `None` for a key without a plan that the policy has.
+    pub(super) fn of_key(&self, key: u32) -> Option<ClassWords> {
+        let at = self.class_of(key)?;
+        let key = self.keys.get(at)?.load(Ordering::Acquire).checked_sub(1)?;
+        let established = KeyWord::load(self.established.get(at)?).directive();
+        Some(ClassWords { key, established })
+    }
+
+    /// Returns true if the key has another plan than the one with this tag.
+    pub(super) fn differs(&self, key: u32, tag: u32) -> bool {
+        let of_key = self.class_of(key).and_then(|at| self.tags.get(at));
+        of_key.is_some_and(|of_key| of_key.load(Ordering::Relaxed) != tag)
+    }
+
+    fn class_of(&self, key: u32) -> Option<usize> {
+        let class = self.of_keys.get(key as usize)?.load(Ordering::Relaxed);
+        Some(class.checked_sub(1)? as usize)
+    }
+}

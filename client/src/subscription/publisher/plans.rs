@@ -1,0 +1,83 @@
+//! The classes of plans in each bucket: their numbers, and the words that their names follow.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_core::directive::Posted;
+use plimsoll_core::names::{DEFAULT_TENANT, is_class, split_class};
+
+use crate::hot::directive_word::DirectiveWord;
+use crate::hot::table::{ClassWords, PLAN_CLASSES_MAX, Table, plan_tag};
+
+#[derive(Default)]
+pub(super) struct Plans {
+    /// By bucket: the number of each class.
+    numbers: HashMap<u32, HashMap<Box<str>, u32>>,
+    count: u32,
+    /// The classes with a key.
+    pinned: HashSet<u32>,
+}
+
+impl Plans {
+    /// Sets the class that a key follows, by the plan in its name.
+    pub(super) fn set_class(&mut self, table: &Table, bucket: u32, key: u32, tenant: &str) {
+        let class = match split_class(tenant) {
+            (own, class) if !own.is_empty() && class != DEFAULT_TENANT => {
+                self.number(bucket, class)
+            }
+            _ => None,
+        };
+        table.classes.set(key, class);
+    }
+
+    /// Publishes the words of a bucket's classes.
+    pub(super) fn publish(&mut self, table: &Table, bucket: u32, posted: &Posted) {
+        let classes = posted.keys().map(|(tenant, _)| tenant.as_str());
+        let plans = classes.filter(|name| is_class(name) && *name != DEFAULT_TENANT);
+        for class in plans.collect::<Vec<_>>() {
+            let key = table.keys.known(bucket, class).map(|word| word.id());
+            let words = key.map(|key| ClassWords {
+                key,
+                established: established(table, key, posted, class),
+            });
+            if let Some(number) = self.number(bucket, class) {
+                table.classes.publish(number, plan_tag(class), words);
+            }
+        }
+        let numbers = self.numbers.get(&bucket).into_iter().flatten();
+        for (class, number) in numbers.filter(|(class, _)| posted.own(class).is_none()) {
+            table.classes.publish(*number, plan_tag(class), None);
+        }
+    }
+
+    /// Returns the key of a class, which is never evicted: its id is part of the words that names follow.
+    pub(super) fn key_of_class(&mut self, table: &Table, bucket: u32, class: &str) -> Option<u32> {
+        let number = self.number(bucket, class)?;
+        if self.pinned.insert(number) {
+            table.keys.pin(bucket, class)
+        } else {
+            table.keys.intern(bucket, class)
+        }
+    }
+
+    fn number(&mut self, bucket: u32, class: &str) -> Option<u32> {
+        let numbers = self.numbers.entry(bucket).or_default();
+        if let Some(number) = numbers.get(class) {
+            return Some(*number);
+        }
+        let number = self.count;
+        if number as usize >= PLAN_CLASSES_MAX {
+            return None;
+        }
+        self.count += 1;
+        numbers.insert(class.into(), number);
+        Some(number)
+    }
+}
+
+/// Returns the word of a class's established names.
+pub(super) fn established(table: &Table, key: u32, posted: &Posted, class: &str) -> DirectiveWord {
+    let word = table.own_directive(key);
+    let cut = posted.terms().of_class(class).cut;
+    cut.filter(|_| !word.is_cold())
+        .map_or(word, |cut| word.with_ratio(cut.ratio))
+}
