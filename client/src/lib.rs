@@ -66,11 +66,12 @@ pub use hot::table::BUCKETS_MAX_DEFAULT;
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
     BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus, KEYS_MAX_DEFAULT, Limiter,
-    ProblemStatus, QuotaLeft, Request, Status,
+    ProblemStatus, QuotaLeft, Request, Status, TenantLimit,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
 pub use plimsoll_core::decision::{Reason, Refusal, Verdict};
+pub use plimsoll_core::directive::LimitOwner;
 pub use plimsoll_core::exchange::{InvalidPeerId, PeerId, PeerRole};
 pub use plimsoll_core::names::InvalidName;
 pub use plimsoll_core::quantity::{DropRatio, InvalidRate};

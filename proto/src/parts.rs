@@ -11,12 +11,12 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use crate::convert::{bucket_piece, encode_head};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
-/// Maximum number of keys in one piece of a bucket. A key takes at most 221 bytes, with the longest
+/// Maximum number of keys in one piece of a bucket. A key takes at most 223 bytes, with the longest
 /// name and every value in its longest form, so that a piece and a head fit into a message.
 const KEYS_PER_CHUNK_MAX: usize = 1_023;
 /// Maximum size of a head in bytes without the entries of its lists: thirteen fields of at most 12
-/// bytes, the frames of two packed lists, and two instance ids with 19.
-const HEAD_BYTES_MAX: usize = 204;
+/// bytes, a truth value with 3, the frames of two packed lists, and two instance ids with 19.
+const HEAD_BYTES_MAX: usize = 207;
 /// The bytes that frame the kill generation of a bucket, or a grant: a tag and a length.
 const ENTRY_FRAME_BYTES: usize = 4;
 /// Maximum size of a standing in bytes: the gap between two ids, and a code.
@@ -68,10 +68,11 @@ impl Iterator for Parts {
             head: encode_head(&self.message.head),
             chunks: Vec::new(),
         };
-        // Kill generations, grants and standings are in the first part only.
+        // Kill generations, grants, standings and limits of names are in the first part only.
         self.message.head.kills.clear();
         self.message.head.grants.clear();
         self.message.head.standings.clear();
+        self.message.head.limits = None;
         let kills: usize = part
             .head
             .kills
@@ -85,7 +86,10 @@ impl Iterator for Parts {
             .map(|grant| grant.encoded_len() + ENTRY_FRAME_BYTES)
             .sum();
         let standings = part.head.standings.len() * STANDING_BYTES_MAX;
-        let (mut bytes, mut keys) = (HEAD_BYTES_MAX + kills + grants + standings, 0);
+        let limits = part.head.limits.iter();
+        let limits = limits.map(|limit| limit.encoded_len() + ENTRY_FRAME_BYTES);
+        let entries = kills + grants + standings + limits.sum::<usize>();
+        let (mut bytes, mut keys) = (HEAD_BYTES_MAX + entries, 0);
         let chunks = self.message.updates().flat_map(|bucket| {
             let chunks = bucket.encoded(encode_bucket);
             chunks
@@ -106,7 +110,7 @@ impl Iterator for Parts {
             part.chunks.push((Arc::clone(bucket), at));
         }
         debug_assert!(
-            !part.head.more || !part.chunks.is_empty() || kills + grants + standings > 0,
+            !part.head.more || !part.chunks.is_empty() || entries > 0,
             "a chunk fits into no part"
         );
         self.next_chunk += part.chunks.len();

@@ -74,6 +74,9 @@ pub struct Report {
     /// From an aggregator: demand of the unlisted names of each class of a bucket in which some of them are cut.
     #[prost(message, repeated, tag = "57")]
     pub tails: ::prost::alloc::vec::Vec<Tail>,
+    /// From an aggregator: unlisted names that may exceed their tenant limit over all zones, with their rates there.
+    #[prost(message, repeated, tag = "58")]
+    pub limited: ::prost::alloc::vec::Vec<NameRate>,
     /// Kill generations of single buckets: in a greeting all that the child holds, later those that changed.
     #[prost(message, repeated, tag = "40")]
     pub kills: ::prost::alloc::vec::Vec<BucketKill>,
@@ -441,6 +444,23 @@ pub struct Directives {
     pub standing_id_gaps: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "45")]
     pub standings: ::prost::alloc::vec::Vec<u32>,
+    /// To an aggregator, if has_limits is set: its part of the tenant limits of names that several aggregators reported.
+    /// Names that are not here may pass all of theirs.
+    #[prost(bool, tag = "46")]
+    pub has_limits: bool,
+    #[prost(message, repeated, tag = "47")]
+    pub limits: ::prost::alloc::vec::Vec<NameRate>,
+}
+/// The rate of an unlisted name.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NameRate {
+    #[prost(string, tag = "1")]
+    pub bucket: ::prost::alloc::string::String,
+    /// With its plan, as `acme%~free`.
+    #[prost(string, tag = "2")]
+    pub tenant: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub milli_rps: u64,
 }
 /// Tokens of a bucket for requests that a client receives at once after its start, in addition to those of its part
 /// of the pool. They are not refilled, and lapse after 10 s.
@@ -583,7 +603,6 @@ pub struct TailCut {
     #[prost(uint64, optional, tag = "4")]
     pub tenant_limit_milli_rps: ::core::option::Option<u64>,
 }
-/// A bucket that no entry of the policy covers.
 /// The terms of the unlisted names that have a plan.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Plan {
@@ -594,6 +613,7 @@ pub struct Plan {
     #[prost(uint32, optional, tag = "3")]
     pub new_share: ::core::option::Option<u32>,
 }
+/// A bucket that no entry of the policy covers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unlisted {
     /// The bucket of the policy with the most similar name; empty if none is similar.
@@ -656,7 +676,8 @@ pub struct KeyDirective {
     pub rate_milli_rps: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "4")]
     pub cap_milli_rps: ::core::option::Option<u64>,
-    /// To an aggregator: share of the tenant in the limit while the controller is silent.
+    /// To an aggregator: share of the tenant in the limit while the controller is silent. To a client, if it has a tenant
+    /// limit: for refusals that name it.
     #[prost(message, optional, tag = "5")]
     pub entitlement: ::core::option::Option<Entitlement>,
     /// To a client: rate that all guards of the zone together admit of this key, and rate offered in the zone,
@@ -679,6 +700,8 @@ pub struct Entitlement {
     pub floor_milli_rps: u64,
     #[prost(uint64, optional, tag = "3")]
     pub tenant_limit_milli_rps: ::core::option::Option<u64>,
+    #[prost(enumeration = "LimitOwner", tag = "6")]
+    pub limit_owner: i32,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -830,6 +853,36 @@ impl Mode {
             "MODE_SHADOW" => Some(Self::Shadow),
             "MODE_CANARY" => Some(Self::Canary),
             "MODE_ENFORCE" => Some(Self::Enforce),
+            _ => None,
+        }
+    }
+}
+/// Entry of the policy that sets a tenant limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum LimitOwner {
+    Bucket = 0,
+    Plan = 1,
+    Tenant = 2,
+}
+impl LimitOwner {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Bucket => "LIMIT_OWNER_BUCKET",
+            Self::Plan => "LIMIT_OWNER_PLAN",
+            Self::Tenant => "LIMIT_OWNER_TENANT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "LIMIT_OWNER_BUCKET" => Some(Self::Bucket),
+            "LIMIT_OWNER_PLAN" => Some(Self::Plan),
+            "LIMIT_OWNER_TENANT" => Some(Self::Tenant),
             _ => None,
         }
     }

@@ -173,7 +173,7 @@ impl FastLoop {
             .headroom
             .on_directive(context.now, room, now_offered);
         let (mut keys, mut offered_in_all) = (Vec::with_capacity(by_key.len()), 0.0);
-        let mut cuts = Vec::new();
+        let (mut cuts, mut limited) = (Vec::new(), Vec::new());
         let each = posted.keys().zip(by_key).zip(within).enumerate();
         for (at, (((tenant, values), key), within)) in each {
             let may_share = headroom.filter(|_| !key.at_tenant_limit);
@@ -215,6 +215,7 @@ impl FastLoop {
                 guard: key.cap.and_then(|cap| rounded(cap * factor)),
                 offered: rounded(offered),
                 at_tenant_limit: Some(key.at_tenant_limit),
+                entitlement: values.entitlement.filter(|of| of.tenant_limit.is_some()),
                 ..Values::default()
             };
             if tenant.is_class() {
@@ -229,6 +230,11 @@ impl FastLoop {
                 let class = KeyId(key.slot);
                 let (of_names, of_unknown) = self.tails.cut(context.at, class, of_class, &spread);
                 sent.ratio = ratio.map(|_| of_unknown);
+                let of_limited = Values {
+                    entitlement: sent.entitlement,
+                    ..Values::default()
+                };
+                limited.extend(self.tails.limited(context.at, class, &of_names, of_limited));
                 cuts.push((tenant.clone(), of_names));
             }
             keys.push(KeyDirective {
@@ -240,6 +246,10 @@ impl FastLoop {
             bucket_keys
                 .headroom
                 .pool(headroom, offered_in_all, posted.terms(), self.sharing);
+        if !limited.is_empty() {
+            keys.extend(limited);
+            keys.sort_by(|one, other| one.tenant.cmp(&other.tenant));
+        }
         (keys, pool, cuts)
     }
 }

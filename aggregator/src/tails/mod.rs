@@ -2,6 +2,9 @@
 //! bins of these rates.
 
 mod class;
+mod limited;
+
+pub(crate) use limited::limits_of;
 
 use std::time::Duration;
 
@@ -11,6 +14,7 @@ use plimsoll_core::names::KeyId;
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
 
 use class::Class;
+use limited::LimitedNames;
 
 /// Requests/s below which a class has no traffic: a smoothed rate never quite reaches zero.
 const TRAFFIC_MIN: f64 = 1e-6;
@@ -22,16 +26,18 @@ pub(crate) struct Tails {
     report_interval: Duration,
     names: Vec<NameMemory>,
     classes: Vec<Option<Box<Class>>>,
+    pub(crate) limited: LimitedNames,
 }
 
 // === Names ===
 
 impl Tails {
-    pub(crate) const fn new(report_interval: Duration) -> Self {
+    pub(crate) fn new(report_interval: Duration) -> Self {
         Self {
             report_interval,
             names: Vec::new(),
             classes: Vec::new(),
+            limited: LimitedNames::default(),
         }
     }
 
@@ -52,6 +58,7 @@ impl Tails {
     }
 
     pub(crate) fn close(&mut self, class: KeyId, id: KeyId) {
+        self.limited.close(class, id);
         let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else {
             return;
         };
@@ -94,6 +101,7 @@ impl Tails {
             report_interval,
             names,
             classes,
+            ..
         } = self;
         let Some((class, name)) = known(classes, names, class, id) else {
             return;
@@ -120,6 +128,7 @@ impl Tails {
             report_interval,
             names,
             classes,
+            ..
         } = self;
         let Some((class, name)) = known(classes, names, class, id) else {
             return false;

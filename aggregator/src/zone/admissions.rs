@@ -60,7 +60,12 @@ impl Zone {
             };
             self.fast_loop.tails.ratio(self.keys.line(&class)?)
         };
-        let keys = posted.keys().filter_map(|(tenant, values)| {
+        // Names near their limit are in the counts of their class.
+        let listed = self.board.get(bucket);
+        let is_listed =
+            |tenant: &Tenant| listed.is_some_and(|it| it.own(tenant.as_str()).is_some());
+        let keys = posted.keys().filter(|(tenant, _)| is_listed(tenant));
+        let keys = keys.filter_map(|(tenant, values)| {
             let ratio = of_class(tenant).or(values.ratio)?;
             Some((values.offered?.per_second(), ratio))
         });

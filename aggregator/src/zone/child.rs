@@ -1,17 +1,18 @@
 //! The zone as the child of a controller, or of an aggregator on the path to it: rolls counts up and applies
 //! directives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use plimsoll_core::directive::{BucketDirective, Directives, Posted, StaleDirective, Terms};
 use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{Bucket, Key};
-use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Report, ReportedMode};
 
 use super::Zone;
+use crate::tails::limits_of;
 
 impl Child for Zone {
     fn on_open(&mut self, _: MonoTime) {
@@ -48,6 +49,7 @@ impl Child for Zone {
             subscriptions,
             unsubscriptions,
             tails: self.tails(now),
+            limited: self.limited(now),
             ..Report::default()
         };
         let lines = &self.keys.lines;
@@ -103,6 +105,9 @@ impl Child for Zone {
                 self.fast_loop.on_directive(directive, posted);
             }
         }
+        if let Some(limits) = directives.limits.take() {
+            self.fast_loop.tails.limited.set_parts(limits);
+        }
         if is_regrouped {
             self.regroup();
         }
@@ -153,6 +158,21 @@ impl Zone {
         let cut = self.fast_loop.tails.cut_classes(now);
         cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].clone(), tail))
             .collect()
+    }
+
+    /// The names that may exceed their tenant limit over all zones.
+    fn limited(&mut self, now: MonoTime) -> Vec<(Key, Rate)> {
+        let mut limits = HashMap::new();
+        for (bucket, posted) in self.board.iter() {
+            for (tenant, limit) in limits_of(posted) {
+                let class = Key {
+                    bucket: bucket.clone(),
+                    tenant: tenant.clone(),
+                };
+                limits.extend(self.keys.line(&class).map(|line| (line, limit)));
+            }
+        }
+        self.fast_loop.tails.find_limited(now, &self.keys, &limits)
     }
 
     fn reported_modes(&mut self, is_greeting: bool) -> BTreeMap<Bucket, ReportedMode> {

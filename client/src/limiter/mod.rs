@@ -16,6 +16,7 @@ pub use before_policy::BeforePolicy;
 pub(crate) use handles::thread_ctx;
 pub use handles::{BucketHandle, KeyHandle};
 pub use layered::QuotaLeft;
+pub use limits::TenantLimit;
 pub use request::{BucketRef, Request};
 pub use status::{BucketStatus, ProblemStatus, Status};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_core::quantity::Rate;
 
 use crate::responses::Ending;
-use crate::{Limiter, Request};
+use crate::{Limiter, Request, TenantLimit};
 
 /// A response that the caller of [`Limiter::record`] observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,14 @@ impl Limiter {
             .get(place.bucket)
             .per_second()
             .map(Rate::per_second)
+    }
+
+    /// Returns the limit of a request's tenant, for a refusal that names it; `None` without one, and while it is unknown.
+    #[must_use]
+    pub fn tenant_limit(&self, request: &Request<'_>) -> Option<TenantLimit> {
+        let place = self.table.known_bucket(request.bucket())?;
+        let key = self.table.known_target(place, request.tenant).key;
+        self.table.tenant_limit(place, key)
     }
 
     /// Records a response to a request that the caller observed, for rollout gates and metrics. Returns false if the

@@ -90,6 +90,7 @@ impl Subscription {
         };
         for change in self.registry.sweep(now, &self.table, stays, is_settled) {
             if let Change::Released(id) = change {
+                self.table.limits.set_tenant(id, None);
                 self.publisher
                     .withdraw_key(self.table.keys.owner_of(id) as usize, id);
             }

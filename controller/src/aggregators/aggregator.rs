@@ -1,6 +1,6 @@
 //! One aggregator: the rates of its traffic, smoothed over its reports, and what it is sent.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::Board;
@@ -10,6 +10,7 @@ use plimsoll_core::law::{Parameters, smoothed};
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
+use plimsoll_policy::Policy;
 
 /// Time that a conflict of names is shown after one of the two processes last replaced the other.
 /// Each returns within 12 s.
@@ -29,6 +30,10 @@ pub(crate) struct Aggregator {
     staged: Vec<(KeyId, f64, f64)>,
     /// The demand of unlisted names in the buckets where it cuts some, in its latest report.
     pub(crate) tails: BTreeMap<Key, Tail>,
+    /// Names that may exceed their tenant limit, with their rates there.
+    limited: Vec<(Key, Rate)>,
+    /// Its parts of the limits of such names.
+    pub(crate) limits: Vec<(Key, Rate)>,
     /// The number of its children in its latest report with any; `None` before.
     pub(crate) clients: Option<u32>,
     /// The parts of limits in requests/s that it brought with its last greeting.
@@ -87,6 +92,8 @@ impl Aggregator {
             fresh: Fresh::default(),
             staged: Vec::new(),
             tails: BTreeMap::new(),
+            limited: Vec::new(),
+            limits: Vec::new(),
             clients: None,
             holds: BTreeMap::new(),
             first_holds: holds,
@@ -131,12 +138,31 @@ impl Aggregator {
         }
         if !report.more && report.time.is_some() {
             self.tails.clone_from(&report.tails);
+            self.limited.clone_from(&report.limited);
         }
         // A restarted aggregator has no clients at first. It is sent the last number above zero, and waits
         // for as many clients.
         if !report.more && report.time.is_some() && report.children > 0 {
             self.clients = Some(report.children);
         }
+    }
+
+    /// Adds the names that it reported to the rates of all aggregators.
+    pub(super) fn add_limited(&self, rates: &mut HashMap<Key, f64>) {
+        for (key, rate) in &self.limited {
+            *rates.entry(key.clone()).or_default() += self.presence() * rate.per_second();
+        }
+    }
+
+    /// Sets its parts of the limits, by its share of the rates of each name that exceeds its limit.
+    pub(super) fn divide_limits(&mut self, policy: &Policy, rates: &HashMap<Key, f64>) {
+        let part = |(key, rate): &(Key, Rate)| {
+            let (limit, _) = policy.tenant_limit(&key.tenant, &key.bucket)?;
+            let (limit, all) = (limit.per_second(), *rates.get(key)?);
+            let part = Rate::computed(limit * rate.per_second() / all)?;
+            (all > limit).then(|| (key.clone(), part))
+        };
+        self.limits = self.limited.iter().filter_map(part).collect();
     }
 
     /// Keeps the counts of one part of a report until the last part shows that they are all there: a tick between

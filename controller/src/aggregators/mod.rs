@@ -6,7 +6,7 @@ pub(crate) mod leadership;
 pub(crate) mod liveness;
 pub(crate) mod takeover;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::Board;
@@ -14,6 +14,7 @@ use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, KeyId, Name, Zone};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, Identity, InstanceId, Report};
+use plimsoll_policy::Policy;
 
 pub(crate) use self::aggregator::{Activity, Aggregator};
 
@@ -116,6 +117,17 @@ impl Aggregators {
         self.revision += 1;
         for (place, aggregator) in &mut self.by_place {
             post(place, aggregator.instance, &mut aggregator.board);
+        }
+    }
+
+    /// Divides the tenant limit of each name that several aggregators reported, by the rates there.
+    pub(crate) fn divide_limits(&mut self, policy: &Policy) {
+        let mut rates = HashMap::new();
+        for aggregator in self.by_place.values() {
+            aggregator.add_limited(&mut rates);
+        }
+        for aggregator in self.by_place.values_mut() {
+            aggregator.divide_limits(policy, &rates);
         }
     }
 

@@ -117,8 +117,10 @@ impl Parent for Brain {
             confirmed: covered,
         };
         let place = place_of(&child.identity);
-        let board = &mut self.downstream.aggregators.by_place.get_mut(&place)?.board;
+        let aggregator = self.downstream.aggregators.by_place.get_mut(&place)?;
+        let board = &mut aggregator.board;
         let mut message = child.next_message(now, head, board, true, echo, self.kills.kills())?;
+        message.head.limits = Some(aggregator.limits.clone());
         message.head.children = self.downstream.aggregators.clients(&place);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)

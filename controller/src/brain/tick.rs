@@ -37,6 +37,9 @@ impl Brain {
             &self.parameters,
         );
         self.apply_law(now, since_last, unix_s);
+        self.downstream
+            .aggregators
+            .divide_limits(&self.policies.in_force);
         self.tick_traffic(now);
         self.downstream.aggregators.clear_fresh();
         self.tick_rollouts(now, unix_s);

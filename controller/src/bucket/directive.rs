@@ -89,6 +89,7 @@ impl BucketState {
             weight,
             floor: tenant.floor,
             tenant_limit: tenant.limit,
+            limit_owner: tenant.limit_owner,
         }
     }
 }

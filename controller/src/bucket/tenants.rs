@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
@@ -14,6 +15,7 @@ pub(crate) struct BucketTenant {
     pub(crate) floor: Rate,
     /// Of each name, if this is a class.
     pub(crate) limit: Option<Rate>,
+    pub(crate) limit_owner: LimitOwner,
     /// The id of its key, once it had traffic.
     key: Option<KeyId>,
 }
@@ -34,11 +36,15 @@ impl BucketTenants {
     pub(crate) fn new(policy: &Policy, bucket: &Bucket) -> Self {
         let tenants = policy.tenants().map(|(tenant, _)| tenant);
         let entries: Vec<BucketTenant> = tenants
-            .map(|tenant| BucketTenant {
-                name: tenant.clone(),
-                floor: policy.floor(tenant),
-                limit: policy.tenant_limit(tenant, bucket).map(|(rate, _)| rate),
-                key: None,
+            .map(|tenant| {
+                let limit = policy.tenant_limit(tenant, bucket);
+                BucketTenant {
+                    name: tenant.clone(),
+                    floor: policy.floor(tenant),
+                    limit: limit.map(|(rate, _)| rate),
+                    limit_owner: limit.map(|(_, owner)| owner).unwrap_or_default(),
+                    key: None,
+                }
             })
             .collect();
         let classes = entries.iter().enumerate();

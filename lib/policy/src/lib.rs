@@ -36,8 +36,8 @@ pub use hash::{PolicyHash, PolicyTexts};
 pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
 pub use spec::{Algorithm, Release};
 pub use tenants::{
-    Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, LimitOwner, Plan,
-    REWEIGHT_INTERVAL_DEFAULT, TenantPolicy,
+    Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, Plan, REWEIGHT_INTERVAL_DEFAULT,
+    TenantPolicy,
 };
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
@@ -49,6 +49,7 @@ pub use yaml::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;

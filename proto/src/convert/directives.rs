@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, KeyDirective, NewShare, Terms, Unlisted, Values,
+    BucketDirective, Directives, Entitlement, KeyDirective, LimitOwner, NewShare, Terms, Unlisted,
+    Values,
 };
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration};
@@ -28,7 +29,8 @@ use super::scalars::{
     encode_millis, encode_rate,
 };
 use super::tail::{
-    decode_cut, decode_plans, decode_standings, encode_cut, encode_plans, encode_standings,
+    decode_cut, decode_name_rates, decode_plans, decode_standings, encode_cut, encode_name_rate,
+    encode_plans, encode_standings,
 };
 use crate::{KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
@@ -89,6 +91,13 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
             .collect(),
         standing_id_gaps,
         standings,
+        has_limits: directives.limits.is_some(),
+        limits: directives
+            .limits
+            .iter()
+            .flatten()
+            .map(encode_name_rate)
+            .collect(),
         ..wire::Directives::default()
     }
 }
@@ -146,6 +155,11 @@ fn encode_key(key: &KeyDirective) -> wire::KeyDirective {
             weight_nano: (entitlement.weight.get() * WEIGHT_UNIT).round() as u64,
             floor_milli_rps: encode_rate(entitlement.floor),
             tenant_limit_milli_rps: entitlement.tenant_limit.map(encode_rate),
+            limit_owner: match entitlement.limit_owner {
+                LimitOwner::Bucket => wire::LimitOwner::Bucket,
+                LimitOwner::Plan => wire::LimitOwner::Plan,
+                LimitOwner::Tenant => wire::LimitOwner::Tenant,
+            } as i32,
         }),
         guard_milli_rps: key.values.guard.map(encode_rate),
         offered_milli_rps: key.values.offered.map(encode_rate),
@@ -241,6 +255,10 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         parent: decode_optional_instance(part.parent_instance)?,
         grants: decode_grants(&part.grants)?,
         standings: decode_standings(&part.standing_id_gaps, &part.standings)?,
+        limits: match part.has_limits {
+            true => Some(decode_name_rates(&part.limits)?),
+            false => None,
+        },
         buckets: part
             .buckets
             .into_iter()
@@ -315,6 +333,11 @@ fn decode_key(key: wire::KeyDirective) -> Result<KeyDirective, DecodeError> {
                 .tenant_limit_milli_rps
                 .map(decode_rate)
                 .transpose()?,
+            limit_owner: match wire::LimitOwner::try_from(entitlement.limit_owner) {
+                Ok(wire::LimitOwner::Plan) => LimitOwner::Plan,
+                Ok(wire::LimitOwner::Tenant) => LimitOwner::Tenant,
+                _ => LimitOwner::Bucket,
+            },
         })
     };
     Ok(KeyDirective {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::directive::{ClassTerms, NewShare, STANDINGS_MAX, TailCut};
+use plimsoll_core::directive::{ClassTerms, LIMITED_MAX, NewShare, STANDINGS_MAX, TailCut};
 use plimsoll_core::law::tail::{Bin, Demand, Standing, Tail};
 use plimsoll_core::names::{Bucket, Key, KeyId, PLANS_MAX, Tenant};
 use plimsoll_core::quantity::{DropRatio, Rate};
@@ -107,6 +107,26 @@ pub(super) fn decode_cut(cut: wire::TailCut) -> Result<TailCut, DecodeError> {
         ratio: DropRatio::new(cut.ratio)?,
         tenant_limit: cut.tenant_limit_milli_rps.map(decode_rate).transpose()?,
     })
+}
+
+pub(super) fn encode_name_rate((key, rate): &(Key, Rate)) -> wire::NameRate {
+    wire::NameRate {
+        bucket: key.bucket.to_string(),
+        tenant: key.tenant.to_string(),
+        milli_rps: encode_rate(*rate),
+    }
+}
+
+pub(super) fn decode_name_rates(rates: &[wire::NameRate]) -> Result<Vec<(Key, Rate)>, DecodeError> {
+    check_len("limits", rates.len(), LIMITED_MAX)?;
+    let each = rates.iter().map(|name| {
+        let key = Key {
+            bucket: decode_name("limits", &name.bucket, Bucket::new)?,
+            tenant: decode_name("limits", &name.tenant, Tenant::new)?,
+        };
+        Ok((key, decode_rate(name.milli_rps)?))
+    });
+    each.collect()
 }
 
 pub(super) fn encode_plans(plans: &BTreeMap<Tenant, ClassTerms>) -> Vec<wire::Plan> {

@@ -1,7 +1,8 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
 use plimsoll_core::directive::{
-    ClassTerms, NEAREST_BYTES_MAX, NewShare, STANDINGS_MAX, TailCut, Unlisted,
+    ClassTerms, LIMITED_MAX, LimitOwner, NEAREST_BYTES_MAX, NewShare, STANDINGS_MAX, TailCut,
+    Unlisted,
 };
 use plimsoll_core::law::tail::Standing;
 
@@ -250,6 +251,7 @@ fn any_entitlement() -> impl Strategy<Value = Entitlement> {
             weight,
             floor,
             tenant_limit,
+            limit_owner: LimitOwner::Plan,
         }
     })
 }
@@ -330,10 +332,36 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                         )
                     })
                     .collect(),
+                limits: children.map(|children| {
+                    let key = Key {
+                        bucket: Bucket::new("limited").unwrap(),
+                        tenant: Tenant::new("acme%~free").unwrap(),
+                    };
+                    vec![(key, Rate::new(children.into()).unwrap())]
+                }),
                 buckets,
             }
         },
     )
+}
+
+fn largest_cut() -> TailCut {
+    let most = Some(largest_rate());
+    TailCut {
+        level: most,
+        new_level: most,
+        ratio: DropRatio::ALL,
+        tenant_limit: most,
+    }
+}
+
+fn of_plan(number: usize) -> (Tenant, ClassTerms) {
+    let name = format!("{number:0>width$}", width = PLAN_BYTES_MAX);
+    let terms = ClassTerms {
+        cut: Some(largest_cut()),
+        new_share: Some(NewShare::of(1.0)),
+    };
+    (Tenant::class_of_plan(&name).unwrap(), terms)
 }
 
 pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
@@ -342,6 +370,7 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         weight: Weight::new(Weight::MAX).unwrap(),
         floor: largest_rate(),
         tenant_limit: most,
+        limit_owner: LimitOwner::Tenant,
     };
     let values = Values {
         ratio: Some(DropRatio::ALL),
@@ -386,12 +415,7 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
                 depth: PoolDepth::MAX,
                 burst: Tokens::new(f64::MAX),
             }),
-            cut: Some(TailCut {
-                level: most,
-                new_level: most,
-                ratio: DropRatio::ALL,
-                tenant_limit: most,
-            }),
+            cut: Some(largest_cut()),
             new_share: Some(NewShare::of(1.0)),
             plans: BTreeMap::new(),
             quotas: None,
@@ -407,6 +431,10 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
 
 #[test]
 fn largest_directives_stay_within_message_bounds() {
+    let key = Key {
+        bucket: Bucket::new(&longest(0)).unwrap(),
+        tenant: Tenant::new(&(longest(0) + "%~" + &"p".repeat(PLAN_BYTES_MAX))).unwrap(),
+    };
     let message = |buckets| Directives {
         epoch: Some(Epoch(u64::MAX)),
         controller: Some(InstanceId(u128::MAX)),
@@ -427,6 +455,7 @@ fn largest_directives_stay_within_message_bounds() {
         above: u32::MAX,
         grants: BTreeMap::new(),
         standings: Vec::new(),
+        limits: None,
         buckets,
     };
     let buckets = |count: usize, tenants| {
@@ -459,6 +488,14 @@ fn largest_directives_stay_within_message_bounds() {
         ..directives
     };
     assert_eq!(check_directives(&with_kills(buckets(0, 0))), 1);
+    let mut planned = buckets(1, 1_023);
+    planned.buckets[0].terms.plans = (0..PLANS_MAX).map(of_plan).collect();
+    planned.limits = Some(vec![(key.clone(), largest_rate()); LIMITED_MAX]);
+    assert_eq!(
+        check_directives(&planned),
+        2,
+        "limits of names precede the buckets, and plans fit into a piece"
+    );
     assert_eq!(
         check_directives(&with_kills(buckets(1, 1_023))),
         2,
@@ -523,6 +560,7 @@ fn absent_values_differ_from_zero() {
             weight: Weight::new(weight).unwrap(),
             floor: Rate::ZERO,
             tenant_limit,
+            limit_owner: LimitOwner::Bucket,
         })
     };
     for values in [
@@ -585,6 +623,7 @@ proptest! {
             weight: Weight::new(weight).unwrap(),
             floor: Rate::ZERO,
             tenant_limit: None,
+            limit_owner: LimitOwner::Bucket,
         };
         let values = Values { entitlement: Some(entitlement), ..Values::default() };
         let arrived = round_trip_values(values).entitlement.unwrap().weight.get();

@@ -23,7 +23,9 @@ use plimsoll_core::kill::{
 };
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::names::{Bucket, Key, KeyId, NAME_BYTES_MAX, Name, Tenant, Zone};
+use plimsoll_core::names::{
+    Bucket, Key, KeyId, NAME_BYTES_MAX, Name, PLAN_BYTES_MAX, PLANS_MAX, Tenant, Zone,
+};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::{
     COLUMNS, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
+use plimsoll_core::directive::{BucketDirective, KeyDirective, LimitOwner, Posted, Terms, Values};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{KeyId, Name};
@@ -294,6 +294,7 @@ pub(super) fn entitled(weight: f64) -> Entitlement {
         weight: Weight::new(weight).unwrap(),
         floor: Rate::ZERO,
         tenant_limit: None,
+        limit_owner: LimitOwner::Bucket,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
 use crate::limiter::layered::Layered;
-use crate::limiter::limits::Limits;
+use crate::limiter::limits::{Limits, TenantLimit};
 use crate::limiter::quotas::QuotaDefinitions;
 use crate::limiter::waiting::Waiting;
 use crate::responses::Responses;
@@ -292,6 +292,13 @@ impl Table {
             key: place.key,
             ..self.follow(self.keys.word(place.slot), place.default_slot)
         }
+    }
+
+    /// Returns the limit of the tenant that a key belongs to: its own, or that of each name of its class.
+    pub(crate) fn tenant_limit(&self, place: BucketPlace, key: u32) -> Option<TenantLimit> {
+        let class = self.classes.of_key(key).map(|class| class.key);
+        let of_class = || self.limits.tenant(class.unwrap_or(place.default_key));
+        self.limits.tenant(key).or_else(of_class)
     }
 
     /// Returns the target of a key. A key without a directive follows its bucket's default class.

@@ -120,6 +120,7 @@ impl Publisher {
             table.publish(*key, word.unwrap_or(DirectiveWord::NOTHING));
             self.guards.remove(*key);
             self.waits.class(*key, None);
+            table.limits.set_tenant(*key, None);
         }
         self.own_words.insert(bucket.clone(), own);
         if let Some(stance) = &stance {
@@ -287,6 +288,7 @@ impl Publisher {
             Some(guard) => self.guards.set(table, key, guard),
             None => self.guards.remove(key),
         }
+        table.limits.set_tenant(key, values.entitlement);
         let class = self.waits.class(key, values.ratio);
         let word = match (values.ratio, guard) {
             (None, None) => self.names.word(key, tenant, Some(posted), stance),

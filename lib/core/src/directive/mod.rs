@@ -15,7 +15,7 @@ pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, PoolDepth, ZonePool};
 pub use leader::{EPOCH_STEP_MAX, Leader};
 pub use sequence::{Sequence, StaleDirective};
-pub use tail::{ClassTerms, NewShare, TailCut};
+pub use tail::{ClassTerms, LIMITED_MAX, NewShare, TailCut};
 pub use unlisted::{NEAREST_BYTES_MAX, Unlisted};
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use crate::kill::{Kill, KillGeneration};
 use crate::law::Weight;
 use crate::law::presence::Presences;
 use crate::law::tail::Standing;
-use crate::names::{Bucket, DEFAULT_TENANT, KeyId, Tenant};
+use crate::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use crate::quantity::{DropRatio, Limit, Rate};
 use crate::quota::BucketQuotas;
 use crate::report::{Echo, InstanceId};
@@ -91,6 +91,9 @@ pub struct Directives {
     /// To a client: the standings of unlisted names that it reported and that differ from those sent before on this
     /// stream, by its own ids, ascending. At most [`STANDINGS_MAX`].
     pub standings: Vec<(KeyId, Standing)>,
+    /// To an aggregator: the rate that each of these names may pass there, which is its part of the name's tenant limit.
+    /// Names that are not here may pass all of theirs. At most [`LIMITED_MAX`]. Absent means unchanged.
+    pub limits: Option<Vec<(Key, Rate)>>,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }
@@ -191,6 +194,20 @@ pub struct Entitlement {
     pub floor: Rate,
     /// The tenant limit over all zones.
     pub tenant_limit: Option<Rate>,
+    /// The entry that sets it.
+    pub limit_owner: LimitOwner,
+}
+
+/// The entry of the policy that sets the limit of a tenant in a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitOwner {
+    /// The bucket, for all tenants.
+    #[default]
+    Bucket,
+    /// The plan of the tenant.
+    Plan,
+    /// The tenant.
+    Tenant,
 }
 
 impl Terms {

@@ -1,7 +1,11 @@
 //! The cut of a bucket's unlisted names, as an aggregator sends it to its clients, and a zone's part of the traffic
 //! of new names.
 
+use crate::law::tail::exceeds;
 use crate::quantity::{DropRatio, OutOfRange, Rate};
+
+/// Maximum number of names with their own limits in one report, and in one message.
+pub const LIMITED_MAX: usize = 512;
 
 /// The rules for the drop ratio of an unlisted name at a client. An unknown name has the ratio of
 /// the class `default`. The default refuses nothing more.
@@ -75,18 +79,28 @@ impl TailCut {
         tenant_limit: None,
     };
 
+    /// Returns the cut without the tenant limit.
+    #[must_use]
+    pub fn of_level(&self) -> Self {
+        Self {
+            tenant_limit: None,
+            ..*self
+        }
+    }
+
     /// The drop ratio of a name with a rate in requests/s, and true if the tenant limit is what stops it.
     pub fn ratio_of(&self, established: bool, rate: f64) -> (DropRatio, bool) {
         let of = |limit: Option<Rate>| match (limit, Rate::computed(rate)) {
             (Some(limit), Some(rate)) => DropRatio::of_excess(rate, limit),
             _ => DropRatio::NONE,
         };
+        let is_over = |limit: &Rate| exceeds(rate, limit.per_second());
         let by_level = of(if established {
             self.level
         } else {
             self.new_level
         });
-        let by_limit = of(self.tenant_limit);
+        let by_limit = of(self.tenant_limit.filter(is_over));
         (
             by_level.max(by_limit),
             by_limit > DropRatio::NONE && by_limit >= by_level,

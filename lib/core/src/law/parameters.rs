@@ -136,6 +136,8 @@ pub const GRANT_LAPSE: Duration = Duration::from_secs(10);
 pub const NAME_MEMORY: Duration = Duration::from_secs(30);
 /// The memory that shows a sudden change of that rate.
 pub const NAME_MEMORY_FAST: Duration = Duration::from_secs(1);
+/// Standard deviations by which a name's rate exceeds its tenant limit before it is cut.
+pub const NAME_LIMIT_DEVIATIONS: f64 = 3.0;
 /// Minimum number of requests in the memory for a name's own counts to show its rate.
 pub const NAME_COUNTS: f64 = 8.0;
 /// The number of requests in the memory below which a name's own counts stop showing its rate.

@@ -133,6 +133,9 @@ pub struct Report {
     pub established: BTreeSet<Key>,
     /// From an aggregator: the demand of each class of unlisted names that cuts some of them.
     pub tails: BTreeMap<Key, Tail>,
+    /// From an aggregator: names that may exceed their tenant limit over all zones, with their rates here. At most
+    /// [`LIMITED_MAX`](crate::directive::LIMITED_MAX).
+    pub limited: Vec<(Key, Rate)>,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.

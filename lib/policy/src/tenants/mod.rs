@@ -4,8 +4,8 @@ mod fairness;
 mod plans;
 
 pub use fairness::{Fairness, REWEIGHT_INTERVAL_DEFAULT};
+pub use plans::Plan;
 pub(crate) use plans::Plans;
-pub use plans::{LimitOwner, Plan};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use crate::buckets::ByBucket;
 use crate::spec::TenantSpec;
 use crate::timestamp::UnixSeconds;
 use crate::yaml::{Checked, Field};
+use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::law::Weight;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant, split_class};
 use plimsoll_core::quantity::Rate;

@@ -25,17 +25,6 @@ pub struct Plan {
     pub(super) limits: ByBucket<Rate>,
 }
 
-/// The entry that sets the limit of a tenant in a bucket. The first of these that has one counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitOwner {
-    /// The tenant.
-    Tenant,
-    /// Its plan.
-    Plan,
-    /// The bucket, for all tenants.
-    Bucket,
-}
-
 /// The plans while the tenants are read.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {

@@ -1,6 +1,7 @@
 //! Plans by example: the order of precedence, classes, and faults.
 
 use super::*;
+use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::names::{Bucket, Tenant};
 
 const BUCKETS: &str = r#"buckets: { checkout: { limit: 100, tenant_limit: 20 }, "api/*": { limit: 50 }, other: { limit: 9 } }"#;

@@ -711,7 +711,7 @@ fn values() {
         (
             "tenants:\n  default: {}\n  a%~b: {}\n",
             (3, 3),
-            "tenants.a%~b",
+            "tenants.\"a%~b\"",
             "with the field `plan`",
         ),
         (

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use plimsoll_core::directive::LIMITED_MAX;
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_ZONES_MAX};
 use plimsoll_core::kill::{CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration};
@@ -21,7 +22,7 @@ use crate::convert::scalars::{
     check_len, decode_controller, decode_epoch, decode_instance, decode_name,
     decode_optional_instance, decode_rate,
 };
-use crate::convert::tail::{TAILS_MAX, decode_tail};
+use crate::convert::tail::{TAILS_MAX, decode_name_rates, decode_tail};
 use crate::{KEYS_PER_PART_MAX, wire};
 
 /// Maximum number of ids of a path; a longer one is rejected here.
@@ -177,6 +178,7 @@ impl ReportDecoder {
                 .iter()
                 .map(decode_tail)
                 .collect::<Result<_, _>>()?,
+            limited: decode_name_rates(&part.limited)?,
             definitions,
             tallies,
             evidence: decode_evidence(part.evidence)?,
@@ -255,6 +257,7 @@ impl Unfinished {
         rest.modes.extend(part.modes);
         rest.established.extend(part.established);
         rest.tails.extend(part.tails);
+        rest.limited.extend(part.limited);
         rest.evidence.append(part.evidence);
         Ok(self.with_keys(keys))
     }
@@ -301,6 +304,7 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
         ("modes", rest.modes.len(), BUCKETS_PER_REPORT_MAX),
         ("established", rest.established.len(), ESTABLISHED_MAX),
         ("tails", rest.tails.len(), TAILS_MAX),
+        ("limited", rest.limited.len(), LIMITED_MAX),
         ("evidence", rest.evidence.iter().len(), COHORTS_MAX),
         ("evidence.latency_bin_gaps", report.bins, EVIDENCE_BINS_MAX),
         ("kills", rest.kills.len(), KILLED_BUCKETS_MAX),

@@ -1,5 +1,6 @@
 //! Encoding of reports into parts that stay within the size of a message.
 
+use plimsoll_core::directive::LIMITED_MAX;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Identity, Report, Role};
 use prost::Message;
@@ -10,7 +11,7 @@ use super::evidence::encode_evidence;
 use crate::convert::directives::encode_mode;
 use crate::convert::kill::{encode_claim, encode_kill, encode_order, encode_spread};
 use crate::convert::scalars::{encode_controller, encode_instance, encode_millis, encode_rate};
-use crate::convert::tail::{TAILS_MAX, encode_tail};
+use crate::convert::tail::{TAILS_MAX, encode_name_rate, encode_tail};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
 /// Maximum number of bytes that frame an entry of a list.
@@ -63,6 +64,9 @@ impl ReportEncoder {
         }
         for (bucket, tail) in report.tails.iter().take(TAILS_MAX) {
             parts.push(|part| &mut part.tails, encode_tail(bucket, tail));
+        }
+        for name in report.limited.iter().take(LIMITED_MAX) {
+            parts.push(|part| &mut part.limited, encode_name_rate(name));
         }
         let mut bins = 0;
         let is_cut = report.evidence.bins() > EVIDENCE_BINS_MAX;

@@ -214,6 +214,7 @@ fn ends_of_every_range_are_accepted() {
             weight_nano,
             floor_milli_rps: MILLI_RPS_MAX,
             tenant_limit_milli_rps: Some(MILLI_RPS_MAX),
+            limit_owner: 2,
         };
         wire::KeyDirective {
             rate_milli_rps: Some(MILLI_RPS_MAX),

@@ -104,6 +104,16 @@ fn any_report() -> impl Strategy<Value = Report> {
                 subscriptions,
                 (holds, established, tails),
             )| Report {
+                limited: established
+                    .iter()
+                    .map(|(bucket, tenant)| {
+                        let key = Key {
+                            bucket: bucket.clone(),
+                            tenant: tenant.clone(),
+                        };
+                        (key, Rate::new(3.5).unwrap())
+                    })
+                    .collect(),
                 seq: 0,
                 identity,
                 time: micros.map(MonoTime::from_micros),

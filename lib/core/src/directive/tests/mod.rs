@@ -57,6 +57,7 @@ fn entitlement(number: u32) -> Entitlement {
         weight: Weight::new(f64::from(number + 1)).unwrap(),
         floor: rate(number),
         tenant_limit: (number % 2 == 1).then(|| rate(number + 50)),
+        limit_owner: LimitOwner::Plan,
     }
 }
 

@@ -18,3 +18,12 @@ pub use demand::{Cut, Demand, Spread, Tail};
 pub use growth::Growth;
 pub use memory::NameMemory;
 pub use standing::{Bin, Standing};
+
+use super::parameters;
+
+/// Returns true if the rate of a name exceeds its tenant limit, both in requests/s, by more than chance: in the memory of
+/// a name that stays at its limit the counts are Poisson.
+pub fn exceeds(rate: f64, tenant_limit: f64) -> bool {
+    let deviation = (tenant_limit / parameters::NAME_MEMORY.as_secs_f64()).sqrt();
+    rate > tenant_limit + parameters::NAME_LIMIT_DEVIATIONS * deviation
+}
