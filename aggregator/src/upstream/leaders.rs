@@ -1,5 +1,5 @@
-//! The controllers that this aggregator and its children know of. A controller that lost its state learns of
-//! later epochs from here, and operators of a second controller.
+//! The controllers that this aggregator and its children know of. A controller that lost its state learns
+//! later epochs from here, and operators learn here that a second controller runs.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use plimsoll_core::report::{Identity, Report, Role};
 
 /// Time that a claim is passed upwards after the last report with it.
 const CLAIM_KEPT: Duration = Duration::from_secs(10);
-/// After the first directives, clients return for this long. A controller that lost its state may have answered
-/// before the first of them.
+/// Clients return for this long after the first directives, so their claims are still believed: a controller that
+/// lost its state may have answered before the first client was back.
 const RETURNING: Duration = Duration::from_secs(30);
 
-/// Known controllers other than the current one.
+/// When the current controller last confirmed a report, the later one that a child claims, and others that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct Leaders {
     led_since: Option<MonoTime>,
@@ -35,9 +35,9 @@ struct Claim {
 impl Leaders {
     /// Takes the controller that a child names in its report, while `held` is active.
     ///
-    /// An aggregator's claim counts: its directives came from a controller. A client's counts only if it is of a
-    /// later epoch, and this process has lost that state: no directive of a controller has arrived since its start, or
-    /// clients still return. A claim far above the current epoch never counts.
+    /// An aggregator's claim is believed: its directives came from a controller. A client's is believed only if it is
+    /// of a later epoch, and this process has lost that state: no directive of a controller has arrived since its
+    /// start, or clients still return. A claim far above the current epoch is never believed.
     pub(crate) fn on_report(
         &mut self,
         now: MonoTime,
@@ -52,8 +52,9 @@ impl Leaders {
         let own = held.unwrap_or_default();
         let has_lost_state = self.led_since.is_none_or(|at| now.since(at) < RETURNING);
         let is_plausible = leader.epoch.0.saturating_sub(own.epoch.0) <= EPOCH_STEP_MAX;
-        let counts = is_plausible && (is_aggregator || has_lost_state && leader.epoch > own.epoch);
-        if counts {
+        let is_believed =
+            is_plausible && (is_aggregator || has_lost_state && leader.epoch > own.epoch);
+        if is_believed {
             let is_latest = self.claim(now).is_none_or(|claim| leader >= claim.leader);
             if leader > own && is_latest {
                 let age = report.controller_age.filter(|_| is_aggregator);
@@ -73,7 +74,8 @@ impl Leaders {
                 child.name
             )
         };
-        if held.is_some() || !counts {
+        // While no controller leads here, a believed claim is no other controller: there is none to rival.
+        if held.is_some() || !is_believed {
             self.others.note(now, own, leader, child.role, name);
         }
         if let Some(other) = report.other_controller.filter(|_| is_aggregator) {

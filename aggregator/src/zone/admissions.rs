@@ -52,7 +52,7 @@ impl Zone {
     /// The share of a bucket's requests that directives tell clients to refuse, without guards; `None` without a ratio.
     pub(crate) fn law_ratio(&self, bucket: &Bucket) -> Option<f64> {
         let posted = self.downstream.client_board.get(bucket)?;
-        // Names of a class have their own ratios, which together are that of the class.
+        // The posted ratio of a class is for names that clients do not know; `tails` holds the ratio of the whole class.
         let of_class = |tenant: &Tenant| {
             let class = Key {
                 bucket: bucket.clone(),

@@ -10,11 +10,12 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Zone {
-    /// Enters an operator's kill order, or its end. The generation moves past every claim of a child, to the next odd
-    /// or even number. It is sent to all children immediately and to the parent with the next report. From then on
-    /// the buckets are in shadow, until the controller has confirmed the order and their entries are raised again.
-    /// An order to kill is kept even if the generation is unchanged. Its end leaves the scope killed while an
-    /// aggregator below orders the same. Returns true if the generation changed.
+    /// Enters an operator's kill order, or its end. The generation becomes the first one of the right parity (odd =
+    /// killed) that is not below any held, claimed or forgotten one. It is sent to all children immediately and to the
+    /// parent with the next report. From then on the buckets are in shadow, until the controller has confirmed the
+    /// order and their entries are raised again. An order to kill is kept even if the generation is unchanged. Ending
+    /// the order leaves the scope killed while an order of an aggregator below is active for it. Returns true if the
+    /// generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket with its own kill.
@@ -54,11 +55,11 @@ impl Zone {
     /// all children must be sent a change.
     pub(super) fn take_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         let has_changed = self.kills.on_report(now, child, report);
-        let is_drill = child.role == Role::Aggregator && self.join_drill(now, report.drill);
+        let is_new_drill = child.role == Role::Aggregator && self.join_drill(now, report.drill);
         if has_changed {
             self.on_kill_change(now);
         }
-        has_changed || is_drill
+        has_changed || is_new_drill
     }
 
     /// Joins a drill that arrived from the parent or from a child. Returns true if it is later than the

@@ -19,8 +19,8 @@ impl Parent for Zone {
         stream: StreamId,
         report: Report,
     ) -> Result<bool, StreamRejected> {
-        // Every check that can refuse the report is first, so that a refused report changes
-        // nothing.
+        // These checks can refuse the report; all come before any change. After them `greet` and `enter` cannot fail:
+        // their errors only repeat conditions checked here.
         let child = self.downstream.sessions.check(stream, &report)?.clone();
         let instance = child.instance;
         if child.role == Role::Aggregator {
@@ -98,6 +98,7 @@ impl Zone {
         let Some(waiting) = newcomers.buckets_of(now, client) else {
             return grants;
         };
+        // Keeps the buckets that still wait for their tokens.
         waiting.retain(|bucket| {
             let terms = client_board.get(bucket).map(Posted::terms);
             let Some((pool, clients)) = terms.and_then(|terms| terms.pool.zip(terms.clients))

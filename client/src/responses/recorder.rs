@@ -1,6 +1,6 @@
 //! The way from a response future to the counters of its bucket. A future may outlive the service and change
-//! threads. A reference count in each would be written by all threads for every request; so a future names
-//! the limiter, and each thread holds one reference to the limiters that it records for.
+//! threads. An `Arc` in every future would make all threads write one reference count for each request; so a
+//! future names the limiter, and each thread holds references to the limiters that it records for.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Block, Cohort, Ending, Responses};
 use crate::hot::sync::lock;
 
-/// The limiters that a thread holds references to, most recent first. Most services have one limiter.
+/// Maximum number of limiters that a thread holds references to. Most services have one limiter.
 const HELD_MAX: usize = 4;
 
 /// The responses of every limiter of this process, by the limiter's number.
@@ -21,6 +21,7 @@ static LIMITERS: Mutex<Limiters> = Mutex::new(Limiters {
 });
 
 thread_local! {
+    /// Most recent first.
     static HELD: RefCell<[Option<Arc<Responses>>; HELD_MAX]> = const { RefCell::new([const { None }; HELD_MAX]) };
 }
 
@@ -82,7 +83,8 @@ impl Recorder {
         self.with_block(|block| block.count_refusal(ending));
     }
 
-    /// Calls `log` with the bucket's name and the number of refusals since its last event, if an event is due.
+    /// Calls `log` with the bucket's name and the number of refusals since its last event, without the present one, if
+    /// an event is due.
     pub fn log(self, now: Duration, log: impl Fn(&str, u64)) {
         let bucket = self.bucket;
         self.with(|responses| {
@@ -110,8 +112,8 @@ impl Recorder {
         self.with(|responses| responses.block(self).into_iter().for_each(&record));
     }
 
-    /// Calls `record` with the limiter's responses, unless the limiter was dropped. Takes a lock only where the thread
-    /// holds no reference to that limiter, as in its first call.
+    /// Calls `record` with the limiter's responses, unless they are gone: the limiter was dropped, and no thread holds
+    /// a reference. Takes a lock only where this thread holds none, as in its first call.
     fn with(self, record: impl Fn(&Responses)) {
         let is_it = |responses: &&Arc<Responses>| responses.limiter == self.limiter;
         let recorded = HELD.try_with(|held| {

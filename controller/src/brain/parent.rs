@@ -22,8 +22,8 @@ impl Parent for Brain {
         stream: StreamId,
         report: Report,
     ) -> Result<bool, StreamRejected> {
-        // Every check that can refuse the report is first, so that a refused report changes
-        // nothing.
+        // Every check that can refuse the report is first, so that a refused report changes nothing. The errors of
+        // `greet` and `enter` only repeat these checks and cannot occur.
         let child = self.downstream.sessions.check(stream, &report)?.clone();
         let place = place_of(&child);
         if child.role != Role::Aggregator {
@@ -45,6 +45,7 @@ impl Parent for Brain {
         if greets {
             self.greet(now, stream, &report)?;
         }
+        // An earlier part: only definitions and tallies, never the greeting. The last part has the rest.
         if report.more {
             if self.ensure_buckets(now, stream, &report) {
                 self.assign_holds();
@@ -182,7 +183,8 @@ impl Brain {
         }
     }
 
-    /// Opens the session of an aggregator. After a restart of this controller it is waited for.
+    /// Opens the session of an aggregator. Its place is saved, so that after a restart this controller waits for the
+    /// aggregator.
     fn greet(
         &mut self,
         now: MonoTime,
@@ -235,7 +237,7 @@ impl Brain {
             .values()
             .map(|definition| &definition.key.bucket);
         let (mut latest, mut any_new, mut unlisted) = (None, false, Vec::new());
-        let (mut room, mut places) = (None, None);
+        let (mut child_room, mut fleet_room) = (None, None);
         for bucket in report.subscriptions.iter().chain(of_keys) {
             // The keys of a bucket often follow each other.
             if latest.replace(bucket) == Some(bucket) {
@@ -263,18 +265,18 @@ impl Brain {
                             .is_some_and(|it| it.listing == Listing::Pattern)
                     };
                     let taken = || child.subscriptions().filter(|name| patterned(name)).count();
-                    let places =
-                        places.get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
-                    let room = room.get_or_insert_with(|| self.buckets.room());
+                    let child_room = child_room
+                        .get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
+                    let fleet_room = fleet_room.get_or_insert_with(|| self.buckets.room());
                     let is_known = self.buckets.states.contains_key(bucket);
-                    if *places == 0 || !is_known && *room == 0 {
+                    if *child_room == 0 || !is_known && *fleet_room == 0 {
                         self.buckets.no_room.note(now, bucket);
                         continue;
                     }
-                    *places -= 1;
+                    *child_room -= 1;
                     child.subscribe(bucket);
                     if !is_known {
-                        *room -= 1;
+                        *fleet_room -= 1;
                         self.add_bucket(bucket, Listing::Pattern);
                     }
                 }
@@ -285,7 +287,8 @@ impl Brain {
         any_new
     }
 
-    /// Remembers the latest names that no policy covers. Their directives will have the most similar name.
+    /// Remembers the latest names that the policy does not cover. The aggregator is subscribed to them, so that it is
+    /// told the most similar name in the policy, if there is one.
     fn note_unlisted(&mut self, now: MonoTime, stream: StreamId, names: &[&Bucket]) {
         let skipped = names.len().saturating_sub(NAMES_MAX);
         self.buckets.unlisted.count += skipped as u64;

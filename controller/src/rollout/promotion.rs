@@ -84,6 +84,7 @@ impl Rollouts {
             return Err(reached());
         }
         let judgement = self.judge(now, durable, entry, rollout, stale);
+        // `None` does not occur here: every entry of the policy has a stage, and an enforced one has returned above.
         let passed = to == next && judgement.as_ref().is_none_or(Judgement::is_pass);
         let mut against = judgement.as_ref().map(reasons).unwrap_or_default();
         against.extend((to > next).then(|| format!("{next} is skipped")));

@@ -88,9 +88,10 @@ fn change(
         && command.is_some_and(learned)
         && (!was || earlier.is_some_and(|earlier| !learned(earlier)))
     {
-        let given_at = command.into_iter().flat_map(|command| &command.given_at);
-        let given_at = given_at.map(|instance| named(instance).unwrap_or_else(|| instance.clone()));
-        Actor::controller("aggregator", given_at.collect::<Vec<_>>().join(" "))
+        let ordered_by = command.into_iter().flat_map(|command| &command.ordered_by);
+        let ordered_by =
+            ordered_by.map(|instance| named(instance).unwrap_or_else(|| instance.clone()));
+        Actor::controller("aggregator", ordered_by.collect::<Vec<_>>().join(" "))
     } else if was && !is && end(before, scope) == end(now, scope) {
         let is_learned = earlier.is_some_and(learned);
         Actor::controller(if is_learned { "aggregator" } else { "time" }, "")

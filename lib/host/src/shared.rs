@@ -55,6 +55,7 @@ impl<S> Shared<S> {
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that time never goes back between calls.
         let now = self.now();
         f(&mut state, now)
     }

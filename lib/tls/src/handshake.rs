@@ -21,7 +21,8 @@ use crate::peer::Peer;
 /// returned ([`Peer::is_expired`]), so that its streams can be ended with a text that it can read.
 ///
 /// # Errors
-/// If the handshake fails, or the certificate or protocol is not a child's.
+/// If the handshake fails, the certificate names no identity, or no protocol was agreed. Roles are not
+/// checked here.
 pub async fn accept<IO>(
     config: Arc<ServerConfig>,
     io: IO,
@@ -43,7 +44,8 @@ where
 /// before that, and would see a refusal as a broken stream.
 ///
 /// # Errors
-/// If the handshake fails at either end, or the certificate or protocol is not a parent's.
+/// If the handshake fails at either end, the parent's certificate names no identity or has expired, or no
+/// protocol was agreed. Roles are not checked here.
 pub async fn connect<IO>(
     config: Arc<ClientConfig>,
     server: ServerName<'static>,
@@ -105,7 +107,7 @@ where
     }
 }
 
-/// Blocking reader that rustls needs; returns an error where a task would wait.
+/// Adapts an async stream to the [`Read`] that rustls needs; returns `WouldBlock` where a task would wait.
 struct Polled<'a, 'b, IO> {
     io: &'a mut IO,
     cx: &'a mut Context<'b>,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use plimsoll_core::law::parameters;
 use plimsoll_core::quantity::MonoTime;
 
 /// Attempts for each admission, while the coin refuses some.
@@ -16,10 +17,12 @@ pub(super) const ASKED_MAX: f64 = 100_000.0;
 /// The longest time between two attempts of a key's waiters, also if a request counts as many.
 pub(super) const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(2);
 pub(super) const LOOK_WAIT_MAX: Duration = Duration::from_millis(100);
-const REFILL: Duration = Duration::from_millis(10);
+/// Minimum time between looks at an empty guard. Guards are refilled no more often, so an earlier look sees nothing
+/// new.
+const EMPTY_LOOK_WAIT_MIN: Duration = parameters::REFILL;
 /// The looks at an empty guard within the time between two attempts.
 const LOOKS: u32 = 8;
-/// The time of attempts that a late timer may make up for.
+/// Maximum lateness of a timer that is made up for.
 const LATE_MAX: Duration = Duration::from_millis(20);
 const MEMORY: Duration = Duration::from_secs(2);
 const MEASURED_MIN: Duration = Duration::from_millis(100);
@@ -80,7 +83,9 @@ impl Pace {
             Outlook {
                 has_tokens: true, ..
             } => Next::Look(self.due.min(now + LOOK_WAIT_MAX)),
-            _ => Next::Look(latest.min(now + (interval / LOOKS).clamp(REFILL, LOOK_WAIT_MAX))),
+            _ => Next::Look(
+                latest.min(now + (interval / LOOKS).clamp(EMPTY_LOOK_WAIT_MIN, LOOK_WAIT_MAX)),
+            ),
         }
     }
 
@@ -90,6 +95,8 @@ impl Pace {
             self.admitted.add(now, f64::from(cost));
         }
         let interval = self.interval(now, cost, ratio);
+        // Counted from the due time, so that a late timer is made up for, by at most `LATE_MAX`; after an early attempt
+        // the next is at most one interval from now.
         let earliest = MonoTime::ZERO + now.since(MonoTime::ZERO + LATE_MAX);
         self.due = (self.due.max(earliest) + interval).min(now + interval);
     }
@@ -115,8 +122,8 @@ impl Pace {
         }
         let others =
             offered.saturating_sub(before).saturating_sub(self.own) as f64 / span.as_secs_f64();
-        let kept = if span > MEASURED_MAX { 0.0 } else { kept(span) };
-        self.others = self.others * kept + others * (1.0 - kept);
+        let weight_before = if span > MEASURED_MAX { 0.0 } else { kept(span) };
+        self.others = self.others * weight_before + others * (1.0 - weight_before);
         (self.measured, self.own) = (Some((now, offered)), 0);
     }
 }
@@ -230,7 +237,7 @@ mod tests {
         let (mut now, mut looks) = (at(10_000), 0);
         while let Next::Look(then) = pace.next(now, 1, empty) {
             assert!(
-                then.since(now) >= REFILL.min(Duration::from_millis(1)),
+                then.since(now) >= EMPTY_LOOK_WAIT_MIN.min(Duration::from_millis(1)),
                 "no busy look"
             );
             (now, looks) = (then, looks + 1);

@@ -9,8 +9,8 @@ use plimsoll_core::quantity::MonoTime;
 
 use super::rendezvous;
 
-/// An aggregator that was never reached for this time is gone. No counts were sent to it, so none
-/// can be counted twice. One attempt to connect takes up to 2 s.
+/// Time after its listing when an aggregator without an answer is gone. One attempt to connect takes up to 2 s. The
+/// failover delay need not pass: no counts were sent to the aggregator, so moving its buckets counts none twice.
 pub(super) const NEVER_REACHED_MAX: Duration = Duration::from_secs(3);
 /// The time that an aggregator must have been live before a bucket is handed back to it, so that a flapping
 /// one gets none.
@@ -126,7 +126,9 @@ impl Liveness {
             .map(|(id, _)| *id)
             .filter(|id| !self.is_gone(now, *id));
         let candidates: Vec<EndpointId> = present.collect();
-        std::mem::replace(&mut self.candidates, candidates) != self.candidates
+        let changed = candidates != self.candidates;
+        self.candidates = candidates;
+        changed
     }
 
     pub(super) fn home(&self, bucket: &str) -> Option<EndpointId> {

@@ -31,8 +31,12 @@ pub struct Command {
     pub ends_at: Option<MonoTime>,
     /// The aggregator processes with an active order, by their ids in hex. A reported kill ends
     /// with the last of them, and they outlast the time to live of an operator's command.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub given_at: BTreeSet<String>,
+    #[serde(
+        rename = "given_at",
+        default,
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub ordered_by: BTreeSet<String>,
 }
 
 /// The latest command that ended the kills of a scope: orders given before it have ended as well, even if
@@ -73,9 +77,9 @@ impl Command {
 
     /// The kill that is left when this command expires: the orders given at aggregators.
     pub(super) fn rest(&self, unix_s: i64) -> Option<Self> {
-        let given_at = self.given_at.clone();
-        (!given_at.is_empty()).then(|| Self {
-            given_at,
+        let ordered_by = self.ordered_by.clone();
+        (!ordered_by.is_empty()).then(|| Self {
+            ordered_by,
             ..Self::learned(Some(unix_s))
         })
     }

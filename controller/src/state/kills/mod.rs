@@ -87,8 +87,8 @@ impl DurableState {
         kill.mode(if is_held { Mode::Shadow } else { stage }, kill)
     }
 
-    /// Moves the generation of a scope past a claim, before a command for the scope. It moves no bucket to shadow.
-    /// Returns true if the generation moved.
+    /// Moves the generation of a scope to at least a claim, before a command for the scope, without changing whether it
+    /// is killed by an order here. Moves no bucket to shadow. Returns true if the generation moved.
     pub(crate) fn pass_claim(&mut self, scope: &Scope, claimed: KillGeneration) -> bool {
         let killed = self.is_ordered(scope);
         if claimed <= self.generation(scope) {
@@ -112,14 +112,14 @@ impl DurableState {
         command: Command,
         policy: &Policy,
     ) -> Result<bool, KilledBucketsFull> {
-        let given_at = self
+        let ordered_by = self
             .command(scope)
-            .map(|earlier| earlier.given_at.clone())
+            .map(|earlier| earlier.ordered_by.clone())
             .unwrap_or_default();
         self.set(
             scope,
             Some(Command {
-                given_at,
+                ordered_by,
                 ..command
             }),
             policy,
@@ -196,6 +196,7 @@ impl DurableState {
         for (bucket, switch) in &mut self.bucket_kills {
             let Some(held) = &switch.held else { continue };
             let entry = policy.entry(bucket);
+            // Without a stage it is enforce: no stage is above that, so nothing counts as a promotion.
             let at = entry
                 .as_ref()
                 .and_then(|entry| self.stages.get(entry))
@@ -207,8 +208,8 @@ impl DurableState {
             let next = if entry == held.entry && at > held.at && !kill.is_on() {
                 None
             } else {
-                // A change to another entry is no promotion of this bucket, and a promotion while killed does
-                // not outlive the kill.
+                // A change to another entry is no promotion of this bucket. A promotion while killed raises `at`, so
+                // that only a further one after the kill releases the bucket.
                 Some(Held { entry, at })
             };
             if next.as_ref() != Some(held) {
@@ -279,11 +280,11 @@ impl DurableState {
         command: Option<Command>,
         policy: &Policy,
     ) -> Result<bool, KilledBucketsFull> {
-        let (_, held) = self.switch(scope, Source::Here)?;
-        if *held == command {
+        let (_, present) = self.switch(scope, Source::Here)?;
+        if *present == command {
             return Ok(false);
         }
-        *held = command;
+        *present = command;
         self.settle_generation(scope, policy);
         Ok(true)
     }
@@ -311,10 +312,11 @@ impl DurableState {
         Ok((&mut switch.generation, &mut switch.command))
     }
 
-    /// Makes room for one more bucket that a process opens: forgets the earliest end for a bucket
-    /// that is not killed and not held in shadow. An older order for it can kill it again.
+    /// Makes room for one more bucket. If the switches are full, forgets one that is over: first those without the time
+    /// of an end, then the earliest ended. An older order for it can kill it again.
     fn make_room(&mut self, from: Source) -> Result<(), KilledBucketsFull> {
-        let is_learned = |switch: &BucketSwitch| from == Source::Here || switch.learned;
+        // Reports of aggregators have a bound of their own and displace only learned switches; a command here, any.
+        let shares_bound = |switch: &BucketSwitch| from == Source::Here || switch.learned;
         let bound = if from == Source::Here {
             KILLED_BUCKETS_MAX
         } else {
@@ -324,7 +326,7 @@ impl DurableState {
             || self
                 .bucket_kills
                 .values()
-                .filter(|switch| is_learned(switch))
+                .filter(|switch| shares_bound(switch))
                 .count()
                 >= bound;
         if !is_full {
@@ -333,7 +335,7 @@ impl DurableState {
         let over = self
             .bucket_kills
             .iter()
-            .filter(|(_, switch)| is_learned(switch) && switch.is_over());
+            .filter(|(_, switch)| shares_bound(switch) && switch.is_over());
         let earliest = over.min_by_key(|(_, switch)| switch.ended.as_ref().map(|end| end.at_s));
         let bucket = earliest
             .map(|(bucket, _)| bucket.clone())
@@ -342,8 +344,8 @@ impl DurableState {
         Ok(())
     }
 
-    /// Forgets a kill that has ended. The generation of every bucket reaches its number, so that all later
-    /// decisions know it, and a later kill of the bucket has a higher one.
+    /// Forgets a kill that has ended. Every bucket's generation becomes at least the forgotten one, so that all later
+    /// decisions know it, and a later kill of the bucket has a higher one; none changes between killed and not.
     fn forget(&mut self, bucket: &Bucket) {
         let Some(over) = self.bucket_kills.remove(bucket) else {
             return;

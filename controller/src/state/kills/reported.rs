@@ -68,7 +68,7 @@ impl DurableState {
             command.take_if(|command| command.is_learned());
             command
                 .iter_mut()
-                .for_each(|command| command.given_at.clear());
+                .for_each(|command| command.ordered_by.clear());
         }
         // The end of a kill moves a number, never a stage.
         if reported.is_killed() {
@@ -112,7 +112,7 @@ impl DurableState {
         let scope = &id.scope;
         let has_room = self
             .commands()
-            .map(|command| command.given_at.len())
+            .map(|command| command.ordered_by.len())
             .sum::<usize>()
             < KILL_ORDERS_MAX;
         let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else {
@@ -122,7 +122,7 @@ impl DurableState {
         let is_new = reported > *generation && generation.accepts(reported);
         let reported = if is_new { reported } else { *generation };
         *generation = reported;
-        let given_at = format!("{:032x}", id.given_at.0);
+        let instance = format!("{:032x}", id.given_at.0);
         if let Some(end) = self
             .ended_mut(scope)
             .filter(|end| end.is_after(order.age, now))
@@ -138,7 +138,7 @@ impl DurableState {
             };
             let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
             if has_room {
-                command.given_at.insert(given_at);
+                command.ordered_by.insert(instance);
             }
             self.settle_generation(scope, policy);
         } else {
@@ -146,11 +146,11 @@ impl DurableState {
                 return false;
             };
             command.take_if(|command| {
-                let was_given = command.given_at.remove(&given_at);
+                let was_given = command.ordered_by.remove(&instance);
                 if order.ends_held && is_new && !reported.is_killed() {
-                    command.given_at.clear();
+                    command.ordered_by.clear();
                 }
-                command.is_learned() && command.given_at.is_empty() && (was_given || is_new)
+                command.is_learned() && command.ordered_by.is_empty() && (was_given || is_new)
             });
             self.pass_kill(scope, is_new, policy);
         }

@@ -13,13 +13,14 @@ const FIELD: &str = "quota:";
 /// A right at the Redis port of a quota server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum QuotaRight {
-    /// Takes tokens.
+    /// Takes quota tokens.
     Take,
-    /// Gives back what the token took.
+    /// Gives quota tokens back: no more than what this access token took lately, until the bucket's next refill
+    /// (1 s where it is refilled more often).
     Give,
     /// Reads balances.
     Read,
-    /// Fills buckets, by gives of any number.
+    /// Gives any number of quota tokens, also ones never taken.
     Reset,
 }
 
@@ -50,7 +51,7 @@ impl QuotaRight {
 }
 
 impl Role {
-    /// Returns true if tokens without stated rights have this one: all but resets, which need an operator.
+    /// Returns true if the role alone gives this right: every role has take, give and read; reset needs an operator.
     pub(super) fn has_right(self, right: QuotaRight) -> bool {
         right != QuotaRight::Reset || self >= Self::Operator
     }

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use plimsoll_client::internals::Decided;
-use plimsoll_client::{Request as Asking, TraceId, Verdict};
+use plimsoll_client::{Request as KeyRequest, TraceId, Verdict};
 use plimsoll_core::names::check_name;
 use plimsoll_tower::{Head, RefusalFormat, RefusalOf, quota_fields};
 
@@ -59,10 +59,10 @@ impl Style {
 /// Answers a request of a proxy. Never an error: a request without a usable bucket is admitted, and
 /// other mistakes have defaults.
 pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<Full<Bytes>> {
-    let asked = match ask(port, style, head) {
+    let response = match begin_answer(port, style, head) {
         None => None,
-        Some(Asked::Decided(response)) => Some(response),
-        Some(Asked::ByQuotas {
+        Some(Answer::Ready(response)) => Some(response),
+        Some(Answer::AfterQuotas {
             deciding,
             bucket,
             tenant,
@@ -72,14 +72,14 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
                 && let Some(left) = port
                     .limits
                     .limiter()
-                    .quota_left(&Asking::new(&*bucket, &tenant))
+                    .quota_left(&KeyRequest::new(&*bucket, &tenant))
             {
                 response.headers_mut().extend(quota_fields(&left));
             }
             Some(response)
         }
     };
-    asked.unwrap_or_else(|| {
+    response.unwrap_or_else(|| {
         port.counts.count(style.endpoint, Outcome::Passed);
         empty(style.allowed)
     })
@@ -87,27 +87,28 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
 
 /// A request for a bucket with exact quotas waits for them; every other request is answered
 /// immediately.
-enum Asked<F> {
-    Decided(Response<Full<Bytes>>),
-    ByQuotas {
+enum Answer<F> {
+    Ready(Response<Full<Bytes>>),
+    AfterQuotas {
         deciding: F,
         bucket: String,
         tenant: String,
     },
 }
 
-/// Asks the limiter about a request; `None` if it passes without a decision.
-fn ask(
+/// Begins the answer to a request; `None` if it passes without a decision.
+fn begin_answer(
     port: &Inner,
     style: Style,
     head: Parts,
-) -> Option<Asked<impl Future<Output = Decided> + Send + use<>>> {
+) -> Option<Answer<impl Future<Output = Decided> + Send + use<>>> {
     let in_force = port.limits.in_force();
     match &in_force.http {
         Http::Headers { tenant } => {
             let request = Request::from_parts(head, ());
             let head = Head::of(&request);
-            // Without rules no path is compared, and the method matters only for preflights.
+            // Here the key is in headers: the original path is not needed, and the original method only to recognise a
+            // preflight.
             if original::is_preflight(head, style.names) {
                 return None;
             }
@@ -134,7 +135,7 @@ fn by_headers<'a>(
     head: Head<'a>,
     tenant: &'a HttpTenant,
     takes: impl FnOnce(&str) -> bool,
-) -> (Option<Asking<'a>>, Option<Mistake>) {
+) -> (Option<KeyRequest<'a>>, Option<Mistake>) {
     let bucket = match head.header(&BUCKET_HEADER) {
         Some(bucket) if check_name(bucket).is_err() => return (None, Some(Mistake::Bucket)),
         Some(bucket) if !takes(bucket) => return (None, Some(Mistake::BucketNotListed)),
@@ -148,7 +149,7 @@ fn by_headers<'a>(
     };
     let mistake = cost.is_none().then_some(Mistake::Cost);
     (
-        Some(Asking::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))),
+        Some(KeyRequest::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))),
         mistake,
     )
 }
@@ -162,25 +163,26 @@ fn decide(
     port: &Inner,
     style: Style,
     head: Head<'_>,
-    key: &Asking<'_>,
-) -> Asked<impl Future<Output = Decided> + Send + use<>> {
+    key: &KeyRequest<'_>,
+) -> Answer<impl Future<Output = Decided> + Send + use<>> {
     let limiter = port.limits.limiter();
     let trace = head
         .header(&TRACEPARENT)
         .and_then(|value| TraceId::of_traceparent(value.as_bytes()));
     let key = key.trace(trace);
+    // `explain` decides and counts: coin and guard in this call, only quotas in the future, so without quotas the
+    // future is ready.
     let deciding = limiter.explain(&key);
     if limiter.has_quotas(key.bucket()) {
         let (bucket, tenant) = (key.bucket().to_owned(), key.tenant().to_owned());
-        return Asked::ByQuotas {
+        return Answer::AfterQuotas {
             deciding,
             bucket,
             tenant,
         };
     }
-    // Without quotas it is ready.
     let decided = deciding.now_or_never().unwrap_or(Decided::ADMITTED);
-    Asked::Decided(respond(port, style, key.bucket(), &decided))
+    Answer::Ready(respond(port, style, key.bucket(), &decided))
 }
 
 fn respond(port: &Inner, style: Style, bucket: &str, decided: &Decided) -> Response<Full<Bytes>> {

@@ -86,7 +86,8 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
             break directives;
         }
     };
-    // A client with such an epoch or generation would be rejected by every aggregator.
+    // Refused: an epoch that a session holding none would not accept, or a generation that a parent holding 0 would not
+    // accept from a child.
     let mut kills = std::iter::once(&directives.kill).chain(directives.kills.values());
     let is_possible = directives.epoch.is_none_or(|epoch| epoch.0 <= JUMP_MAX)
         && kills.all(|generation| KillGeneration(0).accepts(*generation))
@@ -95,7 +96,8 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
     match is_possible && parts.is_empty() {
         true => Ok((directives, Duration::from_secs(written_at))),
         false => Err(invalid(
-            &"an epoch, a kill generation or a number is out of range",
+            &"an epoch, a kill generation or the number of buckets or kills is out of range, or bytes follow the \
+             last part",
         )),
     }
 }
