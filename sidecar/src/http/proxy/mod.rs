@@ -18,7 +18,7 @@ use self::original::{Names, Original};
 use super::Inner;
 use super::counts::{Endpoint, Mistake, Outcome};
 use crate::limits::Http;
-use crate::rules::{BUCKET_HEADER, COST_HEADER, HttpTenant};
+use crate::rules::{BUCKET_HEADER, COST_HEADER};
 
 /// Header of an admitted request with a refusal that was not applied, and its value.
 const SHADOW: HeaderName = HeaderName::from_static("x-plimsoll-shadow");
@@ -104,14 +104,18 @@ fn ask(
 ) -> Option<Asked<impl Future<Output = Decided> + Send + use<>>> {
     let in_force = port.limits.in_force();
     match &in_force.http {
-        Http::Headers { tenant } => {
+        Http::Headers { tenant, wiring } => {
             let request = Request::from_parts(head, ());
             let head = Head::of(&request);
             // Without rules no path is compared, and the method matters only for preflights.
             if original::is_preflight(head, style.names) {
                 return None;
             }
+            let (tenant, found) = tenant.of(head);
             let (key, mistake) = by_headers(head, tenant, |name| in_force.rules.takes(name));
+            if let (Some(_), Some(found)) = (&key, found) {
+                wiring.on_tenant(found);
+            }
             mistake
                 .into_iter()
                 .for_each(|mistake| port.counts.mistake(mistake));
@@ -132,7 +136,7 @@ fn ask(
 /// Returns the key in the headers of a proxy, if any, and the mistake in them.
 fn by_headers<'a>(
     head: Head<'a>,
-    tenant: &'a HttpTenant,
+    tenant: &'a str,
     takes: impl FnOnce(&str) -> bool,
 ) -> (Option<Asking<'a>>, Option<Mistake>) {
     let bucket = match head.header(&BUCKET_HEADER) {
@@ -148,7 +152,7 @@ fn by_headers<'a>(
     };
     let mistake = cost.is_none().then_some(Mistake::Cost);
     (
-        Some(Asking::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))),
+        Some(Asking::new(bucket, tenant).cost(cost.unwrap_or(1))),
         mistake,
     )
 }
