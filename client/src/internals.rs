@@ -12,13 +12,13 @@ pub use crate::hot::decision::Decided;
 use crate::hot::rng::SeededDraws;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Counters;
-pub use crate::hot::thread_counters::Pass;
+pub use crate::hot::thread_counters::{Pass, TenantFound};
 pub use crate::limiter::KeyHandle;
 use crate::limiter::layered::Each;
 use crate::limiter::thread_ctx;
 pub use crate::responses::recorded::{AskingFor, Decision, RefusedBy};
 pub use crate::responses::{Ending, GRPC_UNKNOWN, Recorder};
-pub use crate::setup::write_readable;
+pub use crate::setup::{TenantSource, Wiring, write_readable};
 pub use crate::subscription::Subscription;
 use crate::{BucketHandle, Limiter, Peek, Request};
 
@@ -56,6 +56,15 @@ impl Limiter {
     /// separately.
     pub async fn explain_each(&self, request: &Request<'_>) -> Each<Decided> {
         self.each(request, true).await
+    }
+
+    /// Watches a list of rules, each by its text.
+    pub fn watch_wiring(
+        &self,
+        rules: impl IntoIterator<Item = String>,
+        source: Option<TenantSource>,
+    ) -> Arc<Wiring> {
+        Wiring::watch(&self.table, rules, source)
     }
 
     /// Makes a shard of this limiter. Its decisions depend only on `seed`.

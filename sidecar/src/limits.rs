@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use plimsoll_client::internals::Wiring;
 use plimsoll_client::{BucketError, Limiter};
 use plimsoll_tower::{RulesError, TenantError};
 
@@ -27,6 +28,8 @@ pub struct InForce {
     pub rules: Rules,
     /// Source of the keys of requests over HTTP.
     pub http: Http,
+    /// Wiring of the rate limit service.
+    pub rls: Arc<Wiring>,
 }
 
 /// Source of the keys of requests over HTTP.
@@ -36,6 +39,8 @@ pub enum Http {
     Headers {
         /// Source of the tenant.
         tenant: HttpTenant,
+        /// Wiring of these requests.
+        wiring: Arc<Wiring>,
     },
     /// Rules compare method and path.
     Rules(plimsoll_tower::Rules),
@@ -101,14 +106,15 @@ impl InForce {
         for bucket in rules.buckets() {
             limiter.bucket(bucket.as_str())?;
         }
-        let tenant = &rules.http().tenant;
+        let tenant = rules.http().tenant.to_middleware()?;
         let http = match &rules.http().rules {
             None => Http::Headers {
-                tenant: tenant.clone(),
+                tenant: rules.http().tenant.clone(),
+                wiring: limiter.watch_wiring([], tenant.source()),
             },
             Some(list) => {
                 let list = list.iter().cloned();
-                let of_paths = plimsoll_tower::Rules::new(limiter, tenant.to_middleware()?, list)?;
+                let of_paths = plimsoll_tower::Rules::new(limiter, tenant, list)?;
                 Http::Rules(if rules.http().ignore_case {
                     of_paths.ignore_case()
                 } else {
@@ -116,6 +122,8 @@ impl InForce {
                 })
             }
         };
-        Ok(Self { rules, http })
+        let tenants = rules.descriptor_tenants();
+        let rls = limiter.watch_wiring(rules.descriptor_rules(), Some(tenants));
+        Ok(Self { rules, http, rls })
     }
 }

@@ -355,6 +355,9 @@ impl LimiterBuilder {
         if matches!(aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
             subscription.use_several_aggregators(self.failover_delay);
         }
+        if !matches!(aggregators, Aggregators::None) {
+            subscription.expect_answer(aggregators.to_string());
+        }
         let cache = self.directive_cache.map(|path| CacheFile::new(path, owner));
         if let Some(directives) = cache.as_ref().and_then(CacheFile::read) {
             subscription.restore(directives);

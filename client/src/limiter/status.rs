@@ -47,6 +47,11 @@ pub struct Status {
     /// The state of the store of exact quotas: `up`, or `down` while it does not answer. Absent without a store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_store: Option<&'static str>,
+    /// Requests that each rule of a middleware matched, by rule.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, u64>,
+    /// Requests that a middleware asked for their tenant, by result: `found`, `absent`, `invalid`.
+    pub tenants: BTreeMap<&'static str, u64>,
     /// The faults in the wiring of the limiter that hold now.
     pub problems: Vec<ProblemStatus>,
     /// Every bucket that was declared or had a request.
@@ -160,17 +165,13 @@ impl Limiter {
         let problems = problems.collect();
         let is_up = self.table.layered.store().map(|store| store.is_up());
         let quota_store = is_up.map(|is_up| if is_up { "up" } else { "down" });
-        match &self.control {
-            Some(control) => Status {
-                problems,
-                quota_store,
-                ..self.of_control(control)
-            },
-            None => Status {
-                problems,
-                quota_store,
-                ..Status::default()
-            },
+        let control = self.control.as_deref();
+        Status {
+            problems,
+            quota_store,
+            rules: self.table.wirings.matches(),
+            tenants: self.table.passes.tenants().into(),
+            ..control.map_or_else(Status::default, |control| self.of_control(control))
         }
     }
 

@@ -6,8 +6,12 @@ mod held;
 mod misuse;
 mod problem;
 mod readable;
+mod wiring;
 
 pub(crate) use held::SetupProblems;
+pub(crate) use problem::FIRST_ANSWER_WITHIN;
 pub use problem::SetupProblem;
 pub(crate) use readable::readable_debug;
 pub use readable::write_readable;
+pub(crate) use wiring::Wirings;
+pub use wiring::{TenantSource, Wiring};

@@ -1,5 +1,12 @@
 //! One setup problem: what is wrong, where, and what to do.
 
+use std::time::Duration;
+
+use super::wiring::TRIAL;
+
+/// The time after the start by which an aggregator should have answered.
+pub(crate) const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
 /// A fault in the wiring of a limiter. The limiter decides anyway, so a fault would otherwise show
 /// only as protection that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +41,42 @@ pub enum SetupProblem {
          PLIMSOLL_AGGREGATOR for Limiter::from_env"
     )]
     NoAggregator,
+    /// No aggregator has answered since the start.
+    #[error(
+        "no aggregator has answered since the start, {} s or more ago, and {meanwhile}: check that one runs at \
+         {addresses}, that this process can reach it, and in the log why connections fail",
+        FIRST_ANSWER_WITHIN.as_secs()
+    )]
+    NeverConnected {
+        /// The addresses, with commas between.
+        addresses: String,
+        /// The rule for decisions until one answers.
+        meanwhile: String,
+    },
+    /// No request had a tenant.
+    #[error(
+        "none of the first {TRIAL} requests had a tenant by `{tenant_by}`, and all of them counted for the class `default`: \
+         {remedy}"
+    )]
+    NoTenant {
+        /// The source of tenants.
+        tenant_by: String,
+        /// The likely causes, and what to do about them.
+        remedy: String,
+    },
+    /// No request matched a rule with a bucket.
+    #[error(
+        "none of the first {TRIAL} requests matched a rule with a bucket, in the rules that begin with {rule}: they are \
+         admitted without a limit; the path of one is `{path}`, as the rules see it: compare it with theirs (has a router or \
+         a proxy removed a prefix?), and the methods; a last rule without conditions limits or exempts the rest \
+         (Rule::otherwise, Rule::unlimited)"
+    )]
+    NoRuleMatches {
+        /// The first of the rules.
+        rule: String,
+        /// The path of a request, escaped and cut.
+        path: String,
+    },
     /// The aggregator belongs to another zone.
     #[error(
         "this service names the zone `{zone}` and its aggregator the zone `{aggregator_zone}`, whose limits it shares: set \
@@ -101,6 +144,7 @@ impl SetupProblem {
     pub(crate) const UNKNOWN_BUCKET: &str = "unknown_bucket";
     pub(crate) const QUOTAS_WITHOUT_STORE: &str = "quotas_without_store";
     pub(crate) const SILENT_AGGREGATOR: &str = "silent_aggregator";
+    pub(crate) const NEVER_CONNECTED: &str = "never_connected";
 
     /// Returns the value of the metric label `problem`.
     pub const fn kind(&self) -> &'static str {
@@ -109,6 +153,9 @@ impl SetupProblem {
             Self::FeedNotRun => "feed_not_run",
             Self::FeedStopped => "feed_stopped",
             Self::NoAggregator => "no_aggregator",
+            Self::NeverConnected { .. } => Self::NEVER_CONNECTED,
+            Self::NoTenant { .. } => "no_tenant",
+            Self::NoRuleMatches { .. } => "no_rule_matches",
             Self::ForeignZone { .. } => "foreign_zone",
             Self::SilentAggregator { .. } => Self::SILENT_AGGREGATOR,
             Self::LayerTwice { .. } => "layer_twice",
@@ -118,7 +165,7 @@ impl SetupProblem {
         }
     }
 
-    /// Returns the bucket, zone or address at fault; empty where the limiter as a whole is.
+    /// Returns the bucket, zone, address, rule or source of tenants at fault; empty where the limiter as a whole is.
     pub fn subject(&self) -> &str {
         match self {
             Self::UnknownBucket { bucket, .. }
@@ -130,6 +177,9 @@ impl SetupProblem {
                 aggregator_zone, ..
             } => aggregator_zone,
             Self::SilentAggregator { address } => address,
+            Self::NeverConnected { addresses, .. } => addresses,
+            Self::NoTenant { tenant_by, .. } => tenant_by,
+            Self::NoRuleMatches { rule, .. } => rule,
             Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
         }
     }

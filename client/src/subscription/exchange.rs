@@ -216,6 +216,7 @@ impl Subscription {
         message: Directives,
     ) -> Result<(), StaleDirective> {
         self.publisher.set_time(now);
+        self.on_answer();
         let Some(session) = self.sessions.get_mut(id) else {
             return Ok(());
         };

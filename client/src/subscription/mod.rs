@@ -36,6 +36,7 @@ use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
+use crate::hot::directive_word::DirectiveWord;
 use crate::hot::interner::key_registry::KeyRegistry;
 use crate::hot::table::Table;
 use crate::setup::SetupProblem;
@@ -50,7 +51,7 @@ use publisher::{Published, Publisher};
 use refusals::Refusals;
 pub(crate) use refusals::Refused;
 use routing::Routing;
-use sessions::{ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
+use sessions::{FirstAnswer, ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
 
 /// A limiter's side of the control plane: a [`Child`](plimsoll_core::exchange::Child) of its zone's
 /// aggregators.
@@ -65,6 +66,8 @@ pub struct Subscription {
     sessions: Sessions,
     /// With several aggregators; `None` with only one.
     routing: Option<Routing>,
+    /// Until an aggregator has answered; `None` also without one to wait for.
+    first_answer: Option<FirstAnswer>,
     pub(crate) directives: DirectiveCache,
     pub(crate) enforcement: Enforcement,
     publisher: Publisher,
@@ -97,6 +100,7 @@ impl Subscription {
             registry: KeyRegistry::default(),
             sessions: Sessions::single(),
             routing: None,
+            first_answer: None,
             directives: DirectiveCache::default(),
             publisher: Publisher::default(),
             evidence: EvidenceCollector::default(),
@@ -116,6 +120,11 @@ impl Subscription {
             .for_each(|bucket| routing.add_bucket(bucket));
         self.routing = Some(routing);
         self.sessions = Sessions::default();
+    }
+
+    /// Makes it a setup problem if no aggregator answers. `addresses` names them.
+    pub(crate) fn expect_answer(&mut self, addresses: String) {
+        self.first_answer = Some(FirstAnswer::from(addresses));
     }
 
     /// Sets the unit of a canary's share, before the first directive.
@@ -191,6 +200,40 @@ impl Subscription {
         }
         self.publisher.on_tick(now, &self.table);
         self.check_assignment(now);
+        self.check_first_answer(now);
+    }
+
+    fn check_first_answer(&mut self, now: MonoTime) {
+        let Some(waiting) = &mut self.first_answer else {
+            return;
+        };
+        if !waiting.falls_due(now) {
+            return;
+        }
+        let others = match self.table.before_policy {
+            DirectiveWord::NOTHING => "admitted",
+            _ => "refused, by before_policy",
+        };
+        let meanwhile = if self.directives.is_restored {
+            "the cached directives of an earlier process apply".to_owned()
+        } else if self.publisher.cold_rates.is_empty() {
+            format!("everything is {others}")
+        } else {
+            format!("cold_rps limits its buckets, and everything else is {others}")
+        };
+        self.table.problems.raise(SetupProblem::NeverConnected {
+            addresses: waiting.addresses.clone(),
+            meanwhile,
+        });
+    }
+
+    /// Ends the wait for the first answer.
+    fn on_answer(&mut self) {
+        if let Some(FirstAnswer { addresses, .. }) = self.first_answer.take() {
+            self.table
+                .problems
+                .clear(SetupProblem::NEVER_CONNECTED, &addresses);
+        }
     }
 
     fn measure(&mut self, now: MonoTime) {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use plimsoll_client::internals::Decided;
+use plimsoll_client::internals::{Decided, Wiring};
 use plimsoll_client::{Limiter, Peek, QuotaLeft, Reason, Request, Verdict};
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
@@ -39,6 +39,7 @@ pub(super) struct Deciders<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) rules: &'a Rules,
     pub(super) counters: &'a Counters,
+    pub(super) wiring: &'a Wiring,
 }
 
 impl<'a> Deciders<'a> {
@@ -70,7 +71,8 @@ impl<'a> Deciders<'a> {
             .map(|entry| (entry.key.as_str(), entry.value.as_str()));
         let ask = match self.rules.descriptor(&request.domain, entries) {
             Found::Limited(ask) => ask,
-            Found::Unlimited => {
+            Found::Unlimited(rule) => {
+                self.wiring.on_exempt(rule);
                 self.counters.on_unlimited();
                 return None;
             }
@@ -84,7 +86,15 @@ impl<'a> Deciders<'a> {
             tenant,
             cost,
             refusal,
+            rule,
+            tenant_found,
         } = ask;
+        if let Some(rule) = rule {
+            self.wiring.on_match(rule);
+        }
+        if let Some(found) = tenant_found {
+            self.wiring.on_tenant(found);
+        }
         let cost = hits(request, descriptor).saturating_mul(u64::from(cost));
         Some(Decision {
             bucket,

@@ -107,6 +107,7 @@ impl Service {
             limiter,
             rules,
             counters: &self.counters,
+            wiring: &in_force.rls,
         }
         .decide(&request)
         .await;

@@ -2,6 +2,7 @@
 //! do.
 
 use ::http::HeaderName;
+use plimsoll_client::internals::TenantFound;
 use plimsoll_core::names::DEFAULT_TENANT;
 use plimsoll_tower::{Head, Rule, Tenant, TenantError};
 
@@ -34,21 +35,17 @@ pub enum HttpTenant {
 
 impl HttpTenant {
     /// Returns the tenant of a request: the class `default` if the header is absent, and an empty
-    /// tenant, which counts as that class, if it is repeated or not UTF-8.
+    /// tenant, which counts as that class, if it is repeated or not UTF-8. Also returns whether the
+    /// header has one, if there is a header.
     #[must_use]
-    pub fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
+    pub fn of<'a>(&'a self, request: Head<'a>) -> (&'a str, Option<TenantFound>) {
         match self {
             Self::Header(name) => {
-                let absent = || {
-                    if request.headers.contains_key(name) {
-                        ""
-                    } else {
-                        DEFAULT_TENANT
-                    }
-                };
-                request.header(name).unwrap_or_else(absent)
+                let invalid = || request.headers.contains_key(name).then_some("");
+                let text = request.header(name).or_else(invalid);
+                (text.unwrap_or(DEFAULT_TENANT), Some(TenantFound::of(text)))
             }
-            Self::Fixed(name) => name,
+            Self::Fixed(name) => (name, None),
         }
     }
 

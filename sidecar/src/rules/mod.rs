@@ -22,6 +22,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
+use plimsoll_client::internals::{TenantFound, TenantSource};
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Encoded, check_name, stable_hash};
 use plimsoll_policy::{Field, Place, Policy, PolicyError, Source, Warning};
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,8 @@ pub struct RulesSize {
 struct Domains {
     named: HashMap<Box<str>, Level, foldhash::fast::RandomState>,
     any: Option<Level>,
+    /// Text of each rule with a target.
+    texts: Vec<String>,
 }
 
 /// 64-bit hash of the text of rules, equal on every machine and in every version. It distinguishes
@@ -82,8 +85,8 @@ pub struct RulesHash(u64);
 pub enum Found<'a> {
     /// No rule matches: the request passes and is counted as unmatched.
     NoRule,
-    /// The request passes by a rule.
-    Unlimited,
+    /// The request passes by the rule with this index.
+    Unlimited(usize),
     /// The request counts for a key.
     Limited(Ask<'a>),
 }
@@ -99,6 +102,10 @@ pub struct Ask<'a> {
     pub cost: u32,
     /// Form of a refusal.
     pub refusal: RefusalForm,
+    /// Index of the rule; `None` without a file.
+    pub rule: Option<usize>,
+    /// Result of looking for the tenant in the entries; `None` if the rule names it.
+    pub tenant_found: Option<TenantFound>,
 }
 
 /// Form of a refusal over RLS for the caller.
@@ -151,10 +158,35 @@ impl Rules {
         let level = domains.named.get(domain).or(domains.any.as_ref());
         match level.and_then(|level| level.find(entries.clone())) {
             None => Found::NoRule,
-            Some(Target::Unlimited) => Found::Unlimited,
+            Some(Target::Unlimited(rule)) => Found::Unlimited(*rule),
             Some(Target::Limited(limited)) => self
                 .ask(limited, entries)
                 .map_or(Found::NoRule, Found::Limited),
+        }
+    }
+
+    /// Returns the text of each rule for descriptors, by its index.
+    pub fn descriptor_rules(&self) -> impl Iterator<Item = String> {
+        let domains = self.domains.iter();
+        domains.flat_map(|domains| domains.texts.iter().cloned())
+    }
+
+    /// Returns the source of the tenants of descriptors.
+    #[must_use]
+    pub fn descriptor_tenants(&self) -> TenantSource {
+        let (name, remedy) = match self.domains {
+            None => (
+                "entry tenant",
+                "let the rate limit actions of the proxy send an entry `tenant` in each descriptor",
+            ),
+            Some(_) => (
+                "entries of descriptors",
+                "the entries that rules read tenants from arrive empty: correct the rate limit actions of the proxy",
+            ),
+        };
+        TenantSource {
+            name: name.to_owned(),
+            remedy: remedy.to_owned(),
         }
     }
 
@@ -184,12 +216,20 @@ impl Rules {
                 }
             },
         };
-        let Limited { cost, refusal, .. } = *limited;
+        let Limited {
+            cost,
+            refusal,
+            rule,
+            ..
+        } = *limited;
+        let is_asked = matches!(limited.tenant, TenantOf::Entries(_));
         Some(Ask {
             bucket,
+            tenant_found: is_asked.then(|| TenantFound::of(Some(&tenant))),
             tenant,
             cost,
             refusal,
+            rule: Some(rule),
         })
     }
 
@@ -212,15 +252,13 @@ impl Rules {
         if !self.takes(bucket) {
             return Found::NoRule;
         }
-        let (tenant, refusal) = (
-            tenant.unwrap_or(DEFAULT_TENANT).into(),
-            RefusalForm::default(),
-        );
         Found::Limited(Ask {
             bucket,
-            tenant,
+            tenant: tenant.unwrap_or(DEFAULT_TENANT).into(),
             cost: 1,
-            refusal,
+            refusal: RefusalForm::default(),
+            rule: None,
+            tenant_found: Some(TenantFound::of(tenant)),
         })
     }
 

@@ -29,12 +29,15 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    Unlimited,
+    /// With the index of the rule among those with a target.
+    Unlimited(usize),
     Limited(Limited),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Limited {
+    /// Index of the rule among those with a target.
+    pub(super) rule: usize,
     pub(super) bucket: BucketOf,
     pub(super) tenant: TenantOf,
     pub(super) cost: u32,

@@ -27,7 +27,7 @@ use crate::limiter::limits::{Limits, TenantLimit};
 use crate::limiter::quotas::QuotaDefinitions;
 use crate::limiter::waiting::Waiting;
 use crate::responses::Responses;
-use crate::setup::{SetupProblem, SetupProblems};
+use crate::setup::{SetupProblem, SetupProblems, Wirings};
 
 /// The default number of buckets.
 pub const BUCKETS_MAX_DEFAULT: usize = 1_024;
@@ -113,6 +113,7 @@ pub(crate) struct Table {
     pub(crate) passes: Passes,
     pub(crate) responses: Arc<Responses>,
     pub(crate) problems: SetupProblems,
+    pub(crate) wirings: Wirings,
     /// True once requests named a bucket that found no room.
     is_full_raised: AtomicBool,
     pub(crate) waiting: Waiting,
@@ -171,6 +172,7 @@ impl Table {
             passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
             problems: SetupProblems::default(),
+            wirings: Wirings::default(),
             is_full_raised: AtomicBool::new(false),
             waiting: Waiting::default(),
             #[cfg(feature = "testing")]

@@ -4,13 +4,15 @@
 mod block;
 mod passes;
 mod quotas;
+mod rows;
 pub(crate) mod slots;
 mod token_batch;
 
 pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
-pub use passes::Pass;
 pub(crate) use passes::Passes;
+pub use passes::{Pass, TenantFound};
 pub(crate) use quotas::QuotaOutcome;
+pub(crate) use rows::Rows;
 pub(crate) use token_batch::TokenBatch;
 
 use std::sync::{Arc, Mutex};

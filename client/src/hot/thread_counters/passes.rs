@@ -1,8 +1,7 @@
-//! The requests that the middleware passed without a decision, by reason: a cache line for each thread, so that
-//! threads that serve requests never write to one line.
+//! The requests of the middleware that are counted whatever is decided about them: those that passed without a
+//! decision, by reason, and those that were asked for their tenant, by the result.
 
-use crate::hot::sync::{self, AtomicU64, Ordering};
-use crate::hot::thread_counters::slots;
+use crate::hot::thread_counters::rows::Rows;
 
 /// The reason why a request passed without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,57 +37,59 @@ impl Pass {
     }
 }
 
-#[derive(Default)]
-#[repr(align(64))]
-struct Line([AtomicU64; Pass::ALL.len()]);
-
-pub(crate) struct Passes {
-    lines: Box<[Line]>,
+/// The result of asking a request for its tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantFound {
+    /// The source has named one.
+    Found,
+    /// The source has nothing for the request.
+    Absent,
+    /// The source has what is no tenant: an empty text, or, over HTTP, a header that is repeated or not UTF-8.
+    Invalid,
 }
+
+impl TenantFound {
+    pub(crate) const ALL: [(Self, &str); 3] = [
+        (Self::Found, "found"),
+        (Self::Absent, "absent"),
+        (Self::Invalid, "invalid"),
+    ];
+
+    /// Returns the result for the text that a source has for a request, if any.
+    #[inline]
+    pub fn of(text: Option<&str>) -> Self {
+        match text {
+            None => Self::Absent,
+            Some("") => Self::Invalid,
+            Some(_) => Self::Found,
+        }
+    }
+}
+
+pub(crate) struct Passes(pub(crate) Rows);
 
 impl Passes {
     pub(crate) fn new(slots: usize) -> Self {
-        Self {
-            lines: (0..=slots).map(|_| Line::default()).collect(),
-        }
+        Self(Rows::new(slots, Pass::ALL.len() + TenantFound::ALL.len()))
     }
 
     #[inline]
     pub(crate) fn count(&self, pass: Pass) {
-        let shared = self.lines.len() - 1;
-        let slot = slots::current(shared);
-        if let Some(Line(counters)) = self.lines.get(slot.unwrap_or(shared)) {
-            sync::add(&counters[pass as usize], 1, slot.is_none());
-        }
+        self.0.add(pass as usize);
+    }
+
+    #[inline]
+    pub(crate) fn count_tenant(&self, found: TenantFound) {
+        self.0.add(Pass::ALL.len() + found as usize);
     }
 
     pub(crate) fn total(&self, pass: Pass) -> u64 {
-        self.lines
-            .iter()
-            .map(|Line(counters)| counters[pass as usize].load(Ordering::Relaxed))
-            .sum()
+        self.0.total(pass as usize)
     }
-}
 
-#[cfg(test)]
-#[cfg(not(feature = "loom"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_count_even_without_a_slot() {
-        for slots in [0, 1, 64] {
-            let passes = Passes::new(slots);
-            std::thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| {
-                        (0..1_000).for_each(|_| passes.count(Pass::NoRule));
-                        passes.count(Pass::Preflight);
-                    });
-                }
-            });
-            let totals = Pass::ALL.map(|pass| passes.total(pass));
-            assert_eq!(totals, [4_000, 0, 4, 0], "{slots} slots");
-        }
+    /// Returns the requests that were asked for their tenant, by the result.
+    pub(crate) fn tenants(&self) -> [(&'static str, u64); TenantFound::ALL.len()] {
+        TenantFound::ALL
+            .map(|(found, label)| (label, self.0.total(Pass::ALL.len() + found as usize)))
     }
 }

@@ -21,6 +21,8 @@ const LIMITER: &[Metric<Source>] = &[
     decisions::DECISIONS,
     decisions::REFUSALS,
     requests::PASSED,
+    requests::MATCHES,
+    requests::TENANTS,
     Metric::counter(
         "plimsoll_decisions_untracked_total",
         &[],
@@ -42,7 +44,7 @@ const LIMITER: &[Metric<Source>] = &[
     Metric::<Source>::gauge(
         "plimsoll_setup_problems",
         &["problem", "subject"],
-        "1 while the limiter is wired wrongly, by kind of problem and its bucket, zone, address or route.",
+        "1 while the limiter is wired wrongly, by kind of problem and its bucket, zone, address, rule or source of tenants.",
         |source| {
             let problems = source.limiter.setup_problems();
             rows(problems.iter().map(|problem| ([problem.kind(), problem.subject()], true)))

@@ -15,6 +15,33 @@ pub(super) const PASSED: Metric<Source> = Metric::counter(
     |source| rows(Pass::ALL.map(|pass| ([pass.reason()], source.limiter.table.passes.total(pass)))),
 );
 
+pub(super) const MATCHES: Metric<Source> = Metric::counter(
+    "plimsoll_rule_matches_total",
+    &["rule"],
+    "Requests of the middleware or sidecar by the rule that they matched, since the rules were read.",
+    |source| {
+        let matches = source.limiter.table.wirings.matches();
+        rows(matches.into_iter().map(|(rule, count)| ([rule], count)))
+    },
+);
+
+pub(super) const TENANTS: Metric<Source> = Metric::counter(
+    "plimsoll_tenants_total",
+    &["result"],
+    "Requests that the middleware or sidecar asked for their tenant: `found`; `absent` and `invalid` (empty, or, over HTTP, \
+     repeated or not UTF-8) count for the class `default`.",
+    |source| {
+        rows(
+            source
+                .limiter
+                .table
+                .passes
+                .tenants()
+                .map(|(result, count)| ([result], count)),
+        )
+    },
+);
+
 pub(super) const RESPONSES: [Metric<Vec<BucketResponses>>; 2] = [
     Metric::counter(
         "plimsoll_responses_total",

@@ -44,6 +44,17 @@ pub(crate) enum Aggregators {
     ByName(Arc<str>),
 }
 
+impl fmt::Display for Aggregators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::One(name) => f.write_str(name),
+            Self::List(names) => f.write_str(&names.join(", ")),
+            Self::ByName(name) => write!(f, "dns://{name}"),
+        }
+    }
+}
+
 impl Addresses {
     /// Parses `https://HOST:PORT` or `http://HOST:PORT` for each aggregator, all with one scheme, or a single
     /// `dns://HOST:PORT` for all addresses of a name. Returns the first address that breaks this rule, if any does.

@@ -2,6 +2,7 @@
 
 mod assigned_keys;
 mod delivery;
+mod first_answer;
 mod session;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use plimsoll_core::report::Handover;
 use crate::subscription::assignment::EndpointId;
 
 use assigned_keys::AssignedKeys;
+pub(super) use first_answer::FirstAnswer;
 use session::Keys;
 pub(super) use session::{REPORT_INTERVAL_DEFAULT, Session};
 

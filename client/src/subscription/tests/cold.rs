@@ -245,3 +245,58 @@ fn restored_kill_holds_and_is_reported() {
     later.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     later.check(&[("acme", 0.0)]);
 }
+
+#[test]
+fn overdue_answer_tells_what_applies_meanwhile() {
+    fn saved() -> Directives {
+        Directives {
+            epoch: Some(Epoch(1)),
+            ..Directives::default()
+        }
+    }
+    for (prepare, expected) in [
+        (
+            (|_| ()) as fn(&mut TestClient),
+            Some("everything is admitted"),
+        ),
+        (
+            |client| {
+                let bucket = Bucket::new("api").unwrap();
+                client.subscription.set_cold_rate(bucket, rate(100.0));
+            },
+            Some("cold_rps limits its buckets, and everything else is admitted"),
+        ),
+        (
+            |client| client.subscription.restore(saved()),
+            Some("the cached directives of an earlier process apply"),
+        ),
+        (
+            |client| {
+                let directives = Directives { seq: 1, ..saved() };
+                let _ = client.subscription.on_directives(client.now, directives);
+            },
+            None,
+        ),
+    ] {
+        let mut client = TestClient::new();
+        client.subscription.expect_answer("a:7410".to_owned());
+        prepare(&mut client);
+        let table = Arc::clone(&client.subscription.table);
+        for (seconds, is_due) in [(3, false), (7, false), (8, true)] {
+            client
+                .subscription
+                .on_tick(MonoTime::ZERO + Duration::from_secs(seconds));
+            let problem = SetupProblem::NeverConnected {
+                addresses: "a:7410".to_owned(),
+                meanwhile: expected.unwrap_or_default().to_owned(),
+            };
+            let problems: Vec<_> = (is_due && expected.is_some())
+                .then_some(problem)
+                .into_iter()
+                .collect();
+            assert_eq!(table.problems.list(), problems, "{expected:?} {seconds}");
+        }
+        client.subscription.on_answer();
+        assert_eq!(table.problems.list(), []);
+    }
+}

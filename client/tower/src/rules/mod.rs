@@ -12,6 +12,9 @@ mod template;
 pub use error::{PathFault, RulesError};
 pub use rule::Rule;
 
+use std::sync::Arc;
+
+use plimsoll_client::internals::Wiring;
 use plimsoll_client::{Limiter, Request};
 
 use readings::each_reading;
@@ -38,6 +41,7 @@ pub struct Rules {
     pub(super) limiter: Limiter,
     tenant: Tenant,
     rules: Vec<Resolved>,
+    wiring: Arc<Wiring>,
     limits_preflights: bool,
     ignores_case: bool,
     #[cfg(feature = "axum")]
@@ -56,11 +60,14 @@ impl Rules {
         tenant: Tenant,
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<Self, RulesError> {
-        let rules = check::check(&rules.into_iter().collect::<Vec<_>>())?
+        let checked = check::check(&rules.into_iter().collect::<Vec<_>>())?;
+        let texts: Vec<String> = checked.iter().map(|rule| rule.rule.parts()).collect();
+        let rules = checked
             .into_iter()
             .map(|rule| Resolved::new(limiter, &tenant, rule));
         let rules = rules.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
+            wiring: limiter.watch_wiring(texts, tenant.source()),
             limiter: limiter.clone(),
             tenant,
             limits_preflights: false,
@@ -108,31 +115,43 @@ impl Rules {
         #[cfg(not(feature = "axum"))]
         let whole = None;
         let mut first: Option<(usize, &Target)> = None;
-        let mut all_unlimited = true;
+        let (mut all_unlimited, mut exempted_by) = (true, 0);
         let path = request.uri.path().as_bytes();
         let is_complete = each_reading(path, whole, self.ignores_case, |reading| {
             let mut rules = self.rules.iter().enumerate();
             let rule = rules.find(|(_, rule)| rule.matches(request.method, reading));
             all_unlimited &= rule.is_some();
-            let Some((index, Some(target))) = rule.map(|(index, rule)| (index, &rule.target))
-            else {
+            let Some((index, rule)) = rule else {
                 return;
             };
-            if first.is_none_or(|(earliest, _)| index < earliest) {
-                first = Some((index, target));
+            match &rule.target {
+                None => exempted_by = index,
+                Some(target) if first.is_none_or(|(earliest, _)| index < earliest) => {
+                    first = Some((index, target));
+                }
+                Some(_) => {}
             }
         });
         if !is_complete {
             // A reading that was left out may match any of them.
-            let mut rules = self.rules.iter().filter(|rule| rule.takes(request.method));
-            if let Some(target) = rules.find_map(|rule| rule.target.as_ref()) {
-                return Ok(target);
-            }
+            let rules = self.rules.iter().enumerate();
+            let mut rules = rules.filter(|(_, rule)| rule.takes(request.method));
+            let limited = rules.find_map(|(index, rule)| Some((index, rule.target.as_ref()?)));
+            first = limited.or(first);
         }
         match first {
-            Some((_, target)) => Ok(target),
-            None if all_unlimited => Err(Pass::Unlimited),
-            None => Err(Pass::NoRule),
+            Some((index, target)) => {
+                self.wiring.on_match(index);
+                Ok(target)
+            }
+            None if all_unlimited => {
+                self.wiring.on_exempt(exempted_by);
+                Err(Pass::Unlimited)
+            }
+            None => {
+                self.wiring.on_no_rule(request.uri.path());
+                Err(Pass::NoRule)
+            }
         }
     }
 
@@ -172,7 +191,8 @@ impl Rules {
         let cost = target.cost(head);
         Ok(match &target.key {
             Some(key) => with(&key.request().cost(cost)),
-            None => self.tenant.with(head, |tenant| {
+            None => self.tenant.with(head, |tenant, found| {
+                self.wiring.on_tenant(found);
                 with(&Request::new(&target.bucket, tenant).cost(cost))
             }),
         })

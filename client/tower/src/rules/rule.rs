@@ -101,7 +101,8 @@ impl Rule {
         format!("rule {number} ({})", self.parts())
     }
 
-    fn parts(&self) -> String {
+    /// Returns the parts of the rule, which no other rule of a list has.
+    pub(super) fn parts(&self) -> String {
         let mut parts = vec![match (&self.bucket, self.is_last) {
             (None, _) => "unlimited".to_owned(),
             (Some(bucket), false) => format!("bucket `{bucket}`"),

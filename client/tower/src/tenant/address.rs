@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn peer_is_the_address_of_the_connection() {
         let by_peer = Tenant::peer_address();
-        let of = |request: &Request<()>| by_peer.with(Head::of(request), str::to_owned);
+        let of =
+            |request: &Request<()>| by_peer.with(Head::of(request), |tenant, _| tenant.to_owned());
         let mut request = Request::new(());
         assert_eq!(of(&request), "default");
         request

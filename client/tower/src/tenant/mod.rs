@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
+use plimsoll_client::internals::{TenantFound, TenantSource};
 use plimsoll_core::names::{DEFAULT_TENANT, NAME_BYTES_MAX};
 use smallvec::SmallVec;
 
@@ -35,6 +36,8 @@ pub struct Tenant {
     pub(super) constant: Option<Arc<str>>,
     read: Arc<Read>,
     text: Arc<str>,
+    /// The likely causes of a tenant that is never found, and what to do about them.
+    remedy: Arc<str>,
 }
 
 type Read = dyn for<'a> Fn(Head<'a>) -> Option<Found<'a>> + Send + Sync;
@@ -73,7 +76,16 @@ impl Tenant {
     pub fn extension<T: Send + Sync + 'static>(
         read: impl Fn(&T) -> Option<&str> + Send + Sync + 'static,
     ) -> Self {
-        Self::from_fn(move |request| request.extensions.get::<T>().and_then(&read))
+        let kind = std::any::type_name::<T>();
+        Self::new(format!("extension {kind}"), move |request| {
+            let value = request.extensions.get::<T>()?;
+            read(value).map(Found::Borrowed)
+        })
+        .remedy(format!(
+            "the layer that puts a `{kind}` into the extensions of requests must be outside of PlimsollLayer, with \
+             Router::layer in a later call and with ServiceBuilder in an earlier one, and the function must return a tenant \
+             for it"
+        ))
     }
 
     /// Reads the tenant from a header. A request without it, with several, or with a value that is
@@ -87,9 +99,15 @@ impl Tenant {
     /// If the header's name is invalid.
     pub fn header(name: &str) -> Result<Self, TenantError> {
         let name = header_name(name)?;
+        let shown = name.clone();
         Ok(Self::new(format!("header {name}"), move |request| {
-            request.header(&name).map(Found::Borrowed)
-        }))
+            let found = request.header(&name).map(Found::Borrowed);
+            found.or_else(|| invalid(request, &name))
+        })
+        .remedy(format!(
+            "compare the name `{shown}` with the header that the caller or the proxy in front sends, once in a request and \
+             as UTF-8"
+        )))
     }
 
     /// Uses one tenant for every request.
@@ -144,6 +162,10 @@ impl Tenant {
         Self::new("peer address", |request| {
             address::name(address::peer(request)?)
         })
+        .remedy(
+            "serve the router by into_make_service_with_connect_info::<SocketAddr> and with the feature `axum`, or put the \
+             peer's SocketAddr into the extensions outside of PlimsollLayer",
+        )
     }
 
     /// Uses the address that trusted proxies name in `x-forwarded-for` or a header like it, but not
@@ -173,9 +195,16 @@ impl Tenant {
             return Err(TenantError::Hops(trusted_hops));
         }
         let text = format!("address {trusted_hops} from the right of header {header}");
+        let remedy = format!(
+            "the proxies in front must append to `{header}`, and trusted_hops, {trusted_hops}, must be their number"
+        );
         Ok(Self::new(text, move |request| {
-            address::name(forwarded::address(request, &header, trusted_hops)?)
-        }))
+            let address = forwarded::address(request, &header, trusted_hops);
+            address
+                .and_then(address::name)
+                .or_else(|| invalid(request, &header))
+        })
+        .remedy(remedy))
     }
 
     /// Uses another source for the requests without a tenant in this one.
@@ -191,10 +220,12 @@ impl Tenant {
     /// ```
     pub fn or(self, other: Self) -> Self {
         let text = format!("{} or {}", self.text, other.text);
+        let remedy = format!("{}; or {}", self.remedy, other.remedy);
         Self::new(text, move |request| {
             let found = (self.read)(request).filter(|found| !found.as_str().is_empty());
             found.or_else(|| (other.read)(request))
         })
+        .remedy(remedy)
     }
 
     fn new(
@@ -205,7 +236,27 @@ impl Tenant {
             constant: None,
             read: Arc::new(read),
             text: text.into(),
+            remedy:
+                "the function must return a tenant, for what outer layers have put into the request"
+                    .into(),
         }
+    }
+
+    fn remedy(self, remedy: impl Into<Arc<str>>) -> Self {
+        Self {
+            remedy: remedy.into(),
+            ..self
+        }
+    }
+
+    /// Returns the source for texts about it; `None` if it asks no request.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn source(&self) -> Option<TenantSource> {
+        self.constant.is_none().then(|| TenantSource {
+            name: self.text.to_string(),
+            remedy: self.remedy.to_string(),
+        })
     }
 
     fn of_all(tenant: &str) -> Self {
@@ -218,9 +269,10 @@ impl Tenant {
     }
 
     #[inline]
-    pub(super) fn with<T>(&self, request: Head<'_>, f: impl FnOnce(&str) -> T) -> T {
+    pub(super) fn with<T>(&self, request: Head<'_>, f: impl FnOnce(&str, TenantFound) -> T) -> T {
         let found = (self.read)(request);
-        f(found.as_ref().map_or(DEFAULT_TENANT, Found::as_str))
+        let text = found.as_ref().map(Found::as_str);
+        f(text.unwrap_or(DEFAULT_TENANT), TenantFound::of(text))
     }
 }
 
@@ -228,6 +280,14 @@ impl Default for Tenant {
     fn default() -> Self {
         Self::of_all(DEFAULT_TENANT)
     }
+}
+
+/// Returns the empty tenant for a request that has the header, though without a usable value.
+fn invalid<'a>(request: Head<'a>, header: &HeaderName) -> Option<Found<'a>> {
+    request
+        .headers
+        .contains_key(header)
+        .then_some(Found::Borrowed(""))
 }
 
 fn header_name(name: &str) -> Result<HeaderName, TenantError> {

@@ -19,7 +19,11 @@ pub(super) fn tenant_of(tenant: &Tenant, headers: &[(&str, &str)]) -> String {
 }
 
 fn of(tenant: &Tenant, request: &Request<()>) -> String {
-    tenant.with(Head::of(request), str::to_owned)
+    // An empty tenant counts as the class `default`.
+    tenant.with(Head::of(request), |tenant, _| match tenant {
+        "" => "default".to_owned(),
+        tenant => tenant.to_owned(),
+    })
 }
 
 #[test]

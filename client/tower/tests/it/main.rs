@@ -25,3 +25,5 @@ mod paths;
 mod quotas;
 #[cfg(test)]
 mod stacks;
+#[cfg(test)]
+mod wiring;

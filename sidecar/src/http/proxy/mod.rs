@@ -18,7 +18,7 @@ use self::original::{Names, Original};
 use super::Inner;
 use super::counts::{Endpoint, Mistake, Outcome};
 use crate::limits::Http;
-use crate::rules::{BUCKET_HEADER, COST_HEADER, HttpTenant};
+use crate::rules::{BUCKET_HEADER, COST_HEADER};
 
 /// Header of an admitted request with a refusal that was not applied, and its value.
 const SHADOW: HeaderName = HeaderName::from_static("x-plimsoll-shadow");
@@ -104,7 +104,7 @@ fn begin_answer(
 ) -> Option<Answer<impl Future<Output = Decided> + Send + use<>>> {
     let in_force = port.limits.in_force();
     match &in_force.http {
-        Http::Headers { tenant } => {
+        Http::Headers { tenant, wiring } => {
             let request = Request::from_parts(head, ());
             let head = Head::of(&request);
             // Here the key is in headers: the original path is not needed, and the original method only to recognise a
@@ -112,7 +112,11 @@ fn begin_answer(
             if original::is_preflight(head, style.names) {
                 return None;
             }
+            let (tenant, found) = tenant.of(head);
             let (key, mistake) = by_headers(head, tenant, |name| in_force.rules.takes(name));
+            if let (Some(_), Some(found)) = (&key, found) {
+                wiring.on_tenant(found);
+            }
             mistake
                 .into_iter()
                 .for_each(|mistake| port.counts.mistake(mistake));
@@ -133,7 +137,7 @@ fn begin_answer(
 /// Returns the key in the headers of a proxy, if any, and the mistake in them.
 fn by_headers<'a>(
     head: Head<'a>,
-    tenant: &'a HttpTenant,
+    tenant: &'a str,
     takes: impl FnOnce(&str) -> bool,
 ) -> (Option<KeyRequest<'a>>, Option<Mistake>) {
     let bucket = match head.header(&BUCKET_HEADER) {
@@ -149,7 +153,7 @@ fn by_headers<'a>(
     };
     let mistake = cost.is_none().then_some(Mistake::Cost);
     (
-        Some(KeyRequest::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))),
+        Some(KeyRequest::new(bucket, tenant).cost(cost.unwrap_or(1))),
         mistake,
     )
 }

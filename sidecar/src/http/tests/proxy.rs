@@ -373,3 +373,37 @@ fn cost_is_a_number_or_else_1() {
         assert_eq!(port.mistakes().len(), usize::from(is_mistake), "{cost:?}");
     }
 }
+
+#[test]
+fn wiring_of_proxies_is_watched() {
+    let named = Port::new();
+    let by_rules = Port::with_rules(
+        "http: { tenant: { header: x-account }, rules: [{ path: '/orders/{id}', bucket: orders }] }\n",
+    );
+    for (port, header, kind, words) in [
+        (&named, BUCKET, "no_tenant", "x-plimsoll-tenant"),
+        (
+            &by_rules,
+            ("x-forwarded-uri", "/v2/orders/7"),
+            "no_rule_matches",
+            "`/v2/orders/7`",
+        ),
+        (
+            &by_rules,
+            ("x-forwarded-uri", "/orders/7"),
+            "no_tenant",
+            "header x-account",
+        ),
+    ] {
+        (0..100).for_each(|_| drop(port.get("/check", &[header])));
+        let problems = port.plane.limiter().status().problems;
+        let [problem] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        assert_eq!(problem.problem, kind);
+        assert!(problem.text.contains(words), "{}", problem.text);
+    }
+    let rules = by_rules.plane.limiter().status().rules;
+    let text = "bucket `orders`, path `/orders/{id}`".to_owned();
+    assert_eq!(rules, [(text, 100)].into());
+}

@@ -76,6 +76,7 @@ impl Sidecar {
             limiter,
             rules: &in_force.rules,
             counters,
+            wiring: &in_force.rls,
         };
         let decisions = deciders
             .decide(request)
@@ -474,4 +475,36 @@ fn withheld_refusal_adds_one_header() {
         assert_eq!(sidecar.counts("checkout").would_refuse, 1);
         assert_eq!(sidecar.count("withheld"), 1);
     }
+}
+
+#[test]
+fn rules_are_counted_and_empty_tenants_named() {
+    let sidecar = Sidecar::new();
+    let limiter = sidecar.plane.limiter();
+    let both = request(vec![
+        descriptor(&[("account", "")]),
+        descriptor(&[("health", "1")]),
+    ]);
+    for sent in 1..=100 {
+        sidecar.ask(&both).unwrap();
+        let problems = limiter.status().problems;
+        let is_told = problems
+            .iter()
+            .any(|of| of.problem == "no_tenant" && of.text.contains("actions of the proxy"));
+        assert_eq!(is_told, sent == 100, "{sent}: {problems:?}");
+    }
+    let status = limiter.status();
+    let counted: Vec<_> = status
+        .rules
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .collect();
+    let expected = ["domain `shop`: account", "domain `shop`: health"].map(str::to_owned);
+    assert_eq!(counted, [(&expected[0], &100), (&expected[1], &100)]);
+    assert_eq!(status.rules.len(), 5);
+    assert_eq!(status.tenants["invalid"], 100);
+    sidecar
+        .ask(&request(vec![descriptor(&[("account", "acme")])]))
+        .unwrap();
+    assert_eq!(limiter.status().problems, []);
 }

@@ -21,6 +21,9 @@ pub(super) struct DescriptorReader<'a> {
     count: usize,
     /// Entries on the path to the current rule, including its own.
     way: Vec<(String, Values)>,
+    domain: String,
+    /// Text of each rule with a target.
+    texts: Vec<String>,
 }
 
 struct Read {
@@ -38,6 +41,8 @@ impl<'a> DescriptorReader<'a> {
             findings,
             count: 0,
             way: Vec::new(),
+            domain: String::new(),
+            texts: Vec::new(),
         }
     }
 
@@ -63,6 +68,7 @@ impl<'a> DescriptorReader<'a> {
             let field = field.then(&domain);
             self.findings
                 .take(text(&domain, "domain", field.name_at(), &field));
+            self.domain.clone_from(&domain);
             let form = spec.refusal.unwrap_or_default();
             let level = self.level(spec.descriptors, &field.then("descriptors"), form);
             if domain == ANY_DOMAIN {
@@ -71,6 +77,7 @@ impl<'a> DescriptorReader<'a> {
                 domains.named.insert(domain.into(), level);
             }
         }
+        domains.texts = self.texts;
         domains
     }
 
@@ -192,6 +199,7 @@ impl<'a> DescriptorReader<'a> {
         };
         let cost = self.findings.take(cost(spec.cost, &field.then("cost")));
         Some(Target::Limited(Limited {
+            rule: self.add_text(),
             bucket: bucket?,
             tenant: tenant?,
             cost: cost?,
@@ -219,13 +227,26 @@ impl<'a> DescriptorReader<'a> {
                 );
                 self.findings.warn(&field.then("unlimited"), why);
             }
-            return Some(Target::Unlimited);
+            return Some(Target::Unlimited(self.add_text()));
         }
         if spec.descriptors.is_none() {
             self.findings
                 .refuse(field, "the rule does nothing", TARGET_HINT);
         }
         None
+    }
+
+    /// Adds the text of the current rule. Returns its index.
+    fn add_text(&mut self) -> usize {
+        let entry = |(key, values): &(String, Values)| match values {
+            Values::Exactly(value) => format!("{key}={value}"),
+            Values::From(prefix) => format!("{key}={prefix}*"),
+            Values::Any => key.clone(),
+        };
+        let entries: Vec<String> = self.way.iter().map(entry).collect();
+        self.texts
+            .push(format!("domain `{}`: {}", self.domain, entries.join(", ")));
+        self.texts.len() - 1
     }
 
     /// Returns the tenant of a rule that names none: the values of all entries whose rules match any

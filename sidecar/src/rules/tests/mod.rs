@@ -26,12 +26,13 @@ fn rules(text: &str) -> Rules {
 fn short(found: Found<'_>) -> String {
     match found {
         Found::NoRule => "none".to_owned(),
-        Found::Unlimited => "unlimited".to_owned(),
+        Found::Unlimited(_) => "unlimited".to_owned(),
         Found::Limited(Ask {
             bucket,
             tenant,
             cost,
             refusal,
+            ..
         }) => {
             let mut text = format!("{bucket}/{tenant}");
             if cost != 1 {

@@ -61,6 +61,7 @@ fn level(rules: &[Rule]) -> Level {
         );
         let refusal = RefusalForm::default();
         Target::Limited(Limited {
+            rule: 0,
             bucket,
             tenant,
             cost: 1,
