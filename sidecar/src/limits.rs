@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use http::HeaderName;
 use plimsoll_client::internals::Wiring;
 use plimsoll_client::{BucketError, Limiter};
 use plimsoll_tower::{RulesError, TenantError};
@@ -39,6 +40,8 @@ pub enum Http {
     Headers {
         /// Source of the tenant.
         tenant: HttpTenant,
+        /// Header with the tenant's plan, if any.
+        plan: Option<HeaderName>,
         /// Wiring of these requests.
         wiring: Arc<Wiring>,
     },
@@ -106,10 +109,11 @@ impl InForce {
         for bucket in rules.buckets() {
             limiter.bucket(bucket.as_str())?;
         }
-        let tenant = rules.http().tenant.to_middleware()?;
+        let tenant = rules.http().to_middleware()?;
         let http = match &rules.http().rules {
             None => Http::Headers {
                 tenant: rules.http().tenant.clone(),
+                plan: rules.http().plan.clone(),
                 wiring: limiter.watch_wiring([], tenant.source()),
             },
             Some(list) => {

@@ -67,7 +67,7 @@ impl Limiter {
     pub fn tenant_limit(&self, request: &Request<'_>) -> Option<TenantLimit> {
         let place = self.table.known_bucket(request.bucket())?;
         let key = self.table.known_target(place, request.tenant).key;
-        self.table.tenant_limit(place, key)
+        self.table.tenant_limit(place.bucket, key)
     }
 
     /// Records a response to a request that the caller observed, for rollout gates and metrics. Returns false if the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use plimsoll_core::decision::trace::TraceId;
-use plimsoll_core::decision::{Refusal, Verdict};
+use plimsoll_core::decision::{Reason, Refusal, Verdict};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
@@ -15,7 +15,7 @@ use crate::hot::decision::Decided;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Pass;
 use crate::limiter::layered::{Asking, Step};
-use crate::limiter::{BucketHandle, Limiter, Request};
+use crate::limiter::{BucketHandle, Limiter, Request, TenantLimit};
 use crate::setup::SetupProblem;
 
 /// The decision about a request. An admitted request takes no reference count, which all threads would write.
@@ -34,12 +34,14 @@ pub struct RefusedBy {
     pub recorder: Recorder,
     pub quota: Option<Arc<Quota>>,
     table: Arc<Table>,
+    key: u32,
 }
 
 /// A request that waits for the store of quotas. It ends as admitted or refused.
 pub struct AskingFor {
     asking: Asking,
     pub recorder: Recorder,
+    key: u32,
 }
 
 #[doc(hidden)]
@@ -67,10 +69,11 @@ impl Limiter {
             return self.pass(Pass::CountedBefore);
         }
         if table.quotas.has(subject.bucket) {
-            return by_quotas(table, table.begin(subject, trace(), waits), recorder);
+            let step = table.begin(subject, trace(), waits);
+            return by_quotas(table, step, recorder, subject.target.key);
         }
         let verdict = self.decide(subject.target, subject.cost, trace);
-        Decision::of(table, Decided::of(verdict), recorder)
+        Decision::of(table, Decided::of(verdict), recorder, subject.target.key)
     }
 
     /// Counts a request that passes without a decision.
@@ -102,16 +105,20 @@ impl BucketHandle {
 }
 
 #[cold]
-fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder) -> Decision {
+fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder, key: u32) -> Decision {
     match step {
-        Step::Decided(decided) => Decision::of(table, decided, recorder),
-        Step::Asking(asking) => Decision::Asking(Box::new(AskingFor { asking, recorder })),
+        Step::Decided(decided) => Decision::of(table, decided, recorder, key),
+        Step::Asking(asking) => Decision::Asking(Box::new(AskingFor {
+            asking,
+            recorder,
+            key,
+        })),
     }
 }
 
 impl Decision {
     #[inline]
-    fn of(table: &Arc<Table>, decided: Decided, recorder: Recorder) -> Self {
+    fn of(table: &Arc<Table>, decided: Decided, recorder: Recorder, key: u32) -> Self {
         match decided.verdict {
             Verdict::Admit => Self::Admitted(Some(recorder)),
             Verdict::Refuse(refusal) => Self::Refused(RefusedBy {
@@ -119,6 +126,7 @@ impl Decision {
                 recorder,
                 quota: decided.quota,
                 table: Arc::clone(table),
+                key,
             }),
         }
     }
@@ -134,6 +142,14 @@ impl RefusedBy {
         let limit = self.table.limits.get(self.recorder.bucket);
         limit.per_second().map(Rate::per_second)
     }
+
+    /// Returns the limit of the tenant, if that is the reason.
+    pub fn tenant_limit(&self) -> Option<TenantLimit> {
+        let is_reason = self.refusal.reason() == Reason::TenantLimit;
+        self.table
+            .tenant_limit(self.recorder.bucket, self.key)
+            .filter(|_| is_reason)
+    }
 }
 
 impl Future for AskingFor {
@@ -141,6 +157,7 @@ impl Future for AskingFor {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
         let decided = Pin::new(&mut self.asking).poll(cx);
-        decided.map(|decided| Decision::of(&self.asking.table, decided, self.recorder))
+        let of = |decided| Decision::of(&self.asking.table, decided, self.recorder, self.key);
+        decided.map(of)
     }
 }

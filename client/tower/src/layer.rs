@@ -192,6 +192,7 @@ impl<B> PlimsollLayer<B> {
             refusal: by.refusal,
             bucket: by.bucket(),
             limit: by.limit(),
+            tenant_limit: by.tenant_limit(),
             quota: by.quota.as_deref(),
             at: SystemTime::now(),
         };

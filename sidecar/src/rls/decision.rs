@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use plimsoll_client::internals::{Decided, Wiring};
-use plimsoll_client::{Limiter, Peek, QuotaLeft, Reason, Request, Verdict};
+use plimsoll_client::{Limiter, Peek, QuotaLeft, Reason, Request, TenantLimit, Verdict};
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
 
@@ -23,12 +23,15 @@ pub(super) struct Decision<'a> {
     pub(super) bucket: &'a str,
     pub(super) form: RefusalForm,
     tenant: Cow<'a, str>,
+    plan: Option<&'a str>,
     /// Number of requests; 0 to check only.
     cost: u32,
     /// Decision of this key only.
     pub(super) decided: Decided,
     /// Limit of the bucket in requests/s.
     pub(super) limit: Option<f64>,
+    /// Limit of the tenant, if it refused the request.
+    pub(super) tenant_limit: Option<TenantLimit>,
     pub(super) peek: Peek,
     /// Exact quota with the fewest tokens left, if the key admits the request.
     pub(super) left: Option<QuotaLeft>,
@@ -55,6 +58,13 @@ impl<'a> Deciders<'a> {
             .filter(|of| of.decided.verdict.is_admit())
         {
             decision.left = self.limiter.quota_left(&decision.key());
+        }
+        let is_at_limit = |decision: &&mut Decision<'_>| {
+            let refusal = decision.decided.verdict.ok().err();
+            refusal.is_some_and(|refusal| refusal.reason() == Reason::TenantLimit)
+        };
+        for decision in decisions.iter_mut().flatten().filter(is_at_limit) {
+            decision.tenant_limit = self.limiter.tenant_limit(&decision.key());
         }
         self.counters.on_request(overall(&decisions));
         decisions
@@ -88,6 +98,7 @@ impl<'a> Deciders<'a> {
             refusal,
             rule,
             tenant_found,
+            plan,
         } = ask;
         if let Some(rule) = rule {
             self.wiring.on_match(rule);
@@ -102,8 +113,10 @@ impl<'a> Deciders<'a> {
             cost: u32::try_from(cost).unwrap_or(u32::MAX),
             decided: Decided::ADMITTED,
             limit: self.limiter.limit(bucket),
+            tenant_limit: None,
             peek: self.limiter.peek(&Request::new(bucket, &tenant)),
             tenant,
+            plan,
             left: None,
         })
     }
@@ -129,7 +142,11 @@ impl<'a> Deciders<'a> {
 
 impl Decision<'_> {
     fn key(&self) -> Request<'_> {
-        Request::new(self.bucket, &self.tenant).cost(self.cost)
+        let request = Request::new(self.bucket, &self.tenant).cost(self.cost);
+        match self.plan {
+            None => request,
+            Some(plan) => request.plan(plan),
+        }
     }
 
     /// Returns the exact quota that refused the request; `None` if another limit did, or none.

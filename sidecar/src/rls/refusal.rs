@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use plimsoll_client::{Reason, Refusal};
+use plimsoll_client::{Reason, Refusal, TenantLimit};
 use plimsoll_core::quota::Quota;
 use plimsoll_tower::{RefusalFormat, RefusalOf};
 use prost::Message;
@@ -44,6 +44,7 @@ struct Facts {
     quota: Option<Arc<Quota>>,
     form: RefusalForm,
     limit: Option<f64>,
+    tenant_limit: Option<TenantLimit>,
     wait_s: u64,
     at_s: u64,
 }
@@ -62,6 +63,7 @@ pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) 
         quota: refused.decided.quota.clone(),
         form: refused.form,
         limit: refused.limit,
+        tenant_limit: refused.tenant_limit,
         wait_s: seconds(refusal.retry_after()),
         at_s: seconds(since),
     };
@@ -99,6 +101,7 @@ fn encode(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
         refusal,
         bucket: Some(refused.bucket),
         limit: refused.limit,
+        tenant_limit: refused.tenant_limit,
         quota: refused.quota(),
         at,
     };

@@ -111,7 +111,8 @@ fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
     if let Some(quota) = decision.used_up() {
         return of_exact(quota);
     }
-    let requests_per_unit = whole(decision.limit?);
+    let of_tenant = decision.tenant_limit.map(|limit| limit.per_second);
+    let requests_per_unit = whole(of_tenant.or(decision.limit)?);
     Some(RateLimit {
         name: decision.bucket.to_owned(),
         requests_per_unit,

@@ -18,6 +18,8 @@ pub const COST_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-cost");
 pub struct HttpRules {
     /// Source of a request's tenant.
     pub tenant: HttpTenant,
+    /// Header with the tenant's plan, if any.
+    pub plan: Option<HeaderName>,
     /// True if the case of paths does not matter.
     pub ignore_case: bool,
     /// Rules in order; `None` if a header names the bucket.
@@ -48,16 +50,22 @@ impl HttpTenant {
             Self::Fixed(name) => (name, None),
         }
     }
+}
 
-    /// Returns this source for the rules of the middleware.
+impl HttpRules {
+    /// Returns the source of tenants and their plans for the rules of the middleware.
     ///
     /// # Errors
     /// When a fixed tenant is empty, which validated rules never have.
     pub fn to_middleware(&self) -> Result<Tenant, TenantError> {
-        match self {
-            Self::Header(name) => Tenant::header(name.as_str()),
-            Self::Fixed(name) => Tenant::constant(name),
-        }
+        let tenant = match &self.tenant {
+            HttpTenant::Header(name) => Tenant::header(name.as_str()),
+            HttpTenant::Fixed(name) => Tenant::constant(name),
+        }?;
+        Ok(match self.plan.clone() {
+            None => tenant,
+            Some(plan) => tenant.plan(move |head| head.header(&plan)),
+        })
     }
 }
 

@@ -27,13 +27,13 @@ use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Encoded, check_name, stable_h
 use plimsoll_policy::{Field, Place, Policy, PolicyError, Source, Warning};
 use serde::{Deserialize, Serialize};
 
-use tree::{BucketOf, Level, Limited, Target, TenantOf};
+use tree::{Level, Limited, NameOf, Target, TenantOf};
 
 /// Name of the domain with rules for every domain that has none.
 pub const ANY_DOMAIN: &str = "*";
 
 /// Keys of entries that name bucket and tenant without rules.
-const BUILT_IN_KEYS: [&str; 2] = ["bucket", "tenant"];
+const BUILT_IN_KEYS: [&str; 3] = ["bucket", "tenant", "plan"];
 
 /// Validated rules of one file.
 #[derive(Clone, Debug)]
@@ -98,6 +98,8 @@ pub struct Ask<'a> {
     pub bucket: &'a str,
     /// Tenant as its caller sent it; an empty one counts as the class `default`.
     pub tenant: Cow<'a, str>,
+    /// Plan of the tenant.
+    pub plan: Option<&'a str>,
     /// Number of requests that one hit counts as, from 1 on.
     pub cost: u32,
     /// Form of a refusal.
@@ -198,8 +200,8 @@ impl Rules {
     ) -> Option<Ask<'a>> {
         let value = |index: &usize| entries.clone().nth(*index).map(|(_, value)| value);
         let bucket = match &limited.bucket {
-            BucketOf::Fixed(name) => name,
-            BucketOf::Entry(index) => value(index).filter(|bucket| self.takes(bucket))?,
+            NameOf::Fixed(name) => name,
+            NameOf::Entry(index) => value(index).filter(|bucket| self.takes(bucket))?,
         };
         let tenant = match &limited.tenant {
             TenantOf::Fixed(tenant) => Cow::Borrowed(&**tenant),
@@ -227,6 +229,11 @@ impl Rules {
             bucket,
             tenant_found: is_asked.then(|| TenantFound::of(Some(&tenant))),
             tenant,
+            plan: match &limited.plan {
+                None => None,
+                Some(NameOf::Fixed(plan)) => Some(&**plan),
+                Some(NameOf::Entry(index)) => value(index),
+            },
             cost,
             refusal,
             rule: Some(rule),
@@ -246,7 +253,7 @@ impl Rules {
                 return Found::NoRule;
             }
         }
-        let [Some(bucket), tenant] = names else {
+        let [Some(bucket), tenant, plan] = names else {
             return Found::NoRule;
         };
         if !self.takes(bucket) {
@@ -255,6 +262,7 @@ impl Rules {
         Found::Limited(Ask {
             bucket,
             tenant: tenant.unwrap_or(DEFAULT_TENANT).into(),
+            plan,
             cost: 1,
             refusal: RefusalForm::default(),
             rule: None,

@@ -40,6 +40,7 @@ pub(super) struct DescriptorSpec {
     #[serde(default)]
     pub(super) unlimited: Flag,
     pub(super) tenant: Option<NameSpec>,
+    pub(super) plan: Option<NameSpec>,
     pub(super) cost: Option<Number>,
     /// Refused with a remedy: a sidecar applies only the limits of buckets.
     pub(super) takes_limit: Option<IgnoredAny>,
@@ -51,6 +52,7 @@ pub(super) struct DescriptorSpec {
 #[serde(deny_unknown_fields)]
 pub(super) struct HttpSpec {
     pub(super) tenant: Option<HttpTenantSpec>,
+    pub(super) plan: Option<HeaderSpec>,
     #[serde(default)]
     pub(super) ignore_case: Flag,
     pub(super) rules: Option<Vec<HttpRuleSpec>>,
@@ -89,10 +91,10 @@ struct EntrySpec {
     entry: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HeaderSpec {
-    header: String,
+pub(super) struct HeaderSpec {
+    pub(super) header: String,
 }
 
 macro_rules! text_or_field {

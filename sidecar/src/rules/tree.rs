@@ -38,15 +38,17 @@ pub(super) enum Target {
 pub(super) struct Limited {
     /// Index of the rule among those with a target.
     pub(super) rule: usize,
-    pub(super) bucket: BucketOf,
+    pub(super) bucket: NameOf,
     pub(super) tenant: TenantOf,
+    /// The plan of the tenant; absent if the rule has none.
+    pub(super) plan: Option<NameOf>,
     pub(super) cost: u32,
     pub(super) refusal: RefusalForm,
 }
 
 /// A name that is written in the rule, or the index of the descriptor's entry with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BucketOf {
+pub(super) enum NameOf {
     Fixed(Box<str>),
     Entry(usize),
 }

@@ -189,6 +189,8 @@ pub(super) struct Script {
     pub(super) epoch: u64,
     pub(super) terms: Terms,
     pub(super) keys: Vec<KeyDirective>,
+    pub(super) policy_hash: Option<u64>,
+    pub(super) limits: Option<Vec<(Key, Rate)>>,
 }
 
 impl Script {
@@ -208,6 +210,8 @@ impl Script {
             epoch: 1,
             terms,
             keys: keys.collect(),
+            policy_hash: None,
+            limits: None,
         }
     }
 
@@ -283,6 +287,8 @@ impl Script {
             },
             upstream_age: Some(Duration::ZERO),
             parent: (seq == 1).then_some(CONTROLLER),
+            policy_hash: self.policy_hash,
+            limits: self.limits.clone(),
             buckets: vec![directive],
             ..Directives::default()
         }

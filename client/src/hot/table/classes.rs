@@ -42,17 +42,19 @@ impl PlanClasses {
         }
     }
 
+    /// Gives a class the [tag](super::plan_tag) of its plan.
+    pub(crate) fn begin(&self, class: u32, tag: u32) {
+        if let Some(of_plan) = self.tags.get(class as usize) {
+            of_plan.store(tag, Ordering::Relaxed);
+        }
+    }
+
     /// Publishes the words of a class; `None` for a plan that the policy does not have.
-    pub(crate) fn publish(&self, class: u32, tag: u32, words: Option<ClassWords>) {
+    pub(crate) fn publish(&self, class: u32, words: Option<ClassWords>) {
         let at = class as usize;
-        let (Some(key), Some(established), Some(of_plan)) = (
-            self.keys.get(at),
-            self.established.get(at),
-            self.tags.get(at),
-        ) else {
+        let (Some(key), Some(established)) = (self.keys.get(at), self.established.get(at)) else {
             return;
         };
-        of_plan.store(tag, Ordering::Relaxed);
         if let Some(words) = words {
             KeyWord::new(0, words.established).store(established);
         }

@@ -297,9 +297,12 @@ impl Table {
     }
 
     /// Returns the limit of the tenant that a key belongs to: its own, or that of each name of its class.
-    pub(crate) fn tenant_limit(&self, place: BucketPlace, key: u32) -> Option<TenantLimit> {
+    pub(crate) fn tenant_limit(&self, bucket: u32, key: u32) -> Option<TenantLimit> {
         let class = self.classes.of_key(key).map(|class| class.key);
-        let of_class = || self.limits.tenant(class.unwrap_or(place.default_key));
+        let of_class = || {
+            self.limits
+                .tenant(class.or_else(|| self.default_key(bucket))?)
+        };
         self.limits.tenant(key).or_else(of_class)
     }
 

@@ -22,7 +22,7 @@ impl Plans {
     pub(super) fn set_class(&mut self, table: &Table, bucket: u32, key: u32, tenant: &str) {
         let class = match split_class(tenant) {
             (own, class) if !own.is_empty() && class != DEFAULT_TENANT => {
-                self.number(bucket, class)
+                self.number(table, bucket, class)
             }
             _ => None,
         };
@@ -39,19 +39,19 @@ impl Plans {
                 key,
                 established: established(table, key, posted, class),
             });
-            if let Some(number) = self.number(bucket, class) {
-                table.classes.publish(number, plan_tag(class), words);
+            if let Some(number) = self.number(table, bucket, class) {
+                table.classes.publish(number, words);
             }
         }
         let numbers = self.numbers.get(&bucket).into_iter().flatten();
-        for (class, number) in numbers.filter(|(class, _)| posted.own(class).is_none()) {
-            table.classes.publish(*number, plan_tag(class), None);
+        for (_, number) in numbers.filter(|(class, _)| posted.own(class).is_none()) {
+            table.classes.publish(*number, None);
         }
     }
 
     /// Returns the key of a class, which is never evicted: its id is part of the words that names follow.
     pub(super) fn key_of_class(&mut self, table: &Table, bucket: u32, class: &str) -> Option<u32> {
-        let number = self.number(bucket, class)?;
+        let number = self.number(table, bucket, class)?;
         if self.pinned.insert(number) {
             table.keys.pin(bucket, class)
         } else {
@@ -59,7 +59,7 @@ impl Plans {
         }
     }
 
-    fn number(&mut self, bucket: u32, class: &str) -> Option<u32> {
+    fn number(&mut self, table: &Table, bucket: u32, class: &str) -> Option<u32> {
         let numbers = self.numbers.entry(bucket).or_default();
         if let Some(number) = numbers.get(class) {
             return Some(*number);
@@ -70,6 +70,7 @@ impl Plans {
         }
         self.count += 1;
         numbers.insert(class.into(), number);
+        table.classes.begin(number, plan_tag(class));
         Some(number)
     }
 }

@@ -9,6 +9,7 @@ mod guards;
 mod kills;
 mod model;
 mod multi;
+mod plans;
 mod quotas;
 mod reasons;
 mod waits;

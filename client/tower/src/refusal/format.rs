@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use plimsoll_client::TenantLimit;
 use plimsoll_core::decision::{Reason, Refusal};
+use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::quota::Quota;
 
 use super::{Refused, grpc, problem, words};
@@ -47,7 +49,7 @@ impl RateLimitHeaders {
 ///
 /// # fn respond(refusal: Refusal) {
 /// let format = RefusalFormat::default().status(StatusCode::SERVICE_UNAVAILABLE);
-/// let of = RefusalOf { refusal, bucket: Some("checkout"), limit: Some(1_000.0), quota: None, at: SystemTime::now() };
+/// let of = RefusalOf { refusal, bucket: Some("checkout"), limit: Some(1_000.0), tenant_limit: None, quota: None, at: SystemTime::now() };
 /// assert_eq!(format.http(&of).status(), 503);
 /// # }
 /// ```
@@ -66,9 +68,10 @@ pub struct RefusalOf<'a> {
     pub refusal: Refusal,
     /// The bucket that refused the request, if it is known.
     pub bucket: Option<&'a str>,
-    /// The limit of the bucket in requests/s, if it is known. It is left out of refusals for another limit, such as
-    /// that of a tenant.
+    /// The limit of the bucket in requests/s, if it is known. It is left out of refusals for another limit.
     pub limit: Option<f64>,
+    /// The limit of the tenant, if that is the reason.
+    pub tenant_limit: Option<TenantLimit>,
     /// The exact quota that is used up or cannot be checked, if that is the reason.
     pub quota: Option<&'a Quota>,
     /// The time of the refusal.
@@ -136,7 +139,7 @@ impl RefusalOf<'_> {
 
     /// Returns the reason in a sentence, and what the caller should do: the `detail` of the problem document.
     pub fn detail(&self) -> &'static str {
-        words::detail(self.reason())
+        words::detail(self.reason(), self.limit_owner())
     }
 
     /// Returns the limit that the request exceeded; `None` while it is unknown, and for reasons that concern another
@@ -144,8 +147,15 @@ impl RefusalOf<'_> {
     pub(super) fn exceeded(&self) -> Option<f64> {
         match self.reason() {
             Reason::ClusterOverload | Reason::BurstGuard | Reason::ColdStart => self.limit,
-            Reason::TenantLimit | Reason::TenantQuotaExceeded | Reason::QuotaDegraded => None,
+            Reason::TenantLimit => self.tenant_limit.map(|limit| limit.per_second),
+            Reason::TenantQuotaExceeded | Reason::QuotaDegraded => None,
         }
+    }
+
+    /// Returns the entry of the policy that sets the limit of the tenant, if that is the reason.
+    pub(super) fn limit_owner(&self) -> Option<LimitOwner> {
+        let limit = self.tenant_limit?;
+        (self.reason() == Reason::TenantLimit).then_some(limit.owner)
     }
 
     /// Returns the quota that the request exceeded; `None` for other reasons.

@@ -29,7 +29,7 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
     );
     // A store that does not answer is no failure of the caller's quota.
     if reason != Reason::QuotaDegraded {
-        details.add_quota_failure_violation(subject(refused), words::detail(reason));
+        details.add_quota_failure_violation(subject(refused), refused.detail());
     }
     let mut metadata = MetadataMap::new();
     let pushback = if reason == Reason::TenantQuotaExceeded {

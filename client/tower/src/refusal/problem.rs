@@ -19,6 +19,9 @@ struct Problem<'a> {
     #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
     violated_policies: Option<[&'a str; 1]>,
     reason: &'a str,
+    /// The entry of the policy that sets the limit of the tenant.
+    #[serde(rename = "limit-of", skip_serializing_if = "Option::is_none")]
+    limit_of: Option<&'static str>,
 }
 
 pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Response<Bytes> {
@@ -34,9 +37,10 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
         r#type,
         title,
         status: status.as_u16(),
-        detail: words::detail(reason),
+        detail: refused.detail(),
         violated_policies: violated(refused).map(|policy| [policy]),
         reason: reason.as_str(),
+        limit_of: refused.limit_owner().map(words::owner),
     };
     // Texts and numbers always serialize; without a body, the headers would still be complete.
     let body = serde_json::to_vec(&problem).unwrap_or_default();

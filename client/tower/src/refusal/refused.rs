@@ -49,8 +49,8 @@ impl<'a> Refused<'a> {
         self.of.bucket
     }
 
-    /// Returns the limit that the request exceeded, in requests/s of the bucket; `None` while it is unknown, and for
-    /// reasons that concern another limit, such as that of a tenant.
+    /// Returns the limit that the request exceeded, of the bucket or the tenant, in requests/s; `None` while it is unknown,
+    /// and for exact quotas.
     pub fn limit(&self) -> Option<f64> {
         self.of.exceeded()
     }

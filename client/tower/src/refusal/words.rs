@@ -1,6 +1,7 @@
 //! The texts of each reason, for refused callers and their logs.
 
 use plimsoll_core::decision::Reason;
+use plimsoll_core::directive::LimitOwner;
 
 /// The registered problem types of [draft-ietf-httpapi-ratelimit-headers-10] that refusals use.
 ///
@@ -47,15 +48,32 @@ pub(super) const fn title(reason: Reason) -> &'static str {
     }
 }
 
-pub(super) const fn detail(reason: Reason) -> &'static str {
+/// Returns the word of the entry of the policy that sets a tenant limit.
+pub(super) const fn owner(owner: LimitOwner) -> &'static str {
+    match owner {
+        LimitOwner::Bucket => "bucket",
+        LimitOwner::Plan => "plan",
+        LimitOwner::Tenant => "tenant",
+    }
+}
+
+pub(super) const fn detail(reason: Reason, owner: Option<LimitOwner>) -> &'static str {
     match reason {
         Reason::ClusterOverload => {
             "All callers together send more requests than the service can answer, and this one was refused to shed load. \
              Retry after the given time, with exponential backoff."
         }
-        Reason::TenantLimit => {
-            "This tenant sends more requests than its own limit allows. Send fewer, and retry after the given time."
-        }
+        Reason::TenantLimit => match owner {
+            Some(LimitOwner::Plan) => {
+                "This tenant sends more requests than its plan allows. Send fewer, and retry after the given time."
+            }
+            Some(LimitOwner::Bucket) => {
+                "This tenant sends more requests than any one may send here. Send fewer, and retry after the given time."
+            }
+            Some(LimitOwner::Tenant) | None => {
+                "This tenant sends more requests than its own limit allows. Send fewer, and retry after the given time."
+            }
+        },
         Reason::BurstGuard => {
             "This instance received more requests at once than it may serve. Retry after the given time."
         }
@@ -81,11 +99,12 @@ mod tests {
 
     #[test]
     fn every_reason_has_words_of_its_own() {
-        for words in [title, detail] {
+        for words in [title, |reason| detail(reason, None)] {
             let all: BTreeSet<&str> = Reason::ALL.into_iter().map(words).collect();
             assert_eq!(all.len(), Reason::ALL.len());
         }
-        let renewed = |reason| detail(reason).contains("Do not retry before the quota is renewed");
+        let renewed =
+            |reason| detail(reason, None).contains("Do not retry before the quota is renewed");
         assert!(
             Reason::ALL
                 .into_iter()

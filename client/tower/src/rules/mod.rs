@@ -193,7 +193,11 @@ impl Rules {
             Some(key) => with(&key.request().cost(cost)),
             None => self.tenant.with(head, |tenant, found| {
                 self.wiring.on_tenant(found);
-                with(&Request::new(&target.bucket, tenant).cost(cost))
+                let request = Request::new(&target.bucket, tenant).cost(cost);
+                match self.tenant.plan_of(head) {
+                    None => with(&request),
+                    Some(plan) => with(&request.plan(plan)),
+                }
             }),
         })
     }

@@ -38,7 +38,10 @@ pub struct Tenant {
     text: Arc<str>,
     /// The likely causes of a tenant that is never found, and what to do about them.
     remedy: Arc<str>,
+    plan: Option<Arc<ReadPlan>>,
 }
+
+type ReadPlan = dyn for<'a> Fn(Head<'a>) -> Option<&'a str> + Send + Sync;
 
 type Read = dyn for<'a> Fn(Head<'a>) -> Option<Found<'a>> + Send + Sync;
 
@@ -207,6 +210,30 @@ impl Tenant {
         .remedy(remedy))
     }
 
+    /// Reads the plan of the tenants of this source, for those that the policy does not list. It must be as trustworthy as
+    /// the tenant: whoever chooses the plan chooses the limits. A request without one, or with one that the policy does
+    /// not have, counts for the class `default`.
+    ///
+    /// ```
+    /// # use plimsoll_tower::{Head, Tenant};
+    /// #[derive(Clone)]
+    /// struct Claims { account: String, plan: String }
+    /// let tenant = Tenant::extension(|claims: &Claims| Some(&claims.account))
+    ///     .plan(|head: Head<'_>| Some(&head.extensions.get::<Claims>()?.plan));
+    /// # drop(tenant);
+    /// ```
+    pub fn plan(
+        self,
+        read: impl for<'a> Fn(Head<'a>) -> Option<&'a str> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            // The key of one tenant is found once, and its plan with each request.
+            constant: None,
+            plan: Some(Arc::new(read)),
+            ..self
+        }
+    }
+
     /// Uses another source for the requests without a tenant in this one.
     ///
     /// ```
@@ -221,11 +248,25 @@ impl Tenant {
     pub fn or(self, other: Self) -> Self {
         let text = format!("{} or {}", self.text, other.text);
         let remedy = format!("{}; or {}", self.remedy, other.remedy);
-        Self::new(text, move |request| {
+        let (first, plans) = (
+            Arc::clone(&self.read),
+            [self.plan.clone(), other.plan.clone()],
+        );
+        let either = Self::new(text, move |request| {
             let found = (self.read)(request).filter(|found| !found.as_str().is_empty());
             found.or_else(|| (other.read)(request))
         })
-        .remedy(remedy)
+        .remedy(remedy);
+        if plans.iter().all(Option::is_none) {
+            return either;
+        }
+        // The plan is that of the source that has the tenant.
+        either.plan(move |request| {
+            let is_first = first(request).is_some_and(|found| !found.as_str().is_empty());
+            let [one, other] = &plans;
+            let plan = if is_first { one } else { other };
+            plan.as_ref().and_then(|plan| plan(request))
+        })
     }
 
     fn new(
@@ -239,6 +280,7 @@ impl Tenant {
             remedy:
                 "the function must return a tenant, for what outer layers have put into the request"
                     .into(),
+            plan: None,
         }
     }
 
@@ -273,6 +315,11 @@ impl Tenant {
         let found = (self.read)(request);
         let text = found.as_ref().map(Found::as_str);
         f(text.unwrap_or(DEFAULT_TENANT), TenantFound::of(text))
+    }
+
+    #[inline]
+    pub(super) fn plan_of<'a>(&self, request: Head<'a>) -> Option<&'a str> {
+        self.plan.as_ref().and_then(|plan| plan(request))
     }
 }
 

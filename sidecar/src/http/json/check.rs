@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use http_body_util::Full;
 use plimsoll_client::internals::Decided;
-use plimsoll_client::{Limiter, Request, TraceId};
+use plimsoll_client::{Limiter, Reason, Request, TraceId};
 use plimsoll_core::names::DEFAULT_TENANT;
 use serde::Serialize;
 
@@ -70,9 +70,13 @@ impl Check<'_> {
     fn request(&self, rules: &Rules, at: At<'_>) -> Result<Request<'_>, Problem> {
         check_bucket(rules, at, &self.bucket)?;
         let tenant = tenant_of(self.tenant.as_ref());
-        Ok(Request::new(self.bucket.as_str(), tenant)
+        let request = Request::new(self.bucket.as_str(), tenant)
             .cost(self.cost.unwrap_or(1))
-            .trace(self.trace()))
+            .trace(self.trace());
+        Ok(match &self.plan {
+            None => request,
+            Some(plan) => request.plan(plan.as_str()),
+        })
     }
 
     fn trace(&self) -> Option<TraceId> {
@@ -84,6 +88,17 @@ impl Check<'_> {
 /// tenant as that class, too.
 pub(super) fn tenant_of<'a>(tenant: Option<&'a Text<'_>>) -> &'a str {
     tenant.map_or(DEFAULT_TENANT, Text::as_str)
+}
+
+/// Returns the limit that decided: that of the tenant if it refused the request, or else that of the bucket.
+fn limit_of(limiter: &Limiter, request: &Request<'_>, reason: Option<Reason>) -> Option<f64> {
+    match reason {
+        Some(Reason::TenantLimit) => {
+            let limit = limiter.tenant_limit(request);
+            limit.map(|limit| limit.per_second)
+        }
+        _ => limiter.limit(request.bucket()),
+    }
 }
 
 fn answer_of(limiter: &Limiter, request: &Request<'_>, decided: &Decided) -> CheckAnswer {
@@ -102,7 +117,7 @@ fn answer_of(limiter: &Limiter, request: &Request<'_>, decided: &Decided) -> Che
         allowed: refusal.is_none(),
         reason: refusal.map(|refusal| refusal.reason().as_str()),
         retry_after_ms: refusal.map(|refusal| millis(refusal.retry_after())),
-        limit_rps: limiter.limit(request.bucket()),
+        limit_rps: limit_of(limiter, request, refusal.map(|refusal| refusal.reason())),
         quota: quota.map(|quota| QuotaAnswer {
             name: quota.name.to_string(),
             max: quota.rate.max(),

@@ -29,6 +29,9 @@ pub(in crate::http) struct Check<'a> {
     /// Any text; by default, and if it is empty, the class `default`.
     #[serde(borrow)]
     pub(super) tenant: Option<Text<'a>>,
+    /// Plan of a tenant that the policy does not list.
+    #[serde(borrow)]
+    pub(super) plan: Option<Text<'a>>,
     /// Number of requests that this one counts as: it is admitted or refused as a whole. The
     /// default is 1, and more than 10,000 count as 10,000, except for exact quotas.
     #[serde(default, deserialize_with = "cost")]

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use plimsoll_client::internals::Decided;
-use plimsoll_client::{Request as KeyRequest, TraceId, Verdict};
+use plimsoll_client::{Reason, Request as KeyRequest, TraceId, Verdict};
 use plimsoll_core::names::check_name;
 use plimsoll_tower::{Head, RefusalFormat, RefusalOf, quota_fields};
 
@@ -67,7 +67,7 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
             bucket,
             tenant,
         }) => {
-            let mut response = respond(port, style, &bucket, &deciding.await);
+            let mut response = respond(port, style, (&bucket, &tenant), &deciding.await);
             if response.status() == style.allowed
                 && let Some(left) = port
                     .limits
@@ -104,7 +104,11 @@ fn begin_answer(
 ) -> Option<Answer<impl Future<Output = Decided> + Send + use<>>> {
     let in_force = port.limits.in_force();
     match &in_force.http {
-        Http::Headers { tenant, wiring } => {
+        Http::Headers {
+            tenant,
+            plan,
+            wiring,
+        } => {
             let request = Request::from_parts(head, ());
             let head = Head::of(&request);
             // Here the key is in headers: the original path is not needed, and the original method only to recognise a
@@ -120,7 +124,11 @@ fn begin_answer(
             mistake
                 .into_iter()
                 .for_each(|mistake| port.counts.mistake(mistake));
-            key.map(|key| decide(port, style, head, &key))
+            let plan = plan.as_ref().and_then(|plan| head.header(plan));
+            key.map(|key| {
+                let key = plan.map_or(key, |plan| key.plan(plan));
+                decide(port, style, head, &key)
+            })
         }
         Http::Rules(rules) => {
             let Original { request, mistakes } = Original::of(head, style.names);
@@ -186,22 +194,30 @@ fn decide(
         };
     }
     let decided = deciding.now_or_never().unwrap_or(Decided::ADMITTED);
-    Answer::Ready(respond(port, style, key.bucket(), &decided))
+    let key = (key.bucket(), key.tenant());
+    Answer::Ready(respond(port, style, key, &decided))
 }
 
-fn respond(port: &Inner, style: Style, bucket: &str, decided: &Decided) -> Response<Full<Bytes>> {
+fn respond(
+    port: &Inner,
+    style: Style,
+    (bucket, tenant): (&str, &str),
+    decided: &Decided,
+) -> Response<Full<Bytes>> {
     let outcome = match (decided.verdict, decided.withheld) {
         (Verdict::Refuse(refusal), _) => {
             port.counts.count(style.endpoint, Outcome::Refused);
-            let (limit, quota) = (
-                port.limits.limiter().limit(bucket),
-                decided.quota.as_deref(),
-            );
+            let limiter = port.limits.limiter();
+            let tenant_limit = match refusal.reason() {
+                Reason::TenantLimit => limiter.tenant_limit(&KeyRequest::new(bucket, tenant)),
+                _ => None,
+            };
             let of = RefusalOf {
                 refusal,
                 bucket: Some(bucket),
-                limit,
-                quota,
+                limit: limiter.limit(bucket),
+                tenant_limit,
+                quota: decided.quota.as_deref(),
                 at: SystemTime::now(),
             };
             return refused(style, &of);

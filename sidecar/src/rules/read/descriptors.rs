@@ -6,10 +6,10 @@ use plimsoll_policy::{Checked, Field, Place, check_entries, hint};
 
 use super::super::bounds::{DESCRIPTOR_RULES_MAX, DOMAINS_MAX, ENTRIES_MAX, ENTRY_BYTES_MAX};
 use super::super::spec::{DescriptorSpec, NameSpec, RlsSpec};
-use super::super::tree::{BucketOf, Level, Limited, Node, Target, TenantOf, Values};
+use super::super::tree::{Level, Limited, NameOf, Node, Target, TenantOf, Values};
 use super::super::{ANY_DOMAIN, Domains, RefusalForm};
 use super::{Findings, Names, cost, tenant};
-use plimsoll_core::names::DEFAULT_TENANT;
+use plimsoll_core::names::{DEFAULT_TENANT, check_plan};
 
 const TARGET_HINT: &str = "write `bucket` or `unlimited: true` for descriptors that end here, or `descriptors` for \
                            longer ones";
@@ -193,8 +193,10 @@ impl<'a> DescriptorReader<'a> {
                 .refuse(&field.then("unlimited"), why, "remove one of the two");
         }
         let bucket = self.bucket(bucket, &field.then("bucket"));
+        let plan = spec.plan.as_ref();
+        let plan = plan.and_then(|plan| self.plan(plan, &field.then("plan")));
         let tenant = match &spec.tenant {
-            None => Some(self.of_values(bucket.as_ref())),
+            None => Some(self.of_values([bucket.as_ref(), plan.as_ref()])),
             Some(tenant) => self.tenant(tenant, &field.then("tenant")),
         };
         let cost = self.findings.take(cost(spec.cost, &field.then("cost")));
@@ -202,6 +204,7 @@ impl<'a> DescriptorReader<'a> {
             rule: self.add_text(),
             bucket: bucket?,
             tenant: tenant?,
+            plan,
             cost: cost?,
             refusal,
         }))
@@ -210,6 +213,7 @@ impl<'a> DescriptorReader<'a> {
     fn without_bucket(&mut self, spec: &DescriptorSpec, field: &Field<'_>) -> Option<Target> {
         let written = [
             ("tenant", spec.tenant.is_some()),
+            ("plan", spec.plan.is_some()),
             ("cost", spec.cost.is_some()),
         ];
         for (name, _) in written.into_iter().filter(|(_, is_written)| *is_written) {
@@ -250,12 +254,12 @@ impl<'a> DescriptorReader<'a> {
     }
 
     /// Returns the tenant of a rule that names none: the values of all entries whose rules match any
-    /// value, except the bucket's. So each value counts separately, as in Envoy's own rate limit
+    /// value, except those of bucket and plan. So each value counts separately, as in Envoy's own rate limit
     /// service.
-    fn of_values(&self, bucket: Option<&BucketOf>) -> TenantOf {
+    fn of_values(&self, others: [Option<&NameOf>; 2]) -> TenantOf {
         let way = self.way.iter().enumerate();
         let is_free = |(index, (_, values)): &(usize, &(String, Values))| {
-            *values == Values::Any && bucket != Some(&BucketOf::Entry(*index))
+            *values == Values::Any && !others.contains(&Some(&NameOf::Entry(*index)))
         };
         let indexes: Box<[usize]> = way.filter(is_free).map(|(index, _)| index).collect();
         if indexes.is_empty() {
@@ -265,10 +269,10 @@ impl<'a> DescriptorReader<'a> {
         }
     }
 
-    fn bucket(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<BucketOf> {
+    fn bucket(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<NameOf> {
         let entry = match spec {
             NameSpec::Fixed(text) => {
-                return Some(BucketOf::Fixed(
+                return Some(NameOf::Fixed(
                     self.names.add(text, field, self.findings)?.as_str().into(),
                 ));
             }
@@ -284,7 +288,19 @@ impl<'a> DescriptorReader<'a> {
             );
             return None;
         }
-        Some(BucketOf::Entry(index))
+        Some(NameOf::Entry(index))
+    }
+
+    fn plan(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<NameOf> {
+        match spec {
+            NameSpec::Fixed(plan) => {
+                let hint = "1 to 32 letters, digits and . _ : / @ -";
+                let checked = check_plan(plan).map_err(|error| field.refuse(error, hint));
+                self.findings.take(checked)?;
+                Some(NameOf::Fixed(plan.as_str().into()))
+            }
+            NameSpec::Entry(entry) => self.entry(entry, &field.then("entry")).map(NameOf::Entry),
+        }
     }
 
     fn tenant(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<TenantOf> {

@@ -22,8 +22,13 @@ pub(super) fn read(
             .take(tenant(spec, &field.then("tenant")))
             .unwrap_or(default.tenant),
     };
+    let plan = spec.plan.and_then(|plan| {
+        let field = field.then("plan").then("header");
+        findings.take(header(&plan.header, &field))
+    });
     let without_rules = HttpRules {
         tenant,
+        plan,
         ignore_case: spec.ignore_case.0,
         rules: None,
     };
@@ -79,16 +84,17 @@ fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
             super::tenant(&text, field)?;
             Ok(HttpTenant::Fixed(text.into()))
         }
-        HttpTenantSpec::Header(header) => match HeaderName::try_from(&header) {
-            Ok(header) => Ok(HttpTenant::Header(header)),
-            Err(_) => {
-                let why = format!("`{header}` is not the name of a header");
-                Err(field
-                    .then("header")
-                    .refuse(why, "write a name such as x-tenant"))
-            }
-        },
+        HttpTenantSpec::Header(name) => {
+            header(&name, &field.then("header")).map(HttpTenant::Header)
+        }
     }
+}
+
+fn header(name: &str, field: &Field<'_>) -> Checked<HeaderName> {
+    HeaderName::try_from(name).map_err(|_| {
+        let why = format!("`{name}` is not the name of a header");
+        field.refuse(why, "write a name such as x-tenant")
+    })
 }
 
 fn rule(

@@ -30,11 +30,15 @@ fn short(found: Found<'_>) -> String {
         Found::Limited(Ask {
             bucket,
             tenant,
+            plan,
             cost,
             refusal,
             ..
         }) => {
             let mut text = format!("{bucket}/{tenant}");
+            if let Some(plan) = plan {
+                text.push_str(&format!(" in {plan}"));
+            }
             if cost != 1 {
                 text.push_str(&format!(" x{cost}"));
             }

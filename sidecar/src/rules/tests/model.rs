@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::tree::{BucketOf, Level, Limited, Node, Target, TenantOf, Values};
+use crate::rules::tree::{Level, Limited, NameOf, Node, Target, TenantOf, Values};
 
 #[derive(Clone, Debug)]
 struct Rule {
@@ -56,7 +56,7 @@ fn siblings(depth: u32) -> BoxedStrategy<Vec<Rule>> {
 fn level(rules: &[Rule]) -> Level {
     let limited = |bucket: &String| {
         let (bucket, tenant) = (
-            BucketOf::Fixed(bucket.as_str().into()),
+            NameOf::Fixed(bucket.as_str().into()),
             TenantOf::Fixed("default".into()),
         );
         let refusal = RefusalForm::default();
@@ -64,6 +64,7 @@ fn level(rules: &[Rule]) -> Level {
             rule: 0,
             bucket,
             tenant,
+            plan: None,
             cost: 1,
             refusal,
         })
@@ -106,7 +107,7 @@ proptest! {
         for entries in descriptors {
             let found = tree.find(entries.iter().map(|(key, value)| (key.as_str(), value.as_str())));
             let bucket = found.map(|target| match target {
-                Target::Limited(Limited { bucket: BucketOf::Fixed(bucket), .. }) => &**bucket,
+                Target::Limited(Limited { bucket: NameOf::Fixed(bucket), .. }) => &**bucket,
                 other => panic!("{other:?}"),
             });
             prop_assert_eq!(bucket, model(&rules, &entries), "{:?}", entries);

@@ -41,6 +41,7 @@ fn of(reason: Reason, limit: Option<f64>) -> RefusalOf<'static> {
         refusal: refusal(reason),
         bucket: Some("checkout"),
         limit,
+        tenant_limit: None,
         quota: None,
         at: at(1_000),
     }
@@ -113,7 +114,7 @@ fn http_refusal_has_the_documented_form() {
         ("x-ratelimit-reset", "1002"),
     ];
     assert_eq!(limit_fields(&headers), expected);
-    let detail = words::detail(Reason::ClusterOverload);
+    let detail = words::detail(Reason::ClusterOverload, None);
     let expected = json!({
         "type": REDUCED_CAPACITY, "title": "Temporary Reduced Capacity", "status": 429, "detail": detail,
         "violated-policies": ["checkout"], "reason": "cluster_overload",
@@ -135,7 +136,7 @@ fn each_problem_has_its_type_and_limit() {
         assert_eq!(problem["type"], r#type, "{reason:?}");
         assert_eq!(
             (&problem["reason"], problem["detail"].as_str()),
-            (&json!(reason.as_str()), Some(words::detail(reason)))
+            (&json!(reason.as_str()), Some(words::detail(reason, None)))
         );
         assert_eq!(
             problem.get("violated-policies").is_some(),
@@ -280,7 +281,7 @@ fn grpc_pushback_excludes_used_up_quotas() {
             .iter()
             .map(|one| (&*one.subject, &*one.description))
             .collect();
-        let expected = [("bucket:checkout", words::detail(reason))];
+        let expected = [("bucket:checkout", words::detail(reason, None))];
         assert_eq!(
             violations,
             expected[usize::from(reason == Reason::QuotaDegraded)..]

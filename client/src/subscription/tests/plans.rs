@@ -1,0 +1,162 @@
+//! Names with a plan: they follow the class of the plan, whichever request brings them.
+
+use super::*;
+use plimsoll_core::directive::{ClassTerms, Entitlement, LimitOwner, TailCut};
+use plimsoll_core::law::Weight;
+use plimsoll_core::law::tail::{Bin, Standing};
+use plimsoll_core::names::KeyId;
+
+const HALF: f64 = 0.5;
+
+impl TestClient {
+    fn refused_in_plan(&mut self, tenant: &str, plan: &str) -> f64 {
+        let refused = (0..10_000).filter(|_| {
+            let find = |place| self.table.target_in_plan(place, tenant, plan);
+            let target = self.table.target_in("api", find).unwrap();
+            let ctx = DecideCtx {
+                counters: self.slab.block(0),
+                draws: &mut self.draws,
+            };
+            self.table.decide(target, ctx) != Verdict::Admit
+        });
+        refused.count() as f64 / 10_000.0
+    }
+
+    #[track_caller]
+    fn check_in_plan(&mut self, expected: &[(&str, &str, f64)]) {
+        for (tenant, plan, share) in expected {
+            let got = self.refused_in_plan(tenant, plan);
+            assert!(
+                (got - share).abs() < 0.02,
+                "{tenant} in {plan}: {got} refused, not {share}"
+            );
+        }
+    }
+
+    fn reported(&mut self) -> Vec<String> {
+        let counts = self.subscription.counts().into_keys();
+        counts.map(|key| key.tenant.to_string()).collect()
+    }
+}
+
+fn enforced(cut: TailCut) -> Terms {
+    let mut terms = Terms {
+        limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
+        mode: Mode::Enforce,
+        ..Terms::default()
+    };
+    let of_class = ClassTerms {
+        cut: Some(cut),
+        new_share: None,
+    };
+    terms.set_classes([(Tenant::class_of_plan("free").unwrap(), of_class)]);
+    terms
+}
+
+#[test]
+fn names_follow_the_class_of_their_plan() {
+    let mut client = TestClient::new();
+    let keys = [
+        ("%~free", ratio(HALF)),
+        ("default", ratio(0.1)),
+        ("listed", ratio(0.3)),
+    ];
+    client.direct(enforced(TailCut::default()), &keys);
+    let expected = [
+        ("jo", "free", HALF),
+        ("al", "gone", 0.1),
+        ("listed", "free", 0.3),
+        ("", "free", HALF),
+        ("", "no plan", 0.1),
+        ("a|b", "free", HALF),
+    ];
+    client.check_in_plan(&expected);
+    assert_eq!(
+        client.reported(),
+        [
+            "%~free",
+            "a%7Cb%~free",
+            "al%~gone",
+            "default",
+            "jo%~free",
+            "listed"
+        ]
+    );
+    // With the next directive the marks of the names are published.
+    client.direct(enforced(TailCut::default()), &keys);
+    client.check_in_plan(&expected);
+    client.check_in_plan(&[("jo", "", HALF), ("jo", "other", HALF)]);
+    assert_eq!(client.table.other_plans(), 10_000);
+
+    client.direct(enforced(TailCut::default()), &keys[1..]);
+    client.check_in_plan(&[("jo", "free", 0.1), ("", "free", 0.1)]);
+}
+
+#[test]
+fn standing_of_a_name_is_cut_by_its_class() {
+    let mut client = TestClient::new();
+    let cut = TailCut {
+        level: Some(Rate::new(Bin::of(10.0).rate() / 4.0).unwrap()),
+        ..TailCut::default()
+    };
+    let keys = [("%~free", ratio(0.2)), ("default", ratio(0.1))];
+    client.direct(enforced(cut), &keys);
+    client.check_in_plan(&[("jo", "free", 0.2)]);
+    client.reported();
+    let key = client
+        .table
+        .known_target(client.table.known_bucket("api").unwrap(), "jo")
+        .key;
+    let standing = Standing {
+        established: true,
+        bin: Some(Bin::of(10.0)),
+    };
+    client.subscription.report(now());
+    let session = client.subscription.sessions.get_mut(ONLY).unwrap();
+    let keys_of = session.keys_of((0..10).map(KeyId));
+    let id = keys_of.iter().position(|of| *of == Some(key)).unwrap();
+    let mut message = client.message(enforced(cut), &keys);
+    message.standings = vec![(KeyId(id as u32), standing)];
+    client
+        .subscription
+        .on_directives(client.now, message)
+        .unwrap();
+    client.check_in_plan(&[("jo", "free", 0.75)]);
+}
+
+#[test]
+fn limit_of_a_tenant_names_its_owner() {
+    let mut client = TestClient::new();
+    let limited = |per_second, owner| Values {
+        entitlement: Some(Entitlement {
+            weight: Weight::ONE,
+            floor: Rate::ZERO,
+            tenant_limit: Some(Rate::new(per_second).unwrap()),
+            limit_owner: owner,
+        }),
+        ..ratio(0.0)
+    };
+    let keys = [
+        ("%~free", limited(10.0, LimitOwner::Plan)),
+        ("default", limited(20.0, LimitOwner::Bucket)),
+        ("listed", limited(5_000.0, LimitOwner::Tenant)),
+    ];
+    client.direct(enforced(TailCut::default()), &keys);
+    client.check_in_plan(&[
+        ("jo", "free", 0.0),
+        ("al", "", 0.0),
+        ("listed", "free", 0.0),
+    ]);
+    client.reported();
+    client.direct(enforced(TailCut::default()), &keys);
+    for (tenant, expected) in [
+        ("jo", (10.0, LimitOwner::Plan)),
+        ("al", (20.0, LimitOwner::Bucket)),
+        ("listed", (5_000.0, LimitOwner::Tenant)),
+    ] {
+        let place = client.table.known_bucket("api").unwrap();
+        let key = client.table.known_target(place, tenant).key;
+        let limit = client.table.tenant_limit(place.bucket, key).unwrap();
+        assert_eq!((limit.per_second, limit.owner), expected, "{tenant}");
+    }
+}
