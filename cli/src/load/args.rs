@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Number of users behind each tenant of --tenant: a request is of NAME-0, NAME-1 or another, drawn at random. Results are of all together
     #[arg(long, env = "PLIMSOLL_NAMES", value_name = "N")]
     pub(super) names: Option<NonZeroU64>,
+    /// Plan of the tenants of --tenant, in the header x-plan
+    #[arg(long, env = "PLIMSOLL_PLAN", value_name = "NAME", value_parser = parse_tenant)]
+    pub(super) plan: Option<HeaderValue>,
     /// Another tenant with its own requests/s, in addition to --rps
     #[arg(long, env = "PLIMSOLL_HOT", value_name = "NAME=RATE[,RATE@TIME]...", value_parser = parse_hot)]
     pub(super) hot: Option<(HeaderValue, Schedule)>,

@@ -40,6 +40,8 @@ pub(crate) struct Demand {
     pub(crate) uri: Uri,
     /// Value of the header x-tenant.
     pub(crate) tenant: HeaderValue,
+    /// Value of the header x-plan.
+    pub(crate) plan: Option<HeaderValue>,
     /// Number of users of the tenant, if the header names users.
     pub(crate) names: Option<NonZeroU64>,
     /// Requests/s over time.
@@ -196,7 +198,10 @@ impl Callers {
         let request = Request::get(demand.uri.clone())
             .header("x-tenant", caller)
             .body(Empty::new());
-        let Ok(request) = request else { return };
+        let Ok(mut request) = request else { return };
+        if let Some(plan) = &demand.plan {
+            request.headers_mut().insert("x-plan", plan.clone());
+        }
         let (callers, tenant, uri) = (self.clone(), demand.tenant.clone(), demand.uri.clone());
         self.results().of(&tenant).sent += 1;
         self.requests.spawn(async move {

@@ -92,14 +92,15 @@ fn demands(args: Args) -> Vec<Demand> {
     let tenants = args
         .tenant
         .into_iter()
-        .map(|tenant| (tenant, args.names, each.clone()));
-    let hot = args.hot.map(|(tenant, rates)| (tenant, None, rates));
+        .map(|tenant| (tenant, args.plan.clone(), args.names, each.clone()));
+    let hot = args.hot.map(|(tenant, rates)| (tenant, None, None, rates));
     let mut demands = Vec::new();
-    for (tenant, names, rates) in tenants.chain(hot) {
+    for (tenant, plan, names, rates) in tenants.chain(hot) {
         let rates = rates.times(1.0 / args.target.len() as f64);
         let demand = |uri: &Uri| Demand {
             uri: uri.clone(),
             tenant: tenant.clone(),
+            plan: plan.clone(),
             names,
             rates: rates.clone(),
         };

@@ -49,6 +49,7 @@ pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
                 demands.push(Demand {
                     uri: uri.clone(),
                     tenant: HeaderValue::from_static(tenant),
+                    plan: None,
                     names: None,
                     rates,
                 });

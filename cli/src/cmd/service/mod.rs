@@ -37,7 +37,8 @@ pub(crate) struct Args {
     /// Protection of the streams to aggregators
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// Buckets: requests for /NAME count against the bucket NAME. The header x-tenant names the tenant
+    /// Buckets: requests for /NAME count against the bucket NAME. The header x-tenant names the tenant,
+    /// and x-plan its plan
     #[arg(
         long,
         env = "PLIMSOLL_BUCKETS",
@@ -75,7 +76,8 @@ impl Service {
             .buckets
             .iter()
             .map(|bucket| Rule::bucket(bucket).exact(&format!("/{bucket}")));
-        let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;
+        let tenant = Tenant::header("x-tenant")?.plan(|head| head.header("x-plan"));
+        let rules = Rules::new(&limiter, tenant, rules)?;
         let buckets: BTreeSet<String> = args.buckets.iter().cloned().collect();
         let capacity = args
             .capacity

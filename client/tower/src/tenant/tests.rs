@@ -27,6 +27,49 @@ fn of(tenant: &Tenant, request: &Request<()>) -> String {
 }
 
 #[test]
+fn plan_is_of_the_source_with_the_tenant() {
+    let source = |name: &'static str| {
+        let tenant = Tenant::header(name).unwrap();
+        tenant.plan(move |head| {
+            head.header(if name == "x-user" {
+                "x-plan"
+            } else {
+                "x-trial"
+            })
+        })
+    };
+    let either = source("x-user").or(source("x-guest"));
+    let plain = Tenant::header("x-user").unwrap();
+    for (tenant, headers, plan) in [
+        (
+            &either,
+            &[("x-user", "jo"), ("x-plan", "free"), ("x-trial", "t")][..],
+            Some("free"),
+        ),
+        (
+            &either,
+            &[("x-guest", "al"), ("x-plan", "free"), ("x-trial", "t")],
+            Some("t"),
+        ),
+        (&either, &[("x-user", "jo")], None),
+        (&plain, &[("x-user", "jo"), ("x-plan", "free")], None),
+        (
+            &plain.clone().or(source("x-guest")),
+            &[("x-user", "jo"), ("x-trial", "t")],
+            None,
+        ),
+    ] {
+        let request = headers
+            .iter()
+            .fold(Request::builder(), |request, (name, value)| {
+                request.header(*name, *value)
+            });
+        let request = request.body(()).unwrap();
+        assert_eq!(tenant.plan_of(Head::of(&request)), plan, "{headers:?}");
+    }
+}
+
+#[test]
 fn header_counts_only_with_one_valid_value() {
     let tenant = Tenant::header("X-Tenant").unwrap();
     for (values, expected) in [

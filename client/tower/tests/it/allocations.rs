@@ -30,7 +30,7 @@ fn middleware_admits_a_request_without_allocation() {
             "an own name",
         ),
         (
-            Tenant::forwarded_address("x-tenant", 1)
+            Tenant::forwarded_address("x-forwarded-for", 1)
                 .unwrap()
                 .or(Tenant::peer_address()),
             "an address",
@@ -76,6 +76,7 @@ where
         let mut allocates = |(tenant, path): (&str, &str)| {
             let request = Request::get(path).header("x-tenant", tenant);
             let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+            let request = request.header("x-forwarded-for", "10.0.0.7");
             let request = request.header("traceparent", trace).body(()).unwrap();
             let mut context = Context::from_waker(Waker::noop());
             let mut answered = false;

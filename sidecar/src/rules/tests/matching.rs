@@ -107,6 +107,8 @@ rls:
             - { key: bar, value: x, bucket: fixed }
             - { key: bar, value: y, bucket: class, tenant: default }
             - { key: name, bucket: { entry: name } }
+            - { key: plan, bucket: planned, plan: { entry: plan } }
+            - { key: trial, bucket: planned, plan: trial }
 buckets: [search]
 ",
     );
@@ -119,6 +121,8 @@ buckets: [search]
         ("foo=1,bar=x", "fixed/1"),
         ("foo=1,bar=y", "class/default"),
         ("foo=1,name=search", "search/1"),
+        ("foo=1,plan=free", "planned/1 in free"),
+        ("foo=1,trial=yes", "planned/1|yes in trial"),
     ] {
         assert_eq!(found(&rules, "d", descriptor), expected, "{descriptor}");
     }
@@ -153,6 +157,7 @@ fn entries_name_bucket_and_tenant_without_rules() {
         ("bucket=c", "c/default", "none"),
         ("bucket=a,tenant=t", "a/t", "a/t"),
         ("tenant=t,bucket=a", "a/t", "a/t"),
+        ("tenant=t,bucket=a,plan=p", "a/t in p", "a/t in p"),
         ("tenant=t", "none", "none"),
         ("bucket=a,bucket=b", "none", "none"),
         ("bucket=a,other=1", "none", "none"),

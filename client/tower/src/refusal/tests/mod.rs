@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use plimsoll_client::TenantLimit;
 use plimsoll_core::decision::{Reason, Refusal, WaitClass};
+use plimsoll_core::directive::LimitOwner;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -351,6 +353,30 @@ fn closure_adapts_or_replaces_the_response() {
         ..Format::DEFAULT
     };
     assert_eq!(respond(&replaced).body().as_ref(), b"busy");
+}
+
+#[test]
+fn tenant_limit_names_its_owner() {
+    for (owner, word, detail) in [
+        (LimitOwner::Tenant, "tenant", "its own limit"),
+        (LimitOwner::Plan, "plan", "its plan"),
+        (LimitOwner::Bucket, "bucket", "any one may send here"),
+    ] {
+        let request = request("application/json");
+        let of = RefusalOf {
+            tenant_limit: Some(TenantLimit {
+                per_second: 5.0,
+                owner,
+            }),
+            ..of(Reason::TenantLimit, Some(1_000.0))
+        };
+        let refused = response(&Format::DEFAULT, Head::of(&request), of);
+        let policy = refused.headers()["ratelimit-policy"].to_str().unwrap();
+        assert_eq!(policy, r#""checkout";q=5;w=1"#);
+        let problem: Value = serde_json::from_slice(refused.body()).unwrap();
+        assert_eq!(problem["limit-of"], word);
+        assert!(problem["detail"].as_str().unwrap().contains(detail));
+    }
 }
 
 #[test]
