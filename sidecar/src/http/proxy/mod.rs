@@ -5,11 +5,10 @@ mod original;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
-use plimsoll_client::internals::Decided;
+use plimsoll_client::internals::{Decided, DecidingTogether};
 use plimsoll_client::{Request as Asking, TraceId, Verdict};
 use plimsoll_core::names::check_name;
 use plimsoll_tower::{Head, RefusalFormat, RefusalOf, quota_fields};
@@ -62,19 +61,18 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
     let asked = match ask(port, style, head) {
         None => None,
         Some(Asked::Decided(response)) => Some(response),
-        Some(Asked::ByQuotas {
-            deciding,
-            bucket,
-            tenant,
-        }) => {
-            let mut response = respond(port, style, &bucket, &deciding.await);
-            if response.status() == style.allowed
-                && let Some(left) = port
-                    .limits
-                    .limiter()
-                    .quota_left(&Asking::new(&*bucket, &tenant))
-            {
-                response.headers_mut().extend(quota_fields(&left));
+        Some(Asked::ByQuotas { deciding, keys }) => {
+            let (at, decided) = deciding.await;
+            let bucket = keys.get(at).map_or("", |(bucket, _)| bucket);
+            let mut response = respond(port, style, bucket, &decided);
+            if response.status() == style.allowed {
+                let limiter = port.limits.limiter();
+                let left = keys.iter().filter_map(|(bucket, tenant)| {
+                    limiter.quota_left(&Asking::new(bucket.as_str(), tenant))
+                });
+                if let Some(left) = left.min_by_key(|left| left.remaining) {
+                    response.headers_mut().extend(quota_fields(&left));
+                }
             }
             Some(response)
         }
@@ -87,21 +85,17 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
 
 /// A request for a bucket with exact quotas waits for them; every other request is answered
 /// immediately.
-enum Asked<F> {
+enum Asked {
     Decided(Response<Full<Bytes>>),
     ByQuotas {
-        deciding: F,
-        bucket: String,
-        tenant: String,
+        deciding: DecidingTogether,
+        /// Bucket and tenant of each key.
+        keys: Vec<(String, String)>,
     },
 }
 
 /// Asks the limiter about a request; `None` if it passes without a decision.
-fn ask(
-    port: &Inner,
-    style: Style,
-    head: Parts,
-) -> Option<Asked<impl Future<Output = Decided> + Send + use<>>> {
+fn ask(port: &Inner, style: Style, head: Parts) -> Option<Asked> {
     let in_force = port.limits.in_force();
     match &in_force.http {
         Http::Headers { tenant, wiring } => {
@@ -162,29 +156,24 @@ fn cost_of(text: &str) -> Option<u32> {
     text.parse().ok().filter(|cost| is_number && *cost > 0)
 }
 
-fn decide(
-    port: &Inner,
-    style: Style,
-    head: Head<'_>,
-    key: &Asking<'_>,
-) -> Asked<impl Future<Output = Decided> + Send + use<>> {
-    let limiter = port.limits.limiter();
+fn decide(port: &Inner, style: Style, head: Head<'_>, key: &Asking<'_>) -> Asked {
     let trace = head
         .header(&TRACEPARENT)
         .and_then(|value| TraceId::of_traceparent(value.as_bytes()));
-    let key = key.trace(trace);
-    let deciding = limiter.explain(&key);
-    if limiter.has_quotas(key.bucket()) {
-        let (bucket, tenant) = (key.bucket().to_owned(), key.tenant().to_owned());
-        return Asked::ByQuotas {
-            deciding,
-            bucket,
-            tenant,
-        };
+    let keys = key.keys();
+    match port.limits.limiter().decide_together(keys, trace, true) {
+        Ok((at, decided)) => {
+            let bucket = keys.get(at).map_or("", Asking::bucket);
+            Asked::Decided(respond(port, style, bucket, &decided))
+        }
+        Err(deciding) => {
+            let names = |key: &Asking<'_>| (key.bucket().to_owned(), key.tenant().to_owned());
+            Asked::ByQuotas {
+                deciding,
+                keys: keys.iter().map(names).collect(),
+            }
+        }
     }
-    // Without quotas it is ready.
-    let decided = deciding.now_or_never().unwrap_or(Decided::ADMITTED);
-    Asked::Decided(respond(port, style, key.bucket(), &decided))
 }
 
 fn respond(port: &Inner, style: Style, bucket: &str, decided: &Decided) -> Response<Full<Bytes>> {
