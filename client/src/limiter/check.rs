@@ -309,7 +309,7 @@ impl Limiter {
     }
 
     /// Resolves the key of a request of one key. A name is declared.
-    fn key(&self, request: &Request<'_>) -> Option<KeyHandle> {
+    pub(crate) fn key(&self, request: &Request<'_>) -> Option<KeyHandle> {
         match request.of {
             RequestOf::Key(key) => Some(key.clone()),
             RequestOf::Bucket(bucket) => Some(bucket.resolve(request.tenant, "")),

@@ -170,6 +170,13 @@ impl<'a> Request<'a> {
         self.tenant
     }
 
+    /// Returns the requests of a request of several keys, or else this one.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub fn keys<'b>(&'b self) -> &'b [Request<'a>] {
+        self.several().unwrap_or(std::slice::from_ref(self))
+    }
+
     #[inline]
     pub(crate) fn several(&self) -> Option<&'a [Request<'a>]> {
         match self.of {

@@ -164,13 +164,17 @@ impl Responses {
         Recorder {
             limiter: self.limiter,
             bucket,
+            key: u32::MAX,
             cohort: self.cohort(bucket as usize),
         }
     }
 
     #[inline]
     pub(crate) fn recorder_of_key(&self, bucket: u32, key: u32) -> Recorder {
-        let recorder = self.recorder(bucket);
+        let recorder = Recorder {
+            key,
+            ..self.recorder(bucket)
+        };
         match self.side(key) {
             None => recorder,
             Some(side) => Recorder {

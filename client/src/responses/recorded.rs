@@ -2,28 +2,33 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::decision::{Reason, Refusal, Verdict};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
+use smallvec::{SmallVec, smallvec};
 
 use super::Recorder;
 use crate::hot::decision::Decided;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Pass;
-use crate::limiter::layered::{Asking, Step};
+use crate::limiter::layered::together::{DecidedTogether, DecidingTogether};
+use crate::limiter::layered::{Asking, Each, Step};
 use crate::limiter::{BucketHandle, Limiter, Request, TenantLimit};
 use crate::setup::SetupProblem;
+
+/// The recorders of a request, one for each bucket that it counts for. One or two take no allocation.
+pub type Recorders = SmallVec<[Recorder; 2]>;
 
 /// The decision about a request. An admitted request takes no reference count, which all threads would write.
 pub enum Decision {
     /// Admitted without a decision, and unrecorded.
     Passed(Pass),
-    /// Admitted; the recorder takes the response. `None` for a bucket without room, whose responses are not recorded.
-    Admitted(Option<Recorder>),
+    /// Admitted; the recorders take the response. None for a bucket without room, whose responses are not recorded.
+    Admitted(Recorders),
     Refused(RefusedBy),
     Asking(Box<AskingFor>),
 }
@@ -34,19 +39,24 @@ pub struct RefusedBy {
     pub recorder: Recorder,
     pub quota: Option<Arc<Quota>>,
     table: Arc<Table>,
-    key: u32,
 }
 
 /// A request that waits for the store of quotas. It ends as admitted or refused.
 pub struct AskingFor {
-    asking: Asking,
-    pub recorder: Recorder,
-    key: u32,
+    asking: AskingOf,
+    table: Arc<Table>,
+    pub recorders: Recorders,
+}
+
+enum AskingOf {
+    One(Asking),
+    /// Never locked. It makes the future `Sync`, which services may need.
+    Several(Mutex<DecidingTogether>),
 }
 
 #[doc(hidden)]
 impl Limiter {
-    /// Decides about a request of one key. `trace` is evaluated only where it decides or the bucket has quotas, and
+    /// Decides about a request. `trace` is evaluated only where it decides or the bucket has quotas, and
     /// `is_counted` tells whether a layer outside has counted the request for the bucket of the recorder. A request
     /// that does not wait is decided.
     #[inline]
@@ -55,12 +65,15 @@ impl Limiter {
         request: &Request<'_>,
         waits: bool,
         trace: impl FnOnce() -> Option<TraceId>,
-        is_counted: impl FnOnce(Recorder) -> bool,
+        is_counted: impl Fn(Recorder) -> bool,
     ) -> Decision {
+        if let Some(requests) = request.several() {
+            return self.decide_several(requests, waits, trace(), &is_counted);
+        }
         let table = &self.table;
         // A cost of 0 would decide without counting.
         let Some(subject) = self.subject(&request.cost(request.cost.max(1))) else {
-            return Decision::Admitted(None);
+            return Decision::Admitted(Recorders::new());
         };
         let recorder = table
             .responses
@@ -70,10 +83,49 @@ impl Limiter {
         }
         if table.quotas.has(subject.bucket) {
             let step = table.begin(subject, trace(), waits);
-            return by_quotas(table, step, recorder, subject.target.key);
+            return by_quotas(table, step, recorder);
         }
         let verdict = self.decide(subject.target, subject.cost, trace);
-        Decision::of(table, Decided::of(verdict), recorder, subject.target.key)
+        Decision::of(table, (0, Decided::of(verdict)), smallvec![recorder])
+    }
+
+    /// Decides about the keys that no layer outside has counted: all of them admit the request, or none is charged.
+    #[inline(never)]
+    fn decide_several(
+        &self,
+        requests: &[Request<'_>],
+        waits: bool,
+        trace: Option<TraceId>,
+        is_counted: &dyn Fn(Recorder) -> bool,
+    ) -> Decision {
+        let table = &self.table;
+        let mut is_any_counted = false;
+        let (mut asked, mut recorders) = (Each::new(), Recorders::new());
+        for request in requests {
+            let request = request.cost(request.cost.max(1));
+            let Some(subject) = self.subject(&request) else {
+                continue;
+            };
+            let recorder = table
+                .responses
+                .recorder_of_key(subject.bucket, subject.target.key);
+            if is_counted(recorder) {
+                is_any_counted = true;
+            } else {
+                asked.push(request);
+                recorders.push(recorder);
+            }
+        }
+        if asked.is_empty() && is_any_counted {
+            return self.pass(Pass::CountedBefore);
+        }
+        match self.decide_together(&asked, trace, waits) {
+            Ok(decided) => Decision::of(table, decided, recorders),
+            Err(deciding) => {
+                let asking = AskingOf::Several(Mutex::new(deciding));
+                Decision::asking(table, asking, recorders)
+            }
+        }
     }
 
     /// Counts a request that passes without a decision.
@@ -105,30 +157,33 @@ impl BucketHandle {
 }
 
 #[cold]
-fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder, key: u32) -> Decision {
+fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder) -> Decision {
     match step {
-        Step::Decided(decided) => Decision::of(table, decided, recorder, key),
-        Step::Asking(asking) => Decision::Asking(Box::new(AskingFor {
-            asking,
-            recorder,
-            key,
-        })),
+        Step::Decided(decided) => Decision::of(table, (0, decided), smallvec![recorder]),
+        Step::Asking(asking) => Decision::asking(table, AskingOf::One(asking), smallvec![recorder]),
     }
 }
 
 impl Decision {
     #[inline]
-    fn of(table: &Arc<Table>, decided: Decided, recorder: Recorder, key: u32) -> Self {
-        match decided.verdict {
-            Verdict::Admit => Self::Admitted(Some(recorder)),
-            Verdict::Refuse(refusal) => Self::Refused(RefusedBy {
+    fn of(table: &Arc<Table>, (at, decided): DecidedTogether, recorders: Recorders) -> Self {
+        match (decided.verdict, recorders.get(at)) {
+            (Verdict::Refuse(refusal), Some(recorder)) => Self::Refused(RefusedBy {
                 refusal,
-                recorder,
+                recorder: *recorder,
                 quota: decided.quota,
                 table: Arc::clone(table),
-                key,
             }),
+            _ => Self::Admitted(recorders),
         }
+    }
+
+    fn asking(table: &Arc<Table>, asking: AskingOf, recorders: Recorders) -> Self {
+        Self::Asking(Box::new(AskingFor {
+            asking,
+            table: Arc::clone(table),
+            recorders,
+        }))
     }
 }
 
@@ -147,7 +202,7 @@ impl RefusedBy {
     pub fn tenant_limit(&self) -> Option<TenantLimit> {
         let is_reason = self.refusal.reason() == Reason::TenantLimit;
         self.table
-            .tenant_limit(self.recorder.bucket, self.key)
+            .tenant_limit(self.recorder.bucket, self.recorder.key)
             .filter(|_| is_reason)
     }
 }
@@ -156,8 +211,16 @@ impl Future for AskingFor {
     type Output = Decision;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
-        let decided = Pin::new(&mut self.asking).poll(cx);
-        let of = |decided| Decision::of(&self.asking.table, decided, self.recorder, self.key);
-        decided.map(of)
+        let decided = match &mut self.asking {
+            AskingOf::One(asking) => Pin::new(asking).poll(cx).map(|decided| (0, decided)),
+            AskingOf::Several(deciding) => {
+                let deciding = deciding.get_mut().unwrap_or_else(PoisonError::into_inner);
+                deciding.as_mut().poll(cx)
+            }
+        };
+        decided.map(|decided| {
+            let recorders = std::mem::take(&mut self.recorders);
+            Decision::of(&self.table, decided, recorders)
+        })
     }
 }

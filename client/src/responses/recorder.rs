@@ -35,6 +35,8 @@ struct Limiters {
 pub struct Recorder {
     pub(crate) limiter: u64,
     pub(crate) bucket: u32,
+    /// The key of the request, if it is known.
+    pub(crate) key: u32,
     pub(crate) cohort: Cohort,
 }
 

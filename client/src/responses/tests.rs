@@ -34,6 +34,7 @@ fn to(responses: &Responses, bucket: u32, cohort: Cohort) -> Recorder {
     Recorder {
         limiter: responses.limiter,
         bucket,
+        key: u32::MAX,
         cohort,
     }
 }

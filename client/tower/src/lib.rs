@@ -169,6 +169,6 @@ pub use refusal::{
 };
 pub use request::Head;
 pub use response::{EitherBody, PlimsollBody, ResponseBody, SameBody};
-pub use rules::{PathFault, Rule, Rules, RulesError};
+pub use rules::{KEYS_MAX, PathFault, Rule, Rules, RulesError};
 pub use service::{PlimsollService, ResponseFuture, Spare};
 pub use tenant::{Tenant, TenantError};

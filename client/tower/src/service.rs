@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use plimsoll_client::internals::{AskingFor, Decision, Ending, Pass, Recorder, RefusedBy};
+use plimsoll_client::internals::{AskingFor, Decision, Ending, Pass, Recorders, RefusedBy};
 use quanta::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -81,7 +81,7 @@ where
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
         let state = match self.layer.decider.decide(head) {
-            Decision::Admitted(recorder) => State::admit(&mut self.inner, request, recorder),
+            Decision::Admitted(recorders) => State::admit(&mut self.inner, request, recorders),
             Decision::Passed(pass) => {
                 events::passed(pass);
                 if pass == Pass::CountedBefore {
@@ -107,7 +107,7 @@ where
                         }),
                     }
                 }
-                None => State::admit(&mut self.inner, request, Some(asked.recorder)),
+                None => State::admit(&mut self.inner, request, asked.recorders),
             },
         };
         ResponseFuture { state }
@@ -144,15 +144,15 @@ struct Waiting<B, S, Q> {
 }
 
 impl<F, B, S, Q> State<F, B, S, Request<Q>> {
-    fn admit(inner: &mut S, mut request: Request<Q>, recorder: Option<Recorder>) -> Self
+    fn admit(inner: &mut S, mut request: Request<Q>, recorders: Recorders) -> Self
     where
         S: Service<Request<Q>, Future = F>,
     {
-        events::admitted(recorder);
-        recorder
-            .into_iter()
-            .for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
-        let timing = recorder.map(Timing::start);
+        events::admitted(recorders.first().copied());
+        for recorder in &recorders {
+            stacked::mark(request.extensions_mut(), *recorder);
+        }
+        let timing = (!recorders.is_empty()).then(|| Timing::start(recorders));
         // Called immediately, so that the instance that was polled ready gets the request.
         Self::Admitted {
             response: inner.call(request),
@@ -184,7 +184,8 @@ impl<B, S, Q> Waiting<B, S, Request<Q>> {
         };
         Poll::Ready(match decision {
             Decision::Refused(by) => State::refuse(&self.layer, Head::of(&request), &by),
-            _ => State::admit(&mut self.inner, request, Some(self.asked.recorder)),
+            Decision::Admitted(recorders) => State::admit(&mut self.inner, request, recorders),
+            _ => State::admit(&mut self.inner, request, Recorders::new()),
         })
     }
 }
@@ -223,16 +224,16 @@ where
 
 /// The timer of an admitted request. Dropping it before the response records that the caller cancelled the request.
 struct Timing {
-    recorder: Recorder,
+    recorders: Recorders,
     started: Instant,
     /// `None` if only the end of the body will show it.
     ending: Option<Ending>,
 }
 
 impl Timing {
-    fn start(recorder: Recorder) -> Self {
+    fn start(recorders: Recorders) -> Self {
         Self {
-            recorder,
+            recorders,
             started: Instant::now(),
             ending: Some(Ending::Aborted),
         }
@@ -242,7 +243,7 @@ impl Timing {
     fn responded<R, E>(mut self, response: &Result<Response<R>, E>) -> Outcome {
         self.ending = response.as_ref().map_or(Some(Ending::Error), ending_of);
         if self.ending.is_none() {
-            Outcome::pending(self.recorder)
+            Outcome::pending(self.recorders.clone())
         } else {
             Outcome::default()
         }
@@ -251,6 +252,9 @@ impl Timing {
 
 impl Drop for Timing {
     fn drop(&mut self) {
-        self.recorder.ended(self.started.elapsed(), self.ending);
+        let took = self.started.elapsed();
+        for recorder in &self.recorders {
+            recorder.ended(took, self.ending);
+        }
     }
 }

@@ -50,6 +50,16 @@ impl HttpTenant {
             Self::Fixed(name) => (name, None),
         }
     }
+    /// Returns this source for the rules of the middleware.
+    ///
+    /// # Errors
+    /// When a fixed tenant is empty, which validated rules never have.
+    pub fn to_middleware(&self) -> Result<Tenant, TenantError> {
+        match self {
+            Self::Header(name) => Tenant::header(name.as_str()),
+            Self::Fixed(name) => Tenant::constant(name),
+        }
+    }
 }
 
 impl HttpRules {
@@ -58,10 +68,7 @@ impl HttpRules {
     /// # Errors
     /// When a fixed tenant is empty, which validated rules never have.
     pub fn to_middleware(&self) -> Result<Tenant, TenantError> {
-        let tenant = match &self.tenant {
-            HttpTenant::Header(name) => Tenant::header(name.as_str()),
-            HttpTenant::Fixed(name) => Tenant::constant(name),
-        }?;
+        let tenant = self.tenant.to_middleware()?;
         Ok(match self.plan.clone() {
             None => tenant,
             Some(plan) => tenant.plan(move |head| head.header(&plan)),

@@ -69,6 +69,16 @@ pub(super) struct HttpRuleSpec {
     #[serde(default)]
     pub(super) unlimited: Flag,
     pub(super) cost: Option<Number>,
+    pub(super) also: Option<Vec<HttpAlsoSpec>>,
+}
+
+/// Another bucket that the requests of a rule count for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HttpAlsoSpec {
+    pub(super) bucket: String,
+    pub(super) tenant: Option<HttpTenantSpec>,
+    pub(super) cost: Option<Number>,
 }
 
 /// A name, or the entry of the descriptor that has it.

@@ -15,6 +15,9 @@ mod store;
 #[cfg(test)]
 #[cfg(not(feature = "loom"))]
 mod tests;
+#[cfg(feature = "internals")]
+#[allow(missing_docs)]
+pub(crate) mod together;
 
 pub(crate) use each::Each;
 pub use exact::QuotaLeft;

@@ -46,7 +46,7 @@ impl Step {
 /// A request that coin and guard admit, while the store is asked. Dropping it leaves the request counted as
 /// admitted, and what the store has debited is spent.
 pub(crate) struct Asking {
-    pub(crate) table: Arc<Table>,
+    table: Arc<Table>,
     subject: Subject<'static>,
     /// The decision of coin and guard.
     decided: Option<Decided>,

@@ -2,7 +2,7 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
-use plimsoll_client::internals::{Ending, GRPC_UNKNOWN, Recorder};
+use plimsoll_client::internals::{Ending, GRPC_UNKNOWN, Recorders};
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC: &[u8] = b"application/grpc";
@@ -11,25 +11,23 @@ const GRPC: &[u8] = b"application/grpc";
 /// before its end counts as aborted.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// `None` once the outcome is counted, or for a response that is not recorded.
-    recorder: Option<Recorder>,
+    /// Empty once the outcome is counted, or for a response that is not recorded.
+    recorders: Recorders,
 }
 
 impl Outcome {
-    pub(crate) const fn pending(recorder: Recorder) -> Self {
-        Self {
-            recorder: Some(recorder),
-        }
+    pub(crate) const fn pending(recorders: Recorders) -> Self {
+        Self { recorders }
     }
 
     #[inline]
-    pub(super) const fn is_pending(&self) -> bool {
-        self.recorder.is_some()
+    pub(super) fn is_pending(&self) -> bool {
+        !self.recorders.is_empty()
     }
 
     #[inline]
     pub(super) fn settle(&mut self, ending: Ending) {
-        if let Some(recorder) = self.recorder.take() {
+        for recorder in self.recorders.drain(..) {
             recorder.count(ending);
         }
     }

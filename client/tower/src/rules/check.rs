@@ -1,6 +1,6 @@
 //! The checks of a list of rules: what could never apply is an error at the start, and not a limit that is missing.
 
-use super::error::RulesError;
+use super::error::{KEYS_MAX, RulesError};
 use super::pattern::PathPattern;
 use super::rule::Rule;
 
@@ -33,6 +33,9 @@ impl Checked {
         if rule.bucket.is_none() && rule.cost.is_some() {
             return Err(RulesError::UnlimitedWithCost { rule: name });
         }
+        if let Some(fault) = fault_of_also(&rule) {
+            return Err(RulesError::Also { rule: name, fault });
+        }
         Ok(Self {
             rule,
             path,
@@ -51,6 +54,28 @@ impl Checked {
             others.is_some_and(|others| others.iter().all(|method| methods.contains(method)))
         });
         of_path && of_methods
+    }
+}
+
+fn fault_of_also(rule: &Rule) -> Option<&'static str> {
+    const _: () = assert!(KEYS_MAX == 8);
+    let is_plain = |other: &Rule| {
+        let has_condition = other.path.is_some() || other.methods.is_some() || other.is_last;
+        other.bucket.is_some() && other.also.is_empty() && !has_condition
+    };
+    if rule.bucket.is_none() && (rule.tenant.is_some() || !rule.also.is_empty()) {
+        Some(
+            "an unlimited request counts for no bucket: remove `tenant` and `also`, or use `Rule::bucket`",
+        )
+    } else if rule.also.len() >= KEYS_MAX {
+        Some("a request counts for at most 8 buckets: remove some of `also`")
+    } else if !rule.also.iter().all(is_plain) {
+        Some(
+            "a rule in `also` is a bucket with a tenant and a cost: remove its conditions and its own `also`, and use \
+             `Rule::bucket`",
+        )
+    } else {
+        None
     }
 }
 
@@ -162,6 +187,18 @@ mod tests {
             (
                 vec![Rule::unlimited().path("/a").cost(|_| 2)],
                 "rule 1 (unlimited, path `/a`): an unlimited request has no cost: remove `cost`, or use `Rule::bucket`",
+            ),
+            (
+                vec![a().path("/a").also(a().also(a()))],
+                "rule 1 (bucket `a`, path `/a`, also bucket `a`, also bucket `a`): a rule in `also` is a bucket with a tenant \
+                 and a cost: remove its conditions and its own `also`, and use `Rule::bucket`",
+            ),
+            (
+                vec![(0..8).fold(Rule::otherwise("a"), |rule, _| rule.also(a()))],
+                &format!(
+                    "rule 1 (bucket `a` otherwise{}): a request counts for at most 8 buckets: remove some of `also`",
+                    ", also bucket `a`".repeat(8)
+                ),
             ),
         ] {
             assert_eq!(check(&rules).unwrap_err().to_string(), expected);

@@ -19,6 +19,9 @@ impl fmt::Debug for PathFault {
     }
 }
 
+/// Maximum number of buckets that a request counts for.
+pub const KEYS_MAX: usize = 8;
+
 /// The reason why rules are rejected. A rule is named by its place in the list, from 1 on, and its parts.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -65,6 +68,14 @@ pub enum RulesError {
     UnlimitedWithCost {
         /// The rule.
         rule: String,
+    },
+    /// A request would count for several buckets in a way that cannot be.
+    #[error("{rule}: {fault}")]
+    Also {
+        /// The rule.
+        rule: String,
+        /// The fault, with its remedy.
+        fault: &'static str,
     },
     /// Two rules match the same requests.
     #[error("{rule}: {earlier} matches the same requests and applies first: remove one of the two")]

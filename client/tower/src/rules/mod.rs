@@ -9,13 +9,15 @@ mod rule;
 mod steps;
 mod template;
 
-pub use error::{PathFault, RulesError};
+pub use error::{KEYS_MAX, PathFault, RulesError};
 pub use rule::Rule;
 
 use std::sync::Arc;
 
 use plimsoll_client::internals::Wiring;
 use plimsoll_client::{Limiter, Request};
+
+use smallvec::SmallVec;
 
 use readings::each_reading;
 use resolved::{Resolved, Target};
@@ -188,18 +190,29 @@ impl Rules {
         with: impl FnOnce(&Request<'_>) -> R,
     ) -> Result<R, Pass> {
         let target = self.target(head)?;
-        let cost = target.cost(head);
-        Ok(match &target.key {
-            Some(key) => with(&key.request().cost(cost)),
-            None => self.tenant.with(head, |tenant, found| {
-                self.wiring.on_tenant(found);
-                let request = Request::new(&target.bucket, tenant).cost(cost);
-                match self.tenant.plan_of(head) {
-                    None => with(&request),
-                    Some(plan) => with(&request.plan(plan)),
-                }
-            }),
-        })
+        if !target.also.is_empty() {
+            return Ok(self.ask_several(head, target, with));
+        }
+        let found = target.tenant(head, &self.tenant, &self.wiring);
+        Ok(with(&target.request(head, &self.tenant, found.as_ref())))
+    }
+
+    #[inline(never)]
+    fn ask_several<R>(
+        &self,
+        head: Head<'_>,
+        target: &Target,
+        with: impl FnOnce(&Request<'_>) -> R,
+    ) -> R {
+        let targets = || std::iter::once(target).chain(&target.also);
+        let found: SmallVec<[_; KEYS_MAX]> = targets()
+            .map(|target| target.tenant(head, &self.tenant, &self.wiring))
+            .collect();
+        let requests: SmallVec<[Request<'_>; KEYS_MAX]> = targets()
+            .zip(&found)
+            .map(|(target, found)| target.request(head, &self.tenant, found.as_ref()))
+            .collect();
+        with(&Request::all(&requests))
     }
 }
 

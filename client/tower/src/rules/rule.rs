@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::pattern::Kind;
-use crate::Head;
+use crate::{Head, Tenant};
 
 pub(super) type Cost = Arc<dyn Fn(Head<'_>) -> u32 + Send + Sync>;
 
@@ -20,6 +20,8 @@ pub struct Rule {
     pub(super) path: Option<(Kind, String)>,
     pub(super) methods: Option<Vec<Method>>,
     pub(super) cost: Option<Cost>,
+    pub(super) tenant: Option<Tenant>,
+    pub(super) also: Vec<Self>,
 }
 
 impl Rule {
@@ -46,6 +48,8 @@ impl Rule {
             path: None,
             methods: None,
             cost: None,
+            tenant: None,
+            also: Vec::new(),
         }
     }
 
@@ -97,6 +101,30 @@ impl Rule {
         self
     }
 
+    /// Reads the tenant of this rule's requests from another source than the [rules](super::Rules)' own.
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = Some(tenant);
+        self
+    }
+
+    /// Lets the rule's requests count for the bucket of another rule as well, by its own tenant and cost, such as one
+    /// by workspace and one by user. All of them admit a request by one draw, or none is charged; the response names
+    /// the strictest of those that refuse. The other rule has no conditions, and a request counts for at most
+    /// [`KEYS_MAX`](crate::KEYS_MAX) buckets.
+    ///
+    /// ```
+    /// # use plimsoll_tower::{Rule, Tenant, TenantError};
+    /// # fn main() -> Result<(), TenantError> {
+    /// let by_user = Rule::bucket("by-user").tenant(Tenant::header("x-user")?);
+    /// let rule = Rule::bucket("orders").prefix("/orders").also(by_user);
+    /// # drop(rule);
+    /// # Ok(()) }
+    /// ```
+    pub fn also(mut self, other: Self) -> Self {
+        self.also.push(other);
+        self
+    }
+
     pub(super) fn describe(&self, number: usize) -> String {
         format!("rule {number} ({})", self.parts())
     }
@@ -117,6 +145,8 @@ impl Rule {
             let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
             format!("methods {}", methods.join(" "))
         }));
+        let also = self.also.iter();
+        parts.extend(also.map(|rule| format!("also {}", rule.parts())));
         parts.join(", ")
     }
 }

@@ -125,8 +125,10 @@ mod tests {
     #[test]
     fn peer_is_the_address_of_the_connection() {
         let by_peer = Tenant::peer_address();
-        let of =
-            |request: &Request<()>| by_peer.with(Head::of(request), |tenant, _| tenant.to_owned());
+        let of = |request: &Request<()>| {
+            let found = by_peer.find(Head::of(request));
+            found.map_or("default".to_owned(), |found| found.as_str().to_owned())
+        };
         let mut request = Request::new(());
         assert_eq!(of(&request), "default");
         request

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
-use plimsoll_client::internals::{TenantFound, TenantSource};
+use plimsoll_client::internals::TenantSource;
 use plimsoll_core::names::{DEFAULT_TENANT, NAME_BYTES_MAX};
 use smallvec::SmallVec;
 
@@ -46,7 +46,7 @@ type ReadPlan = dyn for<'a> Fn(Head<'a>) -> Option<&'a str> + Send + Sync;
 type Read = dyn for<'a> Fn(Head<'a>) -> Option<Found<'a>> + Send + Sync;
 
 /// A text that a source found: borrowed from the request, or its own, on the stack for all but very long ones.
-enum Found<'a> {
+pub(crate) enum Found<'a> {
     Borrowed(&'a str),
     Own(SmallVec<[u8; NAME_BYTES_MAX]>),
 }
@@ -56,7 +56,7 @@ impl Found<'_> {
         Self::Own(SmallVec::from_slice(text.as_bytes()))
     }
 
-    fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Borrowed(text) => text,
             Self::Own(text) => std::str::from_utf8(text).unwrap_or_default(),
@@ -310,11 +310,10 @@ impl Tenant {
         }
     }
 
+    /// Returns the tenant that the source has for a request. An empty one is invalid.
     #[inline]
-    pub(super) fn with<T>(&self, request: Head<'_>, f: impl FnOnce(&str, TenantFound) -> T) -> T {
-        let found = (self.read)(request);
-        let text = found.as_ref().map(Found::as_str);
-        f(text.unwrap_or(DEFAULT_TENANT), TenantFound::of(text))
+    pub(super) fn find<'a>(&self, request: Head<'a>) -> Option<Found<'a>> {
+        (self.read)(request)
     }
 
     #[inline]

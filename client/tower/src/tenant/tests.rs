@@ -19,11 +19,10 @@ pub(super) fn tenant_of(tenant: &Tenant, headers: &[(&str, &str)]) -> String {
 }
 
 fn of(tenant: &Tenant, request: &Request<()>) -> String {
+    let found = tenant.find(Head::of(request));
+    let text = found.as_ref().map_or("", Found::as_str);
     // An empty tenant counts as the class `default`.
-    tenant.with(Head::of(request), |tenant, _| match tenant {
-        "" => "default".to_owned(),
-        tenant => tenant.to_owned(),
-    })
+    if text.is_empty() { "default" } else { text }.to_owned()
 }
 
 #[test]

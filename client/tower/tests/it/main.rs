@@ -24,6 +24,8 @@ mod paths;
 #[cfg(test)]
 mod quotas;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod stacks;
 #[cfg(test)]
 mod wiring;

@@ -5,11 +5,10 @@ mod original;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
-use plimsoll_client::internals::Decided;
+use plimsoll_client::internals::{Decided, DecidingTogether};
 use plimsoll_client::{Reason, Request as KeyRequest, TraceId, Verdict};
 use plimsoll_core::names::check_name;
 use plimsoll_tower::{Head, RefusalFormat, RefusalOf, quota_fields};
@@ -62,19 +61,19 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
     let response = match begin_answer(port, style, head) {
         None => None,
         Some(Answer::Ready(response)) => Some(response),
-        Some(Answer::AfterQuotas {
-            deciding,
-            bucket,
-            tenant,
-        }) => {
-            let mut response = respond(port, style, (&bucket, &tenant), &deciding.await);
-            if response.status() == style.allowed
-                && let Some(left) = port
-                    .limits
-                    .limiter()
-                    .quota_left(&KeyRequest::new(&*bucket, &tenant))
-            {
-                response.headers_mut().extend(quota_fields(&left));
+        Some(Answer::AfterQuotas { deciding, keys }) => {
+            let (at, decided) = deciding.await;
+            let key = keys.get(at);
+            let key = key.map_or(("", ""), |(bucket, tenant)| (bucket, tenant));
+            let mut response = respond(port, style, key, &decided);
+            if response.status() == style.allowed {
+                let limiter = port.limits.limiter();
+                let left = keys.iter().filter_map(|(bucket, tenant)| {
+                    limiter.quota_left(&KeyRequest::new(bucket.as_str(), tenant))
+                });
+                if let Some(left) = left.min_by_key(|left| left.remaining) {
+                    response.headers_mut().extend(quota_fields(&left));
+                }
             }
             Some(response)
         }
@@ -87,21 +86,17 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
 
 /// A request for a bucket with exact quotas waits for them; every other request is answered
 /// immediately.
-enum Answer<F> {
+enum Answer {
     Ready(Response<Full<Bytes>>),
     AfterQuotas {
-        deciding: F,
-        bucket: String,
-        tenant: String,
+        deciding: DecidingTogether,
+        /// Bucket and tenant of each key.
+        keys: Vec<(String, String)>,
     },
 }
 
 /// Begins the answer to a request; `None` if it passes without a decision.
-fn begin_answer(
-    port: &Inner,
-    style: Style,
-    head: Parts,
-) -> Option<Answer<impl Future<Output = Decided> + Send + use<>>> {
+fn begin_answer(port: &Inner, style: Style, head: Parts) -> Option<Answer> {
     let in_force = port.limits.in_force();
     match &in_force.http {
         Http::Headers {
@@ -171,31 +166,25 @@ fn cost_of(text: &str) -> Option<u32> {
     text.parse().ok().filter(|cost| is_number && *cost > 0)
 }
 
-fn decide(
-    port: &Inner,
-    style: Style,
-    head: Head<'_>,
-    key: &KeyRequest<'_>,
-) -> Answer<impl Future<Output = Decided> + Send + use<>> {
-    let limiter = port.limits.limiter();
+fn decide(port: &Inner, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> Answer {
     let trace = head
         .header(&TRACEPARENT)
         .and_then(|value| TraceId::of_traceparent(value.as_bytes()));
-    let key = key.trace(trace);
-    // `explain` decides and counts: coin and guard in this call, only quotas in the future, so without quotas the
-    // future is ready.
-    let deciding = limiter.explain(&key);
-    if limiter.has_quotas(key.bucket()) {
-        let (bucket, tenant) = (key.bucket().to_owned(), key.tenant().to_owned());
-        return Answer::AfterQuotas {
-            deciding,
-            bucket,
-            tenant,
-        };
+    let keys = key.keys();
+    match port.limits.limiter().decide_together(keys, trace, true) {
+        Ok((at, decided)) => {
+            let key = keys.get(at);
+            let key = key.map_or(("", ""), |key| (key.bucket(), key.tenant()));
+            Answer::Ready(respond(port, style, key, &decided))
+        }
+        Err(deciding) => {
+            let names = |key: &KeyRequest<'_>| (key.bucket().to_owned(), key.tenant().to_owned());
+            Answer::AfterQuotas {
+                deciding,
+                keys: keys.iter().map(names).collect(),
+            }
+        }
     }
-    let decided = deciding.now_or_never().unwrap_or(Decided::ADMITTED);
-    let key = (key.bucket(), key.tenant());
-    Answer::Ready(respond(port, style, key, &decided))
 }
 
 fn respond(

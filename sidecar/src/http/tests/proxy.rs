@@ -407,3 +407,19 @@ fn wiring_of_proxies_is_watched() {
     let text = "bucket `orders`, path `/orders/{id}`".to_owned();
     assert_eq!(rules, [(text, 100)].into());
 }
+
+#[test]
+fn all_buckets_of_a_rule_admit_or_none() {
+    let port = Port::with_rules(
+        "http:\n  tenant: { header: x-account }\n  rules:\n    - bucket: orders\n      also:\n        \
+         - { bucket: by-user, tenant: { header: x-user }, cost: 2 }\n",
+    );
+    port.plane.limit("by-user", 4.0).unwrap();
+    let headers = &[("x-account", "acme"), ("x-user", "jo")];
+    let statuses: Vec<u16> = (0..3).map(|_| port.get("/check", headers).status).collect();
+    assert_eq!(statuses, [200, 200, 429]);
+    let counts = |bucket, tenant| port.plane.tenant_counts(bucket, tenant).unwrap();
+    let (orders, by_user) = (counts("orders", "acme"), counts("by-user", "jo"));
+    assert_eq!((orders.admitted, orders.refused), (2, 1));
+    assert_eq!((by_user.admitted, by_user.refused), (4, 2));
+}

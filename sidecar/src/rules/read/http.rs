@@ -5,7 +5,7 @@ use plimsoll_policy::{Checked, Field, check_entries};
 use plimsoll_tower::{Rule, RulesError};
 
 use super::super::bounds::HTTP_RULES_MAX;
-use super::super::spec::{HttpRuleSpec, HttpSpec, HttpTenantSpec};
+use super::super::spec::{HttpAlsoSpec, HttpRuleSpec, HttpSpec, HttpTenantSpec};
 use super::super::{HttpRules, HttpTenant, TENANT_HEADER};
 use super::{Findings, Names, cost};
 
@@ -19,7 +19,7 @@ pub(super) fn read(
     let tenant = match spec.tenant {
         None => default.tenant,
         Some(spec) => findings
-            .take(tenant(spec, &field.then("tenant")))
+            .take(tenant(&spec, &field.then("tenant")))
             .unwrap_or(default.tenant),
     };
     let plan = spec.plan.and_then(|plan| {
@@ -78,15 +78,13 @@ pub(super) fn read(
     }
 }
 
-fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
+fn tenant(spec: &HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
     match spec {
         HttpTenantSpec::Fixed(text) => {
-            super::tenant(&text, field)?;
-            Ok(HttpTenant::Fixed(text.into()))
+            super::tenant(text, field)?;
+            Ok(HttpTenant::Fixed(text.as_str().into()))
         }
-        HttpTenantSpec::Header(name) => {
-            header(&name, &field.then("header")).map(HttpTenant::Header)
-        }
+        HttpTenantSpec::Header(name) => header(name, &field.then("header")).map(HttpTenant::Header),
     }
 }
 
@@ -169,15 +167,40 @@ fn rule(
         }
         None => rule,
     };
+    let others = spec.also.iter().flatten().enumerate();
+    let also: Vec<Rule> = others
+        .filter_map(|(at, spec)| {
+            let field = field.then("also").then(&at.to_string());
+            also(spec, &field, names, findings)
+        })
+        .collect();
     if findings.faults.len() > faults {
         return None;
     }
     let cost = cost?;
+    let rule = also.into_iter().fold(rule, Rule::also);
     Some(if spec.bucket.is_some() && cost != 1 {
         rule.cost(move |_| cost)
     } else {
         rule
     })
+}
+
+/// Reads another bucket of a rule. `None` with a fault.
+fn also(
+    spec: &HttpAlsoSpec,
+    field: &Field<'_>,
+    names: &mut Names,
+    findings: &mut Findings,
+) -> Option<Rule> {
+    names.add(&spec.bucket, &field.then("bucket"), findings);
+    let cost = findings.take(cost(spec.cost, &field.then("cost")))?;
+    let rule = Rule::bucket(&spec.bucket).cost(move |_| cost);
+    let Some(source) = &spec.tenant else {
+        return Some(rule);
+    };
+    let source = findings.take(tenant(source, &field.then("tenant")))?;
+    Some(rule.tenant(source.to_middleware().ok()?))
 }
 
 fn method(text: &str, field: &Field<'_>) -> Checked<Method> {
@@ -206,6 +229,10 @@ fn fault(error: &RulesError, index: usize, field: &Field<'_>) -> Box<plimsoll_po
             field
                 .then("methods")
                 .refuse(why, "name a method, or leave `methods` out for all")
+        }
+        RulesError::Also { fault, .. } => {
+            let (why, hint) = fault.split_once(": ").unwrap_or((fault, ""));
+            field.then("also").refuse(why, hint)
         }
         RulesError::Duplicate { earlier, .. } => {
             let why = format!(

@@ -21,7 +21,7 @@ fn reference_example_shows_every_field() {
         domains: 2,
         descriptors: 7,
         http: 4,
-        buckets: 8,
+        buckets: 9,
     };
     assert_eq!(rules.size(), size);
     let fields = SPEC

@@ -55,7 +55,7 @@ fn counted(limiter: &Limiter) -> Vec<(String, u64)> {
 }
 
 fn pending(limiter: &Limiter) -> Outcome {
-    Outcome::pending(recorder(limiter, "orders"))
+    Outcome::pending([recorder(limiter, "orders")].into_iter().collect())
 }
 
 /// Reads at most `polls` frames as a server does: until the end of the stream, then drops the body.
