@@ -73,7 +73,7 @@ enum Command {
     /// law means to refuse now, with its reason; in shadow, as `would refuse`, it is not carried out.
     ///
     /// Exit code 0: shown, whatever the state; 1: no controller answers; 2: invalid arguments.
-    Status(AdminArgs),
+    Status(status::StatusArgs),
     #[command(subcommand)]
     Kill(kill::KillCommand),
     Check(check::CheckArgs),
@@ -127,7 +127,7 @@ impl Plimsoll {
             Command::Rollout(command) => rollout::run(&command),
             Command::Diff(admin) => apply::diff(&admin),
             Command::Apply(args) => apply::run(&args),
-            Command::Status(admin) => status::run(&admin),
+            Command::Status(args) => status::run(&args),
             Command::Certs(command) => certs::run(&command),
             Command::Tokens(command) => tokens::run(&command),
             Command::Audit(command) => audit::run(&command),

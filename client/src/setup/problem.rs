@@ -77,6 +77,15 @@ pub enum SetupProblem {
         /// The path of a request, escaped and cut.
         path: String,
     },
+    /// The policy does not have the plan of a tenant.
+    #[error(
+        "the policy does not have the plan `{plan}`: tenants with it count for the class `default`; add it to `plans` in \
+         tenants.yaml, or correct the plan that the service gives"
+    )]
+    UnknownPlan {
+        /// The plan as the service names it.
+        plan: String,
+    },
     /// The aggregator belongs to another zone.
     #[error(
         "this service names the zone `{zone}` and its aggregator the zone `{aggregator_zone}`, whose limits it shares: set \
@@ -142,6 +151,7 @@ pub enum SetupProblem {
 
 impl SetupProblem {
     pub(crate) const UNKNOWN_BUCKET: &str = "unknown_bucket";
+    pub(crate) const UNKNOWN_PLAN: &str = "unknown_plan";
     pub(crate) const QUOTAS_WITHOUT_STORE: &str = "quotas_without_store";
     pub(crate) const SILENT_AGGREGATOR: &str = "silent_aggregator";
     pub(crate) const NEVER_CONNECTED: &str = "never_connected";
@@ -156,6 +166,7 @@ impl SetupProblem {
             Self::NeverConnected { .. } => Self::NEVER_CONNECTED,
             Self::NoTenant { .. } => "no_tenant",
             Self::NoRuleMatches { .. } => "no_rule_matches",
+            Self::UnknownPlan { .. } => Self::UNKNOWN_PLAN,
             Self::ForeignZone { .. } => "foreign_zone",
             Self::SilentAggregator { .. } => Self::SILENT_AGGREGATOR,
             Self::LayerTwice { .. } => "layer_twice",
@@ -165,7 +176,7 @@ impl SetupProblem {
         }
     }
 
-    /// Returns the bucket, zone, address, rule or source of tenants at fault; empty where the limiter as a whole is.
+    /// Returns the bucket, plan, zone, address, rule or source of tenants at fault; empty where the limiter as a whole is.
     pub fn subject(&self) -> &str {
         match self {
             Self::UnknownBucket { bucket, .. }
@@ -180,6 +191,7 @@ impl SetupProblem {
             Self::NeverConnected { addresses, .. } => addresses,
             Self::NoTenant { tenant_by, .. } => tenant_by,
             Self::NoRuleMatches { rule, .. } => rule,
+            Self::UnknownPlan { plan } => plan,
             Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
         }
     }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::directive::{Directives, Posted};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
-use plimsoll_core::names::{Bucket, Key, KeyId};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
@@ -340,10 +340,27 @@ impl Subscription {
         let key = &self.registry.keys()[id as usize];
         self.publisher.set_class(&self.table, id, key);
         if let Some(posted) = self.directives.get(&key.bucket) {
+            raise_unknown_plan(&self.table, posted, key);
             self.publisher
                 .publish_key(&self.table, id, key, posted, &self.enforcement);
         }
     }
+}
+
+/// Raises the setup problem if the policy does not have the plan of a key, which is the class `default` then.
+fn raise_unknown_plan(table: &Table, posted: &Posted, key: &Key) {
+    let Some(plan) = key.tenant.plan() else {
+        return;
+    };
+    // A bucket without a policy has no entries at all.
+    let is_covered = posted.own(DEFAULT_TENANT).is_some();
+    let is_unknown = is_covered && posted.entry_of(key.tenant.as_str()) == DEFAULT_TENANT;
+    let problem = is_unknown.then(|| SetupProblem::UnknownPlan {
+        plan: plan.to_owned(),
+    });
+    table
+        .problems
+        .set(SetupProblem::UNKNOWN_PLAN, plan, problem);
 }
 
 // === Queries, most of them for metrics ===

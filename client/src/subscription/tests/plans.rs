@@ -1,6 +1,7 @@
 //! Names with a plan: they follow the class of the plan, whichever request brings them.
 
 use super::*;
+use crate::setup::SetupProblem;
 use plimsoll_core::directive::{ClassTerms, Entitlement, LimitOwner, TailCut};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::tail::{Bin, Standing};
@@ -85,6 +86,8 @@ fn names_follow_the_class_of_their_plan() {
     // With the next directive the marks of the names are published.
     client.direct(enforced(TailCut::default()), &keys);
     client.check_in_plan(&expected);
+    let problems = client.table.problems.list();
+    assert!(matches!(&problems[..], [SetupProblem::UnknownPlan { plan }] if plan == "gone"));
     client.check_in_plan(&[("jo", "", HALF), ("jo", "other", HALF)]);
     assert_eq!(client.table.other_plans(), 10_000);
 

@@ -1,5 +1,9 @@
 //! The answer of `/status`: the controller's view of the fleet.
 
+mod grants;
+
+pub use grants::TenantGrants;
+
 use std::collections::BTreeMap;
 
 use plimsoll_admin::kill_api::Claimed;
@@ -139,8 +143,11 @@ pub struct BucketStatus {
     /// The traffic of all tenants.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// The traffic by tenant class.
+    /// The traffic by listed tenant and class: `default`, and `%~NAME` for the other tenants of a plan.
     pub tenants: BTreeMap<Tenant, Traffic>,
+    /// What the policy grants tenants with a plan or a limit of their own, and each tenant of a plan.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grants: BTreeMap<Tenant, TenantGrants>,
 }
 
 /// The last good answer to a query for a limit.
@@ -260,6 +267,7 @@ impl Status {
                 admissions: protected.admissions.figures(),
                 traffic,
                 tenants,
+                grants: TenantGrants::list(brain.policy(), &protected.name),
             };
             buckets.insert(protected.name.clone(), status);
         }

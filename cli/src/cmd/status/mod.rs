@@ -1,6 +1,8 @@
 //! `plimsoll status`: the fleet on one screen, its buckets and its aggregators; and the commands
 //! that correct the controller's memory of it.
 
+mod tenant;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use plimsoll_controller::admin::aggregator_routes::{FORGET, Forget, Forgotten};
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::state_routes::{ACKNOWLEDGE_LOSS, Acknowledged};
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
+use plimsoll_core::names::Tenant;
 use plimsoll_core::quota::QuotaKey;
 use plimsoll_core::stats::AdmissionFigures;
 
@@ -19,8 +22,24 @@ use crate::admin_client::AdminArgs;
 use crate::cmd::kill::write_claims;
 use crate::output::write_unless_saved;
 
-pub(crate) fn run(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Show what the policy grants this tenant, and what it gets; `%~NAME` for the unlisted tenants of a plan
+    #[arg(long, env = "PLIMSOLL_STATUS_TENANT", value_name = "NAME")]
+    tenant: Option<Tenant>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+pub(crate) fn run(StatusArgs { tenant, admin }: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status: Status = admin.get("/status")?;
+    if let Some(tenant) = tenant {
+        let buckets = tenant::of(&status, tenant);
+        admin
+            .output
+            .print(&buckets, |out| tenant::write(out, tenant, &buckets))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let policies: Policies = admin.get("/policy")?;
     admin.output.print(&status, |out| {
         write_status(out, &status)?;

@@ -1,0 +1,59 @@
+//! `plimsoll status --tenant`: what the policy grants one tenant in each bucket, and what it gets.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use plimsoll_controller::admin::status::{Status, TenantGrants, Traffic};
+use plimsoll_core::names::{Bucket, Tenant};
+use serde::Serialize;
+
+/// A tenant in one bucket.
+#[derive(Debug, Serialize)]
+pub(super) struct TenantInBucket<'a> {
+    /// Absent if the bucket's own settings apply.
+    grants: Option<&'a TenantGrants>,
+    traffic: &'a Traffic,
+}
+
+/// Returns the buckets where a listed tenant or a class has an entry.
+pub(super) fn of<'a>(
+    status: &'a Status,
+    tenant: &Tenant,
+) -> BTreeMap<&'a Bucket, TenantInBucket<'a>> {
+    let each = status.buckets.iter().filter_map(|(name, bucket)| {
+        let traffic = bucket.tenants.get(tenant)?;
+        let grants = bucket.grants.get(tenant);
+        Some((name, TenantInBucket { grants, traffic }))
+    });
+    each.collect()
+}
+
+pub(super) fn write(
+    out: &mut dyn Write,
+    tenant: &Tenant,
+    buckets: &BTreeMap<&Bucket, TenantInBucket<'_>>,
+) -> io::Result<()> {
+    if buckets.is_empty() {
+        return writeln!(
+            out,
+            "the policy does not list {tenant}: it counts for the plan that its service names, which --tenant '%~PLAN' \
+             shows, or else for the class `default`"
+        );
+    }
+    for (bucket, TenantInBucket { grants, traffic }) in buckets {
+        let mut parts = vec![format!("offered {:.0}/s", traffic.offered_rps)];
+        if traffic.law_ratio.is_some() {
+            parts.push(format!("allocated {:.0}/s", traffic.allocated_rps));
+        }
+        parts.extend(super::law(traffic));
+        if let Some(grants) = grants {
+            let plan = grants.plan.as_ref();
+            parts.extend(plan.map(|plan| format!("plan {plan}")));
+            parts.push(format!("weight {}", grants.weight));
+            let limit = grants.limit_rps.zip(grants.limit_of.as_ref());
+            parts.extend(limit.map(|(limit, of)| format!("limit {limit}/s of the {of}")));
+        }
+        writeln!(out, "bucket {bucket}: {}", parts.join(", "))?;
+    }
+    Ok(())
+}
