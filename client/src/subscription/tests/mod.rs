@@ -4,7 +4,6 @@
 mod canary;
 mod coherent;
 mod cold;
-mod fleet;
 mod guards;
 mod kills;
 mod model;

@@ -65,7 +65,7 @@ fn reference_example_matches_as_commented() {
         (
             "shop",
             "method=shop.Orders/Create",
-            "shop.Orders/Create/mobile Grpc",
+            "shop.Orders/Create/mobile in trial Grpc",
         ),
         ("shop", "method=shop.Orders/Delete", "none"),
         ("other", "generic_key=x", "others/default"),

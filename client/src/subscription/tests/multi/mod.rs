@@ -1,9 +1,11 @@
 //! A limiter with several aggregators that crash and return: the current ratios, and a balance of
 //! all counts.
 
-use super::fleet::{BUCKETS, Fleet, ROLLUP, STEP};
+mod fleet;
+
 use super::*;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
+use fleet::{BUCKETS, Fleet, ROLLUP, STEP};
 use plimsoll_core::directive::Leader;
 use proptest::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
+use crate::subscription::tests::*;
 use plimsoll_core::report::Books;
 
 pub(super) const BUCKETS: [&str; 6] = ["api", "checkout", "search", "login", "orders", "cart"];
