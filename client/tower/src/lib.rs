@@ -133,7 +133,7 @@
 //!
 //! The layer allocates nothing for an admitted request without exact quotas whose path is plain, or
 //! has few readings of 1,024 bytes together, except for the mark of the first 1,000 requests of a
-//! thread and of one in 256 after them. Threads share no counter while there are at most about twice
+//! thread and of one in 256 after them, and for the text of a setup problem. Threads share no counter while there are at most about twice
 //! as many as cores. axum clones and boxes the service of every `Router::layer` for
 //! each request, which costs more than the layer; a layer around the whole router is free of that:
 //!
