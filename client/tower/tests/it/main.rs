@@ -20,11 +20,9 @@ mod observe;
 #[path = "../../../tests/it/parent.rs"]
 mod parent;
 #[cfg(test)]
-mod paths;
-#[cfg(test)]
 mod quotas;
 #[cfg(test)]
-mod several;
+mod rules;
 #[cfg(test)]
 mod stacks;
 #[cfg(test)]
