@@ -570,6 +570,11 @@ fn stricter_edit_restarts_evidence() {
             ),
             (
                 "limit: 100, tenant_limit: 50",
+                "tenants: { default: {}, a: { weight: 4, limits: { b: 30 } } }\nfairness: { min_floor_rps: 5 }\n",
+                "limit of a 50 -> 30",
+            ),
+            (
+                "limit: 100, tenant_limit: 50",
                 "tenants: { default: {}, a: { weight: 4 } }\n",
                 "fairness.min_floor_rps 5 -> 0",
             ),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
 
-use plimsoll_core::names::Tenant;
+use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_policy::{BucketPolicy, LimitSource, Policy};
 
@@ -24,6 +24,7 @@ pub(crate) fn tightenings(
     let before: BTreeMap<String, &BucketPolicy> = from.entries().collect();
     let tightened = to.entries().filter_map(|(name, entry)| {
         let mut why = of_entry(before.get(&name)?, entry);
+        why.extend(of_tenants(from, to, &name));
         if is_shared(entry) {
             why.extend(of_sharing.iter().cloned());
         }
@@ -115,6 +116,31 @@ fn of_entry(from: &BucketPolicy, to: &BucketPolicy) -> Vec<String> {
     why
 }
 
+/// The limits of tenants and plans in an entry that fell, or are new. Under a pattern any change may be one.
+fn of_tenants(from: &Policy, to: &Policy, entry: &str) -> Vec<String> {
+    let bucket = Bucket::new(entry).ok();
+    let changes = names(from, to).into_iter().filter_map(|name| {
+        let [before, after] = [from, to].map(|policy| policy.tenant(name));
+        let Some(bucket) = &bucket else {
+            let is_changed = !after.has_limits_of(before);
+            return is_changed.then(|| format!("limits of {name} changed"));
+        };
+        let limit = |policy: &Policy| policy.tenant_limit(name, bucket);
+        let (after, _) = limit(to).filter(|_| after.limit_in(bucket).is_some())?;
+        let before = limit(from).map(|(rate, _)| rate);
+        let is_lower = before.is_none_or(|before| after < before);
+        let before = before.map_or("none".to_owned(), |rate| rate.per_second().to_string());
+        is_lower.then(|| changed(&format!("limit of {name}"), &before, &after.per_second()))
+    });
+    abridged(changes.collect())
+}
+
+/// The tenants and classes that one of two policies lists.
+fn names<'a>(from: &'a Policy, to: &'a Policy) -> BTreeSet<&'a Tenant> {
+    let tenants = from.tenants().chain(to.tenants());
+    tenants.map(|(name, _)| name).collect()
+}
+
 fn word(name: impl Debug) -> String {
     format!("{name:?}").to_lowercase()
 }
@@ -140,17 +166,13 @@ fn limit_text(entry: &BucketPolicy) -> String {
 /// The changes of how tenants share a limit. Each takes from one tenant what it gives to others. A tenant
 /// that is not listed has the settings of the class `default`.
 fn sharing(from: &Policy, to: &Policy, unix_s: i64) -> Vec<String> {
-    let names: BTreeSet<&Tenant> = from
-        .tenants()
-        .chain(to.tenants())
-        .map(|(name, _)| name)
-        .collect();
-    let changes = names.into_iter().flat_map(|name| {
+    let changes = names(from, to).into_iter().flat_map(|name| {
         let of = |policy: &Policy| {
             let tenant = policy.tenant(name);
             [
                 ("weight", tenant.weight_at(unix_s).get()),
                 ("burst_multiplier", tenant.burst_multiplier.get()),
+                ("floor_rps", tenant.floor.map_or(0.0, Rate::per_second)),
             ]
         };
         let pairs = of(from)

@@ -110,6 +110,12 @@ impl TenantPolicy {
         })
     }
 
+    /// Returns true if the limits of this entry and its plan are those of another one.
+    pub fn has_limits_of(&self, other: &Self) -> bool {
+        let of_plan = |tenant: &Self| tenant.plan.as_ref().map(|plan| plan.limits.clone());
+        self.limits == other.limits && of_plan(self) == of_plan(other)
+    }
+
     /// Reads an entry of `tenants`. Absent values are those of its plan.
     pub(crate) fn read(spec: TenantSpec, field: &Field<'_>, plans: &Plans) -> Checked<Self> {
         let plan = match &spec.plan {
