@@ -226,6 +226,10 @@ impl FastLoop {
                     floor,
                     tenant_limit,
                 };
+                let ratio = match tenant_limit > 0.0 {
+                    true => ratio,
+                    false => Some(DropRatio::ALL),
+                };
                 let of_class = ratio.unwrap_or_default();
                 let class = KeyId(key.slot);
                 let (of_names, of_unknown) = self.tails.cut(context.at, class, of_class, &spread);

@@ -300,25 +300,24 @@ impl KeyCounts {
         default: KeyId,
         outbox: &mut Outbox,
     ) -> Vec<KeyId> {
-        let source = |key: &Key, of_tenant| match key.tenant.is_class() {
-            true => Source::Unnamed,
-            false => of_tenant,
-        };
         for id in unlisted {
-            let source = source(self.keys.key(*id), Source::Name);
+            let is_class = self.keys.key(*id).tenant.is_class();
             let account = self.keys.value_mut(*id);
             let line = std::mem::replace(&mut account.line, default);
-            account.source = source;
+            account.source = Source::Name;
             self.lines.leave(line);
+            if is_class {
+                // Its names are found anew, and its other requests count for the class `default`.
+                self.remove_name(*id);
+                continue;
+            }
             // Requests of the tenant that have a plan are of its class now.
             self.keys.renew(*id);
         }
         let begin = listed.iter().map(|id| {
-            let key = self.keys.key(*id);
-            let source = source(key, Source::Listed);
-            let line = self.lines.open(key, outbox);
+            let line = self.lines.open(self.keys.key(*id), outbox);
             let account = self.keys.value_mut(*id);
-            (account.line, account.source) = (line, source);
+            (account.line, account.source) = (line, Source::Listed);
             line
         });
         begin.collect()

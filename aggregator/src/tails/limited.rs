@@ -14,8 +14,10 @@ use crate::key_counts::{KeyCounts, Source};
 /// A name is reported from this part of an even share of its limit between zones: with its rates in others it may exceed
 /// the limit.
 const REPORTED_FROM: f64 = 0.1;
-/// A name has a directive of its own from this part of its limit.
+/// A name has a directive of its own from this part of its limit,
 const DIRECTED_FROM: f64 = 0.9;
+/// and keeps it above this part: without the room between, clients would be told of the name again and again.
+const DIRECTED_ABOVE: f64 = 0.5;
 
 #[derive(Debug, Default)]
 pub(crate) struct LimitedNames {
@@ -31,6 +33,12 @@ struct LimitedName {
     tenant: Tenant,
     /// In requests/s, in this zone.
     limit: f64,
+    state: LimitState,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct LimitState {
+    is_directed: bool,
     is_cut: bool,
 }
 
@@ -71,9 +79,9 @@ impl Tails {
             names.select_nth_unstable_by(LIMITED_MAX, |one, other| other.0.total_cmp(&one.0));
             names.truncate(LIMITED_MAX);
         }
-        let was_cut = |class: &KeyId, id: KeyId| {
+        let state_of = |class: &KeyId, id: KeyId| {
             let mut names = before.get(class).into_iter().flatten();
-            names.any(|name| name.id == id && name.is_cut)
+            names.find(|name| name.id == id).map(|name| name.state)
         };
         let mut reported = Vec::with_capacity(names.len());
         for (_, id, key, class, rate, limit) in names {
@@ -85,7 +93,7 @@ impl Tails {
                 id,
                 tenant,
                 limit: part.map_or(limit, |part| part.per_second()),
-                is_cut: was_cut(&class, id),
+                state: state_of(&class, id).unwrap_or_default(),
             };
             self.limited.names.entry(class).or_default().push(name);
             reported.extend(Rate::computed(rate).map(|rate| (key.clone(), rate)));
@@ -107,10 +115,18 @@ impl Tails {
             .iter_mut()
             .filter_map(|name| {
                 let rate = self.rate(now, name.id)?;
-                name.is_cut = tail::exceeds(rate, name.limit) || name.is_cut && rate > name.limit;
-                let is_near = rate > DIRECTED_FROM * name.limit;
+                let before = name.state;
+                let is_cut = tail::exceeds(rate, name.limit) || before.is_cut && rate > name.limit;
+                let is_directed = match before.is_directed {
+                    true => rate > DIRECTED_ABOVE * name.limit,
+                    false => rate > DIRECTED_FROM * name.limit,
+                };
+                name.state = LimitState {
+                    is_directed,
+                    is_cut,
+                };
                 let (rate, limit) = Rate::computed(rate).zip(Rate::computed(name.limit))?;
-                let of_limit = match name.is_cut {
+                let of_limit = match is_cut {
                     true => DropRatio::of_excess(rate, limit),
                     false => DropRatio::NONE,
                 };
@@ -120,10 +136,10 @@ impl Tails {
                     ratio: Some(of_limit.max(of_level)),
                     guard: Rate::computed(name.limit * parameters::SLACK_MIN),
                     offered: Some(rate),
-                    at_tenant_limit: Some(name.is_cut && of_limit >= of_level),
+                    at_tenant_limit: Some(is_cut && of_limit >= of_level),
                     ..of_class
                 };
-                is_near.then(|| KeyDirective {
+                is_directed.then(|| KeyDirective {
                     tenant: name.tenant.clone(),
                     values,
                 })

@@ -100,7 +100,7 @@ impl Child for Zone {
             is_regrouped |= held.is_none();
             decided |= is_decision(directive, held);
             self.board.apply(directive);
-            self.relist(now, directive);
+            is_regrouped |= self.relist(now, directive);
             if let Some(posted) = self.board.get(&directive.bucket) {
                 self.fast_loop.on_directive(directive, posted);
             }

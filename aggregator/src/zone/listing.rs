@@ -12,11 +12,12 @@ use crate::key_counts::Source;
 
 impl Zone {
     /// Gives tenants that a directive has made listed their own lines, and moves the others back to their class.
-    pub(super) fn relist(&mut self, now: MonoTime, directive: &BucketDirective) {
+    /// Returns true if a class ended: its names are of another one now.
+    pub(super) fn relist(&mut self, now: MonoTime, directive: &BucketDirective) -> bool {
         let bucket = &directive.bucket;
         let default = self.keys.default_line(bucket);
         let Some((posted, default)) = self.board.get(bucket).zip(default) else {
-            return;
+            return false;
         };
         let id_of = |tenant| {
             self.keys.get(&Key {
@@ -31,23 +32,21 @@ impl Zone {
             .filter_map(id_of)
             .collect();
         let tenants = directive.keys.iter().map(|key| key.tenant.clone());
-        let is_new = |id: &KeyId| {
-            let counted = self.keys.counted(*id);
-            let is_former_class = self.keys.is_class_of_plan(*id) && counted.line == default;
-            counted.source == Source::Name || is_former_class
-        };
+        let is_new = |id: &KeyId| self.keys.counted(*id).source == Source::Name;
         let listed: Vec<KeyId> = tenants.filter_map(id_of).filter(is_new).collect();
         if listed.is_empty() && unlisted.is_empty() {
-            return;
+            return false;
         }
-        let is_name = |id: &&KeyId| !self.keys.is_class_of_plan(**id);
-        for id in listed.iter().filter(is_name) {
+        for id in &listed {
             let class = self.keys.counted(*id).line;
             self.fast_loop.tails.close(class, *id);
         }
-        // A name that was listed was not invented by a caller: it is established.
-        for id in unlisted.iter().filter(is_name) {
-            self.fast_loop.tails.open(now, default, *id, true);
+        let (classes, names): (Vec<KeyId>, Vec<KeyId>) = unlisted
+            .iter()
+            .partition(|id| self.keys.is_class_of_plan(**id));
+        for id in names {
+            // A name that was listed was not invented by a caller: it is established.
+            self.fast_loop.tails.open(now, default, id, true);
         }
         for line in self
             .keys
@@ -56,6 +55,7 @@ impl Zone {
             self.fast_loop
                 .open_later(line, &self.keys.lines.keys()[line.index()]);
         }
+        !classes.is_empty()
     }
 
     /// Takes the names that a client held as established under an earlier process of this aggregator.

@@ -274,15 +274,15 @@ impl Limiter {
 
     #[cold]
     fn known_target(&self, of: RequestOf<'_>, tenant: &str) -> Option<Target> {
-        let place = match of {
+        let (place, plan) = match of {
             RequestOf::Key(key) => return Some(key.target()),
-            RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => bucket.place,
-            RequestOf::Name(name) | RequestOf::NameInPlan(name, _) => {
-                self.table.known_bucket(name)?
-            }
+            RequestOf::Bucket(bucket) => (bucket.place, ""),
+            RequestOf::BucketInPlan(bucket, plan) => (bucket.place, plan),
+            RequestOf::Name(name) => (self.table.known_bucket(name)?, ""),
+            RequestOf::NameInPlan(name, plan) => (self.table.known_bucket(name)?, plan),
             RequestOf::All(_) => return None,
         };
-        Some(self.table.known_target(place, tenant))
+        Some(self.table.known_target(place, tenant, plan))
     }
 
     #[inline]

@@ -58,8 +58,9 @@ impl BucketHandle {
             .and_then(|()| Planned::of(&name, plan));
         let name = in_plan.as_deref().unwrap_or(&name);
         let pin = Pin::new(&self.table, self.place.bucket, name);
-        let key = pin.as_ref().map_or(self.place.default_key, |pin| pin.key);
-        let place = self.table.place_of(key, self.place.default_key);
+        let class = self.table.key_of_plan(self.place, plan);
+        let key = pin.as_ref().map_or(class, |pin| pin.key);
+        let place = self.table.place_of(key, class);
         let (table, bucket) = (Arc::clone(&self.table), self.place.bucket);
         KeyHandle {
             table,

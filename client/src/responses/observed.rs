@@ -66,7 +66,7 @@ impl Limiter {
     #[must_use]
     pub fn tenant_limit(&self, request: &Request<'_>) -> Option<TenantLimit> {
         let place = self.table.known_bucket(request.bucket())?;
-        let key = self.table.known_target(place, request.tenant).key;
+        let key = self.table.known_target(place, request.tenant, "").key;
         self.table.tenant_limit(place.bucket, key)
     }
 
@@ -76,7 +76,7 @@ impl Limiter {
         let Some(place) = self.table.known_bucket(request.bucket()) else {
             return false;
         };
-        let key = self.table.known_target(place, request.tenant).key;
+        let key = self.table.known_target(place, request.tenant, "").key;
         let recorder = self.table.responses.recorder_of_key(place.bucket, key);
         match response.took {
             Some(took) => recorder.ended(took, Some(response.ending)),

@@ -200,10 +200,11 @@ impl RefusedBy {
 
     /// Returns the limit of the tenant, if that is the reason.
     pub fn tenant_limit(&self) -> Option<TenantLimit> {
-        let is_reason = self.refusal.reason() == Reason::TenantLimit;
+        if self.refusal.reason() != Reason::TenantLimit {
+            return None;
+        }
         self.table
             .tenant_limit(self.recorder.bucket, self.recorder.key)
-            .filter(|_| is_reason)
     }
 }
 

@@ -354,13 +354,11 @@ fn raise_unknown_plan(table: &Table, posted: &Posted, key: &Key) {
     };
     // A bucket without a policy has no entries at all.
     let is_covered = posted.own(DEFAULT_TENANT).is_some();
-    let is_unknown = is_covered && posted.entry_of(key.tenant.as_str()) == DEFAULT_TENANT;
-    let problem = is_unknown.then(|| SetupProblem::UnknownPlan {
-        plan: plan.to_owned(),
-    });
-    table
-        .problems
-        .set(SetupProblem::UNKNOWN_PLAN, plan, problem);
+    if is_covered && posted.entry_of(key.tenant.as_str()) == DEFAULT_TENANT {
+        table.problems.raise(SetupProblem::UnknownPlan {
+            plan: plan.to_owned(),
+        });
+    }
 }
 
 // === Queries, most of them for metrics ===

@@ -121,7 +121,9 @@ impl Parent for Brain {
         let aggregator = self.downstream.aggregators.by_place.get_mut(&place)?;
         let board = &mut aggregator.board;
         let mut message = child.next_message(now, head, board, true, echo, self.kills.kills())?;
-        message.head.limits = Some(aggregator.limits.clone());
+        // Before this controller knows the rates of all zones, each keeps the parts that an earlier one gave it.
+        let knows_rates = self.downstream.takeover.leading && aggregator.served;
+        message.head.limits = knows_rates.then(|| aggregator.limits.clone());
         message.head.children = self.downstream.aggregators.clients(&place);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)

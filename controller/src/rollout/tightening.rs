@@ -125,8 +125,12 @@ fn of_tenants(from: &Policy, to: &Policy, entry: &str) -> Vec<String> {
             let is_changed = !after.has_limits_of(before);
             return is_changed.then(|| format!("limits of {name} changed"));
         };
+        // A limit that is removed gives way to that of the bucket, which may be lower.
+        let has_own = [before, after]
+            .iter()
+            .any(|of| of.limit_in(bucket).is_some());
         let limit = |policy: &Policy| policy.tenant_limit(name, bucket);
-        let (after, _) = limit(to).filter(|_| after.limit_in(bucket).is_some())?;
+        let (after, _) = limit(to).filter(|_| has_own)?;
         let before = limit(from).map(|(rate, _)| rate);
         let is_lower = before.is_none_or(|before| after < before);
         let before = before.map_or("none".to_owned(), |rate| rate.per_second().to_string());

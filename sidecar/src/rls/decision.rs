@@ -114,7 +114,7 @@ impl<'a> Deciders<'a> {
             decided: Decided::ADMITTED,
             limit: self.limiter.limit(bucket),
             tenant_limit: None,
-            peek: self.limiter.peek(&Request::new(bucket, &tenant)),
+            peek: self.limiter.peek(&request_of(bucket, &tenant, plan)),
             tenant,
             plan,
             left: None,
@@ -140,13 +140,17 @@ impl<'a> Deciders<'a> {
     }
 }
 
+fn request_of<'a>(bucket: &'a str, tenant: &'a str, plan: Option<&'a str>) -> Request<'a> {
+    let request = Request::new(bucket, tenant);
+    match plan {
+        None => request,
+        Some(plan) => request.plan(plan),
+    }
+}
+
 impl Decision<'_> {
     fn key(&self) -> Request<'_> {
-        let request = Request::new(self.bucket, &self.tenant).cost(self.cost);
-        match self.plan {
-            None => request,
-            Some(plan) => request.plan(plan),
-        }
+        request_of(self.bucket, &self.tenant, self.plan).cost(self.cost)
     }
 
     /// Returns the exact quota that refused the request; `None` if another limit did, or none.

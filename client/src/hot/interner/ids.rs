@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use plimsoll_core::names::own_name;
+
 use super::log::Log;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +79,15 @@ impl Ids {
         self.log.insert(id, owner, name);
     }
 
-    /// Assigns an id to its former name again. Returns true if the id was released.
-    pub(super) fn revive(&mut self, id: u32) -> bool {
-        self.log.revive(id);
+    /// Assigns an id to its former name again. Returns true if the id was released. A tenant may return with another
+    /// plan then, and is entered anew.
+    pub(super) fn revive(&mut self, id: u32, owner: u32, name: &str) -> bool {
+        let was_released = self.state(id) == Some(State::Released);
+        if was_released && own_name(name) != name {
+            self.log.insert(id, owner, name);
+        } else {
+            self.log.revive(id);
+        }
         let Some(state) = self.states.get_mut(id as usize) else {
             return false;
         };

@@ -335,7 +335,7 @@ impl Interner {
             Found::Live(slot) => return Lookup::Found(self.word(slot)),
             Found::Tombstone(slot) => {
                 let word = self.word(slot);
-                let was_free = ids.revive(word.id());
+                let was_free = ids.revive(word.id(), owner, name);
                 self.move_free(-i32::from(was_free));
                 self.slots.set_live(slot, true);
                 return Lookup::Found(word);

@@ -243,14 +243,20 @@ impl Table {
     #[inline(never)]
     fn encoded(&self, place: BucketPlace, tenant: &str) -> KeyWord {
         let found = Encoded::of(tenant).map(|name| self.keys.look_up_name(place.bucket, &name));
-        if found.is_none() && self.invalid_tenants.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(
-                "tenant of a request is empty, logged once: it counts as the class `default`"
-            );
+        if found.is_none() {
+            self.count_invalid();
         }
         match found {
             Some(Lookup::Found(own)) => own,
             _ => self.keys.word(place.default_slot),
+        }
+    }
+
+    fn count_invalid(&self) {
+        if self.invalid_tenants.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                "tenant of a request is empty, logged once: it counts as the class of its plan, or `default`"
+            );
         }
     }
 
@@ -259,33 +265,52 @@ impl Table {
         if check_plan(plan).is_err() {
             return self.target(place, tenant);
         }
-        let own = Encoded::of(tenant);
-        let own = own.map(|own| self.keys.look_up_in_plan(place.bucket, &own, plan));
-        if let Some(Lookup::Found(own)) = own
-            && own.directive() != DirectiveWord::NOTHING
-        {
-            if self.classes.differs(own.id(), plan_tag(plan)) {
-                self.other_plans.fetch_add(1, Ordering::Relaxed);
-            }
-            return self.follow(own, place.default_slot);
+        if tenant.is_empty() {
+            self.count_invalid();
         }
-        // A new name is marked only with the next report, and requests without a name count for their class.
-        let class = Planned::of("", plan).and_then(|class| self.keys.known(place.bucket, &class));
-        let class = class.filter(|class| class.directive().is_held());
-        let class = class.unwrap_or_else(|| self.keys.word(place.default_slot));
+        let own = own_of(tenant).map(|own| self.keys.look_up_in_plan(place.bucket, &own, plan));
         let own = match own {
-            Some(Lookup::Found(own)) => own,
-            _ => class,
+            Some(Lookup::Found(own)) => Some(own),
+            _ => None,
         };
-        self.follow(own, self.keys.slot_of(class.id()))
+        if let Some(own) = own.filter(|own| own.directive() != DirectiveWord::NOTHING)
+            && self.classes.differs(own.id(), plan_tag(plan))
+        {
+            self.other_plans.fetch_add(1, Ordering::Relaxed);
+        }
+        self.follow_in_plan(place, own, plan)
     }
 
-    pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
-        let own = Encoded::of(tenant).and_then(|name| self.keys.known(place.bucket, &name));
+    /// Returns the target of a tenant without giving it a key. `plan` may be empty.
+    pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str, plan: &str) -> Target {
+        let known = |own: Encoded<'_>| self.keys.known(place.bucket, &own);
+        if check_plan(plan).is_ok() {
+            return self.follow_in_plan(place, own_of(tenant).and_then(known), plan);
+        }
+        let own = Encoded::of(tenant).and_then(known);
         self.follow(
             own.unwrap_or_else(|| self.keys.word(place.default_slot)),
             place.default_slot,
         )
+    }
+
+    /// A new name is marked only with the next report, and requests without a name count for their class.
+    fn follow_in_plan(&self, place: BucketPlace, own: Option<KeyWord>, plan: &str) -> Target {
+        let class = self.keys.slot_of(self.key_of_plan(place, plan));
+        let own = own.unwrap_or_else(|| self.keys.word(class));
+        match own.directive() {
+            DirectiveWord::NOTHING => self.follow(own, class),
+            _ => self.follow(own, place.default_slot),
+        }
+    }
+
+    /// Returns the key of the class of a plan: of the class `default` for a plan that the policy does not have, and for
+    /// an invalid one.
+    pub(crate) fn key_of_plan(&self, place: BucketPlace, plan: &str) -> u32 {
+        let class = check_plan(plan).ok().and_then(|()| Planned::of("", plan));
+        let class = class.and_then(|class| self.keys.known(place.bucket, &class));
+        let class = class.filter(|class| class.directive().is_held());
+        class.map_or(place.default_key, KeyWord::id)
     }
 
     #[inline]
@@ -508,4 +533,9 @@ impl Table {
 pub(crate) fn plan_tag(plan: &str) -> u32 {
     let plan = plan.rsplit_once("%~").map_or(plan, |(_, plan)| plan);
     stable_hash(plan.bytes()) as u32
+}
+
+/// Returns the name of a tenant; `None` for an empty one and the class `default`.
+fn own_of(tenant: &str) -> Option<Encoded<'_>> {
+    Encoded::of(tenant).filter(|own| **own != *DEFAULT_TENANT)
 }

@@ -121,7 +121,7 @@ fn peek_changes_nothing() {
         );
     }
     assert_eq!(
-        limiter.table.known_target(bucket.place, "acme").key,
+        limiter.table.known_target(bucket.place, "acme", "").key,
         bucket.place.default_key,
         "it took no room"
     );

@@ -24,7 +24,7 @@ use crate::hot::interner::key_registry::KeyRegistry;
 use crate::hot::table::Table;
 use crate::responses::Cohort;
 use division::Divisions;
-use names::Names;
+use names::{Names, has_plans};
 use plans::Plans;
 use waits::Waits;
 
@@ -173,7 +173,15 @@ impl Publisher {
             plans::established(table, key, posted, DEFAULT_TENANT)
         });
         table.publish_established(id as u32, established);
-        self.plans.publish(table, id as u32, posted);
+        if self.plans.publish(table, id as u32, posted) {
+            for (key, name) in registry.present(table, id as u32) {
+                let tenant = name.tenant.as_str();
+                self.plans.set_class(table, id as u32, key, tenant);
+                if !table.has_own_directive(key) {
+                    table.publish(key, self.names.word(key, tenant, Some(posted), stance));
+                }
+            }
+        }
         // Reading the words in the table would miss the cache for each name.
         let own = self.own_words.get(bucket).map_or(&[][..], Vec::as_slice);
         for key in self
@@ -259,9 +267,14 @@ impl Publisher {
         for (tenant, values) in posted.keys() {
             // A tenant without requests gets a key only while there are plenty; else its directive is
             // published when it enters.
+            let (bucket, name) = (id as u32, tenant.as_str());
             let key = match tenant.plan() {
-                None => table.keys.intern_if_roomy(id as u32, tenant.as_str()),
-                Some(_) => self.plans.key_of_class(table, id as u32, tenant.as_str()),
+                Some(_) => self.plans.key_of_class(table, bucket, name),
+                // The first request enters the tenant, with its plan.
+                None if has_plans(posted) && name != DEFAULT_TENANT => {
+                    table.keys.known(bucket, name).map(|word| word.id())
+                }
+                None => table.keys.intern_if_roomy(bucket, name),
             };
             let Some(key) = key else {
                 continue;

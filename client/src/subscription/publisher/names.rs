@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use plimsoll_core::directive::{Posted, TailCut};
 use plimsoll_core::law::tail::{Bin, Standing};
-use plimsoll_core::names::{DEFAULT_TENANT, is_class, split_class};
+use plimsoll_core::names::DEFAULT_TENANT;
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::directive_word::DirectiveWord;
@@ -81,13 +81,14 @@ impl Names {
             true => mark
                 .unwrap_or(DirectiveWord::following())
                 .on_side(stance.enforces(tenant)),
-            // The mark leads to the class of its plan.
-            false if has_plan(tenant) => mark.unwrap_or(DirectiveWord::following()),
+            // The mark leads to the class of its plan, or of none: the plan of a later request does not count.
+            false if posted.is_some_and(has_plans) => mark.unwrap_or(DirectiveWord::following()),
             false => mark.unwrap_or(DirectiveWord::NOTHING),
         }
     }
 }
 
-fn has_plan(tenant: &str) -> bool {
-    !is_class(tenant) && split_class(tenant).1 != DEFAULT_TENANT
+/// Returns true if the policy has plans.
+pub(super) fn has_plans(posted: &Posted) -> bool {
+    !posted.terms().plans.is_empty()
 }

@@ -7,33 +7,34 @@ use plimsoll_core::names::{DEFAULT_TENANT, is_class, split_class};
 
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::table::{ClassWords, PLAN_CLASSES_MAX, Table, plan_tag};
+use crate::setup::SetupProblem;
 
 #[derive(Default)]
 pub(super) struct Plans {
     /// By bucket: the number of each class.
     numbers: HashMap<u32, HashMap<Box<str>, u32>>,
     count: u32,
-    /// The classes with a key.
-    pinned: HashSet<u32>,
+    /// The classes with a key, by bucket.
+    pinned: HashSet<(u32, Box<str>)>,
 }
 
 impl Plans {
     /// Sets the class that a key follows, by the plan in its name.
-    pub(super) fn set_class(&mut self, table: &Table, bucket: u32, key: u32, tenant: &str) {
+    pub(super) fn set_class(&self, table: &Table, bucket: u32, key: u32, tenant: &str) {
         let class = match split_class(tenant) {
-            (own, class) if !own.is_empty() && class != DEFAULT_TENANT => {
-                self.number(table, bucket, class)
-            }
-            _ => None,
+            ("", _) => None,
+            (_, class) => self.numbers.get(&bucket).and_then(|of| of.get(class)),
         };
-        table.classes.set(key, class);
+        table.classes.set(key, class.copied());
     }
 
-    /// Publishes the words of a bucket's classes.
-    pub(super) fn publish(&mut self, table: &Table, bucket: u32, posted: &Posted) {
+    /// Publishes the words of a bucket's classes. Returns true if one of them is new: then each key of the bucket needs
+    /// its class.
+    pub(super) fn publish(&mut self, table: &Table, bucket: u32, posted: &Posted) -> bool {
+        let before = self.count;
         let classes = posted.keys().map(|(tenant, _)| tenant.as_str());
         let plans = classes.filter(|name| is_class(name) && *name != DEFAULT_TENANT);
-        for class in plans.collect::<Vec<_>>() {
+        for class in plans {
             let key = table.keys.known(bucket, class).map(|word| word.id());
             let words = key.map(|key| ClassWords {
                 key,
@@ -47,16 +48,21 @@ impl Plans {
         for (_, number) in numbers.filter(|(class, _)| posted.own(class).is_none()) {
             table.classes.publish(*number, None);
         }
+        before != self.count
     }
 
     /// Returns the key of a class, which is never evicted: its id is part of the words that names follow.
     pub(super) fn key_of_class(&mut self, table: &Table, bucket: u32, class: &str) -> Option<u32> {
-        let number = self.number(table, bucket, class)?;
-        if self.pinned.insert(number) {
-            table.keys.pin(bucket, class)
-        } else {
-            table.keys.intern(bucket, class)
+        let pin = (bucket, Box::from(class));
+        if self.pinned.contains(&pin) {
+            return table.keys.intern(bucket, class);
         }
+        if self.pinned.len() >= PLAN_CLASSES_MAX {
+            return None;
+        }
+        let key = table.keys.pin(bucket, class)?;
+        self.pinned.insert(pin);
+        Some(key)
     }
 
     fn number(&mut self, table: &Table, bucket: u32, class: &str) -> Option<u32> {
@@ -71,6 +77,8 @@ impl Plans {
         self.count += 1;
         numbers.insert(class.into(), number);
         table.classes.begin(number, plan_tag(class));
+        let plan = class.trim_start_matches("%~");
+        table.problems.clear(SetupProblem::UNKNOWN_PLAN, plan);
         Some(number)
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use siphasher::sip128::SipHasher24;
 
 use super::plan::split_plan;
-use super::{InvalidName, NAME_BYTES_MAX, check_plan, is_plain};
+use super::{DEFAULT_TENANT, InvalidName, NAME_BYTES_MAX, check_plan, is_plain};
 
 /// Maximum number of bytes that are kept of a name that is too long. An escape is not cut.
 const KEPT: usize = 90;
@@ -115,6 +115,10 @@ pub fn check_tenant(name: &str) -> Result<(), InvalidName> {
     let mut rest = own.as_bytes();
     match rest.len() {
         0 if plan.is_none() => return Err(InvalidName::Empty),
+        // The class of names without a plan has none.
+        _ if plan.is_some() && own == DEFAULT_TENANT => {
+            return Err(InvalidName::Escape(own.len()));
+        }
         0..=NAME_BYTES_MAX => {}
         length => return Err(InvalidName::TooLong(length)),
     }

@@ -144,6 +144,7 @@ mod tests {
             "a%~",
             "a%~b%~c",
             "a%~b c",
+            "default%~b",
             &format!("a%~{}", "p".repeat(33)),
         ] {
             assert!(Tenant::new(name).is_err(), "{name}");

@@ -255,7 +255,7 @@ fn response_takes_the_side_of_its_key() {
     collected(&mut client);
     let place = client.table.declare("api").unwrap().unwrap();
     for tenant in TENANTS {
-        let key = client.table.known_target(place, tenant).key;
+        let key = client.table.known_target(place, tenant, "").key;
         let recorder = client.table.responses.recorder_of_key(place.bucket, key);
         recorder.ended(Duration::from_millis(3), Some(Ending::Status(500)));
     }
