@@ -20,6 +20,8 @@ fn connected_to(aggregators: &[&Aggregator]) -> (Limiter, plimsoll_client::Feed)
 }
 
 fn decide(limiter: &Limiter, bucket: &str) {
+    // Requests while another thread enters their bucket are not tracked.
+    limiter.bucket(bucket).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tenant = format!("tenant-{thread}");
