@@ -127,6 +127,7 @@ fn json_has_exactly_the_documented_fields() {
             "drop_ratio",
             "lost",
             "offered_rps",
+            "own_limit",
             "share_rps"
         ]
     );
