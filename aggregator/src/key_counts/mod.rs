@@ -7,7 +7,7 @@ mod lines;
 use std::collections::HashMap;
 
 use plimsoll_core::names::{
-    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, Place, Tenant,
+    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, Place, Tenant, is_class_of_plan,
 };
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Outbox};
@@ -159,8 +159,7 @@ impl KeyCounts {
     }
 
     pub(crate) fn is_class_of_plan(&self, id: KeyId) -> bool {
-        let tenant = &self.keys.key(id).tenant;
-        tenant.is_class() && tenant.as_str() != DEFAULT_TENANT
+        is_class_of_plan(self.keys.key(id).tenant.as_str())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &Key, Counted)> {

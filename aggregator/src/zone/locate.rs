@@ -23,16 +23,11 @@ impl Locator<'_> {
     /// Finds or adds a key without a place, which brings `came` requests. `None` for a bucket that was not declared.
     pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
         let tenant = key.tenant.as_str();
-        let entry = self.entry_of(tenant);
-        let is_class = is_class(entry);
-        if !is_class || entry == tenant {
-            let key = named(&key.bucket, entry)?;
-            return self.keys.known(&key).or_else(|| {
-                let kind = if is_class { Kind::Class } else { Kind::Listed };
-                self.open(&key, came, kind)
-            });
+        let entry = entry_of(self.posted, tenant);
+        if !is_class(entry) || entry == tenant {
+            return self.entry(&key.bucket, entry, came);
         }
-        let class = self.class(&key.bucket, entry)?;
+        let class = self.entry(&key.bucket, entry, 0)?.id;
         if key.tenant.is_class() {
             return Some(Place::shared(class));
         }
@@ -42,24 +37,23 @@ impl Locator<'_> {
     /// Finds or adds the class of a key. `None` for a tenant that the policy lists, and for a bucket that was not
     /// declared.
     pub(super) fn class_of(&mut self, key: &Key) -> Option<KeyId> {
-        let entry = self.entry_of(key.tenant.as_str());
-        if is_class(entry) {
-            self.class(&key.bucket, entry)
-        } else {
-            None
-        }
+        let entry = entry_of(self.posted, key.tenant.as_str());
+        let class = is_class(entry).then(|| self.entry(&key.bucket, entry, 0))?;
+        Some(class?.id)
     }
 
-    fn entry_of<'a>(&self, tenant: &'a str) -> &'a str {
-        self.posted
-            .map_or(DEFAULT_TENANT, |posted| posted.entry_of(tenant))
-    }
-
-    fn class(&mut self, bucket: &Bucket, class: &str) -> Option<KeyId> {
-        let key = named(bucket, class)?;
+    /// Finds or adds the key of an entry of the policy.
+    fn entry(&mut self, bucket: &Bucket, entry: &str, came: u64) -> Option<Place> {
+        let key = Key {
+            bucket: bucket.clone(),
+            tenant: Tenant::new(entry).ok()?,
+        };
+        let kind = match is_class(entry) {
+            true => Kind::Class,
+            false => Kind::Listed,
+        };
         let known = self.keys.known(&key);
-        let place = known.or_else(|| self.open(&key, 0, Kind::Class))?;
-        Some(place.id)
+        known.or_else(|| self.open(&key, came, kind))
     }
 
     fn open(&mut self, key: &Key, came: u64, kind: Kind) -> Option<Place> {
@@ -83,9 +77,7 @@ impl Zone {
     pub(super) fn regroup(&mut self) {
         let board = &self.board;
         let is_misplaced = |key: &Key, line: KeyId| {
-            let entry = board.get(&key.bucket).map_or(DEFAULT_TENANT, |posted| {
-                posted.entry_of(key.tenant.as_str())
-            });
+            let entry = entry_of(board.get(&key.bucket), key.tenant.as_str());
             self.keys.lines.keys()[line.index()].tenant.as_str() != entry
         };
         let planned = self.keys.iter().filter(|(_, key, counted)| {
@@ -102,9 +94,6 @@ impl Zone {
     }
 }
 
-fn named(bucket: &Bucket, tenant: &str) -> Option<Key> {
-    Some(Key {
-        bucket: bucket.clone(),
-        tenant: Tenant::new(tenant).ok()?,
-    })
+fn entry_of<'a>(posted: Option<&Posted>, tenant: &'a str) -> &'a str {
+    posted.map_or(DEFAULT_TENANT, |posted| posted.entry_of(tenant))
 }

@@ -11,7 +11,7 @@ use super::handles::thread_ctx;
 use super::layered::{Each, QuotaLeft, Step, Subject, name_of};
 use super::request::{Request, RequestOf};
 use super::waiting::wait;
-use super::{KeyHandle, Limiter};
+use super::{BucketHandle, KeyHandle, Limiter};
 use crate::hot::decision::{Decided, Part, Peek};
 use crate::hot::table::Target;
 
@@ -274,15 +274,15 @@ impl Limiter {
 
     #[cold]
     fn known_target(&self, of: RequestOf<'_>, tenant: &str) -> Option<Target> {
-        let (place, plan) = match of {
+        let place = match of {
             RequestOf::Key(key) => return Some(key.target()),
-            RequestOf::Bucket(bucket) => (bucket.place, ""),
-            RequestOf::BucketInPlan(bucket, plan) => (bucket.place, plan),
-            RequestOf::Name(name) => (self.table.known_bucket(name)?, ""),
-            RequestOf::NameInPlan(name, plan) => (self.table.known_bucket(name)?, plan),
+            RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => bucket.place,
+            RequestOf::Name(name) | RequestOf::NameInPlan(name, _) => {
+                self.table.known_bucket(name)?
+            }
             RequestOf::All(_) => return None,
         };
-        Some(self.table.known_target(place, tenant, plan))
+        Some(self.table.known_target(place, tenant, of.plan()))
     }
 
     #[inline]
@@ -310,13 +310,12 @@ impl Limiter {
 
     /// Resolves the key of a request of one key. A name is declared.
     pub(crate) fn key(&self, request: &Request<'_>) -> Option<KeyHandle> {
+        let resolve = |bucket: &BucketHandle| bucket.resolve(request.tenant, request.of.plan());
         match request.of {
             RequestOf::Key(key) => Some(key.clone()),
-            RequestOf::Bucket(bucket) => Some(bucket.resolve(request.tenant, "")),
-            RequestOf::BucketInPlan(bucket, plan) => Some(bucket.resolve(request.tenant, plan)),
-            RequestOf::Name(name) => Some(self.bucket(name).ok()?.resolve(request.tenant, "")),
-            RequestOf::NameInPlan(name, plan) => {
-                Some(self.bucket(name).ok()?.resolve(request.tenant, plan))
+            RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => Some(resolve(bucket)),
+            RequestOf::Name(name) | RequestOf::NameInPlan(name, _) => {
+                self.bucket(name).ok().map(|bucket| resolve(&bucket))
             }
             RequestOf::All(_) => None,
         }

@@ -56,9 +56,7 @@ impl Limits {
             word => Rate::new(f64::from_bits(word - 1)).map_or(Limit::Unknown, Limit::PerSecond),
         }
     }
-}
 
-impl Limits {
     /// Sets the limit of a tenant's own key, or of each name of a class; without an entitlement there is none.
     pub(crate) fn set_tenant(&self, key: u32, entitlement: Option<Entitlement>) {
         let limit = entitlement.and_then(|of| {

@@ -23,7 +23,8 @@ pub(super) struct Decision<'a> {
     pub(super) bucket: &'a str,
     pub(super) form: RefusalForm,
     tenant: Cow<'a, str>,
-    plan: Option<&'a str>,
+    /// Empty without one.
+    plan: &'a str,
     /// Number of requests; 0 to check only.
     cost: u32,
     /// Decision of this key only.
@@ -106,6 +107,7 @@ impl<'a> Deciders<'a> {
         if let Some(found) = tenant_found {
             self.wiring.on_tenant(found);
         }
+        let plan = plan.unwrap_or_default();
         let cost = hits(request, descriptor).saturating_mul(u64::from(cost));
         Some(Decision {
             bucket,
@@ -114,7 +116,7 @@ impl<'a> Deciders<'a> {
             decided: Decided::ADMITTED,
             limit: self.limiter.limit(bucket),
             tenant_limit: None,
-            peek: self.limiter.peek(&request_of(bucket, &tenant, plan)),
+            peek: self.limiter.peek(&Request::new(bucket, &tenant).plan(plan)),
             tenant,
             plan,
             left: None,
@@ -140,17 +142,10 @@ impl<'a> Deciders<'a> {
     }
 }
 
-fn request_of<'a>(bucket: &'a str, tenant: &'a str, plan: Option<&'a str>) -> Request<'a> {
-    let request = Request::new(bucket, tenant);
-    match plan {
-        None => request,
-        Some(plan) => request.plan(plan),
-    }
-}
-
 impl Decision<'_> {
     fn key(&self) -> Request<'_> {
-        request_of(self.bucket, &self.tenant, self.plan).cost(self.cost)
+        let request = Request::new(self.bucket, &self.tenant);
+        request.plan(self.plan).cost(self.cost)
     }
 
     /// Returns the exact quota that refused the request; `None` if another limit did, or none.

@@ -50,6 +50,7 @@ impl HttpTenant {
             Self::Fixed(name) => (name, None),
         }
     }
+
     /// Returns this source for the rules of the middleware.
     ///
     /// # Errors

@@ -529,9 +529,8 @@ impl Table {
     }
 }
 
-/// Returns a hash of a plan, by its name or that of its class.
+/// Returns a hash of the name of a plan.
 pub(crate) fn plan_tag(plan: &str) -> u32 {
-    let plan = plan.rsplit_once("%~").map_or(plan, |(_, plan)| plan);
     stable_hash(plan.bytes()) as u32
 }
 

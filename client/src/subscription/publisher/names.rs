@@ -66,9 +66,10 @@ impl Names {
             return DirectiveWord::new(DropRatio::NONE).enforced(stance.enforces(tenant));
         }
         let Standing { established, bin } = self.of(key);
-        let cut = posted.and_then(|posted| {
-            let class = posted.class_of(tenant);
-            posted.terms().of_class(class).cut
+        let has_plans = posted.is_some_and(has_plans);
+        let cut = posted.and_then(|posted| match has_plans {
+            true => posted.terms().of_class(posted.class_of(tenant)).cut,
+            false => posted.terms().cut,
         });
         let of_bin = bin
             .zip(cut)
@@ -82,7 +83,7 @@ impl Names {
                 .unwrap_or(DirectiveWord::following())
                 .on_side(stance.enforces(tenant)),
             // The mark leads to the class of its plan, or of none: the plan of a later request does not count.
-            false if posted.is_some_and(has_plans) => mark.unwrap_or(DirectiveWord::following()),
+            false if has_plans => mark.unwrap_or(DirectiveWord::following()),
             false => mark.unwrap_or(DirectiveWord::NOTHING),
         }
     }

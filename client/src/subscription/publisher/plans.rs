@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_core::directive::Posted;
-use plimsoll_core::names::{DEFAULT_TENANT, is_class, split_class};
+use plimsoll_core::names::{is_class_of_plan, plan_of, split_class};
 
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::table::{ClassWords, PLAN_CLASSES_MAX, Table, plan_tag};
@@ -33,8 +33,7 @@ impl Plans {
     pub(super) fn publish(&mut self, table: &Table, bucket: u32, posted: &Posted) -> bool {
         let before = self.count;
         let classes = posted.keys().map(|(tenant, _)| tenant.as_str());
-        let plans = classes.filter(|name| is_class(name) && *name != DEFAULT_TENANT);
-        for class in plans {
+        for class in classes.filter(|name| is_class_of_plan(name)) {
             let key = table.keys.known(bucket, class).map(|word| word.id());
             let words = key.map(|key| ClassWords {
                 key,
@@ -76,8 +75,8 @@ impl Plans {
         }
         self.count += 1;
         numbers.insert(class.into(), number);
-        table.classes.begin(number, plan_tag(class));
-        let plan = class.trim_start_matches("%~");
+        let plan = plan_of(class).unwrap_or_default();
+        table.classes.begin(number, plan_tag(plan));
         table.problems.clear(SetupProblem::UNKNOWN_PLAN, plan);
         Some(number)
     }

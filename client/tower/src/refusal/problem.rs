@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response};
 use plimsoll_core::decision::Reason;
+use plimsoll_core::directive::LimitOwner;
 use serde::Serialize;
 
 use super::words::{self, ABOUT_BLANK};
@@ -40,7 +41,7 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
         detail: refused.detail(),
         violated_policies: violated(refused).map(|policy| [policy]),
         reason: reason.as_str(),
-        limit_of: refused.limit_owner().map(words::owner),
+        limit_of: refused.limit_owner().map(LimitOwner::as_str),
     };
     // Texts and numbers always serialize; without a body, the headers would still be complete.
     let body = serde_json::to_vec(&problem).unwrap_or_default();

@@ -48,15 +48,6 @@ pub(super) const fn title(reason: Reason) -> &'static str {
     }
 }
 
-/// Returns the word of the entry of the policy that sets a tenant limit.
-pub(super) const fn owner(owner: LimitOwner) -> &'static str {
-    match owner {
-        LimitOwner::Bucket => "bucket",
-        LimitOwner::Plan => "plan",
-        LimitOwner::Tenant => "tenant",
-    }
-}
-
 pub(super) const fn detail(reason: Reason, owner: Option<LimitOwner>) -> &'static str {
     match reason {
         Reason::ClusterOverload => {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
@@ -41,15 +40,7 @@ impl TenantGrants {
             weight: tenant.weight.get(),
             floor_rps: policy.floor(name).per_second(),
             limit_rps: limit.map(|(rate, _)| Rate::per_second(rate)),
-            limit_of: limit.map(|(_, owner)| word(owner).to_owned()),
+            limit_of: limit.map(|(_, owner)| owner.as_str().to_owned()),
         }
-    }
-}
-
-const fn word(owner: LimitOwner) -> &'static str {
-    match owner {
-        LimitOwner::Bucket => "bucket",
-        LimitOwner::Plan => "plan",
-        LimitOwner::Tenant => "tenant",
     }
 }

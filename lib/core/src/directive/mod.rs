@@ -210,6 +210,17 @@ pub enum LimitOwner {
     Tenant,
 }
 
+impl LimitOwner {
+    /// Returns the word for texts about a limit: `bucket`, `plan` or `tenant`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bucket => "bucket",
+            Self::Plan => "plan",
+            Self::Tenant => "tenant",
+        }
+    }
+}
+
 impl Terms {
     /// Returns the terms of a class of unlisted names.
     pub fn of_class(&self, class: &str) -> ClassTerms {

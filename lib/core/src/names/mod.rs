@@ -14,8 +14,8 @@ pub use key_table::{DECLARED_MAX, KeyTable, Place};
 #[cfg(feature = "nearest")]
 pub use nearest::nearest;
 pub use plan::{
-    PLAN_BYTES_MAX, PLANS_MAX, Planned, TENANT_BYTES_MAX, check_plan, is_class, own_name,
-    split_class,
+    PLAN_BYTES_MAX, PLANS_MAX, Planned, TENANT_BYTES_MAX, check_plan, is_class, is_class_of_plan,
+    own_name, plan_of, split_class,
 };
 pub use stable_hash::stable_hash;
 pub use text::{InvalidText, Text};

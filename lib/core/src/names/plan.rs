@@ -41,6 +41,11 @@ pub(super) fn split_plan(tenant: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Returns the plan in the name of a tenant or a class.
+pub fn plan_of(tenant: &str) -> Option<&str> {
+    split_plan(tenant).1
+}
+
 /// Returns the name of a tenant without its plan; that of a class as it is.
 pub fn own_name(tenant: &str) -> &str {
     match split_class(tenant) {
@@ -51,7 +56,12 @@ pub fn own_name(tenant: &str) -> &str {
 
 /// Returns true for the name of a class of unlisted tenants: [`DEFAULT_TENANT`], or the class of a plan.
 pub fn is_class(tenant: &str) -> bool {
-    tenant == DEFAULT_TENANT || tenant.starts_with(SEPARATOR)
+    tenant == DEFAULT_TENANT || is_class_of_plan(tenant)
+}
+
+/// Returns true for the name of the class of a plan.
+pub fn is_class_of_plan(tenant: &str) -> bool {
+    tenant.starts_with(SEPARATOR)
 }
 
 impl Tenant {
@@ -71,7 +81,7 @@ impl Tenant {
 
     /// Returns the plan that the name carries.
     pub fn plan(&self) -> Option<&str> {
-        split_plan(&self.0).1
+        plan_of(&self.0)
     }
 }
 

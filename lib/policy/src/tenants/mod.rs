@@ -112,8 +112,8 @@ impl TenantPolicy {
 
     /// Returns true if the limits of this entry and its plan are those of another one.
     pub fn has_limits_of(&self, other: &Self) -> bool {
-        let of_plan = |tenant: &Self| tenant.plan.as_ref().map(|plan| plan.limits.clone());
-        self.limits == other.limits && of_plan(self) == of_plan(other)
+        let [one, two] = [self, other].map(|tenant| tenant.plan.as_ref().map(|plan| &plan.limits));
+        self.limits == other.limits && one == two
     }
 
     /// Reads an entry of `tenants`. Absent values are those of its plan.
@@ -122,8 +122,7 @@ impl TenantPolicy {
             None => None,
             Some(name) => Some(plans.find(name, &field.then("plan"))?),
         };
-        let of_plan = plan.clone();
-        let of_plan = of_plan.as_deref();
+        let of_plan = plan.as_deref();
         let weight = match spec.weight {
             None => of_plan.map_or(Weight::ONE, |plan| plan.weight),
             Some(n) => Weight::new(n.0).map_err(|e| {

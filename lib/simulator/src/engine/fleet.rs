@@ -63,7 +63,8 @@ struct Target {
     name: String,
     /// Length of the common prefix of all names.
     prefix: usize,
-    plan: Option<String>,
+    /// Empty without one.
+    plan: String,
     cost: u32,
     /// Keeps the tenant's key from eviction.
     _key: KeyHandle,
@@ -175,7 +176,7 @@ impl<'a> Fleet<'a> {
             Ok(Target {
                 prefix: name.len(),
                 name,
-                plan: tenant.plan().map(ToOwned::to_owned),
+                plan: tenant.plan().unwrap_or_default().to_owned(),
                 bucket,
                 cost: traffic.cost,
                 _key: key,
@@ -228,11 +229,9 @@ impl Client {
             // Writing to a string never fails.
             let _ = write!(target.name, "{name}");
         }
-        let asked = plimsoll_client::Request::new(&target.bucket, &target.name).cost(target.cost);
-        let asked = match &target.plan {
-            Some(plan) => asked.plan(plan),
-            None => asked,
-        };
+        let asked = plimsoll_client::Request::new(&target.bucket, &target.name)
+            .plan(&target.plan)
+            .cost(target.cost);
         let decided = self.shard.check(&asked);
         match decided.withheld {
             _ if !decided.verdict.is_admit() => Answer::Refused,

@@ -70,13 +70,11 @@ impl Check<'_> {
     fn request(&self, rules: &Rules, at: At<'_>) -> Result<Request<'_>, Problem> {
         check_bucket(rules, at, &self.bucket)?;
         let tenant = tenant_of(self.tenant.as_ref());
-        let request = Request::new(self.bucket.as_str(), tenant)
+        let plan = self.plan.as_ref().map_or("", Text::as_str);
+        Ok(Request::new(self.bucket.as_str(), tenant)
+            .plan(plan)
             .cost(self.cost.unwrap_or(1))
-            .trace(self.trace());
-        Ok(match &self.plan {
-            None => request,
-            Some(plan) => request.plan(plan.as_str()),
-        })
+            .trace(self.trace()))
     }
 
     fn trace(&self) -> Option<TraceId> {

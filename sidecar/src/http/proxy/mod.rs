@@ -120,10 +120,7 @@ fn begin_answer(port: &Inner, style: Style, head: Parts) -> Option<Answer> {
                 .into_iter()
                 .for_each(|mistake| port.counts.mistake(mistake));
             let plan = plan.as_ref().and_then(|plan| head.header(plan));
-            key.map(|key| {
-                let key = plan.map_or(key, |plan| key.plan(plan));
-                decide(port, style, head, &key)
-            })
+            key.map(|key| decide(port, style, head, &key.plan(plan.unwrap_or_default())))
         }
         Http::Rules(rules) => {
             let Original { request, mistakes } = Original::of(head, style.names);
