@@ -14,9 +14,9 @@ use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 /// Maximum number of keys in one piece of a bucket. A key takes at most 223 bytes, with the longest
 /// name and every value in its longest form, so that a piece and a head fit into a message.
 const KEYS_PER_CHUNK_MAX: usize = 1_023;
-/// Maximum size of a head in bytes without the entries of its lists: thirteen fields of at most 12
+/// Maximum size of a head in bytes without the entries of its lists: fourteen fields of at most 12
 /// bytes, a truth value with 3, the frames of two packed lists, and two instance ids with 19.
-const HEAD_BYTES_MAX: usize = 207;
+const HEAD_BYTES_MAX: usize = 217;
 /// The bytes that frame the kill generation of a bucket, or a grant: a tag and a length.
 const ENTRY_FRAME_BYTES: usize = 4;
 /// Maximum size of a standing in bytes: the gap between two ids, and a code.
@@ -68,11 +68,13 @@ impl Iterator for Parts {
             head: encode_head(&self.message.head),
             chunks: Vec::new(),
         };
-        // Kill generations, grants, standings and limits of names are in the first part only.
+        // Kill generations, grants, standings and limits and plans of names are in the first part only.
         self.message.head.kills.clear();
         self.message.head.grants.clear();
         self.message.head.standings.clear();
         self.message.head.limits = None;
+        self.message.head.catalogue.names.clear();
+        self.message.head.catalogue.keys.clear();
         let kills: usize = part
             .head
             .kills
@@ -88,7 +90,12 @@ impl Iterator for Parts {
         let standings = part.head.standings.len() * STANDING_BYTES_MAX;
         let limits = part.head.limits.iter();
         let limits = limits.map(|limit| limit.encoded_len() + ENTRY_FRAME_BYTES);
-        let entries = kills + grants + standings + limits.sum::<usize>();
+        let names = part.head.catalogued.iter();
+        let names = names.map(|name| name.encoded_len() + ENTRY_FRAME_BYTES);
+        let keys = part.head.key_plans.iter();
+        let keys = keys.map(|key| key.encoded_len() + ENTRY_FRAME_BYTES);
+        let entries = [limits.sum(), names.sum(), keys.sum(), kills, grants, standings];
+        let entries: usize = entries.iter().sum();
         let (mut bytes, mut keys) = (HEAD_BYTES_MAX + entries, 0);
         let chunks = self.message.updates().flat_map(|bucket| {
             let chunks = bucket.encoded(encode_bucket);

@@ -77,6 +77,10 @@ pub struct Report {
     /// From an aggregator: unlisted names that may exceed their tenant limit over all zones, with their rates there.
     #[prost(message, repeated, tag = "58")]
     pub limited: ::prost::alloc::vec::Vec<NameRate>,
+    /// From an aggregator: unlisted names without a plan of which it wants to know what the catalogue of tenants says.
+    /// Sent only to a parent that has sent a catalogue hash.
+    #[prost(string, repeated, tag = "59")]
+    pub asked: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Kill generations of single buckets: in a greeting all that the child holds, later those that changed.
     #[prost(message, repeated, tag = "40")]
     pub kills: ::prost::alloc::vec::Vec<BucketKill>,
@@ -450,6 +454,32 @@ pub struct Directives {
     pub has_limits: bool,
     #[prost(message, repeated, tag = "47")]
     pub limits: ::prost::alloc::vec::Vec<NameRate>,
+    /// Hash of the catalogue of tenants. Absent: there is none. Another one: every name is to be asked for again.
+    #[prost(fixed64, optional, tag = "48")]
+    pub catalogue_hash: ::core::option::Option<u64>,
+    /// To an aggregator: names that it asked for, with what the catalogue says.
+    #[prost(message, repeated, tag = "49")]
+    pub catalogued: ::prost::alloc::vec::Vec<CatalogueName>,
+    /// To a client: ids, as it defined them, of names with a plan from the catalogue, or without it again.
+    #[prost(message, repeated, tag = "50")]
+    pub key_plans: ::prost::alloc::vec::Vec<KeyPlan>,
+}
+/// An unlisted name and its plan.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CatalogueName {
+    #[prost(string, tag = "1")]
+    pub tenant: ::prost::alloc::string::String,
+    /// Empty: none.
+    #[prost(string, tag = "2")]
+    pub plan: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeyPlan {
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// Empty: none.
+    #[prost(string, tag = "2")]
+    pub plan: ::prost::alloc::string::String,
 }
 /// The rate of an unlisted name.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

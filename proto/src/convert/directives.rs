@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, KeyDirective, LimitOwner, NewShare, Terms, Unlisted,
+    BucketDirective, CatalogueNews, Directives, Entitlement, KeyDirective, LimitOwner, NewShare, Terms, Unlisted,
     Values,
 };
 use plimsoll_core::kill::drill::Drill;
@@ -18,6 +18,9 @@ use plimsoll_core::report::Echo;
 use plimsoll_core::rollout::{Cohort, Percent};
 
 use super::DecodeError;
+use super::catalogued::{
+    decode_catalogued, decode_key_plans, encode_catalogued, encode_key_plans,
+};
 use super::coherence::{decode_coherence, encode_coherence};
 use super::headroom::{
     decode_grants, decode_headroom, decode_pool, encode_grant, encode_headroom, encode_pool,
@@ -98,6 +101,9 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
             .flatten()
             .map(encode_name_rate)
             .collect(),
+        catalogue_hash: directives.catalogue.hash,
+        catalogued: encode_catalogued(&directives.catalogue.names),
+        key_plans: encode_key_plans(&directives.catalogue.keys),
         ..wire::Directives::default()
     }
 }
@@ -258,6 +264,11 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         limits: match part.has_limits {
             true => Some(decode_name_rates(&part.limits)?),
             false => None,
+        },
+        catalogue: CatalogueNews {
+            hash: part.catalogue_hash,
+            names: decode_catalogued(&part.catalogued)?,
+            keys: decode_key_plans(&part.key_plans)?,
         },
         buckets: part
             .buckets

@@ -1,6 +1,7 @@
 //! Conversions between wire messages and core types. Decoders validate every value, so that a state machine
 //! never sees a message that is out of range.
 
+mod catalogued;
 mod coherence;
 mod decode_error;
 mod directives;

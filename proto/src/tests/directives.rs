@@ -1,8 +1,8 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
 use plimsoll_core::directive::{
-    ClassTerms, LIMITED_MAX, LimitOwner, NEAREST_BYTES_MAX, NewShare, STANDINGS_MAX, TailCut,
-    Unlisted,
+    CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, LimitOwner, NEAREST_BYTES_MAX, NewShare,
+    STANDINGS_MAX, TailCut, Unlisted,
 };
 use plimsoll_core::law::tail::Standing;
 
@@ -339,6 +339,23 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                     };
                     vec![(key, Rate::new(children.into()).unwrap())]
                 }),
+                catalogue: CatalogueNews {
+                    hash: policy_hash,
+                    names: vec![
+                        (
+                            Tenant::new("acme").unwrap(),
+                            Tenant::class_of_plan("pro").unwrap(),
+                        ),
+                        (Tenant::new("initech").unwrap(), Tenant::default_class()),
+                    ],
+                    keys: vec![
+                        (
+                            KeyId(kill as u32),
+                            Tenant::class_of_plan("pro").unwrap(),
+                        ),
+                        (KeyId(0), Tenant::default_class()),
+                    ],
+                },
                 buckets,
             }
         },
@@ -456,6 +473,10 @@ fn largest_directives_stay_within_message_bounds() {
         grants: BTreeMap::new(),
         standings: Vec::new(),
         limits: None,
+        catalogue: CatalogueNews {
+            hash: Some(u64::MAX),
+            ..CatalogueNews::default()
+        },
         buckets,
     };
     let buckets = |count: usize, tenants| {
@@ -495,6 +516,15 @@ fn largest_directives_stay_within_message_bounds() {
         check_directives(&planned),
         2,
         "limits of names precede the buckets, and plans fit into a piece"
+    );
+    let mut catalogued = buckets(1, 1_023);
+    let (class, _) = of_plan(0);
+    catalogued.catalogue.names = vec![(key.tenant.clone(), class.clone()); CATALOGUED_MAX];
+    catalogued.catalogue.keys = vec![(KeyId(u32::MAX), class); CATALOGUED_MAX];
+    assert_eq!(
+        check_directives(&catalogued),
+        2,
+        "what the catalogue says precedes the buckets"
     );
     assert_eq!(
         check_directives(&with_kills(buckets(1, 1_023))),

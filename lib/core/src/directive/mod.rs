@@ -1,6 +1,7 @@
 //! Directives: messages of a parent that set limits, modes and drop ratios of its children's keys.
 
 mod board;
+mod catalogued;
 mod fanout;
 mod headroom;
 mod leader;
@@ -11,6 +12,7 @@ mod tests;
 mod unlisted;
 
 pub use board::{Board, Posted};
+pub use catalogued::{CATALOGUED_MAX, CatalogueNews};
 pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, PoolDepth, ZonePool};
 pub use leader::{EPOCH_STEP_MAX, Leader};
@@ -94,6 +96,8 @@ pub struct Directives {
     /// To an aggregator: the rate that each of these names may pass there, which is its part of the name's tenant limit.
     /// Names that are not here may pass all of theirs. At most [`LIMITED_MAX`]. Absent means unchanged.
     pub limits: Option<Vec<(Key, Rate)>>,
+    /// What the catalogue of tenants says.
+    pub catalogue: CatalogueNews,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }

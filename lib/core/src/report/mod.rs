@@ -34,7 +34,7 @@ use crate::exchange::path::Path;
 use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
 use crate::law::tail::Tail;
-use crate::names::{Bucket, Key, KeyId, Zone};
+use crate::names::{Bucket, Key, KeyId, Tenant, Zone};
 use crate::quantity::{MonoTime, Rate};
 
 /// Defines a key on a stream, and where its books continue (see [`Books`]).
@@ -136,6 +136,9 @@ pub struct Report {
     /// From an aggregator: names that may exceed their tenant limit over all zones, with their rates here. At most
     /// [`LIMITED_MAX`](crate::directive::LIMITED_MAX).
     pub limited: Vec<(Key, Rate)>,
+    /// From an aggregator: unlisted names without a plan that the catalogue of tenants may have. At most
+    /// [`CATALOGUED_MAX`](crate::directive::CATALOGUED_MAX).
+    pub asked: Vec<Tenant>,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::directive::LIMITED_MAX;
+use plimsoll_core::directive::{CATALOGUED_MAX, LIMITED_MAX};
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_ZONES_MAX};
 use plimsoll_core::kill::{CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration};
@@ -179,6 +179,11 @@ impl ReportDecoder {
                 .map(decode_tail)
                 .collect::<Result<_, _>>()?,
             limited: decode_name_rates(&part.limited)?,
+            asked: part
+                .asked
+                .iter()
+                .map(|tenant| decode_name("asked", tenant, Tenant::new))
+                .collect::<Result<_, DecodeError>>()?,
             definitions,
             tallies,
             evidence: decode_evidence(part.evidence)?,
@@ -258,6 +263,7 @@ impl Unfinished {
         rest.established.extend(part.established);
         rest.tails.extend(part.tails);
         rest.limited.extend(part.limited);
+        rest.asked.extend(part.asked);
         rest.evidence.append(part.evidence);
         Ok(self.with_keys(keys))
     }
@@ -305,6 +311,7 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
         ("established", rest.established.len(), ESTABLISHED_MAX),
         ("tails", rest.tails.len(), TAILS_MAX),
         ("limited", rest.limited.len(), LIMITED_MAX),
+        ("asked", rest.asked.len(), CATALOGUED_MAX),
         ("evidence", rest.evidence.iter().len(), COHORTS_MAX),
         ("evidence.latency_bin_gaps", report.bins, EVIDENCE_BINS_MAX),
         ("kills", rest.kills.len(), KILLED_BUCKETS_MAX),

@@ -1,6 +1,6 @@
 //! Encoding of reports into parts that stay within the size of a message.
 
-use plimsoll_core::directive::LIMITED_MAX;
+use plimsoll_core::directive::{CATALOGUED_MAX, LIMITED_MAX};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Identity, Report, Role};
 use prost::Message;
@@ -67,6 +67,9 @@ impl ReportEncoder {
         }
         for name in report.limited.iter().take(LIMITED_MAX) {
             parts.push(|part| &mut part.limited, encode_name_rate(name));
+        }
+        for tenant in report.asked.iter().take(CATALOGUED_MAX) {
+            parts.push(|part| &mut part.asked, tenant.to_string());
         }
         let mut bins = 0;
         let is_cut = report.evidence.bins() > EVIDENCE_BINS_MAX;
