@@ -94,7 +94,14 @@ impl Iterator for Parts {
         let names = names.map(|name| name.encoded_len() + ENTRY_FRAME_BYTES);
         let keys = part.head.key_plans.iter();
         let keys = keys.map(|key| key.encoded_len() + ENTRY_FRAME_BYTES);
-        let entries = [limits.sum(), names.sum(), keys.sum(), kills, grants, standings];
+        let entries = [
+            limits.sum(),
+            names.sum(),
+            keys.sum(),
+            kills,
+            grants,
+            standings,
+        ];
         let entries: usize = entries.iter().sum();
         let (mut bytes, mut keys) = (HEAD_BYTES_MAX + entries, 0);
         let chunks = self.message.updates().flat_map(|bucket| {

@@ -1,13 +1,13 @@
 //! The child aggregators: identity, traffic and directives of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::directive::Board;
+use plimsoll_core::directive::{Board, CATALOGUED_MAX};
 use plimsoll_core::exchange::Path;
 use plimsoll_core::law::parameters;
 use plimsoll_core::law::presence::presence;
-use plimsoll_core::names::{Bucket, Name, Zone};
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Report};
 
@@ -15,6 +15,9 @@ use crate::downstream::traffic::Traffic;
 
 /// Zone and name of an aggregator, which stay the same across restarts of its process.
 type StableName = (Zone, Name);
+
+/// Names that a child waits for, at most.
+const ASKED_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct ChildAggregators {
@@ -37,9 +40,18 @@ pub(crate) struct ChildAggregator {
     left: Option<MonoTime>,
     pub(crate) traffic: Traffic,
     pub(crate) board: Board,
+    /// Names that it asked for and was not told of.
+    asked: HashSet<Tenant>,
+    /// What the catalogue says of names, for its next message.
+    catalogued: Vec<(Tenant, Tenant)>,
 }
 
 impl ChildAggregator {
+    pub(crate) fn take_catalogued(&mut self) -> Vec<(Tenant, Tenant)> {
+        let next = self.catalogued.len().min(CATALOGUED_MAX);
+        self.catalogued.drain(..next).collect()
+    }
+
     /// The weight of the child in a division, 0 to 1. A parent cannot tell a dead child from a disconnected
     /// one, so the share of a silent child is held for it and then released, as the controller does with
     /// zones.
@@ -96,12 +108,34 @@ impl ChildAggregators {
                     left: None,
                     traffic,
                     board: Board::default(),
+                    asked: HashSet::new(),
+                    catalogued: Vec::new(),
                 }
             });
         (child.since, child.left) = (now, None);
         child.traffic.discard_unfinished();
+        // It asks again on each stream.
+        (child.asked, child.catalogued) = Default::default();
         child.held = report.holds.keys().cloned().collect();
         replaced
+    }
+
+    /// Notes that a child waits for what the catalogue says of a name.
+    pub(crate) fn note_asked(&mut self, instance: InstanceId, tenant: &Tenant) {
+        let child = self.by_instance.get_mut(&instance);
+        if let Some(child) = child.filter(|child| child.asked.len() < ASKED_MAX) {
+            child.asked.insert(tenant.clone());
+        }
+    }
+
+    /// Passes answers on to the children that asked.
+    pub(crate) fn on_catalogued(&mut self, names: &[(Tenant, Tenant)]) {
+        for child in self.by_instance.values_mut() {
+            let asked = names
+                .iter()
+                .filter(|(tenant, _)| child.asked.remove(tenant));
+            child.catalogued.extend(asked.cloned());
+        }
     }
 
     pub(crate) fn close(&mut self, now: MonoTime, instance: InstanceId) {

@@ -2,6 +2,7 @@
 //! aggregators.
 
 mod child_aggregators;
+mod classes;
 mod foreign;
 mod newcomers;
 mod standings;
@@ -16,7 +17,7 @@ pub(crate) use traffic::{Shares, Traffic};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Message};
+use plimsoll_core::directive::{Board, CatalogueNews, Message};
 use plimsoll_core::exchange::sessions::{self, Head, Sessions};
 use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::kill::Kills;
@@ -197,6 +198,20 @@ impl Downstream {
             return Vec::new();
         };
         self.standings.of(child.identity.instance).take()
+    }
+
+    /// Takes what the child of a stream is told of the catalogue: a client of its keys, an aggregator of names.
+    pub(crate) fn take_catalogued(&mut self, stream: StreamId) -> CatalogueNews {
+        let Some(child) = self.sessions.by_stream(stream) else {
+            return CatalogueNews::default();
+        };
+        let instance = child.identity.instance;
+        let mut news = CatalogueNews::default();
+        match self.aggregators.by_instance.get_mut(&instance) {
+            Some(aggregator) => news.names = aggregator.take_catalogued(),
+            None => news.keys = self.standings.of(instance).classes.take(),
+        }
+        news
     }
 
     /// The version of all directives for children. It grows with every change.

@@ -8,6 +8,8 @@ use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::InstanceId;
 
+use super::classes::SentClasses;
+
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
     by_client: HashMap<InstanceId, Sent>,
@@ -19,6 +21,7 @@ pub(crate) struct Sent {
     codes: Vec<u16>,
     /// Ids with a changed standing since the last message.
     changed: Vec<KeyId>,
+    pub(crate) classes: SentClasses,
 }
 
 const UNKNOWN: u16 = u16::MAX;
@@ -42,6 +45,7 @@ impl Sent {
         if let Some(code) = self.codes.get_mut(id.index()) {
             *code = UNKNOWN;
         }
+        self.classes.define(id);
     }
 
     #[inline]

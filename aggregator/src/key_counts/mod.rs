@@ -158,6 +158,11 @@ impl KeyCounts {
         Some(self.keys.value(self.keys.get(key)?).line)
     }
 
+    /// Returns true if the requests of a name bring its plan.
+    pub(crate) fn brings_plan(&self, id: KeyId) -> bool {
+        self.keys.key(id).tenant.plan().is_some()
+    }
+
     pub(crate) fn is_class_of_plan(&self, id: KeyId) -> bool {
         is_class_of_plan(self.keys.key(id).tenant.as_str())
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_core::directive::{KeyDirective, LIMITED_MAX, Posted, TailCut, Values};
 use plimsoll_core::law::{parameters, tail};
-use plimsoll_core::names::{Key, KeyId, Tenant, own_name};
+use plimsoll_core::names::{Key, KeyId, Planned, Tenant, own_name};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
 
 use super::Tails;
@@ -88,7 +88,8 @@ impl Tails {
             let Ok(tenant) = Tenant::new(own_name(key.tenant.as_str())) else {
                 continue;
             };
-            let part = self.limited.parts.get(key);
+            let key = in_class(key, &keys.lines.keys()[class.index()].tenant);
+            let part = self.limited.parts.get(&key);
             let name = LimitedName {
                 id,
                 tenant,
@@ -96,7 +97,7 @@ impl Tails {
                 state: state_of(&class, id).unwrap_or_default(),
             };
             self.limited.names.entry(class).or_default().push(name);
-            reported.extend(Rate::computed(rate).map(|rate| (key.clone(), rate)));
+            reported.extend(Rate::computed(rate).map(|rate| (key, rate)));
         }
         reported
     }
@@ -154,6 +155,18 @@ impl Tails {
         self.names
             .get(id.index())?
             .rate_at(now, self.report_interval)
+    }
+}
+
+/// Returns the key with the plan of its class in its name: the parent knows the limit by it, also where only the catalogue
+/// has the plan.
+fn in_class(key: &Key, class: &Tenant) -> Key {
+    let plan = class.plan().filter(|_| key.tenant.plan().is_none());
+    let planned = plan.and_then(|plan| Planned::of(key.tenant.as_str(), plan));
+    let tenant = planned.and_then(|name| Tenant::new(&name).ok());
+    Key {
+        bucket: key.bucket.clone(),
+        tenant: tenant.unwrap_or_else(|| key.tenant.clone()),
     }
 }
 

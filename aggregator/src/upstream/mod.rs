@@ -1,6 +1,7 @@
 //! The stream to the parent: what has been sent on it, what the controller has confirmed, and what the next
 //! report carries.
 
+mod catalogue;
 mod freshness;
 mod leaders;
 mod reported_modes;
@@ -12,6 +13,7 @@ use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{InstanceId, Outbox, Report, Weighing};
 
+pub(crate) use catalogue::Catalogue;
 use freshness::Freshness;
 use leaders::Leaders;
 use reported_modes::ReportedModes;
@@ -28,6 +30,7 @@ pub(crate) struct Upstream {
     rollups: Rollups,
     pub(crate) reported_modes: ReportedModes,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) catalogue: Catalogue,
     pub(crate) outbox: Outbox,
     pub(crate) evidence: Weighing<InstanceId>,
 }
@@ -47,6 +50,7 @@ impl Upstream {
         self.sequence.open();
         self.freshness.open();
         self.rollups.open();
+        self.catalogue.open();
         self.outbox.open();
         self.evidence.discard();
     }

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use plimsoll_core::directive::{BucketDirective, Directives, Posted, StaleDirective, Terms};
+use plimsoll_core::directive::{
+    BucketDirective, CatalogueNews, Directives, Posted, StaleDirective, Terms,
+};
 use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{Bucket, Key};
@@ -12,6 +14,7 @@ use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Report, ReportedMode};
 
 use super::Zone;
+use crate::key_counts::Source;
 use crate::tails::limits_of;
 
 impl Child for Zone {
@@ -50,6 +53,7 @@ impl Child for Zone {
             unsubscriptions,
             tails: self.tails(now),
             limited: self.limited(now),
+            asked: self.upstream.catalogue.take_asked(),
             ..Report::default()
         };
         let lines = &self.keys.lines;
@@ -90,7 +94,8 @@ impl Child for Zone {
         if directives.epoch.is_some() {
             self.upstream.subscriptions.on_epoch(now);
         }
-        let mut is_regrouped = is_new_policy;
+        let is_reclassed = self.take_catalogue(&directives.catalogue);
+        let mut is_regrouped = is_new_policy || is_reclassed;
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);
             if !self.admit(now, directive) {
@@ -153,6 +158,20 @@ impl Child for Zone {
 }
 
 impl Zone {
+    /// Takes what the catalogue says of names. Returns true if the class of one has changed.
+    fn take_catalogue(&mut self, news: &CatalogueNews) -> bool {
+        self.downstream.aggregators.on_catalogued(&news.names);
+        let keys = &self.keys;
+        let names = || {
+            let all = keys
+                .iter()
+                .filter(|(.., counted)| counted.source == Source::Name);
+            let unplanned = all.filter(|(_, key, _)| key.tenant.plan().is_none());
+            unplanned.map(|(_, key, _)| &key.tenant)
+        };
+        self.upstream.catalogue.on_news(news, names)
+    }
+
     /// The demand of the classes that cut names.
     fn tails(&self, now: MonoTime) -> BTreeMap<Key, Tail> {
         let cut = self.fast_loop.tails.cut_classes(now);

@@ -15,6 +15,7 @@ use super::locate::Locator;
 use crate::downstream::{SentStandings, Traffic};
 use crate::fast_loop::FastLoop;
 use crate::key_counts::{Counted, KeyCounts, Source};
+use crate::upstream::Catalogue;
 
 /// The entries of a report, buffered until all have been checked and placed. Each table is then updated in
 /// one short loop, so that the processor waits for the memory of many entries at a time.
@@ -45,6 +46,7 @@ struct Ingest<'a> {
     board: &'a Board,
     /// The bucket looked up last, with its directives.
     latest: Option<(Bucket, Option<&'a Posted>)>,
+    catalogue: &'a mut Catalogue,
     outbox: &'a mut Outbox,
     /// Minimum span of a report that shows nothing about the present rate.
     late_from: Duration,
@@ -76,6 +78,7 @@ impl Zone {
             admissions: &mut self.admissions,
             board: &self.board,
             latest: None,
+            catalogue: &mut self.upstream.catalogue,
             outbox: &mut self.upstream.outbox,
             late_from: self.schedule.late_from(),
             is_all_late: true,
@@ -146,6 +149,7 @@ impl Ingest<'_> {
             keys: self.keys,
             fast_loop: self.fast_loop,
             posted: latest.as_ref().and_then(|(_, posted)| *posted),
+            catalogue: self.catalogue,
             outbox: self.outbox,
         };
         locator.find(key, came)
@@ -197,6 +201,7 @@ impl Ingest<'_> {
         }
         if let Some(standings) = self.standings {
             let tails = &self.fast_loop.tails;
+            let has_plans = self.catalogue.hash.is_some() || !standings.classes.is_empty();
             for BufferedEntry {
                 id,
                 of_child,
@@ -211,6 +216,10 @@ impl Ingest<'_> {
                     Source::Unnamed => Standing::default(),
                 };
                 standings.note(*of_child, standing, tails.is_cut(counted.line));
+                if has_plans && !self.keys.brings_plan(*id) {
+                    let class = &self.keys.lines.keys()[counted.line.index()].tenant;
+                    standings.classes.note(*of_child, class);
+                }
             }
         }
         entries.clear();

@@ -66,6 +66,7 @@ impl Zone {
                 keys: &mut self.keys,
                 fast_loop: &mut self.fast_loop,
                 posted: self.board.get(&key.bucket),
+                catalogue: &mut self.upstream.catalogue,
                 outbox: &mut self.upstream.outbox,
             };
             let Some(class) = locator.class_of(key) else {

@@ -2,20 +2,22 @@
 //! its plan, or in the class `default`.
 
 use plimsoll_core::directive::Posted;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Place, Tenant, is_class};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Place, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Outbox;
 
 use super::Zone;
 use crate::fast_loop::FastLoop;
 use crate::key_counts::{KeyCounts, Kind, Source};
+use crate::upstream::Catalogue;
 
-/// The tables that a new key enters. `posted` are the directives of its bucket.
+/// The tables that a new key enters. `entries` are those of its bucket.
 pub(super) struct Locator<'a> {
     pub(super) now: MonoTime,
     pub(super) keys: &'a mut KeyCounts,
     pub(super) fast_loop: &'a mut FastLoop,
     pub(super) posted: Option<&'a Posted>,
+    pub(super) catalogue: &'a mut Catalogue,
     pub(super) outbox: &'a mut Outbox,
 }
 
@@ -23,34 +25,35 @@ impl Locator<'_> {
     /// Finds or adds a key without a place, which brings `came` requests. `None` for a bucket that was not declared.
     pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
         let tenant = key.tenant.as_str();
-        let entry = entry_of(self.posted, tenant);
-        if !is_class(entry) || entry == tenant {
+        let entry = Tenant::new(entry_of(self.posted, self.catalogue, tenant)).ok()?;
+        if !entry.is_class() || entry == key.tenant {
             return self.entry(&key.bucket, entry, came);
         }
         let class = self.entry(&key.bucket, entry, 0)?.id;
         if key.tenant.is_class() {
             return Some(Place::shared(class));
         }
+        self.catalogue.look_up(&key.tenant);
         self.open(key, came, Kind::Name(class))
     }
 
     /// Finds or adds the class of a key. `None` for a tenant that the policy lists, and for a bucket that was not
     /// declared.
     pub(super) fn class_of(&mut self, key: &Key) -> Option<KeyId> {
-        let entry = entry_of(self.posted, key.tenant.as_str());
-        let class = is_class(entry).then(|| self.entry(&key.bucket, entry, 0))?;
-        Some(class?.id)
+        let entry = entry_of(self.posted, self.catalogue, key.tenant.as_str());
+        let class = Tenant::new(entry).ok().filter(Tenant::is_class)?;
+        Some(self.entry(&key.bucket, class, 0)?.id)
     }
 
     /// Finds or adds the key of an entry of the policy.
-    fn entry(&mut self, bucket: &Bucket, entry: &str, came: u64) -> Option<Place> {
-        let key = Key {
-            bucket: bucket.clone(),
-            tenant: Tenant::new(entry).ok()?,
-        };
-        let kind = match is_class(entry) {
+    fn entry(&mut self, bucket: &Bucket, entry: Tenant, came: u64) -> Option<Place> {
+        let kind = match entry.is_class() {
             true => Kind::Class,
             false => Kind::Listed,
+        };
+        let key = Key {
+            bucket: bucket.clone(),
+            tenant: entry,
         };
         let known = self.keys.known(&key);
         known.or_else(|| self.open(&key, came, kind))
@@ -75,15 +78,14 @@ impl Zone {
     /// Removes the names whose class is another one under the present directives, or whose tenant is listed now. They
     /// are found anew with their next counts. Linear in the keys.
     pub(super) fn regroup(&mut self) {
-        let board = &self.board;
+        let (board, catalogue) = (&self.board, &self.upstream.catalogue);
         let is_misplaced = |key: &Key, line: KeyId| {
-            let entry = entry_of(board.get(&key.bucket), key.tenant.as_str());
+            let entry = entry_of(board.get(&key.bucket), catalogue, key.tenant.as_str());
             self.keys.lines.keys()[line.index()].tenant.as_str() != entry
         };
-        let planned = self.keys.iter().filter(|(_, key, counted)| {
-            counted.source == Source::Name && key.tenant.plan().is_some()
-        });
-        let misplaced: Vec<(KeyId, KeyId)> = planned
+        let all = self.keys.iter();
+        let names = all.filter(|(.., counted)| counted.source == Source::Name);
+        let misplaced: Vec<(KeyId, KeyId)> = names
             .filter(|(_, key, counted)| is_misplaced(key, counted.line))
             .map(|(id, _, counted)| (id, counted.line))
             .collect();
@@ -94,6 +96,17 @@ impl Zone {
     }
 }
 
-fn entry_of<'a>(posted: Option<&Posted>, tenant: &'a str) -> &'a str {
-    posted.map_or(DEFAULT_TENANT, |posted| posted.entry_of(tenant))
+/// Returns the name of the entry of the policy for a tenant: its own, else that of the class of its plan, which its
+/// requests bring or else the catalogue has.
+fn entry_of<'a>(posted: Option<&Posted>, catalogue: &'a Catalogue, tenant: &'a str) -> &'a str {
+    let Some(posted) = posted else {
+        return DEFAULT_TENANT;
+    };
+    match posted.entry_of(tenant) {
+        DEFAULT_TENANT => {
+            let class = catalogue.class_of(tenant);
+            class.map_or(DEFAULT_TENANT, |class| posted.class_of(class))
+        }
+        entry => entry,
+    }
 }

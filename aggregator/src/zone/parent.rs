@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::directive::{GRANTS_MAX, Message, Posted};
+use plimsoll_core::directive::{CatalogueNews, GRANTS_MAX, Message, Posted};
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
@@ -44,6 +44,10 @@ impl Parent for Zone {
         if report.leaving {
             self.downstream.remove(instance);
         }
+        for tenant in &report.asked {
+            self.upstream.catalogue.ask(tenant);
+            self.downstream.aggregators.note_asked(instance, tenant);
+        }
         self.upstream
             .leaders
             .on_report(now, self.upstream.leader(), &child, &report);
@@ -67,6 +71,10 @@ impl Parent for Zone {
             message.head.grants = self.grants(now, stream);
             message.head.standings = self.downstream.take_standings(stream);
         }
+        message.head.catalogue = CatalogueNews {
+            hash: self.upstream.catalogue.hash,
+            ..self.downstream.take_catalogued(stream)
+        };
         Some(message)
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, CatalogueNews, Directives, Entitlement, KeyDirective, LimitOwner, NewShare, Terms, Unlisted,
-    Values,
+    BucketDirective, CatalogueNews, Directives, Entitlement, KeyDirective, LimitOwner, NewShare,
+    Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration};
@@ -18,9 +18,7 @@ use plimsoll_core::report::Echo;
 use plimsoll_core::rollout::{Cohort, Percent};
 
 use super::DecodeError;
-use super::catalogued::{
-    decode_catalogued, decode_key_plans, encode_catalogued, encode_key_plans,
-};
+use super::catalogued::{decode_catalogued, decode_key_plans, encode_catalogued, encode_key_plans};
 use super::coherence::{decode_coherence, encode_coherence};
 use super::headroom::{
     decode_grants, decode_headroom, decode_pool, encode_grant, encode_headroom, encode_pool,

@@ -1,8 +1,8 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
 use plimsoll_core::directive::{
-    CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, LimitOwner, NEAREST_BYTES_MAX, NewShare,
-    STANDINGS_MAX, TailCut, Unlisted,
+    CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, LimitOwner, NEAREST_BYTES_MAX,
+    NewShare, STANDINGS_MAX, TailCut, Unlisted,
 };
 use plimsoll_core::law::tail::Standing;
 
@@ -349,10 +349,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                         (Tenant::new("initech").unwrap(), Tenant::default_class()),
                     ],
                     keys: vec![
-                        (
-                            KeyId(kill as u32),
-                            Tenant::class_of_plan("pro").unwrap(),
-                        ),
+                        (KeyId(kill as u32), Tenant::class_of_plan("pro").unwrap()),
                         (KeyId(0), Tenant::default_class()),
                     ],
                 },

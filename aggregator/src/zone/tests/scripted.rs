@@ -11,6 +11,7 @@ use plimsoll_core::quantity::Limit;
 use plimsoll_core::report::{Outbox, Tally};
 
 use super::*;
+use plimsoll_core::directive::CatalogueNews;
 
 pub(super) const CONTROLLER: InstanceId = InstanceId(200);
 const STEP: u64 = 100;
@@ -60,6 +61,8 @@ pub(super) struct Client {
     keys: Vec<Key>,
     known: HashSet<Tenant>,
     pub(super) board: Board,
+    /// The classes of names that it was told, of the catalogue.
+    pub(super) classes: BTreeMap<Tenant, Tenant>,
 }
 
 impl Client {
@@ -79,6 +82,7 @@ impl Client {
             keys: Vec::new(),
             known: HashSet::new(),
             board: Board::default(),
+            classes: BTreeMap::new(),
         }
     }
 
@@ -152,6 +156,10 @@ impl Client {
         message.buckets.iter().for_each(|bucket| {
             self.board.apply(bucket);
         });
+        for (id, class) in &message.catalogue.keys {
+            let tenant = self.keys[id.index()].tenant.clone();
+            self.classes.insert(tenant, class.clone());
+        }
         Some(message)
     }
 
@@ -191,6 +199,8 @@ pub(super) struct Script {
     pub(super) keys: Vec<KeyDirective>,
     pub(super) policy_hash: Option<u64>,
     pub(super) limits: Option<Vec<(Key, Rate)>>,
+    /// The hash of the catalogue, and the class of each name in it.
+    pub(super) catalogue: Option<(u64, Vec<(&'static str, &'static str)>)>,
 }
 
 impl Script {
@@ -212,6 +222,24 @@ impl Script {
             keys: keys.collect(),
             policy_hash: None,
             limits: None,
+            catalogue: None,
+        }
+    }
+
+    /// What the catalogue says of names.
+    pub(super) fn answer(&self, asked: &[Tenant]) -> CatalogueNews {
+        let Some((hash, rows)) = &self.catalogue else {
+            return CatalogueNews::default();
+        };
+        let class = |name: &Tenant| {
+            let row = rows.iter().find(|(tenant, _)| *tenant == name.as_str());
+            let class = row.map_or_else(Tenant::default_class, |(_, class)| tenant(class));
+            (name.clone(), class)
+        };
+        CatalogueNews {
+            hash: Some(*hash),
+            names: asked.iter().map(class).collect(),
+            ..CatalogueNews::default()
         }
     }
 
@@ -366,9 +394,11 @@ impl Scene {
         let report = self.zone.report(now);
         if let Some(script) = &self.controller {
             self.seq += 1;
-            self.zone
-                .on_directives(now, script.message(self.seq, report.seq))
-                .unwrap();
+            let message = Directives {
+                catalogue: script.answer(&report.asked),
+                ..script.message(self.seq, report.seq)
+            };
+            self.zone.on_directives(now, message).unwrap();
         }
     }
 

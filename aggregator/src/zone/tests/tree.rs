@@ -125,9 +125,11 @@ impl Tree {
             return;
         };
         self.seq += 1;
-        self.upper
-            .on_directives(now, script.message(self.seq, report.seq))
-            .unwrap();
+        let message = Directives {
+            catalogue: script.answer(&report.asked),
+            ..script.message(self.seq, report.seq)
+        };
+        self.upper.on_directives(now, message).unwrap();
     }
 
     pub(super) fn values(&self, lower: usize, name: &str) -> Values {

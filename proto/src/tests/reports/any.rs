@@ -114,7 +114,10 @@ fn any_report() -> impl Strategy<Value = Report> {
                         (key, Rate::new(3.5).unwrap())
                     })
                     .collect(),
-                asked: established.iter().map(|(_, tenant)| tenant.clone()).collect(),
+                asked: established
+                    .iter()
+                    .map(|(_, tenant)| tenant.clone())
+                    .collect(),
                 seq: 0,
                 identity,
                 time: micros.map(MonoTime::from_micros),

@@ -5,6 +5,7 @@ use plimsoll_core::directive::{LimitOwner, Values};
 
 use super::*;
 use crate::zone::tests::scripted::{Client, Scene, Script, entitled, per_second};
+use crate::zone::tests::tree::Tree;
 
 const NAMES: [&str; 3] = ["jo%~free", "al%~pro", "%~free"];
 
@@ -109,4 +110,66 @@ fn limit_of_a_name_is_its_part_of_the_zone() {
     scene.controller.as_mut().unwrap().limits = Some(vec![part]);
     scene.run(2.0);
     assert!((ratio(&scene) - 0.98).abs() < 0.01, "{}", ratio(&scene));
+}
+
+#[test]
+fn catalogue_has_the_plans_of_names_without_one() {
+    let offering = || {
+        let names = ["jo", "al", "flo%~pro"].into_iter();
+        names.fold(Client::new(1), |client, name| client.offering(name, 20.0))
+    };
+    let catalogued = |hash, rows: &[(&'static str, &'static str)]| {
+        let mut script = script(&["default", "%~free", "%~pro"]);
+        script.catalogue = Some((hash, rows.to_vec()));
+        script
+    };
+    let rows = [("jo", "%~free"), ("flo", "%~free")];
+    let mut scene = Scene::new(catalogued(1, &rows), vec![offering()]);
+    scene.run(2.0);
+    let planned = named(&[("%~free", 20), ("%~pro", 20), ("default", 20)]);
+    assert_eq!(
+        lines(&mut scene),
+        planned,
+        "a plan of the request counts first"
+    );
+    let told = |scene: &Scene| scene.clients[0].classes.clone();
+    let class = |name: &str, class: &str| (tenant(name), tenant(class));
+    assert_eq!(told(&scene), [class("jo", "%~free")].into());
+    assert!(scene.zone.report(scene.now()).asked.is_empty());
+
+    // A new stream to a controller with the same catalogue changes nothing.
+    scene.reconnect(catalogued(1, &rows));
+    assert_eq!(lines(&mut scene), planned);
+    scene.controller = Some(catalogued(2, &[("jo", "%~pro"), ("al", "%~gone")]));
+    scene.run(1.0);
+    let planned = named(&[("%~pro", 40), ("default", 20)]);
+    assert_eq!(lines(&mut scene), planned);
+    scene.controller = Some(script(&["default", "%~free", "%~pro"]));
+    scene.run(1.0);
+    assert_eq!(lines(&mut scene), named(&[("%~pro", 20), ("default", 40)]));
+    assert_eq!(told(&scene), [class("jo", "default")].into());
+}
+
+#[test]
+fn child_aggregators_are_told_what_they_asked_for() {
+    let mut script = script(&["default", "%~free"]);
+    script.catalogue = Some((1, vec![("jo", "%~free")]));
+    let below = ["jo", "al"].map(|name| Client::new(1).offering(name, 20.0));
+    let mut tree = Tree::new(
+        script,
+        below.into(),
+        vec![Client::new(7).offering("jo", 20.0)],
+    );
+    tree.run(5.0);
+    let lines = |zone: &Zone| -> Vec<String> {
+        let all = zone.counts().filter(|(_, counts)| counts.offered > 60);
+        all.map(|(key, _)| key.tenant.to_string()).collect()
+    };
+    assert_eq!(lines(&tree.lowers[0].zone), ["%~free"]);
+    assert_eq!(lines(&tree.lowers[1].zone), ["default"]);
+    let told = |client: &Client| client.classes.clone();
+    let jo = [(tenant("jo"), tenant("%~free"))];
+    assert_eq!(told(&tree.lowers[0].clients[0]), jo.clone().into());
+    assert_eq!(told(&tree.clients[0]), jo.into());
+    assert!(told(&tree.lowers[1].clients[0]).is_empty());
 }
