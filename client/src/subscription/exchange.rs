@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Epoch, Posted, StaleDirective, Values,
+    BucketDirective, CatalogueNews, Directives, Epoch, Posted, StaleDirective, Values,
 };
 use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
-use plimsoll_core::names::{Bucket, Key, KeyId};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Evidence, Report, Role};
 
-use super::{ONLY, Published, REPORT_INTERVAL_DEFAULT, Subscription};
+use super::{ONLY, Published, Publisher, REPORT_INTERVAL_DEFAULT, Subscription};
+use crate::hot::table::Table;
 use crate::subscription::assignment::EndpointId;
 
 /// The established names in one greeting, at most. Further ones become established again.
@@ -265,6 +266,7 @@ impl Subscription {
         let mut changed = BTreeSet::new();
         if accepted.is_ok() {
             self.apply_standings(id, &message.standings);
+            self.apply_catalogue(id, &message.catalogue);
             for directive in message.buckets {
                 changed.extend(self.apply_directive(id, message.epoch, directive));
             }
@@ -284,30 +286,66 @@ impl Subscription {
     }
 
     fn apply_standings(&mut self, id: EndpointId, standings: &[(KeyId, Standing)]) {
+        for (key, standing) in self.own_keys(id, standings) {
+            self.with_key(id, key, |publisher, table, published| {
+                publisher.set_standing(table, published, key, standing);
+            });
+        }
+    }
+
+    /// Takes the classes of names that the catalogue has.
+    fn apply_catalogue(&mut self, id: EndpointId, news: &CatalogueNews) {
+        let CatalogueNews { hash, keys, .. } = news;
+        let mut classes = self.own_keys(id, keys);
+        let session = self.sessions.get_mut(id).filter(|_| hash.is_some());
+        if let Some(session) = session {
+            let is_first = !std::mem::replace(&mut session.stream.knows_catalogue, true);
+            let is_other = std::mem::replace(&mut self.catalogue, *hash) != *hash;
+            // A parent that did not know the former catalogue cannot tell which of its names have left.
+            if is_first && is_other {
+                let gone = self.publisher.names.catalogued();
+                classes.splice(..0, gone.map(|key| (key, Tenant::default_class())));
+            }
+        }
+        for (key, class) in classes {
+            self.with_key(id, key, |publisher, table, published| {
+                publisher.set_catalogued(table, published, key, &class);
+            });
+        }
+    }
+
+    /// Returns the values of keys by their ids here instead of those on the stream of an aggregator.
+    fn own_keys<T: Clone>(&self, id: EndpointId, values: &[(KeyId, T)]) -> Vec<(u32, T)> {
         let Some(session) = self.sessions.get(id) else {
+            return Vec::new();
+        };
+        let keys = session.keys_of(values.iter().map(|(id, _)| *id));
+        let each = keys.into_iter().zip(values);
+        each.filter_map(|(key, (_, value))| Some((key?, value.clone())))
+            .collect()
+    }
+
+    /// Calls `set` for a key in a bucket that an aggregator owns.
+    fn with_key(
+        &mut self,
+        id: EndpointId,
+        key: u32,
+        set: impl FnOnce(&mut Publisher, &Table, Published<'_>),
+    ) {
+        let at = self.table.keys.owner_of(key) as usize;
+        let is_registered = (key as usize) < self.registry.keys().len();
+        let bucket = self.buckets.get(at).filter(|_| self.owns(id, at));
+        let Some(bucket) = bucket.filter(|_| is_registered) else {
             return;
         };
-        let keys = session.keys_of(standings.iter().map(|(id, _)| *id));
-        for (key, (_, standing)) in keys.into_iter().zip(standings) {
-            let Some(key) = key.filter(|key| (*key as usize) < self.registry.keys().len()) else {
-                continue;
-            };
-            let at = self.table.keys.owner_of(key) as usize;
-            let Some(bucket) = self.buckets.get(at).filter(|_| self.owns(id, at)) else {
-                continue;
-            };
-            let posted = self.directives.get(bucket);
-            let (enforcement, registry) = (&self.enforcement, &self.registry);
-            let published = Published {
-                id: at,
-                bucket,
-                posted,
-                enforcement,
-                registry,
-            };
-            self.publisher
-                .set_standing(&self.table, published, key, *standing);
-        }
+        let published = Published {
+            id: at,
+            bucket,
+            posted: self.directives.get(bucket),
+            enforcement: &self.enforcement,
+            registry: &self.registry,
+        };
+        set(&mut self.publisher, &self.table, published);
     }
 
     /// Returns the names that are held as established, for an aggregator that owns their buckets

@@ -75,6 +75,8 @@ pub struct Subscription {
     refusals: Refusals,
     /// By bucket: the requests decided before its policy was known; `None` while it is not.
     decided_before: Vec<Option<u64>>,
+    /// The hash of the latest catalogue of tenants.
+    catalogue: Option<u64>,
     pub(crate) rejected: u64,
     /// Other controllers at the epoch of the leader.
     pub(crate) other_controllers: OtherControllers,
@@ -106,6 +108,7 @@ impl Subscription {
             evidence: EvidenceCollector::default(),
             refusals: Refusals::default(),
             decided_before: Vec::new(),
+            catalogue: None,
             rejected: 0,
             other_controllers: OtherControllers::default(),
         }

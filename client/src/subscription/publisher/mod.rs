@@ -13,7 +13,7 @@ use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{Posted, Terms, Values};
 use plimsoll_core::law::ZoneGuard;
 use plimsoll_core::law::tail::Standing;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, own_name};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, Tenant, own_name};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::Side;
 
@@ -176,7 +176,8 @@ impl Publisher {
         if self.plans.publish(table, id as u32, posted) {
             for (key, name) in registry.present(table, id as u32) {
                 let tenant = name.tenant.as_str();
-                self.plans.set_class(table, id as u32, key, tenant);
+                let class = self.names.class_of(key, tenant);
+                self.plans.set_class(table, id as u32, key, class);
                 if !table.has_own_directive(key) {
                     table.publish(key, self.names.word(key, tenant, Some(posted), stance));
                 }
@@ -199,8 +200,23 @@ impl Publisher {
 
     /// Sets the class that a key follows when it has taken an id.
     pub(super) fn set_class(&mut self, table: &Table, id: u32, key: &Key) {
-        let bucket = table.keys.owner_of(id);
-        self.plans.set_class(table, bucket, id, key.tenant.as_str());
+        let class = self.names.class_of(id, key.tenant.as_str());
+        self.plans
+            .set_class(table, table.keys.owner_of(id), id, class);
+    }
+
+    /// Sets the class of a name whose requests bring no plan.
+    pub(super) fn set_catalogued(
+        &mut self,
+        table: &Table,
+        published: Published<'_>,
+        key: u32,
+        class: &Tenant,
+    ) {
+        self.names.set_class(key, class);
+        let number = published.id as u32;
+        self.plans.set_class(table, number, key, class.as_str());
+        self.publish_name(table, published, key);
     }
 
     pub(super) fn set_standing(
@@ -210,14 +226,19 @@ impl Publisher {
         key: u32,
         standing: Standing,
     ) {
+        self.names.set(published.id, key, standing);
+        self.publish_name(table, published, key);
+    }
+
+    /// Publishes the word of a name without its own directive.
+    fn publish_name(&self, table: &Table, published: Published<'_>, key: u32) {
         let Published {
-            id,
             bucket,
             posted,
             enforcement,
             registry,
+            ..
         } = published;
-        self.names.set(id, key, standing);
         let (Some(posted), Some(name)) = (posted, registry.keys().get(key as usize)) else {
             return;
         };

@@ -1,11 +1,11 @@
-//! The standings of unlisted names, as the aggregator has sent them, and the marks that lead the
-//! request path to the ratio of each.
+//! The standings and classes of unlisted names, as the aggregator has sent them, and the marks that lead the request path
+//! to the ratio of each.
 
 use std::collections::{BTreeSet, HashMap};
 
 use plimsoll_core::directive::{Posted, TailCut};
 use plimsoll_core::law::tail::{Bin, Standing};
-use plimsoll_core::names::DEFAULT_TENANT;
+use plimsoll_core::names::{DEFAULT_TENANT, Tenant, split_class};
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::directive_word::DirectiveWord;
@@ -17,6 +17,8 @@ pub(crate) struct Names {
     standings: Vec<Standing>,
     /// By bucket: the names with a bin for their rate, which have their own ratios.
     counted: HashMap<usize, BTreeSet<u32>>,
+    /// By key: the class of a name with a plan that only the catalogue has.
+    classes: HashMap<u32, Tenant>,
 }
 
 impl Names {
@@ -33,8 +35,28 @@ impl Names {
         }
     }
 
+    /// Sets the class of a name whose requests bring no plan.
+    pub(super) fn set_class(&mut self, key: u32, class: &Tenant) {
+        match class.plan() {
+            Some(_) => drop(self.classes.insert(key, class.clone())),
+            None => drop(self.classes.remove(&key)),
+        }
+    }
+
+    /// Returns the class of a key: that of the catalogue, else that of the plan in its name.
+    pub(super) fn class_of<'a>(&'a self, key: u32, tenant: &'a str) -> &'a str {
+        let of_catalogue = self.classes.get(&key).map(Tenant::as_str);
+        of_catalogue.unwrap_or_else(|| split_class(tenant).1)
+    }
+
+    /// The names with a class of the catalogue.
+    pub(crate) fn catalogued(&self) -> impl Iterator<Item = u32> {
+        self.classes.keys().copied()
+    }
+
     /// Forgets a name before another key may take its id.
     pub(super) fn remove(&mut self, bucket: usize, key: u32) {
+        self.classes.remove(&key);
         if self.of(key) != Standing::default() {
             self.set(bucket, key, Standing::default());
         }
@@ -68,7 +90,10 @@ impl Names {
         let Standing { established, bin } = self.of(key);
         let has_plans = posted.is_some_and(has_plans);
         let cut = posted.and_then(|posted| match has_plans {
-            true => posted.terms().of_class(posted.class_of(tenant)).cut,
+            true => {
+                let class = posted.class_of(self.class_of(key, tenant));
+                posted.terms().of_class(class).cut
+            }
             false => posted.terms().cut,
         });
         let of_bin = bin

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_core::directive::Posted;
-use plimsoll_core::names::{is_class_of_plan, plan_of, split_class};
+use plimsoll_core::names::{is_class_of_plan, plan_of};
 
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::table::{ClassWords, PLAN_CLASSES_MAX, Table, plan_tag};
@@ -19,12 +19,9 @@ pub(super) struct Plans {
 }
 
 impl Plans {
-    /// Sets the class that a key follows, by the plan in its name.
-    pub(super) fn set_class(&self, table: &Table, bucket: u32, key: u32, tenant: &str) {
-        let class = match split_class(tenant) {
-            ("", _) => None,
-            (_, class) => self.numbers.get(&bucket).and_then(|of| of.get(class)),
-        };
+    /// Sets the class that a key follows.
+    pub(super) fn set_class(&self, table: &Table, bucket: u32, key: u32, class: &str) {
+        let class = self.numbers.get(&bucket).and_then(|of| of.get(class));
         table.classes.set(key, class.copied());
     }
 

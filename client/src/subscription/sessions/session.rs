@@ -50,6 +50,8 @@ pub(crate) struct StreamState {
     /// The buckets reported as carried out less than directed.
     pub(crate) sent_unapplied: BTreeSet<Bucket>,
     pub(crate) received: Board,
+    /// True once a message has named a catalogue of tenants.
+    pub(crate) knows_catalogue: bool,
 }
 
 impl Session {

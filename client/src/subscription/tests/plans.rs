@@ -34,6 +34,17 @@ impl TestClient {
         }
     }
 
+    /// Reports a name, and returns its id on the stream.
+    fn id_on_the_stream(&mut self, tenant: &str) -> KeyId {
+        self.subscription.report(now());
+        let place = self.table.known_bucket("api").unwrap();
+        let key = self.table.known_target(place, tenant, "").key;
+        let session = self.subscription.sessions.get_mut(ONLY).unwrap();
+        let keys_of = session.keys_of((0..10).map(KeyId));
+        let id = keys_of.iter().position(|of| *of == Some(key)).unwrap();
+        KeyId(id as u32)
+    }
+
     fn reported(&mut self) -> Vec<String> {
         let counts = self.subscription.counts().into_keys();
         counts.map(|key| key.tenant.to_string()).collect()
@@ -101,20 +112,13 @@ fn standing_of_a_name_is_cut_by_its_class() {
     client.direct(enforced(cut), &keys);
     client.check_in_plan(&[("jo", "free", 0.2)]);
     client.reported();
-    let key = client
-        .table
-        .known_target(client.table.known_bucket("api").unwrap(), "jo", "")
-        .key;
+    let id = client.id_on_the_stream("jo");
     let standing = Standing {
         established: true,
         bin: Some(Bin::of(10.0)),
     };
-    client.subscription.report(now());
-    let session = client.subscription.sessions.get_mut(ONLY).unwrap();
-    let keys_of = session.keys_of((0..10).map(KeyId));
-    let id = keys_of.iter().position(|of| *of == Some(key)).unwrap();
     let mut message = client.message(enforced(cut), &keys);
-    message.standings = vec![(KeyId(id as u32), standing)];
+    message.standings = vec![(id, standing)];
     client
         .subscription
         .on_directives(client.now, message)
@@ -156,5 +160,39 @@ fn limit_of_a_tenant_names_its_owner() {
         let key = client.table.known_target(place, tenant, "").key;
         let limit = client.table.tenant_limit(place.bucket, key).unwrap();
         assert_eq!((limit.per_second, limit.owner), expected, "{tenant}");
+    }
+}
+
+#[test]
+fn name_follows_the_class_that_the_catalogue_has() {
+    let mut client = TestClient::new();
+    let keys = [("%~free", ratio(HALF)), ("default", ratio(0.1))];
+    client.direct(enforced(TailCut::default()), &keys);
+    client.check_in_plan(&[("jo", "", 0.1)]);
+    let id = client.id_on_the_stream("jo");
+    let free = [(id, Tenant::class_of_plan("free").unwrap())];
+    let none = [(id, Tenant::default_class())];
+    for (hash, opens, told, expected) in [
+        (Some(1), false, &free[..], HALF),
+        (Some(2), false, &[], HALF),
+        (Some(2), false, &none, 0.1),
+        (Some(2), false, &free, HALF),
+        // A stream begins with the same catalogue, and with another one.
+        (Some(2), true, &[], HALF),
+        (None, true, &[], HALF),
+        (Some(3), false, &[], 0.1),
+        (Some(4), true, &free, HALF),
+    ] {
+        if opens {
+            client.subscription.on_open(client.now);
+            client.answer();
+            assert_eq!(client.id_on_the_stream("jo"), id);
+        }
+        let mut message = client.message(enforced(TailCut::default()), &keys);
+        message.catalogue.hash = hash;
+        message.catalogue.keys = told.to_vec();
+        let subscription = &mut client.subscription;
+        subscription.on_directives(client.now, message).unwrap();
+        client.check_in_plan(&[("jo", "", expected)]);
     }
 }
