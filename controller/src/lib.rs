@@ -73,6 +73,10 @@ pub struct Args {
     /// Tenants file: tenants and their weights. Without it all tenants share one class
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
     pub tenants: Option<PathBuf>,
+    /// Catalogue of tenants: up to 1,000,000 rows of CSV (`.csv`) or of JSON (`.ndjson`, an object a line), each with a
+    /// plan, and a weight, floor or limits of its own where it has some. Watched and reloaded like the policy
+    #[arg(long, env = "PLIMSOLL_CATALOGUE", value_name = "FILE")]
+    pub catalogue: Option<PathBuf>,
     /// State directory: epoch, policy in force, kill switch, rollout stages and learned history survive restarts here
     #[arg(
         long,
@@ -109,7 +113,7 @@ pub struct Args {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The policy files cannot be read, or are not valid.
-    #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants: " } else { "" })]
+    #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants, --catalogue: " } else { "" })]
     Policy(#[from] ReadError),
     /// Another controller uses the state directory.
     #[error(transparent)]
@@ -199,8 +203,9 @@ impl Controller {
         let files = PolicyFiles {
             policy: args.policy.clone(),
             tenants: args.tenants.clone(),
+            catalogue: args.catalogue.clone(),
         };
-        let (policy, warnings) = files.read()?;
+        let (policy, warnings, current) = files.read_version()?;
         let policy = Arc::new(policy);
         policy::log_warnings(&warnings, &[]);
         let (store, opened) = Store::open(&args.state_dir)?;
@@ -217,7 +222,7 @@ impl Controller {
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
         let audit = AuditLog::open(&args.state_dir);
-        let in_force = saved_policy(&durable).unwrap_or_else(|| Arc::clone(&policy));
+        let in_force = saved_policy(&durable, &policy).unwrap_or_else(|| Arc::clone(&policy));
         if Arc::ptr_eq(&in_force, &policy) && policy::record_first(&policy, &files, &audit).is_err()
         {
             // Only recorded changes are enforced.
@@ -237,7 +242,6 @@ impl Controller {
         // Learned limits are part of what a changed policy is judged by.
         let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
         brain.rollouts.ready = Some(Vec::new());
-        let current = policy.hash();
         let unrecorded = policy::offer_at_start(&mut brain, &policy, &files, &audit);
         if let Some((number, durable)) = brain.unsaved() {
             match store.save(&durable) {
@@ -360,11 +364,15 @@ impl Controller {
     }
 }
 
-/// Returns the policy that was active before a restart; guardrails compare the files with it.
-fn saved_policy(durable: &DurableState) -> Option<Arc<Policy>> {
+/// Returns the policy that was active before a restart; guardrails compare `files` with it. Its catalogue is that of the
+/// files: the rows are not saved.
+fn saved_policy(durable: &DurableState, files: &Policy) -> Option<Arc<Policy>> {
     let is_restart = durable.epoch > Epoch::default();
     match durable.policy.as_ref().map(|texts| texts.read()) {
-        Some(Ok(policy)) => Some(Arc::new(policy)),
+        Some(Ok(policy)) => {
+            let catalogue = files.shared_catalogue().cloned();
+            Some(Arc::new(policy.with_catalogue(catalogue)))
+        }
         Some(Err(error)) => {
             tracing::warn!(
                 "saved policy refused by this build: the files are in force without a comparison: {error}"

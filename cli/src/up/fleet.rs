@@ -93,6 +93,7 @@ impl Fleet {
         let controller = Controller::open(&plimsoll_controller::Args {
             policy,
             tenants,
+            catalogue: args.catalogue.clone(),
             state_dir: directory.path().join("state"),
             feed_stale: STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,

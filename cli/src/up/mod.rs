@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// Tenant file; without it and --policy, a built-in example
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
     tenants: Option<PathBuf>,
+    /// Catalogue of tenants, as the controller takes it
+    #[arg(long, env = "PLIMSOLL_CATALOGUE", value_name = "FILE")]
+    catalogue: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }

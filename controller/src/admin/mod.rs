@@ -165,6 +165,7 @@ pub(crate) fn routes(
     };
     admin_server::routes(metrics, || true)
         .viewer(Method::GET, "/status", status)
+        .merge(status::catalogue_routes(commands.brain.clone()))
         .merge(rollout_routes::routes(commands.clone(), files))
         .merge(kill_routes::routes(commands.clone()))
         .merge(aggregator_routes::routes(commands.clone()))

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::directive::Board;
+use plimsoll_core::directive::{Board, CATALOGUED_MAX};
 use plimsoll_core::law::presence::presence;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::law::{Parameters, smoothed};
-use plimsoll_core::names::{Bucket, Key, KeyId};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
 use plimsoll_policy::Policy;
@@ -34,6 +34,8 @@ pub(crate) struct Aggregator {
     limited: Vec<(Key, Rate)>,
     /// Its parts of the limits of such names.
     pub(crate) limits: Vec<(Key, Rate)>,
+    /// What the catalogue says of names that it asked for, for the next messages.
+    pub(crate) catalogued: Vec<(Tenant, Tenant)>,
     /// The number of its children in its latest report with any; `None` before.
     pub(crate) clients: Option<u32>,
     /// The parts of limits in requests/s that it brought with its last greeting.
@@ -94,6 +96,7 @@ impl Aggregator {
             tails: BTreeMap::new(),
             limited: Vec::new(),
             limits: Vec::new(),
+            catalogued: Vec::new(),
             clients: None,
             holds: BTreeMap::new(),
             first_holds: holds,
@@ -116,6 +119,8 @@ impl Aggregator {
         self.reported = true;
         self.greeted_at = now;
         self.staged.clear();
+        // It asks again on each stream.
+        self.catalogued.clear();
         self.holds = holds;
         let before = std::mem::replace(&mut self.instance, instance);
         if before != instance {
@@ -145,6 +150,11 @@ impl Aggregator {
         if !report.more && report.time.is_some() && report.children > 0 {
             self.clients = Some(report.children);
         }
+    }
+
+    pub(crate) fn take_catalogued(&mut self) -> Vec<(Tenant, Tenant)> {
+        let next = self.catalogued.len().min(CATALOGUED_MAX);
+        self.catalogued.drain(..next).collect()
     }
 
     /// Adds the names that it reported to the rates of all aggregators.

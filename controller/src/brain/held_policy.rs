@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Tenant;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::{Difference, Policy, PolicyHash, Regime, differences, reasons_to_hold};
 
 use super::Brain;
@@ -121,6 +123,7 @@ impl Brain {
     /// and its lower modes are active immediately. It must be [offered](Self::offer) again once it
     /// is recorded.
     pub(crate) fn hold_unlogged(&mut self, policy: Arc<Policy>, why: String) {
+        let policy = self.rows.list_in(policy);
         self.policies.refused = None;
         let before = self.durable.clone();
         self.durable.on_unlogged(&policy, &self.policies.in_force);
@@ -128,8 +131,16 @@ impl Brain {
         self.settle_modes(&before);
     }
 
+    /// Notes that the files are those of the current policy again. Returns false if another one is held back, which an
+    /// [offer](Self::offer) recalls.
+    pub(crate) fn recalls_nothing(&mut self) -> bool {
+        self.policies.refused = None;
+        self.policies.held.is_none()
+    }
+
     /// Activates the policy of the files, or holds it back if guardrails find a reason.
     pub(crate) fn offer(&mut self, policy: Arc<Policy>) -> Offer {
+        let policy = self.rows.list_in(policy);
         self.policies.refused = None;
         self.record_traffic(self.clock.at);
         let before = self.durable.clone();
@@ -215,6 +226,8 @@ impl Brain {
 
     /// Activates a policy.
     pub fn on_policy(&mut self, policy: Arc<Policy>) {
+        self.rows.on_policy(&policy.listing([]));
+        let policy = self.rows.list_in(policy);
         let before = self.durable.clone();
         self.durable.on_policy(&policy);
         let unix_s = self.durable.ticked_s.unwrap_or(i64::MIN);
@@ -258,6 +271,27 @@ impl Brain {
                 .exact_buckets()
                 .for_each(|(bucket, _)| child.subscribe(bucket));
         }
+    }
+
+    /// Lists the rows of the catalogue that have requests now, and ends those that have none any more.
+    pub(super) fn list_active_rows(&mut self, now: MonoTime) {
+        let (keys, buckets) = (&self.keys, &self.buckets);
+        let has_requests = |tenant: &Tenant| {
+            let states = buckets.states.values();
+            let mut ids = states.filter_map(|bucket| bucket.tenants.key_of(tenant));
+            ids.any(|id| !keys.is_idle(now, id))
+        };
+        let changes = self.rows.on_tick(now, has_requests);
+        if changes.is_empty() {
+            return;
+        }
+        let policy = self.rows.list_in(Arc::clone(&self.policies.in_force));
+        self.buckets.on_policy(&policy);
+        self.keys.on_policy(&policy);
+        for bucket in self.buckets.states.values_mut() {
+            bucket.relist(&policy, &changes, &self.keys);
+        }
+        self.policies.in_force = policy;
     }
 }
 

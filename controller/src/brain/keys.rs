@@ -72,6 +72,10 @@ impl Keys {
         self.table.iter().map(|(id, key, _)| (id, key))
     }
 
+    pub(crate) fn known(&self, key: &Key) -> Option<KeyId> {
+        self.table.get(key)
+    }
+
     pub(crate) fn key(&self, id: KeyId) -> &Key {
         self.table.key(id)
     }

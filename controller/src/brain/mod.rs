@@ -9,6 +9,7 @@
 //!   what it is sent, which of them are sent rates after a start, and which have not reported for too long.
 //! * `Leadership`: whether this controller leads, and other controllers that aggregators name.
 //! * `Keys` and `Buckets`: the counts of each key, and the law of each bucket.
+//! * `ActiveRows`: the rows of the catalogue that are listed.
 //! * `Limits`: limits that are learned or queried.
 //! * `KillRelay`: the kill generations and drills that aggregators are sent.
 //! * `Rollouts`: the evidence and the moves of rollout stages.
@@ -39,7 +40,7 @@ use plimsoll_core::report::InstanceId;
 use plimsoll_policy::Policy;
 
 use self::held_policy::Policies;
-use self::keys::Keys;
+pub(crate) use self::keys::{IDLE, Keys};
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
 use self::traffic::TrafficRecord;
@@ -47,7 +48,7 @@ use crate::aggregators::Aggregators;
 use crate::aggregators::leadership::Leadership;
 use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::{Buckets, Listing};
+use crate::bucket::{ActiveRows, Buckets, Listing};
 use crate::rollout::Rollouts;
 use crate::rollout::recovery::Recovery;
 use crate::state::DurableState;
@@ -74,6 +75,7 @@ pub struct Brain {
     pub(crate) leadership: Leadership,
     pub(crate) keys: Keys,
     pub(crate) buckets: Buckets,
+    pub(crate) rows: ActiveRows,
     pub(crate) limits: Limits,
     pub(crate) rollouts: Rollouts,
 }
@@ -147,6 +149,7 @@ impl Brain {
             leadership: Leadership::new(now, instance),
             keys: Keys::new(now, KEYS_MAX),
             buckets: Buckets::default(),
+            rows: ActiveRows::default(),
             limits: Limits::default(),
             rollouts,
         };

@@ -7,13 +7,16 @@ use std::time::Duration;
 use plimsoll_core::directive::{Board, Message};
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::exchange::{NAMES_MAX, Parent, StreamId, StreamRejected};
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, Entered, Origin, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
 use crate::aggregators::{Place, place_of};
 use crate::bucket::Listing;
+
+/// Answers that wait for one aggregator, at most.
+const ANSWERS_MAX: usize = 100_000;
 
 impl Parent for Brain {
     fn on_report(
@@ -67,6 +70,7 @@ impl Parent for Brain {
             self.assign_holds();
         }
         self.enter(now, stream, &place, &report)?;
+        self.answer(&place, &report.asked);
         if report.leaving {
             self.dismiss(&place);
         }
@@ -124,6 +128,8 @@ impl Parent for Brain {
         // Before this controller knows the rates of all zones, each keeps the parts that an earlier one gave it.
         let knows_rates = self.downstream.takeover.leading && aggregator.served;
         message.head.limits = knows_rates.then(|| aggregator.limits.clone());
+        message.head.catalogue.hash = self.policies.in_force.catalogue().map(|it| it.hash());
+        message.head.catalogue.names = aggregator.take_catalogued();
         message.head.children = self.downstream.aggregators.clients(&place);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)
@@ -165,6 +171,18 @@ impl Brain {
             .on_report(self.clock.progress.now(), place);
         self.record_evidence(stream, report, &entered, place);
         Ok(())
+    }
+
+    /// Answers what the catalogue says of names, with the next messages.
+    fn answer(&mut self, place: &Place, asked: &[Tenant]) {
+        let Some(aggregator) = self.downstream.aggregators.by_place.get_mut(place) else {
+            return;
+        };
+        let room = ANSWERS_MAX.saturating_sub(aggregator.catalogued.len());
+        for tenant in asked.iter().take(room) {
+            let class = self.rows.answer(&self.policies.in_force, tenant);
+            aggregator.catalogued.push((tenant.clone(), class));
+        }
     }
 
     /// Adds the new counts of a report to the figures of their buckets, without late counts and counts that

@@ -27,6 +27,7 @@ impl Brain {
         self.downstream.aggregators.on_tick(ran, &self.parameters);
         self.sample_minute(now, unix_s);
         self.expire_aggregators(unix_s);
+        self.list_active_rows(now);
         self.evict_keys(now);
         self.drop_idle_buckets(now);
         self.downstream.sessions.prune(now);

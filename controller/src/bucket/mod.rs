@@ -1,6 +1,7 @@
 //! One bucket that the controller knows: its limit, what is offered to it, what the law gives each tenant in
 //! each zone, and the directives that follow.
 
+mod active_rows;
 mod admissions;
 mod candidate;
 mod directive;
@@ -27,9 +28,11 @@ use plimsoll_policy::{BucketPolicy, Policy, Release};
 use self::quota_drops::QuotaDrops;
 use self::tenants::BucketTenants;
 use crate::aggregators::{Aggregators, Place};
+use crate::brain::Keys;
 use crate::rollout::MovingLimit;
 use crate::state::DurableState;
 
+pub(crate) use self::active_rows::{ActiveRows, RowChanges};
 pub(crate) use self::candidate::Candidate;
 pub(crate) use self::registry::{Buckets, Listing};
 pub(crate) use self::tick::{Scratch, Tick};
@@ -199,6 +202,13 @@ impl BucketState {
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
         self.candidate = Candidate::configured(self.candidate, of_bucket);
         self.tenants = BucketTenants::new(policy, &self.name);
+        self.bursts.retain(|tenant, _| policy.is_listed(tenant));
+        self.clear_allocations();
+    }
+
+    /// Lists rows of the catalogue, and ends others. Allocations follow with the next tick.
+    pub(crate) fn relist(&mut self, policy: &Policy, changes: &RowChanges, keys: &Keys) {
+        self.tenants.relist(policy, &self.name, changes, keys);
         self.bursts.retain(|tenant, _| policy.is_listed(tenant));
         self.clear_allocations();
     }

@@ -1,12 +1,15 @@
 //! The tenants of one bucket as the law divides among them: every tenant that the policy lists, and the classes of all
 //! other names.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use plimsoll_core::directive::LimitOwner;
-use plimsoll_core::names::{Bucket, KeyId, Tenant};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
+
+use super::active_rows::RowChanges;
+use crate::brain::Keys;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BucketTenant {
@@ -27,58 +30,86 @@ pub(crate) struct BucketTenants {
     /// The entries that are classes, and of these `default`.
     classes: Vec<usize>,
     default: usize,
-    by_name: HashMap<Tenant, usize>,
     /// The keys of tenants that were listed before, until they are idle.
     pooled: Vec<KeyId>,
+}
+
+impl BucketTenant {
+    fn new(policy: &Policy, bucket: &Bucket, tenant: &Tenant, key: Option<KeyId>) -> Self {
+        let limit = policy.tenant_limit(tenant, bucket);
+        Self {
+            name: tenant.clone(),
+            floor: policy.floor(tenant),
+            limit: limit.map(|(rate, _)| rate),
+            limit_owner: limit.map(|(_, owner)| owner).unwrap_or_default(),
+            key,
+        }
+    }
 }
 
 impl BucketTenants {
     pub(crate) fn new(policy: &Policy, bucket: &Bucket) -> Self {
         let tenants = policy.tenants().map(|(tenant, _)| tenant);
-        let entries: Vec<BucketTenant> = tenants
-            .map(|tenant| {
-                let limit = policy.tenant_limit(tenant, bucket);
-                BucketTenant {
-                    name: tenant.clone(),
-                    floor: policy.floor(tenant),
-                    limit: limit.map(|(rate, _)| rate),
-                    limit_owner: limit.map(|(_, owner)| owner).unwrap_or_default(),
-                    key: None,
-                }
-            })
-            .collect();
-        let classes = entries.iter().enumerate();
-        let classes = classes
-            .filter(|(_, entry)| entry.name.is_class())
-            .map(|(at, _)| at);
-        let classes = classes.collect();
-        let by_name: HashMap<Tenant, usize> = entries
-            .iter()
-            .map(|entry| entry.name.clone())
-            .zip(0..)
-            .collect();
-        let default = by_name
-            .get(&Tenant::default_class())
-            .copied()
-            .unwrap_or_default();
-        Self {
-            entries,
-            classes,
-            default,
-            by_name,
-            pooled: Vec::new(),
+        let entries = tenants.map(|tenant| BucketTenant::new(policy, bucket, tenant, None));
+        let mut new = Self {
+            entries: entries.collect(),
+            ..Self::default()
+        };
+        new.find_classes();
+        new
+    }
+
+    /// Lists rows of the catalogue, and ends others. Their keys stay.
+    pub(crate) fn relist(
+        &mut self,
+        policy: &Policy,
+        bucket: &Bucket,
+        changes: &RowChanges,
+        keys: &Keys,
+    ) {
+        for tenant in &changes.ended {
+            if let Some(at) = self.position(tenant) {
+                self.pooled.extend(self.entries.remove(at).key);
+            }
         }
+        for tenant in &changes.listed {
+            let name = Key {
+                bucket: bucket.clone(),
+                tenant: tenant.clone(),
+            };
+            let key = keys.known(&name);
+            self.pooled.retain(|pooled| Some(*pooled) != key);
+            let entry = BucketTenant::new(policy, bucket, tenant, key);
+            let at = self.entries.partition_point(|entry| entry.name < *tenant);
+            self.entries.insert(at, entry);
+        }
+        self.find_classes();
+    }
+
+    fn find_classes(&mut self) {
+        let classes = self.entries.iter().enumerate();
+        let classes = classes.filter(|(_, entry)| entry.name.is_class());
+        self.classes = classes.map(|(at, _)| at).collect();
+        self.default = self.position(&Tenant::default_class()).unwrap_or_default();
+    }
+
+    fn position(&self, tenant: &Tenant) -> Option<usize> {
+        self.entries
+            .binary_search_by(|entry| entry.name.cmp(tenant))
+            .ok()
     }
 
     pub(crate) fn add(&mut self, key: KeyId, tenant: &Tenant) {
-        match self
-            .by_name
-            .get(tenant)
-            .and_then(|at| self.entries.get_mut(*at))
-        {
+        let at = self.position(tenant);
+        match at.and_then(|at| self.entries.get_mut(at)) {
             Some(entry) => entry.key = Some(key),
             None => self.pooled.push(key),
         }
+    }
+
+    /// Returns the key of a listed tenant, once it had traffic.
+    pub(crate) fn key_of(&self, tenant: &Tenant) -> Option<KeyId> {
+        self.entries.get(self.position(tenant)?)?.key
     }
 
     pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) {

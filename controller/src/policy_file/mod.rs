@@ -1,4 +1,4 @@
-//! The policy files: reads the two as one policy, and reports changes of their content.
+//! The policy files: reads them, and a catalogue of tenants, as one policy, and reports changes of their content.
 
 #[cfg(test)]
 mod tests;
@@ -6,9 +6,11 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use plimsoll_host::regular_file;
 use plimsoll_host::watch::{self, Contents, Files, Parser, WatchError};
 use plimsoll_policy::{
-    FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy, PolicyError, PolicyHash, Source, Warning,
+    CATALOGUE_BYTES_MAX, Catalogue, CatalogueSource, FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy,
+    PolicyError, PolicyHash, Source, Warning,
 };
 use tokio::sync::mpsc;
 
@@ -21,6 +23,16 @@ pub struct PolicyFiles {
     pub policy: PathBuf,
     /// The path of `tenants.yaml`; without it all tenants are of one class.
     pub tenants: Option<PathBuf>,
+    /// The path of the catalogue of tenants.
+    pub catalogue: Option<PathBuf>,
+}
+
+/// The content that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    texts: PolicyHash,
+    /// What the file system says of the catalogue, which is too large to read again and again.
+    catalogue: Option<Vec<u8>>,
 }
 
 /// A change of the content: a policy with its warnings, or the reason why the current one stays.
@@ -38,30 +50,46 @@ pub enum ReadError {
 }
 
 impl PolicyFiles {
-    /// Reads both files as one policy. Blocks; reads at most one byte more than the largest file allowed.
+    /// Reads all files as one policy. Blocks; reads at most one byte more than the largest file allowed.
     ///
     /// # Errors
-    /// When a file cannot be read, or the two are no policy.
+    /// When a file cannot be read, or they are no policy.
     pub fn read(&self) -> Result<(Policy, Vec<Warning>), ReadError> {
-        Ok(self.parse_policy(&self.files().read()?)?)
+        self.parse_policy(&self.files().read()?)
     }
 
-    /// Returns the hash of both files as they are now. Blocks.
+    /// Returns the policy of the files, and the version that it was read from. Blocks.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_version(&self) -> Result<(Policy, Vec<Warning>, Version), ReadError> {
+        let contents = self.files().read()?;
+        let (policy, warnings) = self.parse_policy(&contents)?;
+        Ok((policy, warnings, self.version(&contents)))
+    }
+
+    /// Returns the hash of the files as they are now. Blocks.
     ///
     /// # Errors
     /// When a file cannot be read.
     pub(crate) fn hash(&self) -> Result<PolicyHash, ReadError> {
-        Ok(self.version(&self.files().read()?))
+        let contents = self.files().read()?;
+        let (policy, tenants) = self.texts(&contents);
+        let hash = PolicyHash::of(policy, tenants);
+        Ok(match self.read_catalogue()? {
+            None => hash,
+            Some((_, bytes)) => hash.with_catalogue(Catalogue::hash_of(&bytes)),
+        })
     }
 
     /// Sends one [`Reload`] for every change of content, beginning with the first content that is not
-    /// `current`, until the receiver is dropped. Calls `on_read` whenever both files were read.
+    /// `current`, until the receiver is dropped. Calls `on_read` whenever the files were read.
     ///
     /// # Errors
     /// When the reading thread panics.
     pub(crate) async fn watch(
         self,
-        current: Option<PolicyHash>,
+        current: Option<Version>,
         on_read: impl Fn() + Send,
         tx: mpsc::Sender<Reload>,
     ) -> Result<(), WatchError> {
@@ -75,10 +103,23 @@ impl PolicyFiles {
         Files {
             paths: paths.cloned().collect(),
             bytes_max: FILE_BYTES_MAX,
+            large: self.catalogue.iter().cloned().collect(),
         }
     }
 
-    fn parse_policy(&self, contents: &Contents) -> Result<(Policy, Vec<Warning>), PolicyError> {
+    fn read_catalogue(&self) -> Result<Option<(String, Vec<u8>)>, watch::ReadError> {
+        let Some(path) = &self.catalogue else {
+            return Ok(None);
+        };
+        let bytes = regular_file::read(path, CATALOGUE_BYTES_MAX);
+        let bytes = bytes.map_err(|source| watch::ReadError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Some((path.display().to_string(), bytes)))
+    }
+
+    fn parse_policy(&self, contents: &Contents) -> Result<(Policy, Vec<Warning>), ReadError> {
         let policy = self.policy.display().to_string();
         let tenants = self
             .tenants
@@ -86,40 +127,48 @@ impl PolicyFiles {
             .map_or("(built-in tenants)".to_owned(), |path| {
                 path.display().to_string()
             });
-        let (of_policy, of_tenants) = texts(contents);
-        let (policy, mut warnings) = Policy::read(
-            Source::from_bytes(&policy, of_policy)?,
-            Source::from_bytes(&tenants, of_tenants)?,
-        )?;
+        let (of_policy, of_tenants) = self.texts(contents);
+        let of_policy = Source::from_bytes(&policy, of_policy)?;
+        let of_tenants = Source::from_bytes(&tenants, of_tenants)?;
+        let (policy, mut warnings) = match self.read_catalogue()? {
+            None => Policy::read(of_policy, of_tenants)?,
+            Some((name, bytes)) => {
+                let (name, bytes) = (name.as_str(), bytes.as_slice());
+                let catalogue = CatalogueSource { name, bytes };
+                Policy::read_with(of_policy, of_tenants, catalogue)?
+            }
+        };
         let now = unix_s();
         warnings.retain(|warning| warning.holds_at(now));
         Ok((policy, warnings))
     }
+
+    /// Returns the bytes of both texts, in the order of [`Self::files`].
+    fn texts<'a>(&self, contents: &'a Contents) -> (&'a [u8], &'a [u8]) {
+        let text = |at: usize| contents.get(at).map(Vec::as_slice);
+        let tenants = self.tenants.as_ref().and_then(|_| text(1));
+        (
+            text(0).unwrap_or_default(),
+            tenants.unwrap_or(ONE_CLASS_TENANTS.as_bytes()),
+        )
+    }
 }
 
 impl Parser for PolicyFiles {
-    type Version = PolicyHash;
+    type Version = Version;
     type Output = (Arc<Policy>, Vec<Warning>);
     type Error = ReadError;
 
-    fn version(&self, contents: &Contents) -> PolicyHash {
-        let (policy, tenants) = texts(contents);
-        PolicyHash::of(policy, tenants)
+    fn version(&self, contents: &Contents) -> Version {
+        let (policy, tenants) = self.texts(contents);
+        Version {
+            texts: PolicyHash::of(policy, tenants),
+            catalogue: self.catalogue.as_ref().and(contents.last()).cloned(),
+        }
     }
 
     fn parse(&self, contents: &Contents) -> Result<Self::Output, ReadError> {
         let (policy, warnings) = self.parse_policy(contents)?;
         Ok((Arc::new(policy), warnings))
     }
-}
-
-/// Returns the bytes of both files, in the order of [`PolicyFiles::files`].
-fn texts(contents: &Contents) -> (&[u8], &[u8]) {
-    let policy = contents.first().map_or(&[][..], Vec::as_slice);
-    (
-        policy,
-        contents
-            .get(1)
-            .map_or(ONE_CLASS_TENANTS.as_bytes(), Vec::as_slice),
-    )
 }

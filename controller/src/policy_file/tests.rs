@@ -48,6 +48,7 @@ impl Watched {
         let files = PolicyFiles {
             policy: dir.path().join("policy.yaml"),
             tenants: tenants.then(|| dir.path().join("tenants.yaml")),
+            catalogue: None,
         };
         let (tx, reloads) = mpsc::channel(1);
         tokio::spawn(files.watch(None, || (), tx));
@@ -166,6 +167,7 @@ async fn directory_created_later_is_watched() {
     let files = PolicyFiles {
         policy: dir.path().join("later/policy.yaml"),
         tenants: None,
+        catalogue: None,
     };
     let (tx, reloads) = mpsc::channel(1);
     tokio::spawn(files.watch(None, || (), tx));
@@ -185,6 +187,7 @@ async fn watch_ends_when_the_receiver_is_dropped() {
     let files = PolicyFiles {
         policy: dir.path().join("policy.yaml"),
         tenants: None,
+        catalogue: None,
     };
     let (tx, mut reloads) = mpsc::channel(1);
     let watching = tokio::spawn(files.watch(None, || (), tx));
@@ -195,4 +198,35 @@ async fn watch_ends_when_the_receiver_is_dropped() {
         .expect("still watching")
         .unwrap()
         .unwrap();
+}
+
+#[tokio::test]
+async fn catalogue_is_reloaded_with_the_policy() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("policy.yaml"), policy(1)).unwrap();
+    fs::write(path("rows.csv"), "tenant\njo\n").unwrap();
+    let files = PolicyFiles {
+        policy: path("policy.yaml"),
+        tenants: None,
+        catalogue: Some(path("rows.csv")),
+    };
+    let (first, _, current) = files.read_version().unwrap();
+    assert_eq!(files.hash().unwrap(), first.hash());
+    let (tx, reloads) = mpsc::channel(1);
+    tokio::spawn(files.clone().watch(Some(current), || (), tx));
+    let rows = path("rows.csv");
+    let mut watched = Watched { dir, reloads };
+    replace(&rows, "tenant\njo\nal\n");
+    let second = watched.accepted(1.0).await;
+    assert!(second.row("al").is_some() && first.row("al").is_none());
+    assert_eq!(files.hash().unwrap(), second.hash());
+    replace(&rows, "tenant\njo\nal");
+    watched
+        .refused("rows.csv:3:1: the file ends within a row")
+        .await;
+    fs::remove_file(&rows).unwrap();
+    watched.refused("cannot read").await;
+    replace(&rows, "tenant\njo\n");
+    assert_eq!(watched.accepted(1.0).await.hash(), first.hash());
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use plimsoll_host::Shared;
-use plimsoll_policy::{Difference, Policy, PolicyHash, Warning, differences};
+use plimsoll_policy::{Difference, Policy, Warning, differences};
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 
 use crate::audit::{Actor, AuditLog, Entry, Logged, NotLogged};
 use crate::brain::{Brain, Offer};
-use crate::policy_file::{PolicyFiles, Reload};
+use crate::policy_file::{PolicyFiles, Reload, Version};
 use crate::state::{DurableState, Stage};
 use crate::tasks::events::Events;
 use crate::tasks::unix_s;
@@ -20,8 +21,8 @@ const DIFFERENCES_MAX: usize = 20;
 pub(crate) struct PolicyTask {
     pub(crate) brain: Shared<Brain>,
     pub(crate) files: PolicyFiles,
-    /// The hash of the files as the start read them.
-    pub(crate) current: PolicyHash,
+    /// The content of the files as the start read them.
+    pub(crate) current: Version,
     /// The warnings of the latest policy, which were logged.
     pub(crate) logged: Vec<Warning>,
     pub(crate) events: Events,
@@ -35,11 +36,11 @@ impl PolicyTask {
         let (sender, mut reloads) = mpsc::channel(1);
         let events = self.events.clone();
         let on_read = move || events.with(|counts| counts.policy_read_s = unix_s());
-        let watch = tokio::spawn(
-            self.files
-                .clone()
-                .watch(Some(self.current), on_read, sender),
-        );
+        let watch = tokio::spawn(self.files.clone().watch(
+            Some(self.current.clone()),
+            on_read,
+            sender,
+        ));
         loop {
             let audit = self.audit.clone();
             tokio::select! {
@@ -76,7 +77,18 @@ impl PolicyTask {
         };
         log_warnings(&warnings, &self.logged);
         self.logged = warnings;
-        self.offer(policy).await;
+        let in_force = self.brain.with(|brain, _| Arc::clone(brain.policy()));
+        // Outside of the brain: a comparison of catalogues takes longer than a decision may.
+        if policy.hash() == in_force.hash() && self.brain.with(|brain, _| brain.recalls_nothing()) {
+            return;
+        }
+        let compared = spawn_blocking(move || Arc::unwrap_or_clone(policy).compared_to(&in_force));
+        match compared.await {
+            Ok(policy) => self.offer(Arc::new(policy)).await,
+            Err(error) => {
+                tracing::error!(%error, "policy not compared, the last good one stays in force")
+            }
+        }
     }
 
     async fn offer(&mut self, policy: Arc<Policy>) {

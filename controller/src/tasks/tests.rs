@@ -13,6 +13,7 @@ pub(crate) fn args(directory: &Path) -> Args {
     Args {
         policy,
         tenants: None,
+        catalogue: None,
         state_dir: directory.join("state"),
         feed_stale: Duration::from_secs(60),
         query_every: QUERY_EVERY,

@@ -2,6 +2,7 @@
 //! acknowledges, and the tiers below notice by it that the policy changed.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +13,13 @@ use crate::{Policy, PolicyError, Source};
 pub struct PolicyTexts {
     pub(crate) policy: String,
     pub(crate) tenants: String,
+    /// The hash of the catalogue; the rows are too many to keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) catalogue: Option<u64>,
 }
 
 impl PolicyTexts {
-    /// Reads the policy again.
+    /// Reads the policy again, without its catalogue. Its hash is that of the policy with it.
     ///
     /// # Errors
     /// When this build refuses a policy that an earlier one accepted.
@@ -24,14 +28,23 @@ impl PolicyTexts {
             name: "(saved policy)",
             text: &self.policy,
         };
-        Ok(Policy::read(
-            policy,
-            Source {
-                name: "(saved tenants)",
-                text: &self.tenants,
-            },
-        )?
-        .0)
+        let tenants = Source {
+            name: "(saved tenants)",
+            text: &self.tenants,
+        };
+        let (policy, _) = Policy::read(policy, tenants)?;
+        Ok(Policy {
+            hash: self.hash(),
+            texts: Arc::new(self.clone()),
+            ..policy
+        })
+    }
+
+    /// Returns the hash of the policy.
+    pub(crate) fn hash(&self) -> PolicyHash {
+        let texts = PolicyHash::of(self.policy.as_bytes(), self.tenants.as_bytes());
+        self.catalogue
+            .map_or(texts, |catalogue| texts.with_catalogue(catalogue))
     }
 }
 
@@ -44,16 +57,34 @@ pub struct PolicyHash(u64);
 impl PolicyHash {
     /// Hashes two texts.
     pub fn of(policy: &[u8], tenants: &[u8]) -> Self {
-        let bytes = policy.iter().chain(&[0xFF]).chain(tenants);
-        Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        }))
+        Self(folded(fnv(policy), &[0xFF])).then(tenants)
+    }
+
+    /// Returns the hash of a policy of this hash with a catalogue of that one.
+    #[must_use]
+    pub fn with_catalogue(self, catalogue: u64) -> Self {
+        self.then(&[0xFF]).then(&catalogue.to_le_bytes())
+    }
+
+    fn then(self, bytes: &[u8]) -> Self {
+        Self(folded(self.0, bytes))
     }
 
     /// The hash as a number, as on the wire.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
+}
+
+/// FNV-1a.
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
+    folded(0xcbf2_9ce4_8422_2325, bytes)
+}
+
+fn folded(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 impl fmt::Display for PolicyHash {

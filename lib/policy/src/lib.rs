@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod buckets;
+mod catalogue;
 mod changes;
 mod hash;
 pub mod learning;
@@ -28,9 +29,12 @@ pub use buckets::{
     BURST_DEFAULT, Bounds, BucketPolicy, Learned, LimitSource, Prometheus, QUERIES_MAX, QueryGate,
     RolloutPolicy,
 };
+pub use catalogue::{
+    CATALOGUE_BYTES_MAX, CATALOGUE_ROWS_MAX, Catalogue, CatalogueRow, CatalogueSource,
+};
 pub use changes::{
-    ADMITTED_LOST_MIN, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX,
-    Regime, TENANTS_REMOVED_MAX, differences, reasons_to_hold,
+    ADMITTED_LOST_MIN, CATALOGUE_CHANGED_MAX, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX,
+    REFUSED_MORE_MAX, Regime, TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
 pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
@@ -50,11 +54,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_core::directive::LimitOwner;
-use plimsoll_core::names::{Bucket, Name, Tenant};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
 use buckets::Buckets;
+use catalogue::CatalogueChanges;
 use tenants::Tenants;
 
 /// The text of a `tenants.yaml` with only the class `default`, used if no such file is given.
@@ -73,6 +78,9 @@ pub struct Policy {
     fairness: Fairness,
     hash: PolicyHash,
     texts: Arc<PolicyTexts>,
+    catalogue: Option<Arc<Catalogue>>,
+    /// The changes from the catalogue with this hash.
+    compared: Option<Arc<(Option<u64>, CatalogueChanges)>>,
 }
 
 impl Policy {
@@ -87,6 +95,34 @@ impl Policy {
         tenants: Source<'_>,
     ) -> Result<(Self, Vec<Warning>), PolicyError> {
         read::read(policy, tenants)
+    }
+
+    /// Reads the two files and a catalogue of tenants.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and all faults of the catalogue once the two files have none.
+    pub fn read_with(
+        policy: Source<'_>,
+        tenants: Source<'_>,
+        catalogue: CatalogueSource<'_>,
+    ) -> Result<(Self, Vec<Warning>), PolicyError> {
+        let (policy, mut warnings) = Self::read(policy, tenants)?;
+        let classes = policy.tenants().map(|(tenant, _)| tenant);
+        let classes = classes.filter(|tenant| tenant.is_class());
+        let plans = classes.map(|class| class.plan().unwrap_or(DEFAULT_TENANT));
+        let (file, catalogue) = (catalogue.name, catalogue.read(plans)?);
+        warnings.extend(policy.listed_twice(file, &catalogue));
+        Ok((policy.with_catalogue(Some(Arc::new(catalogue))), warnings))
+    }
+
+    /// The catalogue of tenants.
+    pub fn catalogue(&self) -> Option<&Catalogue> {
+        self.catalogue.as_deref()
+    }
+
+    /// The catalogue, to share it.
+    pub const fn shared_catalogue(&self) -> Option<&Arc<Catalogue>> {
+        self.catalogue.as_ref()
     }
 
     /// Returns the policy of the bucket `name`: under its exact name, else under the longest matching
@@ -137,7 +173,7 @@ impl Policy {
         self.quotas.get(name)
     }
 
-    /// The tenants that are listed, and the classes of unlisted ones: `default` and one for each plan. In the order of
+    /// The tenants that are listed, rows of the catalogue among them, and the classes of unlisted ones: `default` and one for each plan. In the order of
     /// names.
     pub fn tenants(&self) -> impl Iterator<Item = (&Tenant, &TenantPolicy)> {
         self.tenants.listed.iter()

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll_controller::policy_file::{PolicyFiles, ReadError};
 use plimsoll_core::decision::Mode;
-use plimsoll_policy::{Fault, Policy, Warning};
+use plimsoll_policy::{Catalogue, Fault, Policy, Warning};
 use plimsoll_sidecar::rules::{self, RulesFile, RulesSize};
 use serde::Serialize;
 
@@ -40,6 +40,9 @@ struct Summary {
     quotas: usize,
     /// Listed tenants, the class `default` included.
     tenants: usize,
+    /// Rows of the catalogue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catalogue: Option<usize>,
     kill_switch: bool,
 }
 
@@ -149,6 +152,7 @@ impl Summary {
             enforce: in_mode(Mode::Enforce),
             quotas: policy.quotas().count(),
             tenants: policy.tenants().count(),
+            catalogue: policy.catalogue().map(Catalogue::len),
             kill_switch: policy.kill_switch,
         }
     }
@@ -170,9 +174,13 @@ impl Summary {
         )?;
         writeln!(
             out,
-            "       {}, {}",
+            "       {}, {}{}",
             counted(self.quotas, "quota"),
-            counted(self.tenants, "tenant")
+            counted(self.tenants, "tenant"),
+            self.catalogue.map_or(String::new(), |rows| format!(
+                ", {} in the catalogue",
+                counted(rows, "row")
+            ))
         )?;
         if self.kill_switch {
             writeln!(out, "       kill_switch is on: nothing is refused")?;

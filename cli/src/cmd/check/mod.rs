@@ -31,6 +31,15 @@ pub(crate) struct CheckArgs {
     #[arg(env = "PLIMSOLL_TENANTS")]
     tenants: Option<PathBuf>,
 
+    /// Catalogue of tenants, as the controller takes it
+    #[arg(
+        long,
+        env = "PLIMSOLL_CATALOGUE",
+        value_name = "FILE",
+        requires = "policy"
+    )]
+    catalogue: Option<PathBuf>,
+
     /// Rules file of a sidecar. Beside a policy, buckets that the policy does not name are warned of
     #[arg(long, env = "PLIMSOLL_RULES", value_name = "FILE")]
     sidecar_rules: Option<PathBuf>,
@@ -51,11 +60,11 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 /// Writes text to `out` and faults to `err`, or only JSON to `out`. Returns true if all files are
 /// valid.
 fn check(args: &CheckArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<bool> {
-    let tenants = args.tenants.clone();
-    let policy = args
-        .policy
-        .clone()
-        .map(|policy| PolicyFiles { policy, tenants });
+    let policy = args.policy.clone().map(|policy| PolicyFiles {
+        policy,
+        tenants: args.tenants.clone(),
+        catalogue: args.catalogue.clone(),
+    });
     let findings = Findings::of(policy, args.sidecar_rules.as_deref());
     match args.output.format {
         Format::Text => findings.write_text(out, err)?,

@@ -13,7 +13,9 @@ use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::aggregator_routes::{FORGET, Forget, Forgotten};
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::state_routes::{ACKNOWLEDGE_LOSS, Acknowledged};
-use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
+use plimsoll_controller::admin::status::{
+    AggregatorStatus, BucketStatus, CatalogueStatus, Status, Traffic,
+};
 use plimsoll_core::names::Tenant;
 use plimsoll_core::quota::QuotaKey;
 use plimsoll_core::stats::AdmissionFigures;
@@ -34,10 +36,18 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(StatusArgs { tenant, admin }: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status: Status = admin.get("/status")?;
     if let Some(tenant) = tenant {
-        let buckets = tenant::of(&status, tenant);
+        let row = match &status.catalogue {
+            // A name may have escapes, and no other character that a query must escape.
+            Some(_) => admin.get(&format!(
+                "/catalogue?name={}",
+                tenant.as_str().replace('%', "%25")
+            ))?,
+            None => None,
+        };
+        let shown = tenant::of(&status, tenant, row.as_ref());
         admin
             .output
-            .print(&buckets, |out| tenant::write(out, tenant, &buckets))?;
+            .print(&shown, |out| tenant::write(out, tenant, &shown))?;
         return Ok(ExitCode::SUCCESS);
     }
     let policies: Policies = admin.get("/policy")?;
@@ -109,6 +119,25 @@ fn write_waiting(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
     Ok(())
 }
 
+fn write_catalogue(out: &mut dyn Write, catalogue: &CatalogueStatus) -> io::Result<()> {
+    let CatalogueStatus {
+        rows,
+        listed,
+        no_room,
+    } = catalogue;
+    write!(
+        out,
+        "catalogue: {rows} rows, {listed} with terms of their own have requests"
+    )?;
+    if *no_room > 0 {
+        write!(
+            out,
+            ", {no_room} times one found no room and has the terms of its plan"
+        )?;
+    }
+    writeln!(out)
+}
+
 fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     write!(
         out,
@@ -124,6 +153,9 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
             ", sends no rates yet"
         }
     )?;
+    if let Some(catalogue) = &status.catalogue {
+        write_catalogue(out, catalogue)?;
+    }
     write_security(out, &status.security)?;
     write_controllers(out, status)?;
     for refused in &status.refused_children {

@@ -3,49 +3,72 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use plimsoll_controller::admin::status::{Status, TenantGrants, Traffic};
+use plimsoll_controller::admin::status::{RowGrants, Status, TenantGrants, Traffic};
 use plimsoll_core::names::{Bucket, Tenant};
 use serde::Serialize;
+
+/// A tenant in all buckets.
+#[derive(Debug, Serialize)]
+pub(super) struct ShownTenant<'a> {
+    /// The line of its row in the catalogue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catalogue_line: Option<u32>,
+    #[serde(flatten)]
+    buckets: BTreeMap<&'a Bucket, TenantInBucket<'a>>,
+}
 
 /// A tenant in one bucket.
 #[derive(Debug, Serialize)]
 pub(super) struct TenantInBucket<'a> {
     /// Absent if the bucket's own settings apply.
     grants: Option<&'a TenantGrants>,
-    traffic: &'a Traffic,
+    /// Absent for a tenant that is counted for its class.
+    traffic: Option<&'a Traffic>,
 }
 
-/// Returns the buckets where a listed tenant or a class has an entry.
+/// Returns the buckets where a listed tenant or a class has an entry, or a tenant has grants of its row.
 pub(super) fn of<'a>(
     status: &'a Status,
     tenant: &Tenant,
-) -> BTreeMap<&'a Bucket, TenantInBucket<'a>> {
+    row: Option<&'a RowGrants>,
+) -> ShownTenant<'a> {
     let each = status.buckets.iter().filter_map(|(name, bucket)| {
-        let traffic = bucket.tenants.get(tenant)?;
-        let grants = bucket.grants.get(tenant);
-        Some((name, TenantInBucket { grants, traffic }))
+        let traffic = bucket.tenants.get(tenant);
+        let of_row = row.and_then(|row| row.grants.get(name));
+        let grants = bucket.grants.get(tenant).or(of_row);
+        let is_shown = traffic.is_some() || of_row.is_some();
+        is_shown.then_some((name, TenantInBucket { grants, traffic }))
     });
-    each.collect()
+    ShownTenant {
+        catalogue_line: row.map(|row| row.line),
+        buckets: each.collect(),
+    }
 }
 
 pub(super) fn write(
     out: &mut dyn Write,
     tenant: &Tenant,
-    buckets: &BTreeMap<&Bucket, TenantInBucket<'_>>,
+    shown: &ShownTenant<'_>,
 ) -> io::Result<()> {
-    if buckets.is_empty() {
+    if let Some(line) = shown.catalogue_line {
+        writeln!(out, "line {line} of the catalogue")?;
+    }
+    if shown.buckets.is_empty() {
         return writeln!(
             out,
             "the policy does not list {tenant}: it counts for the plan that its service names, which --tenant '%~PLAN' \
              shows, or else for the class `default`"
         );
     }
-    for (bucket, TenantInBucket { grants, traffic }) in buckets {
-        let mut parts = vec![format!("offered {:.0}/s", traffic.offered_rps)];
-        if traffic.law_ratio.is_some() {
-            parts.push(format!("allocated {:.0}/s", traffic.allocated_rps));
+    for (bucket, TenantInBucket { grants, traffic }) in &shown.buckets {
+        let mut parts = Vec::new();
+        if let Some(traffic) = traffic {
+            parts.push(format!("offered {:.0}/s", traffic.offered_rps));
+            if traffic.law_ratio.is_some() {
+                parts.push(format!("allocated {:.0}/s", traffic.allocated_rps));
+            }
+            parts.extend(super::law(traffic));
         }
-        parts.extend(super::law(traffic));
         if let Some(grants) = grants {
             let plan = grants.plan.as_ref();
             parts.extend(plan.map(|plan| format!("plan {plan}")));

@@ -32,7 +32,7 @@ impl TenantGrants {
         each.collect()
     }
 
-    fn of(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
+    pub(super) fn of(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
         let tenant = policy.tenant(name);
         let limit = policy.tenant_limit(name, bucket);
         Self {

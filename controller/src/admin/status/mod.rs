@@ -1,7 +1,10 @@
 //! The answer of `/status`: the controller's view of the fleet.
 
+mod catalogue;
 mod grants;
 
+pub(super) use catalogue::routes as catalogue_routes;
+pub use catalogue::{CatalogueStatus, RowGrants};
 pub use grants::TenantGrants;
 
 use std::collections::BTreeMap;
@@ -41,6 +44,9 @@ pub struct Status {
     pub security: SecurityStatus,
     /// The hash of the current policy.
     pub policy_hash: String,
+    /// The catalogue of tenants; null without one.
+    #[serde(default)]
+    pub catalogue: Option<CatalogueStatus>,
     /// The kill generation; odd means killed.
     pub kill_generation: u64,
     /// True while the kill switch is on: no client refuses.
@@ -291,6 +297,7 @@ impl Status {
             refused_children: Vec::new(),
             security: SecurityStatus::default(),
             policy_hash: brain.policy().hash().to_string(),
+            catalogue: CatalogueStatus::of(brain),
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),

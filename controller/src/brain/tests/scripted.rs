@@ -57,6 +57,9 @@ pub(super) struct Scripted {
     pub(super) board: Board,
     pub(super) kill: KillGeneration,
     pub(super) tail: Option<Tail>,
+    /// Names that its next report asks for, and what it was told of them.
+    pub(super) asked: Vec<Tenant>,
+    pub(super) told: Vec<(Tenant, Tenant)>,
     traffic: Vec<Traffic>,
 }
 
@@ -83,6 +86,8 @@ impl Scripted {
             board: Board::default(),
             kill: KillGeneration::default(),
             tail: None,
+            asked: Vec::new(),
+            told: Vec::new(),
             traffic: Vec::new(),
         }
     }
@@ -179,6 +184,7 @@ impl Scripted {
                     (class, tail.clone())
                 })
                 .collect(),
+            asked: std::mem::take(&mut self.asked),
             ..Report::default()
         };
         self.greeted = true;
@@ -230,6 +236,7 @@ impl Scripted {
         for bucket in &directives.buckets {
             self.board.apply(bucket);
         }
+        self.told.extend(directives.catalogue.names.iter().cloned());
         Some(directives)
     }
 

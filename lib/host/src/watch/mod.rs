@@ -36,6 +36,9 @@ pub struct Files {
     pub paths: Vec<PathBuf>,
     /// Maximum size of a valid file. One byte more is read.
     pub bytes_max: usize,
+    /// Paths of files that are too large to read with each look. In place of the contents of each stands what the file
+    /// system says of it: its identity, length and times. The [`Parser`] reads them.
+    pub large: Vec<PathBuf>,
 }
 
 /// Contents of files in the order of their paths, each at most one byte too long.
@@ -215,9 +218,11 @@ impl Files {
     }
 
     fn contents_once(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Reading {
-        self.paths
-            .iter()
-            .map(|path| read(path).map_err(|source| (path.clone(), source)))
+        let whole = self.paths.iter().map(|path| (path, read(path)));
+        let large = self.large.iter().map(|path| (path, fingerprint(path)));
+        whole
+            .chain(large)
+            .map(|(path, read)| read.map_err(|source| (path.clone(), source)))
             .collect()
     }
 
@@ -228,7 +233,7 @@ impl Files {
     /// file.
     fn directories(&self) -> BTreeSet<PathBuf> {
         let mut directories = BTreeSet::new();
-        for path in &self.paths {
+        for path in self.paths.iter().chain(&self.large) {
             directories.insert(directory_of(path));
             directories.extend(path.canonicalize().ok().map(|real| directory_of(&real)));
         }
@@ -240,6 +245,20 @@ impl From<(PathBuf, io::Error)> for ReadError {
     fn from((path, source): (PathBuf, io::Error)) -> Self {
         Self::Io { path, source }
     }
+}
+
+/// Returns what the file system says of a file: another text whenever it was replaced or written.
+fn fingerprint(path: &Path) -> io::Result<Vec<u8>> {
+    let about = std::fs::metadata(path)?;
+    #[cfg(unix)]
+    let identity = {
+        use std::os::unix::fs::MetadataExt;
+        (about.dev(), about.ino(), about.ctime(), about.ctime_nsec())
+    };
+    #[cfg(not(unix))]
+    let identity = ();
+    let text = format!("{identity:?} {} {:?}", about.len(), about.modified().ok());
+    Ok(text.into_bytes())
 }
 
 fn directory_of(path: &Path) -> PathBuf {

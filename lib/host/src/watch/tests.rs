@@ -68,6 +68,7 @@ fn one_file(text: &str) -> (TempDir, PathBuf, Files) {
     let files = Files {
         paths: vec![path.clone()],
         bytes_max: 100,
+        large: Vec::new(),
     };
     (dir, path, files)
 }

@@ -20,6 +20,10 @@ pub const ADMITTED_LOST_MIN: f64 = 0.5;
 pub const LIMIT_FACTOR_MAX: f64 = 2.0;
 /// Maximum share of the listed tenants removed in one change.
 pub const TENANTS_REMOVED_MAX: f64 = 0.2;
+/// Maximum share of the rows of the catalogue removed or changed in one change.
+pub const CATALOGUE_CHANGED_MAX: f64 = 0.1;
+/// Rows that may always change.
+const CATALOGUE_CHANGED_MIN: usize = 20;
 /// The number of reasons given; of more, the first.
 pub const REASONS_MAX: usize = 20;
 /// Maximum number of tenants named for one bucket: those who would lose most.
@@ -87,6 +91,7 @@ pub fn reasons_to_hold<'t>(
         );
     }
     reasons.extend(removed_tenants(before.policy, after.policy));
+    reasons.extend(changed_rows(before.policy, after.policy));
     if reasons.len() > REASONS_MAX {
         let more = reasons.len() - REASONS_MAX;
         reasons.truncate(REASONS_MAX);
@@ -288,4 +293,21 @@ fn removed_tenants(before: &Policy, after: &Policy) -> Option<String> {
     let too_many = removed as f64 > TENANTS_REMOVED_MAX * listed as f64;
     let percent = TENANTS_REMOVED_MAX * 100.0;
     too_many.then(|| format!("{removed} of {listed} tenants are removed, more than {percent} %"))
+}
+
+fn changed_rows(before: &Policy, after: &Policy) -> Option<String> {
+    let changes = after.catalogue_changes(before);
+    let count = changes.removed + changes.changed;
+    let most = CATALOGUE_CHANGED_MAX * changes.before as f64;
+    let too_many = count as f64 > most && count > CATALOGUE_CHANGED_MIN;
+    too_many.then(|| {
+        format!(
+            "{} of {} rows of the catalogue are removed and {} changed, more than {} %, such as {}",
+            changes.removed,
+            changes.before,
+            changes.changed,
+            CATALOGUE_CHANGED_MAX * 100.0,
+            changes.names.join(", ")
+        )
+    })
 }

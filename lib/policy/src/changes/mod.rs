@@ -5,7 +5,7 @@ mod effect;
 mod guardrails;
 mod quotas;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,14 +17,14 @@ use crate::{Policy, Source};
 
 pub use effect::{Offered, Regime};
 pub use guardrails::{
-    ADMITTED_LOST_MIN, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX, TENANTS_REMOVED_MAX,
-    reasons_to_hold,
+    ADMITTED_LOST_MIN, CATALOGUE_CHANGED_MAX, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX,
+    TENANTS_REMOVED_MAX, reasons_to_hold,
 };
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The field, such as `buckets.checkout.limit`.
+    /// The field, such as `buckets.checkout.limit`, or `catalogue`.
     pub path: String,
     /// The old value; `None` if the field is new.
     pub from: Option<String>,
@@ -45,6 +45,7 @@ impl fmt::Display for Difference {
 
 /// Returns the differences from `from` to `to`, as they are written in the files, in the order of paths.
 pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
+    let of_catalogue = to.catalogue_changes(from).shown();
     let (from, to) = (values(from), values(to));
     let paths: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
     let differing = paths
@@ -56,6 +57,7 @@ pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
             from: from.get(path).cloned(),
             to: to.get(path).cloned(),
         })
+        .chain(of_catalogue)
         .collect()
 }
 

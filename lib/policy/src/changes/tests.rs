@@ -55,7 +55,7 @@ fn stage(policy: &Policy, entry: &str) -> Mode {
         .mode
 }
 
-fn reasons(from: &Policy, to: &Policy, traffic: &[Offered]) -> Vec<String> {
+pub(crate) fn reasons(from: &Policy, to: &Policy, traffic: &[Offered]) -> Vec<String> {
     let before = Regime {
         policy: from,
         limit: &|bucket| limit(from, bucket),

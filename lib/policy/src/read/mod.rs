@@ -15,7 +15,7 @@ use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPoli
 use crate::Policy;
 use crate::buckets::quotas::Definitions;
 use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
-use crate::hash::{PolicyHash, PolicyTexts};
+use crate::hash::PolicyTexts;
 use crate::spec::{PolicySpec, TenantsSpec};
 use crate::tenants::{Fairness, Plans, TenantPolicy, Tenants};
 use crate::warning::Warning;
@@ -77,10 +77,10 @@ pub(crate) fn read(
             room::check_keys(policy, at, buckets.exact.len(), listed.listed.len())?;
             warnings.extend(floor.and_then(|floor| floor.above_limits(&buckets)));
             warnings.extend(of_tenants);
-            let hash = PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes());
             let texts = Arc::new(PolicyTexts {
                 policy: policy.text.to_owned(),
                 tenants: tenants.text.to_owned(),
+                catalogue: None,
             });
             let tenants = listed;
             let policy = Policy {
@@ -90,8 +90,10 @@ pub(crate) fn read(
                 quotas,
                 tenants,
                 fairness,
-                hash,
+                hash: texts.hash(),
                 texts,
+                catalogue: None,
+                compared: None,
             };
             Ok((policy, warnings))
         }

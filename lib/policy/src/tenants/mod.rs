@@ -54,11 +54,14 @@ pub struct TenantPolicy {
     /// The rate below which it is never dropped, while all floors together can be met. `None`: that of
     /// [`Fairness::min_floor`].
     pub floor: Option<Rate>,
-    limits: ByBucket<Rate>,
+    pub(crate) limits: ByBucket<Rate>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tenants {
+    /// As `tenants.yaml` has them.
+    pub(crate) written: Arc<BTreeMap<Tenant, TenantPolicy>>,
+    /// These, and rows of the catalogue.
     pub(crate) listed: BTreeMap<Tenant, TenantPolicy>,
     pub(crate) default_class: TenantPolicy,
 }
@@ -200,6 +203,7 @@ impl Tenants {
     pub(crate) fn new(listed: BTreeMap<Tenant, TenantPolicy>) -> Option<Self> {
         let default_class = listed.get(DEFAULT_TENANT)?.clone();
         Some(Self {
+            written: Arc::new(listed.clone()),
             listed,
             default_class,
         })

@@ -19,9 +19,9 @@ const PLAN_HINT: &str = "1 to 32 letters, digits and . _ : / @ -";
 pub struct Plan {
     /// The name.
     pub name: String,
-    pub(super) weight: Weight,
-    pub(super) burst_multiplier: BurstMultiplier,
-    pub(super) floor: Option<Rate>,
+    pub(crate) weight: Weight,
+    pub(crate) burst_multiplier: BurstMultiplier,
+    pub(crate) floor: Option<Rate>,
     pub(super) limits: ByBucket<Rate>,
 }
 

@@ -78,6 +78,7 @@ impl RulesFile {
         Files {
             paths: vec![self.path.clone()],
             bytes_max: FILE_BYTES_MAX,
+            large: Vec::new(),
         }
     }
 }

@@ -1,6 +1,8 @@
-//! The division between tenants: weights, floors, tenant limits, and invented names. Boosts and exact quotas of tenants.
+//! The division between tenants: weights, floors, tenant limits, and invented names. Boosts, rows of a catalogue and exact quotas of
+//! tenants.
 
 mod boosts;
+mod catalogue;
 mod definitions;
 mod quotas;
 

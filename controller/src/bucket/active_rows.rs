@@ -1,0 +1,124 @@
+//! The rows of the catalogue that have a weight, floor or limits of their own, and requests: they are listed as if
+//! `tenants.yaml` listed them, so that only tenants with traffic cost anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_policy::{CatalogueRow, KEYS_MAX, Policy, TENANTS_MAX};
+
+use crate::brain::IDLE;
+
+/// Interval between two searches for rows without requests.
+const SEARCH_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(crate) struct ActiveRows {
+    /// With the time since when each is listed.
+    listed: BTreeMap<Tenant, MonoTime>,
+    /// Rows that are listed with the next tick.
+    wanted: BTreeSet<Tenant>,
+    searched: MonoTime,
+    /// The rows that may be listed beside the tenants of `tenants.yaml`.
+    room: usize,
+    /// Questions for rows that found no room. Such a tenant has the terms of its plan alone.
+    pub(crate) no_room: u64,
+}
+
+/// Rows that begin and end to be listed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowChanges {
+    pub(crate) listed: Vec<Tenant>,
+    pub(crate) ended: Vec<Tenant>,
+}
+
+impl ActiveRows {
+    pub(crate) fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// Takes a policy as it was read: rows that it does not have any more are not listed.
+    pub(crate) fn on_policy(&mut self, policy: &Policy) {
+        let buckets = policy.exact_buckets().count().max(1);
+        let tenants = policy.tenants().count();
+        self.room = TENANTS_MAX.min(KEYS_MAX / buckets).saturating_sub(tenants);
+        self.wanted.clear();
+        self.listed
+            .retain(|tenant, _| policy.row(tenant.as_str()).is_some_and(|row| row.is_own));
+        while self.listed.len() > self.room {
+            self.listed.pop_last();
+        }
+    }
+
+    /// Returns a policy with the active rows listed.
+    pub(crate) fn list_in(&self, policy: Arc<Policy>) -> Arc<Policy> {
+        match policy.catalogue() {
+            Some(_) => Arc::new(policy.listing(self.listed.keys().cloned())),
+            None => policy,
+        }
+    }
+
+    /// Returns the class of a name that has requests, and lists it if its row has terms of its own.
+    pub(crate) fn answer(&mut self, policy: &Policy, tenant: &Tenant) -> Tenant {
+        let Some(row) = policy.row(tenant.as_str()) else {
+            return Tenant::default_class();
+        };
+        // The aggregator keeps no answer for a listed tenant, and asks again when it returns after it was idle.
+        match row.is_own && self.has_place(tenant) {
+            true => Tenant::default_class(),
+            false => class_of(&row),
+        }
+    }
+
+    fn has_place(&mut self, tenant: &Tenant) -> bool {
+        if self.listed.contains_key(tenant) || self.wanted.contains(tenant) {
+            return true;
+        }
+        let has_room = self.listed.len() + self.wanted.len() < self.room;
+        match has_room {
+            true => drop(self.wanted.insert(tenant.clone())),
+            false => self.no_room += 1,
+        }
+        has_room
+    }
+
+    /// Lists the rows that are wanted, and ends those without a key that `has_requests`.
+    pub(crate) fn on_tick(
+        &mut self,
+        now: MonoTime,
+        has_requests: impl Fn(&Tenant) -> bool,
+    ) -> RowChanges {
+        let mut changes = RowChanges {
+            listed: std::mem::take(&mut self.wanted).into_iter().collect(),
+            ended: Vec::new(),
+        };
+        if now.since(self.searched) >= SEARCH_EVERY {
+            self.searched = now;
+            self.listed.retain(|tenant, since| {
+                let stays = now.since(*since) < IDLE || has_requests(tenant);
+                if !stays {
+                    changes.ended.push(tenant.clone());
+                }
+                stays
+            });
+        }
+        let listed = changes.listed.iter().map(|tenant| (tenant.clone(), now));
+        self.listed.extend(listed);
+        changes
+    }
+}
+
+impl RowChanges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listed.is_empty() && self.ended.is_empty()
+    }
+}
+
+fn class_of(row: &CatalogueRow) -> Tenant {
+    let plan = row.policy.plan.as_ref().map(|plan| plan.name.as_str());
+    let plan = plan.filter(|plan| *plan != DEFAULT_TENANT);
+    let class = plan.and_then(|plan| Tenant::class_of_plan(plan).ok());
+    class.unwrap_or_else(Tenant::default_class)
+}
