@@ -69,6 +69,7 @@ impl TimedController {
         let args = Args {
             policy: path("policy.yaml"),
             tenants: Some(path("tenants.yaml")),
+            catalogue: None,
             feed_stale: plimsoll_core::rollout::gates::STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,
             pending_max: plimsoll_net::PENDING_MAX_DEFAULT,
