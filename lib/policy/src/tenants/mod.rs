@@ -1,11 +1,13 @@
-//! Tenants and their plans: weights, boosts, bursts, floors and limits.
+//! Tenants and their plans: weights, boosts, bursts, floors, limits and quotas.
 
 mod fairness;
 mod plans;
+mod quotas;
 
 pub use fairness::{Fairness, REWEIGHT_INTERVAL_DEFAULT};
 pub use plans::Plan;
 pub(crate) use plans::Plans;
+pub(crate) use quotas::Quotas;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +18,9 @@ use crate::timestamp::UnixSeconds;
 use crate::yaml::{Checked, Field};
 use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::law::Weight;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant, split_class};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name, Tenant, split_class};
 use plimsoll_core::quantity::Rate;
+use plimsoll_core::quota::QuotaRate;
 
 /// Factor on a tenant's share during a burst: from 1 to 1,000,000.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -55,6 +58,7 @@ pub struct TenantPolicy {
     /// [`Fairness::min_floor`].
     pub floor: Option<Rate>,
     limits: ByBucket<Rate>,
+    quotas: BTreeMap<Name, QuotaRate>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +121,7 @@ impl TenantPolicy {
     }
 
     /// Reads an entry of `tenants`. Absent values are those of its plan.
-    pub(crate) fn read(spec: TenantSpec, field: &Field<'_>, plans: &Plans) -> Checked<Self> {
+    pub(crate) fn read(spec: TenantSpec, field: &Field<'_>, plans: &Plans<'_>) -> Checked<Self> {
         let plan = match &spec.plan {
             None => None,
             Some(name) => Some(plans.find(name, &field.then("plan"))?),
@@ -165,6 +169,10 @@ impl TenantPolicy {
             boost,
             floor,
             limits: plans::limits(spec.limits, &field.then("limits"))?,
+            quotas: match plans.quotas {
+                Some(defined) => quotas::overrides(spec.quotas, &field.then("quotas"), defined)?,
+                None => BTreeMap::new(),
+            },
             plan,
         })
     }
