@@ -19,6 +19,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) target: Target,
     pub(crate) bucket: u32,
     pub(crate) tenant: &'a str,
+    /// The plan of the request, which its quotas follow; empty without one.
+    pub(crate) plan: &'a str,
     /// The number of requests that the request counts as; 0 to decide without counting.
     pub(crate) cost: u32,
 }
@@ -97,9 +99,10 @@ impl Table {
         if !waits {
             self.raise_not_waiting(of.bucket);
         }
+        let tenant = name_of(of.tenant);
         let asked = [Asked {
-            quotas: &quotas,
-            tenant: &name_of(of.tenant),
+            quotas: &quotas.of_tenant(&tenant, of.plan),
+            tenant: &tenant,
             cost: of.cost.max(1),
         }];
         let remembered = store.remembered(&asked);
@@ -123,6 +126,7 @@ impl Table {
                     target: of.target,
                     bucket: of.bucket,
                     tenant: "",
+                    plan: "",
                     cost: of.cost,
                 },
                 decided: Some(decided),
