@@ -188,6 +188,13 @@ impl<'a> Request<'a> {
         self.several().unwrap_or(std::slice::from_ref(self))
     }
 
+    /// Returns the plan; empty without one.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub fn plan_name(&self) -> &'a str {
+        self.of.plan()
+    }
+
     #[inline]
     pub(crate) fn several(&self) -> Option<&'a [Request<'a>]> {
         match self.of {

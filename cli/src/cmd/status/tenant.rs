@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use plimsoll_controller::admin::quota_status::QuotaStatus;
 use plimsoll_controller::admin::status::{Status, TenantGrants, Traffic};
 use plimsoll_core::names::{Bucket, Tenant};
 use serde::Serialize;
@@ -12,6 +13,8 @@ use serde::Serialize;
 pub(super) struct TenantInBucket<'a> {
     /// Absent if the bucket's own settings apply.
     grants: Option<&'a TenantGrants>,
+    /// With the numbers of this tenant.
+    quotas: Vec<&'a QuotaStatus>,
     traffic: &'a Traffic,
 }
 
@@ -23,7 +26,16 @@ pub(super) fn of<'a>(
     let each = status.buckets.iter().filter_map(|(name, bucket)| {
         let traffic = bucket.tenants.get(tenant)?;
         let grants = bucket.grants.get(tenant);
-        Some((name, TenantInBucket { grants, traffic }))
+        let own = |quota: &'a QuotaStatus| {
+            let mut own = grants.into_iter().flat_map(|grants| &grants.quotas);
+            own.find(|own| own.name == quota.name).unwrap_or(quota)
+        };
+        let of_bucket = TenantInBucket {
+            grants,
+            quotas: bucket.quotas.iter().map(own).collect(),
+            traffic,
+        };
+        Some((name, of_bucket))
     });
     each.collect()
 }
@@ -40,7 +52,12 @@ pub(super) fn write(
              shows, or else for the class `default`"
         );
     }
-    for (bucket, TenantInBucket { grants, traffic }) in buckets {
+    for (bucket, of_bucket) in buckets {
+        let TenantInBucket {
+            grants,
+            quotas,
+            traffic,
+        } = of_bucket;
         let mut parts = vec![format!("offered {:.0}/s", traffic.offered_rps)];
         if traffic.law_ratio.is_some() {
             parts.push(format!("allocated {:.0}/s", traffic.allocated_rps));
@@ -54,6 +71,9 @@ pub(super) fn write(
             parts.extend(limit.map(|(limit, of)| format!("limit {limit}/s of the {of}")));
         }
         writeln!(out, "bucket {bucket}: {}", parts.join(", "))?;
+        for quota in quotas {
+            super::write_quota(out, quota)?;
+        }
     }
     Ok(())
 }
