@@ -158,13 +158,21 @@ impl Part {
 }
 
 /// Encodes a bucket's directive as pieces that fit into a message. Each is an entry of the field `buckets`, with its
-/// tag.
+/// tag. The first has the quotas, and no keys where their overrides may take its room.
 fn encode_bucket(bucket: &BucketDirective) -> Box<[Chunk]> {
-    let mut chunks = Vec::with_capacity(1 + bucket.keys.len() / KEYS_PER_CHUNK_MAX);
+    let mut chunks = Vec::with_capacity(2 + bucket.keys.len() / KEYS_PER_CHUNK_MAX);
     let (mut snapshot, mut keys) = (bucket.whole, bucket.keys.as_slice());
+    let mut quotas = bucket.terms.quotas.iter().flat_map(|quotas| quotas.iter());
+    let mut room = match quotas.all(|quota| quota.overrides().is_empty()) {
+        true => KEYS_PER_CHUNK_MAX,
+        false => 0,
+    };
     loop {
-        let (now, later) = keys.split_at(keys.len().min(KEYS_PER_CHUNK_MAX));
-        let piece = bucket_piece(bucket, snapshot, now);
+        let (now, later) = keys.split_at(keys.len().min(room));
+        let mut piece = bucket_piece(bucket, snapshot, now);
+        if !chunks.is_empty() {
+            piece.quotas = None;
+        }
         let length = piece.encoded_len();
         let mut bytes = Vec::with_capacity(length + 8);
         encode_key(BUCKETS_TAG, WireType::LengthDelimited, &mut bytes);
@@ -174,7 +182,7 @@ fn encode_bucket(bucket: &BucketDirective) -> Box<[Chunk]> {
             bytes: bytes.into(),
             keys: now.len(),
         });
-        (snapshot, keys) = (false, later);
+        (snapshot, keys, room) = (false, later, KEYS_PER_CHUNK_MAX);
         if keys.is_empty() {
             return chunks.into();
         }

@@ -552,7 +552,8 @@ pub struct BucketDirective {
     /// coin without a key draws independently.
     #[prost(message, optional, tag = "14")]
     pub coherence: ::core::option::Option<Coherence>,
-    /// Exact quotas of the bucket, which clients enforce behind the coin. Absent: unchanged.
+    /// Exact quotas of the bucket, which clients enforce behind the coin. Absent: unchanged. Only in the first piece of a
+    /// bucket.
     #[prost(message, optional, tag = "19")]
     pub quotas: ::core::option::Option<Quotas>,
     /// Kill generations of the bucket and of the fleet that the controller knew when it chose the mode. If a
@@ -597,7 +598,7 @@ pub struct Quotas {
     pub quotas: ::prost::alloc::vec::Vec<Quota>,
 }
 /// Integer token bucket for each key, in a store that clients reach themselves.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Quota {
     /// Buckets that name the same quota share its tokens.
     #[prost(string, tag = "1")]
@@ -616,6 +617,21 @@ pub struct Quota {
     /// Tokens that an instance takes at once for one key, at most. From 1 to 1,000,000.
     #[prost(uint64, tag = "7")]
     pub lease: u64,
+    /// Entries of the policy with other numbers. Their leases are at most their max. None if the key is global.
+    #[prost(message, repeated, tag = "8")]
+    pub overrides: ::prost::alloc::vec::Vec<QuotaOverride>,
+}
+/// Numbers of a quota for one tenant, or for each tenant of a class. The tenant's own entry counts, else that of the
+/// class of its plan, else that of the class `default`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QuotaOverride {
+    /// Name of the tenant or the class.
+    #[prost(string, tag = "1")]
+    pub entry: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub max: u64,
+    #[prost(uint64, tag = "3")]
+    pub refill: u64,
 }
 /// Rates that one unlisted name may pass in the zone, in millionths of a request per second. Absent: not cut.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use plimsoll_core::directive::CATALOGUED_MAX;
-use plimsoll_core::names::{KeyId, Tenant};
+use plimsoll_core::names::{KeyId, Tenant, is_class_of_plan};
 
 #[derive(Debug, Default)]
 pub(crate) struct SentClasses {
@@ -22,14 +22,14 @@ impl SentClasses {
         self.changed.remove(&id);
     }
 
-    /// Notes the present class of a name.
-    pub(crate) fn note(&mut self, id: KeyId, class: &Tenant) {
-        let held = self.classes.get(&id);
-        if held == Some(class) || held.is_none() && class.plan().is_none() {
+    /// Notes the present class of a name; `None` without a plan, as in the class `default`.
+    pub(crate) fn note(&mut self, id: KeyId, class: Option<&str>) {
+        let class = class.filter(|class| is_class_of_plan(class));
+        if self.classes.get(&id).map(Tenant::as_str) == class {
             return;
         }
-        match class.plan() {
-            Some(_) => self.classes.insert(id, class.clone()),
+        match class.and_then(|class| Tenant::new(class).ok()) {
+            Some(class) => self.classes.insert(id, class),
             None => self.classes.remove(&id),
         };
         self.changed.insert(id);
@@ -56,17 +56,19 @@ mod tests {
     fn client_is_told_changes_alone() {
         let mut sent = SentClasses::default();
         let (pro, default) = (Tenant::new("%~pro").unwrap(), Tenant::default_class());
-        sent.note(KeyId(1), &default);
-        assert!(sent.take().is_empty(), "a name without a plan");
-        sent.note(KeyId(1), &pro);
-        sent.note(KeyId(2), &pro);
+        for without_plan in [None, Some("default")] {
+            sent.note(KeyId(1), without_plan);
+            assert!(sent.take().is_empty(), "{without_plan:?}");
+        }
+        sent.note(KeyId(1), Some("%~pro"));
+        sent.note(KeyId(2), Some("%~pro"));
         let told = sent.take();
         assert_eq!(told, [(KeyId(1), pro.clone()), (KeyId(2), pro.clone())]);
-        sent.note(KeyId(1), &pro);
-        sent.note(KeyId(2), &default);
+        sent.note(KeyId(1), Some("%~pro"));
+        sent.note(KeyId(2), Some("default"));
         assert_eq!(sent.take(), [(KeyId(2), default)]);
         sent.define(KeyId(1));
-        sent.note(KeyId(1), &pro);
+        sent.note(KeyId(1), Some("%~pro"));
         assert_eq!(
             sent.take(),
             [(KeyId(1), pro)],

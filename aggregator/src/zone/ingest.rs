@@ -209,6 +209,15 @@ impl Ingest<'_> {
                 ..
             } in &*entries
             {
+                if has_plans && !self.keys.brings_plan(*id) {
+                    let line = self.keys.lines.keys()[counted.line.index()].tenant.as_str();
+                    // A listed tenant is of a class for its exact quotas.
+                    let class = match counted.source {
+                        Source::Listed => self.catalogue.class_of(line),
+                        Source::Name | Source::Unnamed => Some(line),
+                    };
+                    standings.classes.note(*of_child, class);
+                }
                 let standing = match counted.source {
                     Source::Listed => continue,
                     Source::Name => tails.standing(*id),
@@ -216,10 +225,6 @@ impl Ingest<'_> {
                     Source::Unnamed => Standing::default(),
                 };
                 standings.note(*of_child, standing, tails.is_cut(counted.line));
-                if has_plans && !self.keys.brings_plan(*id) {
-                    let class = &self.keys.lines.keys()[counted.line.index()].tenant;
-                    standings.classes.note(*of_child, class);
-                }
             }
         }
         entries.clear();

@@ -26,6 +26,9 @@ impl Locator<'_> {
     pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
         let tenant = key.tenant.as_str();
         let entry = Tenant::new(entry_of(self.posted, self.catalogue, tenant)).ok()?;
+        if !key.tenant.is_class() && key.tenant.plan().is_none() {
+            self.catalogue.ask(&key.tenant);
+        }
         if !entry.is_class() || entry == key.tenant {
             return self.entry(&key.bucket, entry, came);
         }
@@ -33,7 +36,6 @@ impl Locator<'_> {
         if key.tenant.is_class() {
             return Some(Place::shared(class));
         }
-        self.catalogue.look_up(&key.tenant);
         self.open(key, came, Kind::Name(class))
     }
 

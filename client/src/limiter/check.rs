@@ -181,6 +181,7 @@ impl Limiter {
             .table
             .quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
         let (store, tenant) = (self.table.layered.store()?, name_of(request.tenant));
+        let quotas = quotas.of_tenant(&tenant, request.of.plan());
         let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
         left.min_by_key(|left| left.remaining)
     }
@@ -297,6 +298,7 @@ impl Limiter {
             target,
             bucket,
             tenant: request.tenant,
+            plan: request.of.plan(),
             cost: request.cost,
         })
     }

@@ -27,6 +27,8 @@ pub struct KeyHandle {
     pub(crate) bucket: u32,
     /// The name of exact quotas, also for a tenant that shares the default class.
     tenant: Arc<str>,
+    /// The plan, which exact quotas follow, too.
+    plan: Option<Arc<str>>,
     /// Protects the key from eviction while the handle lives. `None` for a tenant without room, which shares the
     /// default class.
     _pin: Option<Pin>,
@@ -67,6 +69,7 @@ impl BucketHandle {
             place,
             bucket,
             tenant: tenant.into(),
+            plan: (!plan.is_empty()).then(|| plan.into()),
             _pin: pin,
         }
     }
@@ -75,6 +78,10 @@ impl BucketHandle {
 impl KeyHandle {
     pub(crate) fn tenant(&self) -> &str {
         &self.tenant
+    }
+
+    pub(crate) fn plan(&self) -> &str {
+        self.plan.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn bucket_name(&self) -> &str {

@@ -65,10 +65,11 @@ impl<'a> From<&'a str> for BucketRef<'a> {
 
 impl<'a> RequestOf<'a> {
     /// Returns the plan of the tenant; empty without one.
-    pub(crate) const fn plan(self) -> &'a str {
+    pub(crate) fn plan(self) -> &'a str {
         match self {
             Self::NameInPlan(_, plan) | Self::BucketInPlan(_, plan) => plan,
-            Self::Name(_) | Self::Bucket(_) | Self::Key(_) | Self::All(_) => "",
+            Self::Key(key) => key.plan(),
+            Self::Name(_) | Self::Bucket(_) | Self::All(_) => "",
         }
     }
 }
@@ -107,7 +108,7 @@ impl<'a> Request<'a> {
 
     /// Sets the plan of a tenant that the policy does not list. It must come from where the tenant does, such as a verified
     /// token: whoever chooses the plan chooses the limits. The first plan of a tenant counts until it is idle for a
-    /// minute. A plan that the policy does not have is that of the class `default`, and an empty one is none.
+    /// minute, but for exact quotas the plan of each request. A plan that the policy does not have is that of the class `default`, and an empty one is none.
     ///
     /// ```
     /// # use plimsoll_client::{Limiter, Request};
@@ -185,6 +186,13 @@ impl<'a> Request<'a> {
     #[doc(hidden)]
     pub fn keys<'b>(&'b self) -> &'b [Request<'a>] {
         self.several().unwrap_or(std::slice::from_ref(self))
+    }
+
+    /// Returns the plan; empty without one.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub fn plan_name(&self) -> &'a str {
+        self.of.plan()
     }
 
     #[inline]

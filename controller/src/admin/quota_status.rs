@@ -1,6 +1,9 @@
 //! The exact quotas of a bucket in `/status`.
 
-use plimsoll_core::quota::{BucketQuotas, OnStoreError, QuotaKey};
+use std::sync::Arc;
+
+use plimsoll_core::names::Tenant;
+use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey};
 use plimsoll_policy::every_text;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +28,20 @@ pub struct QuotaStatus {
 
 impl QuotaStatus {
     pub(crate) fn list(quotas: &BucketQuotas) -> Vec<Self> {
-        let each = quotas.iter().map(|quota| Self {
+        quotas.iter().map(|quota| Self::of(quota)).collect()
+    }
+
+    /// Returns the quotas of a bucket whose numbers differ for a listed tenant or a class.
+    pub(crate) fn differing(quotas: &BucketQuotas, entry: &Tenant) -> Vec<Self> {
+        let differing = |quota: &Arc<Quota>| {
+            let of_entry = quota.overrides().get(entry)?;
+            (of_entry.rate != quota.rate).then(|| Self::of(of_entry))
+        };
+        quotas.iter().filter_map(differing).collect()
+    }
+
+    fn of(quota: &Quota) -> Self {
+        Self {
             name: quota.name.to_string(),
             max: quota.rate.max(),
             refill: quota.rate.refill(),
@@ -33,7 +49,6 @@ impl QuotaStatus {
             key: quota.key,
             on_store_error: quota.on_store_error,
             lease: quota.lease(),
-        });
-        each.collect()
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
+use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_policy::{CatalogueRow, KEYS_MAX, Policy, TENANTS_MAX};
+use plimsoll_policy::{KEYS_MAX, Policy, TENANTS_MAX};
 
 use crate::brain::IDLE;
 
@@ -65,23 +65,20 @@ impl ActiveRows {
         let Some(row) = policy.row(tenant.as_str()) else {
             return Tenant::default_class();
         };
-        // The aggregator keeps no answer for a listed tenant, and asks again when it returns after it was idle.
-        match row.is_own && self.has_place(tenant) {
-            true => Tenant::default_class(),
-            false => class_of(&row),
+        if row.is_own {
+            self.want(tenant);
         }
+        row.policy.class()
     }
 
-    fn has_place(&mut self, tenant: &Tenant) -> bool {
+    fn want(&mut self, tenant: &Tenant) {
         if self.listed.contains_key(tenant) || self.wanted.contains(tenant) {
-            return true;
+            return;
         }
-        let has_room = self.listed.len() + self.wanted.len() < self.room;
-        match has_room {
+        match self.listed.len() + self.wanted.len() < self.room {
             true => drop(self.wanted.insert(tenant.clone())),
             false => self.no_room += 1,
         }
-        has_room
     }
 
     /// Lists the rows that are wanted, and ends those without a key that `has_requests`.
@@ -114,11 +111,4 @@ impl RowChanges {
     pub(crate) fn is_empty(&self) -> bool {
         self.listed.is_empty() && self.ended.is_empty()
     }
-}
-
-fn class_of(row: &CatalogueRow) -> Tenant {
-    let plan = row.policy.plan.as_ref().map(|plan| plan.name.as_str());
-    let plan = plan.filter(|plan| *plan != DEFAULT_TENANT);
-    let class = plan.and_then(|plan| Tenant::class_of_plan(plan).ok());
-    class.unwrap_or_else(Tenant::default_class)
 }

@@ -152,6 +152,16 @@ pub(crate) struct TenantSpec {
     pub(crate) floor_rps: Option<Number>,
     #[serde(default)]
     pub(crate) limits: BTreeMap<String, Number>,
+    #[serde(default)]
+    pub(crate) quotas: BTreeMap<String, OverrideSpec>,
+}
+
+/// Numbers of a quota for one tenant or plan.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OverrideSpec {
+    pub(crate) max: Number,
+    pub(crate) refill: Option<Number>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -192,13 +192,13 @@ impl DirectivesDecoder {
             Some(parts) if parts.epoch != part.epoch => return Err(DecodeError::Parts("epoch")),
             Some(parts) => parts,
         };
-        // A bucket with many keys arrives in consecutive pieces.
+        // A bucket with many keys arrives in consecutive pieces, the first of them with its quotas.
         for bucket in buckets {
             match directives.buckets.last_mut() {
                 Some(last)
                     if last.bucket == bucket.bucket
                         && !bucket.whole
-                        && last.terms == bucket.terms =>
+                        && last.terms == bucket.terms.clone().or(&last.terms) =>
                 {
                     last.keys.extend(bucket.keys);
                 }

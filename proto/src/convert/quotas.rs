@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::names::Name;
+use plimsoll_core::names::{Name, Tenant};
 use plimsoll_core::quota::{
     BucketQuotas, OnStoreError, QUOTAS_PER_BUCKET_MAX, Quota, QuotaKey, QuotaRate,
 };
@@ -33,6 +33,15 @@ fn encode_quota(quota: &Quota) -> wire::Quota {
             OnStoreError::Deny => wire::OnStoreError::Deny,
         } as i32,
         lease: quota.lease(),
+        overrides: quota.overrides().iter().map(encode_override).collect(),
+    }
+}
+
+fn encode_override((entry, quota): (&Tenant, &Arc<Quota>)) -> wire::QuotaOverride {
+    wire::QuotaOverride {
+        entry: entry.to_string(),
+        max: quota.rate.max(),
+        refill: quota.rate.refill(),
     }
 }
 
@@ -68,5 +77,12 @@ fn decode_quota(quota: &wire::Quota) -> Result<Quota, DecodeError> {
             OnStoreError::AllowBounded
         }
     };
-    Ok(Quota::new(name, rate, key, on_store_error, quota.lease)?)
+    let overrides = quota.overrides.iter().map(|of| {
+        let entry = decode_name("quotas.overrides.entry", &of.entry, Tenant::new)?;
+        let rate = QuotaRate::new(of.max, of.refill, quota.every_ms)?;
+        Ok((entry, rate))
+    });
+    let overrides = overrides.collect::<Result<Vec<_>, DecodeError>>()?;
+    let quota = Quota::new(name, rate, key, on_store_error, quota.lease)?;
+    Ok(quota.with_overrides(overrides)?)
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::aggregator_routes::{FORGET, Forget, Forgotten};
+use plimsoll_controller::admin::quota_status::QuotaStatus;
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::state_routes::{ACKNOWLEDGE_LOSS, Acknowledged};
 use plimsoll_controller::admin::status::{
@@ -381,15 +382,7 @@ fn write_bucket(
         )?;
     }
     for quota in &bucket.quotas {
-        let key = match quota.key {
-            QuotaKey::Tenant => "for each tenant",
-            QuotaKey::Global => "for all tenants together",
-        };
-        writeln!(
-            out,
-            "  quota {}: {} {key}, {} more every {}",
-            quota.name, quota.max, quota.refill, quota.every
-        )?;
+        write_quota(out, quota)?;
     }
     let (dropped, repeated) = (bucket.quota_dropped_rps, bucket.quota_repeated_rps);
     if dropped + repeated > 0.0 {
@@ -434,6 +427,18 @@ fn admitted_rps(
 ) -> Option<f64> {
     let passed = 1.0 - admissions.refused_ratio?;
     Some((traffic.offered_rps * passed - quota_dropped_rps).max(0.0))
+}
+
+fn write_quota(out: &mut dyn Write, quota: &QuotaStatus) -> io::Result<()> {
+    let key = match quota.key {
+        QuotaKey::Tenant => "for each tenant",
+        QuotaKey::Global => "for all tenants together",
+    };
+    writeln!(
+        out,
+        "  quota {}: {} {key}, {} more every {}",
+        quota.name, quota.max, quota.refill, quota.every
+    )
 }
 
 fn law(traffic: &Traffic) -> Option<String> {

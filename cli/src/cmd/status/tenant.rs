@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use plimsoll_controller::admin::quota_status::QuotaStatus;
 use plimsoll_controller::admin::status::{RowGrants, Status, TenantGrants, Traffic};
 use plimsoll_core::names::{Bucket, Tenant};
 use serde::Serialize;
@@ -22,6 +23,8 @@ pub(super) struct ShownTenant<'a> {
 pub(super) struct TenantInBucket<'a> {
     /// Absent if the bucket's own settings apply.
     grants: Option<&'a TenantGrants>,
+    /// With the numbers of this tenant.
+    quotas: Vec<&'a QuotaStatus>,
     /// Absent for a tenant that is counted for its class.
     traffic: Option<&'a Traffic>,
 }
@@ -36,8 +39,16 @@ pub(super) fn of<'a>(
         let traffic = bucket.tenants.get(tenant);
         let of_row = row.and_then(|row| row.grants.get(name));
         let grants = bucket.grants.get(tenant).or(of_row);
-        let is_shown = traffic.is_some() || of_row.is_some();
-        is_shown.then_some((name, TenantInBucket { grants, traffic }))
+        let own = |quota: &'a QuotaStatus| {
+            let mut own = grants.into_iter().flat_map(|grants| &grants.quotas);
+            own.find(|own| own.name == quota.name).unwrap_or(quota)
+        };
+        let of_bucket = TenantInBucket {
+            grants,
+            quotas: bucket.quotas.iter().map(own).collect(),
+            traffic,
+        };
+        (traffic.is_some() || of_row.is_some()).then_some((name, of_bucket))
     });
     ShownTenant {
         catalogue_line: row.map(|row| row.line),
@@ -60,7 +71,12 @@ pub(super) fn write(
              shows, or else for the class `default`"
         );
     }
-    for (bucket, TenantInBucket { grants, traffic }) in &shown.buckets {
+    for (bucket, of_bucket) in &shown.buckets {
+        let TenantInBucket {
+            grants,
+            quotas,
+            traffic,
+        } = of_bucket;
         let mut parts = Vec::new();
         if let Some(traffic) = traffic {
             parts.push(format!("offered {:.0}/s", traffic.offered_rps));
@@ -77,6 +93,9 @@ pub(super) fn write(
             parts.extend(limit.map(|(limit, of)| format!("limit {limit}/s of the {of}")));
         }
         writeln!(out, "bucket {bucket}: {}", parts.join(", "))?;
+        for quota in quotas {
+            super::write_quota(out, quota)?;
+        }
     }
     Ok(())
 }

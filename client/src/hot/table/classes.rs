@@ -1,5 +1,7 @@
 //! The classes of plans, as the request path reads them: the class of each key with a plan, and the words of its names.
 
+use std::sync::OnceLock;
+
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 
@@ -21,8 +23,8 @@ pub(crate) struct PlanClasses {
     /// By class: the id of its key plus one; 0 while the policy does not have the plan.
     keys: Vec<AtomicU32>,
     established: Vec<AtomicU64>,
-    /// By class: a hash of the plan's name.
-    tags: Vec<AtomicU32>,
+    /// By class: the plan's name.
+    names: Vec<OnceLock<Box<str>>>,
 }
 
 impl PlanClasses {
@@ -31,7 +33,7 @@ impl PlanClasses {
             of_keys: zeroed(keys_max),
             keys: zeroed(PLAN_CLASSES_MAX),
             established: zeroed(PLAN_CLASSES_MAX),
-            tags: zeroed(PLAN_CLASSES_MAX),
+            names: (0..PLAN_CLASSES_MAX).map(|_| OnceLock::new()).collect(),
         }
     }
 
@@ -42,10 +44,11 @@ impl PlanClasses {
         }
     }
 
-    /// Gives a class the [tag](super::plan_tag) of its plan.
-    pub(crate) fn begin(&self, class: u32, tag: u32) {
-        if let Some(of_plan) = self.tags.get(class as usize) {
-            of_plan.store(tag, Ordering::Relaxed);
+    /// Gives a new class the name of its plan.
+    pub(crate) fn begin(&self, class: u32, plan: &str) {
+        if let Some(name) = self.names.get(class as usize) {
+            // A class has one plan for ever.
+            let _ = name.set(plan.into());
         }
     }
 
@@ -69,10 +72,10 @@ impl PlanClasses {
         Some(ClassWords { key, established })
     }
 
-    /// Returns true if the key has another plan than the one with this tag.
-    pub(super) fn differs(&self, key: u32, tag: u32) -> bool {
-        let of_key = self.class_of(key).and_then(|at| self.tags.get(at));
-        of_key.is_some_and(|of_key| of_key.load(Ordering::Relaxed) != tag)
+    /// Returns the plan of a key; `None` without a plan that the policy has or had.
+    pub(crate) fn plan_of(&self, key: u32) -> Option<&str> {
+        let name = self.names.get(self.class_of(key)?)?;
+        name.get().map(|name| &**name)
     }
 
     fn class_of(&self, key: u32) -> Option<usize> {

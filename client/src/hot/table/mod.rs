@@ -10,9 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use plimsoll_core::names::{
-    DEFAULT_TENANT, Encoded, InvalidName, Planned, check_name, check_plan, stable_hash,
-};
+use plimsoll_core::names::{DEFAULT_TENANT, Encoded, InvalidName, Planned, check_name, check_plan};
 
 use crate::hot::decision::{COST_MAX, Peek};
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
@@ -274,7 +272,10 @@ impl Table {
             _ => None,
         };
         if let Some(own) = own.filter(|own| own.directive() != DirectiveWord::NOTHING)
-            && self.classes.differs(own.id(), plan_tag(plan))
+            && self
+                .classes
+                .plan_of(own.id())
+                .is_some_and(|of_key| of_key != plan)
         {
             self.other_plans.fetch_add(1, Ordering::Relaxed);
         }
@@ -527,11 +528,6 @@ impl Table {
     pub(crate) fn untracked(&self) -> u64 {
         self.untracked.load(Ordering::Relaxed)
     }
-}
-
-/// Returns a hash of the name of a plan.
-pub(crate) fn plan_tag(plan: &str) -> u32 {
-    stable_hash(plan.bytes()) as u32
 }
 
 /// Returns the name of a tenant; `None` for an empty one and the class `default`.

@@ -73,10 +73,11 @@ impl Limiter {
         let keys = subjects.iter().enumerate().filter_map(|(at, subject)| {
             let subject = (*subject)?;
             let quotas = table.quotas_of(subject.bucket)?;
+            let tenant = name_of(subject.tenant);
             Some(WithQuotas {
                 at,
-                quotas,
-                tenant: name_of(subject.tenant),
+                quotas: quotas.of_tenant(&tenant, table.plan_of(subject)),
+                tenant,
                 subject,
             })
         });

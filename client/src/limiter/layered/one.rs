@@ -19,6 +19,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) target: Target,
     pub(crate) bucket: u32,
     pub(crate) tenant: &'a str,
+    /// The plan of the request, which its quotas follow; empty without one.
+    pub(crate) plan: &'a str,
     /// The number of requests that the request counts as; 0 to decide without counting.
     pub(crate) cost: u32,
 }
@@ -76,6 +78,15 @@ pub(crate) fn name_of(tenant: &str) -> Encoded<'_> {
 }
 
 impl Table {
+    /// Returns the plan that the quotas of a request follow: that of the request, else that which the catalogue has for
+    /// its tenant.
+    pub(crate) fn plan_of<'a>(&'a self, of: Subject<'a>) -> &'a str {
+        match of.plan {
+            "" => self.classes.plan_of(of.target.key).unwrap_or_default(),
+            plan => plan,
+        }
+    }
+
     /// Returns the exact quotas of a bucket; `None` without quotas or without a store.
     #[inline]
     pub(crate) fn quotas_of(&self, bucket: u32) -> Option<BucketQuotas> {
@@ -97,9 +108,10 @@ impl Table {
         if !waits {
             self.raise_not_waiting(of.bucket);
         }
+        let tenant = name_of(of.tenant);
         let asked = [Asked {
-            quotas: &quotas,
-            tenant: &name_of(of.tenant),
+            quotas: &quotas.of_tenant(&tenant, self.plan_of(of)),
+            tenant: &tenant,
             cost: of.cost.max(1),
         }];
         let remembered = store.remembered(&asked);
@@ -123,6 +135,7 @@ impl Table {
                     target: of.target,
                     bucket: of.bucket,
                     tenant: "",
+                    plan: "",
                     cost: of.cost,
                 },
                 decided: Some(decided),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::Reason;
-use plimsoll_core::names::Name;
+use plimsoll_core::names::{Name, Tenant};
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use plimsoll_core::report::Counts;
 
@@ -555,4 +555,45 @@ async fn keys_with_withheld_refusals_ask_together() {
         deciding.await
     };
     assert_eq!(decided.into_vec(), [Decided::ADMITTED, Decided::ADMITTED]);
+}
+
+#[tokio::test]
+async fn tenants_of_two_plans_have_their_own_numbers() {
+    let plane = ControlPlane::new(7);
+    let rates = [("acme", 7), ("%~free", 2), ("%~pro", 4)].map(|(entry, max)| {
+        let rate = QuotaRate::new(max, max, 3_600_000).unwrap();
+        (Tenant::new(entry).unwrap(), rate)
+    });
+    let deny = quota("calls", 3, OnStoreError::Deny, 1);
+    plane
+        .quotas("api", vec![deny.with_overrides(rates).unwrap()])
+        .unwrap();
+    plane.admit("free").unwrap();
+    let limiter = plane.limiter();
+    let wait = Duration::from_secs(1);
+    for (tenant, plan, max) in [
+        ("jo", "free", 2),
+        ("flo", "free", 2),
+        ("bo", "pro", 4),
+        ("acme", "free", 7),
+        ("mo", "", 3),
+        ("lu", "gone", 3),
+    ] {
+        // Alone, with another key, and by a handle, as waiting requests ask.
+        let request = Request::new("api", tenant).plan(plan);
+        let (alone, waiting) = (request, request.within(wait));
+        let (other, mut admitted) = (Request::new("free", tenant), 0);
+        for at in 0..3 * (max as usize + 1) {
+            let verdict = match at % 3 {
+                0 => limiter.check_async(&alone).await,
+                1 => limiter.check_async(&Request::all(&[other, alone])).await,
+                _ => limiter.check_async(&waiting).await,
+            };
+            admitted += u64::from(verdict.is_admit());
+            let left = limiter.quota_left(&request).unwrap();
+            assert_eq!(left.remaining, max - admitted, "{tenant}");
+            assert_eq!(left.quota.rate.max(), max, "{tenant}");
+        }
+        assert_eq!(admitted, max, "{tenant} in {plan:?}");
+    }
 }

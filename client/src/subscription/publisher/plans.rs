@@ -6,7 +6,7 @@ use plimsoll_core::directive::Posted;
 use plimsoll_core::names::{is_class_of_plan, plan_of};
 
 use crate::hot::directive_word::DirectiveWord;
-use crate::hot::table::{ClassWords, PLAN_CLASSES_MAX, Table, plan_tag};
+use crate::hot::table::{ClassWords, PLAN_CLASSES_MAX, Table};
 use crate::setup::SetupProblem;
 
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Plans {
         self.count += 1;
         numbers.insert(class.into(), number);
         let plan = plan_of(class).unwrap_or_default();
-        table.classes.begin(number, plan_tag(plan));
+        table.classes.begin(number, plan);
         table.problems.clear(SetupProblem::UNKNOWN_PLAN, plan);
         Some(number)
     }

@@ -194,5 +194,10 @@ fn name_follows_the_class_that_the_catalogue_has() {
         let subscription = &mut client.subscription;
         subscription.on_directives(client.now, message).unwrap();
         client.check_in_plan(&[("jo", "", expected)]);
+        // Exact quotas follow it, too.
+        let place = client.table.known_bucket("api").unwrap();
+        let key = client.table.known_target(place, "jo", "").key;
+        let plan = (expected == HALF).then_some("free");
+        assert_eq!(client.table.classes.plan_of(key), plan);
     }
 }

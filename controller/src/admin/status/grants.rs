@@ -7,6 +7,8 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 use serde::{Deserialize, Serialize};
 
+use crate::admin::quota_status::QuotaStatus;
+
 /// The grants of one tenant, or of each tenant of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantGrants {
@@ -20,19 +22,34 @@ pub struct TenantGrants {
     pub limit_rps: Option<f64>,
     /// The entry that sets this limit: `tenant`, `plan` or `bucket`.
     pub limit_of: Option<String>,
+    /// The exact quotas whose numbers are not those of their definition.
+    #[serde(default)]
+    pub quotas: Vec<QuotaStatus>,
 }
 
 impl TenantGrants {
-    /// Returns the grants of the tenants with a plan, or with a limit that is not the bucket's.
+    /// Returns the grants of the tenants with a plan, or with a limit or a quota that is not the bucket's.
     pub(crate) fn list(policy: &Policy, bucket: &Bucket) -> BTreeMap<Tenant, Self> {
+        let attached = policy.bucket(bucket).map(|of| &of.quotas);
         let each = policy.tenants().filter_map(|(name, tenant)| {
+            let quotas = attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, name));
             let is_own = tenant.limit_in(bucket).is_some() || tenant.plan.is_some();
-            is_own.then(|| (name.clone(), Self::of(policy, bucket, name)))
+            let has_grants = is_own || !quotas.is_empty();
+            has_grants.then(|| (name.clone(), Self::of(policy, bucket, name, quotas)))
         });
         each.collect()
     }
 
-    pub(super) fn of(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
+    /// Returns the grants of a tenant that a policy lists because of its row in the catalogue: its quotas are those of its
+    /// plan.
+    pub(super) fn of_row(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
+        let class = policy.tenant(name).class();
+        let attached = policy.bucket(bucket).map(|of| &of.quotas);
+        let quotas = attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, &class));
+        Self::of(policy, bucket, name, quotas)
+    }
+
+    fn of(policy: &Policy, bucket: &Bucket, name: &Tenant, quotas: Vec<QuotaStatus>) -> Self {
         let tenant = policy.tenant(name);
         let limit = policy.tenant_limit(name, bucket);
         Self {
@@ -41,6 +58,7 @@ impl TenantGrants {
             floor_rps: policy.floor(name).per_second(),
             limit_rps: limit.map(|(rate, _)| Rate::per_second(rate)),
             limit_of: limit.map(|(_, owner)| owner.as_str().to_owned()),
+            quotas,
         }
     }
 }

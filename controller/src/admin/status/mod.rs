@@ -151,7 +151,7 @@ pub struct BucketStatus {
     pub traffic: Traffic,
     /// The traffic by listed tenant and class: `default`, and `%~NAME` for the other tenants of a plan.
     pub tenants: BTreeMap<Tenant, Traffic>,
-    /// What the policy grants tenants with a plan or a limit of their own, and each tenant of a plan.
+    /// What the policy grants tenants with a plan, a limit or a quota of their own, and each tenant of a plan.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<Tenant, TenantGrants>,
 }

@@ -246,7 +246,7 @@ impl Terms {
     }
 
     /// Returns these terms; terms whose absence means unchanged are taken from `held`.
-    pub(crate) fn or(self, held: &Self) -> Self {
+    pub fn or(self, held: &Self) -> Self {
         Self {
             hold: self.hold.or(held.hold),
             headroom: self.headroom.or(held.headroom),

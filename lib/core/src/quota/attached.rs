@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::definition::{QUOTAS_PER_BUCKET_MAX, Quota};
+use super::overrides::OVERRIDES_BYTES_MAX;
 
 /// The quotas of one bucket, in the order of the policy. A request has to pass all of them. Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -25,6 +26,12 @@ pub enum InvalidBucketQuotas {
          all of their keys in one slot"
     )]
     MixedKeys,
+    /// The tenants and classes with rates of their own take too many bytes.
+    #[error(
+        "the numbers of tenants and plans take {0} bytes in one bucket, at most {OVERRIDES_BYTES_MAX}: each takes 26 and its \
+         name"
+    )]
+    Overrides(usize),
 }
 
 impl BucketQuotas {
@@ -45,7 +52,20 @@ impl BucketQuotas {
                 return Err(InvalidBucketQuotas::MixedKeys);
             }
         }
+        let overrides = quotas.iter().map(|quota| quota.overrides_bytes()).sum();
+        if overrides > OVERRIDES_BYTES_MAX {
+            return Err(InvalidBucketQuotas::Overrides(overrides));
+        }
         Ok(Self(quotas.into()))
+    }
+
+    /// Returns these quotas with the rates of a tenant, by its own name and the plan of the request, which may be empty.
+    pub fn of_tenant(self, tenant: &str, plan: &str) -> Self {
+        if self.iter().all(|quota| quota.overrides().is_empty()) {
+            return self;
+        }
+        let quotas = self.iter().map(|quota| quota.of_tenant(tenant, plan));
+        Self(quotas.cloned().collect())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::overrides::Overrides;
 use super::rate::{QuotaRate, TOKENS_MAX};
 use crate::names::Name;
 
@@ -23,7 +24,9 @@ pub struct Quota {
     pub on_store_error: OnStoreError,
     /// Maximum number of tokens that an instance takes in one lease for one key; 1 asks the store
     /// for each request.
-    lease: u64,
+    pub(super) lease: u64,
+    /// The quotas of tenants and classes with other rates.
+    pub(super) overrides: Overrides,
 }
 
 /// The requests that share one token bucket of a quota.
@@ -56,6 +59,9 @@ pub enum InvalidQuota {
     /// The lease is 0 or too large.
     #[error("`lease` must be between 1 and {LEASE_MAX}, and at most `max`")]
     Lease,
+    /// A tenant has a rate of its own, although all share one token bucket.
+    #[error("a quota with `key: global` counts all tenants together: none has a number of its own")]
+    GlobalOverride,
 }
 
 impl Quota {
@@ -79,6 +85,7 @@ impl Quota {
             key,
             on_store_error,
             lease,
+            overrides: Overrides::default(),
         })
     }
 

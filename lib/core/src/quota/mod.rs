@@ -5,6 +5,7 @@ mod balance;
 mod clock;
 mod definition;
 mod gcra;
+mod overrides;
 mod rate;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ pub use definition::{
     InvalidQuota, LEASE_MAX, OnStoreError, QUOTAS_PER_BUCKET_MAX, Quota, QuotaKey,
 };
 pub use gcra::{Gcra, GcraRate, InvalidGcraRate, Throttled};
+pub use overrides::OVERRIDES_BYTES_MAX;
 pub use rate::{InvalidQuotaRate, QuotaRate, TOKENS_MAX};
 
 /// Returns the tokens that a lease takes from a balance: `least`, and more up to `wanted`, but at most a quarter of

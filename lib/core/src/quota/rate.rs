@@ -6,7 +6,7 @@ use std::fmt;
 pub const TOKENS_MAX: u64 = i64::MAX as u64;
 
 /// The size of a bucket and its refill: `refill` tokens at every whole `every_ms` since the bucket began, up to `max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuotaRate {
     max: u64,
     refill: u64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::spec::QuotaSpec;
 use crate::warning::Warning;
-use crate::yaml::{Checked, Fault, Field, check_entries};
+use crate::yaml::{Checked, Fault, Field, Number, check_entries};
 use plimsoll_core::names::{Name, nearest};
 use plimsoll_core::quota::{
     BucketQuotas, InvalidBucketQuotas, LEASE_MAX, QUOTAS_PER_BUCKET_MAX, Quota, QuotaRate,
@@ -66,13 +66,7 @@ impl<'a> Definitions<'a> {
         for (at, name) in names.iter().enumerate() {
             let item = field.then(&at.to_string());
             let Some(quota) = self.quotas.get(name) else {
-                let hint = match nearest(name, self.quotas.keys().map(String::as_str)) {
-                    Some(near) => {
-                        format!("did you mean `{near}`? Define each quota under `quotas`")
-                    }
-                    None => "define it under `quotas`".to_owned(),
-                };
-                return Err(item.refuse(format_args!("there is no quota `{name}`"), &hint));
+                return Err(unknown(name, self.quotas.keys().map(String::as_str), &item));
             };
             self.used.insert(name.clone());
             let Some(quota) = quota else { continue };
@@ -101,6 +95,19 @@ impl<'a> Definitions<'a> {
     }
 }
 
+/// Returns the error of quotas that have no definition, with the nearest name.
+pub(crate) fn unknown<'a>(
+    name: &str,
+    defined: impl Iterator<Item = &'a str>,
+    field: &Field<'_>,
+) -> Box<Fault> {
+    let hint = match nearest(name, defined) {
+        Some(near) => format!("did you mean `{near}`? Define each quota under `quotas`"),
+        None => "define it under `quotas`".to_owned(),
+    };
+    field.refuse_name(format_args!("there is no quota `{name}`"), &hint)
+}
+
 fn refused(error: &InvalidBucketQuotas, name: &str, item: &Field<'_>) -> Box<Fault> {
     match error {
         InvalidBucketQuotas::Repeated => item.refuse(
@@ -111,31 +118,25 @@ fn refused(error: &InvalidBucketQuotas, name: &str, item: &Field<'_>) -> Box<Fau
             error,
             "attach quotas with `key: tenant` or quotas with `key: global`",
         ),
-        InvalidBucketQuotas::TooMany(_) => item.refuse(error, "attach fewer quotas"),
+        InvalidBucketQuotas::TooMany(_) | InvalidBucketQuotas::Overrides(_) => {
+            item.refuse(error, "attach fewer quotas")
+        }
     }
 }
 
 fn read_quota(name: &str, spec: &QuotaSpec, field: &Field<'_>) -> Checked<Quota> {
     let name = Name::new(name)
         .map_err(|error| field.refuse_name(error, "1 to 128 letters, digits and . _ : / @ -"))?;
-    let count = |name: &str, number: f64| {
-        let field = field.then(name);
-        let count = field.whole(number)?;
-        let hint = "write a whole number from 1 on";
-        if count == 0 {
-            Err(field.refuse("0 is no number of tokens", hint))
-        } else {
-            Ok(count)
-        }
-    };
-    let max = count("max", spec.max.0)?;
+    let max = tokens(spec.max, &field.then("max"))?;
     let refill = spec
         .refill
-        .map_or(Ok(max), |refill| count("refill", refill.0))?;
+        .map_or(Ok(max), |refill| tokens(refill, &field.then("refill")))?;
     let every_ms = every(&spec.every, &field.then("every"))?;
     let rate = QuotaRate::new(max, refill, every_ms)
         .map_err(|error| field.refuse(error, "write smaller numbers"))?;
-    let lease = spec.lease.map_or(Ok(1), |lease| count("lease", lease.0))?;
+    let lease = spec
+        .lease
+        .map_or(Ok(1), |lease| tokens(lease, &field.then("lease")))?;
     Quota::new(name, rate, spec.key, spec.on_store_error, lease).map_err(|error| {
         let hint = format!(
             "an instance takes so many tokens at once: 1 to {}",
@@ -145,6 +146,13 @@ fn read_quota(name: &str, spec: &QuotaSpec, field: &Field<'_>) -> Checked<Quota>
             .then("lease")
             .refuse(format_args!("{lease}: {error}"), &hint)
     })
+}
+
+pub(crate) fn tokens(number: Number, field: &Field<'_>) -> Checked<u64> {
+    match field.whole(number.0)? {
+        0 => Err(field.refuse("0 is no number of tokens", "write a whole number from 1 on")),
+        count => Ok(count),
+    }
 }
 
 fn every(text: &str, field: &Field<'_>) -> Checked<u64> {

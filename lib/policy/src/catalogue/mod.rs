@@ -11,6 +11,7 @@ mod tests;
 pub(crate) use changes::CatalogueChanges;
 pub use rows::{CATALOGUE_BYTES_MAX, CATALOGUE_ROWS_MAX, CatalogueSource};
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -171,6 +172,7 @@ impl Policy {
                 boost: None,
                 floor: terms.floor.or_else(|| of_plan.and_then(|plan| plan.floor)),
                 limits: terms.limits,
+                quotas: BTreeMap::new(),
                 plan,
             },
         })

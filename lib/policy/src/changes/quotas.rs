@@ -1,6 +1,10 @@
 //! Guardrails of exact quotas: changes of a definition that refuse much more, or protect hardly at all.
 
-use plimsoll_core::quota::{Quota, QuotaKey};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
+use plimsoll_core::quota::{Quota, QuotaKey, QuotaRate};
 
 use super::guardrails::LIMIT_FACTOR_MAX;
 use crate::buckets::quotas::every_text;
@@ -43,39 +47,74 @@ pub(super) fn by_quotas(
             }
             continue;
         };
-        let shown = |quota: &Quota| {
-            format!(
-                "{} and {} every {}",
-                quota.rate.max(),
-                quota.rate.refill(),
-                every_text(quota.rate)
-            )
-        };
-        let change = || format!("{} -> {}", shown(from), shown(quota));
-        let (tokens, speed) = factors(from, quota);
         if quota.key == QuotaKey::Global && from.key == QuotaKey::Tenant {
             add(
                 quota,
                 "all tenants share what each had by itself".to_owned(),
             );
         }
-        if tokens.min(speed) * LIMIT_FACTOR_MAX <= 1.0 {
-            add(quota, format!("{} is half or less", change()));
-        }
-        if protects && tokens.max(speed) > LIMIT_FACTOR_MAX {
-            add(
-                quota,
-                format!("{} is more than {LIMIT_FACTOR_MAX} times up", change()),
-            );
+        for ([from, to], entries) in changes(from, quota) {
+            let whose = whose(&entries);
+            let change = || format!("{} -> {}{whose}", shown(from), shown(to));
+            let (tokens, speed) = factors(from, to);
+            if tokens.min(speed) * LIMIT_FACTOR_MAX <= 1.0 {
+                add(quota, format!("{} is half or less", change()));
+            }
+            if protects && tokens.max(speed) > LIMIT_FACTOR_MAX {
+                add(
+                    quota,
+                    format!("{} is more than {LIMIT_FACTOR_MAX} times up", change()),
+                );
+            }
         }
     }
 }
 
+/// Returns the rates before and after a change: those of the definition, without entries, and each other pair with the
+/// tenants and classes that have it.
+fn changes<'a>(
+    from: &'a Arc<Quota>,
+    to: &'a Arc<Quota>,
+) -> BTreeMap<[QuotaRate; 2], Vec<&'a Tenant>> {
+    let quotas = [from, to];
+    let own = quotas.map(|quota| quota.rate);
+    let mut changes = BTreeMap::from([(own, Vec::new())]);
+    let entries: BTreeSet<&Tenant> = quotas
+        .iter()
+        .flat_map(|quota| quota.overrides().keys())
+        .collect();
+    for entry in entries {
+        let plan = entry.plan().unwrap_or_default();
+        let rates = quotas.map(|quota| quota.of_tenant(entry.as_str(), plan).rate);
+        if rates != own {
+            changes.entry(rates).or_default().push(entry);
+        }
+    }
+    changes
+}
+
+fn whose(entries: &[&Tenant]) -> String {
+    let Some((first, others)) = entries.split_first() else {
+        return String::new();
+    };
+    let first = match first.plan() {
+        None if first.as_str() == DEFAULT_TENANT => format!("`{first}`"),
+        None => format!("tenant {first}"),
+        Some(plan) => format!("plan {plan}"),
+    };
+    match others.len() {
+        0 => format!(" for {first}"),
+        more => format!(" for {first} and {more} more"),
+    }
+}
+
+fn shown(rate: QuotaRate) -> String {
+    let (max, refill, every) = (rate.max(), rate.refill(), every_text(rate));
+    format!("{max} and {refill} every {every}")
+}
+
 /// Returns the factors of change of a quota's size and of its tokens per time.
-fn factors(from: &Quota, to: &Quota) -> (f64, f64) {
-    let speed = |quota: &Quota| quota.rate.refill() as f64 / quota.rate.every_ms() as f64;
-    (
-        to.rate.max() as f64 / from.rate.max() as f64,
-        speed(to) / speed(from),
-    )
+fn factors(from: QuotaRate, to: QuotaRate) -> (f64, f64) {
+    let speed = |rate: QuotaRate| rate.refill() as f64 / rate.every_ms() as f64;
+    (to.max() as f64 / from.max() as f64, speed(to) / speed(from))
 }

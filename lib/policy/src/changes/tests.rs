@@ -684,3 +684,53 @@ fn quota_is_judged_by_its_own_numbers() {
         );
     }
 }
+
+#[test]
+fn quota_of_a_plan_is_judged_and_shown() {
+    let with = |more: &str, mode: &str| {
+        let buckets = format!("{{ b: {{ limit: 9, mode: {mode}, quotas: [q] }} }}");
+        let tenants = format!("{{ default: {{}}, acme: {{ plan: pro }}, solo: {{}} }}\n{more}");
+        policy(&buckets, "quotas: { q: { max: 100, every: 1h } }", &tenants)
+    };
+    let plans = |free, pro| {
+        format!(
+            "plans: {{ free: {{ quotas: {{ q: {{ max: {free} }} }} }}, pro: {{ quotas: {{ q: {{ max: {pro} }} }} }} }}"
+        )
+    };
+    let change = |from, to, rest: &str| {
+        format!("quota q: {from} and {from} every 1h -> {to} and {to} every 1h for {rest}")
+    };
+    for (to, expected) in [
+        (plans(20, 1_000), vec![]),
+        (plans(11, 2_000), vec![]),
+        (
+            plans(10, 1_000),
+            vec![change(20, 10, "plan free is half or less")],
+        ),
+        (
+            plans(20, 2_001),
+            vec![change(
+                1_000,
+                2_001,
+                "plan pro and 1 more is more than 2 times up",
+            )],
+        ),
+        (
+            "plans: { free: {}, pro: {} }".to_owned(),
+            vec![
+                change(20, 100, "plan free is more than 2 times up"),
+                change(1_000, 100, "plan pro and 1 more is half or less"),
+            ],
+        ),
+    ] {
+        let [from, enforced] = [&plans(20, 1_000), &to].map(|of| with(of, "enforce"));
+        assert_eq!(reasons(&from, &enforced, &[]), expected, "{to}");
+        assert_eq!(reasons(&from, &with(&to, "shadow"), &[]), [""; 0], "{to}");
+    }
+    let [from, to] = [10, 20].map(|free| with(&plans(free, 5), "enforce"));
+    let shown: Vec<String> = differences(&from, &to)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(shown, ["~ plans.free.quotas.q.max: 10 -> 20"]);
+}

@@ -17,15 +17,14 @@ use crate::buckets::quotas::Definitions;
 use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::PolicyTexts;
 use crate::spec::{PolicySpec, TenantsSpec};
-use crate::tenants::{Fairness, Plans, TenantPolicy, Tenants};
+use crate::tenants::{Fairness, Plans, Quotas, TenantPolicy, Tenants};
 use crate::warning::Warning;
 use crate::warning::checks::{self, Floor};
 use crate::yaml::{
     Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source,
     check_entries, hint,
 };
-use plimsoll_core::names::{DEFAULT_TENANT, Encoded, Name, Tenant};
-use plimsoll_core::quota::Quota;
+use plimsoll_core::names::{DEFAULT_TENANT, Encoded, Tenant};
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
@@ -47,7 +46,7 @@ struct Protection {
     kill_switch: bool,
     guardrails: bool,
     buckets: Buckets,
-    quotas: BTreeMap<Name, Arc<Quota>>,
+    quotas: Quotas,
     at: Place,
     warnings: Vec<Warning>,
 }
@@ -56,13 +55,16 @@ pub(crate) fn read(
     policy: Source<'_>,
     tenants: Source<'_>,
 ) -> Result<(Policy, Vec<Warning>), PolicyError> {
-    match (protection(policy), sharing(tenants)) {
+    let protection = protection(policy);
+    let defined = protection.as_ref().ok().map(|of| &of.quotas);
+    let sharing = sharing(tenants, defined);
+    match (protection, sharing) {
         (
             Ok(Protection {
                 kill_switch,
                 guardrails,
-                buckets,
-                quotas,
+                mut buckets,
+                mut quotas,
                 at,
                 mut warnings,
             }),
@@ -75,6 +77,7 @@ pub(crate) fn read(
                 warnings: of_tenants,
             } = sharing;
             room::check_keys(policy, at, buckets.exact.len(), listed.listed.len())?;
+            listed.override_quotas(&mut quotas, &mut buckets, (policy, at))?;
             warnings.extend(floor.and_then(|floor| floor.above_limits(&buckets)));
             warnings.extend(of_tenants);
             let texts = Arc::new(PolicyTexts {
@@ -157,7 +160,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     })
 }
 
-fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
+fn sharing(source: Source<'_>, quotas: Option<&Quotas>) -> Result<Sharing, PolicyError> {
     let document = Document::open(source)?;
     let root = document.root();
     let spec: TenantsSpec = document.parse()?;
@@ -172,7 +175,13 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
         "all others share the class `default`",
     )?;
     let has_default = [&spec.plans, &spec.tenants].map(|map| map.contains_key(DEFAULT_TENANT));
-    let plans = Plans::read(spec.plans, &root.then("plans"), &mut listed, &mut faults)?;
+    let plans = Plans::read(
+        spec.plans,
+        &root.then("plans"),
+        &mut listed,
+        &mut faults,
+        quotas,
+    )?;
     for (name, spec) in spec.tenants {
         let field = field.then(&name);
         let key = Tenant::new(&name)

@@ -1,11 +1,13 @@
-//! Tenants and their plans: weights, boosts, bursts, floors and limits.
+//! Tenants and their plans: weights, boosts, bursts, floors, limits and quotas.
 
 mod fairness;
 mod plans;
+mod quotas;
 
 pub use fairness::{Fairness, REWEIGHT_INTERVAL_DEFAULT};
 pub use plans::Plan;
 pub(crate) use plans::Plans;
+pub(crate) use quotas::Quotas;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +18,9 @@ use crate::timestamp::UnixSeconds;
 use crate::yaml::{Checked, Field};
 use plimsoll_core::directive::LimitOwner;
 use plimsoll_core::law::Weight;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant, split_class};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name, Tenant, split_class};
 use plimsoll_core::quantity::Rate;
+use plimsoll_core::quota::QuotaRate;
 
 /// Factor on a tenant's share during a burst: from 1 to 1,000,000.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -55,6 +58,7 @@ pub struct TenantPolicy {
     /// [`Fairness::min_floor`].
     pub floor: Option<Rate>,
     pub(crate) limits: ByBucket<Rate>,
+    pub(crate) quotas: BTreeMap<Name, QuotaRate>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -113,6 +117,14 @@ impl TenantPolicy {
         })
     }
 
+    /// Returns the class of the entry's plan: `default` without one.
+    pub fn class(&self) -> Tenant {
+        let plan = self.plan.as_ref().map(|plan| plan.name.as_str());
+        let plan = plan.filter(|plan| *plan != DEFAULT_TENANT);
+        let class = plan.and_then(|plan| Tenant::class_of_plan(plan).ok());
+        class.unwrap_or_else(Tenant::default_class)
+    }
+
     /// Returns true if the limits of this entry and its plan are those of another one.
     pub fn has_limits_of(&self, other: &Self) -> bool {
         let [one, two] = [self, other].map(|tenant| tenant.plan.as_ref().map(|plan| &plan.limits));
@@ -120,7 +132,7 @@ impl TenantPolicy {
     }
 
     /// Reads an entry of `tenants`. Absent values are those of its plan.
-    pub(crate) fn read(spec: TenantSpec, field: &Field<'_>, plans: &Plans) -> Checked<Self> {
+    pub(crate) fn read(spec: TenantSpec, field: &Field<'_>, plans: &Plans<'_>) -> Checked<Self> {
         let plan = match &spec.plan {
             None => None,
             Some(name) => Some(plans.find(name, &field.then("plan"))?),
@@ -168,6 +180,10 @@ impl TenantPolicy {
             boost,
             floor,
             limits: plans::limits(spec.limits, &field.then("limits"))?,
+            quotas: match plans.quotas {
+                Some(defined) => quotas::overrides(spec.quotas, &field.then("quotas"), defined)?,
+                None => BTreeMap::new(),
+            },
             plan,
         })
     }

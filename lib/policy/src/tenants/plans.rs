@@ -1,13 +1,14 @@
-//! Plans: the weight, floor and limits that many tenants have in common. The unlisted tenants of a plan are one class.
+//! Plans: the weight, floor, limits and quotas that many tenants have in common. The unlisted tenants of a plan are one class.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_core::law::Weight;
-use plimsoll_core::names::{DEFAULT_TENANT, PLANS_MAX, Tenant, nearest};
+use plimsoll_core::names::{DEFAULT_TENANT, Name, PLANS_MAX, Tenant, nearest};
 use plimsoll_core::quantity::Rate;
+use plimsoll_core::quota::QuotaRate;
 
-use super::{BurstMultiplier, TenantPolicy};
+use super::{BurstMultiplier, Quotas, TenantPolicy};
 use crate::buckets::{BucketKey, ByBucket};
 use crate::spec::TenantSpec;
 use crate::yaml::{Checked, Fault, Field, Number, check_entries};
@@ -23,15 +24,18 @@ pub struct Plan {
     pub(crate) burst_multiplier: BurstMultiplier,
     pub(crate) floor: Option<Rate>,
     pub(super) limits: ByBucket<Rate>,
+    pub(super) quotas: BTreeMap<Name, QuotaRate>,
 }
 
 /// The plans while the tenants are read.
-#[derive(Debug, Default)]
-pub(crate) struct Plans {
+#[derive(Debug)]
+pub(crate) struct Plans<'a> {
     by_name: BTreeMap<String, Arc<Plan>>,
+    /// The quotas that entries may have numbers of; `None` if the file that defines them has faults.
+    pub(super) quotas: Option<&'a Quotas>,
 }
 
-impl Plans {
+impl<'a> Plans<'a> {
     /// Reads the mapping `plans`, and adds the class of each plan to `listed`. Adds the fault of each plan that is not
     /// valid.
     pub(crate) fn read(
@@ -39,6 +43,7 @@ impl Plans {
         field: &Field<'_>,
         listed: &mut BTreeMap<Tenant, TenantPolicy>,
         faults: &mut Vec<Fault>,
+        quotas: Option<&'a Quotas>,
     ) -> Checked<Self> {
         check_entries(
             field,
@@ -46,7 +51,10 @@ impl Plans {
             "PLANS_MAX",
             "give single tenants limits of their own under `tenants`",
         )?;
-        let mut plans = Self::default();
+        let mut plans = Self {
+            by_name: BTreeMap::new(),
+            quotas,
+        };
         for (name, spec) in specs {
             match plans.add(&name, spec, &field.then(&name)) {
                 Ok((class, policy)) => drop(listed.insert(class, policy)),
@@ -79,6 +87,7 @@ impl Plans {
             burst_multiplier: policy.burst_multiplier,
             floor: policy.floor,
             limits: std::mem::take(&mut policy.limits),
+            quotas: std::mem::take(&mut policy.quotas),
         });
         policy.plan = Some(Arc::clone(&plan));
         self.by_name.insert(name.to_owned(), plan);

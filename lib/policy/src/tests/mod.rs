@@ -1,5 +1,6 @@
 //! Policies by example: parsed values, and refusals with their places.
 
+mod overrides;
 mod plans;
 mod quotas;
 mod refusals;

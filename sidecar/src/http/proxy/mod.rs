@@ -64,12 +64,12 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
         Some(Answer::AfterQuotas { deciding, keys }) => {
             let (at, decided) = deciding.await;
             let key = keys.get(at);
-            let key = key.map_or(("", ""), |(bucket, tenant)| (bucket, tenant));
+            let key = key.map_or(("", ""), |[bucket, tenant, _]| (bucket, tenant));
             let mut response = respond(port, style, key, &decided);
             if response.status() == style.allowed {
                 let limiter = port.limits.limiter();
-                let left = keys.iter().filter_map(|(bucket, tenant)| {
-                    limiter.quota_left(&KeyRequest::new(bucket.as_str(), tenant))
+                let left = keys.iter().filter_map(|[bucket, tenant, plan]| {
+                    limiter.quota_left(&KeyRequest::new(bucket.as_str(), tenant).plan(plan))
                 });
                 if let Some(left) = left.min_by_key(|left| left.remaining) {
                     response.headers_mut().extend(quota_fields(&left));
@@ -90,8 +90,8 @@ enum Answer {
     Ready(Response<Full<Bytes>>),
     AfterQuotas {
         deciding: DecidingTogether,
-        /// Bucket and tenant of each key.
-        keys: Vec<(String, String)>,
+        /// Bucket, tenant and plan of each key.
+        keys: Vec<[String; 3]>,
     },
 }
 
@@ -175,7 +175,9 @@ fn decide(port: &Inner, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> A
             Answer::Ready(respond(port, style, key, &decided))
         }
         Err(deciding) => {
-            let names = |key: &KeyRequest<'_>| (key.bucket().to_owned(), key.tenant().to_owned());
+            let names = |key: &KeyRequest<'_>| {
+                [key.bucket(), key.tenant(), key.plan_name()].map(str::to_owned)
+            };
             Answer::AfterQuotas {
                 deciding,
                 keys: keys.iter().map(names).collect(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use plimsoll_core::names::Tenant;
+use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use serde_json::json;
 
 use super::*;
@@ -59,6 +61,30 @@ fn proxies_forward_quota_and_reset() {
         }
         assert_eq!(port.plane.quota_requests(), 2, "{path}");
     }
+}
+
+#[test]
+fn quota_left_is_of_the_plan() {
+    let port = Port::with_rules("http: { plan: { header: x-plan } }");
+    let rate = |max| QuotaRate::new(max, max, 86_400_000).unwrap();
+    let (name, key) = ("calls".parse().unwrap(), QuotaKey::Tenant);
+    let quota = Quota::new(name, rate(1), key, OnStoreError::Deny, 1).unwrap();
+    let free = (Tenant::class_of_plan("free").unwrap(), rate(3));
+    let quotas = vec![quota.with_overrides([free]).unwrap()];
+    port.plane.quotas("checkout", quotas).unwrap();
+    let fields = [
+        ("x-plimsoll-bucket", "checkout"),
+        ("x-plimsoll-tenant", "jo"),
+        ("x-plan", "free"),
+    ];
+    for left in [2, 1, 0] {
+        let admitted = port.get("/check", &fields);
+        let policy = admitted.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"calls\";q=3;w=86400"));
+        let expected = format!("\"calls\";r={left};t=86400");
+        assert_eq!(admitted.header("ratelimit"), Some(&*expected));
+    }
+    assert_eq!(port.get("/check", &fields).status, 429);
 }
 
 #[test]

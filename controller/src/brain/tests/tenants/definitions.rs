@@ -58,3 +58,31 @@ fn status_lists_the_quotas_of_a_bucket() {
         }])
     );
 }
+
+#[test]
+fn status_shows_quotas_of_tenants_and_plans() {
+    let text = enforced_with(", quotas: [calls, pages]")
+        + "quotas: { calls: { max: 9, every: 1h }, pages: { max: 5, every: 1h } }\n";
+    let tenants = "
+plans: { free: { quotas: { calls: { max: 2 } } } }
+tenants: { default: {}, acme: { quotas: { calls: { max: 70 } } }, tiny: { plan: free }, plain: {} }
+";
+    let mut fleet = Fleet::new(policy_of(&text, tenants), two_zones());
+    fleet.run(5.0);
+    let status = Status::of(&fleet.brain, fleet.now());
+    let grants = &status.buckets[&bucket()].grants;
+    let shown = grants.iter().map(|(entry, of)| {
+        let quotas = of.quotas.iter();
+        let quotas: Vec<_> = quotas.map(|of| (of.name.as_str(), of.max)).collect();
+        (entry.as_str(), quotas)
+    });
+    let expected = [
+        ("%~free", vec![("calls", 2)]),
+        ("acme", vec![("calls", 70)]),
+        ("tiny", vec![("calls", 2)]),
+    ];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+    let held = fleet.zones[0].board.get(&bucket()).unwrap().terms();
+    let held = held.quotas.clone().unwrap().of_tenant("jo", "free");
+    assert_eq!(held[0].rate.max(), 2, "aggregators are sent the numbers");
+}

@@ -5,6 +5,7 @@ mod clock;
 mod gcra;
 mod leases;
 mod model;
+mod overrides;
 
 use super::*;
 
