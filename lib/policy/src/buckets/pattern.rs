@@ -17,6 +17,7 @@ pub(crate) enum InvalidPattern {
     Name(#[from] InvalidName),
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BucketKey {
     Exact(Bucket),
     Pattern(Pattern),

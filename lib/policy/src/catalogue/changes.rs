@@ -82,5 +82,14 @@ impl CatalogueChanges {
 }
 
 fn is_same((before, one): (&Catalogue, Row), (after, other): (&Catalogue, Row)) -> bool {
-    before.plan(one) == after.plan(other) && before.own(one) == after.own(other)
+    let own = (before.own(one), after.own(other));
+    before.plan(one) == after.plan(other)
+        && match own {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                (one.weight, one.floor) == (other.weight, other.floor)
+                    && before.limits(one) == after.limits(other)
+            }
+            (Some(_), None) | (None, Some(_)) => false,
+        }
 }

@@ -13,13 +13,14 @@ pub use rows::{CATALOGUE_BYTES_MAX, CATALOGUE_ROWS_MAX, CatalogueSource};
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use plimsoll_core::law::Weight;
 use plimsoll_core::names::{DEFAULT_TENANT, Tenant, own_name};
 use plimsoll_core::quantity::Rate;
 
-use crate::buckets::ByBucket;
+use crate::buckets::{BucketKey, ByBucket};
 use crate::hash::fnv;
 use crate::tenants::{BurstMultiplier, TenantPolicy};
 use crate::{Place, Policy, Warning};
@@ -31,6 +32,10 @@ pub struct Catalogue {
     /// In the order of names.
     rows: Vec<Row>,
     own: Vec<OwnTerms>,
+    /// The limits of all rows, one after the other, by the number of their bucket or pattern.
+    limits: Vec<(u32, Rate)>,
+    /// The buckets and patterns with limits.
+    buckets: Vec<BucketKey>,
     /// The names of plans, by number.
     plans: Vec<String>,
     hash: u64,
@@ -50,11 +55,12 @@ struct Row {
 }
 
 /// What a row says beside its plan.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 struct OwnTerms {
     weight: Option<Weight>,
     floor: Option<Rate>,
-    limits: ByBucket<Rate>,
+    /// Its part of all limits.
+    limits: Range<u32>,
 }
 
 /// The row of one tenant.
@@ -125,6 +131,17 @@ impl Catalogue {
         self.own.get((row.own as usize).checked_sub(1)?)
     }
 
+    fn limits(&self, own: &OwnTerms) -> ByBucket<Rate> {
+        let range = own.limits.start as usize..own.limits.end as usize;
+        let mut limits = ByBucket::default();
+        for (bucket, rate) in self.limits.get(range).into_iter().flatten() {
+            if let Some(key) = self.buckets.get(*bucket as usize) {
+                limits.insert(key.clone(), *rate);
+            }
+        }
+        limits
+    }
+
     fn find(&self, name: &str) -> Option<Row> {
         let at = self
             .rows
@@ -156,22 +173,23 @@ impl Policy {
             .get(&class)
             .and_then(|class| class.plan.clone());
         let own = catalogue.own(row);
-        let terms = own.cloned().unwrap_or_default();
         let of_plan = plan.as_deref();
         Some(CatalogueRow {
             is_own: own.is_some(),
             line: row.line,
             policy: TenantPolicy {
-                weight: terms
-                    .weight
+                weight: own
+                    .and_then(|own| own.weight)
                     .or_else(|| of_plan.map(|plan| plan.weight))
                     .unwrap_or(Weight::ONE),
                 burst_multiplier: of_plan
                     .map_or(BurstMultiplier::ONE, |plan| plan.burst_multiplier),
                 notes: None,
                 boost: None,
-                floor: terms.floor.or_else(|| of_plan.and_then(|plan| plan.floor)),
-                limits: terms.limits,
+                floor: own
+                    .and_then(|own| own.floor)
+                    .or_else(|| of_plan.and_then(|plan| plan.floor)),
+                limits: own.map_or_else(ByBucket::default, |own| catalogue.limits(own)),
                 quotas: BTreeMap::new(),
                 plan,
             },

@@ -8,12 +8,14 @@ use plimsoll_core::names::{DEFAULT_TENANT, Encoded, nearest};
 use plimsoll_core::quantity::Rate;
 
 use super::{Catalogue, OwnTerms, Row, csv, ndjson};
-use crate::buckets::{BucketKey, ByBucket};
+use crate::buckets::BucketKey;
 use crate::hash::fnv;
 use crate::yaml::{Checked, FAULTS_MAX, Fault, Place, PolicyError, Source};
 
 /// The rows of a catalogue.
 pub const CATALOGUE_ROWS_MAX: usize = 1_000_000;
+/// The limits in all rows of a catalogue.
+const LIMITS_MAX: usize = 4_000_000;
 /// Maximum size of its file, in bytes.
 pub const CATALOGUE_BYTES_MAX: usize = 256 << 20;
 
@@ -41,6 +43,8 @@ pub(super) struct Rows<'a> {
     name: &'a str,
     /// The number of each plan.
     numbers: BTreeMap<&'a str, u8>,
+    /// The number of each bucket and pattern with limits.
+    buckets: BTreeMap<BucketKey, u32>,
     catalogue: Catalogue,
     faults: Vec<Fault>,
 }
@@ -81,10 +85,13 @@ impl<'a> CatalogueSource<'a> {
             numbers: numbers
                 .map(|(plan, number)| (plan.as_str(), number))
                 .collect(),
+            buckets: BTreeMap::new(),
             catalogue: Catalogue {
                 names: String::new(),
                 rows: Vec::new(),
                 own: Vec::new(),
+                limits: Vec::new(),
+                buckets: Vec::new(),
                 plans: Vec::new(),
                 hash: fnv(bytes),
             },
@@ -176,7 +183,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    fn own_terms(&self, line: u64, row: &RawRow<'_>) -> Checked<Option<OwnTerms>> {
+    fn own_terms(&mut self, line: u64, row: &RawRow<'_>) -> Checked<Option<OwnTerms>> {
         if row.weight.is_none() && row.floor_rps.is_none() && row.limits.is_empty() {
             return Ok(None);
         }
@@ -186,26 +193,41 @@ impl<'a> Rows<'a> {
                 self.fault(line, "weight", &error.to_string(), hint)
             })
         });
-        let rate = |path: &str, rate: f64| {
-            let hint = "write requests per second, such as 100";
-            Rate::new(rate).map_err(|error| self.fault(line, path, &error.to_string(), hint))
-        };
-        let mut limits = ByBucket::default();
+        let weight = weight.transpose()?;
+        let floor = row
+            .floor_rps
+            .map(|floor| self.rate(line, "floor_rps", floor));
+        let floor = floor.transpose()?;
+        let start = self.catalogue.limits.len();
         for (name, limit) in &row.limits {
             let key = BucketKey::parse(name).map_err(|error| {
                 let hint = "the name of a bucket, or a pattern such as `api/*`";
                 self.fault(line, "limits", &format!("`{name}`: {error}"), hint)
             })?;
-            limits.insert(key, rate("limits", *limit)?);
+            let rate = self.rate(line, "limits", *limit)?;
+            let next = self.catalogue.buckets.len() as u32;
+            let bucket = *self.buckets.entry(key.clone()).or_insert(next);
+            if bucket == next {
+                self.catalogue.buckets.push(key);
+            }
+            self.catalogue.limits.push((bucket, rate));
+        }
+        let end = self.catalogue.limits.len();
+        if end > LIMITS_MAX {
+            let what = format!("more than {LIMITS_MAX} limits in all rows (LIMITS_MAX)");
+            let hint = "set the limits that many rows have in common in a plan";
+            return Err(self.fault(line, "limits", &what, hint));
         }
         Ok(Some(OwnTerms {
-            weight: weight.transpose()?,
-            floor: row
-                .floor_rps
-                .map(|floor| rate("floor_rps", floor))
-                .transpose()?,
-            limits,
+            weight,
+            floor,
+            limits: start as u32..end as u32,
         }))
+    }
+
+    fn rate(&self, line: u64, path: &str, rate: f64) -> Checked<Rate> {
+        let hint = "write requests per second, such as 100";
+        Rate::new(rate).map_err(|error| self.fault(line, path, &error.to_string(), hint))
     }
 
     fn finish(mut self) -> Result<Catalogue, PolicyError> {
