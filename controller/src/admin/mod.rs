@@ -5,7 +5,7 @@ mod aggregator_status;
 mod audit_routes;
 mod history_routes;
 mod kill_routes;
-mod metrics;
+pub(crate) mod metrics;
 pub mod quota_status;
 pub mod rollout_routes;
 pub mod state_routes;

@@ -8,6 +8,7 @@ const TABLE: &str = "
     GET /healthz nothing
     GET /readyz nothing
     GET /status viewer
+    GET /catalogue viewer
     GET /rollout viewer
     GET /rollout/history viewer
     POST /rollout/promote operator

@@ -157,11 +157,10 @@ impl Aggregator {
         self.catalogued.drain(..next).collect()
     }
 
-    /// Adds the names that it reported to the rates of all aggregators.
-    pub(super) fn add_limited(&self, rates: &mut HashMap<Key, f64>) {
-        for (key, rate) in &self.limited {
-            *rates.entry(key.clone()).or_default() += self.presence() * rate.per_second();
-        }
+    /// The names that may exceed their tenant limit, with the requests/s there that still count.
+    pub(super) fn limited(&self) -> impl Iterator<Item = (&Key, f64)> {
+        let names = self.limited.iter();
+        names.map(|(key, rate)| (key, self.presence() * rate.per_second()))
     }
 
     /// Sets its parts of the limits, by its share of the rates of each name that exceeds its limit.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::Board;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, KeyId, Name, Zone};
+use plimsoll_core::names::{Bucket, Key, KeyId, Name, Zone};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, Identity, InstanceId, Report};
 use plimsoll_policy::Policy;
@@ -123,12 +123,17 @@ impl Aggregators {
     /// Divides the tenant limit of each name that several aggregators reported, by the rates there.
     pub(crate) fn divide_limits(&mut self, policy: &Policy) {
         let mut rates = HashMap::new();
-        for aggregator in self.by_place.values() {
-            aggregator.add_limited(&mut rates);
+        for (key, rate) in self.limited() {
+            *rates.entry(key.clone()).or_default() += rate;
         }
         for aggregator in self.by_place.values_mut() {
             aggregator.divide_limits(policy, &rates);
         }
+    }
+
+    /// The names that may exceed their tenant limit, with their requests/s at each aggregator that reports them.
+    pub(crate) fn limited(&self) -> impl Iterator<Item = (&Key, f64)> {
+        self.by_place.values().flat_map(Aggregator::limited)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -142,6 +142,14 @@ impl BucketState {
             .zip(&self.shares)
     }
 
+    /// The listed tenants that have a limit, with it. Empty like [`shares`](Self::shares).
+    pub(crate) fn tenants_with_limits(&self) -> impl Iterator<Item = (&Tenant, Rate, &Share)> {
+        let tenants = self.tenants.iter().zip(&self.shares);
+        tenants
+            .filter(|(tenant, _)| !tenant.name.is_class())
+            .filter_map(|(tenant, share)| Some((&tenant.name, tenant.limit?, share)))
+    }
+
     /// Returns true if the share of a silent aggregator is never released.
     pub(crate) fn is_never_released(&self) -> bool {
         self.terms.release == Release::Never

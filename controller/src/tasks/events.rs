@@ -1,5 +1,5 @@
 //! Counters of events outside the brain: reloads of the policy, queries to Prometheus servers, rejected
-//! streams.
+//! streams. The latest choice of the metrics page.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,11 +7,15 @@ use plimsoll_admin::ports::Ports;
 use plimsoll_admin::rejected_streams::RejectedStreams;
 use plimsoll_core::stats::metrics::{Series, rows};
 
+use crate::admin::metrics::Shown;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     counts: Arc<Mutex<Counts>>,
     pub(crate) rejected_streams: RejectedStreams,
     pub(crate) ports: Ports,
+    /// The tenants on the last page of metrics.
+    pub(crate) shown_tenants: Arc<Mutex<Shown>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

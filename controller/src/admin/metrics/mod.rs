@@ -1,6 +1,9 @@
 //! The metrics of the controller.
 
 mod buckets;
+mod tenants;
+
+use std::sync::PoisonError;
 
 use plimsoll_admin::security::{ACCESS, CERTIFICATES, Opened};
 use plimsoll_admin::{ports, rejected_streams};
@@ -14,16 +17,22 @@ use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::tasks::events::{Counts, Events};
 use buckets::{of_aggregators, of_buckets, of_limits};
+use tenants::{NearestTenants, of_tenants};
+
+pub(crate) use tenants::Shown;
 
 struct Source<'a> {
     brain: &'a Brain,
     status: Status,
+    tenants: NearestTenants<'a>,
     events: Counts,
     audit: &'a AuditLog,
     now: MonoTime,
 }
 
 pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> Vec<Family> {
+    let shown = events.shown_tenants.lock();
+    let mut shown = shown.unwrap_or_else(PoisonError::into_inner);
     let own = commands.brain.with(|brain, now| {
         let status = Status::of(brain, now);
         let figures = status
@@ -34,6 +43,7 @@ pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> V
         let source = Source {
             brain,
             status,
+            tenants: NearestTenants::update(brain, &mut shown),
             events: events.with(|counts| *counts),
             audit: &commands.audit,
             now,
@@ -70,6 +80,7 @@ fn table<'a>() -> Vec<M<'a>> {
         of_counts_and_disks(),
         of_limits(),
         of_buckets(),
+        of_tenants(),
         of_aggregators(),
     ];
     parts.into_iter().flatten().collect()
