@@ -289,7 +289,7 @@ impl Brain {
         self.buckets.on_policy(&policy);
         self.keys.on_policy(&policy);
         for bucket in self.buckets.states.values_mut() {
-            bucket.relist(&policy, &changes, &self.keys);
+            bucket.relist(&policy, &changes, |key| self.keys.known(key));
         }
         self.policies.in_force = policy;
     }

@@ -40,7 +40,7 @@ use plimsoll_core::report::InstanceId;
 use plimsoll_policy::Policy;
 
 use self::held_policy::Policies;
-pub(crate) use self::keys::{IDLE, Keys};
+use self::keys::Keys;
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
 use self::traffic::TrafficRecord;

@@ -9,8 +9,8 @@ use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::{KEYS_MAX, Policy, TENANTS_MAX};
 
-use crate::brain::IDLE;
-
+/// Time that a row stays listed at least.
+const LISTED_MIN: Duration = Duration::from_secs(600);
 /// Interval between two searches for rows without requests.
 const SEARCH_EVERY: Duration = Duration::from_secs(60);
 
@@ -94,7 +94,7 @@ impl ActiveRows {
         if now.since(self.searched) >= SEARCH_EVERY {
             self.searched = now;
             self.listed.retain(|tenant, since| {
-                let stays = now.since(*since) < IDLE || has_requests(tenant);
+                let stays = now.since(*since) < LISTED_MIN || has_requests(tenant);
                 if !stays {
                     changes.ended.push(tenant.clone());
                 }

@@ -18,7 +18,7 @@ use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{Headroom, NewShare};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Balance, Burst, Part};
-use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::quota::BucketQuotas;
 use plimsoll_core::rollout::Cohort;
@@ -28,7 +28,6 @@ use plimsoll_policy::{BucketPolicy, Policy, Release};
 use self::quota_drops::QuotaDrops;
 use self::tenants::BucketTenants;
 use crate::aggregators::{Aggregators, Place};
-use crate::brain::Keys;
 use crate::rollout::MovingLimit;
 use crate::state::DurableState;
 
@@ -215,8 +214,13 @@ impl BucketState {
     }
 
     /// Lists rows of the catalogue, and ends others. Allocations follow with the next tick.
-    pub(crate) fn relist(&mut self, policy: &Policy, changes: &RowChanges, keys: &Keys) {
-        self.tenants.relist(policy, &self.name, changes, keys);
+    pub(crate) fn relist(
+        &mut self,
+        policy: &Policy,
+        changes: &RowChanges,
+        known: impl Fn(&Key) -> Option<KeyId>,
+    ) {
+        self.tenants.relist(policy, &self.name, changes, known);
         self.bursts.retain(|tenant, _| policy.is_listed(tenant));
         self.clear_allocations();
     }

@@ -9,7 +9,6 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
 use super::active_rows::RowChanges;
-use crate::brain::Keys;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BucketTenant {
@@ -59,13 +58,13 @@ impl BucketTenants {
         new
     }
 
-    /// Lists rows of the catalogue, and ends others. Their keys stay.
+    /// Lists rows of the catalogue, and ends others. Their keys, which `known` finds, stay.
     pub(crate) fn relist(
         &mut self,
         policy: &Policy,
         bucket: &Bucket,
         changes: &RowChanges,
-        keys: &Keys,
+        known: impl Fn(&Key) -> Option<KeyId>,
     ) {
         for tenant in &changes.ended {
             if let Some(at) = self.position(tenant) {
@@ -77,7 +76,7 @@ impl BucketTenants {
                 bucket: bucket.clone(),
                 tenant: tenant.clone(),
             };
-            let key = keys.known(&name);
+            let key = known(&name);
             self.pooled.retain(|pooled| Some(*pooled) != key);
             let entry = BucketTenant::new(policy, bucket, tenant, key);
             let at = self.entries.partition_point(|entry| entry.name < *tenant);

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod buckets;
-mod catalogue;
 mod changes;
 mod hash;
 pub mod learning;
@@ -29,9 +28,6 @@ pub use buckets::{
     BURST_DEFAULT, Bounds, BucketPolicy, Learned, LimitSource, Prometheus, QUERIES_MAX, QueryGate,
     RolloutPolicy,
 };
-pub use catalogue::{
-    CATALOGUE_BYTES_MAX, CATALOGUE_ROWS_MAX, Catalogue, CatalogueRow, CatalogueSource,
-};
 pub use changes::{
     ADMITTED_LOST_MIN, CATALOGUE_CHANGED_MAX, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX,
     REFUSED_MORE_MAX, Regime, TENANTS_REMOVED_MAX, differences, reasons_to_hold,
@@ -39,6 +35,9 @@ pub use changes::{
 pub use hash::{PolicyHash, PolicyTexts};
 pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
 pub use spec::{Algorithm, Release};
+pub use tenants::catalogue::{
+    CATALOGUE_BYTES_MAX, CATALOGUE_ROWS_MAX, Catalogue, CatalogueRow, CatalogueSource,
+};
 pub use tenants::{
     Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, Plan, REWEIGHT_INTERVAL_DEFAULT,
     TenantPolicy,
@@ -59,8 +58,8 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
 use buckets::Buckets;
-use catalogue::CatalogueChanges;
 use tenants::Tenants;
+use tenants::catalogue::CatalogueChanges;
 
 /// The text of a `tenants.yaml` with only the class `default`, used if no such file is given.
 pub const ONE_CLASS_TENANTS: &str = "tenants: { default: { weight: 1.0 } }\n";

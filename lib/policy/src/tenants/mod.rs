@@ -1,5 +1,6 @@
 //! Tenants and their plans: weights, boosts, bursts, floors, limits and quotas.
 
+pub(crate) mod catalogue;
 mod fairness;
 mod plans;
 mod quotas;
