@@ -20,6 +20,8 @@ pub(crate) struct Catalogue {
     asked: HashSet<Tenant>,
     /// Names that were not sent on this stream.
     unsent: VecDeque<Tenant>,
+    /// True once the parent of this stream was asked for the names that are held.
+    has_asked: bool,
 }
 
 impl Catalogue {
@@ -36,9 +38,11 @@ impl Catalogue {
         }
     }
 
-    /// A new stream begins: its parent has not been asked for any name.
+    /// A new stream begins. Its parent may be another one, which knows of no name that has requests.
     pub(crate) fn open(&mut self) {
-        self.unsent = self.asked.iter().cloned().collect();
+        self.has_asked = false;
+        self.asked.clear();
+        self.unsent.clear();
     }
 
     /// Takes the names for the next report.
@@ -48,20 +52,18 @@ impl Catalogue {
         self.unsent.drain(..next).filter(unanswered).collect()
     }
 
-    /// Takes the answers of the parent. Of another catalogue every name in `held` is asked for again, and keeps its class
-    /// until then. Returns true if the class of a name has changed.
+    /// Takes the answers of the parent. On a new stream, and of another catalogue, every name in `held` is asked for again,
+    /// and keeps its class until then. Returns true if the class of a name has changed.
     pub(crate) fn on_news<'a, I>(&mut self, news: &CatalogueNews, held: impl Fn() -> I) -> bool
     where
         I: Iterator<Item = &'a Tenant>,
     {
-        if self.hash != news.hash {
-            self.hash = news.hash;
-            held().for_each(|tenant| self.ask(tenant));
+        if news.hash.is_none() {
+            return !std::mem::take(self).classes.is_empty();
         }
-        if self.hash.is_none() {
-            let had_classes = !self.classes.is_empty();
-            *self = Self::default();
-            return had_classes;
+        let is_other = std::mem::replace(&mut self.hash, news.hash) != news.hash;
+        if !std::mem::replace(&mut self.has_asked, true) || is_other {
+            held().for_each(|tenant| self.ask(tenant));
         }
         let mut is_changed = false;
         for (tenant, class) in &news.names {
@@ -110,16 +112,18 @@ mod tests {
         (0..2).for_each(|_| catalogue.ask(&tenant("acme")));
         assert_eq!(catalogue.take_asked(), [tenant("acme")]);
         assert!(catalogue.take_asked().is_empty());
-        catalogue.open();
-        assert_eq!(
-            catalogue.take_asked(),
-            [tenant("acme")],
-            "a stream without an answer"
-        );
         assert!(catalogue.on_news(&news(Some(1), &[("acme", "%~pro")]), none));
-        assert_eq!(catalogue.class_of("acme"), Some("%~pro"));
         catalogue.open();
-        assert!(catalogue.take_asked().is_empty(), "it is answered");
+        let acme = [tenant("acme")];
+        for due in [&acme[..], &[]] {
+            assert!(!catalogue.on_news(&news(Some(1), &[]), || acme.iter()));
+            assert_eq!(catalogue.take_asked(), due);
+        }
+        assert_eq!(
+            catalogue.class_of("acme"),
+            Some("%~pro"),
+            "until the answer"
+        );
     }
 
     #[test]

@@ -94,7 +94,9 @@ impl Child for Zone {
         if directives.epoch.is_some() {
             self.upstream.subscriptions.on_epoch(now);
         }
-        let is_reclassed = self.take_catalogue(&directives.catalogue);
+        // A parent without a controller does not know whether there is a catalogue.
+        let is_reclassed =
+            directives.epoch.is_some() && self.take_catalogue(&directives.catalogue);
         let mut is_regrouped = is_new_policy || is_reclassed;
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);
@@ -162,13 +164,13 @@ impl Zone {
     fn take_catalogue(&mut self, news: &CatalogueNews) -> bool {
         self.downstream.aggregators.on_catalogued(&news.names);
         let keys = &self.keys;
-        let names = || {
-            let all = keys
-                .iter()
-                .filter(|(.., counted)| counted.source == Source::Name);
+        let of = |source| {
+            let all = keys.iter().filter(move |(.., of)| of.source == source);
             let unplanned = all.filter(|(_, key, _)| key.tenant.plan().is_none());
             unplanned.map(|(_, key, _)| &key.tenant)
         };
+        // Tenants that are listed because of their row are, while the controller knows of their requests.
+        let names = || of(Source::Listed).chain(of(Source::Name));
         self.upstream.catalogue.on_news(news, names)
     }
 

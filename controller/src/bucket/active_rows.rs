@@ -44,11 +44,13 @@ impl ActiveRows {
         let buckets = policy.exact_buckets().count().max(1);
         let tenants = policy.tenants().count();
         self.room = TENANTS_MAX.min(KEYS_MAX / buckets).saturating_sub(tenants);
-        self.wanted.clear();
-        self.listed
-            .retain(|tenant, _| policy.row(tenant.as_str()).is_some_and(|row| row.is_own));
-        while self.listed.len() > self.room {
-            self.listed.pop_last();
+        let is_own = |tenant: &Tenant| policy.row(tenant.as_str()).is_some_and(|row| row.is_own);
+        self.listed.retain(|tenant, _| is_own(tenant));
+        self.wanted.retain(is_own);
+        while self.listed.len() + self.wanted.len() > self.room {
+            if self.wanted.pop_last().is_none() {
+                self.listed.pop_last();
+            }
         }
     }
 

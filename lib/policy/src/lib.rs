@@ -188,6 +188,11 @@ impl Policy {
         })
     }
 
+    /// The tenants and classes of `tenants.yaml`, without rows of the catalogue.
+    pub(crate) fn written_tenants(&self) -> &BTreeMap<Tenant, TenantPolicy> {
+        &self.tenants.written
+    }
+
     /// Returns the entry of the tenant `name`: its own, else that of its plan, else that of the class `default`.
     pub fn tenant(&self, name: &Tenant) -> &TenantPolicy {
         self.tenants.get(name)

@@ -125,8 +125,13 @@ impl Alerts {
 
     /// Waits until all of these fire, and nothing else if the list is empty.
     pub(crate) fn until_firing(&mut self, wanted: &[&str]) {
+        let mut seen = BTreeSet::new();
         let last = until(&format!("exactly or at least {wanted:?} to fire"), || {
             let firing = self.firing()?;
+            if firing != seen {
+                eprintln!("firing: {firing:?}");
+                seen.clone_from(&firing);
+            }
             let fires = wanted.iter().all(|name| firing.contains(*name));
             (fires && (firing.is_empty() || !wanted.is_empty())).then_some(firing)
         });

@@ -285,11 +285,10 @@ fn shown(rate: f64) -> f64 {
 }
 
 fn removed_tenants(before: &Policy, after: &Policy) -> Option<String> {
-    let listed = before.tenants().count();
-    let removed = before
-        .tenants()
-        .filter(|(tenant, _)| !after.is_listed(tenant))
-        .count();
+    let (before, after) = (before.written_tenants(), after.written_tenants());
+    let listed = before.len();
+    let removed = before.keys().filter(|tenant| !after.contains_key(*tenant));
+    let removed = removed.count();
     let too_many = removed as f64 > TENANTS_REMOVED_MAX * listed as f64;
     let percent = TENANTS_REMOVED_MAX * 100.0;
     too_many.then(|| format!("{removed} of {listed} tenants are removed, more than {percent} %"))

@@ -137,7 +137,19 @@ fn catalogue_has_the_plans_of_names_without_one() {
     assert_eq!(told(&scene), [class("jo", "%~free")].into());
     assert!(scene.zone.report(scene.now()).asked.is_empty());
 
-    // A new stream to a controller with the same catalogue changes nothing.
+    // On a new stream each name is asked for again, and keeps its class meanwhile, also before the parent has a controller.
+    scene.reconnect(catalogued(1, &rows));
+    scene.roll_up();
+    let mut asked = scene.zone.report(scene.now()).asked;
+    asked.sort_unstable();
+    assert_eq!(asked, [tenant("al"), tenant("jo")]);
+    scene.zone.on_open(scene.now());
+    let without_controller = Directives {
+        seq: 1,
+        ..Directives::default()
+    };
+    let taken = scene.zone.on_directives(scene.now(), without_controller);
+    assert_eq!(taken, Ok(()));
     scene.reconnect(catalogued(1, &rows));
     assert_eq!(lines(&mut scene), planned);
     scene.controller = Some(catalogued(2, &[("jo", "%~pro"), ("al", "%~gone")]));
