@@ -95,8 +95,7 @@ impl Child for Zone {
             self.upstream.subscriptions.on_epoch(now);
         }
         // A parent without a controller does not know whether there is a catalogue.
-        let is_reclassed =
-            directives.epoch.is_some() && self.take_catalogue(&directives.catalogue);
+        let is_reclassed = directives.epoch.is_some() && self.take_catalogue(&directives.catalogue);
         let mut is_regrouped = is_new_policy || is_reclassed;
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);

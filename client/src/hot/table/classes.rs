@@ -23,8 +23,8 @@ pub(crate) struct PlanClasses {
     /// By class: the id of its key plus one; 0 while the policy does not have the plan.
     keys: Vec<AtomicU32>,
     established: Vec<AtomicU64>,
-    /// By class: the plan's name.
-    names: Vec<OnceLock<Box<str>>>,
+    /// By class: the plan's name. Without plans it takes no memory.
+    names: OnceLock<Box<[OnceLock<Box<str>>]>>,
 }
 
 impl PlanClasses {
@@ -33,7 +33,7 @@ impl PlanClasses {
             of_keys: zeroed(keys_max),
             keys: zeroed(PLAN_CLASSES_MAX),
             established: zeroed(PLAN_CLASSES_MAX),
-            names: (0..PLAN_CLASSES_MAX).map(|_| OnceLock::new()).collect(),
+            names: OnceLock::new(),
         }
     }
 
@@ -46,7 +46,8 @@ impl PlanClasses {
 
     /// Gives a new class the name of its plan.
     pub(crate) fn begin(&self, class: u32, plan: &str) {
-        if let Some(name) = self.names.get(class as usize) {
+        let names = || (0..PLAN_CLASSES_MAX).map(|_| OnceLock::new()).collect();
+        if let Some(name) = self.names.get_or_init(names).get(class as usize) {
             // A class has one plan for ever.
             let _ = name.set(plan.into());
         }
@@ -74,7 +75,7 @@ impl PlanClasses {
 
     /// Returns the plan of a key; `None` without a plan that the policy has or had.
     pub(crate) fn plan_of(&self, key: u32) -> Option<&str> {
-        let name = self.names.get(self.class_of(key)?)?;
+        let name = self.names.get()?.get(self.class_of(key)?)?;
         name.get().map(|name| &**name)
     }
 
