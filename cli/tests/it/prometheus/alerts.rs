@@ -85,17 +85,23 @@ impl Alerts {
 
     /// Starts the server, and waits until it scrapes all pages and nothing fires.
     pub(crate) fn of(test: &str, pages: Vec<SocketAddr>) -> Option<Self> {
+        let mut alerts = Self::start(test, pages)?;
+        alerts.until_firing(&[]);
+        Some(alerts)
+    }
+
+    /// Starts the server, and waits until it scrapes all pages.
+    pub(crate) fn start(test: &str, pages: Vec<SocketAddr>) -> Option<Self> {
         // The server scrapes itself, too.
         let count = (pages.len() + 1).to_string();
         let server = RealPrometheus::start_with_rules(test, pages, &rules())?;
         let address = server.url().trim_start_matches("http://").parse().unwrap();
-        let mut alerts = Self {
+        let alerts = Self {
             server,
             address,
             fired: BTreeSet::new(),
         };
         alerts.until_pages("1", &count);
-        alerts.until_firing(&[]);
         Some(alerts)
     }
 
