@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use plimsoll_client::{Limiter, Request, Verdict};
+use plimsoll_core::names::{own_name, plan_of};
 use plimsoll_testing::fleet::{BUCKET, Fleet, TENANTS, policy};
 use plimsoll_testing::process::until;
 use tokio::runtime::Runtime;
@@ -24,7 +25,12 @@ pub(super) struct Instances {
 impl Instances {
     /// Starts `count` instances, half of them in each zone, and waits until they are connected.
     pub(super) fn start(count: usize, limit: u32) -> Self {
-        let fleet = Fleet::without_services(&policy(limit, "enforce", false), TENANTS);
+        let policy = policy(limit, "enforce", false);
+        Self::below(Fleet::without_services(&policy, TENANTS), count)
+    }
+
+    /// Starts `count` instances on this fleet, evenly over its zones, and waits until they are connected.
+    pub(super) fn below(fleet: Fleet, count: usize) -> Self {
         let runtime = shutdown::runtime().unwrap();
         let stop = CancellationToken::new();
         let start = |number: usize| {
@@ -60,7 +66,10 @@ impl Instances {
                 }
                 sleep(arrival.due - at);
             };
-            let request = Request::new(BUCKET, arrival.tenant);
+            let mut request = Request::new(BUCKET, own_name(arrival.tenant));
+            if let Some(plan) = plan_of(arrival.tenant) {
+                request = request.plan(plan);
+            }
             let refused = match self.limiters[arrival.instance].check(&request) {
                 Verdict::Admit => None,
                 Verdict::Refuse(refusal) => Some(refusal.reason().as_str()),

@@ -5,6 +5,7 @@ mod after;
 mod constant;
 mod groups;
 mod instances;
+pub(super) mod plans;
 mod promotion;
 mod record;
 mod traffic;

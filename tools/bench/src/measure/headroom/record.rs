@@ -29,7 +29,7 @@ pub(super) struct Judged {
 }
 
 impl Record {
-    fn between(&self, from: u64, until: u64) -> &[Decision] {
+    pub(super) fn between(&self, from: u64, until: u64) -> &[Decision] {
         let at = |second| {
             self.0
                 .partition_point(|decision| decision.at < Duration::from_secs(second))

@@ -8,6 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
+    /// With its plan, as in `acme%~free`.
     pub(super) tenant: &'static str,
     pub(super) rps: f64,
     /// Requests at the same moment at the same instance.

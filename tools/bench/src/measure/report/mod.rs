@@ -15,6 +15,7 @@ const SIMULATED: &str = "\n## Any number of tenants, simulated";
 
 /// Parts with a separate section, and the section's text, which begins with its head.
 pub(super) const TENANTS: &str = "tenants";
+pub(super) const PLANS: &str = "plans";
 pub(super) const SCALE: &str = "scale";
 pub(super) const HEADROOM: &str = "headroom";
 pub(super) const FUZZ: &str = "fuzz";
@@ -23,8 +24,9 @@ pub(super) const SIDECAR: &str = "sidecar";
 pub(super) const QUOTA: &str = "quota";
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const SOAK: &str = "soak";
-const SECTIONS: [(&str, &str); 9] = [
+const SECTIONS: [(&str, &str); 10] = [
     (TENANTS, include_str!("tenants.md")),
+    (PLANS, include_str!("plans.md")),
     (SCALE, include_str!("scale.md")),
     (HEADROOM, include_str!("headroom.md")),
     (FUZZ, include_str!("fuzz.md")),
