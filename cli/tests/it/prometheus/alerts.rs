@@ -85,13 +85,13 @@ impl Alerts {
 
     /// Starts the server, and waits until it scrapes all pages and nothing fires.
     pub(crate) fn of(test: &str, pages: Vec<SocketAddr>) -> Option<Self> {
-        let mut alerts = Self::start(test, pages)?;
+        let mut alerts = Self::scraping(test, pages)?;
         alerts.until_firing(&[]);
         Some(alerts)
     }
 
     /// Starts the server, and waits until it scrapes all pages.
-    pub(crate) fn start(test: &str, pages: Vec<SocketAddr>) -> Option<Self> {
+    pub(crate) fn scraping(test: &str, pages: Vec<SocketAddr>) -> Option<Self> {
         // The server scrapes itself, too.
         let count = (pages.len() + 1).to_string();
         let server = RealPrometheus::start_with_rules(test, pages, &rules())?;

@@ -27,7 +27,7 @@ fn late_sidecar_alert_fires_until_it_runs() {
         .status();
     let test = "sidecar::late::late_sidecar_alert_fires_until_it_runs";
     // It has no aggregator, so another alert may fire before the server is first asked.
-    let Some(alerts) = Alerts::start(test, vec![sidecar.address("admin")]) else {
+    let Some(alerts) = Alerts::scraping(test, vec![sidecar.address("admin")]) else {
         return;
     };
     alerts.until_resolved(&[SIDECAR_LATE]);
