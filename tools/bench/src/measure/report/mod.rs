@@ -25,16 +25,16 @@ pub(super) const QUOTA: &str = "quota";
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const SOAK: &str = "soak";
 const SECTIONS: [(&str, &str); 10] = [
-    (TENANTS, include_str!("tenants.md")),
-    (PLANS, include_str!("plans.md")),
-    (SCALE, include_str!("scale.md")),
-    (HEADROOM, include_str!("headroom.md")),
-    (FUZZ, include_str!("fuzz.md")),
-    (TLS, include_str!("tls.md")),
-    (SIDECAR, include_str!("sidecar.md")),
-    (QUOTA, include_str!("quota.md")),
-    (FROZEN, include_str!("frozen.md")),
-    (SOAK, include_str!("soak.md")),
+    (TENANTS, include_str!("sections/tenants.md")),
+    (PLANS, include_str!("sections/plans.md")),
+    (SCALE, include_str!("sections/scale.md")),
+    (HEADROOM, include_str!("sections/headroom.md")),
+    (FUZZ, include_str!("sections/fuzz.md")),
+    (TLS, include_str!("sections/tls.md")),
+    (SIDECAR, include_str!("sections/sidecar.md")),
+    (QUOTA, include_str!("sections/quota.md")),
+    (FROZEN, include_str!("sections/frozen.md")),
+    (SOAK, include_str!("sections/soak.md")),
 ];
 
 pub(crate) struct Report {
