@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, CATALOGUED_MAX};
+use plimsoll_core::directive::Board;
 use plimsoll_core::exchange::Path;
 use plimsoll_core::law::parameters;
 use plimsoll_core::law::presence::presence;
@@ -40,18 +40,13 @@ pub(crate) struct ChildAggregator {
     left: Option<MonoTime>,
     pub(crate) traffic: Traffic,
     pub(crate) board: Board,
-    /// Names that it asked for and was not told of.
+    /// Names that the parent has not answered yet.
     asked: HashSet<Tenant>,
-    /// What the catalogue says of names, for its next message.
-    catalogued: Vec<(Tenant, Tenant)>,
+    /// The names that the child asked for with their classes, for the next messages.
+    pub(crate) catalogued: Vec<(Tenant, Tenant)>,
 }
 
 impl ChildAggregator {
-    pub(crate) fn take_catalogued(&mut self) -> Vec<(Tenant, Tenant)> {
-        let next = self.catalogued.len().min(CATALOGUED_MAX);
-        self.catalogued.drain(..next).collect()
-    }
-
     /// The weight of the child in a division, 0 to 1. A parent cannot tell a dead child from a disconnected
     /// one, so the share of a silent child is held for it and then released, as the controller does with
     /// zones.

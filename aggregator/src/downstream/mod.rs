@@ -17,7 +17,7 @@ pub(crate) use traffic::{Shares, Traffic};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, CatalogueNews, Message};
+use plimsoll_core::directive::{Board, CatalogueNews, Message, take_answers};
 use plimsoll_core::exchange::sessions::{self, Head, Sessions};
 use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::kill::Kills;
@@ -208,7 +208,7 @@ impl Downstream {
         let instance = child.identity.instance;
         let mut news = CatalogueNews::default();
         match self.aggregators.by_instance.get_mut(&instance) {
-            Some(aggregator) => news.names = aggregator.take_catalogued(),
+            Some(aggregator) => news.names = take_answers(&mut aggregator.catalogued),
             None => news.keys = self.standings.of(instance).classes.take(),
         }
         news

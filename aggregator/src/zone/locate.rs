@@ -11,7 +11,7 @@ use crate::fast_loop::FastLoop;
 use crate::key_counts::{KeyCounts, Kind, Source};
 use crate::upstream::Catalogue;
 
-/// The tables that a new key enters. `entries` are those of its bucket.
+/// The tables that a new key enters. `posted` are the directives of its bucket.
 pub(super) struct Locator<'a> {
     pub(super) now: MonoTime,
     pub(super) keys: &'a mut KeyCounts,

@@ -108,7 +108,8 @@ impl<'a> Request<'a> {
 
     /// Sets the plan of a tenant that the policy does not list. It must come from where the tenant does, such as a verified
     /// token: whoever chooses the plan chooses the limits. The first plan of a tenant counts until it is idle for a
-    /// minute, but for exact quotas the plan of each request. A plan that the policy does not have is that of the class `default`, and an empty one is none.
+    /// minute, but for exact quotas the plan of each request. A plan that the policy does not have is that of the class
+    /// `default`, and an empty one is none.
     ///
     /// ```
     /// # use plimsoll_client::{Limiter, Request};

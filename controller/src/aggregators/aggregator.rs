@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, CATALOGUED_MAX};
+use plimsoll_core::directive::Board;
 use plimsoll_core::law::presence::presence;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::law::{Parameters, smoothed};
@@ -34,7 +34,7 @@ pub(crate) struct Aggregator {
     limited: Vec<(Key, Rate)>,
     /// Its parts of the limits of such names.
     pub(crate) limits: Vec<(Key, Rate)>,
-    /// What the catalogue says of names that it asked for, for the next messages.
+    /// The names that it asked for with their classes, for the next messages.
     pub(crate) catalogued: Vec<(Tenant, Tenant)>,
     /// The number of its children in its latest report with any; `None` before.
     pub(crate) clients: Option<u32>,
@@ -150,11 +150,6 @@ impl Aggregator {
         if !report.more && report.time.is_some() && report.children > 0 {
             self.clients = Some(report.children);
         }
-    }
-
-    pub(crate) fn take_catalogued(&mut self) -> Vec<(Tenant, Tenant)> {
-        let next = self.catalogued.len().min(CATALOGUED_MAX);
-        self.catalogued.drain(..next).collect()
     }
 
     /// The names that may exceed their tenant limit, with the requests/s there that still count.

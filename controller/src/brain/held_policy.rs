@@ -226,7 +226,7 @@ impl Brain {
 
     /// Activates a policy.
     pub fn on_policy(&mut self, policy: Arc<Policy>) {
-        self.rows.on_policy(&policy.listing([]));
+        self.rows.on_policy(&policy);
         let policy = self.rows.list_in(policy);
         let before = self.durable.clone();
         self.durable.on_policy(&policy);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Message};
+use plimsoll_core::directive::{Board, Message, take_answers};
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::exchange::{NAMES_MAX, Parent, StreamId, StreamRejected};
 use plimsoll_core::names::{Bucket, Tenant};
@@ -129,7 +129,7 @@ impl Parent for Brain {
         let knows_rates = self.downstream.takeover.leading && aggregator.served;
         message.head.limits = knows_rates.then(|| aggregator.limits.clone());
         message.head.catalogue.hash = self.policies.in_force.catalogue().map(|it| it.hash());
-        message.head.catalogue.names = aggregator.take_catalogued();
+        message.head.catalogue.names = take_answers(&mut aggregator.catalogued);
         message.head.children = self.downstream.aggregators.clients(&place);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)

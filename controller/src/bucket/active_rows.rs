@@ -39,10 +39,10 @@ impl ActiveRows {
         self.listed.len()
     }
 
-    /// Takes a policy as it was read: rows that it does not have any more are not listed.
+    /// Takes a policy: rows that it does not have any more are not listed.
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
         let buckets = policy.exact_buckets().count().max(1);
-        let tenants = policy.tenants().count();
+        let tenants = policy.written_tenants().len();
         self.room = TENANTS_MAX.min(KEYS_MAX / buckets).saturating_sub(tenants);
         let is_own = |tenant: &Tenant| policy.row(tenant.as_str()).is_some_and(|row| row.is_own);
         self.listed.retain(|tenant, _| is_own(tenant));

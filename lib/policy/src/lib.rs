@@ -53,7 +53,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_core::directive::LimitOwner;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name, Tenant};
+use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
@@ -106,10 +106,9 @@ impl Policy {
         catalogue: CatalogueSource<'_>,
     ) -> Result<(Self, Vec<Warning>), PolicyError> {
         let (policy, mut warnings) = Self::read(policy, tenants)?;
-        let classes = policy.tenants().map(|(tenant, _)| tenant);
-        let classes = classes.filter(|tenant| tenant.is_class());
-        let plans = classes.map(|class| class.plan().unwrap_or(DEFAULT_TENANT));
-        let (file, catalogue) = (catalogue.name, catalogue.read(plans)?);
+        let classes = policy.written_tenants().keys();
+        let classes = classes.filter(|tenant| tenant.is_class()).cloned();
+        let (file, catalogue) = (catalogue.name, catalogue.read(classes.collect())?);
         warnings.extend(policy.listed_twice(file, &catalogue));
         Ok((policy.with_catalogue(Some(Arc::new(catalogue))), warnings))
     }
@@ -189,7 +188,7 @@ impl Policy {
     }
 
     /// The tenants and classes of `tenants.yaml`, without rows of the catalogue.
-    pub(crate) fn written_tenants(&self) -> &BTreeMap<Tenant, TenantPolicy> {
+    pub fn written_tenants(&self) -> &BTreeMap<Tenant, TenantPolicy> {
         &self.tenants.written
     }
 

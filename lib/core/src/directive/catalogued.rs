@@ -6,6 +6,12 @@ use crate::names::{KeyId, Tenant};
 /// The names in one report or message, at most; further ones wait for the next.
 pub const CATALOGUED_MAX: usize = 1_024;
 
+/// Takes the next answers that wait for a child, at most as many as one message carries.
+pub fn take_answers(waiting: &mut Vec<(Tenant, Tenant)>) -> Vec<(Tenant, Tenant)> {
+    let next = waiting.len().min(CATALOGUED_MAX);
+    waiting.drain(..next).collect()
+}
+
 /// News of the catalogue in one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogueNews {

@@ -12,7 +12,7 @@ mod tests;
 mod unlisted;
 
 pub use board::{Board, Posted};
-pub use catalogued::{CATALOGUED_MAX, CatalogueNews};
+pub use catalogued::{CATALOGUED_MAX, CatalogueNews, take_answers};
 pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, PoolDepth, ZonePool};
 pub use leader::{EPOCH_STEP_MAX, Leader};

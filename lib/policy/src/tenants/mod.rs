@@ -132,15 +132,30 @@ impl TenantPolicy {
         self.limits == other.limits && one == two
     }
 
+    /// Returns an entry without anything of its own.
+    pub(crate) fn of_plan(plan: Option<Arc<Plan>>) -> Self {
+        let of_plan = plan.as_deref();
+        Self {
+            weight: of_plan.map_or(Weight::ONE, |plan| plan.weight),
+            burst_multiplier: of_plan.map_or(BurstMultiplier::ONE, |plan| plan.burst_multiplier),
+            notes: None,
+            boost: None,
+            floor: of_plan.and_then(|plan| plan.floor),
+            limits: ByBucket::default(),
+            quotas: BTreeMap::new(),
+            plan,
+        }
+    }
+
     /// Reads an entry of `tenants`. Absent values are those of its plan.
     pub(crate) fn read(spec: TenantSpec, field: &Field<'_>, plans: &Plans<'_>) -> Checked<Self> {
         let plan = match &spec.plan {
             None => None,
             Some(name) => Some(plans.find(name, &field.then("plan"))?),
         };
-        let of_plan = plan.as_deref();
+        let of_plan = Self::of_plan(plan);
         let weight = match spec.weight {
-            None => of_plan.map_or(Weight::ONE, |plan| plan.weight),
+            None => of_plan.weight,
             Some(n) => Weight::new(n.0).map_err(|e| {
                 field
                     .then("weight")
@@ -148,12 +163,12 @@ impl TenantPolicy {
             })?,
         };
         let burst_multiplier = match spec.burst_multiplier {
-            None => of_plan.map_or(BurstMultiplier::ONE, |plan| plan.burst_multiplier),
+            None => of_plan.burst_multiplier,
             Some(n) => BurstMultiplier::new(n.0)
                 .map_err(|e| field.then("burst_multiplier").refuse(e, "1 means no burst"))?,
         };
         let floor = match spec.floor_rps {
-            None => of_plan.and_then(|plan| plan.floor),
+            None => of_plan.floor,
             Some(n) => Some(field.then("floor_rps").rate(n.0)?),
         };
         let boost = match (spec.boost, spec.boost_until) {
@@ -185,7 +200,7 @@ impl TenantPolicy {
                 Some(defined) => quotas::overrides(spec.quotas, &field.then("quotas"), defined)?,
                 None => BTreeMap::new(),
             },
-            plan,
+            plan: of_plan.plan,
         })
     }
 }

@@ -83,7 +83,7 @@ impl CatalogueChanges {
 
 fn is_same((before, one): (&Catalogue, Row), (after, other): (&Catalogue, Row)) -> bool {
     let own = (before.own(one), after.own(other));
-    before.plan(one) == after.plan(other)
+    before.class(one) == after.class(other)
         && match own {
             (None, None) => true,
             (Some(one), Some(other)) => {

@@ -11,7 +11,6 @@ mod tests;
 pub(crate) use changes::CatalogueChanges;
 pub use rows::{CATALOGUE_BYTES_MAX, CATALOGUE_ROWS_MAX, CatalogueSource};
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use plimsoll_core::quantity::Rate;
 
 use crate::buckets::{BucketKey, ByBucket};
 use crate::hash::fnv;
-use crate::tenants::{BurstMultiplier, TenantPolicy};
+use crate::tenants::TenantPolicy;
 use crate::{Place, Policy, Warning};
 
 /// A validated catalogue.
@@ -36,8 +35,8 @@ pub struct Catalogue {
     limits: Vec<(u32, Rate)>,
     /// The buckets and patterns with limits.
     buckets: Vec<BucketKey>,
-    /// The names of plans, by number.
-    plans: Vec<String>,
+    /// The classes, by the number of their plan.
+    classes: Vec<Tenant>,
     hash: u64,
 }
 
@@ -122,9 +121,8 @@ impl Catalogue {
             .unwrap_or_default()
     }
 
-    fn plan(&self, row: Row) -> Option<&str> {
-        let at = usize::from(row.plan).checked_sub(1)?;
-        self.plans.get(at).map(String::as_str)
+    fn class(&self, row: Row) -> Option<&Tenant> {
+        self.classes.get(usize::from(row.plan).checked_sub(1)?)
     }
 
     fn own(&self, row: Row) -> Option<&OwnTerms> {
@@ -163,36 +161,19 @@ impl Policy {
         }
         let catalogue = self.catalogue.as_ref()?;
         let row = catalogue.find(name)?;
-        let class = match catalogue.plan(row) {
-            None | Some(DEFAULT_TENANT) => Tenant::default_class(),
-            Some(plan) => Tenant::class_of_plan(plan).ok()?,
-        };
-        let plan = self
-            .tenants
-            .written
-            .get(&class)
-            .and_then(|class| class.plan.clone());
+        let class = catalogue.class(row).map_or(DEFAULT_TENANT, Tenant::as_str);
+        let class = self.tenants.written.get(class);
+        let mut policy = TenantPolicy::of_plan(class.and_then(|class| class.plan.clone()));
         let own = catalogue.own(row);
-        let of_plan = plan.as_deref();
+        if let Some(own) = own {
+            policy.weight = own.weight.unwrap_or(policy.weight);
+            policy.floor = own.floor.or(policy.floor);
+            policy.limits = catalogue.limits(own);
+        }
         Some(CatalogueRow {
+            policy,
             is_own: own.is_some(),
             line: row.line,
-            policy: TenantPolicy {
-                weight: own
-                    .and_then(|own| own.weight)
-                    .or_else(|| of_plan.map(|plan| plan.weight))
-                    .unwrap_or(Weight::ONE),
-                burst_multiplier: of_plan
-                    .map_or(BurstMultiplier::ONE, |plan| plan.burst_multiplier),
-                notes: None,
-                boost: None,
-                floor: own
-                    .and_then(|own| own.floor)
-                    .or_else(|| of_plan.and_then(|plan| plan.floor)),
-                limits: own.map_or_else(ByBucket::default, |own| catalogue.limits(own)),
-                quotas: BTreeMap::new(),
-                plan,
-            },
         })
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use plimsoll_core::law::Weight;
-use plimsoll_core::names::{DEFAULT_TENANT, Encoded, nearest};
+use plimsoll_core::names::{DEFAULT_TENANT, Encoded, Tenant, nearest};
 use plimsoll_core::quantity::Rate;
 
 use super::{Catalogue, OwnTerms, Row, csv, ndjson};
@@ -51,10 +51,7 @@ pub(super) struct Rows<'a> {
 
 impl<'a> CatalogueSource<'a> {
     /// Reads and checks every row. Linear in the length, and n log n in the rows.
-    pub(crate) fn read<'p>(
-        self,
-        plans: impl Iterator<Item = &'p str>,
-    ) -> Result<Catalogue, PolicyError> {
+    pub(crate) fn read(self, classes: Vec<Tenant>) -> Result<Catalogue, PolicyError> {
         let Self { name, bytes } = self;
         if bytes.len() > CATALOGUE_BYTES_MAX {
             let what = format!("the file is larger than {CATALOGUE_BYTES_MAX} bytes");
@@ -78,13 +75,12 @@ impl<'a> CatalogueSource<'a> {
             let hint = "write a file beside it, and rename it over this one when it is complete";
             return Err(fault(name, line, "", what, hint).into());
         }
-        let plans: Vec<String> = plans.map(str::to_owned).collect();
-        let numbers = plans.iter().zip(1..);
+        let plans = classes
+            .iter()
+            .map(|class| class.plan().unwrap_or(DEFAULT_TENANT));
         let mut rows = Rows {
             name,
-            numbers: numbers
-                .map(|(plan, number)| (plan.as_str(), number))
-                .collect(),
+            numbers: plans.zip(1..).collect(),
             buckets: BTreeMap::new(),
             catalogue: Catalogue {
                 names: String::new(),
@@ -92,7 +88,7 @@ impl<'a> CatalogueSource<'a> {
                 own: Vec::new(),
                 limits: Vec::new(),
                 buckets: Vec::new(),
-                plans: Vec::new(),
+                classes: Vec::new(),
                 hash: fnv(bytes),
             },
             faults: Vec::new(),
@@ -107,7 +103,7 @@ impl<'a> CatalogueSource<'a> {
             }
         }
         let mut catalogue = rows.finish()?;
-        catalogue.plans = plans;
+        catalogue.classes = classes;
         Ok(catalogue)
     }
 }
