@@ -15,6 +15,9 @@ use super::record::{Decision, Record};
 use super::traffic::Arrival;
 use crate::shutdown;
 
+/// Names that an instance tells apart: more than any load here has.
+const KEYS_MAX: usize = 40_000;
+
 pub(super) struct Instances {
     limiters: Vec<Limiter>,
     _stops_the_feeds: DropGuard,
@@ -37,7 +40,7 @@ impl Instances {
             let zone = &fleet.zones[number % fleet.zones.len()];
             let aggregator = format!("http://{}", zone.aggregator.address("listen"));
             let builder = Limiter::builder("measured").name(&format!("instance-{number}"));
-            let builder = builder.zone(zone.name).aggregator(&aggregator);
+            let builder = builder.zone(zone.name).aggregator(&aggregator).keys_max(KEYS_MAX);
             let (limiter, feed) = builder.build_detached().unwrap();
             runtime.spawn(feed.run(stop.clone()));
             limiter.bucket(BUCKET).unwrap();

@@ -13,7 +13,7 @@ use crate::measure::report::Report;
 
 /// Each plan with its limit in requests/s.
 const PLANS: [(&str, f64); 3] = [("free", 1.0), ("pro", 2.0), ("team", 5.0)];
-const NAMES: usize = 300;
+const NAMES: usize = 10_000;
 /// One name in so many is hot. Loads are multiples of the limit of a name.
 const HOT_EVERY: usize = 100;
 const HOT: f64 = 10.0;
