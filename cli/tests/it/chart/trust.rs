@@ -283,7 +283,8 @@ fn unnameable_zone_needs_an_insecure_chart() {
 #[test]
 fn rendered_flags_exist() {
     let metrics = [ISSUER, &["tokens.neededForMetrics=true"]].concat();
-    for values in [metrics.as_slice(), SECRETS, INSECURE] {
+    let catalogue = [SECRETS, &["controller.catalogue.existingClaim=rows"]].concat();
+    for values in [metrics.as_slice(), &catalogue, INSECURE] {
         let Some(rendered) = render("rendered_flags_exist", values) else {
             return;
         };

@@ -122,6 +122,19 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             },
         ),
         M::gauge(
+            "plimsoll_catalogue_rows",
+            &[],
+            "Rows of the catalogue of tenants; absent without one.",
+            |s| rows(s.status.catalogue.iter().map(|it| ([], it.rows))),
+        ),
+        M::counter(
+            "plimsoll_catalogue_rows_without_room_total",
+            &[],
+            "Questions about rows with terms of their own that found no room, so that their tenants have the terms of their \
+             plan.",
+            |s| rows(s.status.catalogue.iter().map(|it| ([], it.no_room))),
+        ),
+        M::gauge(
             "plimsoll_policy_info",
             &["hash"],
             "1, with the hash of the policy in force.",
@@ -208,7 +221,7 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "plimsoll_audit_failing",
             &[],
             "1 while the audit log cannot be written, so that whatever may add refusals is refused.",
-            |s| one(s.audit.failure().is_some()),
+            |s| one(s.audit.is_failing()),
         ),
         M::counter(
             "plimsoll_audit_entries_total",
