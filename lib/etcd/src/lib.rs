@@ -1,0 +1,2 @@
+//! x
+#![forbid(unsafe_code)]
