@@ -63,10 +63,14 @@ impl Client {
             (false, Some(_)) => return Err(AddressError::Plaintext),
             _ => {}
         }
-        let share = share(&options, address.members().len());
-        let member =
-            |endpoint: &_| Member::new(Clone::clone(endpoint), options.tls.clone(), share);
-        let members: Result<Vec<Member>, _> = address.members().iter().map(member).collect();
+        // Less than the whole time also with one endpoint: a request without a connection was not
+        // sent, and one without an answer may have been.
+        let connect_timeout = share(&options, address.members().len().max(2));
+        let members = address
+            .members()
+            .iter()
+            .map(|endpoint| Member::new(endpoint.clone(), options.tls.clone(), connect_timeout));
+        let members: Result<Vec<Member>, _> = members.collect();
         let shared = Shared {
             prefix: address.key_prefix(),
             members: members?,
@@ -141,7 +145,7 @@ impl Client {
                     has_no_leader = true;
                     "no leader".to_owned()
                 }
-                Err(Failure::Lost(cause)) if !R::IS_REPEATABLE => {
+                Err(Failure::Lost(cause) | Failure::Oversized(cause)) if !R::IS_REPEATABLE => {
                     self.leave(index);
                     let cause = format!("{member}: {cause}");
                     return Err(Failure::Refused(Error::Unknown { cause }));
@@ -202,12 +206,10 @@ impl Client {
         let Some(credentials) = &self.shared.options.credentials else {
             return Ok(None);
         };
-        let late = |_| Error::Unreachable {
+        let locked = timeout_at(deadline, self.shared.token.lock()).await;
+        let mut held = locked.map_err(|_| Error::Unreachable {
             causes: "no time was left to authenticate".to_owned(),
-        };
-        let mut held = timeout_at(deadline, self.shared.token.lock())
-            .await
-            .map_err(late)?;
+        })?;
         if let Some(token) = &*held
             && refused != Some(token)
         {
@@ -257,6 +259,9 @@ impl Failure {
             Self::Token(error) | Self::Refused(error) => error,
             Self::NoLeader => Error::NoLeader,
             Self::Unavailable(causes) | Self::Lost(causes) => Error::Unreachable { causes },
+            Self::Oversized(cause) => Error::TooLarge {
+                what: format!("the answer of the store is too large: {cause}"),
+            },
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What can go wrong with a request, and what each answer of etcd says about a change: applied, not
 //! applied, or unknown.
 
+use std::error::Error as StdError;
+
 use tonic::{Code, ConnectError, Status};
 
 /// Maximum length of a text from a server, in characters.
@@ -49,9 +51,7 @@ pub enum Error {
     #[error("the lease does not exist, it has expired or was revoked")]
     LeaseNotFound,
     /// The members that can be reached have no leader. A transaction was not applied.
-    #[error(
-        "the store has no leader: check that most of its members run and reach each other"
-    )]
+    #[error("the store has no leader: check that most of its members run and reach each other")]
     NoLeader,
     /// An answer breaks the protocol.
     #[error("the store gave an invalid answer, check that the address is that of etcd: {what}")]
@@ -81,6 +81,8 @@ pub(crate) enum Failure {
     NoLeader,
     /// The answer is lost, the request may have been applied.
     Lost(String),
+    /// The answer is larger than this client takes.
+    Oversized(String),
     /// Another attempt would fail as well.
     Refused(Error),
 }
@@ -114,8 +116,14 @@ impl Failure {
         if is_unsent(status) {
             return Self::Unavailable(bounded(message));
         }
+        if says("decoded message length too large") {
+            return Self::Oversized(bounded(message));
+        }
         if says("received message larger than max") {
-            let what = format!("the request is too large for the store: {}", bounded(message));
+            let what = format!(
+                "the request is too large for the store: {}",
+                bounded(message)
+            );
             return refused(Error::TooLarge { what });
         }
         if !message.starts_with("etcdserver: ") {
@@ -123,7 +131,7 @@ impl Failure {
             return match status.code() {
                 Code::Unimplemented => refused(Error::invalid(bounded(message))),
                 Code::PermissionDenied | Code::Unauthenticated => refused(Error::denied(message)),
-                _ => Self::Lost(bounded(message)),
+                _ => Self::Lost(lost(status)),
             };
         }
         match status.code() {
@@ -155,8 +163,20 @@ impl Failure {
 
 /// Returns true if no connection could be made, so that the request cannot have arrived.
 fn is_unsent(status: &Status) -> bool {
-    let first: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(status);
-    std::iter::successors(first, |error| error.source()).any(|error| error.is::<ConnectError>())
+    sources(status).any(|error| error.is::<ConnectError>())
+}
+
+/// Returns what broke a connection: the first of the causes tells the symptom only.
+pub(crate) fn lost(status: &Status) -> String {
+    let message = status.message();
+    match sources(status).last().map(ToString::to_string) {
+        Some(cause) if !message.contains(&cause) => bounded(&format!("{message}: {cause}")),
+        _ => bounded(message),
+    }
+}
+
+fn sources(status: &Status) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    std::iter::successors(status.source(), |error| (*error).source())
 }
 
 /// Returns the begin of a text from a server, without control characters.

@@ -515,48 +515,6 @@ pub mod kv_client {
             req.extensions_mut().insert(GrpcMethod::new("etcdserverpb.KV", "Range"));
             self.inner.unary(req, path, codec).await
         }
-        pub async fn put(
-            &mut self,
-            request: impl tonic::IntoRequest<super::PutRequest>,
-        ) -> std::result::Result<tonic::Response<super::PutResponse>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/etcdserverpb.KV/Put");
-            let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("etcdserverpb.KV", "Put"));
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn delete_range(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DeleteRangeRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteRangeResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/etcdserverpb.KV/DeleteRange",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("etcdserverpb.KV", "DeleteRange"));
-            self.inner.unary(req, path, codec).await
-        }
         pub async fn txn(
             &mut self,
             request: impl tonic::IntoRequest<super::TxnRequest>,

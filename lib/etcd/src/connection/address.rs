@@ -166,7 +166,9 @@ impl fmt::Display for StoreAddress {
 impl Endpoint {
     fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
-        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let inner = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
         let host = match inner {
             Some(host) => host.parse::<std::net::Ipv6Addr>().ok()?.to_string(),
             None if host.contains(':') => return None,

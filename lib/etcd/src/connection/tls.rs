@@ -84,7 +84,9 @@ impl TlsFiles {
         stream: TcpStream,
     ) -> io::Result<TlsStream<TcpStream>> {
         let config = tokio::task::spawn_blocking(move || self.config()).await;
-        let config = config.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let config = config
+            .map_err(io::Error::other)?
+            .map_err(io::Error::other)?;
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, stream);
         connecting
