@@ -1,0 +1,285 @@
+//! Sends a request to the current endpoint, and to the others if that one cannot answer. Only a
+//! request that may be repeated is sent again after its answer was lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use crate::connection::{AddressError, Member, Options, StoreAddress};
+use crate::error::{Error, Failure};
+use crate::wire;
+
+/// Maximum size of one answer of the store, in bytes. etcd splits events at 2 MiB, unless its
+/// `--max-request-bytes` is raised.
+pub(crate) const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Number of endpoints that share the time of a request; later ones have what is left.
+const ATTEMPTS_IN_TIME: u32 = 3;
+
+/// A client of a store. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    prefix: Bytes,
+    members: Vec<Member>,
+    /// Index of the member that gets the next request.
+    current: AtomicUsize,
+    options: Options,
+    token: Mutex<Option<Token>>,
+}
+
+/// What follows from the credentials: a token, or none if the store asks for none.
+type Token = Option<MetadataValue<Ascii>>;
+
+/// A request with its answer.
+pub(crate) trait Rpc: Clone + Send {
+    type Answer: Send;
+    /// Whether it may be sent again when its answer was lost.
+    const IS_REPEATABLE: bool;
+
+    fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
+}
+
+impl Client {
+    /// Makes a client within a Tokio runtime. Connects at the first request.
+    ///
+    /// # Errors
+    /// If the scheme of the address does not fit the certificates in the options.
+    pub fn connect(address: &StoreAddress, options: Options) -> Result<Self, AddressError> {
+        match (address.is_encrypted(), &options.tls) {
+            (true, None) => return Err(AddressError::NeedsCertificates),
+            (false, Some(_)) => return Err(AddressError::Plaintext),
+            _ => {}
+        }
+        // Less than the whole time also with one endpoint: a request without a connection was not
+        // sent, and one without an answer may have been.
+        let connect_timeout = share(&options, address.members().len().max(2));
+        let members = address
+            .members()
+            .iter()
+            .map(|endpoint| Member::new(endpoint.clone(), options.tls.clone(), connect_timeout));
+        let members: Result<Vec<Member>, _> = members.collect();
+        let shared = Shared {
+            prefix: address.key_prefix(),
+            members: members?,
+            current: AtomicUsize::new(0),
+            options,
+            token: Mutex::new(None),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    pub(crate) fn prefix(&self) -> &Bytes {
+        &self.shared.prefix
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.shared.members
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.shared.options.request_timeout
+    }
+
+    /// Sends a request with a token, and once more if the token is refused.
+    pub(crate) async fn call<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
+        let deadline = self.deadline();
+        let token = self.token(None, deadline).await?;
+        let refused = match self.exchange(&request, &token, deadline).await {
+            Err(Failure::Token(error)) => error,
+            answered => return answered.map_err(Failure::settled),
+        };
+        if self.shared.options.credentials.is_none() {
+            return Err(refused);
+        }
+        let token = self.token(Some(&token), deadline).await?;
+        let answered = self.exchange(&request, &token, deadline).await;
+        answered.map_err(Failure::settled)
+    }
+
+    /// Sends a request to each endpoint until one answers.
+    async fn exchange<R: Rpc>(
+        &self,
+        request: &R,
+        token: &Token,
+        deadline: Instant,
+    ) -> Result<R::Answer, Failure> {
+        let Shared {
+            members, current, ..
+        } = &*self.shared;
+        let first = current.load(Ordering::Relaxed);
+        let mut causes = Vec::new();
+        let mut has_no_leader = false;
+        for step in 0..members.len() {
+            let index = (first + step) % members.len();
+            let Some(member) = members.get(index) else {
+                break;
+            };
+            let now = Instant::now();
+            if now >= deadline {
+                causes.push(format!("{member}: no time was left"));
+                break;
+            }
+            // Else one silent member would use up the time of all.
+            let until = if R::IS_REPEATABLE {
+                deadline.min(now + share(&self.shared.options, members.len()))
+            } else {
+                deadline
+            };
+            let cause = match self.attempt(member, request, token, until).await {
+                Err(Failure::NoLeader) => {
+                    has_no_leader = true;
+                    "no leader".to_owned()
+                }
+                Err(Failure::Lost(cause) | Failure::Oversized(cause)) if !R::IS_REPEATABLE => {
+                    self.leave(index);
+                    let cause = format!("{member}: {cause}");
+                    return Err(Failure::Refused(Error::Unknown { cause }));
+                }
+                Err(Failure::Unavailable(cause) | Failure::Lost(cause)) => cause,
+                answered => return answered,
+            };
+            causes.push(format!("{member}: {cause}"));
+            self.leave(index);
+        }
+        Err(if has_no_leader {
+            Failure::NoLeader
+        } else {
+            Failure::Unavailable(causes.join("; "))
+        })
+    }
+
+    /// Sends a request to one member.
+    pub(crate) async fn attempt<R: Rpc>(
+        &self,
+        member: &Member,
+        request: &R,
+        token: &Token,
+        until: Instant,
+    ) -> Result<R::Answer, Failure> {
+        let mut request = Request::new(request.clone());
+        let metadata = request.metadata_mut();
+        // A member that is cut off from its leader refuses instead of waiting.
+        metadata.insert("hasleader", MetadataValue::from_static("true"));
+        if let Some(token) = token {
+            metadata.insert("token", token.clone());
+        }
+        let waited = until.saturating_duration_since(Instant::now());
+        match timeout_at(until, R::send(request, member.channel())).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(Failure::of(&status)),
+            Err(_) => {
+                member.reopen();
+                let cause = format!("no answer within {} ms", waited.as_millis());
+                Err(Failure::Lost(cause))
+            }
+        }
+    }
+
+    /// Moves to the next endpoint, unless another request has moved already.
+    fn leave(&self, index: usize) {
+        let next = (index + 1) % self.shared.members.len();
+        let current = &self.shared.current;
+        let _ = current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave_current(&self) {
+        self.leave(self.shared.current.load(Ordering::Relaxed));
+    }
+
+    /// Returns the token of the credentials, another one than the refused one.
+    async fn token(&self, refused: Option<&Token>, deadline: Instant) -> Result<Token, Error> {
+        let Some(credentials) = &self.shared.options.credentials else {
+            return Ok(None);
+        };
+        let locked = timeout_at(deadline, self.shared.token.lock()).await;
+        let mut held = locked.map_err(|_| Error::Unreachable {
+            causes: "no time was left to authenticate".to_owned(),
+        })?;
+        if let Some(token) = &*held
+            && refused != Some(token)
+        {
+            return Ok(token.clone());
+        }
+        *held = None;
+        let request = wire::AuthenticateRequest {
+            name: credentials.user.clone(),
+            password: credentials.password.clone(),
+        };
+        let token = match self.exchange(&request, &None, deadline).await {
+            Ok(answer) => {
+                let token = MetadataValue::try_from(answer.token);
+                Some(token.map_err(|_| Error::invalid("a token with unusual characters"))?)
+            }
+            // As etcd's own clients: users may be prepared before the store asks for them.
+            Err(Failure::Refused(Error::Other { message, .. }))
+                if message.contains("authentication is not enabled") =>
+            {
+                None
+            }
+            Err(failure) => return Err(failure.settled()),
+        };
+        *held = Some(token.clone());
+        Ok(token)
+    }
+
+    /// Makes the next request fetch another token.
+    pub(crate) async fn forget_token(&self) {
+        *self.shared.token.lock().await = None;
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let members: Vec<String> = self.members().iter().map(ToString::to_string).collect();
+        f.debug_struct("Client")
+            .field("members", &members)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Failure {
+    /// Returns the error of a request that is not sent again.
+    pub(crate) fn settled(self) -> Error {
+        match self {
+            Self::Token(error) | Self::Refused(error) => error,
+            Self::NoLeader => Error::NoLeader,
+            Self::Unavailable(causes) | Self::Lost(causes) => Error::Unreachable { causes },
+            Self::Oversized(cause) => Error::TooLarge {
+                what: format!("the answer of the store is too large: {cause}"),
+            },
+        }
+    }
+}
+
+impl Rpc for wire::AuthenticateRequest {
+    type Answer = wire::AuthenticateResponse;
+    const IS_REPEATABLE: bool = true;
+
+    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
+        let mut client = wire::auth_client::AuthClient::new(channel);
+        client.authenticate(request).await
+    }
+}
+
+pub(crate) type Answered<T> = Result<Response<T>, Status>;
+
+/// Returns the time that one of this many endpoints has to answer a read, or to connect.
+fn share(options: &Options, endpoints: usize) -> Duration {
+    let sharing = u32::try_from(endpoints).unwrap_or(u32::MAX);
+    options.request_timeout / sharing.clamp(1, ATTEMPTS_IN_TIME)
+}

@@ -1,0 +1,1 @@
+//! Addresses that are accepted and refused.

@@ -1,0 +1,186 @@
+//! What can go wrong with a request, and what each answer of etcd says about a change: applied, not
+//! applied, or unknown.
+
+use std::error::Error as StdError;
+
+use tonic::{Code, ConnectError, Status};
+
+/// Maximum length of a text from a server, in characters.
+const TEXT_CHARS_MAX: usize = 300;
+
+/// Reason why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No endpoint answered. A transaction was not applied.
+    #[error("no endpoint of the store answered: {causes}")]
+    Unreachable {
+        /// Each endpoint that was tried, and why it failed.
+        causes: String,
+    },
+    /// A change was sent, and no answer arrived: it may have been applied. Read to find out.
+    #[error("it is unknown whether the store applied the change, read it again: {cause}")]
+    Unknown {
+        /// The endpoint, and how the answer was lost.
+        cause: String,
+    },
+    /// The store refused the user.
+    #[error("the store refused access: {cause}")]
+    Denied {
+        /// What to check.
+        cause: String,
+    },
+    /// The database of the store is full.
+    #[error(
+        "the database of the store is full, and it refuses writes: compact and defragment it, or raise \
+         --quota-backend-bytes, and then run `etcdctl alarm disarm`"
+    )]
+    NoSpace,
+    /// A request or an answer is too large.
+    #[error("{what}")]
+    TooLarge {
+        /// What is too large, and its limit.
+        what: String,
+    },
+    /// The requested history is gone. Read the current state, and watch from its revision.
+    #[error("the history of the store before revision {revision} is compacted, read it anew")]
+    Compacted {
+        /// Oldest revision that the store still has, or the requested one if it did not say.
+        revision: u64,
+    },
+    /// The lease has expired or was revoked.
+    #[error("the lease does not exist, it has expired or was revoked")]
+    LeaseNotFound,
+    /// The members that can be reached have no leader. A transaction was not applied.
+    #[error("the store has no leader: check that most of its members run and reach each other")]
+    NoLeader,
+    /// An answer breaks the protocol.
+    #[error("the store gave an invalid answer, check that the address is that of etcd: {what}")]
+    Invalid {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Any other refusal by the store.
+    #[error("the store refused the request ({code}): {message}")]
+    Other {
+        /// gRPC code.
+        code: i32,
+        /// Text of the store, cut to 300 characters.
+        message: String,
+    },
+}
+
+/// Outcome of a failed attempt at one endpoint.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The token is missing or no longer valid, so nothing was applied. The error is for a request
+    /// with a fresh token.
+    Token(Error),
+    /// Nothing was applied, and another endpoint may answer.
+    Unavailable(String),
+    /// As `Unavailable`, at a member that is cut off from its cluster.
+    NoLeader,
+    /// The answer is lost, the request may have been applied.
+    Lost(String),
+    /// The answer is larger than this client takes.
+    Oversized(String),
+    /// Another attempt would fail as well.
+    Refused(Error),
+}
+
+impl Error {
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Self::Invalid { what: what.into() }
+    }
+
+    pub(crate) fn denied(message: &str) -> Self {
+        let message = bounded(message);
+        let cause = if message.contains("authentication failed") {
+            "the user or the password is wrong".to_owned()
+        } else if message.contains("permission denied") {
+            "the user's roles lack permission for the prefix of the store's address".to_owned()
+        } else if message.contains("user name is empty") {
+            "it asks for a user and a password".to_owned()
+        } else {
+            message
+        };
+        Self::Denied { cause }
+    }
+}
+
+impl Failure {
+    pub(crate) fn of(status: &Status) -> Self {
+        let message = status.message();
+        // Texts of etcd differ in what precedes them between versions and methods.
+        let says = |text: &str| message.contains(text);
+        let refused = |error| Self::Refused(error);
+        if is_unsent(status) {
+            return Self::Unavailable(bounded(message));
+        }
+        if says("decoded message length too large") {
+            return Self::Oversized(bounded(message));
+        }
+        if says("received message larger than max") {
+            let what = format!(
+                "the request is too large for the store: {}",
+                bounded(message)
+            );
+            return refused(Error::TooLarge { what });
+        }
+        if !message.starts_with("etcdserver: ") {
+            // Not a word of etcd: the connection broke, or another server answered.
+            return match status.code() {
+                Code::Unimplemented => refused(Error::invalid(bounded(message))),
+                Code::PermissionDenied | Code::Unauthenticated => refused(Error::denied(message)),
+                _ => Self::Lost(lost(status)),
+            };
+        }
+        match status.code() {
+            Code::Unauthenticated => Self::Token(Error::denied(message)),
+            _ if says("revision of auth store is old") || says("user name is empty") => {
+                Self::Token(Error::denied(message))
+            }
+            Code::PermissionDenied => refused(Error::denied(message)),
+            _ if says("authentication failed") => refused(Error::denied(message)),
+            _ if says("no leader") => Self::NoLeader,
+            _ if says("not capable") || says("learner") => Self::Unavailable(bounded(message)),
+            Code::Unavailable | Code::Unknown | Code::Internal | Code::DataLoss => {
+                Self::Lost(bounded(message))
+            }
+            _ if says("database space exceeded") => refused(Error::NoSpace),
+            _ if says("request is too large") => refused(Error::TooLarge {
+                what: "the request is too large for the store, whose limit is --max-request-bytes"
+                    .to_owned(),
+            }),
+            _ if says("has been compacted") => refused(Error::Compacted { revision: 0 }),
+            _ if says("lease not found") => refused(Error::LeaseNotFound),
+            code => refused(Error::Other {
+                code: code.into(),
+                message: bounded(message),
+            }),
+        }
+    }
+}
+
+/// Returns true if no connection could be made, so that the request cannot have arrived.
+fn is_unsent(status: &Status) -> bool {
+    sources(status).any(|error| error.is::<ConnectError>())
+}
+
+/// Returns what broke a connection: the first of the causes tells the symptom only.
+pub(crate) fn lost(status: &Status) -> String {
+    let message = status.message();
+    match sources(status).last().map(ToString::to_string) {
+        Some(cause) if !message.contains(&cause) => bounded(&format!("{message}: {cause}")),
+        _ => bounded(message),
+    }
+}
+
+fn sources(status: &Status) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    std::iter::successors(status.source(), |error| (*error).source())
+}
+
+/// Returns the begin of a text from a server, without control characters.
+pub(crate) fn bounded(text: &str) -> String {
+    let shown = text.chars().filter(|letter| !letter.is_control());
+    shown.take(TEXT_CHARS_MAX).collect()
+}

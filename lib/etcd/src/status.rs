@@ -1,0 +1,92 @@
+//! The state of each member of the store, for operators.
+
+use futures_util::future::join_all;
+use tonic::Request;
+use tonic::transport::Channel;
+
+use crate::calls::{Answered, Client, Rpc};
+use crate::connection::Member;
+use crate::error::{Error, bounded};
+use crate::kv::unsigned;
+use crate::wire;
+
+/// Maximum number of problems that a member tells.
+const PROBLEMS_MAX: usize = 16;
+
+/// An endpoint of the store, and what its member says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointStatus {
+    /// The endpoint as `HOST:PORT`.
+    pub endpoint: String,
+    /// State of the member, or why it did not tell.
+    pub member: Result<MemberStatus, Error>,
+}
+
+/// State of a member of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Version of etcd.
+    pub version: String,
+    /// Whether it follows a leader or is one.
+    pub has_leader: bool,
+    /// Whether it is the leader.
+    pub is_leader: bool,
+    /// Term of Raft, which grows with each election.
+    pub raft_term: u64,
+    /// Index of the last committed entry of Raft's log.
+    pub raft_index: u64,
+    /// Index of the last applied entry.
+    pub raft_applied_index: u64,
+    /// Size of the database file, in bytes.
+    pub database_bytes: u64,
+    /// Part of the file that is in use, in bytes.
+    pub database_used_bytes: u64,
+    /// Alarms and errors, such as `NOSPACE`.
+    pub problems: Vec<String>,
+}
+
+impl Client {
+    /// Asks every endpoint at the same time for the state of its member.
+    pub async fn status(&self) -> Vec<EndpointStatus> {
+        let members = self.members().iter();
+        join_all(members.map(|member| self.status_of(member))).await
+    }
+
+    async fn status_of(&self, member: &Member) -> EndpointStatus {
+        let request = wire::StatusRequest {};
+        let answer = self.attempt(member, &request, &None, self.deadline()).await;
+        let status = answer.map_err(|failure| failure.settled());
+        EndpointStatus {
+            endpoint: member.to_string(),
+            member: status.and_then(MemberStatus::new),
+        }
+    }
+}
+
+impl MemberStatus {
+    fn new(answer: wire::StatusResponse) -> Result<Self, Error> {
+        let own = answer.header.as_ref().map_or(0, |header| header.member_id);
+        let problems = answer.errors.iter().take(PROBLEMS_MAX);
+        Ok(Self {
+            version: bounded(&answer.version),
+            has_leader: answer.leader != 0,
+            is_leader: answer.leader != 0 && answer.leader == own,
+            raft_term: answer.raft_term,
+            raft_index: answer.raft_index,
+            raft_applied_index: answer.raft_applied_index,
+            database_bytes: unsigned(answer.database_bytes)?,
+            database_used_bytes: unsigned(answer.database_used_bytes)?,
+            problems: problems.map(|problem| bounded(problem.trim())).collect(),
+        })
+    }
+}
+
+impl Rpc for wire::StatusRequest {
+    type Answer = wire::StatusResponse;
+    const IS_REPEATABLE: bool = true;
+
+    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
+        let mut client = wire::maintenance_client::MaintenanceClient::new(channel);
+        client.status(request).await
+    }
+}

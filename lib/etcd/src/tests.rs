@@ -1,0 +1,1 @@
+//! What no server of etcd does on demand.

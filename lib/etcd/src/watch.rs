@@ -1,0 +1,187 @@
+//! Watches: the changes of keys in the order of the store. A watch whose connection breaks continues
+//! at another endpoint without a gap.
+
+use bytes::Bytes;
+use tokio_stream::StreamExt;
+use tonic::transport::Channel;
+use tonic::{Request, Streaming};
+
+use crate::calls::{ANSWER_BYTES_MAX, Answered, Client, Rpc};
+use crate::error::{Error, bounded, lost};
+use crate::kv::{KeyValue, Keys, header_revision, signed, unsigned};
+use crate::wire;
+use crate::wire::event::Kind;
+
+/// The changes of keys that begin alike. It is opened by the first [`Watch::next`].
+pub struct Watch {
+    client: Client,
+    keys: Keys,
+    /// First revision whose events have not arrived.
+    next_revision: u64,
+    answers: Option<Streaming<wire::WatchResponse>>,
+    /// The token was renewed since the last answer.
+    has_renewed: bool,
+}
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The key was created or written.
+    Put(KeyValue),
+    /// The key was deleted, or its lease ended.
+    Deleted {
+        /// Key, without the prefix of the store's address.
+        key: Bytes,
+        /// Revision of the deletion.
+        revision: u64,
+    },
+}
+
+impl Client {
+    /// Watches the keys that begin with `prefix_key`, from this revision on: that after a
+    /// [`Listing`](crate::Listing) or a transaction.
+    pub fn watch(&self, prefix_key: impl AsRef<[u8]>, from_revision: u64) -> Watch {
+        Watch {
+            client: self.clone(),
+            keys: self.beginning(prefix_key.as_ref()),
+            next_revision: from_revision.max(1),
+            answers: None,
+            has_renewed: false,
+        }
+    }
+}
+
+impl Watch {
+    /// Waits for changes, in the order of their revisions. If the future is dropped, no change is
+    /// lost. The changes of one revision may be split over two calls and, if the connection breaks
+    /// between these, be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Compacted`] if changes are lost: read the keys again and watch from there. After any
+    /// other error the next call continues where this one stopped.
+    pub async fn next(&mut self) -> Result<Vec<Event>, Error> {
+        // Each endpoint may fail once, then the caller decides how long to wait.
+        let mut failures = 0;
+        loop {
+            let answers = match &mut self.answers {
+                Some(answers) => answers,
+                empty => {
+                    let opened = self.client.call(wire::WatchCreateRequest {
+                        key: self.keys.first.clone(),
+                        range_end: self.keys.end.clone(),
+                        start_revision: signed(self.next_revision),
+                        progress_notify: true,
+                        fragment: true,
+                    });
+                    empty.insert(opened.await?)
+                }
+            };
+            let cause = match answers.message().await {
+                Ok(Some(answer)) => match self.take(answer) {
+                    Ok(events) if events.is_empty() => continue,
+                    Ok(events) => return Ok(events),
+                    Err(Error::Denied { cause }) if !self.has_renewed => {
+                        self.has_renewed = true;
+                        self.client.forget_token().await;
+                        cause
+                    }
+                    Err(error) => {
+                        self.answers = None;
+                        return Err(error);
+                    }
+                },
+                Ok(None) => "the stream ended".to_owned(),
+                Err(status) => lost(&status),
+            };
+            self.answers = None;
+            self.client.leave_current();
+            failures += 1;
+            if failures > self.client.members().len() {
+                let causes = format!("the watch broke {failures} times, at last: {cause}");
+                return Err(Error::Unreachable { causes });
+            }
+        }
+    }
+
+    /// Checks an answer and returns its events.
+    fn take(&mut self, answer: wire::WatchResponse) -> Result<Vec<Event>, Error> {
+        if answer.compact_revision != 0 {
+            let revision = unsigned(answer.compact_revision)?;
+            return Err(Error::Compacted { revision });
+        }
+        if answer.canceled {
+            return Err(cancelled(&answer.cancel_reason));
+        }
+        self.has_renewed = false;
+        let mut events = Vec::with_capacity(answer.events.len());
+        let mut last = self.next_revision;
+        for event in answer.events {
+            let kind = event.kind();
+            let entry = event
+                .entry
+                .ok_or_else(|| Error::invalid("an event without a key"))?;
+            self.keys.check(&entry.key)?;
+            let revision = unsigned(entry.mod_revision)?;
+            if revision < last {
+                return Err(Error::invalid("an event of an earlier revision"));
+            }
+            last = revision;
+            events.push(match kind {
+                Kind::Put => Event::Put(KeyValue::new(entry, &self.client)?),
+                Kind::Delete => Event::Deleted {
+                    key: entry.key.slice(self.client.prefix().len()..),
+                    revision,
+                },
+            });
+        }
+        if !events.is_empty() {
+            // After a fragment, more events of the same revision may follow.
+            self.next_revision = last.saturating_add(u64::from(!answer.fragment));
+        } else if !answer.created && !answer.fragment {
+            // That all events up to this revision were sent is certain only for such an answer.
+            let revision = header_revision(answer.header.as_ref())?;
+            self.next_revision = self.next_revision.max(revision.saturating_add(1));
+        }
+        Ok(events)
+    }
+}
+
+/// Returns the error of a watch that the store has ended. etcd 3.4 calls also a token that is no longer
+/// valid a lack of permission.
+fn cancelled(reason: &str) -> Error {
+    let of_access = ["permission denied", "auth token", "auth store is old"];
+    if of_access.iter().any(|text| reason.contains(text)) {
+        return Error::denied(reason);
+    }
+    let message = format!("the watch was cancelled: {}", bounded(reason));
+    let code = tonic::Code::Cancelled.into();
+    Error::Other { code, message }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch")
+            .field("keys", &self.keys)
+            .field("next_revision", &self.next_revision)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rpc for wire::WatchCreateRequest {
+    type Answer = Streaming<wire::WatchResponse>;
+    const IS_REPEATABLE: bool = true;
+
+    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
+        let client = wire::watch_client::WatchClient::new(channel);
+        let mut client = client.max_decoding_message_size(ANSWER_BYTES_MAX);
+        let request = request.map(|create| {
+            let create = wire::watch_request::Request::Create(create);
+            let first = wire::WatchRequest {
+                request: Some(create),
+            };
+            // The watch lasts until its stream ends.
+            tokio_stream::once(first).chain(tokio_stream::pending())
+        });
+        client.watch(request).await
+    }
+}
