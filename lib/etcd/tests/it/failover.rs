@@ -105,6 +105,8 @@ async fn cluster_without_majority_gives_errors() {
         assert!(Instant::now() < end, "{error}");
     }
     assert_eq!(client.get("key").await, Err(Error::NoLeader));
+    let last = client.status().await.remove(2).member.unwrap();
+    assert!(!last.has_leader && !last.is_leader, "{last:?}");
     servers[0].start();
     ready(&client).await;
     put(&client).await.unwrap();
