@@ -18,7 +18,7 @@ use crate::wire;
 
 /// Maximum size of one answer of the store, in bytes. etcd splits events at 2 MiB, unless its
 /// `--max-request-bytes` is raised.
-pub(crate) const ANSWER_BYTES_MAX: usize = 8 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Number of endpoints that share the time of a request; later ones have what is left.
 const ATTEMPTS_IN_TIME: u32 = 3;
 

@@ -134,7 +134,7 @@ impl Watch {
             events.push(match kind {
                 Kind::Put => Event::Put(KeyValue::new(entry, &self.client)?),
                 Kind::Delete => Event::Deleted {
-                    key: entry.key.slice(self.client.prefix().len()..),
+                    key: self.client.own_key(&entry.key),
                     revision,
                 },
             });
