@@ -13,7 +13,7 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::{ProstCodec, ProstDecoder};
 
-use crate::driver::ZONE_METADATA;
+use crate::driver::{EPOCH_METADATA, ZONE_METADATA};
 use crate::driver::parent::ParentService;
 use crate::transport::ConnectionGuard;
 use crate::wire::exchange_server::SERVICE_NAME;
@@ -74,8 +74,10 @@ impl<P: Parent + Send + 'static> StreamingService<wire::Report> for ParentServic
             return std::future::ready(Err(status));
         }
         let mut response = Response::new(self.converse(request.into_inner(), guard));
-        if let Some(zone) = &self.zone {
-            response.metadata_mut().insert(ZONE_METADATA, zone.clone());
+        for (name, value) in [(ZONE_METADATA, &self.zone), (EPOCH_METADATA, &self.epoch)] {
+            if let Some(value) = value {
+                response.metadata_mut().insert(name, value.clone());
+            }
         }
         std::future::ready(Ok(response))
     }

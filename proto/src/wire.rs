@@ -463,6 +463,10 @@ pub struct Directives {
     /// To a client: ids, as it defined them, of names with a plan from the catalogue, or without it again.
     #[prost(message, repeated, tag = "50")]
     pub key_plans: ::prost::alloc::vec::Vec<KeyPlan>,
+    /// From a controller: it cannot confirm at its store that it leads. A child of several controllers may look for a later
+    /// leader meanwhile. Not from an aggregator.
+    #[prost(bool, tag = "51")]
+    pub unconfirmed: bool,
 }
 /// An unlisted name and its plan.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

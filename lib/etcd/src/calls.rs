@@ -18,7 +18,7 @@ use crate::wire;
 
 /// Maximum size of one answer of the store, in bytes. etcd splits events at 2 MiB, unless its
 /// `--max-request-bytes` is raised.
-pub(crate) const ANSWER_BYTES_MAX: usize = 8 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Number of endpoints that share the time of a request; later ones have what is left.
 const ATTEMPTS_IN_TIME: u32 = 3;
 
@@ -45,6 +45,8 @@ pub(crate) trait Rpc: Clone + Send {
     type Answer: Send;
     /// Whether it may be sent again when its answer was lost.
     const IS_REPEATABLE: bool;
+    /// Whether a member that is cut off from its leader refuses it instead of waiting.
+    const NEEDS_LEADER: bool = true;
 
     fn send(
         request: Request<Self>,
@@ -173,15 +175,19 @@ impl Client {
     ) -> Result<R::Answer, Failure> {
         let mut request = Request::new(request.clone());
         let metadata = request.metadata_mut();
-        // A member that is cut off from its leader refuses instead of waiting.
-        metadata.insert("hasleader", MetadataValue::from_static("true"));
+        if R::NEEDS_LEADER {
+            metadata.insert("hasleader", MetadataValue::from_static("true"));
+        }
         if let Some(token) = token {
             metadata.insert("token", token.clone());
         }
         let waited = until.saturating_duration_since(Instant::now());
         match timeout_at(until, R::send(request, member.channel())).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(Failure::of(&status)),
+            Ok(Err(status)) => Err(match (Failure::of(&status), member.take_refusal()) {
+                (Failure::Lost(_), Some(refusal)) => Failure::Lost(refusal),
+                (failure, _) => failure,
+            }),
             Err(_) => {
                 member.reopen();
                 let cause = format!("no answer within {} ms", waited.as_millis());

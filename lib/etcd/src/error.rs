@@ -2,11 +2,17 @@
 //! applied, or unknown.
 
 use std::error::Error as StdError;
-
 use tonic::{Code, ConnectError, Status};
 
 /// Maximum length of a text from a server, in characters.
 const TEXT_CHARS_MAX: usize = 300;
+
+/// Texts of etcd about a token that it no longer takes, or needs.
+pub(crate) const INVALID_TOKEN: [&str; 3] = [
+    "invalid auth token",
+    "revision of auth store is old",
+    "user name is empty",
+];
 
 /// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +132,9 @@ impl Failure {
             );
             return refused(Error::TooLarge { what });
         }
-        if !message.starts_with("etcdserver: ") {
+        // A member passes on some texts of others.
+        let text = message.rsplit("desc = ").next().unwrap_or_default();
+        if !text.starts_with("etcdserver: ") {
             // Not a word of etcd: the connection broke, or another server answered.
             return match status.code() {
                 Code::Unimplemented => refused(Error::invalid(bounded(message))),
@@ -135,10 +143,7 @@ impl Failure {
             };
         }
         match status.code() {
-            Code::Unauthenticated => Self::Token(Error::denied(message)),
-            _ if says("revision of auth store is old") || says("user name is empty") => {
-                Self::Token(Error::denied(message))
-            }
+            _ if INVALID_TOKEN.iter().any(|text| says(text)) => Self::Token(Error::denied(message)),
             Code::PermissionDenied => refused(Error::denied(message)),
             _ if says("authentication failed") => refused(Error::denied(message)),
             _ if says("no leader") => Self::NoLeader,

@@ -14,7 +14,7 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of the keys and values of a listing, in bytes.
 pub const LISTING_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of entries in one answer of a listing.
-const PAGE_ENTRIES_MAX: u64 = 256;
+const PAGE_ENTRIES_MAX: u64 = 64;
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +113,11 @@ impl Client {
         }
     }
 
+    /// Returns a copy of a checked key without the prefix of the store.
+    pub(crate) fn own_key(&self, key: &[u8]) -> Bytes {
+        Bytes::copy_from_slice(key.get(self.prefix().len()..).unwrap_or_default())
+    }
+
     pub(crate) fn single(&self, key: &[u8]) -> Keys {
         Keys {
             first: [self.prefix(), key].concat().into(),
@@ -187,10 +192,9 @@ impl KeyValue {
             ));
         }
         Ok(Self {
-            key: entry
-                .key
-                .slice(client.prefix().len().min(entry.key.len())..),
-            value: entry.value,
+            key: client.own_key(&entry.key),
+            // Copied, or the value would keep the memory of the whole answer.
+            value: Bytes::copy_from_slice(&entry.value),
             created_revision,
             modified_revision,
             version: unsigned(entry.version)?,

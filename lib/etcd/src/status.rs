@@ -84,6 +84,7 @@ impl MemberStatus {
 impl Rpc for wire::StatusRequest {
     type Answer = wire::StatusResponse;
     const IS_REPEATABLE: bool = true;
+    const NEEDS_LEADER: bool = false;
 
     async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
         let mut client = wire::maintenance_client::MaintenanceClient::new(channel);

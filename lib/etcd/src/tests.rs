@@ -1,1 +1,222 @@
-//! What no server of etcd does on demand.
+//! Answers that no server of etcd gives on demand: refusals of every kind, and answers that break the
+//! protocol.
+
+use tonic::{Code, Status};
+
+use crate::error::Failure;
+use crate::{Client, Error, Options, wire};
+
+fn client() -> Client {
+    let address = "etcd://127.0.0.1:1/p".parse().unwrap();
+    Client::connect(&address, Options::default()).unwrap()
+}
+
+fn entry(key: &'static str, created: i64, modified: i64) -> wire::KeyValue {
+    wire::KeyValue {
+        key: key.into(),
+        create_revision: created,
+        mod_revision: modified,
+        version: 1,
+        ..Default::default()
+    }
+}
+
+#[test]
+fn statuses_say_what_was_applied() {
+    let other = |code: Code, message: &str| {
+        let (code, message) = (code.into(), message.to_owned());
+        Failure::Refused(Error::Other { code, message })
+    };
+    let lost = |text: &str| Failure::Lost(text.to_owned());
+    let no_lease = "etcdserver: requested lease not found";
+    let stopped = "etcdserver: server stopped";
+    let large = "etcdserver: request is too large";
+    let wrong = "etcdserver: authentication failed, invalid user ID or password";
+    let old = "etcdserver: revision of auth store is old";
+    let passed_on = "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token";
+    for (code, message, expected) in [
+        (
+            Code::NotFound,
+            no_lease,
+            Failure::Refused(Error::LeaseNotFound),
+        ),
+        (
+            Code::Unavailable,
+            "etcdserver: no leader",
+            Failure::NoLeader,
+        ),
+        (Code::Unavailable, stopped, lost(stopped)),
+        (
+            Code::Unavailable,
+            "connection reset",
+            lost("connection reset"),
+        ),
+        (
+            Code::Unknown,
+            "h2 protocol error",
+            lost("h2 protocol error"),
+        ),
+        (
+            Code::InvalidArgument,
+            old,
+            Failure::Token(Error::denied(old)),
+        ),
+        (
+            Code::Unknown,
+            passed_on,
+            Failure::Token(Error::denied(passed_on)),
+        ),
+        (
+            Code::InvalidArgument,
+            wrong,
+            Failure::Refused(Error::denied(wrong)),
+        ),
+        (
+            Code::ResourceExhausted,
+            "etcdserver: mvcc: database space exceeded",
+            Failure::Refused(Error::NoSpace),
+        ),
+        (
+            Code::OutOfRange,
+            "Error, decoded message length too large",
+            Failure::Oversized("Error, decoded message length too large".to_owned()),
+        ),
+        (
+            Code::ResourceExhausted,
+            "etcdserver: too many requests",
+            other(Code::ResourceExhausted, "etcdserver: too many requests"),
+        ),
+        // From a proxy, or from an HTTP/2 connection that is told to calm down.
+        (Code::ResourceExhausted, "calm down", lost("calm down")),
+    ] {
+        assert_eq!(
+            Failure::of(&Status::new(code, message)),
+            expected,
+            "{message}"
+        );
+    }
+    let refused = Failure::of(&Status::invalid_argument(large));
+    assert!(
+        matches!(refused, Failure::Refused(Error::TooLarge { .. })),
+        "{refused:?}"
+    );
+    let long = format!("etcdserver: {}\n", "x".repeat(1_000));
+    let Failure::Refused(Error::Other { message, .. }) =
+        Failure::of(&Status::invalid_argument(&long))
+    else {
+        panic!("another failure");
+    };
+    assert_eq!(message.chars().count(), 300);
+}
+
+#[tokio::test]
+async fn ranges_begin_with_the_prefix() {
+    let client = client();
+    let keys = client.beginning(b"");
+    assert_eq!((&*keys.first, &*keys.end), (&b"p/"[..], &b"p0"[..]));
+    let keys = client.beginning(&[b'a', 0xff, 0xff]);
+    assert_eq!(
+        (&*keys.first, &*keys.end),
+        (&b"p/a\xff\xff"[..], &b"p/b"[..])
+    );
+    assert_eq!(client.single(b"a").first, "p/a");
+}
+
+#[tokio::test]
+async fn entries_are_checked() {
+    let client = client();
+    let keys = client.single(b"a");
+    let only = |entries: Vec<wire::KeyValue>| {
+        let answer = wire::RangeResponse {
+            entries,
+            ..Default::default()
+        };
+        keys.only(answer, &client)
+    };
+    assert_eq!(only(vec![]), Ok(None));
+    assert_eq!(only(vec![entry("p/a", 1, 2)]).unwrap().unwrap().key, "a");
+    for entries in [
+        vec![entry("p/b", 1, 1)],
+        vec![entry("", 1, 1)],
+        vec![entry("p/a", 0, 1)],
+        vec![entry("p/a", 2, 1)],
+        vec![entry("p/a", -1, 1)],
+        vec![entry("p/a", 1, 1), entry("p/a", 1, 1)],
+    ] {
+        let error = only(entries.clone()).unwrap_err();
+        assert!(
+            matches!(error, Error::Invalid { .. }),
+            "{entries:?}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn watch_follows_revisions() {
+    let mut watch = client().watch("", 5);
+    let answer = |events: &[(&'static str, i64)], revision| wire::WatchResponse {
+        header: Some(wire::ResponseHeader {
+            revision,
+            ..Default::default()
+        }),
+        events: events
+            .iter()
+            .map(|(key, revision)| wire::Event {
+                kind: 0,
+                entry: Some(entry(key, 1, *revision)),
+            })
+            .collect(),
+        ..Default::default()
+    };
+    // The creation tells a revision before events of it were sent.
+    let created = wire::WatchResponse {
+        created: true,
+        ..answer(&[], 90)
+    };
+    let fragment = wire::WatchResponse {
+        fragment: true,
+        ..answer(&[("p/a", 8)], 8)
+    };
+    for (given, next) in [
+        (created, 5),
+        (answer(&[("p/a", 5), ("p/b", 5)], 5), 6),
+        (answer(&[("p/a", 6), ("p/b", 7)], 7), 8),
+        (fragment, 8),
+        (answer(&[("p/b", 8)], 8), 9),
+        (answer(&[], 20), 21),
+        (answer(&[], 10), 21),
+    ] {
+        let count = given.events.len();
+        assert_eq!(watch.take(given).unwrap().len(), count);
+        assert_eq!(watch.next_revision(), next);
+    }
+    let cancelled = wire::WatchResponse {
+        canceled: true,
+        cancel_reason: "no more".to_owned(),
+        ..Default::default()
+    };
+    let error = watch.take(cancelled).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("the watch was cancelled: no more")
+    );
+    for faulty in [
+        answer(&[("p/a", 20)], 21),
+        answer(&[("p/a", 22), ("p/a", 21)], 22),
+        answer(&[("q/a", 22)], 22),
+        answer(&[("", 22)], 22),
+        wire::WatchResponse::default(),
+    ] {
+        let error = watch.take(faulty).unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error}");
+    }
+    let compacted = wire::WatchResponse {
+        compact_revision: 30,
+        ..Default::default()
+    };
+    assert_eq!(
+        watch.take(compacted),
+        Err(Error::Compacted { revision: 30 })
+    );
+}

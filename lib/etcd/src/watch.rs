@@ -7,7 +7,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Streaming};
 
 use crate::calls::{ANSWER_BYTES_MAX, Answered, Client, Rpc};
-use crate::error::{Error, bounded, lost};
+use crate::error::{Error, INVALID_TOKEN, bounded, lost};
 use crate::kv::{KeyValue, Keys, header_revision, signed, unsigned};
 use crate::wire;
 use crate::wire::event::Kind;
@@ -52,6 +52,11 @@ impl Client {
 }
 
 impl Watch {
+    /// Returns the first revision whose changes have not arrived.
+    pub fn next_revision(&self) -> u64 {
+        self.next_revision
+    }
+
     /// Waits for changes, in the order of their revisions. If the future is dropped, no change is
     /// lost. The changes of one revision may be split over two calls and, if the connection breaks
     /// between these, be repeated.
@@ -60,7 +65,7 @@ impl Watch {
     /// [`Error::Compacted`] if changes are lost: read the keys again and watch from there. After any
     /// other error the next call continues where this one stopped.
     pub async fn next(&mut self) -> Result<Vec<Event>, Error> {
-        // Each endpoint may fail once, then the caller decides how long to wait.
+        // Each endpoint may fail once, and a token be renewed; then the caller decides how long to wait.
         let mut failures = 0;
         loop {
             let answers = match &mut self.answers {
@@ -96,7 +101,7 @@ impl Watch {
             self.answers = None;
             self.client.leave_current();
             failures += 1;
-            if failures > self.client.members().len() {
+            if failures > self.client.members().len() + 1 {
                 let causes = format!("the watch broke {failures} times, at last: {cause}");
                 return Err(Error::Unreachable { causes });
             }
@@ -104,7 +109,7 @@ impl Watch {
     }
 
     /// Checks an answer and returns its events.
-    fn take(&mut self, answer: wire::WatchResponse) -> Result<Vec<Event>, Error> {
+    pub(crate) fn take(&mut self, answer: wire::WatchResponse) -> Result<Vec<Event>, Error> {
         if answer.compact_revision != 0 {
             let revision = unsigned(answer.compact_revision)?;
             return Err(Error::Compacted { revision });
@@ -129,7 +134,7 @@ impl Watch {
             events.push(match kind {
                 Kind::Put => Event::Put(KeyValue::new(entry, &self.client)?),
                 Kind::Delete => Event::Deleted {
-                    key: entry.key.slice(self.client.prefix().len()..),
+                    key: self.client.own_key(&entry.key),
                     revision,
                 },
             });
@@ -149,8 +154,8 @@ impl Watch {
 /// Returns the error of a watch that the store has ended. etcd 3.4 calls also a token that is no longer
 /// valid a lack of permission.
 fn cancelled(reason: &str) -> Error {
-    let of_access = ["permission denied", "auth token", "auth store is old"];
-    if of_access.iter().any(|text| reason.contains(text)) {
+    let of_access = INVALID_TOKEN.iter().chain(&["permission denied"]);
+    if of_access.into_iter().any(|text| reason.contains(text)) {
         return Error::denied(reason);
     }
     let message = format!("the watch was cancelled: {}", bounded(reason));

@@ -102,6 +102,7 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         catalogue_hash: directives.catalogue.hash,
         catalogued: encode_catalogued(&directives.catalogue.names),
         key_plans: encode_key_plans(&directives.catalogue.keys),
+        unconfirmed: directives.unconfirmed,
         ..wire::Directives::default()
     }
 }
@@ -268,6 +269,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
             names: decode_catalogued(&part.catalogued)?,
             keys: decode_key_plans(&part.key_plans)?,
         },
+        unconfirmed: part.unconfirmed,
         buckets: part
             .buckets
             .into_iter()

@@ -14,6 +14,13 @@ use tonic::Status;
 /// The name of the metadata with the zone of an aggregator, in its answer to a new stream.
 pub(crate) const ZONE_METADATA: &str = "plimsoll-zone";
 
+/// The name of the metadata with the epoch of a controller that leads, in its answer to a new stream.
+pub(crate) const EPOCH_METADATA: &str = "plimsoll-epoch";
+
+/// The name of the metadata with the URL of the leader, in the answer of a controller that does not lead. Empty if it
+/// knows no leader.
+pub(crate) const LEADER_METADATA: &str = "plimsoll-leader";
+
 /// The name of the metadata with the milliseconds that a child should wait after a parent turns its
 /// stream away, as gRPC defines it.
 pub(crate) const RETRY_METADATA: &str = "grpc-retry-pushback-ms";

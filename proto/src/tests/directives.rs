@@ -353,6 +353,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                         (KeyId(0), Tenant::default_class()),
                     ],
                 },
+                unconfirmed: kill % 2 == 1,
                 buckets,
             }
         },
@@ -474,6 +475,7 @@ fn largest_directives_stay_within_message_bounds() {
             hash: Some(u64::MAX),
             ..CatalogueNews::default()
         },
+        unconfirmed: true,
         buckets,
     };
     let buckets = |count: usize, tenants| {
@@ -576,6 +578,20 @@ fn round_trip_values(values: Values) -> Values {
         .buckets[0]
         .keys[0]
         .values
+}
+
+#[test]
+fn older_controller_is_never_unconfirmed() {
+    let sent = Directives {
+        unconfirmed: true,
+        ..message(Vec::new())
+    };
+    assert_eq!(check_directives(&sent), 1);
+    // A controller that does not know the field leaves it out.
+    let absent = bytes_of(&message(Vec::new())).remove(0);
+    let part = wire::Directives::decode(absent.as_slice()).unwrap();
+    let decoded = DirectivesDecoder::default().decode(part).unwrap().unwrap();
+    assert!(!decoded.unconfirmed && absent.len() < bytes_of(&sent)[0].len());
 }
 
 #[test]

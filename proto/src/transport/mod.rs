@@ -8,6 +8,8 @@ mod guarded;
 mod serve;
 #[cfg(feature = "server")]
 mod socket;
+#[cfg(feature = "server")]
+mod standby;
 mod watched;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,7 +20,7 @@ pub use self::dial::{Dial, InvalidEndpoint, Security};
 #[cfg(feature = "server")]
 pub(crate) use self::guarded::{ConnectionGuard, Greeted};
 #[cfg(feature = "server")]
-pub use self::serve::{ServeError, serve};
+pub use self::serve::{ServeError, serve, serve_standby};
 #[cfg(feature = "server")]
 pub(crate) use self::socket::Certified;
 pub(crate) use self::watched::Watched;

@@ -1,4 +1,4 @@
-//! The gRPC server of a parent: an aggregator or a controller. [`Guarded`] closes connections without a greeting.
+//! The gRPC server of a parent: an aggregator, or a controller that leads or stands by. [`Guarded`] closes connections without a greeting.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -6,15 +6,23 @@ use std::time::Duration;
 
 use futures_util::stream::unfold;
 use plimsoll_core::exchange::Parent;
+use plimsoll_core::exchange::admission::Admission;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_net::{Acceptor, Connections};
 use plimsoll_tls::Certificates;
+use plimsoll_host::Shared;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::server::NamedService;
 use tonic::transport::Server;
+use tower_service::Service;
 
 use super::guarded::Guarded;
+use super::standby::StandbyService;
 use crate::driver::parent::ParentService;
 
 /// Maximum number of streams on one connection; further ones wait. A child needs one, a health
@@ -57,8 +65,47 @@ pub async fn serve<P: Parent + Send + 'static>(
 ) -> Result<(), ServeError> {
     let acceptor = Acceptor::new(listener, connections).with_admission(parent.admission());
     let incoming = accept(acceptor, parent.certificates().cloned());
+    serve_on(incoming, parent, shutdown).await
+}
+
+/// Serves a controller that does not lead, and the health service, on `listener` until `shutdown` completes. Every
+/// stream is turned away with the URL of the leader, as far as `leader` knows one.
+///
+/// # Errors
+/// If the server fails.
+pub async fn serve_standby(
+    listener: TcpListener,
+    connections: Connections,
+    certificates: Option<Certificates>,
+    leader: watch::Receiver<Option<String>>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let admission = Shared::new(Admission::new(MonoTime::ZERO));
+    let acceptor = Acceptor::new(listener, connections).with_admission(admission);
+    serve_on(
+        accept(acceptor, certificates),
+        StandbyService::new(leader),
+        shutdown,
+    )
+    .await
+}
+
+async fn serve_on<S>(
+    incoming: impl Stream<Item = Result<Guarded, Infallible>>,
+    service: S,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send,
+{
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<ParentService<P>>().await;
+    health.set_serving::<S>().await;
     let stopping = CancellationToken::new();
     let stop = stopping.clone();
     let shutdown = async move {
@@ -68,7 +115,7 @@ pub async fn serve<P: Parent + Send + 'static>(
     let served = Server::builder()
         .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
         .add_service(health_service)
-        .add_service(parent)
+        .add_service(service)
         .serve_with_incoming_shutdown(incoming, shutdown);
     let overdue = async {
         stopping.cancelled().await;

@@ -98,6 +98,8 @@ pub struct Directives {
     pub limits: Option<Vec<(Key, Rate)>>,
     /// What the catalogue of tenants says.
     pub catalogue: CatalogueNews,
+    /// True while the controller cannot confirm at its store that it leads. An aggregator does not forward it.
+    pub unconfirmed: bool,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }

@@ -1,5 +1,6 @@
 //! Endpoints that are dead or frozen, and clusters without a majority.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use plimsoll_etcd::{Client, Error, Operation, Options, Transaction};
@@ -36,6 +37,20 @@ async fn dead_endpoints_are_passed_over() {
             "{dead:?}"
         );
     }
+
+    // An endpoint that takes connections, and is silent: a read is sent on, and a change is not.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoints = [silent.local_addr().unwrap(), server.address];
+    let options = Options {
+        request_timeout: Duration::from_millis(400),
+        ..Options::default()
+    };
+    let reader = connect(&endpoints, options.clone());
+    assert!(reader.get("key").await.unwrap().is_some());
+    let writer = connect(&endpoints, options);
+    let error = put(&writer).await.unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error}");
+    put(&writer).await.unwrap();
 
     let client = connect(&[dead, dead_too], Options::default());
     let error = put(&client).await.unwrap_err();
@@ -105,6 +120,8 @@ async fn cluster_without_majority_gives_errors() {
         assert!(Instant::now() < end, "{error}");
     }
     assert_eq!(client.get("key").await, Err(Error::NoLeader));
+    let last = client.status().await.remove(2).member.unwrap();
+    assert!(!last.has_leader && !last.is_leader, "{last:?}");
     servers[0].start();
     ready(&client).await;
     put(&client).await.unwrap();

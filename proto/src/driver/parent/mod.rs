@@ -30,6 +30,8 @@ pub struct ParentService<P> {
     streams: Arc<Streams>,
     /// Sent to each child in the answer to its stream; `None` for a controller.
     pub(crate) zone: Option<MetadataValue<Ascii>>,
+    /// Sent likewise; `None` for an aggregator.
+    pub(crate) epoch: Option<MetadataValue<Ascii>>,
     /// `None`: plaintext.
     certificates: Option<Certificates>,
 }
@@ -66,6 +68,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             shared,
             streams: Arc::new(Streams::new(closing, Box::new(rejected))),
             zone: None,
+            epoch: None,
             certificates: None,
         }
     }
@@ -87,6 +90,15 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             ..self
         }
     }
+
+    /// Tells every child the epoch of this controller, before the child greets.
+    #[must_use]
+    pub fn of_epoch(self, epoch: u64) -> Self {
+        Self {
+            epoch: Some(epoch.into()),
+            ..self
+        }
+    }
 }
 
 impl<P> Clone for ParentService<P> {
@@ -95,6 +107,7 @@ impl<P> Clone for ParentService<P> {
             shared: self.shared.clone(),
             streams: Arc::clone(&self.streams),
             zone: self.zone.clone(),
+            epoch: self.epoch.clone(),
             certificates: self.certificates.clone(),
         }
     }

@@ -78,6 +78,8 @@ pub struct Head {
     pub policy_hash: Option<u64>,
     /// The report interval; `None` leaves it to the child.
     pub report_interval: Option<Duration>,
+    /// True while the controller cannot confirm at its store that it leads.
+    pub unconfirmed: bool,
 }
 
 impl Head {
@@ -189,6 +191,7 @@ impl Child {
             policy_hash: head.policy_hash,
             echo,
             report_interval: head.report_interval,
+            unconfirmed: head.unconfirmed,
             parent: (sent.seq == 1).then(|| self.books.parent()),
             ..Directives::default()
         };

@@ -19,6 +19,7 @@ const HEAD: Head = Head {
     drill: Drill(0),
     policy_hash: Some(9),
     report_interval: None,
+    unconfirmed: false,
 };
 
 fn at(ms: u64) -> MonoTime {
