@@ -10,7 +10,7 @@ pub mod audit;
 pub mod brain;
 mod bucket;
 pub mod history;
-pub mod policy_file;
+pub mod members;
 mod prometheus;
 mod rollout;
 pub mod state;
@@ -37,16 +37,19 @@ use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, spawn_blocking};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Commands;
+use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::policy_file::{PolicyFiles, ReadError};
+use crate::members::{Membership, StoreArgs, StoreArgsError};
 use crate::prometheus::query_task::{self, QueryTask};
 use crate::state::DurableState;
-use crate::state::store::{Store, StoreError};
+use crate::state::store::etcd::EtcdStore;
+use crate::state::store::{Opened as OpenedState, StateStore, Store, StoreError};
 use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
@@ -54,6 +57,7 @@ use crate::tasks::policy::{self, PolicyTask};
 use crate::tasks::{journal, promotions};
 
 pub use crate::prometheus::http_client_builder;
+pub use crate::tasks::policy_file;
 
 /// The gRPC port for aggregators.
 pub const PORT: u16 = 7400;
@@ -61,6 +65,8 @@ pub const PORT: u16 = 7400;
 pub const ADMIN_PORT: u16 = 7401;
 /// Delay before a start that waits for the disk is logged.
 const SLOW_START: Duration = Duration::from_secs(5);
+/// Maximum time in which writes that have begun end with the controller.
+const ENDING_MAX: Duration = Duration::from_secs(3);
 /// The default interval between two sends of one query to a Prometheus server.
 pub const QUERY_EVERY: Duration = Duration::from_secs(30);
 
@@ -107,6 +113,9 @@ pub struct Args {
     /// Certificates, tokens and exceptions.
     #[command(flatten)]
     pub security: SecurityArgs,
+    /// The store of several controllers.
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 /// Why a controller cannot start, or stopped.
@@ -115,9 +124,12 @@ pub enum Error {
     /// The policy files cannot be read, or are not valid.
     #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants, --catalogue: " } else { "" })]
     Policy(#[from] ReadError),
-    /// Another controller uses the state directory.
+    /// Another controller uses the state directory, or the store of several controllers does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The flags of the store cannot be used.
+    #[error(transparent)]
+    StoreArgs(#[from] StoreArgsError),
     /// The system gave no randomness for the instance id or the fleet's key.
     #[error("the system gave no randomness: {0}")]
     Entropy(#[from] getrandom::Error),
@@ -151,7 +163,8 @@ pub struct Listeners {
 #[derive(Debug)]
 pub struct Controller {
     brain: Shared<Brain>,
-    store: Arc<Store>,
+    store: Arc<StateStore>,
+    membership: Option<(u64, Membership)>,
     recorder: HistoryRecorder,
     policy: PolicyTask,
     events: Events,
@@ -166,6 +179,9 @@ pub struct Controller {
 /// # Errors
 /// When it cannot start, or one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
+    if let Some(client) = args.store.client()? {
+        return members::run(args, client, shutdown).await;
+    }
     // A start that fails leaves no state, which the next one would take for that of the fleet.
     let grpc = plimsoll_net::bind("--listen", args.listen)?;
     let admin = plimsoll_net::bind("--admin", args.admin)?;
@@ -191,6 +207,16 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     controller.serve(listeners, shutdown).await
 }
 
+impl Args {
+    pub(crate) fn files(&self) -> PolicyFiles {
+        PolicyFiles {
+            policy: self.policy.clone(),
+            tenants: self.tenants.clone(),
+            catalogue: self.catalogue.clone(),
+        }
+    }
+}
+
 impl Controller {
     /// Reads policy and state, and tries to save the new epoch before anything can be sent in it. Blocks.
     ///
@@ -200,15 +226,39 @@ impl Controller {
         let security = args
             .security
             .open(PeerRole::Controller, args.listen, args.admin, None)?;
-        let files = PolicyFiles {
-            policy: args.policy.clone(),
-            tenants: args.tenants.clone(),
-            catalogue: args.catalogue.clone(),
+        let open = || {
+            let (store, opened) = Store::open(&args.state_dir)?;
+            Ok((StateStore::Directory(store), opened))
         };
+        Self::begin(args, security, open, None)
+    }
+
+    /// The controller of a member that was elected, on the state in the store. Blocks.
+    ///
+    /// # Errors
+    /// When the policy is not valid, or the store does not take the new epoch.
+    pub(crate) fn elected(
+        args: &Args,
+        security: Opened,
+        (store, opened): (EtcdStore, OpenedState),
+        membership: (u64, Membership),
+    ) -> Result<Self, Error> {
+        let open = || Ok((StateStore::Etcd(store), opened));
+        Self::begin(args, security, open, Some(membership))
+    }
+
+    fn begin(
+        args: &Args,
+        security: Opened,
+        open: impl FnOnce() -> Result<(StateStore, OpenedState), StoreError>,
+        membership: Option<(u64, Membership)>,
+    ) -> Result<Self, Error> {
+        let files = args.files();
         let (policy, warnings, current) = files.read_version()?;
         let policy = Arc::new(policy);
         policy::log_warnings(&warnings, &[]);
-        let (store, opened) = Store::open(&args.state_dir)?;
+        // A file that is not valid leaves no state.
+        let (store, opened) = open()?;
         if let Some(loss) = &opened.loss {
             tracing::error!(
                 %loss,
@@ -242,11 +292,24 @@ impl Controller {
         // Learned limits are part of what a changed policy is judged by.
         let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
         brain.rollouts.ready = Some(Vec::new());
-        let unrecorded = policy::offer_at_start(&mut brain, &policy, &files, &audit);
+        let is_elected = membership.is_some();
+        if is_elected {
+            brain.leadership.mandate = Mandate::Elected { confirmed: true };
+        }
+        // A takeover never changes the policy.
+        let unrecorded = if is_elected && brain.policy().hash() != policy.hash() {
+            policy::hold_at_takeover(&mut brain, &policy);
+            None
+        } else {
+            policy::offer_at_start(&mut brain, &policy, &files, &audit)
+        };
         if let Some((number, durable)) = brain.unsaved() {
             match store.save(&durable) {
                 Ok(()) => brain.on_saved(number),
-                Err(error @ StoreError::InUse(_)) => return Err(error.into()),
+                // A member that cannot save its epoch must not lead.
+                Err(error) if is_elected || matches!(error, StoreError::InUse(_)) => {
+                    return Err(error.into());
+                }
                 Err(error) => {
                     tracing::error!(
                         %error,
@@ -276,6 +339,7 @@ impl Controller {
         Ok(Self {
             brain,
             store: Arc::new(store),
+            membership,
             recorder,
             policy,
             events,
@@ -318,20 +382,32 @@ impl Controller {
         };
         spawn(&stop, queries.run());
         // These end by themselves, so that no write is cut short.
-        tokio::spawn(audit.clone().run(stop.clone()));
+        let writing = tokio::spawn(audit.clone().run(stop.clone()));
         let save = move |durable: &DurableState| self.store.save(durable);
-        tokio::spawn(tasks::save::run(
+        let saving = tokio::spawn(tasks::save::run(
             brain.clone(),
             save,
             self.kill_log,
             audit.clone(),
             stop.clone(),
         ));
+        if let Some((lead, membership)) = &self.membership {
+            let (brain, audit) = (brain.clone(), audit.clone());
+            let commands = Commands {
+                brain: brain.clone(),
+                audit: audit.clone(),
+            };
+            let client = membership.client.clone();
+            spawn(&stop, members::follow_kill_orders(client, *lead, commands));
+            spawn(&stop, tasks::lead::follow(membership.part.clone(), brain, audit));
+        }
+        let epoch = brain.with(|brain, _| brain.durable().epoch.0);
         let parent = ParentService::new(
             self.brain.clone(),
             stop.clone(),
             self.events.rejected_streams.clone(),
-        );
+        )
+        .of_epoch(epoch);
         let parent = match self.security.certificates() {
             Some(certificates) => parent.secured(certificates.clone()),
             None => parent,
@@ -353,14 +429,17 @@ impl Controller {
             self.recorder,
             self.events,
             self.security.clone(),
-        );
+        )
+        .merge(members::routes(self.membership.map(|(_, membership)| membership)));
         let access = self.security.access().clone();
         let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
-        tokio::select! {
-            served = grpc => served?,
-            () = admin => {}
-        }
-        Ok(())
+        let served = tokio::select! {
+            served = grpc => served.map_err(Error::from),
+            () = admin => Ok(()),
+        };
+        stop.cancel();
+        let _ = timeout(ENDING_MAX, async { tokio::join!(writing, saving) }).await;
+        served
     }
 }
 

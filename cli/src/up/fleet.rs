@@ -13,6 +13,7 @@ use plimsoll_controller::Controller;
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::Status;
 use plimsoll_controller::brain::Brain;
+use plimsoll_controller::members::StoreArgs;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
 use plimsoll_core::rollout::gates::STALE_AFTER;
 use plimsoll_host::Shared;
@@ -95,6 +96,7 @@ impl Fleet {
             tenants,
             catalogue: args.catalogue.clone(),
             state_dir: directory.path().join("state"),
+            store: StoreArgs::default(),
             feed_stale: STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,
             decisions_per_s_max: DECISIONS_PER_S_MAX,

@@ -42,11 +42,7 @@ async fn kill(
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOn>,
 ) -> Answer {
-    if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
-        return Err(invalid(format_args!(
-            "ttl_s: must be from 1 to {TTL_MAX_S} seconds"
-        )));
-    }
+    with_valid_ttl(&order)?;
     let brain = &commands.brain;
     check_known(brain, order.bucket.as_ref())?;
     let now_s = unix_s();
@@ -134,6 +130,16 @@ async fn run_drill(
     );
     let away = |brain: &Brain| brain.aggregators_away().count();
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
+}
+
+/// Refuses a kill that would last for no time, or for too long.
+pub(crate) fn with_valid_ttl(order: &KillOn) -> Answer<()> {
+    if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
+        return Err(invalid(format_args!(
+            "ttl_s: must be from 1 to {TTL_MAX_S} seconds"
+        )));
+    }
+    Ok(())
 }
 
 /// Refuses a bucket that no policy, traffic or kill has named: most likely a typing error.

@@ -32,6 +32,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
+pub(crate) use self::kill_routes::with_valid_ttl;
 use crate::admin::status::Status;
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
@@ -69,9 +70,9 @@ impl Commands {
     }
 }
 
-type Answer<T = Response> = Result<T, Refused>;
+pub(crate) type Answer<T = Response> = Result<T, Refused>;
 
-type Refused = (StatusCode, Json<ErrorBody>);
+pub(crate) type Refused = (StatusCode, Json<ErrorBody>);
 
 /// Completes a command even if the caller disconnects after its line was written.
 async fn to_the_end(command: impl Future<Output = Answer> + Send + 'static) -> Answer {
@@ -122,7 +123,7 @@ fn refused(status: StatusCode, reason: impl ToString) -> Refused {
 }
 
 /// The answer while a disk, or the audit log, cannot be used.
-fn unavailable(reason: impl ToString) -> Refused {
+pub(crate) fn unavailable(reason: impl ToString) -> Refused {
     refused(StatusCode::SERVICE_UNAVAILABLE, reason)
 }
 
@@ -134,7 +135,7 @@ fn invalid(reason: impl ToString) -> Refused {
     refused(StatusCode::BAD_REQUEST, reason)
 }
 
-fn conflict(reason: impl ToString) -> Refused {
+pub(crate) fn conflict(reason: impl ToString) -> Refused {
     refused(StatusCode::CONFLICT, reason)
 }
 
@@ -176,7 +177,7 @@ pub(crate) fn routes(
 
 /// Wakes the save task, and waits for 3 s at most until the orders given so far take effect: they are saved, or
 /// saving fails. Returns true if they are saved.
-async fn in_effect(brain: &Shared<Brain>) -> bool {
+pub(crate) async fn in_effect(brain: &Shared<Brain>) -> bool {
     let mut changes = brain.changes();
     brain.notify();
     let in_effect = async {

@@ -17,8 +17,23 @@ const REPLACED_WITHIN: Duration = Duration::from_secs(5);
 const STEP_EVERY: Duration = Duration::from_secs(1);
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
+/// The source of the right to lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mandate {
+    /// The state directory, of which copies may exist. Of two controllers one rule decides.
+    #[default]
+    Directory,
+    /// An election at the store, and only the store deposes. Not `confirmed` while the store has not answered for as
+    /// long as the lead lasts without it: another member may lead.
+    Elected {
+        /// True while no other member can have been elected.
+        confirmed: bool,
+    },
+}
+
 #[derive(Debug)]
 pub(crate) struct Leadership {
+    pub(crate) mandate: Mandate,
     own: InstanceId,
     started_at: MonoTime,
     stepped_at: Option<MonoTime>,
@@ -36,6 +51,7 @@ pub(crate) struct LostLead {
 impl Leadership {
     pub(crate) fn new(now: MonoTime, own: InstanceId) -> Self {
         Self {
+            mandate: Mandate::default(),
             own,
             started_at: now,
             stepped_at: None,
@@ -61,6 +77,11 @@ impl Leadership {
         Some(lost)
     }
 
+    /// True if another member may have been elected: the store has not confirmed the lead for too long.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.mandate == Mandate::Elected { confirmed: false }
+    }
+
     pub(crate) const fn leader(&self, epoch: Epoch) -> Leader {
         Leader {
             epoch,
@@ -72,7 +93,8 @@ impl Leadership {
     /// controller has to exceed that of an earlier one: its state was restored from a backup, or lost.
     ///
     /// A controller that was alive after this one started is no earlier one. Then the greater of
-    /// the two leads, and no epoch is raised: two controllers would raise theirs in turn forever.
+    /// the two leads, and no epoch is raised: two controllers would raise theirs in turn forever. An elected
+    /// controller exceeds them all while its lead is confirmed: the store has deposed the others.
     pub(crate) fn on_report(
         &mut self,
         now: MonoTime,
@@ -95,7 +117,12 @@ impl Leadership {
             .instance
             .is_some_and(|instance| instance != self.own);
         let uptime = now.since(self.started_at);
+        if self.is_unconfirmed() {
+            self.others.note(now, own, claimed, Role::Aggregator, name);
+            return None;
+        }
         if is_other
+            && self.mandate == Mandate::Directory
             && report
                 .controller_age
                 .is_some_and(|age| uptime > age + REPLACED_WITHIN)

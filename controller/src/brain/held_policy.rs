@@ -72,7 +72,7 @@ impl Policies {
         }
     }
 
-    fn hold(&mut self, policy: Arc<Policy>, reasons: Vec<String>) {
+    pub(crate) fn hold(&mut self, policy: Arc<Policy>, reasons: Vec<String>) {
         let differences = differences(&self.in_force, &policy);
         self.held = Some(HeldPolicy {
             policy,

@@ -115,6 +115,7 @@ impl Parent for Brain {
             epoch: Some(leader.epoch),
             controller: leader.instance,
             policy_hash: Some(self.policies.in_force.hash().as_u64()),
+            unconfirmed: self.leadership.is_unconfirmed(),
             ..Head::of(self.kills.kills())
         };
         let echo = Echo {

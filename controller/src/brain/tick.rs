@@ -24,9 +24,14 @@ impl Brain {
         (self.clock.at, self.clock.unix_s) = (now, Some(unix_s));
         let ran = self.clock.progress.on_tick(now, self.parameters.tick);
         self.on_time(now, unix_s);
-        self.downstream.aggregators.on_tick(ran, &self.parameters);
+        // Silent aggregators may report to another leader, which has their shares: none is released.
+        let is_unconfirmed = self.leadership.is_unconfirmed();
+        let aged = if is_unconfirmed { Duration::ZERO } else { ran };
+        self.downstream.aggregators.on_tick(aged, &self.parameters);
         self.sample_minute(now, unix_s);
-        self.expire_aggregators(unix_s);
+        if !is_unconfirmed {
+            self.expire_aggregators(unix_s);
+        }
         self.list_active_rows(now);
         self.evict_keys(now);
         self.drop_idle_buckets(now);

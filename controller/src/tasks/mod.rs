@@ -5,7 +5,9 @@ pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod journal;
 pub(crate) mod kill_log;
+pub(crate) mod lead;
 pub(crate) mod policy;
+pub mod policy_file;
 pub(crate) mod promotions;
 pub(crate) mod save;
 #[cfg(test)]

@@ -141,6 +141,14 @@ pub(crate) fn offer_at_start(
     (!is_recorded).then(|| Arc::clone(policy))
 }
 
+/// Holds the policy of the files of an elected member back, which differ from the policy that the fleet has: a takeover
+/// changes no policy. Changes of these files are judged as always.
+pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>) {
+    let why = "the files of the member that leads now differ from the policy in force, which a takeover does not change";
+    brain.policies.hold(Arc::clone(policy), vec![why.to_owned()]);
+    log_held(brain);
+}
+
 /// Records the policy that a controller starts with if it has no earlier one. Blocks.
 ///
 /// # Errors
@@ -188,10 +196,12 @@ fn put_in_force(
     let hash = policy.hash();
     let recorded = match recorded {
         Ok(recorded) => recorded,
-        Err(NotLogged(error)) => {
-            let why = format!(
-                "the audit log cannot be written: {error}; the policy is put in force by itself as soon as it can"
-            );
+        Err(refusal) => {
+            let why = match refusal {
+                NotLogged::Disk(error) => format!("the audit log cannot be written: {error}"),
+                NotLogged::Barred(reason) => reason.to_owned(),
+            };
+            let why = format!("{why}; the policy is put in force by itself as soon as it can");
             tracing::error!(policy = %hash, "policy held back, and the last policy stays in force: {why}");
             brain.hold_unlogged(policy, why);
             return;

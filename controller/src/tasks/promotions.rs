@@ -13,9 +13,9 @@ pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
     let mut is_waiting = false;
     while wakeups.changed().await.is_ok() {
         let ready = brain.with(|brain, _| brain.rollouts.ready.clone().unwrap_or_default());
-        let failure = audit.failure().filter(|_| !ready.is_empty());
-        let was_waiting = std::mem::replace(&mut is_waiting, failure.is_some());
-        if failure.is_some() {
+        let was_waiting = is_waiting;
+        is_waiting = !ready.is_empty() && !audit.is_writable();
+        if is_waiting {
             if !was_waiting {
                 tracing::warn!(
                     entries = ready.len(),

@@ -15,6 +15,7 @@ pub(crate) fn args(directory: &Path) -> Args {
         tenants: None,
         catalogue: None,
         state_dir: directory.join("state"),
+        store: Default::default(),
         feed_stale: Duration::from_secs(60),
         query_every: QUERY_EVERY,
         pending_max: PENDING_MAX_DEFAULT,

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use plimsoll_admin::security::{ACCESS, CERTIFICATES, Opened};
 use plimsoll_admin::{ports, rejected_streams};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::stats::metrics::{self, About, Family, Metric, families, one, rows};
+use plimsoll_core::stats::metrics::{self, About, Family, Metric, families, maybe, one, rows};
 use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 
 use crate::admin::Commands;
@@ -125,14 +125,14 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "plimsoll_catalogue_rows",
             &[],
             "Rows of the catalogue of tenants; absent without one.",
-            |s| rows(s.status.catalogue.iter().map(|it| ([], it.rows))),
+            |s| maybe(s.status.catalogue.as_ref().map(|it| it.rows)),
         ),
         M::counter(
             "plimsoll_catalogue_rows_without_room_total",
             &[],
             "Questions about rows with terms of their own that found no room, so that their tenants have the terms of their \
              plan.",
-            |s| rows(s.status.catalogue.iter().map(|it| ([], it.no_room))),
+            |s| maybe(s.status.catalogue.as_ref().map(|it| it.no_room)),
         ),
         M::gauge(
             "plimsoll_policy_info",

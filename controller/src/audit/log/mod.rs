@@ -50,6 +50,8 @@ struct State {
     noted: u64,
     settled: u64,
     failure: Option<Failure>,
+    /// Why changes that may add refusals wait, although the disk works.
+    barred: Option<&'static str>,
     /// True from a write that takes too long until it ends.
     hangs: bool,
     written: u64,
@@ -72,13 +74,19 @@ pub(crate) struct Logged {
     seq: u64,
 }
 
-/// Why a change may not be made: it could not be recorded.
+/// Why a change that may add refusals may not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "refused, because it may add refusals and the audit log cannot be written: {0}; free or mend the disk of the state \
-     directory (--state-dir), then try again. Kills, aborts and returns to shadow work without the log"
-)]
-pub(crate) struct NotLogged(pub(crate) String);
+pub(crate) enum NotLogged {
+    /// It could not be recorded.
+    #[error(
+        "refused, because it may add refusals and the audit log cannot be written: {0}; free or mend the disk of the state \
+         directory (--state-dir), then try again. Kills, aborts and returns to shadow work without the log"
+    )]
+    Disk(String),
+    /// The lead of this controller is not confirmed.
+    #[error("refused, because it may add refusals and {0}. Kills, aborts and returns to shadow work without it")]
+    Barred(&'static str),
+}
 
 // === impl AuditLog ===
 
@@ -110,10 +118,13 @@ impl AuditLog {
     /// # Errors
     /// When the line is not on disk. The change must not be made then.
     pub(crate) async fn record(&self, actor: Actor, entry: Entry) -> Result<Logged, NotLogged> {
+        if let Some(reason) = self.state().barred {
+            return Err(NotLogged::Barred(reason));
+        }
         let record = Record::new(unix_s(), actor, entry);
         if self.state().hangs {
             self.state().count_unwritten();
-            return Err(NotLogged(no_answer()));
+            return Err(NotLogged::Disk(no_answer()));
         }
         let (answer, mut answered) = oneshot::channel();
         let (log, line) = (self.clone(), record.clone());
@@ -140,7 +151,7 @@ impl AuditLog {
                 record,
                 seq,
             })
-            .map_err(NotLogged)
+            .map_err(NotLogged::Disk)
     }
 
     /// Records a change before it is made. Blocks.
@@ -149,7 +160,7 @@ impl AuditLog {
     /// When the line is not on disk. The change must not be made then.
     pub(crate) fn record_at_start(&self, actor: Actor, entry: Entry) -> Result<Logged, NotLogged> {
         let record = Record::new(unix_s(), actor, entry);
-        let seq = self.write(Some(record.clone())).map_err(NotLogged)?;
+        let seq = self.write(Some(record.clone())).map_err(NotLogged::Disk)?;
         Ok(Logged {
             log: self.clone(),
             record,
@@ -185,8 +196,17 @@ impl AuditLog {
             .await;
     }
 
+    /// Waits until changes that may add refusals can be recorded.
     pub(crate) async fn writable(&self) {
-        self.wait_until(|state| state.failure.is_none()).await;
+        self.wait_until(|state| state.failure.is_none() && state.barred.is_none())
+            .await;
+    }
+
+    /// Bars changes that may add refusals for a `reason`, or admits them again.
+    pub(crate) fn bar(&self, reason: Option<&'static str>) {
+        if std::mem::replace(&mut self.state().barred, reason) != reason {
+            self.inner.changes.send_replace(());
+        }
     }
 
     async fn wait_until(&self, is_reached: impl Fn(&State) -> bool) {
@@ -198,11 +218,14 @@ impl AuditLog {
         }
     }
 
-    pub(crate) fn failure(&self) -> Option<NotLogged> {
-        self.state()
-            .failure
-            .as_ref()
-            .map(|failure| NotLogged(failure.reason.clone()))
+    pub(crate) fn is_failing(&self) -> bool {
+        self.state().failure.is_some()
+    }
+
+    /// True if changes that may add refusals can be recorded.
+    pub(crate) fn is_writable(&self) -> bool {
+        let state = self.state();
+        state.failure.is_none() && state.barred.is_none()
     }
 
     pub(crate) fn written(&self) -> u64 {
@@ -211,7 +234,7 @@ impl AuditLog {
 
     pub(crate) async fn run(self, stop: CancellationToken) {
         loop {
-            let is_failing = self.failure().is_some();
+            let is_failing = self.is_failing();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.inner.wake.notified() => {}

@@ -57,7 +57,7 @@ async fn failing_disk_refuses_changes() {
     fs::create_dir(&path).unwrap();
     let log = AuditLog::open(directory.path());
     let task = tokio::spawn(log.clone().run(CancellationToken::new()));
-    assert!(log.failure().is_some());
+    assert!(log.is_failing());
     let error = log
         .record(gate(), entry("promote"))
         .await
@@ -99,7 +99,7 @@ async fn command_awaits_no_hanging_disk() {
     let (refused, ()) = tokio::join!(log.record(gate(), entry("promote")), passes);
     assert_eq!(
         refused.unwrap_err(),
-        NotLogged("no answer from the disk within 2 s".to_owned())
+        NotLogged::Disk("no answer from the disk within 2 s".to_owned())
     );
     // The next commands do not wait, and take no room.
     for _ in 0..2 * KEPT_MAX {
@@ -151,7 +151,7 @@ fn lines_beyond_the_room_are_counted() {
     let lines = lines(directory.path());
     assert_eq!(lines[0].after, "5 entries were not written");
     assert!(lines[1..].iter().all(|line| line.late) && lines.len() == KEPT_MAX + 1);
-    assert!(log.failure().is_none() && log.state().settled >= last);
+    assert!(!log.is_failing() && log.state().settled >= last);
 }
 
 #[test]

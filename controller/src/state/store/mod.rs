@@ -1,8 +1,11 @@
-//! The durable state on disk: one checksummed file that is replaced as a whole, and a marker file
-//! that distinguishes a first start from a loss.
+//! The place of the durable state: a directory, or etcd for several controllers.
 //!
-//! A directory that cannot be written keeps no controller from starting: it is tried again with every save.
+//! In a directory it is one checksummed file that is replaced as a whole, and a marker file that distinguishes a first
+//! start from a loss. A directory that cannot be written keeps no controller from starting: it is tried again with
+//! every save.
 
+mod document;
+pub(crate) mod etcd;
 mod file;
 #[cfg(test)]
 mod tests;
@@ -14,7 +17,9 @@ use std::sync::{Mutex, PoisonError};
 
 use plimsoll_host::atomic_file::{replace, sync_directory};
 use plimsoll_host::{private_directory, regular_file};
+use tokio::runtime::Handle;
 
+use self::etcd::EtcdStore;
 use crate::state::DurableState;
 
 pub(crate) use file::decode;
@@ -25,6 +30,13 @@ const LOCK: &str = "controller.lock";
 /// The marker file. It exists once a state was saved: an empty directory without it belongs to a first start.
 const MARKER: &str = "initialised";
 
+/// The place where a controller saves its state.
+#[derive(Debug)]
+pub(crate) enum StateStore {
+    Directory(Store),
+    Etcd(EtcdStore),
+}
+
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
@@ -32,8 +44,9 @@ pub(crate) struct Store {
     claim: Mutex<Claim>,
 }
 
+/// The right of this process to use a directory.
 #[derive(Debug, Default)]
-struct Claim {
+pub(crate) struct Claim {
     /// The lock of the directory, unlocked when it is closed, also by `kill -9`; `None` while the directory
     /// cannot be used.
     lock: Option<File>,
@@ -70,6 +83,31 @@ pub enum StoreError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The store did not take or give the state.
+    #[error("the store: {0}")]
+    Etcd(#[from] plimsoll_etcd::Error),
+    /// Another controller was elected.
+    #[error("this controller does not lead any more, so that the store takes no state from it")]
+    Deposed,
+    /// The state cannot be written as a document.
+    #[error("the state cannot be written: {0}")]
+    Encode(io::Error),
+}
+
+// === impl StateStore ===
+
+impl StateStore {
+    /// Writes the state, which outlives this process when this returns. Blocks; must be called on a thread of a runtime
+    /// that may block.
+    ///
+    /// # Errors
+    /// When it could not be written. The state saved before is kept, and another attempt may succeed.
+    pub(crate) fn save(&self, durable: &DurableState) -> Result<(), StoreError> {
+        match self {
+            Self::Directory(store) => store.save(durable),
+            Self::Etcd(store) => Handle::current().block_on(store.save(durable)),
+        }
+    }
 }
 
 // === impl Store ===
@@ -157,7 +195,7 @@ impl Store {
 
 impl Claim {
     /// Creates and locks a directory, unless this process holds its lock.
-    fn lock(&mut self, directory: &Path) -> Result<(), StoreError> {
+    pub(crate) fn lock(&mut self, directory: &Path) -> Result<(), StoreError> {
         let path = directory.join(LOCK);
         if self.lock.as_ref().is_some_and(|lock| is_at(lock, &path)) {
             return Ok(());

@@ -102,6 +102,24 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         )
     }
 
+    /// Adds a route that answers everyone.
+    pub fn open<T: 'static>(
+        self,
+        method: Method,
+        path: &'static str,
+        handler: impl Handler<T, S>,
+    ) -> Self {
+        let needs = Needs::Nothing;
+        self.with(
+            Route {
+                method,
+                path,
+                needs,
+            },
+            handler,
+        )
+    }
+
     pub(crate) fn with<T: 'static>(mut self, route: Route, handler: impl Handler<T, S>) -> Self {
         // Methods that only extensions have get no filter, and no route has one.
         let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);

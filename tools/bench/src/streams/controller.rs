@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use plimsoll_controller::brain::Brain;
+use plimsoll_controller::members::StoreArgs;
 use plimsoll_controller::{Args, Controller, Listeners};
 use plimsoll_host::Shared;
 use plimsoll_policy::{Policy, Source};
@@ -75,6 +76,7 @@ impl TimedController {
             pending_max: plimsoll_net::PENDING_MAX_DEFAULT,
             decisions_per_s_max: plimsoll_core::report::DECISIONS_PER_S_MAX,
             state_dir: path("state"),
+            store: StoreArgs::default(),
             listen,
             admin: SocketAddr::new(listen.ip(), 0),
             security: Default::default(),

@@ -1,0 +1,108 @@
+//! The flags of a controller that is one of several.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_etcd::{AddressError, Client, ClientFiles, Credentials, Options, StoreAddress, TlsFiles};
+use plimsoll_host::regular_file;
+
+/// Maximum size of a file with a password.
+const PASSWORD_BYTES_MAX: usize = 1_024;
+
+/// The store of several controllers, of which one leads.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct StoreArgs {
+    /// Store of several controllers: etcd://HOST:PORT[,HOST:PORT..]/PREFIX, or etcds:// for TLS. Each controller with the
+    /// same store is a member, and one leads; the state directory keeps this member's audit log and history
+    #[arg(long, env = "PLIMSOLL_STORE", value_name = "URL")]
+    pub store: Option<StoreAddress>,
+    /// Authorities of the store's certificates, a PEM file; for etcds://
+    #[arg(long, env = "PLIMSOLL_STORE_CA", value_name = "FILE", requires = "store")]
+    pub store_ca: Option<PathBuf>,
+    /// Certificate of this process for the store, a PEM file
+    #[arg(long, env = "PLIMSOLL_STORE_CERT", value_name = "FILE", requires_all = ["store_ca", "store_key"])]
+    pub store_cert: Option<PathBuf>,
+    /// Key of that certificate
+    #[arg(long, env = "PLIMSOLL_STORE_KEY", value_name = "FILE", requires = "store_cert")]
+    pub store_key: Option<PathBuf>,
+    /// User of the store
+    #[arg(long, env = "PLIMSOLL_STORE_USER", value_name = "NAME", requires = "store_password_file")]
+    pub store_user: Option<String>,
+    /// File with the password of that user
+    #[arg(long, env = "PLIMSOLL_STORE_PASSWORD_FILE", value_name = "FILE", requires = "store_user")]
+    pub store_password_file: Option<PathBuf>,
+    /// Time after which another member is elected, once the leader has stopped answering to the store
+    #[arg(long, env = "PLIMSOLL_LEAD_TTL", value_name = "TIME", default_value = "5s", value_parser = ttl)]
+    pub lead_ttl: Duration,
+    /// Host name or IP address of this member for aggregators and operators; without it that of --listen and --admin
+    #[arg(long, env = "PLIMSOLL_ADVERTISE", value_name = "HOST", requires = "store")]
+    pub advertise: Option<String>,
+}
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreArgsError {
+    /// The file with the password cannot be read.
+    #[error("--store-password-file: {}: {source}", path.display())]
+    Password {
+        /// Its path.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The client cannot be made of the flags.
+    #[error("--store: {0}")]
+    Client(#[from] AddressError),
+}
+
+// === impl StoreArgs ===
+
+impl StoreArgs {
+    /// Returns a client of the store, which connects to nothing yet; `None` without a store. Blocks.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the flags contradict the address.
+    pub fn client(&self) -> Result<Option<Client>, StoreArgsError> {
+        let Some(address) = &self.store else {
+            return Ok(None);
+        };
+        let own = self.store_cert.clone().zip(self.store_key.clone());
+        let tls = self.store_ca.as_ref().map(|ca| TlsFiles {
+            ca: ca.clone(),
+            client: own.map(|(certificate, key)| ClientFiles { certificate, key }),
+        });
+        let credentials = match (&self.store_user, &self.store_password_file) {
+            (Some(user), Some(path)) => Some(Credentials {
+                user: user.clone(),
+                password: password(path)?,
+            }),
+            _ => None,
+        };
+        let options = Options {
+            tls,
+            credentials,
+            ..Options::default()
+        };
+        Ok(Some(Client::connect(address, options)?))
+    }
+}
+
+fn password(path: &PathBuf) -> Result<String, StoreArgsError> {
+    let text = regular_file::read_whole(path, PASSWORD_BYTES_MAX)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+    let text = text.map_err(|source| StoreArgsError::Password {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let range = Duration::from_secs(2)..=Duration::from_secs(60);
+    // A lease lasts whole seconds.
+    if !range.contains(&ttl) || ttl.subsec_nanos() != 0 {
+        return Err("a lead lasts whole seconds, from 2s to 60s".to_owned());
+    }
+    Ok(ttl)
+}

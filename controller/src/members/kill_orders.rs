@@ -1,0 +1,116 @@
+//! Kill orders that a standby has taken: each is a key of its own in the store, which the leader carries out and deletes
+//! once the kill is saved.
+
+use std::time::Duration;
+
+use plimsoll_admin::access::Caller;
+use plimsoll_admin::kill_api::KillOn;
+use plimsoll_core::kill::Scope;
+use plimsoll_core::names::Text;
+use plimsoll_etcd::{Client, Condition, Error, KeyValue, Operation, Transaction};
+use serde::{Deserialize, Serialize};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::admin::{Commands, in_effect};
+use crate::audit::{Actor, Entry};
+use crate::state::Command;
+use crate::tasks::kill_log::describe;
+use crate::tasks::unix_s;
+
+const ORDERS: &str = "kills/";
+/// Between two looks of the leader.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Orders that are carried out at one look, at most. Others wait for the next.
+const ORDERS_MAX: u64 = 100;
+
+/// A kill order in the store.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredOrder {
+    order: KillOn,
+    by: Option<Text>,
+    since_s: i64,
+}
+
+/// Writes an order, which outlives this process when this returns. Its key is new: nothing is replaced.
+///
+/// # Errors
+/// When the store does not take it.
+pub(super) async fn append(client: &Client, caller: &Caller, order: KillOn) -> Result<Command, Error> {
+    let (by, since_s) = (caller.by(order.by.clone()), unix_s());
+    let command = command(&order, by.clone(), since_s);
+    let stored = serde_json::to_vec(&StoredOrder { order, by, since_s });
+    let key = format!("{ORDERS}{since_s:012}-{:016x}", getrandom::u64().unwrap_or_default());
+    let put = Operation::put(key.clone(), stored.unwrap_or_default(), None);
+    let append = Transaction::default().when(Condition::absent(key)).then(put);
+    client.transact(append).await?;
+    Ok(command)
+}
+
+/// Carries out the orders in the store, forever.
+pub(crate) async fn follow(client: Client, lead: u64, commands: Commands) {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        // The session logs a store that does not answer.
+        let Ok(listing) = client.list(ORDERS, ORDERS_MAX).await else {
+            continue;
+        };
+        for key in &listing.entries {
+            carry_out(key, &commands);
+        }
+        if listing.entries.is_empty() || !in_effect(&commands.brain).await {
+            continue;
+        }
+        let ours = Transaction::default().when(Condition::created_at(crate::state::store::etcd::LEADER, lead));
+        let done = listing.entries.into_iter();
+        let delete = done.fold(ours, |all, key| all.then(Operation::delete(key.key)));
+        // Carried out again, an order changes nothing.
+        let _ = client.transact(delete).await;
+    }
+}
+
+fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
+    let stored: StoredOrder = match serde_json::from_slice(&key.value) {
+        Ok(stored) => stored,
+        Err(error) => {
+            tracing::error!(%error, "kill order in the store refused: no member has written it");
+            return;
+        }
+    };
+    let StoredOrder { order, by, since_s } = stored;
+    let command = command(&order, by.clone(), since_s);
+    let scope = Scope::from(order.bucket);
+    let killed = brain.with(|brain, _| {
+        if brain.durable().command(&scope).is_some_and(|known| known.since_s == Some(since_s)) {
+            return None;
+        }
+        let before = describe(brain.durable(), &scope);
+        brain.on_kill(&scope, command).ok()?;
+        Some((before, describe(brain.durable(), &scope)))
+    });
+    let Some((before, after)) = killed else { return };
+    brain.notify();
+    let by = by.map_or_else(|| "unknown".to_owned(), |by| by.to_string());
+    audit.note(
+        Actor::controller("standby", by),
+        Entry {
+            what: format!("kill on {scope}"),
+            before,
+            after,
+            why: order.reason.to_string(),
+        },
+    );
+}
+
+fn command(order: &KillOn, by: Option<Text>, since_s: i64) -> Command {
+    let ttl_s = order.ttl_s.map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
+    Command {
+        reason: Some(order.reason.clone()),
+        by,
+        since_s: Some(since_s),
+        until_s: ttl_s.map(|ttl| since_s.saturating_add(ttl)),
+        left_s: order.ttl_s,
+        ..Command::default()
+    }
+}

@@ -1,0 +1,82 @@
+//! Several controllers on one store, of which one leads. Each process is a member: it registers under a lease, tries to
+//! become the leader, and leads or stands by as the store says. A takeover is a restart on the state in the store.
+
+mod args;
+mod kill_orders;
+mod routes;
+mod run;
+mod session;
+mod standby;
+
+pub use self::args::{StoreArgs, StoreArgsError};
+pub(crate) use self::kill_orders::follow as follow_kill_orders;
+pub(crate) use self::routes::routes;
+pub use self::routes::{EndpointState, MemberStatus, MembersStatus};
+pub(crate) use self::run::run;
+
+use plimsoll_etcd::Client;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Maximum number of members that are shown.
+const MEMBERS_MAX: u64 = 16;
+/// The keys of members are below it.
+const MEMBERS: &str = "members/";
+
+/// A controller of several, as it is registered in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its address for aggregators: `https://HOST:PORT`, or `http://` without certificates.
+    pub address: String,
+    /// Its admin port, in the same form.
+    pub admin: String,
+    /// The version of Plimsoll.
+    pub version: String,
+    /// The start of the process in seconds since 1970.
+    pub since_s: i64,
+    /// The hash of its policy files; null while they cannot be read.
+    pub files: Option<String>,
+    /// Aggregators that have looked for the leader here in the last seconds.
+    #[serde(default)]
+    pub looking: u32,
+}
+
+/// The part of this process, as the store said last.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Part {
+    /// Another member leads, or none.
+    Standby { leader: Option<Member> },
+    /// This member was elected: the key of the leader was created at this revision. No other member can be elected
+    /// before the instant.
+    Leading { lead: u64, confirmed_until: Instant },
+}
+
+/// What the rest of a process sees of its membership.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    pub(crate) client: Client,
+    pub(crate) own: watch::Receiver<Member>,
+    pub(crate) part: watch::Receiver<Part>,
+    pub(crate) orders: watch::Sender<Order>,
+}
+
+/// An order of this process to its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    #[default]
+    None,
+    /// Hand the lead over.
+    Resign,
+}
+
+// === impl Part ===
+
+impl Part {
+    pub(crate) const fn lead(&self) -> Option<u64> {
+        match self {
+            Self::Leading { lead, .. } => Some(*lead),
+            Self::Standby { .. } => None,
+        }
+    }
+}

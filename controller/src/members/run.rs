@@ -1,0 +1,217 @@
+//! A process of several controllers: stands by until it is elected, leads until the store says otherwise, and stands by
+//! again, without a restart.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_admin::security::Opened;
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_etcd::Client;
+use plimsoll_host::hostname;
+use plimsoll_net::{bind, open};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, interval, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::session::Session;
+use super::standby;
+use super::{Member, Membership, Order, Part};
+use crate::state::store::Claim;
+use crate::state::store::etcd::EtcdStore;
+use crate::tasks::policy_file::PolicyFiles;
+use crate::tasks::unix_s;
+use crate::{Args, Controller, Error, Listeners, random};
+
+/// Between two looks at the own policy files, for their hash.
+const FILES_EVERY: Duration = Duration::from_secs(5);
+/// Delay before the next attempt to lead after one that failed.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The sockets of a member, which outlive its turns.
+struct Ends {
+    grpc: StdListener,
+    admin: StdListener,
+}
+
+/// Runs a member until `shutdown` is cancelled.
+///
+/// # Errors
+/// When it cannot start, or one of its servers fails.
+pub(crate) async fn run(
+    args: Args,
+    client: Client,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let ends = Ends {
+        grpc: open("--listen", bind("--listen", args.listen)?)?.into_std()?,
+        admin: open("--admin", bind("--admin", args.admin)?)?.into_std()?,
+    };
+    let args = Arc::new(args);
+    let opening = Arc::clone(&args);
+    let (claim, security) = spawn_blocking(move || {
+        let mut claim = Claim::default();
+        claim.lock(&opening.state_dir)?;
+        let security =
+            opening
+                .security
+                .open(PeerRole::Controller, opening.listen, opening.admin, None)?;
+        Ok::<_, Error>((claim, security))
+    })
+    .await??;
+    // Held until the end: another process with this directory would write to the same audit log.
+    let _claim = claim;
+    let own = Member {
+        address: advertised(&args, &security, ends.grpc.local_addr()?),
+        admin: advertised(&args, &security, ends.admin.local_addr()?),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        since_s: unix_s(),
+        files: None,
+        looking: 0,
+    };
+    let id = format!("{:032x}", u128::from_be_bytes(random()?));
+    let (parts, part) = watch::channel(Part::Standby { leader: None });
+    let (orders, ordered) = watch::channel(Order::None);
+    let (describe, described) = watch::channel(own);
+    let deposed = Arc::new(Notify::new());
+    let membership = Membership {
+        client: client.clone(),
+        own: described.clone(),
+        part,
+        orders,
+    };
+    let session = Session {
+        client,
+        id,
+        ttl: args.store.lead_ttl,
+        own: described,
+        part: parts,
+        orders: ordered,
+        deposed: Arc::clone(&deposed),
+    };
+    // The session outlives the servers: a leader that stops saves its state first, and then hands the lead over.
+    let ending = CancellationToken::new();
+    let ended_with_this = ending.clone().drop_guard();
+    let session = tokio::spawn(session.run(ending));
+    let describing = tokio::spawn(describe_files(args.files(), describe));
+    let served = serve(&args, &ends, &security, &membership, &deposed, &shutdown).await;
+    describing.abort();
+    drop(ended_with_this);
+    let _ = session.await;
+    served
+}
+
+async fn serve(
+    args: &Arc<Args>,
+    ends: &Ends,
+    security: &Opened,
+    membership: &Membership,
+    deposed: &Arc<Notify>,
+    shutdown: &CancellationToken,
+) -> Result<(), Error> {
+    let mut part = membership.part.clone();
+    while !shutdown.is_cancelled() {
+        let stop = shutdown.child_token();
+        let stops_the_standby = stop.clone().drop_guard();
+        let standby = standby::serve(ends.listeners()?, args, security, membership, stop);
+        tokio::select! {
+            served = standby => {
+                served?;
+                continue;
+            }
+            elected = part.wait_for(|part| part.lead().is_some()) => drop(elected),
+        }
+        drop(stops_the_standby);
+        let Some(lead) = part.borrow_and_update().lead() else {
+            continue;
+        };
+        let stop = shutdown.child_token();
+        let until_deposed = tokio::spawn({
+            let (mut part, stop) = (part.clone(), stop.clone());
+            async move {
+                let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
+                stop.cancel();
+            }
+        });
+        let led = self::lead(args, ends, security, membership, (lead, deposed), stop).await;
+        until_deposed.abort();
+        match led {
+            Ok(()) => {}
+            Err(error @ (Error::Store(_) | Error::Policy(_))) => {
+                tracing::error!(%error, "this controller cannot lead: it leaves the lead to another one");
+                membership.orders.send_replace(Order::Resign);
+                let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
+                sleep(RETRY_DELAY).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Leads until `stop` is cancelled.
+async fn lead(
+    args: &Arc<Args>,
+    ends: &Ends,
+    security: &Opened,
+    membership: &Membership,
+    (lead, deposed): (u64, &Arc<Notify>),
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let since = Instant::now();
+    let opened = EtcdStore::open(membership.client.clone(), lead, Arc::clone(deposed)).await?;
+    let (args, security) = (Arc::clone(args), security.clone());
+    let of = membership.clone();
+    let controller =
+        spawn_blocking(move || Controller::elected(&args, security, opened, (lead, of))).await??;
+    tracing::info!(
+        ready_ms = since.elapsed().as_millis(),
+        "elected: this controller leads"
+    );
+    controller.serve(ends.listeners()?, stop).await
+}
+
+/// Keeps the hash of the policy files in the record of this member.
+async fn describe_files(files: PolicyFiles, record: watch::Sender<Member>) {
+    let mut looks = interval(FILES_EVERY);
+    loop {
+        looks.tick().await;
+        let files = files.clone();
+        let hash = spawn_blocking(move || files.hash().ok()).await;
+        let hash = hash.ok().flatten().map(|hash| hash.to_string());
+        record.send_if_modified(|member| {
+            std::mem::replace(&mut member.files, hash.clone()) != hash
+        });
+    }
+}
+
+/// Returns the address at which others reach a port of this process.
+fn advertised(args: &Args, security: &Opened, listen: SocketAddr) -> String {
+    let is_plain = security.certificates().is_none()
+        || listen.ip().is_loopback() && args.store.advertise.is_none();
+    let scheme = if is_plain { "http" } else { "https" };
+    let port = listen.port();
+    match &args.store.advertise {
+        Some(host) if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
+        Some(host) => format!("{scheme}://{host}:{port}"),
+        None if listen.ip().is_unspecified() => {
+            format!("{scheme}://{}:{port}", hostname().unwrap_or_default())
+        }
+        None => format!("{scheme}://{listen}"),
+    }
+}
+
+// === impl Ends ===
+
+impl Ends {
+    /// Returns handles of the sockets for one turn.
+    fn listeners(&self) -> Result<Listeners, Error> {
+        let handle = |socket: &StdListener| TcpListener::from_std(socket.try_clone()?);
+        Ok(Listeners {
+            grpc: handle(&self.grpc)?,
+            admin: handle(&self.admin)?,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! A member that stands by: it tells aggregators where the leader is, shows the members, and takes kill orders for the
+//! leader.
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::body::JsonBody;
+use plimsoll_admin::kill_api::{KillOn, KillOrder, KillState, KillStatus, ON, Tier};
+use plimsoll_admin::ports::Ports;
+use plimsoll_admin::security::Opened;
+use plimsoll_admin::server as admin_server;
+use plimsoll_proto::transport;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Membership, Part, kill_orders, routes};
+use crate::admin::{Answer, unavailable, with_valid_ttl};
+use crate::{Args, Error, Listeners};
+
+/// Serves both ports of a standby until `stop` is cancelled.
+///
+/// # Errors
+/// When one of the servers fails.
+pub(super) async fn serve(
+    listeners: Listeners,
+    args: &Args,
+    security: &Opened,
+    membership: &Membership,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let ports = Ports::new(args.pending_max);
+    let (addresses, leader) = watch::channel(None);
+    let grpc = transport::serve_standby(
+        listeners.grpc,
+        ports.grpc.clone(),
+        security.certificates().cloned(),
+        leader,
+        stop.clone().cancelled_owned(),
+    );
+    let standby = Routes::new()
+        .operator(Method::POST, ON, kill)
+        .with_state(membership.clone());
+    let pages = admin_server::routes(Vec::new, || true)
+        .merge(routes(Some(membership.clone())))
+        .merge(standby);
+    let access = security.access().clone();
+    let admin = admin_server::serve(listeners.admin, ports.admin, access, pages, stop);
+    let mut part = membership.part.clone();
+    let follows = async {
+        loop {
+            let leader = match &*part.borrow_and_update() {
+                Part::Standby { leader } => leader.as_ref().map(|leader| leader.address.clone()),
+                Part::Leading { .. } => None,
+            };
+            addresses.send_replace(leader);
+            if part.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        served = grpc => served?,
+        () = admin => {}
+        () = follows => {}
+    }
+    Ok(())
+}
+
+/// Takes a kill for the leader, which carries it out within a second, or as soon as there is one.
+async fn kill(
+    State(membership): State<Membership>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(order): JsonBody<KillOn>,
+) -> Answer {
+    with_valid_ttl(&order)?;
+    let bucket = order.bucket.clone();
+    let command = kill_orders::append(&membership.client, &caller, order)
+        .await
+        .map_err(|error| {
+            unavailable(format_args!(
+                "not killed: this controller stands by, and {error}; ask the leader or an aggregator (--aggregator)"
+            ))
+        })?;
+    let ordered = KillState {
+        killed: true,
+        command: Some(KillOrder {
+            reason: command.reason,
+            by: command.by,
+            since_s: command.since_s,
+            until_s: command.until_s,
+        }),
+        ..KillState::default()
+    };
+    let (fleet, buckets) = match bucket {
+        None => (ordered, Vec::new()),
+        Some(bucket) => (KillState::default(), vec![(bucket, ordered)]),
+    };
+    Ok(Json(KillStatus {
+        tier: Tier::Controller,
+        fleet,
+        buckets: buckets.into_iter().collect(),
+        in_shadow: Vec::new(),
+        away: Vec::new(),
+        killed_locally: 0,
+        claims: Vec::new(),
+        saved: true,
+    })
+    .into_response())
+}

@@ -1,0 +1,105 @@
+//! Documents in etcd. A value there is bounded, so a larger document is a list of chunks, which are named by their
+//! checksum and written before the list.
+
+use std::collections::BTreeSet;
+
+use plimsoll_etcd::{Client, Operation, Transaction};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::StoreError;
+
+/// Maximum size of a value in bytes. etcd takes requests of 1.5 MiB unless it is configured otherwise.
+const VALUE_BYTES_MAX: usize = 512 << 10;
+/// Maximum number of chunks: 64 MiB, as much as a state file may have.
+const CHUNKS_MAX: usize = 128;
+/// The first line of a list of chunks.
+const CHUNKED: &str = "plimsoll-chunks 1\n";
+const CHUNKS: &str = "chunks/";
+
+/// A document as it is written.
+pub(super) struct Written {
+    /// The value of the document itself.
+    pub(super) value: Vec<u8>,
+    /// The keys of its chunks.
+    pub(super) chunks: BTreeSet<String>,
+}
+
+/// A document that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unread {
+    #[error(transparent)]
+    Store(#[from] plimsoll_etcd::Error),
+    #[error("its chunk {0} is missing or damaged")]
+    Chunk(String),
+    #[error("its list of chunks is damaged")]
+    List,
+}
+
+/// Writes the chunks of a document that `before` does not have, and returns the value that makes it current.
+///
+/// # Errors
+/// When the store does not take a chunk. The document before stays whole.
+pub(super) async fn write(
+    client: &Client,
+    bytes: Vec<u8>,
+    before: &BTreeSet<String>,
+) -> Result<Written, StoreError> {
+    if bytes.len() <= VALUE_BYTES_MAX {
+        let chunks = BTreeSet::new();
+        return Ok(Written {
+            value: bytes,
+            chunks,
+        });
+    }
+    let (mut value, mut chunks) = (CHUNKED.to_owned(), BTreeSet::new());
+    for chunk in bytes.chunks(VALUE_BYTES_MAX) {
+        let key = format!("{CHUNKS}{:032x}", xxh3_128(chunk));
+        value.push_str(&key);
+        value.push('\n');
+        if !before.contains(&key) {
+            let put = Operation::put(key.clone(), chunk.to_vec(), None);
+            client.transact(Transaction::default().then(put)).await?;
+        }
+        chunks.insert(key);
+    }
+    Ok(Written {
+        value: value.into_bytes(),
+        chunks,
+    })
+}
+
+/// Returns the operations that delete the chunks of a document before, which the one after does not have.
+pub(super) fn deletions(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<Operation> {
+    before
+        .difference(after)
+        .map(|key| Operation::delete(key.clone()))
+        .collect()
+}
+
+/// Reads the chunks of a document with this value, and returns all of it and the keys of its chunks.
+///
+/// # Errors
+/// When the store does not answer, or a chunk is damaged.
+pub(super) async fn read(
+    client: &Client,
+    value: &[u8],
+) -> Result<(Vec<u8>, BTreeSet<String>), Unread> {
+    let Some(list) = value.strip_prefix(CHUNKED.as_bytes()) else {
+        return Ok((value.to_vec(), BTreeSet::new()));
+    };
+    let list = std::str::from_utf8(list).map_err(|_| Unread::List)?;
+    let (mut bytes, mut chunks) = (Vec::new(), BTreeSet::new());
+    for key in list.lines() {
+        if !key.starts_with(CHUNKS) || chunks.len() >= CHUNKS_MAX {
+            return Err(Unread::List);
+        }
+        let damaged = || Unread::Chunk(key.chars().take(64).collect());
+        let chunk = client.get(key).await?.ok_or_else(damaged)?.value;
+        if key != format!("{CHUNKS}{:032x}", xxh3_128(&chunk)) {
+            return Err(damaged());
+        }
+        bytes.extend_from_slice(&chunk);
+        chunks.insert(key.to_owned());
+    }
+    Ok((bytes, chunks))
+}
