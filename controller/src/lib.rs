@@ -429,8 +429,8 @@ impl Controller {
             self.recorder,
             self.events,
             self.security.clone(),
-        )
-        .merge(members::routes(self.membership.map(|(_, membership)| membership)));
+            self.membership.map(|(_, membership)| membership),
+        );
         let access = self.security.access().clone();
         let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
         let served = tokio::select! {

@@ -36,6 +36,7 @@ pub(crate) use self::kill_routes::with_valid_ttl;
 use crate::admin::status::Status;
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
+use crate::members::{self, Membership};
 use crate::policy_file::PolicyFiles;
 use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
@@ -112,7 +113,7 @@ fn streamed<C: Into<Bytes> + Send + Sync + 'static>(
     Body::from_stream(ReceiverStream::new(receiver))
 }
 
-fn refused(status: StatusCode, reason: impl ToString) -> Refused {
+pub(crate) fn refused(status: StatusCode, reason: impl ToString) -> Refused {
     (
         status,
         Json(ErrorBody {
@@ -151,7 +152,9 @@ pub(crate) fn routes(
     recorder: HistoryRecorder,
     events: Events,
     security: Opened,
+    membership: Option<Membership>,
 ) -> Routes {
+    let of_members = membership.clone();
     let (for_status, for_metrics) = (commands.brain.clone(), commands.clone());
     let refused = events.rejected_streams.clone();
     let trust = security.clone();
@@ -161,6 +164,7 @@ pub(crate) fn routes(
         Json(Status {
             refused_children: refused.refused(),
             security: trust.status(),
+            members: of_members.as_ref().map(Membership::status),
             ..status
         })
     };
@@ -173,6 +177,7 @@ pub(crate) fn routes(
         .merge(state_routes::routes(commands.clone()))
         .merge(audit_routes::routes(commands.audit.clone()))
         .merge(history_routes::routes(commands, recorder))
+        .merge(members::routes(membership))
 }
 
 /// Wakes the save task, and waits for 3 s at most until the orders given so far take effect: they are saved, or

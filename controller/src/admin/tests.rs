@@ -24,6 +24,7 @@ const TABLE: &str = "
     GET /audit viewer
     GET /history viewer
     POST /history admin
+    GET /lead nothing
 ";
 
 #[test]
@@ -39,6 +40,7 @@ fn every_route_names_its_callers() {
         controller.recorder.clone(),
         controller.events.clone(),
         controller.security.clone(),
+        None,
     );
     let table: Vec<String> = routes.iter().map(ToString::to_string).collect();
     assert_eq!(

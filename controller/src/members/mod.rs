@@ -3,6 +3,7 @@
 
 mod args;
 mod kill_orders;
+mod roster;
 mod routes;
 mod run;
 mod session;
@@ -10,14 +11,16 @@ mod standby;
 
 pub use self::args::{StoreArgs, StoreArgsError};
 pub(crate) use self::kill_orders::follow as follow_kill_orders;
+pub use self::roster::{EndpointState, MemberStatus, MembersStatus};
 pub(crate) use self::routes::routes;
-pub use self::routes::{EndpointState, MemberStatus, MembersStatus};
 pub(crate) use self::run::run;
 
 use plimsoll_etcd::Client;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use self::roster::Roster;
 
 /// Maximum number of members that are shown.
 const MEMBERS_MAX: u64 = 16;
@@ -58,6 +61,7 @@ pub(crate) struct Membership {
     pub(crate) client: Client,
     pub(crate) own: watch::Receiver<Member>,
     pub(crate) part: watch::Receiver<Part>,
+    pub(crate) roster: watch::Receiver<Roster>,
     pub(crate) orders: watch::Sender<Order>,
 }
 

@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::roster::{self, Roster};
 use super::session::Session;
 use super::standby;
 use super::{Member, Membership, Order, Part};
@@ -75,13 +76,16 @@ pub(crate) async fn run(
     let (parts, part) = watch::channel(Part::Standby { leader: None });
     let (orders, ordered) = watch::channel(Order::None);
     let (describe, described) = watch::channel(own);
+    let (rosters, roster) = watch::channel(Roster::default());
     let deposed = Arc::new(Notify::new());
     let membership = Membership {
         client: client.clone(),
         own: described.clone(),
         part,
+        roster,
         orders,
     };
+    let reading = tokio::spawn(roster::follow(client.clone(), rosters));
     let session = Session {
         client,
         id,
@@ -98,6 +102,7 @@ pub(crate) async fn run(
     let describing = tokio::spawn(describe_files(args.files(), describe));
     let served = serve(&args, &ends, &security, &membership, &deposed, &shutdown).await;
     describing.abort();
+    reading.abort();
     drop(ended_with_this);
     let _ = session.await;
     served

@@ -2,7 +2,7 @@
 //! leader.
 
 use axum::extract::State;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
@@ -16,8 +16,25 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Membership, Part, kill_orders, routes};
-use crate::admin::{Answer, unavailable, with_valid_ttl};
+use crate::admin::{Answer, Refused, refused, unavailable, with_valid_ttl};
 use crate::{Args, Error, Listeners};
+
+/// The routes of a leader that a standby answers with the address of the leader.
+const OF_THE_LEADER: [(Method, &str); 13] = [
+    (Method::GET, "/status"),
+    (Method::GET, "/catalogue"),
+    (Method::GET, "/rollout"),
+    (Method::GET, "/rollout/history"),
+    (Method::POST, "/rollout/promote"),
+    (Method::POST, "/rollout/abort"),
+    (Method::GET, "/policy"),
+    (Method::POST, "/policy/ack"),
+    (Method::GET, "/kill"),
+    (Method::POST, "/kill/off"),
+    (Method::POST, "/aggregators/forget"),
+    (Method::GET, "/audit"),
+    (Method::GET, "/history"),
+];
 
 /// Serves both ports of a standby until `stop` is cancelled.
 ///
@@ -39,9 +56,11 @@ pub(super) async fn serve(
         leader,
         stop.clone().cancelled_owned(),
     );
-    let standby = Routes::new()
-        .operator(Method::POST, ON, kill)
-        .with_state(membership.clone());
+    let own = Routes::new().operator(Method::POST, ON, kill);
+    let standby = OF_THE_LEADER.into_iter().fold(own, |routes, (method, path)| {
+        routes.viewer(method, path, misdirected)
+    });
+    let standby = standby.with_state(membership.clone());
     let pages = admin_server::routes(Vec::new, || true)
         .merge(routes(Some(membership.clone())))
         .merge(standby);
@@ -66,6 +85,19 @@ pub(super) async fn serve(
         () = follows => {}
     }
     Ok(())
+}
+
+async fn misdirected(State(membership): State<Membership>) -> Refused {
+    let leader = match &*membership.part.borrow() {
+        Part::Standby {
+            leader: Some(leader),
+        } => format!("{} leads", leader.admin),
+        _ => "none leads at present".to_owned(),
+    };
+    let reason = format!(
+        "this controller stands by, {leader}: give the addresses of all controllers, and the leader is found"
+    );
+    refused(StatusCode::MISDIRECTED_REQUEST, reason)
 }
 
 /// Takes a kill for the leader, which carries it out within a second, or as soon as there is one.

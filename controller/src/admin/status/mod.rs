@@ -26,6 +26,7 @@ use super::quota_status::QuotaStatus;
 use crate::brain::Brain;
 use crate::bucket::{Listing, Share};
 use crate::history::{self, LearningStatus};
+use crate::members::MembersStatus;
 
 /// The state of the fleet at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct Status {
     pub instance: String,
     /// The controller that leads in place of this one, which then sends no values; null if this one leads.
     pub lost_lead: Option<OtherController>,
+    /// The controllers of which this one leads; null without a store.
+    #[serde(default)]
+    pub members: Option<MembersStatus>,
     /// Other controllers that aggregators and clients name.
     pub other_controllers: Vec<OtherController>,
     /// Aggregators, and other processes, that are refused again and again.
@@ -293,6 +297,7 @@ impl Status {
             lost_lead: brain.leadership.lost().map(|lost| {
                 OtherController::new(lost.to, &lost.through, lost.to.epoch == durable.epoch)
             }),
+            members: None,
             other_controllers: OtherController::list(&brain.leadership.others, now),
             refused_children: Vec::new(),
             security: SecurityStatus::default(),
