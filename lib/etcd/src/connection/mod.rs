@@ -1,7 +1,6 @@
 //! Where the store is, and one connection to each of its members.
 
 mod address;
-mod first_read;
 mod member;
 mod options;
 #[cfg(test)]
