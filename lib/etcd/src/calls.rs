@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use crate::connection::{AddressError, Member, Options, StoreAddress};
+use crate::connection::{AddressError, Endpoint, Member, Options, StoreAddress};
 use crate::error::{Error, Failure};
 use crate::rpc::Rpc;
 use crate::wire;
@@ -44,28 +44,23 @@ impl Client {
     /// # Errors
     /// If the scheme of the address does not fit the certificates in the options.
     pub fn connect(address: &StoreAddress, options: Options) -> Result<Self, AddressError> {
-        let fault = |fault: &str| Err(AddressError(fault.to_owned()));
-        match (address.is_encrypted, &options.tls) {
-            (true, None) => {
-                return fault(
-                    "the store address etcds:// needs certificates: give the file of an authority",
-                );
-            }
-            (false, Some(_)) => {
-                return fault(
-                    "there are certificates for the store: write its address with etcds://",
-                );
-            }
-            _ => {}
+        let fault = match (address.is_encrypted, &options.tls) {
+            (true, None) => "etcds:// needs certificates: give the file of an authority",
+            (false, Some(_)) => "there are certificates for the store: write etcds://",
+            _ => "",
+        };
+        if !fault.is_empty() {
+            return Err(AddressError(format!(
+                "the store address `{address}`: {fault}"
+            )));
         }
         // Less than the whole time also with one endpoint: a request without a connection was not
         // sent, and one without an answer may have been.
         let connect_timeout = share(&options, address.endpoints.len().max(2));
-        let members = address
-            .endpoints
-            .iter()
-            .map(|endpoint| Member::new(endpoint.clone(), options.tls.clone(), connect_timeout));
-        let members: Result<Vec<Member>, _> = members.collect();
+        let member = |endpoint: &Endpoint| {
+            Member::new(endpoint.clone(), options.tls.clone(), connect_timeout)
+        };
+        let members: Result<Vec<Member>, _> = address.endpoints.iter().map(member).collect();
         let shared = Shared {
             prefix: format!("{}/", address.prefix).into(),
             members: members?,
@@ -113,17 +108,11 @@ impl Client {
         token: &Token,
         deadline: Instant,
     ) -> Result<R::Answer, Failure> {
-        let Shared {
-            members, current, ..
-        } = &*self.shared;
-        let first = current.load(Ordering::Relaxed);
-        let mut causes = Vec::new();
-        let mut has_no_leader = false;
-        for step in 0..members.len() {
-            let index = (first + step) % members.len();
-            let Some(member) = members.get(index) else {
-                break;
-            };
+        let members = self.members();
+        let first = self.shared.current.load(Ordering::Relaxed);
+        let in_turn = members.iter().enumerate().cycle().skip(first);
+        let (mut causes, mut has_no_leader) = (Vec::new(), false);
+        for (index, member) in in_turn.take(members.len()) {
             let (now, name) = (Instant::now(), member.name());
             if now >= deadline {
                 causes.push(format!("{name}: no time was left"));
@@ -135,10 +124,8 @@ impl Client {
             } else {
                 deadline
             };
-            let cause = match self
-                .attempt(member, with_token(request, token), until)
-                .await
-            {
+            let request = with_token(request, token);
+            let cause = match self.attempt(member, request, until).await {
                 Err(Failure::NoLeader) => {
                     has_no_leader = true;
                     "no leader".to_owned()
@@ -168,14 +155,15 @@ impl Client {
         request: Request<R>,
         until: Instant,
     ) -> Result<R::Answer, Failure> {
-        match timeout_at(until, R::send(request, member.channel())).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(Failure::of(&status)),
-            Err(_) => {
-                member.reopen();
-                Err(Failure::Lost("no answer in time".to_owned()))
-            }
+        let failure = match timeout_at(until, R::send(request, member.channel())).await {
+            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+            Ok(Err(status)) => Failure::of(&status),
+            Err(_) => Failure::Lost("no answer in time".to_owned()),
+        };
+        if matches!(failure, Failure::Lost(_)) {
+            member.reopen();
         }
+        Err(failure)
     }
 
     /// Moves to the next endpoint, unless another request has moved already.

@@ -118,30 +118,24 @@ impl Operation {
 
     /// Deletes a key, if it exists.
     pub fn delete(key: impl Into<Bytes>) -> Self {
-        let (key, range_end) = (key.into(), Bytes::new());
-        Self(Request::DeleteRange(wire::DeleteRangeRequest {
-            key,
-            range_end,
-        }))
+        Self::delete_range(key.into(), Bytes::new())
     }
 
     /// Deletes all keys that begin with `prefix_key`.
     pub fn delete_prefix(prefix_key: impl Into<Bytes>) -> Self {
         // The end of the range follows with the prefix of the store.
-        let (key, range_end) = (prefix_key.into(), Bytes::from_static(&[0]));
-        Self(Request::DeleteRange(wire::DeleteRangeRequest {
-            key,
-            range_end,
-        }))
+        Self::delete_range(prefix_key.into(), Bytes::from_static(&[0]))
+    }
+
+    fn delete_range(key: Bytes, range_end: Bytes) -> Self {
+        let range = wire::DeleteRangeRequest { key, range_end };
+        Self(Request::DeleteRange(range))
     }
 
     /// Reads a key. The answer is in [`Committed::reads`].
     pub fn get(key: impl Into<Bytes>) -> Self {
-        let key = key.into();
-        Self(Request::Range(wire::RangeRequest {
-            key,
-            ..Default::default()
-        }))
+        let (first, end) = (key.into(), Bytes::new());
+        Self(Request::Range(Keys { first, end }.read()))
     }
 
     /// Returns the operation with the prefix of the store before its keys.
@@ -196,23 +190,19 @@ impl Client {
             let encoded = operations.map(|operation| operation.encode(self));
             encoded.collect::<Result<Vec<_>, _>>()
         };
-        let compare = transaction
-            .conditions
-            .into_iter()
-            .map(|Condition(mut compare)| {
-                compare.key = self.single(&compare.key).first;
-                compare
-            });
+        let prefixed = |Condition(mut compare)| {
+            compare.key = self.single(&compare.key).first;
+            compare
+        };
         let request = wire::TxnRequest {
-            compare: compare.collect(),
+            compare: transaction.conditions.into_iter().map(prefixed).collect(),
             success: encode(transaction.then)?,
             failure: encode(transaction.or_else)?,
         };
         let answer = self.call(request.clone()).await?;
-        let applied = if answer.succeeded {
-            request.success
-        } else {
-            request.failure
+        let applied = match answer.succeeded {
+            true => request.success,
+            false => request.failure,
         };
         if applied.len() != answer.responses.len() {
             return Err(Error::invalid("another number of answers than operations"));

@@ -84,11 +84,10 @@ impl Watch {
         loop {
             let answers = match &mut self.answers {
                 Some(answers) => answers,
-                empty => empty.insert(
-                    self.client
-                        .call(self.keys.watch(self.next_revision))
-                        .await?,
-                ),
+                empty => {
+                    let request = self.keys.watch(self.next_revision);
+                    empty.insert(self.client.call(request).await?)
+                }
             };
             let cause = match answers.message().await {
                 Ok(Some(answer)) => match self.take(answer) {

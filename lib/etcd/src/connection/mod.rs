@@ -7,6 +7,7 @@ mod options;
 mod tests;
 mod tls;
 
+pub(crate) use address::Endpoint;
 pub use address::{AddressError, ENDPOINTS_MAX, PREFIX_BYTES_MAX, StoreAddress};
 pub(crate) use member::Member;
 pub use options::{Credentials, Options};
