@@ -234,3 +234,145 @@ impl<'a> Search<'a> {
 pub(super) fn share(draw: u32) -> f64 {
     f64::from(draw) / f64::from(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::exchange::backoff::{ELECTION, FIRST};
+    use tokio::time::advance;
+    use tonic::Status;
+
+    use super::*;
+    use crate::driver::{LEADER_METADATA, RETRY_METADATA};
+    use crate::transport::Security;
+
+    fn parents(ports: &[u16]) -> ParentList {
+        let security = Security::Plain { anywhere: false };
+        let dial = |port| Dial::new(&format!("http://127.0.0.1:{port}"), &security).unwrap();
+        ParentList::new(ports.iter().map(dial).collect()).unwrap()
+    }
+
+    fn refused() -> StreamError {
+        io::Error::from(io::ErrorKind::ConnectionRefused).into()
+    }
+
+    fn closed(name: &'static str, value: &str) -> StreamError {
+        let mut status = Status::unavailable("");
+        status.metadata_mut().insert(name, value.parse().unwrap());
+        StreamError::Closed(Box::new(status))
+    }
+
+    fn standby(leader: &str) -> StreamError {
+        closed(LEADER_METADATA, leader)
+    }
+
+    fn asks(wait: &str) -> StreamError {
+        closed(RETRY_METADATA, wait)
+    }
+
+    /// Makes a pass in which each candidate fails, by its port, and returns the ports in order.
+    async fn pass(search: &mut Search<'_>, fail: impl Fn(u16) -> StreamError) -> Vec<u16> {
+        let mut tried = Vec::new();
+        search.begin();
+        while let Some(candidate) = search.next().await {
+            let port = candidate.address.port();
+            tried.push(port);
+            search.on_failure(candidate, fail(port), false, u32::MAX);
+        }
+        tried
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sole_candidate_waits_as_asked() {
+        let parents = parents(&[1]);
+        let mut search = Search::new(&parents);
+        for (failure, secs) in [
+            (refused(), 0.5),
+            (StreamError::Silent(ANSWER_MAX), 1.0),
+            (asks("7000"), 9.0),
+            (refused(), 4.0),
+        ] {
+            search.begin();
+            let candidate = search.next().await.unwrap();
+            assert_eq!(candidate.answer_max, ANSWER_MAX);
+            search.on_failure(candidate, failure, false, u32::MAX);
+            assert!(search.next().await.is_none());
+            assert_eq!(search.take_failures().count(), 1);
+            let wait = search.wait(u32::MAX);
+            assert_eq!(wait, Duration::from_secs_f64(secs));
+            advance(wait).await;
+        }
+        // A renewed certificate ends the rest.
+        assert_eq!(pass(&mut search, |_| asks("7000")).await, [1]);
+        assert!(pass(&mut search, |_| refused()).await.is_empty());
+        search.end_rests();
+        assert_eq!(pass(&mut search, |_| refused()).await, [1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hint_in_the_list_is_tried_next() {
+        let parents = parents(&[1, 2, 3, 4]);
+        for (hint, expected, next) in [
+            ("http://127.0.0.1:4", [1, 2, 4, 3], 1),
+            ("https://127.0.0.1:3/", [1, 2, 3, 4], 1),
+            // Tried already: the next pass begins with it.
+            ("http://127.0.0.1:1", [1, 2, 3, 4], 1),
+            ("http://127.0.0.1:2", [1, 2, 3, 4], 2),
+            ("http://127.0.0.1:5", [1, 2, 3, 4], 1),
+            ("", [1, 2, 3, 4], 1),
+            ("no url", [1, 2, 3, 4], 1),
+        ] {
+            let mut search = Search::new(&parents);
+            let fail = |port| match port {
+                2 => standby(hint),
+                _ => refused(),
+            };
+            assert_eq!(pass(&mut search, fail).await, expected, "{hint}");
+            assert_eq!(search.take_failures().count(), 4);
+            assert_eq!(search.wait(u32::MAX), FIRST);
+            assert_eq!(pass(&mut search, fail).await[0], next, "{hint}");
+            assert_eq!(search.wait(u32::MAX), ELECTION);
+            assert_eq!(pass(&mut search, fail).await.len(), 4);
+            assert_eq!(search.wait(u32::MAX), ELECTION, "no 2 s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pass_after_a_loss_begins_with_the_next() {
+        let parents = parents(&[1, 2, 3]);
+        let mut search = Search::new(&parents);
+        pass(&mut search, |_| refused()).await;
+        search.begin();
+        search.next().await;
+        let second = search.next().await.unwrap();
+        search.on_connected(second);
+        search.on_failure(second, StreamError::Ended, true, 0);
+        assert_eq!(search.take_failures().count(), 1);
+        assert_eq!(search.wait(u32::MAX), FIRST);
+        assert_eq!(pass(&mut search, |_| refused()).await, [3, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn busy_and_late_members_rest() {
+        let parents = parents(&[1, 2, 3]);
+        let mut search = Search::new(&parents);
+        let fail = |port| match port {
+            1 => asks("7000"),
+            2 => StreamError::Silent(MEMBER_ANSWER_MAX),
+            _ => standby(""),
+        };
+        assert_eq!(pass(&mut search, fail).await, [1, 2, 3]);
+        for expected in [&[3][..], &[1, 3], &[2, 3]] {
+            assert_eq!(pass(&mut search, fail).await, expected);
+            assert!(search.wait(u32::MAX) <= ELECTION);
+            advance(Duration::from_secs(8)).await;
+        }
+        // Without another one, the earliest end of a rest is awaited.
+        search.end_rests();
+        pass(&mut search, |port| asks(&format!("{port}000"))).await;
+        let wait = search.wait(0);
+        assert!(
+            wait > Duration::from_secs(1) && wait <= Duration::from_secs(3),
+            "{wait:?}"
+        );
+    }
+}
