@@ -6,7 +6,9 @@ use plimsoll_admin::security::{Opened, SecurityArgs, SecurityError};
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
 use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
-use plimsoll_proto::transport::{Dial, InvalidEndpoint, Security, ServeError};
+use plimsoll_proto::transport::{
+    Dial, InvalidEndpoint, InvalidParentList, ParentList, Security, ServeError,
+};
 use tokio::task::JoinError;
 
 /// Default gRPC port for children.
@@ -31,14 +33,15 @@ pub struct Args {
     #[arg(long, env = "PLIMSOLL_NAME", value_name = "NAME")]
     pub name: Option<String>,
     /// URL of the controller, or of an aggregator on the path to it: https:// with --certs, http:// on loopback or with
-    /// --insecure
+    /// --insecure. Of several controllers, separated by commas, the aggregator follows the one that leads. At most 16
     #[arg(
         long,
         env = "PLIMSOLL_CONTROLLER",
         value_name = "URL",
+        value_delimiter = ',',
         default_value = "http://127.0.0.1:7400"
     )]
-    pub controller: String,
+    pub controller: Vec<String>,
     /// Address for clients and child aggregators. Beyond loopback it needs --certs, or --insecure
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     pub listen: SocketAddr,
@@ -80,6 +83,9 @@ pub enum Error {
     /// The address of the controller is invalid, or asks for a protection that the flags do not give.
     #[error("--controller: {0}{remedy}", remedy = remedy(.0))]
     Parent(#[from] InvalidEndpoint),
+    /// The list of controllers is too long, or has an address twice.
+    #[error("--controller: {0}")]
+    Parents(#[from] InvalidParentList),
     /// The system returned no random bytes for the instance id.
     #[error("cannot read random bytes for the instance id: {0}")]
     Entropy(#[from] getrandom::Error),
@@ -102,24 +108,29 @@ impl Error {
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Name { .. } | Self::Security(_) | Self::Parent(_)
+            Self::Name { .. } | Self::Security(_) | Self::Parent(_) | Self::Parents(_)
         )
     }
 }
 
 impl Args {
-    /// Returns the way to the controller.
+    /// Returns the ways to the controllers.
     ///
     /// # Errors
-    /// If its address is invalid, or asks for a protection that the flags do not give.
-    pub(crate) fn dial(&self, opened: &Opened) -> Result<Dial, InvalidEndpoint> {
+    /// If an address is invalid, given twice, or asks for a protection that the flags do not give.
+    pub(crate) fn parents(&self, opened: &Opened) -> Result<ParentList, Error> {
+        let dials = self.controller.iter().map(|url| self.dial(url, opened));
+        Ok(ParentList::new(dials.collect::<Result<_, _>>()?)?)
+    }
+
+    fn dial(&self, url: &str, opened: &Opened) -> Result<Dial, InvalidEndpoint> {
         let anywhere = self.security.insecure;
-        let is_plain = anywhere && self.controller.starts_with("http://");
+        let is_plain = anywhere && url.starts_with("http://");
         let security = match opened.certificates() {
             Some(certificates) if !is_plain => Security::Mutual(certificates.clone()),
             _ => Security::Plain { anywhere },
         };
-        Dial::new(&self.controller, &security)
+        Dial::new(url, &security)
     }
 }
 
@@ -152,7 +163,7 @@ mod tests {
         let args = Args {
             zone: "a".to_owned(),
             name: None,
-            controller: controller.to_owned(),
+            controller: controller.split(',').map(str::to_owned).collect(),
             listen: any,
             tenants_per_bucket_max: TENANTS_PER_BUCKET_MAX,
             decisions_per_s_max: DECISIONS_PER_S_MAX,
@@ -166,6 +177,34 @@ mod tests {
                 assert!(error.is_usage(), "{error}");
                 Err(error.to_string())
             }
+        }
+    }
+
+    #[test]
+    fn every_controller_of_the_list_is_checked() {
+        let insecure = SecurityArgs {
+            insecure: true,
+            ..SecurityArgs::default()
+        };
+        let both = format!("{LOCAL},{PLAIN}");
+        let exposed = Ok(vec![format!("--controller {PLAIN}")]);
+        assert_eq!(opened(&both, insecure), exposed);
+        let many: Vec<String> = (0..17)
+            .map(|port| format!("http://127.0.0.1:{}", port + 1))
+            .collect();
+        let opened = |controllers: &str| opened(controllers, SecurityArgs::default());
+        assert_eq!(opened(&many[..16].join(",")), Ok(Vec::new()));
+        for (controllers, word) in [
+            (&*both, "`http://controller.example:7400`"),
+            (&format!("{LOCAL},a"), "`a`"),
+            (&format!("{LOCAL},{LOCAL}"), "`127.0.0.1:7400`"),
+            (&many.join(","), "17"),
+        ] {
+            let error = opened(controllers).unwrap_err();
+            assert!(
+                error.starts_with("--controller: ") && error.contains(word),
+                "{error}"
+            );
         }
     }
 

@@ -33,7 +33,7 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_host::Shared;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::driver::parent::ParentService;
-use plimsoll_proto::transport::{self, Dial};
+use plimsoll_proto::transport::{self, Dial, ParentList};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -56,7 +56,7 @@ pub struct Listeners {
 #[derive(Debug)]
 pub struct Aggregator {
     zone: Shared<Zone>,
-    controller: Dial,
+    parents: ParentList,
     events: Events,
     security: Opened,
 }
@@ -111,13 +111,15 @@ impl Aggregator {
         let role = PeerRole::Aggregator {
             zone: identity.zone.clone(),
         };
-        let exposed_parent = Some(&*args.controller).filter(|parent| Dial::is_exposed(parent));
+        let exposed = args.controller.iter().filter(|url| Dial::is_exposed(url));
+        let exposed: Vec<&str> = exposed.map(String::as_str).collect();
+        let exposed = Some(exposed.join(",")).filter(|urls| !urls.is_empty());
         let security = args
             .security
-            .open(role, args.listen, args.admin, exposed_parent)?;
+            .open(role, args.listen, args.admin, exposed.as_deref())?;
         Ok(Self {
             zone: Shared::new(Zone::new(identity, bounds, Parameters::default())),
-            controller: args.dial(&security)?,
+            parents: args.parents(&security)?,
             events: Events::new(Ports::new(args.pending_max)),
             security,
         })
@@ -138,7 +140,7 @@ impl Aggregator {
         let uplink = uplink::Log::new(self.events.clone());
         let uplink = tokio::spawn(child::run(
             self.zone.clone(),
-            self.controller,
+            self.parents,
             stop.clone(),
             uplink,
         ));

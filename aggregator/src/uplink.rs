@@ -13,6 +13,8 @@ const REASONS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Events,
+    /// Host and port of the parent that the calls are about.
+    parent: String,
     logged: Vec<String>,
 }
 
@@ -20,34 +22,44 @@ impl Log {
     pub(crate) const fn new(events: Events) -> Self {
         Self {
             events,
+            parent: String::new(),
             logged: Vec::new(),
         }
     }
 }
 
 impl Observer for Log {
+    fn on_parent(&mut self, authority: &str) {
+        authority.clone_into(&mut self.parent);
+    }
+
     fn on_connected(&mut self, _zone: Option<&str>) {
-        self.events.on_uplink_connected();
+        self.events.on_uplink_connected(&self.parent);
         self.logged.clear();
-        tracing::info!("connected to the parent");
+        tracing::info!(parent = self.parent, "connected to the parent");
     }
 
     fn on_renewed(&mut self) {
-        tracing::info!("stream to the parent continued with the renewed certificate");
+        self.events.on_uplink_connected(&self.parent);
+        tracing::info!(
+            parent = self.parent,
+            "stream to the parent continued with a renewed certificate, or to a later leader"
+        );
     }
 
     fn on_disconnected(&mut self, why: &StreamError, was_connected: bool) {
         self.events
             .on_uplink_broken(was_connected, matches!(why, StreamError::Decode(_)));
+        let parent = &*self.parent;
         // The text of a refusal may name a time that passes.
         let reason = why.refusal().map_or_else(|| why.to_string(), str::to_owned);
         if was_connected {
-            tracing::warn!(%why, "lost the parent; the zone keeps the directives it has");
+            tracing::warn!(parent, %why, "lost the parent; the zone keeps the directives it has");
         } else if self.logged.contains(&reason) || self.logged.len() >= REASONS_MAX {
-            tracing::debug!(%why, "still cannot reach the parent");
+            tracing::debug!(parent, %why, "still cannot reach the parent");
             return;
         } else {
-            tracing::warn!(%why, "cannot reach the parent; the zone keeps the directives it has");
+            tracing::warn!(parent, %why, "cannot reach the parent; the zone keeps the directives it has");
         }
         self.logged.push(reason);
     }

@@ -13,8 +13,8 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::{ProstCodec, ProstDecoder};
 
-use crate::driver::{EPOCH_METADATA, ZONE_METADATA};
 use crate::driver::parent::ParentService;
+use crate::driver::{EPOCH_METADATA, ZONE_METADATA};
 use crate::transport::ConnectionGuard;
 use crate::wire::exchange_server::SERVICE_NAME;
 use crate::{MESSAGE_BYTES_MAX, Part, wire};

@@ -25,7 +25,8 @@ pub(crate) struct Events {
 
 #[derive(Debug, Default)]
 struct Streams {
-    uplink_connected: bool,
+    /// Host and port of the parent to which there is a stream.
+    parent: Option<String>,
     uplink_lost: u64,
     directives_invalid: u64,
 }
@@ -42,13 +43,17 @@ impl Events {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn on_uplink_connected(&self) {
-        self.with(|counts| counts.uplink_connected = true);
+    pub(crate) fn on_uplink_connected(&self, parent: &str) {
+        self.with(|counts| counts.parent = Some(parent.to_owned()));
+    }
+
+    pub(crate) fn parent(&self) -> Option<String> {
+        self.with(|counts| counts.parent.clone())
     }
 
     pub(crate) fn on_uplink_broken(&self, was_connected: bool, is_invalid: bool) {
         self.with(|counts| {
-            counts.uplink_connected = false;
+            counts.parent = None;
             counts.uplink_lost += u64::from(was_connected);
             counts.directives_invalid += u64::from(is_invalid);
         });
@@ -104,7 +109,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
     type M<'a> = Metric<Source<'a>>;
     vec![
         M::gauge("plimsoll_uplink_connected", &[], "1 while there is a stream to the parent.", |s| {
-            one(s.streams.uplink_connected)
+            one(s.streams.parent.is_some())
         }),
         M::gauge(
             "plimsoll_directive_last_update_timestamp_seconds",

@@ -26,7 +26,7 @@ pub fn described() -> Vec<About> {
 
 pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Routes {
     let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
-    let refused = events.rejected_streams.clone();
+    let streams = events.clone();
     let trust = security.clone();
     let metrics = move || {
         let mut page = zone.with(|zone, now| metrics::page(zone, now, &events));
@@ -37,7 +37,8 @@ pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Ro
     let status = move || async move {
         let status = for_status.with(|zone, now| Status::of(zone, now));
         Json(Status {
-            refused_children: refused.refused(),
+            parent: streams.parent(),
+            refused_children: streams.rejected_streams.refused(),
             security: trust.status(),
             ..status
         })

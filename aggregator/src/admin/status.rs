@@ -28,6 +28,10 @@ pub struct Status {
     pub zone: String,
     /// The highest controller epoch applied; null before the first.
     pub epoch: Option<u64>,
+    /// Host and port of the parent, a controller or an aggregator; null without a stream.
+    pub parent: Option<String>,
+    /// True while the controller cannot confirm at its store that it leads.
+    pub parent_unconfirmed: bool,
     /// Controllers that children or the parent name, other than the current one.
     pub other_controllers: Vec<OtherController>,
     /// Children that are refused again and again.
@@ -106,6 +110,8 @@ impl Status {
             zone: zone.identity.zone.to_string(),
             epoch: zone.upstream.epoch().map(|epoch| epoch.0),
             other_controllers: OtherController::list(&zone.upstream.leaders.others, now),
+            parent: None,
+            parent_unconfirmed: zone.upstream.unconfirmed,
             refused_children: Vec::new(),
             security: SecurityStatus::default(),
             kill_generation: zone.kills().fleet().0,

@@ -26,7 +26,7 @@ fn every_route_names_its_callers() {
     let args = Args {
         zone: "a".to_owned(),
         name: None,
-        controller: "http://127.0.0.1:7400".to_owned(),
+        controller: vec!["http://127.0.0.1:7400".to_owned()],
         listen: any,
         tenants_per_bucket_max: TENANTS_PER_BUCKET_MAX,
         decisions_per_s_max: DECISIONS_PER_S_MAX,

@@ -25,6 +25,8 @@ pub(crate) struct Upstream {
     has_greeted: bool,
     sequence: Sequence,
     pub(crate) policy_hash: Option<u64>,
+    /// The controller cannot confirm that it leads.
+    pub(crate) unconfirmed: bool,
     pub(crate) leaders: Leaders,
     pub(crate) freshness: Freshness,
     rollups: Rollups,
@@ -101,6 +103,7 @@ impl Upstream {
             .policy_hash
             .is_some_and(|hash| self.policy_hash != Some(hash));
         self.policy_hash = directives.policy_hash.or(self.policy_hash);
+        self.unconfirmed = directives.unconfirmed;
         Ok(is_new_policy)
     }
 

@@ -175,7 +175,7 @@ impl Fleet {
             pending_max: PENDING_MAX_DEFAULT,
             zone: zone.to_owned(),
             name: Some(format!("{zone}-aggregator")),
-            controller: format!("http://{controller}"),
+            controller: vec![format!("http://{controller}")],
             listen,
             admin: admin_address,
             security: open_on_loopback(),

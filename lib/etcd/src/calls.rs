@@ -8,26 +8,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
+use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
 
-use crate::connection::{AddressError, Member, Options, StoreAddress};
+use crate::connection::{AddressError, Endpoint, Member, Options, StoreAddress};
 use crate::error::{Error, Failure};
+use crate::rpc::Rpc;
 use crate::wire;
 
-/// Maximum size of one answer of the store, in bytes. etcd splits events at 2 MiB, unless its
-/// `--max-request-bytes` is raised.
-pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Number of endpoints that share the time of a request; later ones have what is left.
 const ATTEMPTS_IN_TIME: u32 = 3;
 
 /// A client of a store. Clones share its connections.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
 }
 
+#[derive(Debug)]
 struct Shared {
     prefix: Bytes,
     members: Vec<Member>,
@@ -40,41 +38,31 @@ struct Shared {
 /// What follows from the credentials: a token, or none if the store asks for none.
 type Token = Option<MetadataValue<Ascii>>;
 
-/// A request with its answer.
-pub(crate) trait Rpc: Clone + Send {
-    type Answer: Send;
-    /// Whether it may be sent again when its answer was lost.
-    const IS_REPEATABLE: bool;
-    /// Whether a member that is cut off from its leader refuses it instead of waiting.
-    const NEEDS_LEADER: bool = true;
-
-    fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
-}
-
 impl Client {
     /// Makes a client within a Tokio runtime. Connects at the first request.
     ///
     /// # Errors
     /// If the scheme of the address does not fit the certificates in the options.
     pub fn connect(address: &StoreAddress, options: Options) -> Result<Self, AddressError> {
-        match (address.is_encrypted(), &options.tls) {
-            (true, None) => return Err(AddressError::NeedsCertificates),
-            (false, Some(_)) => return Err(AddressError::Plaintext),
-            _ => {}
+        let fault = match (address.is_encrypted, &options.tls) {
+            (true, None) => "etcds:// needs certificates: give the file of an authority",
+            (false, Some(_)) => "there are certificates for the store: write etcds://",
+            _ => "",
+        };
+        if !fault.is_empty() {
+            return Err(AddressError(format!(
+                "the store address `{address}`: {fault}"
+            )));
         }
         // Less than the whole time also with one endpoint: a request without a connection was not
         // sent, and one without an answer may have been.
-        let connect_timeout = share(&options, address.members().len().max(2));
-        let members = address
-            .members()
-            .iter()
-            .map(|endpoint| Member::new(endpoint.clone(), options.tls.clone(), connect_timeout));
-        let members: Result<Vec<Member>, _> = members.collect();
+        let connect_timeout = share(&options, address.endpoints.len().max(2));
+        let member = |endpoint: &Endpoint| {
+            Member::new(endpoint.clone(), options.tls.clone(), connect_timeout)
+        };
+        let members: Result<Vec<Member>, _> = address.endpoints.iter().map(member).collect();
         let shared = Shared {
-            prefix: address.key_prefix(),
+            prefix: format!("{}/", address.prefix).into(),
             members: members?,
             current: AtomicUsize::new(0),
             options,
@@ -120,20 +108,14 @@ impl Client {
         token: &Token,
         deadline: Instant,
     ) -> Result<R::Answer, Failure> {
-        let Shared {
-            members, current, ..
-        } = &*self.shared;
-        let first = current.load(Ordering::Relaxed);
-        let mut causes = Vec::new();
-        let mut has_no_leader = false;
-        for step in 0..members.len() {
-            let index = (first + step) % members.len();
-            let Some(member) = members.get(index) else {
-                break;
-            };
-            let now = Instant::now();
+        let members = self.members();
+        let first = self.shared.current.load(Ordering::Relaxed);
+        let in_turn = members.iter().enumerate().cycle().skip(first);
+        let (mut causes, mut has_no_leader) = (Vec::new(), false);
+        for (index, member) in in_turn.take(members.len()) {
+            let (now, name) = (Instant::now(), member.name());
             if now >= deadline {
-                causes.push(format!("{member}: no time was left"));
+                causes.push(format!("{name}: no time was left"));
                 break;
             }
             // Else one silent member would use up the time of all.
@@ -142,20 +124,21 @@ impl Client {
             } else {
                 deadline
             };
-            let cause = match self.attempt(member, request, token, until).await {
+            let request = with_token(request, token);
+            let cause = match self.attempt(member, request, until).await {
                 Err(Failure::NoLeader) => {
                     has_no_leader = true;
                     "no leader".to_owned()
                 }
                 Err(Failure::Lost(cause) | Failure::Oversized(cause)) if !R::IS_REPEATABLE => {
                     self.leave(index);
-                    let cause = format!("{member}: {cause}");
+                    let cause = format!("{name}: {cause}");
                     return Err(Failure::Refused(Error::Unknown { cause }));
                 }
                 Err(Failure::Unavailable(cause) | Failure::Lost(cause)) => cause,
                 answered => return answered,
             };
-            causes.push(format!("{member}: {cause}"));
+            causes.push(format!("{name}: {cause}"));
             self.leave(index);
         }
         Err(if has_no_leader {
@@ -169,31 +152,18 @@ impl Client {
     pub(crate) async fn attempt<R: Rpc>(
         &self,
         member: &Member,
-        request: &R,
-        token: &Token,
+        request: Request<R>,
         until: Instant,
     ) -> Result<R::Answer, Failure> {
-        let mut request = Request::new(request.clone());
-        let metadata = request.metadata_mut();
-        if R::NEEDS_LEADER {
-            metadata.insert("hasleader", MetadataValue::from_static("true"));
+        let failure = match timeout_at(until, R::send(request, member.channel())).await {
+            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+            Ok(Err(status)) => Failure::of(&status),
+            Err(_) => Failure::Lost("no answer in time".to_owned()),
+        };
+        if matches!(failure, Failure::Lost(_)) {
+            member.reopen();
         }
-        if let Some(token) = token {
-            metadata.insert("token", token.clone());
-        }
-        let waited = until.saturating_duration_since(Instant::now());
-        match timeout_at(until, R::send(request, member.channel())).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(match (Failure::of(&status), member.take_refusal()) {
-                (Failure::Lost(_), Some(refusal)) => Failure::Lost(refusal),
-                (failure, _) => failure,
-            }),
-            Err(_) => {
-                member.reopen();
-                let cause = format!("no answer within {} ms", waited.as_millis());
-                Err(Failure::Lost(cause))
-            }
-        }
+        Err(failure)
     }
 
     /// Moves to the next endpoint, unless another request has moved already.
@@ -229,7 +199,10 @@ impl Client {
         let token = match self.exchange(&request, &None, deadline).await {
             Ok(answer) => {
                 let token = MetadataValue::try_from(answer.token);
-                Some(token.map_err(|_| Error::invalid("a token with unusual characters"))?)
+                let mut token = token.map_err(|_| Error::invalid("a malformed token"))?;
+                // `Debug` hides it.
+                token.set_sensitive(true);
+                Some(token)
             }
             // As etcd's own clients: users may be prepared before the store asks for them.
             Err(Failure::Refused(Error::Other { message, .. }))
@@ -249,15 +222,6 @@ impl Client {
     }
 }
 
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let members: Vec<String> = self.members().iter().map(ToString::to_string).collect();
-        f.debug_struct("Client")
-            .field("members", &members)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Failure {
     /// Returns the error of a request that is not sent again.
     pub(crate) fn settled(self) -> Error {
@@ -272,17 +236,16 @@ impl Failure {
     }
 }
 
-impl Rpc for wire::AuthenticateRequest {
-    type Answer = wire::AuthenticateResponse;
-    const IS_REPEATABLE: bool = true;
-
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        let mut client = wire::auth_client::AuthClient::new(channel);
-        client.authenticate(request).await
+/// Adds the token. A member that is cut off from its leader refuses such a request instead of waiting.
+fn with_token<R: Rpc>(request: &R, token: &Token) -> Request<R> {
+    let mut request = Request::new(request.clone());
+    let metadata = request.metadata_mut();
+    metadata.insert("hasleader", MetadataValue::from_static("true"));
+    if let Some(token) = token {
+        metadata.insert("token", token.clone());
     }
+    request
 }
-
-pub(crate) type Answered<T> = Result<Response<T>, Status>;
 
 /// Returns the time that one of this many endpoints has to answer a read, or to connect.
 fn share(options: &Options, endpoints: usize) -> Duration {

@@ -1,10 +1,8 @@
 //! Reads of keys. Every read is linearizable: it sees all changes that were acknowledged before.
 
 use bytes::Bytes;
-use tonic::Request;
-use tonic::transport::Channel;
 
-use crate::calls::{ANSWER_BYTES_MAX, Answered, Client, Rpc};
+use crate::calls::Client;
 use crate::error::Error;
 use crate::lease::LeaseId;
 use crate::wire;
@@ -216,15 +214,4 @@ pub(crate) fn unsigned(number: i64) -> Result<u64, Error> {
 
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-impl Rpc for wire::RangeRequest {
-    type Answer = wire::RangeResponse;
-    const IS_REPEATABLE: bool = true;
-
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        let client = wire::kv_client::KvClient::new(channel);
-        let mut client = client.max_decoding_message_size(ANSWER_BYTES_MAX);
-        client.range(request).await
-    }
 }

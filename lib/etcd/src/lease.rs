@@ -1,15 +1,9 @@
 //! Leases: keys that the store deletes when their owner no longer renews them.
 
-use std::time::Duration;
-
-use tonic::transport::Channel;
-use tonic::{Request, Status};
-
-use crate::calls::{Answered, Client, Rpc};
-use crate::error::{Error, bounded};
+use crate::calls::Client;
+use crate::error::Error;
 use crate::kv::{signed, unsigned};
 use crate::wire;
-use crate::wire::lease_client::LeaseClient;
 
 /// Identifies a lease in its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,11 +29,6 @@ impl Client {
             ttl_s: signed(ttl_s),
         };
         let answer = self.call(request).await?;
-        if !answer.error.is_empty() {
-            let message = bounded(&answer.error);
-            let code = tonic::Code::Unknown.into();
-            return Err(Error::Other { code, message });
-        }
         if answer.id == 0 || answer.ttl_s <= 0 {
             return Err(Error::invalid("a lease without an id or a time"));
         }
@@ -77,42 +66,5 @@ impl Lease {
         let ttl_s = unsigned(ttl_s)?;
         let id = LeaseId(id);
         Ok(Self { id, ttl_s })
-    }
-
-    /// Returns the time until the store ends the lease.
-    pub fn ttl(&self) -> Duration {
-        Duration::from_secs(self.ttl_s)
-    }
-}
-
-impl Rpc for wire::LeaseGrantRequest {
-    type Answer = wire::LeaseGrantResponse;
-    const IS_REPEATABLE: bool = false;
-
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        LeaseClient::new(channel).lease_grant(request).await
-    }
-}
-
-impl Rpc for wire::LeaseRevokeRequest {
-    type Answer = wire::LeaseRevokeResponse;
-    const IS_REPEATABLE: bool = false;
-
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        LeaseClient::new(channel).lease_revoke(request).await
-    }
-}
-
-impl Rpc for wire::LeaseKeepAliveRequest {
-    type Answer = wire::LeaseKeepAliveResponse;
-    const IS_REPEATABLE: bool = true;
-
-    /// Sends one message on a stream of its own, so that no answer can belong to an earlier one.
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        let request = request.map(tokio_stream::once);
-        let mut answers = LeaseClient::new(channel).lease_keep_alive(request).await?;
-        let answer = answers.get_mut().message().await?;
-        let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
-        Ok(answers.map(|_| answer))
     }
 }

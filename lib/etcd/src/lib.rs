@@ -10,6 +10,7 @@ mod connection;
 mod error;
 mod kv;
 mod lease;
+mod rpc;
 mod status;
 #[cfg(test)]
 mod tests;

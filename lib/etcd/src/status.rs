@@ -2,9 +2,8 @@
 
 use futures_util::future::join_all;
 use tonic::Request;
-use tonic::transport::Channel;
 
-use crate::calls::{Answered, Client, Rpc};
+use crate::calls::Client;
 use crate::connection::Member;
 use crate::error::{Error, bounded};
 use crate::kv::unsigned;
@@ -53,11 +52,12 @@ impl Client {
     }
 
     async fn status_of(&self, member: &Member) -> EndpointStatus {
-        let request = wire::StatusRequest {};
-        let answer = self.attempt(member, &request, &None, self.deadline()).await;
+        // A member answers without a leader as well.
+        let request = Request::new(wire::StatusRequest {});
+        let answer = self.attempt(member, request, self.deadline()).await;
         let status = answer.map_err(|failure| failure.settled());
         EndpointStatus {
-            endpoint: member.to_string(),
+            endpoint: member.name(),
             member: status.and_then(MemberStatus::new),
         }
     }
@@ -78,16 +78,5 @@ impl MemberStatus {
             database_used_bytes: unsigned(answer.database_used_bytes)?,
             problems: problems.map(|problem| bounded(problem.trim())).collect(),
         })
-    }
-}
-
-impl Rpc for wire::StatusRequest {
-    type Answer = wire::StatusResponse;
-    const IS_REPEATABLE: bool = true;
-    const NEEDS_LEADER: bool = false;
-
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        let mut client = wire::maintenance_client::MaintenanceClient::new(channel);
-        client.status(request).await
     }
 }

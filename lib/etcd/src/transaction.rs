@@ -2,19 +2,18 @@
 //! sent again after their answer was lost.
 
 use bytes::Bytes;
-use tonic::Request;
-use tonic::transport::Channel;
 
-use crate::calls::{ANSWER_BYTES_MAX, Answered, Client, Rpc};
+use crate::calls::Client;
 use crate::error::Error;
 use crate::kv::{KeyValue, Keys, VALUE_BYTES_MAX, header_revision, signed};
 use crate::lease::LeaseId;
-use crate::wire;
 use crate::wire::compare::{Field, Operand, Relation};
-use crate::wire::{request_op, response_op};
+use crate::wire::request_op::Request;
+use crate::wire::response_op::Response as Answer;
+use crate::wire::{self, Compare};
 
 /// Operations that are applied together, depending on conditions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transaction {
     conditions: Vec<Condition>,
     then: Vec<Operation>,
@@ -22,32 +21,12 @@ pub struct Transaction {
 }
 
 /// A condition of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    key: Bytes,
-    test: Test,
-}
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition(Compare);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
-    Absent,
-    Exists,
-    CreatedRevision(u64),
-    ModifiedRevision(u64),
-    Value(Bytes),
-}
-
-/// A read or a change of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation(Change);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Change {
-    Put(Bytes, Bytes, Option<LeaseId>),
-    Delete(Bytes),
-    DeletePrefix(Bytes),
-    Get(Bytes),
-}
+/// A read or a change of a transaction. The keys lack the prefix of the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation(Request);
 
 /// The answer to a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,59 +65,40 @@ impl Transaction {
 impl Condition {
     /// The key does not exist.
     pub fn absent(key: impl Into<Bytes>) -> Self {
-        Self::new(key, Test::Absent)
+        Self::created_at(key, 0)
     }
 
     /// The key exists.
     pub fn exists(key: impl Into<Bytes>) -> Self {
-        Self::new(key, Test::Exists)
+        let mut condition = Self::absent(key);
+        condition.0.relation = Relation::Greater.into();
+        condition
     }
 
     /// The key was created at this revision, and not deleted since.
     pub fn created_at(key: impl Into<Bytes>, revision: u64) -> Self {
-        Self::new(key, Test::CreatedRevision(revision))
+        let revision = Operand::CreateRevision(signed(revision));
+        Self::equal(key, Field::Create, revision)
     }
 
     /// The key was last written at this revision.
     pub fn modified_at(key: impl Into<Bytes>, revision: u64) -> Self {
-        Self::new(key, Test::ModifiedRevision(revision))
+        let revision = Operand::ModRevision(signed(revision));
+        Self::equal(key, Field::Mod, revision)
     }
 
     /// The key has this value.
     pub fn value_is(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
-        Self::new(key, Test::Value(value.into()))
+        Self::equal(key, Field::Value, Operand::Value(value.into()))
     }
 
-    fn new(key: impl Into<Bytes>, test: Test) -> Self {
-        let key = key.into();
-        Self { key, test }
-    }
-
-    fn encode(self, client: &Client) -> wire::Compare {
-        let (relation, field, operand) = match self.test {
-            Test::Absent => (Relation::Equal, Field::Create, Operand::CreateRevision(0)),
-            Test::Exists => (Relation::Greater, Field::Create, Operand::CreateRevision(0)),
-            Test::CreatedRevision(revision) => {
-                let revision = signed(revision);
-                (
-                    Relation::Equal,
-                    Field::Create,
-                    Operand::CreateRevision(revision),
-                )
-            }
-            Test::ModifiedRevision(revision) => (
-                Relation::Equal,
-                Field::Mod,
-                Operand::ModRevision(signed(revision)),
-            ),
-            Test::Value(value) => (Relation::Equal, Field::Value, Operand::Value(value)),
-        };
-        wire::Compare {
-            relation: relation.into(),
+    fn equal(key: impl Into<Bytes>, field: Field, operand: Operand) -> Self {
+        Self(Compare {
+            relation: Relation::Equal.into(),
             field: field.into(),
-            key: client.single(&self.key).first,
+            key: key.into(),
             operand: Some(operand),
-        }
+        })
     }
 }
 
@@ -149,70 +109,72 @@ impl Operation {
         value: impl Into<Bytes>,
         lease: impl Into<Option<LeaseId>>,
     ) -> Self {
-        Self(Change::Put(key.into(), value.into(), lease.into()))
+        Self(Request::Put(wire::PutRequest {
+            key: key.into(),
+            value: value.into(),
+            lease: lease.into().map_or(0, |lease| lease.0),
+        }))
     }
 
     /// Deletes a key, if it exists.
     pub fn delete(key: impl Into<Bytes>) -> Self {
-        Self(Change::Delete(key.into()))
+        Self::delete_range(key.into(), Bytes::new())
     }
 
     /// Deletes all keys that begin with `prefix_key`.
     pub fn delete_prefix(prefix_key: impl Into<Bytes>) -> Self {
-        Self(Change::DeletePrefix(prefix_key.into()))
+        // The end of the range follows with the prefix of the store.
+        Self::delete_range(prefix_key.into(), Bytes::from_static(&[0]))
+    }
+
+    fn delete_range(key: Bytes, range_end: Bytes) -> Self {
+        let range = wire::DeleteRangeRequest { key, range_end };
+        Self(Request::DeleteRange(range))
     }
 
     /// Reads a key. The answer is in [`Committed::reads`].
     pub fn get(key: impl Into<Bytes>) -> Self {
-        Self(Change::Get(key.into()))
+        let (first, end) = (key.into(), Bytes::new());
+        Self(Request::Range(Keys { first, end }.read()))
     }
 
-    fn encode(&self, client: &Client) -> Result<wire::RequestOp, Error> {
-        let delete = |keys: Keys| {
-            request_op::Request::DeleteRange(wire::DeleteRangeRequest {
-                key: keys.first,
-                range_end: keys.end,
-            })
-        };
-        let request = match &self.0 {
-            Change::Put(key, value, lease) => {
-                if value.len() > VALUE_BYTES_MAX {
-                    let len = value.len();
-                    let what = format!("a value has {len} bytes, maximum {VALUE_BYTES_MAX}");
-                    return Err(Error::TooLarge { what });
-                }
-                request_op::Request::Put(wire::PutRequest {
-                    key: client.single(key).first,
-                    value: value.clone(),
-                    lease: lease.map_or(0, |lease| lease.0),
-                })
+    /// Returns the operation with the prefix of the store before its keys.
+    fn encode(mut self, client: &Client) -> Result<wire::RequestOp, Error> {
+        match &mut self.0 {
+            Request::Put(put) if put.value.len() > VALUE_BYTES_MAX => {
+                let len = put.value.len();
+                let what = format!("a value has {len} bytes, maximum {VALUE_BYTES_MAX}");
+                return Err(Error::TooLarge { what });
             }
-            Change::Delete(key) => delete(client.single(key)),
-            Change::DeletePrefix(prefix_key) => delete(client.beginning(prefix_key)),
-            Change::Get(key) => request_op::Request::Range(client.single(key).read()),
-        };
-        Ok(wire::RequestOp {
-            request: Some(request),
-        })
-    }
-
-    /// Returns what a `get` found; `None` for another operation.
-    fn decode(
-        &self,
-        answer: wire::ResponseOp,
-        client: &Client,
-    ) -> Result<Option<Option<KeyValue>>, Error> {
-        match (&self.0, answer.response) {
-            (Change::Get(key), Some(response_op::Response::Range(answer))) => {
-                client.single(key).only(answer, client).map(Some)
+            Request::Put(put) => put.key = client.single(&put.key).first,
+            Request::Range(range) => *range = client.single(&range.key).read(),
+            Request::DeleteRange(delete) if delete.range_end.is_empty() => {
+                delete.key = client.single(&delete.key).first;
             }
-            (Change::Put(..), Some(response_op::Response::Put(_)))
-            | (
-                Change::Delete(_) | Change::DeletePrefix(_),
-                Some(response_op::Response::DeleteRange(_)),
-            ) => Ok(None),
-            _ => Err(Error::invalid("the answer to another operation")),
+            Request::DeleteRange(delete) => {
+                let keys = client.beginning(&delete.key);
+                (delete.key, delete.range_end) = (keys.first, keys.end);
+            }
         }
+        let request = Some(self.0);
+        Ok(wire::RequestOp { request })
+    }
+}
+
+/// Returns what an operation read; `None` for another operation than `get`.
+fn decode(
+    request: &wire::RequestOp,
+    answer: wire::ResponseOp,
+    client: &Client,
+) -> Result<Option<Option<KeyValue>>, Error> {
+    match (&request.request, answer.response) {
+        (Some(Request::Range(asked)), Some(Answer::Range(answer))) => {
+            let (first, end) = (asked.key.clone(), Bytes::new());
+            Keys { first, end }.only(answer, client).map(Some)
+        }
+        (Some(Request::Put(_)), Some(Answer::Put(_)))
+        | (Some(Request::DeleteRange(_)), Some(Answer::DeleteRange(_))) => Ok(None),
+        _ => Err(Error::invalid("the answer to another operation")),
     }
 }
 
@@ -223,46 +185,35 @@ impl Client {
     /// [`Error::Unknown`] and [`Error::Invalid`] if it may have been applied; with every other error it
     /// was not.
     pub async fn transact(&self, transaction: Transaction) -> Result<Committed, Error> {
-        let Transaction {
-            conditions,
-            then,
-            or_else,
-        } = transaction;
-        let encode = |operations: &[Operation]| {
-            let operations = operations.iter().map(|operation| operation.encode(self));
-            operations.collect::<Result<Vec<_>, _>>()
+        let encode = |operations: Vec<Operation>| {
+            let operations = operations.into_iter();
+            let encoded = operations.map(|operation| operation.encode(self));
+            encoded.collect::<Result<Vec<_>, _>>()
+        };
+        let prefixed = |Condition(mut compare)| {
+            compare.key = self.single(&compare.key).first;
+            compare
         };
         let request = wire::TxnRequest {
-            success: encode(&then)?,
-            failure: encode(&or_else)?,
-            compare: conditions
-                .into_iter()
-                .map(|condition| condition.encode(self))
-                .collect(),
+            compare: transaction.conditions.into_iter().map(prefixed).collect(),
+            success: encode(transaction.then)?,
+            failure: encode(transaction.or_else)?,
         };
-        let answer = self.call(request).await?;
-        let applied = if answer.succeeded { then } else { or_else };
+        let answer = self.call(request.clone()).await?;
+        let applied = match answer.succeeded {
+            true => request.success,
+            false => request.failure,
+        };
         if applied.len() != answer.responses.len() {
             return Err(Error::invalid("another number of answers than operations"));
         }
         let answers = applied.iter().zip(answer.responses);
         let reads =
-            answers.filter_map(|(operation, answer)| operation.decode(answer, self).transpose());
+            answers.filter_map(|(request, answer)| decode(request, answer, self).transpose());
         Ok(Committed {
             succeeded: answer.succeeded,
             revision: header_revision(answer.header.as_ref())?,
             reads: reads.collect::<Result<_, _>>()?,
         })
-    }
-}
-
-impl Rpc for wire::TxnRequest {
-    type Answer = wire::TxnResponse;
-    const IS_REPEATABLE: bool = false;
-
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        let client = wire::kv_client::KvClient::new(channel);
-        let mut client = client.max_decoding_message_size(ANSWER_BYTES_MAX);
-        client.txn(request).await
     }
 }

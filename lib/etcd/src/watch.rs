@@ -2,17 +2,16 @@
 //! at another endpoint without a gap.
 
 use bytes::Bytes;
-use tokio_stream::StreamExt;
-use tonic::transport::Channel;
-use tonic::{Request, Streaming};
+use tonic::Streaming;
 
-use crate::calls::{ANSWER_BYTES_MAX, Answered, Client, Rpc};
+use crate::calls::Client;
 use crate::error::{Error, INVALID_TOKEN, bounded, lost};
 use crate::kv::{KeyValue, Keys, header_revision, signed, unsigned};
 use crate::wire;
 use crate::wire::event::Kind;
 
 /// The changes of keys that begin alike. It is opened by the first [`Watch::next`].
+#[derive(Debug)]
 pub struct Watch {
     client: Client,
     keys: Keys,
@@ -51,6 +50,21 @@ impl Client {
     }
 }
 
+impl Keys {
+    fn watch(&self, from_revision: u64) -> wire::WatchRequest {
+        let create = wire::WatchCreateRequest {
+            key: self.first.clone(),
+            range_end: self.end.clone(),
+            start_revision: signed(from_revision),
+            progress_notify: true,
+            fragment: true,
+        };
+        wire::WatchRequest {
+            request: Some(wire::watch_request::Request::Create(create)),
+        }
+    }
+}
+
 impl Watch {
     /// Returns the first revision whose changes have not arrived.
     pub fn next_revision(&self) -> u64 {
@@ -71,14 +85,8 @@ impl Watch {
             let answers = match &mut self.answers {
                 Some(answers) => answers,
                 empty => {
-                    let opened = self.client.call(wire::WatchCreateRequest {
-                        key: self.keys.first.clone(),
-                        range_end: self.keys.end.clone(),
-                        start_revision: signed(self.next_revision),
-                        progress_notify: true,
-                        fragment: true,
-                    });
-                    empty.insert(opened.await?)
+                    let request = self.keys.watch(self.next_revision);
+                    empty.insert(self.client.call(request).await?)
                 }
             };
             let cause = match answers.message().await {
@@ -161,32 +169,4 @@ fn cancelled(reason: &str) -> Error {
     let message = format!("the watch was cancelled: {}", bounded(reason));
     let code = tonic::Code::Cancelled.into();
     Error::Other { code, message }
-}
-
-impl std::fmt::Debug for Watch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch")
-            .field("keys", &self.keys)
-            .field("next_revision", &self.next_revision)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Rpc for wire::WatchCreateRequest {
-    type Answer = Streaming<wire::WatchResponse>;
-    const IS_REPEATABLE: bool = true;
-
-    async fn send(request: Request<Self>, channel: Channel) -> Answered<Self::Answer> {
-        let client = wire::watch_client::WatchClient::new(channel);
-        let mut client = client.max_decoding_message_size(ANSWER_BYTES_MAX);
-        let request = request.map(|create| {
-            let create = wire::watch_request::Request::Create(create);
-            let first = wire::WatchRequest {
-                request: Some(create),
-            };
-            // The watch lasts until its stream ends.
-            tokio_stream::once(first).chain(tokio_stream::pending())
-        });
-        client.watch(request).await
-    }
 }

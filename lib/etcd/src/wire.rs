@@ -247,7 +247,7 @@ pub struct LeaseGrantRequest {
     #[prost(int64, tag = "1")]
     pub ttl_s: i64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseGrantResponse {
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
@@ -255,8 +255,6 @@ pub struct LeaseGrantResponse {
     pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl_s: i64,
-    #[prost(string, tag = "4")]
-    pub error: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseRevokeRequest {

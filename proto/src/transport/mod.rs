@@ -4,6 +4,7 @@
 mod dial;
 #[cfg(feature = "server")]
 mod guarded;
+mod parent_list;
 #[cfg(feature = "server")]
 mod serve;
 #[cfg(feature = "server")]
@@ -19,6 +20,7 @@ pub(crate) use self::dial::Mutual;
 pub use self::dial::{Dial, InvalidEndpoint, Security};
 #[cfg(feature = "server")]
 pub(crate) use self::guarded::{ConnectionGuard, Greeted};
+pub use self::parent_list::{InvalidParentList, ParentList};
 #[cfg(feature = "server")]
 pub use self::serve::{ServeError, serve, serve_standby};
 #[cfg(feature = "server")]

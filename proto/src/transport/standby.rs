@@ -30,8 +30,8 @@ impl StandbyService {
         let leader = self.leader.borrow().clone().unwrap_or_default();
         let mut status = Status::unavailable("this controller does not lead");
         // Sent even if it is empty: by this a child tells a standby from a parent that stops.
-        let leader = MetadataValue::try_from(leader)
-            .unwrap_or_else(|_| MetadataValue::from_static(""));
+        let leader =
+            MetadataValue::try_from(leader).unwrap_or_else(|_| MetadataValue::from_static(""));
         status.metadata_mut().insert(LEADER_METADATA, leader);
         status
     }

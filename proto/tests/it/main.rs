@@ -11,5 +11,6 @@ mod scripted;
 #[cfg(test)]
 mod silence;
 #[cfg(test)]
+mod standbys;
 #[cfg(test)]
 mod tls;

@@ -9,6 +9,9 @@ pub const FIRST: Duration = Duration::from_millis(500);
 /// parent is back, regardless of the length of the outage, and a parent of ten thousand children
 /// accepts them within 15 s. With a span of 30 s a quarter would not even have tried by then.
 pub const LONGEST: Duration = Duration::from_secs(12);
+/// Maximum span of a wait while no member of a group of controllers leads. It spreads a fleet, and still lets each child
+/// find the leader soon after its election.
+pub const ELECTION: Duration = Duration::from_secs(1);
 /// Maximum wait that a parent may ask for.
 pub const ASKED_MAX: Duration = Duration::from_secs(60);
 /// Maximum span that is added to a wait that a parent asked for. A parent that answers is alive,
@@ -26,6 +29,12 @@ impl Backoff {
     /// s. `draw` is uniform over `u32`.
     pub fn next_wait(&mut self, draw: u32) -> Duration {
         self.jitter(LONGEST, draw)
+    }
+
+    /// Returns the wait before the next attempt at controllers of which none leads: uniform between 0 and a span of at
+    /// most 1 s.
+    pub fn next_wait_in_election(&mut self, draw: u32) -> Duration {
+        self.jitter(ELECTION, draw)
     }
 
     /// Returns the wait before the next attempt at a parent that asked to stay away for `asked`: that long, and
@@ -62,6 +71,16 @@ mod tests {
         assert_eq!(backoff.next_wait(0), Duration::ZERO);
         backoff.reset();
         assert_eq!(backoff.next_wait(u32::MAX), FIRST);
+    }
+
+    #[test]
+    fn election_is_awaited_for_a_second() {
+        let mut backoff = Backoff::default();
+        for span in [FIRST, ELECTION, ELECTION] {
+            let mut lucky = backoff;
+            assert_eq!(lucky.next_wait_in_election(0), Duration::ZERO);
+            assert_eq!(backoff.next_wait_in_election(u32::MAX), span);
+        }
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! write instead.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-use bytes::Bytes;
 use rustls::pki_types::ServerName;
 
 /// Maximum number of endpoints of a store.
@@ -17,9 +17,9 @@ const FORM: &str = "write it as etcd://HOST:PORT[,HOST:PORT..]/PREFIX, or with e
 /// The endpoints of a store, and the prefix of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreAddress {
-    is_encrypted: bool,
-    endpoints: Vec<Endpoint>,
-    prefix: String,
+    pub(crate) is_encrypted: bool,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) prefix: String,
 }
 
 /// The client port of one member of the store.
@@ -30,127 +30,81 @@ pub(crate) struct Endpoint {
     pub(crate) port: u16,
 }
 
-/// Reason why an address of a store is refused.
+/// Reason why an address of a store is refused, and what to write instead. It repeats no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// The scheme is neither `etcd` nor `etcds`.
-    #[error("the store address `{0}` has another scheme than etcd:// and etcds://: {FORM}")]
-    Scheme(String),
-    /// The address has a user or a password. They are not repeated here.
-    #[error(
-        "the store address has credentials before `@`, which would reach logs: remove them, and give the user and the \
-         file of the password on their own"
-    )]
-    Credentials,
-    /// The address has no endpoint.
-    #[error("the store address `{0}` has no endpoint: {FORM}")]
-    NoEndpoints(String),
-    /// The address has too many endpoints.
-    #[error(
-        "the store address has {0} endpoints, maximum {ENDPOINTS_MAX}: some members of the cluster are enough"
-    )]
-    TooManyEndpoints(usize),
-    /// An endpoint is not a host and a port.
-    #[error(
-        "the endpoint `{0}` of the store address is not HOST:PORT: give each a host and a port, such as \
-         etcd-0.etcd:2379 or [fd00::1]:2379"
-    )]
-    Endpoint(String),
-    /// An endpoint is listed twice.
-    #[error("the endpoint `{0}` is twice in the store address: list each once")]
-    Repeated(String),
-    /// The address has no prefix.
-    #[error(
-        "the store address `{0}` has no prefix: end it with the folder of this fleet's keys, such as /plimsoll"
-    )]
-    NoPrefix(String),
-    /// The prefix is malformed.
-    #[error(
-        "the prefix `{0}` of the store address is malformed: use at most {PREFIX_BYTES_MAX} letters, digits, `.`, `_`, \
-         `-`, and single `/` between names"
-    )]
-    Prefix(String),
-    /// The address asks for TLS, and there are no certificates.
-    #[error(
-        "the store address begins with etcds://, which needs the file of an authority: give one, or write etcd://"
-    )]
-    NeedsCertificates,
-    /// There are certificates, and the address does not ask for TLS.
-    #[error(
-        "there are certificates for the store, and its address asks for plaintext: write it with etcds://"
-    )]
-    Plaintext,
-}
-
-impl StoreAddress {
-    /// Returns true for `etcds://`.
-    pub fn is_encrypted(&self) -> bool {
-        self.is_encrypted
-    }
-
-    /// Returns the endpoints as `HOST:PORT`.
-    pub fn endpoints(&self) -> impl Iterator<Item = String> {
-        self.endpoints.iter().map(ToString::to_string)
-    }
-
-    /// Returns the prefix of all keys, without a slash at either end.
-    pub fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
-    pub(crate) fn members(&self) -> &[Endpoint] {
-        &self.endpoints
-    }
-
-    /// Returns the bytes before each key.
-    pub(crate) fn key_prefix(&self) -> Bytes {
-        format!("{}/", self.prefix).into()
-    }
-}
+#[error("{0}")]
+pub struct AddressError(pub(crate) String);
 
 impl FromStr for StoreAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        let fault = |fault: String| Err(AddressError(fault));
         if text.contains('@') {
-            return Err(AddressError::Credentials);
+            return fault(
+                "the store address has credentials before `@`, which would reach logs: remove them, \
+                 and give the user and the file of the password on their own"
+                    .to_owned(),
+            );
         }
         let (is_encrypted, rest) = match text.split_once("://") {
             Some(("etcd", rest)) => (false, rest),
             Some(("etcds", rest)) => (true, rest),
-            _ => return Err(AddressError::Scheme(text.to_owned())),
+            _ => {
+                return fault(format!(
+                    "the store address `{text}` has another scheme than etcd:// and etcds://: {FORM}"
+                ));
+            }
         };
         let (listed, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if listed.is_empty() {
-            return Err(AddressError::NoEndpoints(text.to_owned()));
+            return fault(format!(
+                "the store address `{text}` has no endpoint: {FORM}"
+            ));
         }
         let count = listed.split(',').count();
         if count > ENDPOINTS_MAX {
-            return Err(AddressError::TooManyEndpoints(count));
+            return fault(format!(
+                "the store address has {count} endpoints, maximum {ENDPOINTS_MAX}: some members of \
+                 the cluster are enough"
+            ));
         }
         let mut endpoints = Vec::with_capacity(count);
         for text in listed.split(',') {
-            let malformed = || AddressError::Endpoint(text.to_owned());
-            let endpoint = Endpoint::parse(text).ok_or_else(malformed)?;
-            if endpoints.contains(&endpoint) {
-                return Err(AddressError::Repeated(text.to_owned()));
+            match Endpoint::parse(text) {
+                Some(endpoint) if endpoints.contains(&endpoint) => {
+                    return fault(format!(
+                        "the endpoint `{text}` is twice in the store address: list each once"
+                    ));
+                }
+                Some(endpoint) => endpoints.push(endpoint),
+                None => {
+                    return fault(format!(
+                        "the endpoint `{text}` of the store address is not HOST:PORT: give each a \
+                         host and a port, such as etcd-0.etcd:2379 or [fd00::1]:2379"
+                    ));
+                }
             }
-            endpoints.push(endpoint);
         }
         if prefix.is_empty() {
-            return Err(AddressError::NoPrefix(text.to_owned()));
+            return fault(format!(
+                "the store address `{text}` has no prefix: end it with the folder of this fleet's \
+                 keys, such as /plimsoll"
+            ));
         }
-        let is_name = |name: &str| {
-            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-            !name.is_empty() && name.bytes().all(is_allowed)
-        };
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let is_name = |name: &str| !name.is_empty() && name.bytes().all(is_allowed);
         if prefix.len() > PREFIX_BYTES_MAX || !prefix.split('/').all(is_name) {
-            return Err(AddressError::Prefix(prefix.to_owned()));
+            return fault(format!(
+                "the prefix `{prefix}` of the store address is malformed: use at most \
+                 {PREFIX_BYTES_MAX} letters, digits, `.`, `_`, `-`, and single `/` between names"
+            ));
         }
+        let prefix = prefix.to_owned();
         Ok(Self {
             is_encrypted,
             endpoints,
-            prefix: prefix.to_owned(),
+            prefix,
         })
     }
 }
@@ -158,7 +112,7 @@ impl FromStr for StoreAddress {
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_encrypted { "etcds" } else { "etcd" };
-        let endpoints: Vec<String> = self.endpoints().collect();
+        let endpoints: Vec<String> = self.endpoints.iter().map(ToString::to_string).collect();
         write!(f, "{scheme}://{}/{}", endpoints.join(","), self.prefix)
     }
 }
@@ -170,7 +124,7 @@ impl Endpoint {
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
         let host = match inner {
-            Some(host) => host.parse::<std::net::Ipv6Addr>().ok()?.to_string(),
+            Some(host) => host.parse::<Ipv6Addr>().ok()?.to_string(),
             None if host.contains(':') => return None,
             None => host.to_ascii_lowercase(),
         };
@@ -182,11 +136,9 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') {
-            write!(f, "[{host}]:{port}")
-        } else {
-            write!(f, "{host}:{port}")
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The connection to one member of the store, which is opened at the first request, and again after
 //! it broke.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -17,23 +16,22 @@ use tower::service_fn;
 
 use super::TlsFiles;
 use super::address::{AddressError, Endpoint};
-use super::first_read::{FirstRead, Refusal};
 
 /// Time between two pings of a connection with requests under way, so that a watch notices a dead
 /// member. etcd closes connections with a ping in less than 5 s.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
+#[derive(Debug)]
 pub(crate) struct Member {
     target: Target,
+    uri: Uri,
     channel: Mutex<Channel>,
-    refusal: Refusal,
 }
 
 /// What a connection needs.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Target {
     endpoint: Endpoint,
-    uri: Uri,
     tls: Option<TlsFiles>,
     connect_timeout: Duration,
 }
@@ -49,19 +47,24 @@ impl Member {
         connect_timeout: Duration,
     ) -> Result<Self, AddressError> {
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let uri = format!("{scheme}://{endpoint}").parse();
+        let uri: Result<Uri, _> = format!("{scheme}://{endpoint}").parse();
+        let uri =
+            uri.map_err(|error| AddressError(format!("the endpoint `{endpoint}`: {error}")))?;
         let target = Target {
-            uri: uri.map_err(|_| AddressError::Endpoint(endpoint.to_string()))?,
             endpoint,
             tls,
             connect_timeout,
         };
-        let refusal = Refusal::default();
         Ok(Self {
-            channel: Mutex::new(target.open(&refusal)),
+            channel: Mutex::new(target.open(&uri)),
             target,
-            refusal,
+            uri,
         })
+    }
+
+    /// Returns the endpoint as `HOST:PORT`.
+    pub(crate) fn name(&self) -> String {
+        self.target.endpoint.to_string()
     }
 
     pub(crate) fn channel(&self) -> Channel {
@@ -71,54 +74,37 @@ impl Member {
 
     /// Replaces a connection on which no answer arrived: the member may be reachable by a new one.
     pub(crate) fn reopen(&self) {
-        let channel = self.target.open(&self.refusal);
+        let channel = self.target.open(&self.uri);
         *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;
-    }
-
-    /// Returns why the member has refused the certificate of this client, once. Other requests may be
-    /// the ones that it refused, so this explains a failure, and is no proof that nothing was applied.
-    pub(crate) fn take_refusal(&self) -> Option<String> {
-        self.refusal.take()
-    }
-}
-
-impl fmt::Display for Member {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.target.endpoint.fmt(f)
     }
 }
 
 impl Target {
     /// Returns a channel that connects at its first request.
-    fn open(&self, refusal: &Refusal) -> Channel {
-        let (target, refusal) = (self.clone(), refusal.clone());
+    fn open(&self, uri: &Uri) -> Channel {
+        let target = self.clone();
         let connector = service_fn(move |_: Uri| {
-            let (target, refusal) = (target.clone(), refusal.clone());
+            let target = target.clone();
             async move {
-                let connected = timeout(target.connect_timeout, target.connect(refusal)).await;
+                let connected = timeout(target.connect_timeout, target.connect()).await;
                 let ms = target.connect_timeout.as_millis();
-                connected.map_err(|_| {
-                    let late = format!("no connection within {ms} ms");
-                    io::Error::new(io::ErrorKind::TimedOut, late)
-                })?
+                let late = |_| io::Error::other(format!("no connection within {ms} ms"));
+                connected.map_err(late)?
             }
         });
-        transport::Endpoint::from(self.uri.clone())
+        transport::Endpoint::from(uri.clone())
             .http2_keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_EVERY)
             .connect_with_connector_lazy(connector)
     }
 
-    async fn connect(&self, refusal: Refusal) -> io::Result<TokioIo<Pin<Box<dyn Duplex>>>> {
+    async fn connect(&self) -> io::Result<TokioIo<Pin<Box<dyn Duplex>>>> {
         let Endpoint { host, port } = &self.endpoint;
         let tcp = TcpStream::connect((host.as_str(), *port)).await?;
         tcp.set_nodelay(true)?;
         Ok(TokioIo::new(match self.tls.clone() {
             None => Box::pin(tcp),
-            Some(files) => {
-                let stream = files.handshake(host, tcp).await?;
-                Box::pin(FirstRead::new(stream, refusal))
-            }
+            Some(files) => Box::pin(files.handshake(host, tcp).await?),
         }))
     }
 }

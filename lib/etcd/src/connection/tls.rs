@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_tls::HandshakeFailure;
 use rustls::crypto::ring;
@@ -14,12 +15,16 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Maximum size of a file of certificates or a key, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Maximum wait for the greeting of a server, which may be a refusal instead.
+const GREETING_WAIT: Duration = Duration::from_millis(100);
 
 /// The PEM files of connections to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,9 +94,14 @@ impl TlsFiles {
             .map_err(io::Error::other)?;
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, stream);
-        connecting
-            .await
-            .map_err(|error| io::Error::other(HandshakeFailure::of(&error)))
+        let failed = |error| io::Error::other(HandshakeFailure::of(&error));
+        let mut stream = connecting.await.map_err(failed)?;
+        // With TLS 1.3 a server refuses the certificate of a client only after the handshake. etcd
+        // greets at once; a proxy may wait for the client to greet first.
+        if let Ok(greeting) = timeout(GREETING_WAIT, stream.fill_buf()).await {
+            greeting.map_err(failed)?;
+        }
+        Ok(stream)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The child's end of a stream: sends reports at the child's interval, applies directives, and reconnects
 //! with jitter.
 
+mod later_leader;
 mod observer;
 mod renewal;
+mod search;
 mod stream;
 pub mod traffic;
 
@@ -13,7 +15,7 @@ use std::sync::Arc;
 
 use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::Child;
-use plimsoll_core::exchange::backoff::{self, Backoff};
+use plimsoll_core::exchange::backoff;
 use plimsoll_core::exchange::liveness::{self, CATCH_UP, Liveness};
 use plimsoll_host::Shared;
 use tokio::sync::{mpsc, watch};
@@ -21,11 +23,13 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
+use self::later_leader::later_leader;
 pub use self::observer::{Observer, StreamError};
 use self::renewal::renewed;
+use self::search::{Candidate, Search};
 use self::stream::Stream;
 use self::traffic::Traffic;
-use crate::transport::Dial;
+use crate::transport::ParentList;
 use crate::{DirectivesDecoder, ReportEncoder, wire};
 
 /// Minimum report interval from which the maximum silence of a young stream is computed.
@@ -36,64 +40,99 @@ const YOUNG_MESSAGES: u32 = 20;
 /// greeting, for each part of the last report to be sent, and for the parent to close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Exchanges reports and directives with the parent at an address, over one stream after the other, until
-/// `shutdown` is cancelled. Then it sends the last report, if a stream is open.
+/// Exchanges reports and directives with a parent, over one stream after the other, until `shutdown` is cancelled. Then
+/// it sends the last report, if a stream is open. Of several addresses of the parent it finds the one that leads.
 pub async fn run<C: Child + Send + 'static>(
     child: Shared<C>,
-    dial: Dial,
+    parents: impl Into<ParentList>,
     shutdown: CancellationToken,
     observer: impl Observer,
 ) {
-    run_metered(child, dial, None, shutdown, observer).await;
+    run_metered(child, parents, None, shutdown, observer).await;
 }
 
 /// Does the same as [`run`] and counts all bytes of its connections in `traffic`, if there is one.
 pub async fn run_metered<C: Child + Send + 'static>(
     child: Shared<C>,
-    dial: Dial,
+    parents: impl Into<ParentList>,
     traffic: Option<Arc<Traffic>>,
     shutdown: CancellationToken,
     mut observer: impl Observer,
 ) {
-    let mut certificates = dial.certificate_changes();
-    let mut backoff = Backoff::default();
-    let mut renewal = None;
+    let parents = parents.into();
+    let mut certificates = parents.certificate_changes();
+    let mut search = Search::new(&parents);
     loop {
-        let mut driver = Driver {
-            child: &child,
-            observer: &mut observer,
-            backoff: &mut backoff,
-            dial: &dial,
-            traffic: traffic.as_ref(),
-            connected: renewal.is_some(),
-            encoder: ReportEncoder::default(),
-            outgoing: VecDeque::new(),
-        };
-        if let Some(changes) = &mut certificates {
-            changes.mark_unchanged();
-        }
-        let error = match driver.converse(renewal.take(), &shutdown).await {
-            Ok(End::Stopped) => return,
-            Ok(End::Renewed(next)) => {
-                renewal = Some(*next);
-                continue;
+        search.begin();
+        mark_seen(&mut certificates);
+        let mut renewal: Option<Box<Renewal>> = None;
+        let was_connected = loop {
+            let candidate = match &renewal {
+                Some(renewal) => renewal.stream.candidate,
+                None => tokio::select! {
+                    () = too_late(&shutdown) => return,
+                    candidate = search.next() => match candidate {
+                        Some(candidate) => candidate,
+                        None => break false,
+                    },
+                },
+            };
+            let mut driver = Driver {
+                child: &child,
+                observer: &mut observer,
+                search: &mut search,
+                candidate,
+                traffic: traffic.as_ref(),
+                connected: renewal.is_some(),
+                encoder: ReportEncoder::default(),
+                outgoing: VecDeque::new(),
+            };
+            match driver.converse(renewal.take(), &shutdown).await {
+                Ok(End::Stopped) => return,
+                Ok(End::Renewed(next)) => {
+                    mark_seen(&mut certificates);
+                    renewal = Some(next);
+                }
+                Err(error) => {
+                    let was_connected = driver.connected;
+                    search.on_failure(candidate, error, was_connected, draw());
+                    if was_connected || shutdown.is_cancelled() {
+                        break was_connected;
+                    }
+                }
             }
-            Err(error) => error,
         };
-        let was_connected = driver.connected;
-        observer.on_disconnected(&error, was_connected);
-        // Without entropy the backoff has no jitter, but it is still a wait.
-        let draw = getrandom::u32().unwrap_or(u32::MAX / 2);
-        let wait = match error.asked_wait() {
-            Some(asked) => backoff.next_wait_after(asked, draw),
-            None => backoff.next_wait(draw),
-        };
+        for (authority, error) in search.take_failures() {
+            observer.on_parent(&authority);
+            observer.on_disconnected(&error, was_connected);
+        }
+        let wait = search.wait(draw());
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = sleep(wait) => {}
             // The old certificate may have been the cause.
-            () = changed(&mut certificates) => sleep(wait.min(backoff::FIRST)).await,
+            () = changed(&mut certificates) => {
+                search.end_rests();
+                sleep(wait.min(backoff::FIRST)).await;
+            }
         }
+    }
+}
+
+/// Without entropy the backoff has no jitter, but it is still a wait.
+fn draw() -> u32 {
+    getrandom::u32().unwrap_or(u32::MAX / 2)
+}
+
+/// Completes a moment after a stop, which waits for a stream that is being opened: there may be counts to report.
+async fn too_late(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    sleep(FAREWELL).await;
+}
+
+fn mark_seen(certificates: &mut Option<watch::Receiver<u64>>) {
+    if let Some(changes) = certificates {
+        changes.mark_unchanged();
     }
 }
 
@@ -106,11 +145,11 @@ async fn changed(certificates: &mut Option<watch::Receiver<u64>>) {
     pending().await
 }
 
-struct Driver<'a, C, O> {
+struct Driver<'a, 'p, C, O> {
     child: &'a Shared<C>,
     observer: &'a mut O,
-    backoff: &'a mut Backoff,
-    dial: &'a Dial,
+    search: &'a mut Search<'p>,
+    candidate: Candidate,
     traffic: Option<&'a Arc<Traffic>>,
     /// True after the first message of the parent on this stream, and on a stream that continues
     /// another one.
@@ -134,33 +173,31 @@ struct Renewal {
     next_report: Instant,
 }
 
-impl<C: Child, O: Observer> Driver<'_, C, O> {
+impl<C: Child, O: Observer> Driver<'_, '_, C, O> {
     async fn converse(
         &mut self,
-        renewal: Option<Renewal>,
+        renewal: Option<Box<Renewal>>,
         shutdown: &CancellationToken,
     ) -> Result<End, StreamError> {
-        if let Some(Renewal {
-            stream,
-            old,
-            next_report,
-        }) = renewal
-        {
+        if let Some(renewal) = renewal {
+            let Renewal {
+                stream,
+                old,
+                next_report,
+            } = *renewal;
             self.greet();
             return self
                 .exchange(stream, Some(old), Some(next_report), shutdown)
                 .await;
         }
-        let (dial, traffic) = (self.dial, self.traffic);
-        // A stop during the opening of the stream waits a moment for it: there may be counts to
-        // report.
-        let is_too_late = async {
-            shutdown.cancelled().await;
-            sleep(FAREWELL).await;
-        };
+        let dial = self.search.dial(self.candidate);
+        let opened = Stream::open(dial, self.candidate, self.traffic, || {
+            self.greet();
+            self.outgoing.pop_front()
+        });
         let stream = tokio::select! {
-            () = is_too_late => return Ok(End::Stopped),
-            stream = Stream::open(dial, traffic, || { self.greet(); self.outgoing.pop_front() }) => stream?,
+            () = too_late(shutdown) => return Ok(End::Stopped),
+            stream = opened => stream?,
         };
         self.exchange(stream, None, None, shutdown).await
     }
@@ -182,7 +219,16 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         next_report: Option<Instant>,
         shutdown: &CancellationToken,
     ) -> Result<End, StreamError> {
-        let mut renewed = pin!(renewed(self.dial, self.traffic, stream.certificate));
+        let dial = self.search.dial(self.candidate);
+        let mut renewed = pin!(renewed(
+            dial,
+            self.candidate,
+            self.traffic,
+            stream.certificate
+        ));
+        let (unconfirmed, watched) = watch::channel(None);
+        let parents = self.search.parents;
+        let mut later = pin!(later_leader(parents, self.candidate, self.traffic, watched));
         let mut decoder = DirectivesDecoder::default();
         let mut interval = self.child.with(|child, _| child.report_interval());
         let mut next_report = next_report.unwrap_or_else(|| Instant::now() + interval);
@@ -203,6 +249,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                 biased;
                 () = shutdown.cancelled() => break None,
                 renewed = &mut renewed, if self.outgoing.is_empty() && old.is_none() => break Some(renewed),
+                later = &mut later, if self.outgoing.is_empty() && old.is_none() => break Some(later),
                 () = sleep_until(next_report), if self.outgoing.is_empty() => {
                     // Only once: a process that is always late reports too.
                     was_late = !was_late && next_report.elapsed() > interval;
@@ -230,15 +277,12 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         .ok_or(StreamError::Ended)?;
                     liveness.on_message(self.child.now());
                     messages = messages.saturating_add(1);
-                    if !self.connected {
-                        self.connected = true;
-                        self.backoff.reset();
-                        self.observer.on_connected(stream.parent_zone.as_deref());
-                    }
-                    if old.take().is_some() {
-                        self.observer.on_renewed();
+                    if messages == 1 {
+                        self.on_answer(stream.parent_zone.as_deref(), old.take().is_some());
                     }
                     if let Some(message) = decoder.decode(message)? {
+                        let epoch = message.epoch.unwrap_or_default();
+                        unconfirmed.send_replace(message.unconfirmed.then_some(epoch));
                         // A shorter interval applies immediately, not after the longer one has
                         // passed.
                         let wait = self.apply(message, &mut interval);
@@ -266,6 +310,19 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         self.send_last_report(stream.directives, stream.reports)
             .await;
         Ok(End::Stopped)
+    }
+
+    /// Takes the first message on a stream, which may continue another one.
+    fn on_answer(&mut self, zone: Option<&str>, is_renewal: bool) {
+        self.search.on_connected(self.candidate);
+        self.observer
+            .on_parent(&self.search.dial(self.candidate).authority());
+        if is_renewal {
+            self.observer.on_renewed();
+        } else {
+            self.connected = true;
+            self.observer.on_connected(zone);
+        }
     }
 
     /// Applies directives and returns the maximum time until the next report.

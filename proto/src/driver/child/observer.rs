@@ -8,14 +8,19 @@ use plimsoll_core::exchange::authority::NotAllowed;
 use tonic::{Code, Status};
 
 use crate::DecodeError;
-use crate::driver::{RETRY_METADATA, root_cause, status_cause};
+use crate::driver::{LEADER_METADATA, RETRY_METADATA, root_cause, status_cause};
 
 /// Observer of a child's streams.
 pub trait Observer: Send + 'static {
+    /// Names the parent that the next calls are about, by its host and port.
+    fn on_parent(&mut self, authority: &str) {
+        let _ = authority;
+    }
     /// Called at the first message of the parent on a new stream that continues no other. `zone` is the
     /// parent's zone; `None` for a controller, which has none.
     fn on_connected(&mut self, zone: Option<&str>);
-    /// Called when another stream, which was opened with a renewed certificate, has continued the one before.
+    /// Called when another stream, which was opened with a renewed certificate or to a later leader, has continued the
+    /// one before.
     fn on_renewed(&mut self) {}
     /// Called when a stream ended, or could not be opened. `was_connected` is true if the parent had sent a message.
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool);
@@ -87,16 +92,28 @@ impl StreamError {
     }
 
     pub(super) fn asked_wait(&self) -> Option<Duration> {
+        let millis = self.metadata(RETRY_METADATA)?.parse().ok()?;
+        Some(Duration::from_millis(millis))
+    }
+
+    /// Returns the URL of the leader, which may be empty, if the parent does not lead.
+    pub(super) fn leader(&self) -> Option<&str> {
+        self.metadata(LEADER_METADATA)
+    }
+
+    /// Returns true if the parent did not answer in time.
+    pub(super) fn is_late(&self) -> bool {
+        match self {
+            Self::Silent(_) => true,
+            Self::Connect(error) => error.kind() == io::ErrorKind::TimedOut,
+            _ => false,
+        }
+    }
+
+    fn metadata(&self, name: &str) -> Option<&str> {
         let Self::Closed(status) = self else {
             return None;
         };
-        let millis = status
-            .metadata()
-            .get(RETRY_METADATA)?
-            .to_str()
-            .ok()?
-            .parse()
-            .ok()?;
-        Some(Duration::from_millis(millis))
+        status.metadata().get(name)?.to_str().ok()
     }
 }

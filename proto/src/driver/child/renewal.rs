@@ -1,4 +1,4 @@
-//! The renewal of a stream for a renewed certificate: another stream is opened next to the old one,
+//! The renewal of a stream for a renewed certificate: another stream to the same address is opened next to the old one,
 //! at a random moment, so that a fleet with certificates that are renewed together does not connect
 //! together.
 
@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
 
+use super::search::Candidate;
 use super::stream::{Certificate, Stream};
 use super::traffic::Traffic;
 use crate::transport::Dial;
@@ -21,6 +22,7 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 /// stream has not greeted. Never returns in plaintext.
 pub(super) async fn renewed(
     dial: &Dial,
+    candidate: Candidate,
     traffic: Option<&Arc<Traffic>>,
     old: Option<Certificate>,
 ) -> Stream {
@@ -42,7 +44,7 @@ pub(super) async fn renewed(
             .unwrap_or_default();
         let draw = getrandom::u32().unwrap_or_default();
         sleep(wait(left, draw).max(shortest)).await;
-        match Stream::open(dial, traffic, || None).await {
+        match Stream::open(dial, candidate, traffic, || None).await {
             Ok(stream) => return stream,
             Err(error) => {
                 let parent = dial.authority();

@@ -2,14 +2,16 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use plimsoll_core::directive::Epoch;
 #[cfg(feature = "tls")]
 use plimsoll_core::exchange::authority;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -18,8 +20,9 @@ use tonic::transport::Channel;
 use tower::service_fn;
 
 use super::observer::StreamError;
+use super::search::Candidate;
 use super::traffic::Traffic;
-use crate::driver::{ZONE_METADATA, passed_while_running};
+use crate::driver::{EPOCH_METADATA, ZONE_METADATA, passed_while_running};
 #[cfg(feature = "tls")]
 use crate::transport::Mutual;
 use crate::transport::{Dial, Duplex, Watched};
@@ -30,14 +33,17 @@ use crate::{MESSAGE_BYTES_MAX, wire};
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Maximum time to connect and finish a handshake, and again for the answer to a new stream. A
 /// parent that restarts may have thousands of children to answer first.
-const ANSWER_MAX: Duration = Duration::from_secs(15);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// The first byte of an alert of TLS. No connection of HTTP/2 begins with it.
 const TLS_ALERT: u8 = 0x15;
 
 pub(super) struct Stream {
     pub(super) reports: mpsc::Sender<wire::Report>,
     pub(super) directives: Streaming<wire::Directives>,
+    pub(super) candidate: Candidate,
     pub(super) parent_zone: Option<String>,
+    /// The epoch of a controller that leads, as it answered the opening of the stream.
+    pub(super) parent_epoch: Option<Epoch>,
     /// The certificate that the connection was opened with; `None` in plaintext.
     pub(super) certificate: Option<Certificate>,
 }
@@ -60,6 +66,7 @@ impl Stream {
     /// a round trip.
     pub(super) async fn open(
         dial: &Dial,
+        candidate: Candidate,
         traffic: Option<&Arc<Traffic>>,
         greet: impl FnOnce() -> Option<wire::Report>,
     ) -> Result<Self, StreamError> {
@@ -67,7 +74,11 @@ impl Stream {
             channel,
             certificate,
             first,
-        } = answered(Connection::open(dial, traffic)).await?;
+        } = answered(
+            candidate.answer_max,
+            Connection::open(dial, candidate.address, traffic),
+        )
+        .await?;
         let mut client = ExchangeClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -89,34 +100,42 @@ impl Stream {
                     _ => StreamError::Closed(Box::new(status)),
                 })
         };
-        let answer = answered(answer).await?;
-        let zone = answer
-            .metadata()
-            .get(ZONE_METADATA)
-            .and_then(|zone| zone.to_str().ok());
-        let parent_zone = zone.map(str::to_owned);
+        let answer = answered(candidate.answer_max, answer).await?;
+        let metadata = |name| answer.metadata().get(name)?.to_str().ok();
+        let parent_zone = metadata(ZONE_METADATA).map(str::to_owned);
+        let parent_epoch = metadata(EPOCH_METADATA).and_then(|epoch| epoch.parse().ok());
         Ok(Self {
             reports,
             directives: answer.into_inner(),
+            candidate,
             parent_zone,
+            parent_epoch: parent_epoch.map(Epoch),
             certificate,
         })
     }
 }
 
 /// Waits for the parent, within a limit.
-async fn answered<T>(
+pub(super) async fn answered<T>(
+    longest: Duration,
     answer: impl Future<Output = Result<T, StreamError>>,
 ) -> Result<T, StreamError> {
     tokio::select! {
         answer = answer => answer,
-        () = passed_while_running(ANSWER_MAX) => Err(StreamError::Silent(ANSWER_MAX)),
+        () = passed_while_running(longest) => Err(StreamError::Silent(longest)),
     }
 }
 
 impl Connection {
-    async fn open(dial: &Dial, traffic: Option<&Arc<Traffic>>) -> Result<Self, StreamError> {
-        let tcp = connect(&dial.authority()).await?;
+    async fn open(
+        dial: &Dial,
+        address: SocketAddr,
+        traffic: Option<&Arc<Traffic>>,
+    ) -> Result<Self, StreamError> {
+        let tcp = timeout(CONNECT_MAX, TcpStream::connect(address))
+            .await
+            .map_err(io::Error::from)??;
+        tcp.set_nodelay(true)?;
         let bytes: Box<dyn Duplex> = match traffic {
             None => Box::new(tcp),
             Some(traffic) => Box::new(traffic.count(tcp)),
@@ -143,21 +162,6 @@ impl Connection {
             first,
         })
     }
-}
-
-async fn connect(authority: &str) -> io::Result<TcpStream> {
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in lookup_host(authority).await? {
-        match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Ok(Err(error)) => failure = error,
-            Err(late) => failure = late.into(),
-        }
-    }
-    Err(failure)
 }
 
 /// Verifies the certificate of the parent, and that this process may take directives from it.

@@ -8,7 +8,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 use plimsoll_host::Shared;
 use plimsoll_proto::driver::child::{self, Observer, StreamError};
-use plimsoll_proto::transport::{Dial, Security};
+use plimsoll_proto::transport::{Dial, ParentList, Security};
 use plimsoll_tls::Certificates;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -131,11 +131,17 @@ impl Running {
     }
 
     pub(crate) fn secured(uri: &str, certificates: &Certificates) -> Self {
-        let dial = Dial::new(uri, &Security::Mutual(certificates.clone())).unwrap();
-        Self::dial(dial, Report::default(), Duration::from_millis(20))
+        Self::one_of(&[uri], &Security::Mutual(certificates.clone()))
     }
 
-    fn dial(dial: Dial, greeting: Report, interval: Duration) -> Self {
+    /// Starts a child of a parent with several addresses.
+    pub(crate) fn one_of(uris: &[&str], security: &Security) -> Self {
+        let dials = uris.iter().map(|uri| Dial::new(uri, security).unwrap());
+        let parents = ParentList::new(dials.collect()).unwrap();
+        Self::dial(parents, Report::default(), Duration::from_millis(20))
+    }
+
+    fn dial(parents: impl Into<ParentList>, greeting: Report, interval: Duration) -> Self {
         let (emit, events) = mpsc::unbounded_channel();
         let child = ScriptedChild {
             greeting,
@@ -143,10 +149,11 @@ impl Running {
             seq: 0,
             events: emit.clone(),
         };
+        let parents = parents.into();
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(child::run(
             Shared::new(child),
-            dial,
+            parents,
             shutdown.clone(),
             Log(emit),
         ));

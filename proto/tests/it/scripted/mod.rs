@@ -2,6 +2,7 @@
 
 mod child;
 mod parent;
+mod standby;
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::child::{ChildEvent, Running};
 pub(crate) use self::parent::{ParentEvent, Server, greeting};
+pub(crate) use self::standby::Standby;
 
 /// Far longer than any step takes, so that a timeout means a failed test even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -46,6 +46,7 @@ const WORKERS: usize = 2;
 #[derive(Debug)]
 pub(crate) struct ScriptedParent {
     pub(crate) epoch: Epoch,
+    pub(crate) unconfirmed: bool,
     board: Board,
     sessions: Sessions,
     events: UnboundedSender<ParentEvent>,
@@ -106,6 +107,7 @@ impl Parent for ScriptedParent {
         let head = Head {
             epoch: Some(self.epoch),
             report_interval,
+            unconfirmed: self.unconfirmed,
             ..Head::of(&kills)
         };
         let child = self.sessions.by_stream(stream)?;
@@ -195,6 +197,19 @@ impl Server {
         })
     }
 
+    /// Starts a controller that leads in an epoch.
+    pub(crate) fn leading(address: SocketAddr, epoch: u64) -> Self {
+        let server = Self::serve(address, 9, move |service| service.of_epoch(epoch));
+        server.parent.with(|parent, _| parent.epoch = Epoch(epoch));
+        server
+    }
+
+    pub(crate) fn set_unconfirmed(&self, unconfirmed: bool) {
+        self.parent
+            .with(|parent, _| parent.unconfirmed = unconfirmed);
+        self.parent.notify();
+    }
+
     fn serve(
         address: SocketAddr,
         children_max: usize,
@@ -222,6 +237,7 @@ impl Server {
         let closing = CancellationToken::new();
         let mut parent = ScriptedParent {
             epoch: EPOCH,
+            unconfirmed: false,
             board: Board::default(),
             sessions: Sessions::new(InstanceId(99), children_max, 100_000),
             events: emit,

@@ -2,6 +2,7 @@
 
 mod refusals;
 mod renewal;
+mod standby;
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};

@@ -39,6 +39,27 @@ fn directs(zone: &mut Zone, ms: u64, controller: Leader) -> Result<(), StaleDire
     )
 }
 
+#[test]
+fn unconfirmed_lead_is_shown_and_not_forwarded() {
+    let mut zone = zone();
+    zone.on_open(at(0));
+    let mut client = Client::new(1);
+    client.send_report(&mut zone, at(0));
+    for (seq, unconfirmed) in [(1, true), (2, false), (3, true)] {
+        let message = Directives {
+            unconfirmed,
+            ..Script::ratio(7).message(seq, 0)
+        };
+        zone.on_directives(at(seq), message).unwrap();
+        let status = crate::admin::status::Status::of(&zone, at(seq));
+        assert_eq!(status.parent_unconfirmed, unconfirmed);
+        zone.direct(at(seq), true);
+        client.send_report(&mut zone, at(500 * seq));
+        let sent = client.receive(&mut zone, at(500 * seq)).unwrap();
+        assert!(!sent.unconfirmed);
+    }
+}
+
 /// The client raises its claim by the step that a parent would accept, and a far greater one.
 #[test]
 fn client_cannot_raise_its_aggregators_epoch() {
