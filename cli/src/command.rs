@@ -88,6 +88,11 @@ enum Command {
     Diff(AdminArgs),
     Apply(apply::ApplyArgs),
     Forget(status::ForgetArgs),
+    /// Hand the lead over to another controller of several, for maintenance
+    ///
+    /// The leader stands by for 10 s at least, so that another one is elected. Exit code 0: handed over; 1: no controller
+    /// leads, or no other one is registered.
+    Resign(AdminArgs),
     /// Acknowledge that the controller has lost its state, or runs on an older one
     ///
     /// It ends the warning in status, metrics and alerts, and changes no stage and no kill: compare them before with what
@@ -133,6 +138,7 @@ impl Plimsoll {
             Command::Audit(command) => audit::run(&command),
             Command::AcknowledgeLoss(admin) => status::acknowledge_loss(&admin),
             Command::Forget(args) => status::forget(&args),
+            Command::Resign(admin) => status::resign(&admin),
             Command::Kill(command) => kill::run(&command),
             Command::Simulate(args) => simulate::run(&args),
             Command::Quota(quota::QuotaArgs {

@@ -44,8 +44,8 @@ use crate::admin::Commands;
 use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
-use crate::policy_file::{PolicyFiles, ReadError};
 use crate::members::{Membership, StoreArgs, StoreArgsError};
+use crate::policy_file::{PolicyFiles, ReadError};
 use crate::prometheus::query_task::{self, QueryTask};
 use crate::state::DurableState;
 use crate::state::store::etcd::EtcdStore;
@@ -399,7 +399,10 @@ impl Controller {
             };
             let client = membership.client.clone();
             spawn(&stop, members::follow_kill_orders(client, *lead, commands));
-            spawn(&stop, tasks::lead::follow(membership.part.clone(), brain, audit));
+            spawn(
+                &stop,
+                tasks::lead::follow(membership.part.clone(), brain, audit),
+            );
         }
         let epoch = brain.with(|brain, _| brain.durable().epoch.0);
         let parent = ParentService::new(

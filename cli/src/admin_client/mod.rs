@@ -4,6 +4,7 @@
 mod address;
 mod credentials;
 mod error;
+mod leader;
 mod token;
 
 use std::time::Duration;
@@ -39,9 +40,9 @@ pub(crate) struct AdminArgs {
 /// The controller to ask, and the credentials of the operator.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
-    /// Admin port of the controller
-    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", default_value = CONTROLLER, value_hint = ValueHint::Url, value_parser = |text: &str| Address::parse(text, Tier::Controller))]
-    pub(crate) address: Address,
+    /// Admin port of the controller; of several, separated by commas, the one that leads is asked
+    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", default_value = CONTROLLER, value_delimiter = ',', value_hint = ValueHint::Url, value_parser = |text: &str| Address::parse(text, Tier::Controller))]
+    pub(crate) addresses: Vec<Address>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
 }
@@ -80,12 +81,28 @@ impl AdminArgs {
 }
 
 impl ControllerArgs {
-    /// Returns the port of the controller.
+    /// Returns the port of the controller, of several that of the leader.
     ///
     /// # Errors
-    /// The credentials cannot be used.
+    /// The credentials cannot be used, or none of several leads.
     pub(crate) fn port(&self) -> Result<AdminPort, AdminError> {
-        AdminPort::new(&self.address, &self.credentials)
+        self.find(false)
+    }
+
+    /// Returns the port of the leader, or that of a controller that stands by if none leads.
+    ///
+    /// # Errors
+    /// The credentials cannot be used, or none of several answers.
+    pub(crate) fn any_port(&self) -> Result<AdminPort, AdminError> {
+        self.find(true)
+    }
+
+    fn find(&self, or_standby: bool) -> Result<AdminPort, AdminError> {
+        let address = match &self.addresses[..] {
+            [one] => one.clone(),
+            several => leader::find(several, &self.credentials, or_standby)?,
+        };
+        AdminPort::new(&address, &self.credentials)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_etcd::{AddressError, Client, ClientFiles, Credentials, Options, StoreAddress, TlsFiles};
+use plimsoll_etcd::{
+    AddressError, Client, ClientFiles, Credentials, Options, StoreAddress, TlsFiles,
+};
 use plimsoll_host::regular_file;
 
 /// Maximum size of a file with a password.
@@ -17,25 +19,50 @@ pub struct StoreArgs {
     #[arg(long, env = "PLIMSOLL_STORE", value_name = "URL")]
     pub store: Option<StoreAddress>,
     /// Authorities of the store's certificates, a PEM file; for etcds://
-    #[arg(long, env = "PLIMSOLL_STORE_CA", value_name = "FILE", requires = "store")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_STORE_CA",
+        value_name = "FILE",
+        requires = "store"
+    )]
     pub store_ca: Option<PathBuf>,
     /// Certificate of this process for the store, a PEM file
     #[arg(long, env = "PLIMSOLL_STORE_CERT", value_name = "FILE", requires_all = ["store_ca", "store_key"])]
     pub store_cert: Option<PathBuf>,
     /// Key of that certificate
-    #[arg(long, env = "PLIMSOLL_STORE_KEY", value_name = "FILE", requires = "store_cert")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_STORE_KEY",
+        value_name = "FILE",
+        requires = "store_cert"
+    )]
     pub store_key: Option<PathBuf>,
     /// User of the store
-    #[arg(long, env = "PLIMSOLL_STORE_USER", value_name = "NAME", requires = "store_password_file")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_STORE_USER",
+        value_name = "NAME",
+        requires = "store_password_file"
+    )]
     pub store_user: Option<String>,
     /// File with the password of that user
-    #[arg(long, env = "PLIMSOLL_STORE_PASSWORD_FILE", value_name = "FILE", requires = "store_user")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_STORE_PASSWORD_FILE",
+        value_name = "FILE",
+        requires = "store_user"
+    )]
     pub store_password_file: Option<PathBuf>,
     /// Time after which another member is elected, once the leader has stopped answering to the store
     #[arg(long, env = "PLIMSOLL_LEAD_TTL", value_name = "TIME", default_value = "5s", value_parser = ttl)]
     pub lead_ttl: Duration,
     /// Host name or IP address of this member for aggregators and operators; without it that of --listen and --admin
-    #[arg(long, env = "PLIMSOLL_ADVERTISE", value_name = "HOST", requires = "store")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_ADVERTISE",
+        value_name = "HOST",
+        requires = "store"
+    )]
     pub advertise: Option<String>,
 }
 

@@ -35,13 +35,22 @@ struct StoredOrder {
 ///
 /// # Errors
 /// When the store does not take it.
-pub(super) async fn append(client: &Client, caller: &Caller, order: KillOn) -> Result<Command, Error> {
+pub(super) async fn append(
+    client: &Client,
+    caller: &Caller,
+    order: KillOn,
+) -> Result<Command, Error> {
     let (by, since_s) = (caller.by(order.by.clone()), unix_s());
     let command = command(&order, by.clone(), since_s);
     let stored = serde_json::to_vec(&StoredOrder { order, by, since_s });
-    let key = format!("{ORDERS}{since_s:012}-{:016x}", getrandom::u64().unwrap_or_default());
+    let key = format!(
+        "{ORDERS}{since_s:012}-{:016x}",
+        getrandom::u64().unwrap_or_default()
+    );
     let put = Operation::put(key.clone(), stored.unwrap_or_default(), None);
-    let append = Transaction::default().when(Condition::absent(key)).then(put);
+    let append = Transaction::default()
+        .when(Condition::absent(key))
+        .then(put);
     client.transact(append).await?;
     Ok(command)
 }
@@ -62,7 +71,10 @@ pub(crate) async fn follow(client: Client, lead: u64, commands: Commands) {
         if listing.entries.is_empty() || !in_effect(&commands.brain).await {
             continue;
         }
-        let ours = Transaction::default().when(Condition::created_at(crate::state::store::etcd::LEADER, lead));
+        let ours = Transaction::default().when(Condition::created_at(
+            crate::state::store::etcd::LEADER,
+            lead,
+        ));
         let done = listing.entries.into_iter();
         let delete = done.fold(ours, |all, key| all.then(Operation::delete(key.key)));
         // Carried out again, an order changes nothing.
@@ -82,14 +94,20 @@ fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
     let command = command(&order, by.clone(), since_s);
     let scope = Scope::from(order.bucket);
     let killed = brain.with(|brain, _| {
-        if brain.durable().command(&scope).is_some_and(|known| known.since_s == Some(since_s)) {
+        if brain
+            .durable()
+            .command(&scope)
+            .is_some_and(|known| known.since_s == Some(since_s))
+        {
             return None;
         }
         let before = describe(brain.durable(), &scope);
         brain.on_kill(&scope, command).ok()?;
         Some((before, describe(brain.durable(), &scope)))
     });
-    let Some((before, after)) = killed else { return };
+    let Some((before, after)) = killed else {
+        return;
+    };
     brain.notify();
     let by = by.map_or_else(|| "unknown".to_owned(), |by| by.to_string());
     audit.note(
@@ -104,7 +122,9 @@ fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
 }
 
 fn command(order: &KillOn, by: Option<Text>, since_s: i64) -> Command {
-    let ttl_s = order.ttl_s.map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
+    let ttl_s = order
+        .ttl_s
+        .map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
     Command {
         reason: Some(order.reason.clone()),
         by,

@@ -13,6 +13,7 @@ pub use self::args::{StoreArgs, StoreArgsError};
 pub(crate) use self::kill_orders::follow as follow_kill_orders;
 pub use self::roster::{EndpointState, MemberStatus, MembersStatus};
 pub(crate) use self::routes::routes;
+pub use self::routes::{RESIGN, Resigned};
 pub(crate) use self::run::run;
 
 use plimsoll_etcd::Client;

@@ -63,15 +63,16 @@ pub(super) async fn follow(client: Client, roster: watch::Sender<Roster>) {
     reads.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         reads.tick().await;
-        let (listing, endpoints) =
-            tokio::join!(client.list(MEMBERS, MEMBERS_MAX), client.status());
+        let (listing, endpoints) = tokio::join!(client.list(MEMBERS, MEMBERS_MAX), client.status());
         let store = endpoints.into_iter().map(EndpointState::from).collect();
         roster.send_modify(|roster| {
             roster.store = store;
             if let Ok(listing) = listing {
                 let members = listing.entries.iter().filter_map(|key| decode(&key.value));
                 roster.members = members.collect();
-                roster.members.sort_by(|one, other| one.address.cmp(&other.address));
+                roster
+                    .members
+                    .sort_by(|one, other| one.address.cmp(&other.address));
             }
         });
     }
@@ -84,11 +85,17 @@ impl Membership {
         let (confirmed, leader) = match &*self.part.borrow() {
             Part::Leading {
                 confirmed_until, ..
-            } => (Some(Instant::now() < *confirmed_until), Some(own.address.clone())),
+            } => (
+                Some(Instant::now() < *confirmed_until),
+                Some(own.address.clone()),
+            ),
             Part::Standby { leader } => (None, leader.as_ref().map(|it| it.address.clone())),
         };
         let is_listed = roster.members.iter().any(|it| it.address == own.address);
-        let members = roster.members.into_iter().chain((!is_listed).then_some(own));
+        let members = roster
+            .members
+            .into_iter()
+            .chain((!is_listed).then_some(own));
         MembersStatus {
             leading: confirmed.is_some(),
             confirmed,

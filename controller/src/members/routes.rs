@@ -5,13 +5,26 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
 use plimsoll_admin::access::Routes;
+use serde::{Deserialize, Serialize};
 
 use super::{MembersStatus, Membership, Order};
 use crate::admin::{Answer, conflict};
 
+/// The route of [`Resigned`].
+pub const RESIGN: &str = "/lead/resign";
+
+/// The answer of a leader that handed the lead over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resigned {
+    /// Its admin port.
+    pub address: String,
+}
+
 /// Routes of a member; of a controller with a state directory without one.
 pub(crate) fn routes(membership: Option<Membership>) -> Routes {
-    let part = membership.as_ref().map(|membership| membership.part.clone());
+    let part = membership
+        .as_ref()
+        .map(|membership| membership.part.clone());
     let lead = move || async move {
         let stands_by = part.is_some_and(|part| part.borrow().lead().is_none());
         match stands_by {
@@ -25,7 +38,7 @@ pub(crate) fn routes(membership: Option<Membership>) -> Routes {
     };
     let of_members = Routes::new()
         .viewer(Method::GET, "/members", members)
-        .operator(Method::POST, "/lead/resign", resign)
+        .operator(Method::POST, RESIGN, resign)
         .with_state(membership);
     routes.merge(of_members)
 }
@@ -49,5 +62,6 @@ async fn resign(State(membership): State<Membership>) -> Answer {
     membership.orders.send_replace(Order::Resign);
     // The answer is sent by a port that closes with the lead.
     let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
-    Ok("resigned\n".into_response())
+    let address = membership.own.borrow().admin.clone();
+    Ok(Json(Resigned { address }).into_response())
 }

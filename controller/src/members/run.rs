@@ -186,9 +186,8 @@ async fn describe_files(files: PolicyFiles, record: watch::Sender<Member>) {
         let files = files.clone();
         let hash = spawn_blocking(move || files.hash().ok()).await;
         let hash = hash.ok().flatten().map(|hash| hash.to_string());
-        record.send_if_modified(|member| {
-            std::mem::replace(&mut member.files, hash.clone()) != hash
-        });
+        record
+            .send_if_modified(|member| std::mem::replace(&mut member.files, hash.clone()) != hash);
     }
 }
 

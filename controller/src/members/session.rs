@@ -66,9 +66,9 @@ impl Session {
                 }
                 Err(error) => {
                     let text = error.to_string();
-                    let is_known = logged.as_ref().is_some_and(|(known, at)| {
-                        *known == text && at.elapsed() < LOGGED_EVERY
-                    });
+                    let is_known = logged
+                        .as_ref()
+                        .is_some_and(|(known, at)| *known == text && at.elapsed() < LOGGED_EVERY);
                     if !is_known {
                         tracing::error!(%error, "the store does not answer: this controller keeps its part");
                         logged = Some((text, Instant::now()));
@@ -107,7 +107,9 @@ impl Session {
         if held.registered.as_ref() != Some(&own) {
             let key = format!("{MEMBERS}{}", self.id);
             let put = Operation::put(key, encode(&own), Some(held.id));
-            self.client.transact(Transaction::default().then(put)).await?;
+            self.client
+                .transact(Transaction::default().then(put))
+                .await?;
             held.registered = Some(own.clone());
         }
         let confirmed_until = held.renewed + self.ttl;
@@ -216,7 +218,9 @@ impl Session {
             .then(Operation::delete(LEADER));
         match self.client.transact(transaction).await {
             Ok(_) => self.stand_by(None),
-            Err(error) => tracing::error!(%error, "the lead is not handed over: the store does not answer"),
+            Err(error) => {
+                tracing::error!(%error, "the lead is not handed over: the store does not answer")
+            }
         }
     }
 

@@ -57,9 +57,11 @@ pub(super) async fn serve(
         stop.clone().cancelled_owned(),
     );
     let own = Routes::new().operator(Method::POST, ON, kill);
-    let standby = OF_THE_LEADER.into_iter().fold(own, |routes, (method, path)| {
-        routes.viewer(method, path, misdirected)
-    });
+    let standby = OF_THE_LEADER
+        .into_iter()
+        .fold(own, |routes, (method, path)| {
+            routes.viewer(method, path, misdirected)
+        });
     let standby = standby.with_state(membership.clone());
     let pages = admin_server::routes(Vec::new, || true)
         .merge(routes(Some(membership.clone())))

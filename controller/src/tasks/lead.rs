@@ -13,8 +13,7 @@ use crate::brain::Brain;
 use crate::members::Part;
 
 const PERIOD: Duration = Duration::from_millis(100);
-const UNCONFIRMED: &str =
-    "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
+const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
 
 /// Follows the lead, forever.
 pub(crate) async fn follow(part: watch::Receiver<Part>, brain: Shared<Brain>, audit: AuditLog) {

@@ -145,7 +145,9 @@ pub(crate) fn offer_at_start(
 /// changes no policy. Changes of these files are judged as always.
 pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>) {
     let why = "the files of the member that leads now differ from the policy in force, which a takeover does not change";
-    brain.policies.hold(Arc::clone(policy), vec![why.to_owned()]);
+    brain
+        .policies
+        .hold(Arc::clone(policy), vec![why.to_owned()]);
     log_held(brain);
 }
 

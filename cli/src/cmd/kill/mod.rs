@@ -80,8 +80,17 @@ pub(crate) struct TierArgs {
 
 impl TierArgs {
     fn port(&self) -> Result<AdminPort, AdminError> {
-        let address = self.aggregator.as_ref().unwrap_or(&self.controller.address);
-        AdminPort::new(address, &self.controller.credentials)
+        self.port_or(ControllerArgs::port)
+    }
+
+    fn port_or(
+        &self,
+        of_controllers: fn(&ControllerArgs) -> Result<AdminPort, AdminError>,
+    ) -> Result<AdminPort, AdminError> {
+        match &self.aggregator {
+            Some(address) => AdminPort::new(address, &self.controller.credentials),
+            None => of_controllers(&self.controller),
+        }
     }
 }
 
@@ -131,7 +140,9 @@ pub(crate) fn run(command: &KillCommand) -> anyhow::Result<ExitCode> {
             tier,
         } => {
             let ttl_s = ttl.map(|ttl| ttl.as_secs());
-            let (reason, port) = (reason.clone(), tier.port()?);
+            // A controller that stands by takes it for the leader.
+            let port = tier.port_or(ControllerArgs::any_port)?;
+            let reason = reason.clone();
             let order = KillOn {
                 reason,
                 bucket: bucket.clone(),

@@ -1,7 +1,10 @@
 //! `plimsoll status`: the fleet on one screen, its buckets and its aggregators; and the commands
 //! that correct the controller's memory of it.
 
+mod members;
 mod tenant;
+
+pub(crate) use members::resign;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -158,6 +161,9 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         write_catalogue(out, catalogue)?;
     }
     write_security(out, &status.security)?;
+    if let Some(members) = &status.members {
+        members::write(out, members, &status.policy_hash)?;
+    }
     write_controllers(out, status)?;
     for refused in &status.refused_children {
         writeln!(

@@ -84,7 +84,9 @@ pub(crate) enum NotLogged {
     )]
     Disk(String),
     /// The lead of this controller is not confirmed.
-    #[error("refused, because it may add refusals and {0}. Kills, aborts and returns to shadow work without it")]
+    #[error(
+        "refused, because it may add refusals and {0}. Kills, aborts and returns to shadow work without it"
+    )]
     Barred(&'static str),
 }
 

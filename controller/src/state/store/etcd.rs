@@ -89,7 +89,8 @@ impl EtcdStore {
 
     async fn read(&self, value: &[u8]) -> Result<DurableState, Unreadable> {
         let (bytes, of_state) = document::read(&self.client, value).await?;
-        let mut durable = file::decode(&bytes).map_err(|error| Unreadable::Damaged(error.to_string()))?;
+        let mut durable =
+            file::decode(&bytes).map_err(|error| Unreadable::Damaged(error.to_string()))?;
         let mut written = self.written.lock().await;
         written.of_state = of_state;
         if let Some(policy) = self.client.get(POLICY).await? {
@@ -119,7 +120,8 @@ impl EtcdStore {
         operations.push(Operation::put(STATE, state.value, None));
         let mut policy_chunks = None;
         if written.texts != durable.policy {
-            let bytes = serde_json::to_vec(&durable.policy).map_err(|error| StoreError::Encode(error.into()))?;
+            let bytes = serde_json::to_vec(&durable.policy)
+                .map_err(|error| StoreError::Encode(error.into()))?;
             let policy = document::write(&self.client, bytes, &written.chunks).await?;
             operations.extend(document::deletions(&written.chunks, &policy.chunks));
             operations.push(Operation::put(POLICY, policy.value, None));
@@ -135,7 +137,10 @@ impl EtcdStore {
     }
 
     /// Carries out `operations` if this controller still leads.
-    async fn commit(&self, operations: impl IntoIterator<Item = Operation>) -> Result<(), StoreError> {
+    async fn commit(
+        &self,
+        operations: impl IntoIterator<Item = Operation>,
+    ) -> Result<(), StoreError> {
         let guarded = Transaction::default().when(Condition::created_at(LEADER, self.lead));
         let transaction = operations.into_iter().fold(guarded, Transaction::then);
         if self.client.transact(transaction).await?.succeeded {

@@ -40,7 +40,10 @@ impl Instances {
             let zone = &fleet.zones[number % fleet.zones.len()];
             let aggregator = format!("http://{}", zone.aggregator.address("listen"));
             let builder = Limiter::builder("measured").name(&format!("instance-{number}"));
-            let builder = builder.zone(zone.name).aggregator(&aggregator).keys_max(KEYS_MAX);
+            let builder = builder
+                .zone(zone.name)
+                .aggregator(&aggregator)
+                .keys_max(KEYS_MAX);
             let (limiter, feed) = builder.build_detached().unwrap();
             runtime.spawn(feed.run(stop.clone()));
             limiter.bucket(BUCKET).unwrap();
