@@ -268,6 +268,9 @@ async fn full_database_is_an_error() {
     assert_eq!(outcome, Err(Error::NoSpace));
     assert!(Error::NoSpace.to_string().contains("etcdctl alarm disarm"));
     assert!(client.get("large").await.unwrap().is_some());
+    assert_eq!(client.grant(60).await, Err(Error::NoSpace));
+    let delete = Transaction::default().then(Operation::delete("large"));
+    client.transact(delete).await.unwrap();
     let member = client.status().await.remove(0).member.unwrap();
     assert!(
         member.problems.iter().any(|text| text.contains("NOSPACE")),
