@@ -35,7 +35,8 @@ pub enum Error {
         /// What to check.
         cause: String,
     },
-    /// The database of the store is full.
+    /// The database of the store is full. Deletions and reads still work. The change that fills it is
+    /// applied and gets this error as well: read to find out.
     #[error(
         "the database of the store is full, and it refuses writes: compact and defragment it, or raise \
          --quota-backend-bytes, and then run `etcdctl alarm disarm`"

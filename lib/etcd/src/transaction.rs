@@ -182,8 +182,8 @@ impl Client {
     /// Applies a transaction.
     ///
     /// # Errors
-    /// [`Error::Unknown`] and [`Error::Invalid`] if it may have been applied; with every other error it
-    /// was not.
+    /// [`Error::Unknown`], [`Error::NoSpace`] and [`Error::Invalid`] if it may have been applied; with
+    /// every other error it was not.
     pub async fn transact(&self, transaction: Transaction) -> Result<Committed, Error> {
         let encode = |operations: Vec<Operation>| {
             let operations = operations.into_iter();

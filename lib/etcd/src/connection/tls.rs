@@ -24,7 +24,7 @@ use tokio_rustls::client::TlsStream;
 /// Maximum size of a file of certificates or a key, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum wait for the greeting of a server, which may be a refusal instead.
-const GREETING_WAIT: Duration = Duration::from_millis(100);
+const GREETING_WAIT: Duration = Duration::from_millis(250);
 
 /// The PEM files of connections to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]

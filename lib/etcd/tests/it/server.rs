@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use plimsoll_etcd::{Client, Options, StoreAddress};
@@ -55,10 +56,21 @@ fn is_installed(test: &str) -> bool {
     found.is_ok()
 }
 
-/// Returns different free ports: all are held until the last is found.
+/// Returns free ports, each once. The system gives none of these to outgoing connections, so a port
+/// stays free until its server has started, and while it is stopped.
 pub(crate) fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap())
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    [(); N].map(|()| {
+        loop {
+            // Test binaries that run at the same time begin far from each other.
+            let taken = TAKEN.fetch_add(1, Ordering::Relaxed);
+            let port = 10_000 + (std::process::id() * 37 + taken) % 20_000;
+            let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+            if TcpListener::bind(address).is_ok() {
+                return address;
+            }
+        }
+    })
 }
 
 impl Server {
