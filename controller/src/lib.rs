@@ -44,6 +44,7 @@ use crate::admin::Commands;
 use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
+use crate::history::store::shared::SharedHistory;
 use crate::members::{Membership, StoreArgs, StoreArgsError};
 use crate::policy_file::{PolicyFiles, ReadError};
 use crate::prometheus::query_task::{self, QueryTask};
@@ -243,7 +244,7 @@ impl Controller {
         (store, opened): (EtcdStore, OpenedState),
         membership: (u64, Membership),
     ) -> Result<Self, Error> {
-        let open = || Ok((StateStore::Etcd(store), opened));
+        let open = || Ok((StateStore::Etcd(Arc::new(store)), opened));
         Self::begin(args, security, open, Some(membership))
     }
 
@@ -290,7 +291,11 @@ impl Controller {
         )
         .with_decisions_per_s_max(args.decisions_per_s_max);
         // Learned limits are part of what a changed policy is judged by.
-        let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
+        let shared = match &store {
+            StateStore::Etcd(store) => Some(SharedHistory::new(Arc::clone(store))),
+            StateStore::Directory(_) => None,
+        };
+        let recorder = HistoryRecorder::open(&args.state_dir, shared, &mut brain);
         brain.rollouts.ready = Some(Vec::new());
         let is_elected = membership.is_some();
         if is_elected {

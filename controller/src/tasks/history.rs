@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use plimsoll_core::quantity::{Limit, MonoTime, Rate};
 use plimsoll_host::Shared;
+use tokio::runtime::Handle;
 use tokio::time::interval;
 
 use crate::brain::{Brain, LimitChange};
-use crate::history::Unsaved;
+use crate::history::store::shared::SharedHistory;
 use crate::history::store::{HistoryStore, Restored};
+use crate::history::{MinuteSamples, Unsaved};
 
 const PERIOD: Duration = Duration::from_secs(1);
 const LOGGED_EVERY: u64 = 60;
@@ -25,6 +27,8 @@ pub(crate) struct HistoryRecorder {
 #[derive(Debug)]
 struct Inner {
     store: HistoryStore,
+    /// The history in the store of several controllers, which this one goes on from.
+    shared: Option<SharedHistory>,
     /// The brain was given the saved history. Nothing is written before.
     is_restored: bool,
     /// Failures since the last save that succeeded.
@@ -32,11 +36,12 @@ struct Inner {
 }
 
 impl HistoryRecorder {
-    /// Opens the history in the state directory and restores it in the brain. Errors are logged, and the
-    /// controller starts without a history.
-    pub(crate) fn open(state: &Path, brain: &mut Brain) -> Self {
+    /// Opens the history in the state directory, or a shared one, and restores it in the brain. Errors are logged, and
+    /// the controller starts without a history.
+    pub(crate) fn open(state: &Path, shared: Option<SharedHistory>, brain: &mut Brain) -> Self {
         let mut inner = Inner {
             store: HistoryStore::new(state),
+            shared,
             is_restored: false,
             failures: 0,
         };
@@ -89,7 +94,17 @@ impl HistoryRecorder {
 
 impl Inner {
     fn read(&mut self) -> io::Result<Restored> {
-        let restored = self.store.open()?;
+        let restored = match &self.shared {
+            None => self.store.open()?,
+            Some(shared) => {
+                let restored = Handle::current().block_on(shared.read())?;
+                let minutes = restored.minutes.iter();
+                let minutes = minutes.map(|it| (it.minute, it.samples.clone())).collect();
+                // So that this member exports the whole day.
+                self.store.merge(&minutes, false)?;
+                restored
+            }
+        };
         self.is_restored = true;
         for loss in &restored.losses {
             tracing::error!(loss, "history lost in part");
@@ -115,6 +130,13 @@ impl Inner {
         f(&self.store)
     }
 
+    fn write(&mut self, brain: &Shared<Brain>, minute: &MinuteSamples) -> io::Result<()> {
+        self.with_store(brain, |store| store.write(minute))?;
+        self.shared.as_ref().map_or(Ok(()), |shared| {
+            Handle::current().block_on(shared.write(minute))
+        })
+    }
+
     fn save(&mut self, brain: &Shared<Brain>) {
         let Unsaved {
             minutes,
@@ -122,7 +144,7 @@ impl Inner {
             answers,
         } = brain.with(|brain, _| brain.take_unsaved_history());
         for minute in &minutes {
-            if let Err(error) = self.with_store(brain, |store| store.write(minute)) {
+            if let Err(error) = self.write(brain, minute) {
                 brain.with(|brain, _| brain.limits.history.on_lost());
                 self.fail(&error);
                 continue;
@@ -140,11 +162,13 @@ impl Inner {
                 brain.notify();
             }
         }
-        let closed = closed.map_or(Ok(()), |closed| {
-            self.with_store(brain, |store| store.write_closed(&closed))
+        let closed = closed.map_or(Ok(()), |closed| match &self.shared {
+            Some(shared) => Handle::current().block_on(shared.write_closed(&closed)),
+            None => self.with_store(brain, |store| store.write_closed(&closed)),
         });
-        let answers = answers.map_or(Ok(()), |answers| {
-            self.with_store(brain, |store| store.write_answers(&answers))
+        let answers = answers.map_or(Ok(()), |answers| match &self.shared {
+            Some(shared) => Handle::current().block_on(shared.write_answers(&answers)),
+            None => self.with_store(brain, |store| store.write_answers(&answers)),
         });
         // A restart computes summaries again from the minutes. Answers are saved again when one of them changes.
         if let Err(error) = closed.and(answers) {

@@ -4,6 +4,7 @@
 //!
 //! A minute is written before anything is learned from it: the summaries follow from the rows.
 
+pub(crate) mod shared;
 #[cfg(test)]
 mod tests;
 

@@ -2,6 +2,7 @@
 //! checksum and written before the list.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use plimsoll_etcd::{Client, Operation, Transaction};
 use xxhash_rust::xxh3::xxh3_128;
@@ -10,8 +11,8 @@ use super::StoreError;
 
 /// Maximum size of a value in bytes. etcd takes requests of 1.5 MiB unless it is configured otherwise.
 const VALUE_BYTES_MAX: usize = 512 << 10;
-/// Maximum number of chunks: 64 MiB, as much as a state file may have.
-const CHUNKS_MAX: usize = 128;
+/// Maximum number of chunks: 30 MiB. A transaction has 128 operations at most, and some delete the chunks before.
+const CHUNKS_MAX: usize = 60;
 /// The first line of a list of chunks.
 const CHUNKED: &str = "plimsoll-chunks 1\n";
 const CHUNKS: &str = "chunks/";
@@ -26,13 +27,15 @@ pub(super) struct Written {
 
 /// A document that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unread {
+pub(crate) enum Unread {
     #[error(transparent)]
     Store(#[from] plimsoll_etcd::Error),
     #[error("its chunk {0} is missing or damaged")]
     Chunk(String),
     #[error("its list of chunks is damaged")]
     List,
+    #[error("{0}")]
+    Content(String),
 }
 
 /// Writes the chunks of a document that `before` does not have, and returns the value that makes it current.
@@ -50,6 +53,10 @@ pub(super) async fn write(
             value: bytes,
             chunks,
         });
+    }
+    if bytes.len() > CHUNKS_MAX * VALUE_BYTES_MAX {
+        let reason = format!("{} bytes are more than a document may have", bytes.len());
+        return Err(StoreError::Encode(io::Error::other(reason)));
     }
     let (mut value, mut chunks) = (CHUNKED.to_owned(), BTreeSet::new());
     for chunk in bytes.chunks(VALUE_BYTES_MAX) {

@@ -1,10 +1,10 @@
 //! The durable state in etcd. Every write holds only while the leader's key stands, so that a deposed controller
 //! cannot write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use plimsoll_etcd::{Client, Condition, Operation, Transaction};
+use plimsoll_etcd::{Client, Condition, KeyValue, Operation, Transaction};
 use plimsoll_policy::PolicyTexts;
 use tokio::sync::{Mutex, Notify};
 
@@ -28,15 +28,15 @@ pub(crate) struct EtcdStore {
     lead: u64,
     /// Told when the store refuses a write, because another member leads.
     deposed: Arc<Notify>,
-    written: Mutex<WrittenPolicy>,
+    written: Mutex<Written>,
 }
 
-/// The policy in the store.
+/// What this process knows of the documents in the store.
 #[derive(Debug, Default)]
-struct WrittenPolicy {
-    texts: Option<Arc<PolicyTexts>>,
-    chunks: BTreeSet<String>,
-    of_state: BTreeSet<String>,
+struct Written {
+    policy: Option<Arc<PolicyTexts>>,
+    /// The keys of the chunks of each document that has some.
+    chunks: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
 // === impl EtcdStore ===
@@ -58,50 +58,64 @@ impl EtcdStore {
             deposed,
             written: Mutex::default(),
         };
-        let Some(state) = store.client.get(STATE).await? else {
-            let opened = Opened {
-                durable: DurableState::first_start(),
+        let opened = match store.read_state().await {
+            Ok(durable) => Opened {
+                durable: durable.unwrap_or_else(DurableState::first_start),
                 loss: None,
-            };
-            return Ok((store, opened));
-        };
-        let loss = match store.read(&state.value).await {
-            Ok(durable) => {
-                let opened = Opened {
-                    durable,
-                    loss: None,
-                };
-                return Ok((store, opened));
+            },
+            Err(Unread::Store(error)) => return Err(error.into()),
+            Err(damage) => {
+                let state = store.client.get(STATE).await?;
+                let aside = state.map(|state| Operation::put(UNREADABLE, state.value, None));
+                store.commit(aside).await?;
+                Opened {
+                    durable: DurableState::lost(),
+                    loss: Some(format!(
+                        "the state in the store cannot be read: {damage}; it was kept as the key `{UNREADABLE}`"
+                    )),
+                }
             }
-            Err(Unreadable::Store(error)) => return Err(error.into()),
-            Err(Unreadable::Damaged(loss)) => loss,
-        };
-        let aside = Operation::put(UNREADABLE, state.value, None);
-        store.commit([aside]).await?;
-        let opened = Opened {
-            durable: DurableState::lost(),
-            loss: Some(format!(
-                "the state in the store cannot be read: {loss}; it was kept as the key `{UNREADABLE}`"
-            )),
         };
         Ok((store, opened))
     }
 
-    async fn read(&self, value: &[u8]) -> Result<DurableState, Unreadable> {
-        let (bytes, of_state) = document::read(&self.client, value).await?;
+    async fn read_state(&self) -> Result<Option<DurableState>, Unread> {
+        let Some(state) = self.read(STATE).await? else {
+            return Ok(None);
+        };
         let mut durable =
-            file::decode(&bytes).map_err(|error| Unreadable::Damaged(error.to_string()))?;
-        let mut written = self.written.lock().await;
-        written.of_state = of_state;
-        if let Some(policy) = self.client.get(POLICY).await? {
-            let (bytes, chunks) = document::read(&self.client, &policy.value).await?;
-            let texts: Arc<PolicyTexts> = serde_json::from_slice(&bytes)
-                .map_err(|error| Unreadable::Damaged(format!("its policy: {error}")))?;
-            written.chunks = chunks;
-            written.texts = Some(Arc::clone(&texts));
-            durable.policy = Some(texts);
+            file::decode(&state).map_err(|error| Unread::Content(error.to_string()))?;
+        if let Some(policy) = self.read(POLICY).await? {
+            durable.policy = serde_json::from_slice(&policy)
+                .map_err(|error| Unread::Content(format!("its policy: {error}")))?;
+            self.written.lock().await.policy.clone_from(&durable.policy);
         }
-        Ok(durable)
+        Ok(Some(durable))
+    }
+
+    /// Reads a document; `None` if there is none.
+    ///
+    /// # Errors
+    /// When the store does not answer, or a part of it is missing.
+    pub(crate) async fn read(&self, key: &'static str) -> Result<Option<Vec<u8>>, Unread> {
+        let Some(value) = self.client.get(key).await? else {
+            return Ok(None);
+        };
+        let (bytes, chunks) = document::read(&self.client, &value.value).await?;
+        self.written.lock().await.chunks.insert(key, chunks);
+        Ok(Some(bytes))
+    }
+
+    /// Returns all entries below a key.
+    ///
+    /// # Errors
+    /// When the store does not answer, or there are more than `limit`.
+    pub(crate) async fn list(
+        &self,
+        prefix: &str,
+        limit: u64,
+    ) -> Result<Vec<KeyValue>, plimsoll_etcd::Error> {
+        Ok(self.client.list(prefix, limit).await?.entries)
     }
 
     /// Writes the state; it outlives this process when this returns.
@@ -109,30 +123,48 @@ impl EtcdStore {
     /// # Errors
     /// When the store did not take it, or another member leads. The state saved before is kept.
     pub(crate) async fn save(&self, durable: &DurableState) -> Result<(), StoreError> {
-        let mut written = self.written.lock().await;
         let without_policy = DurableState {
             policy: None,
             ..durable.clone()
         };
-        let bytes = file::encode(&without_policy).map_err(StoreError::Encode)?;
-        let state = document::write(&self.client, bytes, &written.of_state).await?;
-        let mut operations = document::deletions(&written.of_state, &state.chunks);
-        operations.push(Operation::put(STATE, state.value, None));
-        let mut policy_chunks = None;
-        if written.texts != durable.policy {
-            let bytes = serde_json::to_vec(&durable.policy)
-                .map_err(|error| StoreError::Encode(error.into()))?;
-            let policy = document::write(&self.client, bytes, &written.chunks).await?;
-            operations.extend(document::deletions(&written.chunks, &policy.chunks));
-            operations.push(Operation::put(POLICY, policy.value, None));
-            policy_chunks = Some(policy.chunks);
+        let state = file::encode(&without_policy).map_err(StoreError::Encode)?;
+        let mut documents = vec![(STATE, state)];
+        let is_new = self.written.lock().await.policy != durable.policy;
+        if is_new {
+            let policy = serde_json::to_vec(&durable.policy);
+            documents.push((
+                POLICY,
+                policy.map_err(|error| StoreError::Encode(error.into()))?,
+            ));
+        }
+        self.write(documents, None).await?;
+        if is_new {
+            self.written.lock().await.policy.clone_from(&durable.policy);
+        }
+        Ok(())
+    }
+
+    /// Writes documents and carries out `more`, together.
+    ///
+    /// # Errors
+    /// When the store did not take them, or another member leads. The documents before are kept.
+    pub(crate) async fn write(
+        &self,
+        documents: Vec<(&'static str, Vec<u8>)>,
+        more: impl IntoIterator<Item = Operation>,
+    ) -> Result<(), StoreError> {
+        let mut written = self.written.lock().await;
+        let mut operations: Vec<Operation> = more.into_iter().collect();
+        let mut chunks = Vec::new();
+        for (key, bytes) in documents {
+            let before = written.chunks.entry(key).or_default();
+            let after = document::write(&self.client, bytes, before).await?;
+            operations.extend(document::deletions(before, &after.chunks));
+            operations.push(Operation::put(key, after.value, None));
+            chunks.push((key, after.chunks));
         }
         self.commit(operations).await?;
-        written.of_state = state.chunks;
-        if let Some(chunks) = policy_chunks {
-            written.chunks = chunks;
-            written.texts.clone_from(&durable.policy);
-        }
+        written.chunks.extend(chunks);
         Ok(())
     }
 
@@ -148,25 +180,5 @@ impl EtcdStore {
         }
         self.deposed.notify_one();
         Err(StoreError::Deposed)
-    }
-}
-
-enum Unreadable {
-    Store(plimsoll_etcd::Error),
-    Damaged(String),
-}
-
-impl From<plimsoll_etcd::Error> for Unreadable {
-    fn from(error: plimsoll_etcd::Error) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Unread> for Unreadable {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::Store(error) => Self::Store(error),
-            damaged => Self::Damaged(damaged.to_string()),
-        }
     }
 }

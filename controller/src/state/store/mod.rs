@@ -4,7 +4,7 @@
 //! start from a loss. A directory that cannot be written keeps no controller from starting: it is tried again with
 //! every save.
 
-mod document;
+pub(crate) mod document;
 pub(crate) mod etcd;
 mod file;
 #[cfg(test)]
@@ -13,7 +13,7 @@ mod tests;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_host::atomic_file::{replace, sync_directory};
 use plimsoll_host::{private_directory, regular_file};
@@ -34,7 +34,7 @@ const MARKER: &str = "initialised";
 #[derive(Debug)]
 pub(crate) enum StateStore {
     Directory(Store),
-    Etcd(EtcdStore),
+    Etcd(Arc<EtcdStore>),
 }
 
 #[derive(Debug)]
