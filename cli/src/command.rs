@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::{AdminArgs, AdminError};
 use crate::cmd::credentials::{certs, tokens};
+use crate::cmd::state::history;
 use crate::cmd::{
-    Unusable, apply, audit, check, history, kill, quota, rollout, service, simulate, status,
+    Unusable, apply, audit, check, kill, quota, rollout, service, simulate, state, status,
 };
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
@@ -98,6 +99,8 @@ enum Command {
     /// It ends the warning in status, metrics and alerts, and changes no stage and no kill: compare them before with what
     /// should be enforced. Exit code 0: acknowledged, or nothing was lost; 1: no controller answers.
     AcknowledgeLoss(AdminArgs),
+    #[command(subcommand)]
+    State(state::StateCommand),
     Simulate(simulate::SimulateArgs),
     #[command(subcommand)]
     Certs(certs::CertsCommand),
@@ -139,6 +142,7 @@ impl Plimsoll {
             Command::AcknowledgeLoss(admin) => status::acknowledge_loss(&admin),
             Command::Forget(args) => status::forget(&args),
             Command::Resign(admin) => status::resign(&admin),
+            Command::State(command) => state::run(&command),
             Command::Kill(command) => kill::run(&command),
             Command::Simulate(args) => simulate::run(&args),
             Command::Quota(quota::QuotaArgs {

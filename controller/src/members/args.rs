@@ -18,6 +18,25 @@ pub struct StoreArgs {
     /// same store is a member, and one leads; the state directory keeps this member's audit log and history
     #[arg(long, env = "PLIMSOLL_STORE", value_name = "URL")]
     pub store: Option<StoreAddress>,
+    /// Certificates and user for the store.
+    #[command(flatten)]
+    pub access: StoreAccess,
+    /// Time after which another member is elected, once the leader has stopped answering to the store
+    #[arg(long, env = "PLIMSOLL_LEAD_TTL", value_name = "TIME", default_value = "5s", value_parser = ttl)]
+    pub lead_ttl: Duration,
+    /// Host name or IP address of this member for aggregators and operators; without it that of --listen and --admin
+    #[arg(
+        long,
+        env = "PLIMSOLL_ADVERTISE",
+        value_name = "HOST",
+        requires = "store"
+    )]
+    pub advertise: Option<String>,
+}
+
+/// The flags of an access to a store.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct StoreAccess {
     /// Authorities of the store's certificates, a PEM file; for etcds://
     #[arg(
         long,
@@ -53,17 +72,6 @@ pub struct StoreArgs {
         requires = "store_user"
     )]
     pub store_password_file: Option<PathBuf>,
-    /// Time after which another member is elected, once the leader has stopped answering to the store
-    #[arg(long, env = "PLIMSOLL_LEAD_TTL", value_name = "TIME", default_value = "5s", value_parser = ttl)]
-    pub lead_ttl: Duration,
-    /// Host name or IP address of this member for aggregators and operators; without it that of --listen and --admin
-    #[arg(
-        long,
-        env = "PLIMSOLL_ADVERTISE",
-        value_name = "HOST",
-        requires = "store"
-    )]
-    pub advertise: Option<String>,
 }
 
 /// Why the store cannot be used.
@@ -93,6 +101,18 @@ impl StoreArgs {
         let Some(address) = &self.store else {
             return Ok(None);
         };
+        self.access.client(address).map(Some)
+    }
+}
+
+// === impl StoreAccess ===
+
+impl StoreAccess {
+    /// Returns a client of the store at `address`, which connects to nothing yet. Blocks.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the flags contradict the address.
+    pub fn client(&self, address: &StoreAddress) -> Result<Client, StoreArgsError> {
         let own = self.store_cert.clone().zip(self.store_key.clone());
         let tls = self.store_ca.as_ref().map(|ca| TlsFiles {
             ca: ca.clone(),
@@ -110,7 +130,7 @@ impl StoreArgs {
             credentials,
             ..Options::default()
         };
-        Ok(Some(Client::connect(address, options)?))
+        Ok(Client::connect(address, options)?)
     }
 }
 

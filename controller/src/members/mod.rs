@@ -2,6 +2,7 @@
 //! become the leader, and leads or stands by as the store says. A takeover is a restart on the state in the store.
 
 mod args;
+mod copy;
 mod kill_orders;
 mod roster;
 mod routes;
@@ -9,7 +10,8 @@ mod run;
 mod session;
 mod standby;
 
-pub use self::args::{StoreArgs, StoreArgsError};
+pub use self::args::{StoreAccess, StoreArgs, StoreArgsError};
+pub use self::copy::{CopyError, StatePlace, copy};
 pub(crate) use self::kill_orders::follow as follow_kill_orders;
 pub use self::roster::{EndpointState, MemberStatus, MembersStatus};
 pub(crate) use self::routes::routes;
@@ -17,6 +19,7 @@ pub use self::routes::{RESIGN, Resigned};
 pub(crate) use self::run::run;
 
 use plimsoll_etcd::Client;
+pub use plimsoll_etcd::StoreAddress;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -25,15 +25,19 @@ pub(super) struct Written {
     pub(super) chunks: BTreeSet<String>,
 }
 
-/// A document that cannot be read.
+/// Why a document cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unread {
+pub enum Unread {
+    /// The store does not answer.
     #[error(transparent)]
     Store(#[from] plimsoll_etcd::Error),
+    /// A part of it is missing or damaged.
     #[error("its chunk {0} is missing or damaged")]
     Chunk(String),
+    /// The list of its parts is damaged.
     #[error("its list of chunks is damaged")]
     List,
+    /// Its content is damaged.
     #[error("{0}")]
     Content(String),
 }

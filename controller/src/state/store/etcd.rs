@@ -24,8 +24,8 @@ const UNREADABLE: &str = "unreadable";
 #[derive(Debug)]
 pub(crate) struct EtcdStore {
     client: Client,
-    /// The revision at which the leader's key was created.
-    lead: u64,
+    /// Every write needs it.
+    guard: Condition,
     /// Told when the store refuses a write, because another member leads.
     deposed: Arc<Notify>,
     written: Mutex<Written>,
@@ -54,7 +54,7 @@ impl EtcdStore {
     ) -> Result<(Self, Opened), StoreError> {
         let store = Self {
             client,
-            lead,
+            guard: Condition::created_at(LEADER, lead),
             deposed,
             written: Mutex::default(),
         };
@@ -79,7 +79,21 @@ impl EtcdStore {
         Ok((store, opened))
     }
 
-    async fn read_state(&self) -> Result<Option<DurableState>, Unread> {
+    /// The store of a fleet whose controllers are all stopped: it takes writes while none leads.
+    pub(crate) fn unled(client: Client) -> Self {
+        Self {
+            client,
+            guard: Condition::absent(LEADER),
+            deposed: Arc::default(),
+            written: Mutex::default(),
+        }
+    }
+
+    /// Reads the state; `None` if there is none.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the state is damaged.
+    pub(crate) async fn read_state(&self) -> Result<Option<DurableState>, Unread> {
         let Some(state) = self.read(STATE).await? else {
             return Ok(None);
         };
@@ -173,7 +187,7 @@ impl EtcdStore {
         &self,
         operations: impl IntoIterator<Item = Operation>,
     ) -> Result<(), StoreError> {
-        let guarded = Transaction::default().when(Condition::created_at(LEADER, self.lead));
+        let guarded = Transaction::default().when(self.guard.clone());
         let transaction = operations.into_iter().fold(guarded, Transaction::then);
         if self.client.transact(transaction).await?.succeeded {
             return Ok(());
