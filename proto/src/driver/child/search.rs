@@ -347,6 +347,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn standby_reveals_a_group() {
+        let parents = parents(&[1]);
+        let mut search = Search::new(&parents);
+        for (failure, longest) in [
+            (refused(), ANSWER_MAX),
+            (standby(""), ANSWER_MAX),
+            (refused(), MEMBER_ANSWER_MAX),
+        ] {
+            search.begin();
+            let candidate = search.next().await.unwrap();
+            assert_eq!(candidate.answer_max, longest);
+            search.on_failure(candidate, failure, false, 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn busy_and_late_members_rest() {
         let parents = parents(&[1, 2, 3]);
         let mut search = Search::new(&parents);
