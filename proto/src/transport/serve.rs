@@ -16,14 +16,14 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
-use tonic::body::Body;
-use tonic::server::NamedService;
+use tonic::service::Routes;
 use tonic::transport::Server;
-use tower_service::Service;
+use tonic_health::ServingStatus;
 
 use super::guarded::Guarded;
 use super::standby::StandbyService;
 use crate::driver::parent::ParentService;
+use crate::wire::exchange_server::SERVICE_NAME;
 
 /// Maximum number of streams on one connection; further ones wait. A child needs one, a health
 /// check another.
@@ -65,7 +65,7 @@ pub async fn serve<P: Parent + Send + 'static>(
 ) -> Result<(), ServeError> {
     let acceptor = Acceptor::new(listener, connections).with_admission(parent.admission());
     let incoming = accept(acceptor, parent.certificates().cloned());
-    serve_on(incoming, parent, shutdown).await
+    serve_on(incoming, Routes::new(parent), shutdown).await
 }
 
 /// Serves a controller that does not lead, and the health service, on `listener` until `shutdown` completes. Every
@@ -82,30 +82,19 @@ pub async fn serve_standby(
 ) -> Result<(), ServeError> {
     let admission = Shared::new(Admission::new(MonoTime::ZERO));
     let acceptor = Acceptor::new(listener, connections).with_admission(admission);
-    serve_on(
-        accept(acceptor, certificates),
-        StandbyService::new(leader),
-        shutdown,
-    )
-    .await
+    let standby = Routes::new(StandbyService { leader });
+    serve_on(accept(acceptor, certificates), standby, shutdown).await
 }
 
-async fn serve_on<S>(
+async fn serve_on(
     incoming: impl Stream<Item = Result<Guarded, Infallible>>,
-    service: S,
+    exchange: Routes,
     shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), ServeError>
-where
-    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
-        + NamedService
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    S::Future: Send,
-{
+) -> Result<(), ServeError> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<S>().await;
+    health
+        .set_service_status(SERVICE_NAME, ServingStatus::Serving)
+        .await;
     let stopping = CancellationToken::new();
     let stop = stopping.clone();
     let shutdown = async move {
@@ -114,8 +103,7 @@ where
     };
     let served = Server::builder()
         .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
-        .add_service(health_service)
-        .add_service(service)
+        .add_routes(exchange.add_service(health_service))
         .serve_with_incoming_shutdown(incoming, shutdown);
     let overdue = async {
         stopping.cancelled().await;

@@ -18,14 +18,10 @@ use crate::wire::exchange_server::SERVICE_NAME;
 #[derive(Clone, Debug)]
 pub(super) struct StandbyService {
     /// The URL of the leader.
-    leader: watch::Receiver<Option<String>>,
+    pub(super) leader: watch::Receiver<Option<String>>,
 }
 
 impl StandbyService {
-    pub(super) const fn new(leader: watch::Receiver<Option<String>>) -> Self {
-        Self { leader }
-    }
-
     fn answer(&self) -> Status {
         let leader = self.leader.borrow().clone().unwrap_or_default();
         let mut status = Status::unavailable("this controller does not lead");

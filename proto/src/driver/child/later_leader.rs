@@ -7,6 +7,7 @@ use plimsoll_core::directive::Epoch;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::draw;
 use super::search::{Candidate, Search, share};
 use super::stream::Stream;
 use super::traffic::Traffic;
@@ -29,7 +30,7 @@ pub(super) async fn later_leader(
         if unconfirmed.wait_for(Option::is_some).await.is_err() {
             return std::future::pending().await;
         }
-        let draw = getrandom::u32().unwrap_or_default();
+        let draw = draw();
         sleep(PROBE_EVERY.mul_f64(0.5 + share(draw))).await;
         let candidate = loop {
             match search.next().await {

@@ -45,9 +45,7 @@ pub(super) struct Search<'a> {
     failures: BTreeMap<usize, StreamError>,
     /// A candidate of this pass does not lead.
     is_electing: bool,
-    /// A candidate of this pass failed and does not rest.
-    is_retried: bool,
-    /// The earliest end of a rest among the candidates of this pass.
+    /// The earliest time at which a candidate of this pass may be tried again.
     earliest: Option<Instant>,
     /// The parent is one of several controllers.
     is_group: bool,
@@ -65,7 +63,6 @@ impl<'a> Search<'a> {
             untried: VecDeque::new(),
             failures: BTreeMap::new(),
             is_electing: false,
-            is_retried: false,
             earliest: None,
             is_group: parents.dials().len() > 1,
             has_logged_foreign: false,
@@ -98,12 +95,12 @@ impl<'a> Search<'a> {
                         found.for_each(|candidate| self.untried.push_front(candidate));
                     }
                     Err(error) => {
-                        self.is_retried = true;
+                        self.note_retry(Instant::now());
                         self.failures.insert(dial, error);
                     }
                 },
                 Untried::Address(candidate) => match self.resting.get(&candidate.address) {
-                    Some(until) if *until > Instant::now() => self.note_rest(*until),
+                    Some(until) if *until > Instant::now() => self.note_retry(*until),
                     _ => return Some(candidate),
                 },
             }
@@ -112,9 +109,10 @@ impl<'a> Search<'a> {
 
     async fn resolve(&self, dial: usize) -> Result<Vec<Candidate>, StreamError> {
         let names = self.parents.dials();
-        let answer_max = match self.is_group {
-            true => MEMBER_ANSWER_MAX,
-            false => ANSWER_MAX,
+        let answer_max = if self.is_group {
+            MEMBER_ANSWER_MAX
+        } else {
+            ANSWER_MAX
         };
         let authority = names[dial].authority();
         let found = answered(answer_max, async { Ok(lookup_host(authority).await?) }).await?;
@@ -159,14 +157,10 @@ impl<'a> Search<'a> {
             }
             None => None,
         };
-        match rest.map(|rest| Instant::now() + rest) {
-            Some(until) => {
-                self.note_rest(until);
-                if self.resting.len() < CANDIDATES_MAX {
-                    self.resting.insert(candidate.address, until);
-                }
-            }
-            None => self.is_retried = true,
+        let until = Instant::now() + rest.unwrap_or_default();
+        self.note_retry(until);
+        if rest.is_some() && self.resting.len() < CANDIDATES_MAX {
+            self.resting.insert(candidate.address, until);
         }
         self.failures.insert(candidate.dial, error);
     }
@@ -207,9 +201,10 @@ impl<'a> Search<'a> {
 
     /// Returns the wait before the next pass.
     pub(super) fn wait(&mut self, draw: u32) -> Duration {
-        match self.earliest {
+        let rest = self.earliest.map(|earliest| earliest - Instant::now());
+        match rest {
             _ if self.is_electing => self.backoff.next_wait_in_election(draw),
-            Some(until) if !self.is_retried => until - Instant::now(),
+            Some(rest) if !rest.is_zero() => rest,
             _ => self.backoff.next_wait(draw),
         }
     }
@@ -221,12 +216,12 @@ impl<'a> Search<'a> {
 
     fn end_pass(&mut self) {
         self.failures.clear();
-        (self.is_electing, self.is_retried) = (false, false);
+        self.is_electing = false;
         self.earliest = None;
     }
 
-    fn note_rest(&mut self, until: Instant) {
-        self.earliest = Some(self.earliest.map_or(until, |earliest| earliest.min(until)));
+    fn note_retry(&mut self, at: Instant) {
+        self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
     }
 }
 
@@ -349,6 +344,22 @@ mod tests {
         assert_eq!(search.take_failures().count(), 1);
         assert_eq!(search.wait(u32::MAX), FIRST);
         assert_eq!(pass(&mut search, |_| refused()).await, [3, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn standby_reveals_a_group() {
+        let parents = parents(&[1]);
+        let mut search = Search::new(&parents);
+        for (failure, longest) in [
+            (refused(), ANSWER_MAX),
+            (standby(""), ANSWER_MAX),
+            (refused(), MEMBER_ANSWER_MAX),
+        ] {
+            search.begin();
+            let candidate = search.next().await.unwrap();
+            assert_eq!(candidate.answer_max, longest);
+            search.on_failure(candidate, failure, false, 0);
+        }
     }
 
     #[tokio::test(start_paused = true)]
