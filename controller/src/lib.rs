@@ -404,10 +404,7 @@ impl Controller {
             };
             let client = membership.client.clone();
             spawn(&stop, members::follow_kill_orders(client, *lead, commands));
-            spawn(
-                &stop,
-                tasks::lead::follow(membership.part.clone(), brain, audit),
-            );
+            spawn(&stop, tasks::lead::follow(membership.clone(), brain, audit));
         }
         let epoch = brain.with(|brain, _| brain.durable().epoch.0);
         let parent = ParentService::new(

@@ -44,9 +44,9 @@ pub struct Member {
     pub since_s: i64,
     /// The hash of its policy files; null while they cannot be read.
     pub files: Option<String>,
-    /// Aggregators that have looked for the leader here in the last seconds.
+    /// True while aggregators look for the leader here.
     #[serde(default)]
-    pub looking: u32,
+    pub sought: bool,
 }
 
 /// The part of this process, as the store said last.
@@ -63,7 +63,7 @@ pub(crate) enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) client: Client,
-    pub(crate) own: watch::Receiver<Member>,
+    pub(crate) own: watch::Sender<Member>,
     pub(crate) part: watch::Receiver<Part>,
     pub(crate) roster: watch::Receiver<Roster>,
     pub(crate) orders: watch::Sender<Order>,

@@ -79,6 +79,14 @@ pub(super) async fn follow(client: Client, roster: watch::Sender<Roster>) {
 }
 
 impl Membership {
+    /// True if aggregators look for the leader at another member.
+    pub(crate) fn is_another_sought(&self) -> bool {
+        let own = self.own.borrow().address.clone();
+        let roster = self.roster.borrow();
+        let mut others = roster.members.iter().filter(|it| it.address != own);
+        others.any(|it| it.sought)
+    }
+
     /// Returns what is shown to operators.
     pub(crate) fn status(&self) -> MembersStatus {
         let (own, roster) = (self.own.borrow().clone(), self.roster.borrow().clone());

@@ -70,7 +70,7 @@ pub(crate) async fn run(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since_s: unix_s(),
         files: None,
-        looking: 0,
+        sought: false,
     };
     let id = format!("{:032x}", u128::from_be_bytes(random()?));
     let (parts, part) = watch::channel(Part::Standby { leader: None });
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     let deposed = Arc::new(Notify::new());
     let membership = Membership {
         client: client.clone(),
-        own: described.clone(),
+        own: describe.clone(),
         part,
         roster,
         orders,

@@ -1,6 +1,10 @@
 //! A member that stands by: it tells aggregators where the leader is, shows the members, and takes kill orders for the
 //! leader.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
@@ -13,12 +17,15 @@ use plimsoll_admin::security::Opened;
 use plimsoll_admin::server as admin_server;
 use plimsoll_proto::transport;
 use tokio::sync::watch;
+use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
 use super::{Membership, Part, kill_orders, routes};
 use crate::admin::{Answer, Refused, refused, unavailable, with_valid_ttl};
 use crate::{Args, Error, Listeners};
 
+/// Between two looks for aggregators that seek the leader.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The routes of a leader that a standby answers with the address of the leader.
 const OF_THE_LEADER: [(Method, &str); 13] = [
     (Method::GET, "/status"),
@@ -49,11 +56,13 @@ pub(super) async fn serve(
 ) -> Result<(), Error> {
     let ports = Ports::new(args.pending_max);
     let (addresses, leader) = watch::channel(None);
+    let asked = Arc::new(AtomicU64::new(0));
     let grpc = transport::serve_standby(
         listeners.grpc,
         ports.grpc.clone(),
         security.certificates().cloned(),
         leader,
+        Arc::clone(&asked),
         stop.clone().cancelled_owned(),
     );
     let own = Routes::new().operator(Method::POST, ON, kill);
@@ -68,16 +77,23 @@ pub(super) async fn serve(
         .merge(standby);
     let access = security.access().clone();
     let admin = admin_server::serve(listeners.admin, ports.admin, access, pages, stop);
-    let mut part = membership.part.clone();
+    let (mut part, own) = (membership.part.clone(), &membership.own);
     let follows = async {
+        let mut looks = interval(LOOK_EVERY);
+        let mut seen = 0;
         loop {
             let leader = match &*part.borrow_and_update() {
                 Part::Standby { leader } => leader.as_ref().map(|leader| leader.address.clone()),
                 Part::Leading { .. } => None,
             };
             addresses.send_replace(leader);
-            if part.changed().await.is_err() {
-                return;
+            tokio::select! {
+                changed = part.changed() => if changed.is_err() { return },
+                _ = looks.tick() => {
+                    let now = asked.load(Ordering::Relaxed);
+                    let sought = std::mem::replace(&mut seen, now) != now;
+                    own.send_if_modified(|own| std::mem::replace(&mut own.sought, sought) != sought);
+                }
             }
         }
     };

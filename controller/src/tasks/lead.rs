@@ -1,26 +1,45 @@
 //! Tells the brain of an elected member whether its lead is confirmed, and lets changes that may add refusals wait while it
-//! is not.
+//! is not. Hands the lead over if aggregators reach other members only.
 
 use std::time::Duration;
 
 use plimsoll_host::Shared;
-use tokio::sync::watch;
 use tokio::time::{Instant, interval};
 
 use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
-use crate::members::Part;
+use crate::members::{Membership, Order, Part};
 
 const PERIOD: Duration = Duration::from_millis(100);
 const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
 
+/// A leader without any aggregator hands over after this time, if another member is sought,
+const UNREACHED_MAX: Duration = Duration::from_secs(10);
+/// and keeps the lead this long before: the next leader may not be reached either.
+const LED_MIN: Duration = Duration::from_secs(60);
+
 /// Follows the lead, forever.
-pub(crate) async fn follow(part: watch::Receiver<Part>, brain: Shared<Brain>, audit: AuditLog) {
+pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: AuditLog) {
+    let part = membership.part.clone();
     let mut periods = interval(PERIOD);
     let mut was_confirmed = true;
+    let (since, mut reached) = (Instant::now(), Instant::now());
     loop {
         periods.tick().await;
+        if brain.with(|brain, _| brain.downstream.sessions.connected().next().is_some()) {
+            reached = Instant::now();
+        }
+        if reached.elapsed() >= UNREACHED_MAX
+            && since.elapsed() >= LED_MIN
+            && membership.is_another_sought()
+        {
+            tracing::error!(
+                "no aggregator reaches this controller, and some reach another one: it hands the lead over"
+            );
+            membership.orders.send_replace(Order::Resign);
+            return;
+        }
         let confirmed = matches!(
             &*part.borrow(),
             Part::Leading { confirmed_until, .. } if Instant::now() < *confirmed_until

@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::stream::unfold;
@@ -69,7 +71,7 @@ pub async fn serve<P: Parent + Send + 'static>(
 }
 
 /// Serves a controller that does not lead, and the health service, on `listener` until `shutdown` completes. Every
-/// stream is turned away with the URL of the leader, as far as `leader` knows one.
+/// stream is turned away with the URL of the leader, as far as `leader` knows one, and counted in `asked`.
 ///
 /// # Errors
 /// If the server fails.
@@ -78,11 +80,12 @@ pub async fn serve_standby(
     connections: Connections,
     certificates: Option<Certificates>,
     leader: watch::Receiver<Option<String>>,
+    asked: Arc<AtomicU64>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let admission = Shared::new(Admission::new(MonoTime::ZERO));
     let acceptor = Acceptor::new(listener, connections).with_admission(admission);
-    let standby = Routes::new(StandbyService { leader });
+    let standby = Routes::new(StandbyService { leader, asked });
     serve_on(accept(acceptor, certificates), standby, shutdown).await
 }
 

@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::sync::watch;
@@ -19,6 +21,8 @@ use crate::wire::exchange_server::SERVICE_NAME;
 pub(super) struct StandbyService {
     /// The URL of the leader.
     pub(super) leader: watch::Receiver<Option<String>>,
+    /// Counts the streams that were turned away.
+    pub(super) asked: Arc<AtomicU64>,
 }
 
 impl StandbyService {
@@ -47,6 +51,7 @@ impl Service<http::Request<Body>> for StandbyService {
     }
 
     fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         ready(Ok(self.answer().into_http()))
     }
 }

@@ -1,6 +1,7 @@
 //! A controller that does not lead, behind a real socket.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use plimsoll_net::Connections;
 use plimsoll_proto::transport;
@@ -37,9 +38,16 @@ impl Standby {
         let stop = shutdown.clone().cancelled_owned();
         let served = tokio::spawn(async move {
             let connections = Connections::default();
-            transport::serve_standby(listener, connections, certificates, known, stop)
-                .await
-                .unwrap();
+            transport::serve_standby(
+                listener,
+                connections,
+                certificates,
+                known,
+                Arc::default(),
+                stop,
+            )
+            .await
+            .unwrap();
         });
         Self {
             address,
