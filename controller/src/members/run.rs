@@ -50,6 +50,8 @@ pub(crate) async fn run(
         grpc: open("--listen", bind("--listen", args.listen)?)?.into_std()?,
         admin: open("--admin", bind("--admin", args.admin)?)?.into_std()?,
     };
+    let (listen, admin) = (ends.grpc.local_addr()?, ends.admin.local_addr()?);
+    tracing::info!(%listen, %admin, "controller serves, as one of several");
     let args = Arc::new(args);
     let opening = Arc::clone(&args);
     let (claim, security) = spawn_blocking(move || {
@@ -65,8 +67,8 @@ pub(crate) async fn run(
     // Held until the end: another process with this directory would write to the same audit log.
     let _claim = claim;
     let own = Member {
-        address: advertised(&args, &security, ends.grpc.local_addr()?),
-        admin: advertised(&args, &security, ends.admin.local_addr()?),
+        address: advertised(&args, &security, listen),
+        admin: advertised(&args, &security, admin),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since_s: unix_s(),
         files: None,

@@ -173,10 +173,6 @@ impl Client {
         let _ = current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub(crate) fn leave_current(&self) {
-        self.leave(self.shared.current.load(Ordering::Relaxed));
-    }
-
     /// Returns the token of the credentials, another one than the refused one.
     async fn token(&self, refused: Option<&Token>, deadline: Instant) -> Result<Token, Error> {
         let Some(credentials) = &self.shared.options.credentials else {
@@ -214,11 +210,6 @@ impl Client {
         };
         *held = Some(token.clone());
         Ok(token)
-    }
-
-    /// Makes the next request fetch another token.
-    pub(crate) async fn forget_token(&self) {
-        *self.shared.token.lock().await = None;
     }
 }
 

@@ -1,7 +1,7 @@
 //! A small client of etcd, for the state that several controllers share.
 //!
-//! It has what a state store needs and no more: reads, guarded transactions, leases and watches below
-//! one prefix, at several endpoints, with bounds for everything that a server sends. A change whose
+//! It has what a state store needs and no more: reads, guarded transactions and leases below one
+//! prefix, at several endpoints, with bounds for everything that a server sends. A change whose
 //! answer is lost is never sent again: the caller gets [`Error::Unknown`] and reads.
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod transaction;
-mod watch;
 // The generator sets the format.
 #[rustfmt::skip]
 mod wire;
@@ -30,4 +29,3 @@ pub use kv::{KeyValue, LISTING_BYTES_MAX, Listing, VALUE_BYTES_MAX};
 pub use lease::{Lease, LeaseId};
 pub use status::{EndpointStatus, MemberStatus};
 pub use transaction::{Committed, Condition, Operation, Transaction};
-pub use watch::{Event, Watch};

@@ -1,15 +1,13 @@
 //! The requests of etcd's API: their answers, and which may be sent again after an answer was lost.
 
-use tokio_stream::StreamExt;
 use tonic::transport::Channel;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
 
 use crate::wire;
 use crate::wire::auth_client::AuthClient;
 use crate::wire::kv_client::KvClient;
 use crate::wire::lease_client::LeaseClient;
 use crate::wire::maintenance_client::MaintenanceClient;
-use crate::wire::watch_client::WatchClient;
 
 /// Maximum size of one answer of the store, in bytes. etcd splits events at 2 MiB, unless its
 /// `--max-request-bytes` is raised.
@@ -70,21 +68,5 @@ impl Rpc for wire::LeaseKeepAliveRequest {
         let answer = answers.get_mut().message().await?;
         let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
         Ok(Response::new(answer))
-    }
-}
-
-impl Rpc for wire::WatchRequest {
-    type Answer = Streaming<wire::WatchResponse>;
-    const IS_REPEATABLE: bool = true;
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        let client = WatchClient::new(channel);
-        let mut client = client.max_decoding_message_size(ANSWER_BYTES_MAX);
-        // The watch lasts until its stream ends.
-        let endless = |first| tokio_stream::once(first).chain(tokio_stream::pending());
-        client.watch(request.map(endless)).await
     }
 }

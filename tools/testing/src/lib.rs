@@ -2,7 +2,9 @@
 //! machine.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a failure ends the test
 
+pub mod etcd;
 pub mod fleet;
+pub mod members;
 pub mod mixed_fleet;
 pub mod one_limiter;
 pub mod process;

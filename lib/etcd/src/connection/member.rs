@@ -17,7 +17,7 @@ use tower::service_fn;
 use super::TlsFiles;
 use super::address::{AddressError, Endpoint};
 
-/// Time between two pings of a connection with requests under way, so that a watch notices a dead
+/// Time between two pings of a connection with requests under way, so that they notice a dead
 /// member. etcd closes connections with a ping in less than 5 s.
 const PING_EVERY: Duration = Duration::from_secs(10);
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use plimsoll_etcd::{Client, Error, Operation, Options, Transaction};
 use tokio::time::{Instant, sleep};
 
-use crate::server::{connect, free_addresses, ready, start, start_cluster};
+use plimsoll_testing::etcd::{free_addresses, start, start_cluster};
+
+use crate::server::{client, connect, ready};
 
 async fn put(client: &Client) -> Result<(), Error> {
     let transaction = Transaction::default().then(Operation::put("key", "value", None));
@@ -19,7 +21,7 @@ async fn dead_endpoints_are_passed_over() {
     let Some(server) = start("dead_endpoints_are_passed_over", &[]) else {
         return;
     };
-    server.client().await;
+    client(&server).await;
     let [dead, dead_too] = free_addresses();
     let client = connect(&[dead, server.address, dead_too], Options::default());
     put(&client).await.unwrap();
@@ -67,7 +69,7 @@ async fn lost_answer_to_a_change_is_unknown() {
     let Some(server) = start("lost_answer_to_a_change_is_unknown", &[]) else {
         return;
     };
-    server.client().await;
+    client(&server).await;
     let options = Options {
         request_timeout: Duration::from_secs(1),
         ..Options::default()

@@ -2,7 +2,9 @@
 
 use plimsoll_etcd::{Condition, Error, Operation, Transaction, VALUE_BYTES_MAX};
 
-use crate::server::start;
+use plimsoll_testing::etcd::start;
+
+use crate::server::client;
 
 fn put(key: &'static str, value: &'static str) -> Transaction {
     Transaction::default().then(Operation::put(key, value, None))
@@ -13,7 +15,7 @@ async fn transactions_are_guarded() {
     let Some(server) = start("transactions_are_guarded", &[]) else {
         return;
     };
-    let client = server.client().await;
+    let client = client(&server).await;
     assert_eq!(client.get("leader").await.unwrap(), None);
     let claim = |owner: &'static str| {
         put("leader", owner)
@@ -62,7 +64,7 @@ async fn listing_has_one_revision_and_bounds() {
     let Some(server) = start("listing_has_one_revision_and_bounds", &[]) else {
         return;
     };
-    let client = server.client().await;
+    let client = client(&server).await;
     // More than a page, and pages of more than one answer may have.
     for batch in 0..3 {
         let puts = (0..100).map(|i| format!("zones/{:03}", 100 * batch + i));

@@ -6,4 +6,3 @@ mod failover;
 mod generated;
 mod keys;
 mod server;
-mod watches;
