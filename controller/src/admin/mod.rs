@@ -154,11 +154,11 @@ pub(crate) fn routes(
     security: Opened,
     membership: Option<Membership>,
 ) -> Routes {
-    let of_members = membership.clone();
+    let (of_members, for_page) = (membership.clone(), membership.clone());
     let (for_status, for_metrics) = (commands.brain.clone(), commands.clone());
     let refused = events.rejected_streams.clone();
     let trust = security.clone();
-    let metrics = move || metrics::page(&for_metrics, &events, &security);
+    let metrics = move || metrics::page(&for_metrics, &events, &security, for_page.as_ref());
     let status = move || async move {
         let status = for_status.with(|brain, now| Status::of(brain, now));
         Json(Status {

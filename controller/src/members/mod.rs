@@ -4,6 +4,7 @@
 mod args;
 mod copy;
 mod kill_orders;
+pub(crate) mod metrics;
 mod roster;
 mod routes;
 mod run;

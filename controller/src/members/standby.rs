@@ -21,7 +21,7 @@ use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
 use super::{Membership, Part, kill_orders, routes};
-use crate::admin::{Answer, Refused, refused, unavailable, with_valid_ttl};
+use crate::admin::{Answer, Refused, metrics, refused, unavailable, with_valid_ttl};
 use crate::{Args, Error, Listeners};
 
 /// Between two looks for aggregators that seek the leader.
@@ -72,7 +72,11 @@ pub(super) async fn serve(
             routes.viewer(method, path, misdirected)
         });
     let standby = standby.with_state(membership.clone());
-    let pages = admin_server::routes(Vec::new, || true)
+    let page = {
+        let (membership, ports, security) = (membership.clone(), ports.clone(), security.clone());
+        move || metrics::page_of_standby(&membership, &ports, &security)
+    };
+    let pages = admin_server::routes(page, || true)
         .merge(routes(Some(membership.clone())))
         .merge(standby);
     let access = security.access().clone();

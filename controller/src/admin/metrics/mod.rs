@@ -5,8 +5,9 @@ mod tenants;
 
 use std::sync::PoisonError;
 
+use plimsoll_admin::ports::{self, Ports};
+use plimsoll_admin::rejected_streams;
 use plimsoll_admin::security::{ACCESS, CERTIFICATES, Opened};
-use plimsoll_admin::{ports, rejected_streams};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::stats::metrics::{self, About, Family, Metric, families, maybe, one, rows};
 use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
@@ -15,6 +16,7 @@ use crate::admin::Commands;
 use crate::admin::status::Status;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
+use crate::members::{self, Membership};
 use crate::tasks::events::{Counts, Events};
 use buckets::{of_aggregators, of_buckets, of_limits};
 use tenants::{NearestTenants, of_tenants};
@@ -30,7 +32,12 @@ struct Source<'a> {
     now: MonoTime,
 }
 
-pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> Vec<Family> {
+pub(crate) fn page(
+    commands: &Commands,
+    events: &Events,
+    security: &Opened,
+    membership: Option<&Membership>,
+) -> Vec<Family> {
     let shown = events.shown_tenants.lock();
     let mut shown = shown.unwrap_or_else(PoisonError::into_inner);
     let own = commands.brain.with(|brain, now| {
@@ -53,7 +60,29 @@ pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> V
     [
         own,
         families(&rejected_streams::METRICS, &events.rejected_streams),
-        families(&ports::METRICS, &events.ports.named()),
+        of_the_ends(&events.ports, security),
+        membership.map(of_member).unwrap_or_default(),
+    ]
+    .concat()
+}
+
+/// The metrics of a controller that stands by.
+pub(crate) fn page_of_standby(
+    membership: &Membership,
+    ports: &Ports,
+    security: &Opened,
+) -> Vec<Family> {
+    [of_member(membership), of_the_ends(ports, security)].concat()
+}
+
+fn of_member(membership: &Membership) -> Vec<Family> {
+    families(&members::metrics::METRICS, &membership.status())
+}
+
+/// The metrics of what leader and standby have in common: ports, certificates and tokens.
+fn of_the_ends(ports: &Ports, security: &Opened) -> Vec<Family> {
+    [
+        families(&ports::METRICS, &ports.named()),
         families(&CERTIFICATES, security),
         families(&ACCESS, security),
     ]
@@ -68,6 +97,7 @@ pub(crate) fn described() -> Vec<About> {
         metrics::described(&ports::METRICS),
         metrics::described(&CERTIFICATES),
         metrics::described(&ACCESS),
+        metrics::described(&members::metrics::METRICS),
     ]
     .concat()
 }

@@ -150,6 +150,7 @@ fn page_has_listed_and_unlisted_tenants() {
         &commands,
         &controller.events,
         &controller.security,
+        None,
     ));
     let lines: Vec<&str> = page
         .lines()
