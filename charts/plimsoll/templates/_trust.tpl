@@ -65,8 +65,8 @@ would not reach the process. */}}
 {{- end }}
 {{- end }}
 
-{{/* A Certificate, unless the process has a Secret of its own. Takes the dict of `plimsoll.secret`, and the `path` of
-its identity. */}}
+{{/* A Certificate, unless the process has a Secret of its own. Takes the dict of `plimsoll.secret`, the `path` of its
+identity, and further `hosts`, if any. */}}
 {{- define "plimsoll.certificate" -}}
 {{- with .root.Values.certManager }}
 {{- if and .issuerRef.name (not (or $.root.Values.insecure ($.certificates | default dict).secret)) }}
@@ -93,6 +93,9 @@ spec:
     - {{ $.name }}.{{ $.root.Release.Namespace }}
     - {{ $.name }}.{{ $.root.Release.Namespace }}.svc
     - {{ include "plimsoll.name" $.root }}
+    {{- range $.hosts }}
+    - {{ . | quote }}
+    {{- end }}
   issuerRef:
     name: {{ .issuerRef.name }}
     kind: {{ .issuerRef.kind }}
