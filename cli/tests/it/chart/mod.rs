@@ -1,6 +1,8 @@
 //! The chart and its policy files agree with the binary, and the binary explains itself.
 
+mod members;
 mod quota;
+mod release;
 mod sidecar;
 mod trust;
 
@@ -165,7 +167,11 @@ fn chart_starts_tiers_with_existing_flags() {
     for (template, command) in [("controller", "controller"), ("aggregators", "aggregator")] {
         let help = help(&[command.to_owned()]);
         let known: BTreeSet<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
-        let template = template_text(&format!("{template}.yaml")) + &template_text("_trust.tpl");
+        let mut template =
+            template_text(&format!("{template}.yaml")) + &template_text("_trust.tpl");
+        if command == "controller" {
+            template += &template_text("_members.tpl");
+        }
         assert!(
             template.contains(&format!("- {command}\n")),
             "{command} is not started"

@@ -1,11 +1,11 @@
 //! The chart as helm renders it: certificates and tokens reach both tiers, and nothing is plaintext
 //! unless the values request it.
 
-use crate::chart::{chart, flags, helm, help};
-use std::collections::BTreeMap;
+use crate::chart::release::{assert_has, assert_has_none, render};
+use crate::chart::{flags, help};
 
 /// The chart requests its certificates from cert-manager.
-const ISSUER: &[&str] = &[
+pub(super) const ISSUER: &[&str] = &[
     "certManager.issuerRef.name=ca",
     "trustDomain=example.org",
     "tokens.secret=operators",
@@ -16,81 +16,12 @@ const SECRETS: &[&str] = &[
     "zones[0].certificates.secret=low",
     "tokens.secret=operators",
 ];
-const INSECURE: &[&str] = &["insecure=true"];
+pub(super) const INSECURE: &[&str] = &["insecure=true"];
 /// Both Deployments of a release `p` with a zone `eu-1a`, and the tier that each starts.
 const TIERS: [(&str, &str); 2] = [
     ("p-plimsoll-controller", "controller"),
     ("p-plimsoll-eu-1a", "aggregator"),
 ];
-
-/// Documents and notes of a release.
-struct Rendered {
-    /// Texts of all objects by kind and name.
-    objects: BTreeMap<(String, String), String>,
-    notes: String,
-}
-
-/// Renders the chart with a zone `eu-1a`, unless a value names another. `None` if helm is not
-/// installed, and then `test` is recorded as skipped.
-fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
-    let chart = chart();
-    let mut args = vec![
-        "install",
-        "p",
-        chart.to_str().unwrap(),
-        "--dry-run=client",
-        "--set",
-        "zones[0].name=eu-1a",
-    ];
-    args.extend(values.iter().flat_map(|value| ["--set", value]));
-    let output = helm(&format!("chart_trust::{test}"), &args)?;
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    if !output.status.success() {
-        return Some(Err(text(output.stderr)));
-    }
-    let out = text(output.stdout);
-    let (manifest, notes) = out.split_once("\nNOTES:\n").unwrap();
-    let value = |document: &str, mark: &str| {
-        document
-            .lines()
-            .find_map(|line| line.strip_prefix(mark))
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let objects = manifest.split("\n---\n").map(|document| {
-        (
-            (value(document, "kind: "), value(document, "  name: ")),
-            document.to_owned(),
-        )
-    });
-    Some(Ok(Rendered {
-        objects: objects.collect(),
-        notes: notes.to_owned(),
-    }))
-}
-
-impl Rendered {
-    fn object(&self, kind: &str, name: &str) -> &str {
-        let object = self.objects.get(&(kind.to_owned(), name.to_owned()));
-        object.unwrap_or_else(|| panic!("no {kind} {name}: {:?}", self.objects.keys()))
-    }
-
-    fn has_kind(&self, wanted: &str) -> bool {
-        self.objects.keys().any(|(kind, _)| kind == wanted)
-    }
-}
-
-fn assert_has(text: &str, wanted: &[&str]) {
-    wanted
-        .iter()
-        .for_each(|wanted| assert!(text.contains(wanted), "{wanted:?} is missing:\n{text}"));
-}
-
-fn assert_has_none(text: &str, unwanted: &[&str]) {
-    unwanted
-        .iter()
-        .for_each(|unwanted| assert!(!text.contains(unwanted), "{unwanted:?}:\n{text}"));
-}
 
 #[test]
 fn untrusted_chart_is_refused_with_advice() {
