@@ -67,7 +67,7 @@ mod tests {
             version: "1".to_owned(),
             since_s: 0,
             files: files.map(str::to_owned),
-            looking: 0,
+            sought: false,
         };
         MemberStatus { member, leads }
     }
