@@ -53,6 +53,15 @@ pub(crate) const OF_TRUST: [&str; 6] = [
 /// Alerts of exact quotas, which fire in separate tests.
 pub(crate) const OF_QUOTAS: [&str; 2] = ["PlimsollQuotaStoreFailing", "PlimsollQuotaDegraded"];
 
+/// Alerts of several controllers, which fire in separate tests.
+pub(crate) const OF_MEMBERS: [&str; 5] = [
+    "PlimsollNoLeader",
+    "PlimsollLeadUnconfirmed",
+    "PlimsollMembersMissing",
+    "PlimsollMemberFilesDiffer",
+    "PlimsollStoreEndpointFailing",
+];
+
 pub(crate) const SIDECAR_LATE: &str = "PlimsollSidecarLate";
 
 /// Alert of a fault that no sound fleet has.
@@ -361,6 +370,7 @@ fn every_other_alert_fires_and_is_resolved() {
         .chain([UNDERADMITTING])
         .chain(OF_TRUST)
         .chain(OF_QUOTAS)
+        .chain(OF_MEMBERS)
         .chain([SIDECAR_LATE]);
     let tested: BTreeSet<&str> = alerts
         .fired

@@ -2,6 +2,7 @@
 
 pub(crate) mod alerts;
 pub(crate) mod extra_gates;
+mod member_alerts;
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
