@@ -62,7 +62,7 @@ fn ask(address: &Address, credentials: &CredentialArgs) -> Said {
         let (client, _) = credentials.open(address)?;
         let request = client.get(format!("{address}/lead")).timeout(LOOK_MAX);
         let runtime = shutdown::runtime().map_err(|error| error.to_string())?;
-        let answer = runtime.block_on(request.send());
+        let answer = runtime.block_on(async { request.send().await });
         match answer.map_err(|error| root_cause(&error))?.status() {
             StatusCode::SERVICE_UNAVAILABLE => Ok(Said::StandsBy),
             status if status.is_success() => Ok(Said::Leads),

@@ -8,6 +8,8 @@ mod fleets;
 #[cfg(test)]
 mod house;
 #[cfg(test)]
+mod members;
+#[cfg(test)]
 mod operators;
 #[cfg(test)]
 mod outages;

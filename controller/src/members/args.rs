@@ -38,12 +38,7 @@ pub struct StoreArgs {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct StoreAccess {
     /// Authorities of the store's certificates, a PEM file; for etcds://
-    #[arg(
-        long,
-        env = "PLIMSOLL_STORE_CA",
-        value_name = "FILE",
-        requires = "store"
-    )]
+    #[arg(long, env = "PLIMSOLL_STORE_CA", value_name = "FILE")]
     pub store_ca: Option<PathBuf>,
     /// Certificate of this process for the store, a PEM file
     #[arg(long, env = "PLIMSOLL_STORE_CERT", value_name = "FILE", requires_all = ["store_ca", "store_key"])]

@@ -44,14 +44,20 @@ impl Members {
 
     /// The URLs of one port of all controllers, separated by commas.
     pub fn urls(&self, port: &str) -> String {
-        let urls = self.controllers.iter().map(|it| format!("http://{}", it.address(port)));
+        let urls = self
+            .controllers
+            .iter()
+            .map(|it| format!("http://{}", it.address(port)));
         urls.collect::<Vec<_>>().join(",")
     }
 
     /// The URL of the store.
     pub fn store_url(&self) -> String {
         let endpoints = self.store.iter().map(|server| server.address.to_string());
-        format!("etcd://{}/plimsoll", endpoints.collect::<Vec<_>>().join(","))
+        format!(
+            "etcd://{}/plimsoll",
+            endpoints.collect::<Vec<_>>().join(",")
+        )
     }
 
     /// Saves a file of one controller, as an editor does.
@@ -92,17 +98,27 @@ impl Members {
         self.controllers[number] = self.controller(number, &listen, &admin);
     }
 
-    /// The number of the controller that leads, if it answers.
-    pub fn leader(&self) -> Option<usize> {
-        (0..self.controllers.len()).find(|number| {
-            let admin = self.controllers[*number].address("admin");
-            !self.controllers[*number].has_ended()
-                && http(admin, "GET", "/lead", &[]).is_ok_and(|(code, _)| code == 200)
-        })
+    /// The number of the controller that leads, among these.
+    pub fn leader(&self, among: &[usize]) -> Option<usize> {
+        let leads = |number: &&usize| {
+            let controller = &self.controllers[**number];
+            !controller.has_ended()
+                && http(controller.address("admin"), "GET", "/lead", &[])
+                    .is_ok_and(|(code, _)| code == 200)
+        };
+        among.iter().find(leads).copied()
     }
 
     pub fn until_led(&self) -> usize {
-        until("a controller to lead", || self.leader())
+        self.until_led_without(usize::MAX)
+    }
+
+    /// Waits until another controller than `excluded` leads.
+    pub fn until_led_without(&self, excluded: usize) -> usize {
+        let others: Vec<usize> = (0..self.controllers.len())
+            .filter(|number| *number != excluded)
+            .collect();
+        until("a controller to lead", || self.leader(&others))
     }
 
     /// `None` while that controller does not lead.

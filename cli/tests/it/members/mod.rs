@@ -1,0 +1,159 @@
+//! Several controllers on a real store, of which one leads.
+
+mod copy;
+
+use plimsoll_testing::fleet::{BUCKET, policy};
+use plimsoll_testing::members::{Members, ZONES};
+use plimsoll_testing::process::{http_get, message, run, succeed, until};
+use plimsoll_testing::turns::{IDLE, turn};
+use serde_json::Value;
+
+fn operate(members: &Members, args: &[&str]) -> String {
+    succeed(&[args, &["--controller", &members.urls("admin")]].concat())
+}
+
+/// Waits until every aggregator has directives of a later epoch, and returns the earliest of their epochs. None of them
+/// may ever go back.
+fn until_later(members: &Members, than: u64) -> u64 {
+    let mut seen = members.epochs();
+    until("all aggregators to follow the leader", || {
+        let now = members.epochs();
+        for (before, now) in seen.iter().zip(&now) {
+            assert!(*now >= *before || *now == 0, "epoch {now} after {before}");
+        }
+        seen = now;
+        seen.iter().min().copied().filter(|epoch| *epoch > than)
+    })
+}
+
+fn is_killed_everywhere(members: &Members) -> Option<()> {
+    let is_killed = |admin| {
+        let status: Value = serde_json::from_str(&http_get(admin, "/status").1).ok()?;
+        Some(status["kill_generation"].as_u64()? % 2 == 1)
+    };
+    let mut aggregators = members.aggregators.iter();
+    aggregators
+        .all(|it| is_killed(it.address("admin")) == Some(true))
+        .then_some(())
+}
+
+#[test]
+fn successor_keeps_every_order() {
+    let _turn = turn(IDLE);
+    let started = Members::start(
+        "successor_keeps_every_order",
+        3,
+        &policy(100, "shadow", false),
+    );
+    let Some(mut members) = started else { return };
+    let first = members.until_led();
+    let epoch = until_later(&members, 0);
+    let promote = [
+        "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
+    ];
+    operate(&members, &promote);
+    members.controllers[first].kill_9();
+    let second = members.until_led_without(first);
+    let epoch = until_later(&members, epoch);
+    let status = members.status(second).unwrap();
+    assert_eq!(status["buckets"][BUCKET]["mode"], "enforce");
+    assert_eq!(status["state_lost"], Value::Null);
+
+    // A standby takes a kill for the leader.
+    members.restart(first);
+    let standby = format!("http://{}", members.controllers[first].address("admin"));
+    succeed(&["kill", "on", "--reason", "drill", "--controller", &standby]);
+    until("the kill to reach all zones", || {
+        is_killed_everywhere(&members)
+    });
+    let refused = run(&["status", "--controller", &standby]);
+    let refused = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.contains("this controller stands by"), "{refused}");
+
+    let shown = operate(&members, &["status"]);
+    assert_eq!(shown.matches("stands by, version").count(), 2, "{shown}");
+    let resigned = operate(&members, &["resign"]);
+    assert!(resigned.contains("stands by"), "{resigned}");
+    let third = members.until_led_without(second);
+    until_later(&members, epoch);
+    assert_eq!(members.status(third).unwrap()["killed"], true);
+    operate(&members, &["kill", "off"]);
+    members.controllers[third].terminate();
+    members.until_led_without(third);
+    assert!(
+        operate(&members, &["kill", "status"]).contains("fleet  on"),
+        "the end was lost"
+    );
+}
+
+#[test]
+fn frozen_leader_stands_by_when_it_wakes() {
+    let _turn = turn(IDLE);
+    let test = "frozen_leader_stands_by_when_it_wakes";
+    let started = Members::start(test, 2, &policy(100, "enforce", false));
+    let Some(members) = started else { return };
+    let first = members.until_led();
+    let epoch = until_later(&members, 0);
+    members.controllers[first].signal("STOP");
+    members.until_led_without(first);
+    let epoch = until_later(&members, epoch);
+    members.controllers[first].signal("CONT");
+    members.controllers[first]
+        .wait_for(|line| message(line).is_some_and(|text| text.starts_with("the lead is lost")));
+    // One leader is left, and all follow it.
+    assert_ne!(members.until_led_without(first), first);
+    assert!(
+        members.epochs().iter().all(|it| *it == epoch),
+        "{:?}",
+        members.epochs()
+    );
+    assert_eq!(members.epochs().len(), ZONES.len());
+}
+
+#[test]
+fn leader_without_the_store_goes_on() {
+    let _turn = turn(IDLE);
+    let test = "leader_without_the_store_goes_on";
+    let started = Members::start(test, 2, &policy(100, "shadow", false));
+    let Some(mut members) = started else { return };
+    let leader = members.until_led();
+    let epoch = until_later(&members, 0);
+    members.store.iter_mut().for_each(|server| server.stop());
+    until(
+        "the aggregators to know that the lead is unconfirmed",
+        || {
+            let is_told = |admin| {
+                http_get(admin, "/status")
+                    .1
+                    .contains("\"parent_unconfirmed\":true")
+            };
+            let mut aggregators = members.aggregators.iter();
+            aggregators
+                .all(|it| is_told(it.address("admin")))
+                .then_some(())
+        },
+    );
+    assert_eq!(members.epochs(), [epoch; 3]);
+    let admin = members.urls("admin");
+    let promote = [
+        "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
+    ];
+    let refused = run(&[&promote[..], &["--controller", &admin]].concat());
+    let refused = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.contains("the store does not confirm"), "{refused}");
+    // A kill waits for nothing.
+    let killed = operate(&members, &["kill", "on", "--reason", "drill"]);
+    assert!(killed.contains("not saved"), "{killed}");
+    until("the kill to reach all zones", || {
+        is_killed_everywhere(&members)
+    });
+
+    members.store.iter_mut().for_each(|server| server.start());
+    until("the state to be saved", || {
+        let status = members.status(members.leader(&[0, 1])?)?;
+        (status["members"]["confirmed"] == true && status["state_unsaved"].is_null()).then_some(())
+    });
+    members.controllers[leader].kill_9();
+    let successor = members.until_led_without(leader);
+    assert_eq!(members.status(successor).unwrap()["killed"], true);
+}
