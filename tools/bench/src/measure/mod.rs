@@ -23,7 +23,9 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use plimsoll_testing::fleet::Rates;
-use report::{FROZEN, FUZZ, HEADROOM, PLANS, QUOTA, Report, SCALE, SIDECAR, SOAK, TENANTS, TLS};
+use report::{
+    FROZEN, FUZZ, HEADROOM, PLANS, QUOTA, Report, SCALE, SIDECAR, SOAK, TAKEOVER, TENANTS, TLS,
+};
 
 /// Requests/s.
 const LIMIT: u32 = 1_000;
@@ -33,7 +35,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, plans, scale, headroom, fuzz, tls, sidecar, quota, frozen and soak alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, plans, scale, headroom, takeover, fuzz, tls, sidecar, quota, frozen and soak alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
     /// Time for which `soak` runs; what it does every minute of an hour comes as many times in less
@@ -46,7 +48,7 @@ pub(crate) struct Args {
 
 type Measure = fn(&mut Report);
 
-const PARTS: [(&str, Measure); 21] = [
+const PARTS: [(&str, Measure); 22] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -56,6 +58,7 @@ const PARTS: [(&str, Measure); 21] = [
     (HEADROOM, headroom::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),
+    (TAKEOVER, headroom::takeover::measure),
     ("kill", kill::measure),
     ("books", books::measure),
     ("goodput", goodput::measure),

@@ -1,13 +1,15 @@
 //! Instances of a service: clients of this library in this process, on a controller and aggregators
 //! in separate processes. Without HTTP every request is decided and recorded when it is due.
 
+use std::any::Any;
+use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Instant;
 
 use plimsoll_client::{Limiter, Request, Verdict};
 use plimsoll_core::names::{own_name, plan_of};
-use plimsoll_testing::fleet::{BUCKET, Fleet, TENANTS, policy};
-use plimsoll_testing::process::until;
+use plimsoll_testing::fleet::{BUCKET, Fleet, TENANTS, metric, policy};
+use plimsoll_testing::process::{Process, http_get, until};
 use tokio::runtime::Runtime;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -18,11 +20,24 @@ use crate::shutdown;
 /// Names that an instance tells apart: more than any load here has.
 const KEYS_MAX: usize = 40_000;
 
+/// The addresses of an aggregator.
+pub(super) struct Ports {
+    listen: SocketAddr,
+    admin: SocketAddr,
+}
+
+pub(super) fn ports(aggregator: &Process) -> Ports {
+    Ports {
+        listen: aggregator.address("listen"),
+        admin: aggregator.address("admin"),
+    }
+}
+
 pub(super) struct Instances {
     limiters: Vec<Limiter>,
     _stops_the_feeds: DropGuard,
     _runtime: Runtime,
-    _fleet: Fleet,
+    _fleet: Box<dyn Any>,
 }
 
 impl Instances {
@@ -34,14 +49,23 @@ impl Instances {
 
     /// Starts `count` instances on this fleet, evenly over its zones, and waits until they are connected.
     pub(super) fn below(fleet: Fleet, count: usize) -> Self {
+        let zones = fleet.zones.iter();
+        let zones: Vec<_> = zones
+            .map(|zone| (zone.name, ports(&zone.aggregator)))
+            .collect();
+        Self::at(&zones, count, Box::new(fleet))
+    }
+
+    /// Starts `count` instances evenly over these zones with their aggregators, and waits until they are connected.
+    pub(super) fn at(zones: &[(&str, Ports)], count: usize, fleet: Box<dyn Any>) -> Self {
         let runtime = shutdown::runtime().unwrap();
         let stop = CancellationToken::new();
         let start = |number: usize| {
-            let zone = &fleet.zones[number % fleet.zones.len()];
-            let aggregator = format!("http://{}", zone.aggregator.address("listen"));
+            let (zone, ports) = &zones[number % zones.len()];
+            let aggregator = format!("http://{}", ports.listen);
             let builder = Limiter::builder("measured").name(&format!("instance-{number}"));
             let builder = builder
-                .zone(zone.name)
+                .zone(zone)
                 .aggregator(&aggregator)
                 .keys_max(KEYS_MAX);
             let (limiter, feed) = builder.build_detached().unwrap();
@@ -51,8 +75,14 @@ impl Instances {
         };
         let limiters = (0..count).map(start).collect();
         until("all instances to be connected", || {
-            let connected = |zone| fleet.aggregator_metric(zone, "plimsoll_children");
-            ((0..fleet.zones.len()).map(connected).sum::<f64>() == count as f64).then_some(())
+            let connected = |(_, ports): &(&str, Ports)| {
+                metric(
+                    &http_get(ports.admin, "/metrics").1,
+                    "plimsoll_children",
+                    "",
+                )
+            };
+            (zones.iter().map(connected).sum::<f64>() == count as f64).then_some(())
         });
         Self {
             limiters,

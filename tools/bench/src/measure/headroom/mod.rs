@@ -8,6 +8,7 @@ mod instances;
 pub(super) mod plans;
 mod promotion;
 mod record;
+pub(super) mod takeover;
 mod traffic;
 
 use super::report::Report;
