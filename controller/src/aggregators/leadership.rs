@@ -219,6 +219,22 @@ mod tests {
     }
 
     #[test]
+    fn elected_controller_exceeds_living_ones_while_confirmed() {
+        let mut leadership = started();
+        // From a controller that confirmed a report 50 s after the start of this one.
+        let living = claims(leader(9, 9), Some(0));
+        for (confirmed, next) in [(false, None), (true, Some(Epoch(10)))] {
+            leadership.mandate = Mandate::Elected { confirmed };
+            let got = leadership.on_report(at(60_000), Epoch(7), &place(), &living);
+            assert_eq!(
+                (got, leadership.lost()),
+                (next, None),
+                "confirmed: {confirmed}"
+            );
+        }
+    }
+
+    #[test]
     fn epoch_exceeds_claims_by_bounded_steps() {
         let mut leadership = started();
         let mut claim = |ms, epoch: u64, claimed| {

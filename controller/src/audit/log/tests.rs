@@ -80,6 +80,25 @@ async fn failing_disk_refuses_changes() {
     task.abort();
 }
 
+#[tokio::test]
+async fn barred_change_is_refused_until_it_is_admitted() {
+    let directory = tempdir().unwrap();
+    let log = AuditLog::open(directory.path());
+    log.bar(Some("a reason"));
+    let refused = log.record(gate(), entry("promote")).await.unwrap_err();
+    assert_eq!(refused, NotLogged::Barred("a reason"));
+    assert!(!log.is_writable() && !log.is_failing());
+    // What takes refusals away is written all the same.
+    log.note(gate(), entry("kill on fleet"));
+    log.write(None).unwrap();
+    log.bar(None);
+    log.writable().await;
+    let _logged = log.record(gate(), entry("apply")).await.unwrap();
+    let lines = lines(directory.path());
+    let texts: Vec<_> = lines.iter().map(|line| line.what.as_str()).collect();
+    assert_eq!(texts, ["kill on fleet", "apply"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn command_awaits_no_hanging_disk() {
     let directory = tempdir().unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::admin::status::Status;
+use crate::aggregators::leadership::Mandate;
 
 /// A fleet in steady state after zone b was cut off for some seconds.
 fn after_silence_of(seconds: f64, policy: Arc<Policy>) -> Fleet {
@@ -34,6 +35,23 @@ fn silent_zone_share_is_held_then_released() {
         1,
         "the silent zone is no longer waited for"
     );
+}
+
+#[test]
+fn unconfirmed_leader_releases_no_share() {
+    let mut fleet = settled(enforced());
+    fleet.brain.leadership.mandate = Mandate::Elected { confirmed: false };
+    // The zone may report to another leader.
+    fleet.zones[1].cut = true;
+    fleet.run(200.0);
+    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);
+    assert_eq!(
+        (fleet.presences(), fleet.brain.durable().children.len()),
+        (2.0, 2)
+    );
+    fleet.brain.leadership.mandate = Mandate::Elected { confirmed: true };
+    fleet.run(100.0);
+    assert_eq!(fleet.brain.durable().children.len(), 1);
 }
 
 /// The requests that a silent zone is assumed to pass follow from its last hold, scaled by its presence once.
