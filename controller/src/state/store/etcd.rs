@@ -67,6 +67,8 @@ impl EtcdStore {
             Err(damage) => {
                 let state = store.client.get(STATE).await?;
                 let aside = state.map(|state| Operation::put(UNREADABLE, state.value, None));
+                // The policy of a lost state is lost, too.
+                let aside = aside.into_iter().chain([Operation::delete(POLICY)]);
                 store.commit(aside).await?;
                 Opened {
                     durable: DurableState::lost(),
