@@ -24,7 +24,7 @@ pub struct StoreArgs {
     /// Time after which another member is elected, once the leader has stopped answering to the store
     #[arg(long, env = "PLIMSOLL_LEAD_TTL", value_name = "TIME", default_value = "5s", value_parser = ttl)]
     pub lead_ttl: Duration,
-    /// Host name or IP address of this member for aggregators and operators; without it that of --listen and --admin
+    /// Host of this member for aggregators and operators. Default: that of --listen and --admin
     #[arg(
         long,
         env = "PLIMSOLL_ADVERTISE",

@@ -7,7 +7,7 @@ use super::{pages, read};
 use crate::command::Plimsoll;
 
 /// Commands of the reader's machine that documents may show. Others are misspelt or must be added.
-const KNOWN: [&str; 34] = [
+const KNOWN: [&str; 36] = [
     "caddy",
     "traefik",
     "cat",
@@ -17,6 +17,8 @@ const KNOWN: [&str; 34] = [
     "curl",
     "echo",
     "envoy",
+    "etcd",
+    "etcdctl",
     "export",
     "git",
     "grep",

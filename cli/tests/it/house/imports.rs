@@ -10,13 +10,14 @@ use super::{METADATA, dependencies, folder, package, root};
 
 /// Crates that each crate may import, also in its tests. `cli`, `bench` and `fuzz` may import all
 /// of these, and no crate may import one of them.
-const IMPORTS: [(&str, &[&str]); 15] = [
+const IMPORTS: [(&str, &[&str]); 16] = [
     ("core", &[]),
     ("testing", &[]),
     ("host", &["core"]),
     ("policy", &["core"]),
     ("tls", &["core", "host"]),
     ("net", &["core", "host", "tls"]),
+    ("etcd", &["tls", "testing"]),
     ("proto", &["core", "host", "net", "tls"]),
     ("admin", &["core", "host", "net", "tls"]),
     ("quota", &["core", "host", "net", "admin"]),
@@ -28,7 +29,7 @@ const IMPORTS: [(&str, &[&str]); 15] = [
     ),
     (
         "controller",
-        &["core", "host", "net", "proto", "policy", "admin"],
+        &["core", "host", "net", "proto", "policy", "admin", "etcd"],
     ),
     (
         "sidecar",
