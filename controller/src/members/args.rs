@@ -1,10 +1,10 @@
 //! The flags of a controller that is one of several.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plimsoll_etcd::{
-    AddressError, Client, ClientFiles, Credentials, Options, StoreAddress, TlsFiles,
+    AddressError, Client, ClientFiles, Credentials, Options, StoreAddress, TlsError, TlsFiles,
 };
 use plimsoll_host::regular_file;
 
@@ -80,6 +80,9 @@ pub enum StoreArgsError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// A file of certificates cannot be used.
+    #[error("--store-ca, --store-cert, --store-key: {0}")]
+    Tls(#[from] TlsError),
     /// The client cannot be made of the flags.
     #[error("--store: {0}")]
     Client(#[from] AddressError),
@@ -113,6 +116,9 @@ impl StoreAccess {
             ca: ca.clone(),
             client: own.map(|(certificate, key)| ClientFiles { certificate, key }),
         });
+        if let Some(tls) = &tls {
+            tls.check()?;
+        }
         let credentials = match (&self.store_user, &self.store_password_file) {
             (Some(user), Some(path)) => Some(Credentials {
                 user: user.clone(),
@@ -129,11 +135,11 @@ impl StoreAccess {
     }
 }
 
-fn password(path: &PathBuf) -> Result<String, StoreArgsError> {
+fn password(path: &Path) -> Result<String, StoreArgsError> {
     let text = regular_file::read_whole(path, PASSWORD_BYTES_MAX)
         .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
     let text = text.map_err(|source| StoreArgsError::Password {
-        path: path.clone(),
+        path: path.to_owned(),
         source,
     })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())

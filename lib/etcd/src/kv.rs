@@ -25,8 +25,6 @@ pub struct KeyValue {
     pub created_revision: u64,
     /// Revision at which the value was written.
     pub modified_revision: u64,
-    /// Number of writes since the creation.
-    pub version: u64,
     /// Lease whose end deletes the key.
     pub lease: Option<LeaseId>,
 }
@@ -195,7 +193,6 @@ impl KeyValue {
             value: Bytes::copy_from_slice(&entry.value),
             created_revision,
             modified_revision,
-            version: unsigned(entry.version)?,
             lease: (entry.lease != 0).then_some(LeaseId(entry.lease)),
         })
     }

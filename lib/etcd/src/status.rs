@@ -26,20 +26,10 @@ pub struct EndpointStatus {
 pub struct MemberStatus {
     /// Version of etcd.
     pub version: String,
-    /// Whether it follows a leader or is one.
-    pub has_leader: bool,
     /// Whether it is the leader.
     pub is_leader: bool,
-    /// Term of Raft, which grows with each election.
-    pub raft_term: u64,
-    /// Index of the last committed entry of Raft's log.
-    pub raft_index: u64,
-    /// Index of the last applied entry.
-    pub raft_applied_index: u64,
     /// Size of the database file, in bytes.
     pub database_bytes: u64,
-    /// Part of the file that is in use, in bytes.
-    pub database_used_bytes: u64,
     /// Alarms and errors, such as `NOSPACE`.
     pub problems: Vec<String>,
 }
@@ -69,13 +59,8 @@ impl MemberStatus {
         let problems = answer.errors.iter().take(PROBLEMS_MAX);
         Ok(Self {
             version: bounded(&answer.version),
-            has_leader: answer.leader != 0,
             is_leader: answer.leader != 0 && answer.leader == own,
-            raft_term: answer.raft_term,
-            raft_index: answer.raft_index,
-            raft_applied_index: answer.raft_applied_index,
             database_bytes: unsigned(answer.database_bytes)?,
-            database_used_bytes: unsigned(answer.database_used_bytes)?,
             problems: problems.map(|problem| bounded(problem.trim())).collect(),
         })
     }

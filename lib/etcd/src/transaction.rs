@@ -68,36 +68,13 @@ impl Condition {
         Self::created_at(key, 0)
     }
 
-    /// The key exists.
-    pub fn exists(key: impl Into<Bytes>) -> Self {
-        let mut condition = Self::absent(key);
-        condition.0.relation = Relation::Greater.into();
-        condition
-    }
-
     /// The key was created at this revision, and not deleted since.
     pub fn created_at(key: impl Into<Bytes>, revision: u64) -> Self {
-        let revision = Operand::CreateRevision(signed(revision));
-        Self::equal(key, Field::Create, revision)
-    }
-
-    /// The key was last written at this revision.
-    pub fn modified_at(key: impl Into<Bytes>, revision: u64) -> Self {
-        let revision = Operand::ModRevision(signed(revision));
-        Self::equal(key, Field::Mod, revision)
-    }
-
-    /// The key has this value.
-    pub fn value_is(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
-        Self::equal(key, Field::Value, Operand::Value(value.into()))
-    }
-
-    fn equal(key: impl Into<Bytes>, field: Field, operand: Operand) -> Self {
         Self(Compare {
             relation: Relation::Equal.into(),
-            field: field.into(),
+            field: Field::Create.into(),
             key: key.into(),
-            operand: Some(operand),
+            operand: Some(Operand::CreateRevision(signed(revision))),
         })
     }
 }
