@@ -196,12 +196,14 @@ where
 /// Returns true if the arguments or their files are at fault, so that the same command fails again.
 fn is_usage(error: &anyhow::Error) -> bool {
     use plimsoll_controller::Error;
-    error
-        .downcast_ref::<Error>()
-        .is_some_and(|error| matches!(error, Error::Policy(_) | Error::Security(_)))
-        || error
-            .downcast_ref::<plimsoll_aggregator::Error>()
-            .is_some_and(plimsoll_aggregator::Error::is_usage)
+    error.downcast_ref::<Error>().is_some_and(|error| {
+        matches!(
+            error,
+            Error::Policy(_) | Error::Security(_) | Error::StoreArgs(_)
+        )
+    }) || error
+        .downcast_ref::<plimsoll_aggregator::Error>()
+        .is_some_and(plimsoll_aggregator::Error::is_usage)
         || error
             .downcast_ref::<plimsoll_sidecar::Error>()
             .is_some_and(plimsoll_sidecar::Error::is_usage)

@@ -255,10 +255,15 @@ impl Controller {
         membership: Option<(u64, Membership)>,
     ) -> Result<Self, Error> {
         let files = args.files();
-        let (policy, warnings, current) = files.read_version()?;
-        let policy = Arc::new(policy);
-        policy::log_warnings(&warnings, &[]);
-        // A file that is not valid leaves no state.
+        let is_elected = membership.is_some();
+        // A file that is not valid leaves no state, and keeps no member from leading with the policy of the store.
+        let read = match files.read_version() {
+            Err(error) if !is_elected => return Err(error.into()),
+            read => read.map(|(policy, warnings, version)| (Arc::new(policy), warnings, version)),
+        };
+        if let Ok((_, warnings, _)) = &read {
+            policy::log_warnings(warnings, &[]);
+        }
         let (store, opened) = open()?;
         if let Some(loss) = &opened.loss {
             tracing::error!(
@@ -273,12 +278,16 @@ impl Controller {
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
         let audit = AuditLog::open(&args.state_dir);
-        let in_force = saved_policy(&durable, &policy).unwrap_or_else(|| Arc::clone(&policy));
-        if Arc::ptr_eq(&in_force, &policy) && policy::record_first(&policy, &files, &audit).is_err()
-        {
-            // Only recorded changes are enforced.
-            durable.lost = true;
-        }
+        let saved = saved_policy(&durable, read.as_ref().ok().map(|(policy, ..)| policy));
+        let (in_force, read) = match (saved, read) {
+            (Some(saved), read) => (saved, read),
+            (None, read) => {
+                let (policy, warnings, version) = read?;
+                // Only recorded changes are enforced.
+                durable.lost |= policy::record_first(&policy, &files, &audit).is_err();
+                (Arc::clone(&policy), Ok((policy, warnings, version)))
+            }
+        };
         let mut brain = Brain::new(
             MonoTime::ZERO,
             InstanceId(u128::from_be_bytes(random()?)),
@@ -297,16 +306,26 @@ impl Controller {
         };
         let recorder = HistoryRecorder::open(&args.state_dir, shared, &mut brain);
         brain.rollouts.ready = Some(Vec::new());
-        let is_elected = membership.is_some();
         if is_elected {
             brain.leadership.mandate = Mandate::Elected { confirmed: true };
         }
-        // A takeover never changes the policy.
-        let unrecorded = if is_elected && brain.policy().hash() != policy.hash() {
-            policy::hold_at_takeover(&mut brain, &policy);
-            None
-        } else {
-            policy::offer_at_start(&mut brain, &policy, &files, &audit)
+        let (warnings, current, unrecorded) = match read {
+            // A takeover never changes the policy.
+            Ok((policy, warnings, version))
+                if is_elected && brain.policy().hash() != policy.hash() =>
+            {
+                policy::hold_at_takeover(&mut brain, &policy);
+                (warnings, Some(version), None)
+            }
+            Ok((policy, warnings, version)) => {
+                let unrecorded = policy::offer_at_start(&mut brain, &policy, &files, &audit);
+                (warnings, Some(version), unrecorded)
+            }
+            Err(error) => {
+                tracing::error!("policy refused, that of the store stays in force: {error}");
+                brain.policies.refused = Some(error.to_string());
+                (Vec::new(), None, None)
+            }
         };
         if let Some((number, durable)) = brain.unsaved() {
             match store.save(&durable) {
@@ -450,11 +469,11 @@ impl Controller {
 
 /// Returns the policy that was active before a restart; guardrails compare `files` with it. Its catalogue is that of the
 /// files: the rows are not saved.
-fn saved_policy(durable: &DurableState, files: &Policy) -> Option<Arc<Policy>> {
+fn saved_policy(durable: &DurableState, files: Option<&Arc<Policy>>) -> Option<Arc<Policy>> {
     let is_restart = durable.epoch > Epoch::default();
     match durable.policy.as_ref().map(|texts| texts.read()) {
         Some(Ok(policy)) => {
-            let catalogue = files.shared_catalogue().cloned();
+            let catalogue = files.and_then(|files| files.shared_catalogue().cloned());
             Some(Arc::new(policy.with_catalogue(catalogue)))
         }
         Some(Err(error)) => {

@@ -72,6 +72,11 @@ pub struct StoreAccess {
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreArgsError {
+    /// Certificates or a user are given for no store.
+    #[error(
+        "--store-ca and --store-user need --store URL: without it this controller has a state directory only"
+    )]
+    WithoutStore,
     /// The file with the password cannot be read.
     #[error("--store-password-file: {}: {source}", path.display())]
     Password {
@@ -97,7 +102,10 @@ impl StoreArgs {
     /// If a file cannot be read, or the flags contradict the address.
     pub fn client(&self) -> Result<Option<Client>, StoreArgsError> {
         let Some(address) = &self.store else {
-            return Ok(None);
+            return match self.access.is_given() {
+                true => Err(StoreArgsError::WithoutStore),
+                false => Ok(None),
+            };
         };
         self.access.client(address).map(Some)
     }
@@ -106,6 +114,10 @@ impl StoreArgs {
 // === impl StoreAccess ===
 
 impl StoreAccess {
+    const fn is_given(&self) -> bool {
+        self.store_ca.is_some() || self.store_user.is_some()
+    }
+
     /// Returns a client of the store at `address`, which connects to nothing yet. Blocks.
     ///
     /// # Errors

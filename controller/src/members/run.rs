@@ -23,7 +23,7 @@ use super::{Member, Membership, Order, Part};
 use crate::state::store::Claim;
 use crate::state::store::etcd::EtcdStore;
 use crate::tasks::policy_file::PolicyFiles;
-use crate::tasks::unix_s;
+use crate::tasks::{policy, unix_s};
 use crate::{Args, Controller, Error, Listeners, random};
 
 /// Between two looks at the own policy files, for their hash.
@@ -55,6 +55,9 @@ pub(crate) async fn run(
     let args = Arc::new(args);
     let opening = Arc::clone(&args);
     let (claim, security) = spawn_blocking(move || {
+        // A file that is not valid is an error now, and not at the first election.
+        let (_, warnings) = opening.files().read()?;
+        policy::log_warnings(&warnings, &[]);
         let mut claim = Claim::default();
         claim.lock(&opening.state_dir)?;
         let security =

@@ -21,8 +21,8 @@ const DIFFERENCES_MAX: usize = 20;
 pub(crate) struct PolicyTask {
     pub(crate) brain: Shared<Brain>,
     pub(crate) files: PolicyFiles,
-    /// The content of the files as the start read them.
-    pub(crate) current: Version,
+    /// The content of the files as the start read them; `None` if they are not valid.
+    pub(crate) current: Option<Version>,
     /// The warnings of the latest policy, which were logged.
     pub(crate) logged: Vec<Warning>,
     pub(crate) events: Events,
@@ -36,11 +36,11 @@ impl PolicyTask {
         let (sender, mut reloads) = mpsc::channel(1);
         let events = self.events.clone();
         let on_read = move || events.with(|counts| counts.policy_read_s = unix_s());
-        let watch = tokio::spawn(self.files.clone().watch(
-            Some(self.current.clone()),
-            on_read,
-            sender,
-        ));
+        let watch = tokio::spawn(
+            self.files
+                .clone()
+                .watch(self.current.clone(), on_read, sender),
+        );
         loop {
             let audit = self.audit.clone();
             tokio::select! {

@@ -52,9 +52,14 @@ fn successor_keeps_every_order() {
         "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
     ];
     operate(&members, &promote);
+    // A policy that is not valid keeps no member from leading with that of the store.
+    for other in (0..3).filter(|number| *number != first) {
+        members.write(other, "policy.yaml", "buckets: 5\n");
+    }
     members.controllers[first].kill_9();
     let second = members.until_led_without(first);
     let epoch = until_later(&members, epoch);
+    assert!(operate(&members, &["status"]).contains("policy files are refused"));
     let status = members.status(second).unwrap();
     assert_eq!(status["buckets"][BUCKET]["mode"], "enforce");
     assert_eq!(status["state_lost"], Value::Null);
