@@ -166,3 +166,40 @@ fn ttl(text: &str) -> Result<Duration, String> {
     }
     Ok(ttl)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lead_lasts_whole_seconds_in_its_range() {
+        for (text, seconds) in [
+            ("2s", Some(2)),
+            ("1m", Some(60)),
+            ("1s", None),
+            ("61s", None),
+            ("2500ms", None),
+            ("5", None),
+        ] {
+            assert_eq!(ttl(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    #[test]
+    fn access_needs_a_store() {
+        let access = StoreAccess {
+            store_user: Some("app".to_owned()),
+            ..StoreAccess::default()
+        };
+        let args = StoreArgs {
+            access,
+            ..StoreArgs::default()
+        };
+        assert!(matches!(args.client(), Err(StoreArgsError::WithoutStore)));
+        assert!(
+            StoreArgs::default()
+                .client()
+                .is_ok_and(|client| client.is_none())
+        );
+    }
+}
