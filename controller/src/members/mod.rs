@@ -3,6 +3,7 @@
 
 mod args;
 mod kill_orders;
+mod lead;
 mod roster;
 mod routes;
 mod run;
@@ -16,10 +17,11 @@ pub(crate) use self::routes::routes;
 pub use self::routes::{RESIGN, Resigned};
 pub(crate) use self::run::run;
 
+use std::time::Instant;
+
 use plimsoll_etcd::Client;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use self::roster::Roster;
 

@@ -21,10 +21,7 @@ pub(crate) async fn follow(part: watch::Receiver<Part>, brain: Shared<Brain>, au
     let mut was_confirmed = true;
     loop {
         periods.tick().await;
-        let confirmed = matches!(
-            &*part.borrow(),
-            Part::Leading { confirmed_until, .. } if Instant::now() < *confirmed_until
-        );
+        let confirmed = part.borrow().is_confirmed(Instant::now().into_std());
         if std::mem::replace(&mut was_confirmed, confirmed) == confirmed {
             continue;
         }
