@@ -89,6 +89,11 @@ impl Lead {
         self.part = Part::Standby { leader: None };
     }
 
+    /// Asks the store again whether the lead stands: it has refused a write.
+    pub(super) const fn ask(&mut self) {
+        self.is_asked = true;
+    }
+
     /// Returns what to ask the store about the lead.
     pub(super) fn question(&self, now: Instant) -> Option<Question> {
         let held = self.lease?;

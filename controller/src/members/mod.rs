@@ -9,6 +9,8 @@ mod routes;
 mod run;
 mod session;
 mod standby;
+#[cfg(test)]
+mod tests;
 
 pub use self::args::{StoreArgs, StoreArgsError};
 pub(crate) use self::kill_orders::follow as follow_kill_orders;

@@ -75,7 +75,7 @@ impl Session {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = sleep(LOOK_EVERY) => {}
-                () = self.deposed.notified() => {}
+                () = self.deposed.notified() => held.lead.ask(),
                 changed = self.orders.changed() => {
                     if changed.is_ok() && *self.orders.borrow_and_update() == Order::Resign {
                         self.resign(&mut held.lead).await;
