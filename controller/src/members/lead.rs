@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_etcd::{KeyValue, LeaseId};
 
-use super::Part;
 use super::session::decode;
+use super::{Member, Part};
 
 /// A lease is renewed this many times before it would end.
 const RENEWALS: u32 = 5;
@@ -22,6 +22,8 @@ pub(super) struct Lead {
     ttl: Duration,
     lease: Option<Held>,
     stands_back_until: Option<Instant>,
+    /// This member is handing the lead over, until the store says that it has taken it.
+    resigns: bool,
     /// The store is to say whether the lead stands.
     is_asked: bool,
     part: Part,
@@ -47,6 +49,8 @@ pub(super) enum Question {
     Campaign(LeaseId),
     /// Who leads?
     Look,
+    /// Delete the leader's key that was created at this revision.
+    Resign(u64),
 }
 
 impl Lead {
@@ -55,6 +59,7 @@ impl Lead {
             ttl,
             lease: None,
             stands_back_until: None,
+            resigns: false,
             is_asked: false,
             part: Part::Standby { leader: None },
         }
@@ -86,7 +91,7 @@ impl Lead {
     /// Notes that the lease has ended, and with it the keys of this member.
     pub(super) fn on_lease_ended(&mut self) {
         self.lease = None;
-        self.part = Part::Standby { leader: None };
+        self.stand_by(None);
     }
 
     /// Asks the store again whether the lead stands: it has refused a write.
@@ -102,6 +107,7 @@ impl Lead {
                 Some(Question::Campaign(held.id))
             }
             None => Some(Question::Look),
+            Some(lead) if self.resigns => Some(Question::Resign(lead)),
             Some(_) => self.is_asked.then_some(Question::Look),
         }
     }
@@ -123,26 +129,35 @@ impl Lead {
         self.is_asked = false;
         let own = match (question, self.part.lead()) {
             (Question::Campaign(lease), _) => key.filter(|key| key.lease == Some(lease)),
-            (Question::Look, lead) => key.filter(|key| Some(key.created_revision) == lead),
+            (_, lead) => key.filter(|key| Some(key.created_revision) == lead),
         };
         match own {
             Some(own) => self.on_elected(own.created_revision),
             None => {
-                let leader = key.and_then(|key| decode(&key.value));
-                self.part = Part::Standby { leader };
+                self.stand_by(key.and_then(|key| decode(&key.value)));
             }
         }
     }
 
-    /// Begins to hand the lead over. Returns the lead, if this member has it.
-    pub(super) fn resign(&mut self, now: Instant) -> Option<u64> {
+    /// Begins to hand the lead over. It is unconfirmed from now on: a request whose answer is lost may have deleted the key.
+    pub(super) fn resign(&mut self, now: Instant) {
         self.stands_back_until = Some(now + RESIGNED_FOR);
-        self.part.lead()
+        if let Part::Leading {
+            confirmed_until, ..
+        } = &mut self.part
+        {
+            (self.resigns, *confirmed_until) = (true, now);
+        }
     }
 
     /// Notes that the store has deleted the leader's key of this member.
     pub(super) fn on_resigned(&mut self) {
-        self.part = Part::Standby { leader: None };
+        self.stand_by(None);
+    }
+
+    fn stand_by(&mut self, leader: Option<Member>) {
+        self.resigns = false;
+        self.part = Part::Standby { leader };
     }
 }
 

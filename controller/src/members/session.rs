@@ -78,7 +78,7 @@ impl Session {
                 () = self.deposed.notified() => held.lead.ask(),
                 changed = self.orders.changed() => {
                     if changed.is_ok() && *self.orders.borrow_and_update() == Order::Resign {
-                        self.resign(&mut held.lead).await;
+                        held.lead.resign(now());
                     }
                 }
             }
@@ -140,26 +140,17 @@ impl Session {
                 committed.reads.into_iter().flatten().next()
             }
             Question::Look => self.client.get(LEADER).await?,
+            Question::Resign(created) => {
+                let transaction = Transaction::default()
+                    .when(Condition::created_at(LEADER, created))
+                    .then(Operation::delete(LEADER));
+                self.client.transact(transaction).await?;
+                lead.on_resigned();
+                return Ok(());
+            }
         };
         lead.on_leader(question, leader.as_ref());
         Ok(())
-    }
-
-    /// Gives the lead back, if this member has it.
-    async fn resign(&self, lead: &mut Lead) {
-        let Some(created) = lead.resign(now()) else {
-            return;
-        };
-        let transaction = Transaction::default()
-            .when(Condition::created_at(LEADER, created))
-            .then(Operation::delete(LEADER));
-        match self.client.transact(transaction).await {
-            Ok(_) => lead.on_resigned(),
-            Err(error) => {
-                tracing::error!(%error, "the lead is not handed over: the store does not answer")
-            }
-        }
-        self.tell(lead);
     }
 
     /// Tells the process its part.

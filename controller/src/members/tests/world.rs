@@ -287,11 +287,8 @@ impl World {
         if of.session.is_some() || self.now < of.session_at {
             return;
         }
-        if of.resigns {
-            of.resigns = false;
-            if let Some(lead) = of.lead.resign(now) {
-                return self.ask_session(member, Ask::Resign(lead));
-            }
+        if std::mem::take(&mut of.resigns) {
+            of.lead.resign(now);
         }
         match of.lead.renewal(now) {
             Some(Renewal::Grant) => self.ask_session(member, Ask::Grant),
@@ -305,6 +302,7 @@ impl World {
         match self.members[member].lead.question(now) {
             Some(Question::Campaign(lease)) => self.ask_session(member, Ask::Campaign(lease)),
             Some(Question::Look) => self.ask_session(member, Ask::Look),
+            Some(Question::Resign(lead)) => self.ask_session(member, Ask::Resign(lead)),
             None => self.members[member].session_at = self.now + 250,
         }
     }
