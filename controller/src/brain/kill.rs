@@ -1,6 +1,8 @@
 //! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the
 //! aggregators that a drill waits for.
 
+use std::collections::BTreeSet;
+
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
 use plimsoll_core::kill::{Claims, KillClaim, KillGeneration, KilledBucketsFull, Kills, Scope};
 use plimsoll_core::names::Bucket;
@@ -34,6 +36,21 @@ impl Brain {
             self.pass_unsaved();
         }
         Ok(())
+    }
+
+    /// Kills by an order in the store that was created at this revision, unless that was done. An operator may have ended
+    /// it since.
+    pub(crate) fn on_stored_kill(&mut self, created: u64, scope: &Scope, command: Command) -> bool {
+        let is_new = self.durable.orders_done.insert(created);
+        self.pending_saves.note_change(is_new);
+        is_new && self.on_kill(scope, command).is_ok()
+    }
+
+    /// Forgets the orders that are not in the store any more.
+    pub(crate) fn retain_stored_kills(&mut self, stored: &BTreeSet<u64>) {
+        self.durable
+            .orders_done
+            .retain(|created| stored.contains(created));
     }
 
     /// Moves kills that are about to be sent unsaved past every number that another elected controller may have reached.

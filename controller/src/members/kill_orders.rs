@@ -69,6 +69,13 @@ pub(crate) async fn follow(client: Client, lead: u64, commands: Commands) {
         for key in &listing.entries {
             carry_out(key, &commands);
         }
+        if (listing.entries.len() as u64) < ORDERS_MAX {
+            let stored = listing.entries.iter().map(|key| key.created_revision);
+            let stored = stored.collect();
+            commands
+                .brain
+                .with(|brain, _| brain.retain_stored_kills(&stored));
+        }
         if listing.entries.is_empty() || !in_effect(&commands.brain).await {
             continue;
         }
@@ -78,7 +85,7 @@ pub(crate) async fn follow(client: Client, lead: u64, commands: Commands) {
         ));
         let done = listing.entries.into_iter();
         let delete = done.fold(ours, |all, key| all.then(Operation::delete(key.key)));
-        // Carried out again, an order changes nothing.
+        // An order that stays is not carried out again.
         let _ = client.transact(delete).await;
     }
 }
@@ -91,7 +98,8 @@ fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
             return;
         }
     };
-    let Some((before, after)) = brain.with(|brain, _| kill(brain, &stored)) else {
+    let Some((before, after)) = brain.with(|brain, _| kill(brain, key.created_revision, &stored))
+    else {
         return;
     };
     brain.notify();
@@ -109,19 +117,17 @@ fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
     );
 }
 
-/// Kills as ordered, unless that was done. Returns the kill switch before and after.
-pub(super) fn kill(brain: &mut Brain, stored: &StoredOrder) -> Option<(String, String)> {
-    let StoredOrder { order, by, since_s } = stored;
+/// Carries out the order that was created at this revision, once. Returns the kill switch before and after.
+pub(super) fn kill(
+    brain: &mut Brain,
+    created: u64,
+    StoredOrder { order, by, since_s }: &StoredOrder,
+) -> Option<(String, String)> {
     let scope = Scope::from(order.bucket.clone());
-    let known = brain.durable().command(&scope);
-    if known.is_some_and(|known| known.since_s == Some(*since_s)) {
-        return None;
-    }
     let before = describe(brain.durable(), &scope);
-    brain
-        .on_kill(&scope, command(order, by.clone(), *since_s))
-        .ok()?;
-    Some((before, describe(brain.durable(), &scope)))
+    let command = command(order, by.clone(), *since_s);
+    let is_killed = brain.on_stored_kill(created, &scope, command);
+    is_killed.then(|| (before, describe(brain.durable(), &scope)))
 }
 
 fn command(order: &KillOn, by: Option<Text>, since_s: i64) -> Command {

@@ -404,8 +404,10 @@ impl World {
         match (&leading.orders, answer) {
             (Orders::Listing(of), Some(Answer::Orders(orders))) if *of == request => {
                 let mut texts = Vec::new();
+                let stored = orders.iter().map(|(key, _)| *key).collect();
+                leading.brain.retain_stored_kills(&stored);
                 for (key, order) in &orders {
-                    if kill_orders::kill(&mut leading.brain, order).is_some() {
+                    if kill_orders::kill(&mut leading.brain, *key, order).is_some() {
                         texts.push(format!("m{number}: carries out order {key}: {order:?}"));
                     }
                 }

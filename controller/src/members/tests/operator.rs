@@ -59,6 +59,10 @@ impl World {
     pub(super) fn operate(&mut self) -> Result<(), String> {
         let member = self.rng.pick(self.members.len());
         let scope = self.rng.pick(2);
+        if self.rng.percent(15) {
+            self.order_at_child(scope);
+            return Ok(());
+        }
         if self.now < self.members[member].up_at {
             return Ok(());
         }
@@ -107,6 +111,18 @@ impl World {
                 .hold_unlogged(policy(files), "unconfirmed".to_owned());
         }
         Ok(())
+    }
+
+    /// A kill at an aggregator. It is not ended there: such an end is one of all kills that the aggregator holds, and so of
+    /// later ones elsewhere that it has not heard of.
+    fn order_at_child(&mut self, scope: usize) {
+        let (now, mono) = (self.now, self.mono());
+        let number = self.rng.pick(self.children.len());
+        let child = &mut self.children[number];
+        if child.kills.order(mono, &scopes()[scope], true).is_ok() {
+            child.carried[scope] = Some(now);
+            self.tell(format!("c{number}: orders a kill of {}", scopes()[scope]));
+        }
     }
 
     fn kill(&mut self, member: usize, scope: usize) {
