@@ -59,7 +59,8 @@ impl World {
     pub(super) fn operate(&mut self) -> Result<(), String> {
         let member = self.rng.pick(self.members.len());
         let scope = self.rng.pick(2);
-        if self.rng.percent(15) {
+        let kills_below = self.kills_below != Some(false);
+        if kills_below && self.rng.percent(15) {
             self.order_at_child(scope);
             return Ok(());
         }
@@ -70,7 +71,8 @@ impl World {
             Some(leading) => (leading.serves, leading.confirmed),
             None => (false, false),
         };
-        let kind = self.rng.below(12);
+        let first = if self.kills_below == Some(true) { 5 } else { 0 };
+        let kind = first + self.rng.below(12 - first);
         if !serves {
             match kind {
                 0..5 => self.append(member, scope),
@@ -80,11 +82,11 @@ impl World {
             return Ok(());
         }
         let planned = match kind {
-            0..4 => {
+            0..5 => {
                 self.kill(member, scope);
                 return self.settle(member);
             }
-            4..7 => Planned::End(scope),
+            5..7 => Planned::End(scope),
             7..9 => Planned::Promote,
             9 => {
                 self.abort(member);

@@ -11,7 +11,7 @@ use super::child::Child;
 use super::invariants::{Ledger, number_of};
 use super::leader::{Slot, Turn};
 use super::model_store::{Answer, Ask, ModelStore};
-use super::{Ms, Rng, scopes};
+use super::{Ms, Rng, is_without, scopes};
 
 pub(super) const TTL: Ms = 2_000;
 /// A request without an answer ends then, as in the client of the store.
@@ -64,7 +64,6 @@ pub(super) struct Seen {
     pub(super) saved: u64,
     pub(super) unsaved: u64,
     pub(super) unconfirmed: u64,
-    pub(super) late: u64,
     pub(super) moves: u64,
 }
 
@@ -81,6 +80,8 @@ pub(super) struct World {
     pub(super) trace: Vec<String>,
     pub(super) seen: Seen,
     is_store_slow: bool,
+    /// Operators kill at aggregators only, or at members only. Both in one schedule if this is `None`.
+    pub(super) kills_below: Option<bool>,
 }
 
 impl Seen {
@@ -89,7 +90,6 @@ impl Seen {
         self.saved += other.saved;
         self.unsaved += other.unsaved;
         self.unconfirmed += other.unconfirmed;
-        self.late += other.late;
         self.moves += other.moves;
     }
 }
@@ -111,6 +111,7 @@ impl World {
             trace: Vec::new(),
             seen: Seen::default(),
             is_store_slow: false,
+            kills_below: (!is_without("separate kills")).then_some(seed % 4 == 3),
         };
         (0..members).for_each(|member| world.after(0, Event::Member(member)));
         (0..CHILDREN).for_each(|child| world.after(50, Event::Child(child)));
