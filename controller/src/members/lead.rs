@@ -167,3 +167,87 @@ impl Part {
         matches!(self, Self::Leading { confirmed_until, .. } if now < *confirmed_until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(5);
+    const LEASE: LeaseId = LeaseId(7);
+
+    fn key(created_revision: u64, lease: i64) -> KeyValue {
+        KeyValue {
+            key: Default::default(),
+            value: Default::default(),
+            created_revision,
+            modified_revision: created_revision,
+            version: 1,
+            lease: Some(LeaseId(lease)),
+        }
+    }
+
+    fn elected(at: Instant) -> Lead {
+        let mut lead = Lead::new(TTL);
+        assert_eq!(lead.renewal(at), Some(Renewal::Grant));
+        lead.on_renewed(LEASE, at);
+        assert_eq!(lead.question(at), Some(Question::Campaign(LEASE)));
+        lead.on_elected(3);
+        lead
+    }
+
+    #[test]
+    fn lead_is_confirmed_from_sent_renewals() {
+        let start = Instant::now();
+        let mut lead = elected(start);
+        assert_eq!((lead.renewal(start), lead.question(start)), (None, None));
+        assert!(
+            lead.part()
+                .is_confirmed(start + TTL - Duration::from_millis(1))
+        );
+        assert!(!lead.part().is_confirmed(start + TTL));
+        let later = start + TTL / RENEWALS;
+        assert_eq!(lead.renewal(later), Some(Renewal::KeepAlive(LEASE)));
+        lead.on_renewed(LEASE, later);
+        assert!(
+            !lead.part().is_confirmed(start + TTL),
+            "the key is to be read"
+        );
+        assert_eq!(lead.question(later), Some(Question::Look));
+        lead.on_leader(Question::Look, Some(&key(3, 7)));
+        assert!(lead.part().is_confirmed(start + TTL));
+        // The store has refused a write.
+        lead.ask();
+        assert_eq!(lead.question(later), Some(Question::Look));
+        lead.on_leader(Question::Look, Some(&key(9, 8)));
+        assert_eq!(lead.part().lead(), None);
+    }
+
+    #[test]
+    fn election_is_found_after_a_lost_answer() {
+        let start = Instant::now();
+        let mut lead = Lead::new(TTL);
+        lead.on_renewed(LEASE, start);
+        lead.on_leader(Question::Campaign(LEASE), Some(&key(3, 8)));
+        assert_eq!(lead.part().lead(), None);
+        lead.on_leader(Question::Campaign(LEASE), Some(&key(4, 7)));
+        assert_eq!(lead.part().lead(), Some(4));
+        lead.on_lease_ended();
+        assert_eq!((lead.part().lead(), lead.lease()), (None, None));
+    }
+
+    #[test]
+    fn resignation_is_repeated_until_answered() {
+        let start = Instant::now();
+        let mut lead = elected(start);
+        lead.resign(start);
+        for at in [start, start + TTL] {
+            assert_eq!(lead.question(at), Some(Question::Resign(3)));
+            assert!(!lead.part().is_confirmed(at));
+            lead.on_renewed(LEASE, at);
+        }
+        lead.on_resigned();
+        assert_eq!(lead.question(start + TTL), Some(Question::Look));
+        let over = start + RESIGNED_FOR;
+        assert_eq!(lead.question(over), Some(Question::Campaign(LEASE)));
+    }
+}

@@ -28,15 +28,18 @@ pub(crate) struct EtcdStore {
     lead: u64,
     /// Told when the store refuses a write, because another member leads.
     deposed: Arc<Notify>,
-    written: Mutex<WrittenPolicy>,
+    /// `None` after a write that failed: it may have been applied, or may be applied later.
+    held: Mutex<Option<Held>>,
 }
 
-/// The policy in the store.
+/// What the store holds, as this leader last read or wrote it.
 #[derive(Debug, Default)]
-struct WrittenPolicy {
-    texts: Option<Arc<PolicyTexts>>,
-    chunks: BTreeSet<String>,
+struct Held {
+    /// The revision of the last write of the state; 0 without one.
+    revision: u64,
     of_state: BTreeSet<String>,
+    texts: Option<Arc<PolicyTexts>>,
+    of_policy: BTreeSet<String>,
 }
 
 // === impl EtcdStore ===
@@ -56,52 +59,65 @@ impl EtcdStore {
             client,
             lead,
             deposed,
-            written: Mutex::default(),
+            held: Mutex::default(),
         };
-        let Some(state) = store.client.get(STATE).await? else {
+        let (opened, held) = store.read().await?;
+        *store.held.lock().await = Some(held);
+        Ok((store, opened))
+    }
+
+    async fn read(&self) -> Result<(Opened, Held), StoreError> {
+        let Some(state) = self.client.get(STATE).await? else {
             let opened = Opened {
                 durable: DurableState::first_start(),
                 loss: None,
             };
-            return Ok((store, opened));
+            return Ok((opened, Held::default()));
         };
-        let loss = match store.read(&state.value).await {
-            Ok(durable) => {
+        let revision = state.modified_revision;
+        let loss = match self.read_documents(&state.value).await {
+            Ok((durable, held)) => {
                 let opened = Opened {
                     durable,
                     loss: None,
                 };
-                return Ok((store, opened));
+                return Ok((opened, Held { revision, ..held }));
             }
             Err(Unreadable::Store(error)) => return Err(error.into()),
             Err(Unreadable::Damaged(loss)) => loss,
         };
         let aside = Operation::put(UNREADABLE, state.value, None);
-        store.commit([aside]).await?;
+        self.commit(revision, [aside]).await?;
         let opened = Opened {
             durable: DurableState::lost(),
             loss: Some(format!(
                 "the state in the store cannot be read: {loss}; it was kept as the key `{UNREADABLE}`"
             )),
         };
-        Ok((store, opened))
+        let held = Held {
+            revision,
+            ..Held::default()
+        };
+        Ok((opened, held))
     }
 
-    async fn read(&self, value: &[u8]) -> Result<DurableState, Unreadable> {
+    async fn read_documents(&self, value: &[u8]) -> Result<(DurableState, Held), Unreadable> {
         let (bytes, of_state) = document::read(&self.client, value).await?;
         let mut durable =
             file::decode(&bytes).map_err(|error| Unreadable::Damaged(error.to_string()))?;
-        let mut written = self.written.lock().await;
-        written.of_state = of_state;
+        let mut held = Held {
+            of_state,
+            ..Held::default()
+        };
         if let Some(policy) = self.client.get(POLICY).await? {
             let (bytes, chunks) = document::read(&self.client, &policy.value).await?;
             let texts: Arc<PolicyTexts> = serde_json::from_slice(&bytes)
                 .map_err(|error| Unreadable::Damaged(format!("its policy: {error}")))?;
-            written.chunks = chunks;
-            written.texts = Some(Arc::clone(&texts));
+            held.of_policy = chunks;
+            held.texts = Some(Arc::clone(&texts));
             durable.policy = Some(texts);
         }
-        Ok(durable)
+        Ok((durable, held))
     }
 
     /// Writes the state; it outlives this process when this returns.
@@ -109,42 +125,56 @@ impl EtcdStore {
     /// # Errors
     /// When the store did not take it, or another member leads. The state saved before is kept.
     pub(crate) async fn save(&self, durable: &DurableState) -> Result<(), StoreError> {
-        let mut written = self.written.lock().await;
+        let mut known = self.held.lock().await;
+        let held = match known.take() {
+            Some(held) => held,
+            None => self.read().await?.1,
+        };
         let without_policy = DurableState {
             policy: None,
             ..durable.clone()
         };
         let bytes = file::encode(&without_policy).map_err(StoreError::Encode)?;
-        let state = document::write(&self.client, bytes, &written.of_state).await?;
-        let mut operations = document::deletions(&written.of_state, &state.chunks);
+        let state = document::write(&self.client, bytes, &held.of_state).await?;
+        let mut operations = document::deletions(&held.of_state, &state.chunks);
         operations.push(Operation::put(STATE, state.value, None));
-        let mut policy_chunks = None;
-        if written.texts != durable.policy {
+        let mut of_policy = None;
+        if held.texts != durable.policy {
             let bytes = serde_json::to_vec(&durable.policy)
                 .map_err(|error| StoreError::Encode(error.into()))?;
-            let policy = document::write(&self.client, bytes, &written.chunks).await?;
-            operations.extend(document::deletions(&written.chunks, &policy.chunks));
+            let policy = document::write(&self.client, bytes, &held.of_policy).await?;
+            operations.extend(document::deletions(&held.of_policy, &policy.chunks));
             operations.push(Operation::put(POLICY, policy.value, None));
-            policy_chunks = Some(policy.chunks);
+            of_policy = Some(policy.chunks);
         }
-        self.commit(operations).await?;
-        written.of_state = state.chunks;
-        if let Some(chunks) = policy_chunks {
-            written.chunks = chunks;
-            written.texts.clone_from(&durable.policy);
-        }
+        *known = Some(Held {
+            revision: self.commit(held.revision, operations).await?,
+            of_state: state.chunks,
+            texts: durable.policy.clone(),
+            of_policy: of_policy.unwrap_or(held.of_policy),
+        });
         Ok(())
     }
 
-    /// Carries out `operations` if this controller still leads.
+    /// Carries out `operations` if this controller still leads, and the state is that of the revision `after`: a write
+    /// whose answer was lost may arrive after a later one. Returns the revision.
     async fn commit(
         &self,
+        after: u64,
         operations: impl IntoIterator<Item = Operation>,
-    ) -> Result<(), StoreError> {
-        let guarded = Transaction::default().when(Condition::created_at(LEADER, self.lead));
+    ) -> Result<u64, StoreError> {
+        let guarded = Transaction::default()
+            .when(Condition::created_at(LEADER, self.lead))
+            .when(Condition::modified_at(STATE, after))
+            .or_else(Operation::get(LEADER));
         let transaction = operations.into_iter().fold(guarded, Transaction::then);
-        if self.client.transact(transaction).await?.succeeded {
-            return Ok(());
+        let committed = self.client.transact(transaction).await?;
+        if committed.succeeded {
+            return Ok(committed.revision);
+        }
+        let leader = committed.reads.into_iter().flatten().next();
+        if leader.is_some_and(|key| key.created_revision == self.lead) {
+            return Err(StoreError::Overtaken);
         }
         self.deposed.notify_one();
         Err(StoreError::Deposed)
