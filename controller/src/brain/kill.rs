@@ -1,15 +1,21 @@
 //! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the
 //! aggregators that a drill waits for.
 
+use std::collections::BTreeSet;
+
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
-use plimsoll_core::kill::{Claims, KillClaim, KilledBucketsFull, Kills, Scope};
+use plimsoll_core::kill::{Claims, KillClaim, KillGeneration, KilledBucketsFull, Kills, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 
 use super::{Brain, Downstream};
+use crate::aggregators::leadership::Mandate;
 use crate::aggregators::{Place, place_of};
 use crate::state::{Command, DurableState, Now};
+
+/// The numbers that another leader cannot reach before it hears of a kill that this one could not save.
+const UNSAVED_STEP: u64 = 1 << 16;
 
 impl Brain {
     /// Kills by an operator's command, which replaces an earlier command for the same scope. The generation moves
@@ -24,8 +30,48 @@ impl Brain {
         let changed = self
             .durable
             .on_command(scope, command, &self.policies.in_force)?;
+        self.pending_saves.kills.insert(scope.clone());
         self.on_kill_change(changed || has_passed);
+        if self.pending_saves.failure.is_some() {
+            self.pass_unsaved();
+        }
         Ok(())
+    }
+
+    /// Kills by an order in the store that was created at this revision, unless that was done. An operator may have ended
+    /// it since.
+    pub(crate) fn on_stored_kill(&mut self, created: u64, scope: &Scope, command: Command) -> bool {
+        let is_new = self.durable.orders_done.insert(created);
+        self.pending_saves.note_change(is_new);
+        is_new && self.on_kill(scope, command).is_ok()
+    }
+
+    /// Forgets the orders that are not in the store any more.
+    pub(crate) fn retain_stored_kills(&mut self, stored: &BTreeSet<u64>) {
+        self.durable
+            .orders_done
+            .retain(|created| stored.contains(created));
+    }
+
+    /// Moves kills that are about to be sent unsaved past every number that another elected controller may have reached.
+    /// Children that move there would take the end of an earlier kill for that of these.
+    pub(super) fn pass_unsaved(&mut self) {
+        let kills = std::mem::take(&mut self.pending_saves.kills);
+        if self.leadership.mandate == Mandate::Directory {
+            return;
+        }
+        let mut has_passed = false;
+        for scope in &kills {
+            let past = self
+                .durable
+                .generation(scope)
+                .0
+                .saturating_add(UNSAVED_STEP);
+            if self.durable.command(scope).is_some() {
+                has_passed |= self.durable.pass_claim(scope, KillGeneration(past));
+            }
+        }
+        self.on_kill_change(has_passed);
     }
 
     /// Ends the command for a scope. Its buckets stay in shadow. Orders for it that were given at aggregators

@@ -12,6 +12,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, Entered, Origin, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
+use crate::aggregators::leadership::Mandate;
 use crate::aggregators::{Place, place_of};
 use crate::bucket::Listing;
 
@@ -90,6 +91,9 @@ impl Parent for Brain {
         if !self.is_in_effect() {
             return None;
         }
+        // An elected controller sends what it could not save as if another one led, which does not know it.
+        let is_elected = self.leadership.mandate != Mandate::Directory;
+        let unconfirmed = self.leadership.is_unconfirmed() || is_elected && !self.is_saved();
         let child = self.downstream.sessions.by_stream(stream)?;
         let covered = child.books.seq();
         if self.leadership.lost().is_some() {
@@ -115,7 +119,7 @@ impl Parent for Brain {
             epoch: Some(leader.epoch),
             controller: leader.instance,
             policy_hash: Some(self.policies.in_force.hash().as_u64()),
-            unconfirmed: self.leadership.is_unconfirmed(),
+            unconfirmed,
             ..Head::of(self.kills.kills())
         };
         let echo = Echo {

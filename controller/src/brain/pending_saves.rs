@@ -1,6 +1,10 @@
 //! Changes of the durable state that are not saved yet. All messages to aggregators wait for the save, unless
 //! saving fails, so that no restart can take back what aggregators were sent.
 
+use std::collections::BTreeSet;
+
+use plimsoll_core::kill::Scope;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingSaves {
     /// The number of the latest change, from 1; 0 before it.
@@ -13,6 +17,8 @@ pub(crate) struct PendingSaves {
     /// A save is wanted that no message waits for.
     wanted: bool,
     pub(crate) failures: u64,
+    /// The scopes of operators' kills that are not saved and were not sent.
+    pub(super) kills: BTreeSet<Scope>,
 }
 
 // === impl PendingSaves ===
@@ -45,6 +51,9 @@ impl PendingSaves {
         );
         self.saved = self.saved.max(number);
         self.failure = None;
+        if self.is_saved() {
+            self.kills.clear();
+        }
     }
 
     /// Notes that a save failed, so that it is tried again.

@@ -13,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admin::{Commands, in_effect};
 use crate::audit::{Actor, Entry};
+use crate::brain::Brain;
 use crate::state::Command;
 use crate::tasks::kill_log::describe;
 use crate::tasks::unix_s;
@@ -24,11 +25,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const ORDERS_MAX: u64 = 100;
 
 /// A kill order in the store.
-#[derive(Debug, Serialize, Deserialize)]
-struct StoredOrder {
-    order: KillOn,
-    by: Option<Text>,
-    since_s: i64,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct StoredOrder {
+    pub(super) order: KillOn,
+    pub(super) by: Option<Text>,
+    pub(super) since_s: i64,
 }
 
 /// Writes an order, which outlives this process when this returns. Its key is new: nothing is replaced.
@@ -68,6 +69,13 @@ pub(crate) async fn follow(client: Client, lead: u64, commands: Commands) {
         for key in &listing.entries {
             carry_out(key, &commands);
         }
+        if (listing.entries.len() as u64) < ORDERS_MAX {
+            let stored = listing.entries.iter().map(|key| key.created_revision);
+            let stored = stored.collect();
+            commands
+                .brain
+                .with(|brain, _| brain.retain_stored_kills(&stored));
+        }
         if listing.entries.is_empty() || !in_effect(&commands.brain).await {
             continue;
         }
@@ -77,7 +85,7 @@ pub(crate) async fn follow(client: Client, lead: u64, commands: Commands) {
         ));
         let done = listing.entries.into_iter();
         let delete = done.fold(ours, |all, key| all.then(Operation::delete(key.key)));
-        // Carried out again, an order changes nothing.
+        // An order that stays is not carried out again.
         let _ = client.transact(delete).await;
     }
 }
@@ -90,25 +98,13 @@ fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
             return;
         }
     };
-    let StoredOrder { order, by, since_s } = stored;
-    let command = command(&order, by.clone(), since_s);
-    let scope = Scope::from(order.bucket);
-    let killed = brain.with(|brain, _| {
-        if brain
-            .durable()
-            .command(&scope)
-            .is_some_and(|known| known.since_s == Some(since_s))
-        {
-            return None;
-        }
-        let before = describe(brain.durable(), &scope);
-        brain.on_kill(&scope, command).ok()?;
-        Some((before, describe(brain.durable(), &scope)))
-    });
-    let Some((before, after)) = killed else {
+    let Some((before, after)) = brain.with(|brain, _| kill(brain, key.created_revision, &stored))
+    else {
         return;
     };
     brain.notify();
+    let StoredOrder { order, by, .. } = stored;
+    let scope = Scope::from(order.bucket);
     let by = by.map_or_else(|| "unknown".to_owned(), |by| by.to_string());
     audit.note(
         Actor::controller("standby", by),
@@ -119,6 +115,19 @@ fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
             why: order.reason.to_string(),
         },
     );
+}
+
+/// Carries out the order that was created at this revision, once. Returns the kill switch before and after.
+pub(super) fn kill(
+    brain: &mut Brain,
+    created: u64,
+    StoredOrder { order, by, since_s }: &StoredOrder,
+) -> Option<(String, String)> {
+    let scope = Scope::from(order.bucket.clone());
+    let before = describe(brain.durable(), &scope);
+    let command = command(order, by.clone(), *since_s);
+    let is_killed = brain.on_stored_kill(created, &scope, command);
+    is_killed.then(|| (before, describe(brain.durable(), &scope)))
 }
 
 fn command(order: &KillOn, by: Option<Text>, since_s: i64) -> Command {

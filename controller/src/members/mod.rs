@@ -4,12 +4,15 @@
 mod args;
 mod copy;
 mod kill_orders;
+mod lead;
 pub(crate) mod metrics;
 mod roster;
 mod routes;
 mod run;
 mod session;
 mod standby;
+#[cfg(test)]
+mod tests;
 
 pub use self::args::{StoreAccess, StoreArgs, StoreArgsError};
 pub use self::copy::{CopyError, StatePlace, copy};
@@ -19,11 +22,12 @@ pub(crate) use self::routes::routes;
 pub use self::routes::{RESIGN, Resigned};
 pub(crate) use self::run::run;
 
+use std::time::Instant;
+
 use plimsoll_etcd::Client;
 pub use plimsoll_etcd::StoreAddress;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use self::roster::Roster;
 

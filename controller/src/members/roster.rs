@@ -91,10 +91,8 @@ impl Membership {
     pub(crate) fn status(&self) -> MembersStatus {
         let (own, roster) = (self.own.borrow().clone(), self.roster.borrow().clone());
         let (confirmed, leader) = match &*self.part.borrow() {
-            Part::Leading {
-                confirmed_until, ..
-            } => (
-                Some(Instant::now() < *confirmed_until),
+            part @ Part::Leading { .. } => (
+                Some(part.is_confirmed(Instant::now().into_std())),
                 Some(own.address.clone()),
             ),
             Part::Standby { leader } => (None, leader.as_ref().map(|it| it.address.clone())),

@@ -1,8 +1,5 @@
 //! The session of a member at the store: holds its lease, registers it, tries to become the leader, and confirms the
-//! lead.
-//!
-//! The lead is lost only by the word of the store. While the store does not answer, it is unconfirmed once it may have
-//! ended there: a lease counts from the moment at which the last answered renewal was *sent*, by the own clock.
+//! lead, as [`Lead`] decides.
 
 use std::time::Duration;
 
@@ -11,17 +8,14 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::lead::{Lead, Question, Renewal};
 use super::{MEMBERS, Member, Order, Part};
 use crate::state::store::etcd::LEADER;
 
 /// Between two looks of a standby for a missing leader.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// A lease is renewed this many times before it would end.
-const RENEWALS: u32 = 5;
 /// Between two logs of one failure.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
-/// A member that handed the lead over leaves it to others for this long.
-const RESIGNED_FOR: Duration = Duration::from_secs(10);
 /// Maximum time in which a member that stops gives its lease back.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -38,10 +32,11 @@ pub(crate) struct Session {
     pub(super) deposed: std::sync::Arc<Notify>,
 }
 
-struct Lease {
-    id: LeaseId,
-    renewed: Instant,
-    registered: Option<Member>,
+/// What this member has at the store.
+struct Held {
+    lead: Lead,
+    /// The record of this member, and the lease that holds it.
+    registered: Option<(LeaseId, Member)>,
 }
 
 // === impl Session ===
@@ -49,11 +44,13 @@ struct Lease {
 impl Session {
     /// Takes part until `stop` is cancelled. Then gives the lease back, so that another member leads immediately.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut lease = None;
-        let mut stands_back_until = Instant::now();
+        let mut held = Held {
+            lead: Lead::new(self.ttl),
+            registered: None,
+        };
         let mut logged: Option<(String, Instant)> = None;
         loop {
-            let step = self.step(&mut lease, stands_back_until);
+            let step = self.step(&mut held);
             let step = tokio::select! {
                 () = stop.cancelled() => break,
                 step = step => step,
@@ -78,161 +75,98 @@ impl Session {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = sleep(LOOK_EVERY) => {}
-                () = self.deposed.notified() => {}
+                () = self.deposed.notified() => held.lead.ask(),
                 changed = self.orders.changed() => {
                     if changed.is_ok() && *self.orders.borrow_and_update() == Order::Resign {
-                        stands_back_until = Instant::now() + RESIGNED_FOR;
-                        self.resign().await;
+                        held.lead.resign(now());
                     }
                 }
             }
         }
-        if let Some(lease) = lease {
+        if let Some(lease) = held.lead.lease() {
             // Without an answer it ends by itself.
-            let _ = timeout(FAREWELL, self.client.revoke(lease.id)).await;
+            let _ = timeout(FAREWELL, self.client.revoke(lease)).await;
         }
     }
 
     /// Renews the lease if that is due, registers this member, and asks for the lead or confirms it.
-    async fn step(
-        &self,
-        lease: &mut Option<Lease>,
-        stands_back_until: Instant,
-    ) -> Result<(), Error> {
-        let renewed = self.renew(lease).await?;
-        let Some(held) = lease.as_mut() else {
-            return Ok(());
-        };
+    async fn step(&self, held: &mut Held) -> Result<(), Error> {
+        let answered = self.ask(held).await;
+        self.tell(&held.lead);
+        answered
+    }
+
+    async fn ask(&self, Held { lead, registered }: &mut Held) -> Result<(), Error> {
+        let sent = now();
+        match lead.renewal(sent) {
+            Some(Renewal::Grant) => {
+                let granted = self.client.grant(self.ttl.as_secs()).await?;
+                lead.on_renewed(granted.id, sent);
+            }
+            Some(Renewal::KeepAlive(id)) => match self.client.keep_alive(id).await {
+                Ok(_) => lead.on_renewed(id, sent),
+                Err(Error::LeaseNotFound) => {
+                    lead.on_lease_ended();
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            },
+            None => {}
+        }
         let own = self.own.borrow().clone();
-        if held.registered.as_ref() != Some(&own) {
+        let record = lead.lease().map(|lease| (lease, own.clone()));
+        if *registered != record {
             let key = format!("{MEMBERS}{}", self.id);
-            let put = Operation::put(key, encode(&own), Some(held.id));
-            self.client
-                .transact(Transaction::default().then(put))
-                .await?;
-            held.registered = Some(own.clone());
+            let put = Operation::put(key, encode(&own), lead.lease());
+            let register = Transaction::default().then(put);
+            self.client.transact(register).await?;
+            *registered = record;
         }
-        let confirmed_until = held.renewed + self.ttl;
-        let lead = self.part.borrow().lead();
-        match lead {
-            None if Instant::now() >= stands_back_until => {
-                self.campaign(held.id, &own, confirmed_until).await
-            }
-            None => self.look().await,
-            Some(lead) if renewed => self.confirm(lead, confirmed_until).await,
-            Some(_) => Ok(()),
-        }
-    }
-
-    /// Holds a lease. Returns true if it was renewed now.
-    async fn renew(&self, lease: &mut Option<Lease>) -> Result<bool, Error> {
-        let sent = Instant::now();
-        let Some(held) = lease else {
-            let granted = self.client.grant(self.ttl.as_secs()).await?;
-            *lease = Some(Lease {
-                id: granted.id,
-                renewed: sent,
-                registered: None,
-            });
-            return Ok(true);
-        };
-        if held.renewed.elapsed() < self.ttl / RENEWALS {
-            return Ok(false);
-        }
-        match self.client.keep_alive(held.id).await {
-            Ok(_) => {
-                held.renewed = sent;
-                Ok(true)
-            }
-            Err(Error::LeaseNotFound) => {
-                // The keys of this member ended with it.
-                *lease = None;
-                self.stand_by(None);
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Becomes the leader if there is none.
-    async fn campaign(
-        &self,
-        lease: LeaseId,
-        own: &Member,
-        confirmed_until: Instant,
-    ) -> Result<(), Error> {
-        let put = Operation::put(LEADER, encode(own), Some(lease));
-        let transaction = Transaction::default()
-            .when(Condition::absent(LEADER))
-            .then(put)
-            .or_else(Operation::get(LEADER));
-        // The answer may be lost after the store has elected this member: the next look finds its own key.
-        let committed = self.client.transact(transaction).await?;
-        if committed.succeeded {
-            self.part.send_replace(Part::Leading {
-                lead: committed.revision,
-                confirmed_until,
-            });
+        let Some(question) = lead.question(now()) else {
             return Ok(());
-        }
-        let leader = committed.reads.into_iter().flatten().next();
-        match leader {
-            Some(key) if key.lease == Some(lease) => {
-                self.part.send_replace(Part::Leading {
-                    lead: key.created_revision,
-                    confirmed_until,
-                });
+        };
+        let leader = match question {
+            Question::Campaign(lease) => {
+                let put = Operation::put(LEADER, encode(&own), Some(lease));
+                let transaction = Transaction::default()
+                    .when(Condition::absent(LEADER))
+                    .then(put)
+                    .or_else(Operation::get(LEADER));
+                let committed = self.client.transact(transaction).await?;
+                if committed.succeeded {
+                    lead.on_elected(committed.revision);
+                    return Ok(());
+                }
+                committed.reads.into_iter().flatten().next()
             }
-            key => self.stand_by(key.and_then(|key| decode(&key.value))),
-        }
+            Question::Look => self.client.get(LEADER).await?,
+            Question::Resign(created) => {
+                let transaction = Transaction::default()
+                    .when(Condition::created_at(LEADER, created))
+                    .then(Operation::delete(LEADER));
+                self.client.transact(transaction).await?;
+                lead.on_resigned();
+                return Ok(());
+            }
+        };
+        lead.on_leader(question, leader.as_ref());
         Ok(())
     }
 
-    /// Reads the name of the leader.
-    async fn look(&self) -> Result<(), Error> {
-        let leader = self.client.get(LEADER).await?;
-        self.stand_by(leader.and_then(|key| decode(&key.value)));
-        Ok(())
-    }
-
-    /// Extends the lead, or ends it if the key of the leader is not the own one any more.
-    async fn confirm(&self, lead: u64, confirmed_until: Instant) -> Result<(), Error> {
-        match self.client.get(LEADER).await? {
-            Some(key) if key.created_revision == lead => {
-                self.part.send_replace(Part::Leading {
-                    lead,
-                    confirmed_until,
-                });
-            }
-            other => self.stand_by(other.and_then(|key| decode(&key.value))),
-        }
-        Ok(())
-    }
-
-    /// Gives the lead back, if this member has it.
-    async fn resign(&self) {
-        let lead = self.part.borrow().lead();
-        let Some(lead) = lead else { return };
-        let transaction = Transaction::default()
-            .when(Condition::created_at(LEADER, lead))
-            .then(Operation::delete(LEADER));
-        match self.client.transact(transaction).await {
-            Ok(_) => self.stand_by(None),
-            Err(error) => {
-                tracing::error!(%error, "the lead is not handed over: the store does not answer")
-            }
-        }
-    }
-
-    fn stand_by(&self, leader: Option<Member>) {
+    /// Tells the process its part.
+    fn tell(&self, lead: &Lead) {
         self.part.send_if_modified(|part| {
-            let standby = Part::Standby { leader };
-            if part.lead().is_some() {
+            let (had, has) = (part.lead().is_some(), lead.part().lead().is_some());
+            if had && !has {
                 tracing::error!("the lead is lost: this controller stands by and sends nothing");
             }
-            std::mem::replace(part, standby.clone()) != standby
+            std::mem::replace(part, lead.part().clone()) != *lead.part()
         });
     }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
 
 fn encode(member: &Member) -> Vec<u8> {

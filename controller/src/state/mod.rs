@@ -59,6 +59,9 @@ pub struct DurableState {
     /// The generation of every other bucket. The kills of buckets up to it have ended and are forgotten.
     #[serde(default)]
     pub forgotten: KillGeneration,
+    /// Stored kill orders that were carried out, by the revisions at which they were created, until they are deleted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub orders_done: BTreeSet<u64>,
     /// True until the first policy is applied, if an earlier state could not be read or the policy could not be
     /// recorded: new entries begin in shadow.
     pub lost: bool,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, interval};
 use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
-use crate::members::{Membership, Order, Part};
+use crate::members::{Membership, Order};
 
 const PERIOD: Duration = Duration::from_millis(100);
 const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
@@ -40,10 +40,7 @@ pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: 
             membership.orders.send_replace(Order::Resign);
             return;
         }
-        let confirmed = matches!(
-            &*part.borrow(),
-            Part::Leading { confirmed_until, .. } if Instant::now() < *confirmed_until
-        );
+        let confirmed = part.borrow().is_confirmed(Instant::now().into_std());
         if std::mem::replace(&mut was_confirmed, confirmed) == confirmed {
             continue;
         }

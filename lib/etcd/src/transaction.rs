@@ -70,11 +70,22 @@ impl Condition {
 
     /// The key was created at this revision, and not deleted since.
     pub fn created_at(key: impl Into<Bytes>, revision: u64) -> Self {
+        let revision = Operand::CreateRevision(signed(revision));
+        Self::equal(key, Field::Create, revision)
+    }
+
+    /// The key was last written at this revision; 0: it does not exist.
+    pub fn modified_at(key: impl Into<Bytes>, revision: u64) -> Self {
+        let revision = Operand::ModRevision(signed(revision));
+        Self::equal(key, Field::Mod, revision)
+    }
+
+    fn equal(key: impl Into<Bytes>, field: Field, operand: Operand) -> Self {
         Self(Compare {
             relation: Relation::Equal.into(),
-            field: Field::Create.into(),
+            field: field.into(),
             key: key.into(),
-            operand: Some(Operand::CreateRevision(signed(revision))),
+            operand: Some(operand),
         })
     }
 }

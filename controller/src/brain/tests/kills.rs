@@ -1,6 +1,7 @@
 //! Kills by command, by an aggregator's report and with a time to live, and the directives that follow.
 
 use super::*;
+use crate::aggregators::leadership::Mandate;
 use crate::state::Command;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
@@ -94,4 +95,57 @@ fn drill_waits_for_all_aggregators() {
         (vec![Mode::Enforce; 2], before)
     );
     assert_eq!(fleet.brain.begin_drill(now), Drill(2));
+}
+
+/// Another leader may have ended an earlier kill meanwhile, with the number after it.
+#[test]
+fn unsaved_kill_passes_numbers_of_others() {
+    for (mandate, far) in [
+        (Mandate::Directory, false),
+        (Mandate::Elected { confirmed: true }, true),
+        (Mandate::Elected { confirmed: false }, true),
+    ] {
+        for failed_before in [false, true] {
+            let mut fleet = settled(enforced());
+            fleet.brain.leadership.mandate = mandate;
+            if failed_before {
+                fleet.brain.on_save_failed("no answer".to_owned());
+            }
+            fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
+            if !failed_before {
+                fleet.brain.on_save_failed("no answer".to_owned());
+            }
+            let kill = fleet.brain.durable().kill;
+            assert!(kill.is_killed() && (kill.0 > 1_000) == far, "{kill:?}");
+            let (now, stream) = (fleet.now(), fleet.zones[0].stream);
+            let sent = fleet.brain.directives(now, stream).unwrap();
+            assert_eq!((sent.kill, sent.unconfirmed), (kill, far));
+            fleet.brain.on_save_failed("no answer".to_owned());
+            assert_eq!(fleet.brain.durable().kill, kill, "once");
+            save(&mut fleet.brain);
+            let sent = fleet.brain.directives(now + at(1_000).since(at(0)), stream);
+            let is_confirmed = mandate != Mandate::Elected { confirmed: false };
+            assert_eq!(sent.is_none_or(|sent| !sent.unconfirmed), is_confirmed);
+        }
+    }
+}
+
+#[test]
+fn stored_order_is_carried_out_once() {
+    let mut fleet = settled(enforced());
+    let order = |fleet: &mut Fleet, created| {
+        fleet
+            .brain
+            .on_stored_kill(created, &Scope::Fleet, because(None))
+    };
+    assert!(order(&mut fleet, 7));
+    let now = fleet.now();
+    fleet.brain.on_kill_ends(now, &Scope::Fleet);
+    // Its key could not be deleted, and another controller leads.
+    fleet.restarts();
+    assert!(!order(&mut fleet, 7) && !fleet.brain.durable().kill.is_killed());
+    fleet.brain.retain_stored_kills(&[7].into());
+    assert!(!order(&mut fleet, 7) && order(&mut fleet, 8));
+    fleet.brain.retain_stored_kills(&[].into());
+    assert!(fleet.brain.durable().orders_done.is_empty());
 }

@@ -24,8 +24,8 @@ const UNREADABLE: &str = "unreadable";
 #[derive(Debug)]
 pub(crate) struct EtcdStore {
     client: Client,
-    /// Every write needs it.
-    guard: Condition,
+    /// The revision at which the leader's key was created; `None` while none leads.
+    lead: Option<u64>,
     /// Told when the store refuses a write, because another member leads.
     deposed: Arc<Notify>,
     written: Mutex<Written>,
@@ -35,6 +35,9 @@ pub(crate) struct EtcdStore {
 #[derive(Debug, Default)]
 struct Written {
     policy: Option<Arc<PolicyTexts>>,
+    /// The revision of the last write of the state, 0 without one; `None` after a write that failed: it may have been
+    /// applied, or may be applied later.
+    revision: Option<u64>,
     /// The keys of the chunks of each document that has some.
     chunks: BTreeMap<&'static str, BTreeSet<String>>,
 }
@@ -54,7 +57,7 @@ impl EtcdStore {
     ) -> Result<(Self, Opened), StoreError> {
         let store = Self {
             client,
-            guard: Condition::created_at(LEADER, lead),
+            lead: Some(lead),
             deposed,
             written: Mutex::default(),
         };
@@ -69,7 +72,7 @@ impl EtcdStore {
                 let aside = state.map(|state| Operation::put(UNREADABLE, state.value, None));
                 // The policy of a lost state is lost, too.
                 let aside = aside.into_iter().chain([Operation::delete(POLICY)]);
-                store.commit(aside).await?;
+                store.commit(None, aside).await?;
                 Opened {
                     durable: DurableState::lost(),
                     loss: Some(format!(
@@ -85,7 +88,7 @@ impl EtcdStore {
     pub(crate) fn unled(client: Client) -> Self {
         Self {
             client,
-            guard: Condition::absent(LEADER),
+            lead: None,
             deposed: Arc::default(),
             written: Mutex::default(),
         }
@@ -114,10 +117,15 @@ impl EtcdStore {
     /// # Errors
     /// When the store does not answer, or a part of it is missing.
     pub(crate) async fn read(&self, key: &'static str) -> Result<Option<Vec<u8>>, Unread> {
-        let Some(value) = self.client.get(key).await? else {
+        let found = self.client.get(key).await?;
+        if key == STATE {
+            let revision = found.as_ref().map(|state| state.modified_revision);
+            self.written.lock().await.revision = Some(revision.unwrap_or_default());
+        }
+        let Some(found) = found else {
             return Ok(None);
         };
-        let (bytes, chunks) = document::read(&self.client, &value.value).await?;
+        let (bytes, chunks) = document::read(&self.client, &found.value).await?;
         self.written.lock().await.chunks.insert(key, chunks);
         Ok(Some(bytes))
     }
@@ -139,6 +147,7 @@ impl EtcdStore {
     /// # Errors
     /// When the store did not take it, or another member leads. The state saved before is kept.
     pub(crate) async fn save(&self, durable: &DurableState) -> Result<(), StoreError> {
+        let after = self.take_revision().await?;
         let without_policy = DurableState {
             policy: None,
             ..durable.clone()
@@ -153,11 +162,28 @@ impl EtcdStore {
                 policy.map_err(|error| StoreError::Encode(error.into()))?,
             ));
         }
-        self.write(documents, None).await?;
+        // A write whose answer was lost may arrive after a later one.
+        let guard = Condition::modified_at(STATE, after);
+        let revision = self.write_after(Some(guard), documents, None).await?;
+        let mut written = self.written.lock().await;
+        written.revision = Some(revision);
         if is_new {
-            self.written.lock().await.policy.clone_from(&durable.policy);
+            written.policy.clone_from(&durable.policy);
         }
         Ok(())
+    }
+
+    /// Returns the revision of the state in the store, which is unknown until the next write has succeeded.
+    async fn take_revision(&self) -> Result<u64, StoreError> {
+        if let Some(revision) = self.written.lock().await.revision.take() {
+            return Ok(revision);
+        }
+        // Also reads the policy and the chunks that are there. Damage is overwritten.
+        if let Err(Unread::Store(error)) = self.read_state().await {
+            return Err(error.into());
+        }
+        let revision = self.written.lock().await.revision.take();
+        Ok(revision.unwrap_or_default())
     }
 
     /// Writes documents and carries out `more`, together.
@@ -169,6 +195,15 @@ impl EtcdStore {
         documents: Vec<(&'static str, Vec<u8>)>,
         more: impl IntoIterator<Item = Operation>,
     ) -> Result<(), StoreError> {
+        self.write_after(None, documents, more).await.map(|_| ())
+    }
+
+    async fn write_after(
+        &self,
+        guard: Option<Condition>,
+        documents: Vec<(&'static str, Vec<u8>)>,
+        more: impl IntoIterator<Item = Operation>,
+    ) -> Result<u64, StoreError> {
         let mut written = self.written.lock().await;
         let mut operations: Vec<Operation> = more.into_iter().collect();
         let mut chunks = Vec::new();
@@ -179,20 +214,33 @@ impl EtcdStore {
             operations.push(Operation::put(key, after.value, None));
             chunks.push((key, after.chunks));
         }
-        self.commit(operations).await?;
+        let revision = self.commit(guard, operations).await?;
         written.chunks.extend(chunks);
-        Ok(())
+        Ok(revision)
     }
 
-    /// Carries out `operations` if this controller still leads.
+    /// Carries out `operations` if this controller still leads, and `guard` holds. Returns the revision.
     async fn commit(
         &self,
+        guard: Option<Condition>,
         operations: impl IntoIterator<Item = Operation>,
-    ) -> Result<(), StoreError> {
-        let guarded = Transaction::default().when(self.guard.clone());
+    ) -> Result<u64, StoreError> {
+        let leads = match self.lead {
+            Some(lead) => Condition::created_at(LEADER, lead),
+            None => Condition::absent(LEADER),
+        };
+        let guarded = Transaction::default()
+            .when(leads)
+            .or_else(Operation::get(LEADER));
+        let guarded = guard.into_iter().fold(guarded, Transaction::when);
         let transaction = operations.into_iter().fold(guarded, Transaction::then);
-        if self.client.transact(transaction).await?.succeeded {
-            return Ok(());
+        let committed = self.client.transact(transaction).await?;
+        if committed.succeeded {
+            return Ok(committed.revision);
+        }
+        let leader = committed.reads.into_iter().flatten().next();
+        if leader.map(|key| key.created_revision) == self.lead {
+            return Err(StoreError::Overtaken);
         }
         self.deposed.notify_one();
         Err(StoreError::Deposed)

@@ -89,6 +89,9 @@ pub enum StoreError {
     /// Another controller was elected.
     #[error("this controller does not lead any more, so that the store takes no state from it")]
     Deposed,
+    /// An earlier write of this controller has arrived late.
+    #[error("an earlier write of the state has arrived late; the state is read, and written again")]
+    Overtaken,
     /// The state cannot be written as a document.
     #[error("the state cannot be written: {0}")]
     Encode(io::Error),

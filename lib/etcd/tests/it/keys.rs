@@ -38,6 +38,9 @@ async fn transactions_are_guarded() {
         (Condition::absent("leader"), false),
         (Condition::created_at("leader", first.revision), true),
         (Condition::created_at("leader", written), false),
+        (Condition::modified_at("leader", written), true),
+        (Condition::modified_at("leader", first.revision), false),
+        (Condition::modified_at("nothing", 0), true),
     ];
     for (condition, holds) in cases {
         let transaction = put("state", "x").when(condition.clone());

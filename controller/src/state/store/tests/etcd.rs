@@ -91,6 +91,28 @@ async fn only_the_leader_writes_and_the_next_one_reads() {
     assert_eq!(elect(&client).await.1.durable, state(1));
 }
 
+/// A second handle of one leader stands for its write whose answer was lost, and which arrives late.
+#[tokio::test]
+async fn late_write_replaces_no_later_state() {
+    let test = "late_write_replaces_no_later_state";
+    let Some(server) = plimsoll_testing::etcd::start(test, &[]) else {
+        return;
+    };
+    let client = client(&server).await;
+    let (store, _) = elect(&client).await;
+    store.save(&with_policy(1, 8)).await.unwrap();
+    let lead = client.get(LEADER).await.unwrap().unwrap().created_revision;
+    let late = EtcdStore::open(client.clone(), lead, Arc::default()).await;
+    let late = late.unwrap().0;
+    store.save(&with_policy(3, 80)).await.unwrap();
+    let overtaken = late.save(&with_policy(2, 16)).await.unwrap_err();
+    assert!(matches!(overtaken, StoreError::Overtaken), "{overtaken}");
+    assert_eq!(store.read_state().await.unwrap(), Some(with_policy(3, 80)));
+    // It reads what the store has before it writes again: the policy that it knew is not the one there.
+    late.save(&with_policy(4, 8)).await.unwrap();
+    assert_eq!(store.read_state().await.unwrap(), Some(with_policy(4, 8)));
+}
+
 #[tokio::test]
 async fn next_leader_goes_on_learning() {
     let Some(server) = plimsoll_testing::etcd::start("next_leader_goes_on_learning", &[]) else {

@@ -189,7 +189,8 @@ impl KillRelay {
     }
 
     /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even
-    /// if the directives in the message are stale. Evidence of children is over once a controller
+    /// if the directives in the message are stale. A controller that cannot confirm its lead confirms no order: its
+    /// state is lost if another one leads. Evidence of children is over once a controller
     /// sends directives. Returns true if a generation changed.
     ///
     /// # Errors
@@ -199,7 +200,9 @@ impl KillRelay {
         let is_evidence_over =
             directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
         let changed = self.kills.merge_directives(directives)? || is_evidence_over;
-        self.orders.confirm(directives.echo.confirmed);
+        if !directives.unconfirmed {
+            self.orders.confirm(directives.echo.confirmed);
+        }
         if changed {
             self.enforce_orders();
             self.settle_claims();

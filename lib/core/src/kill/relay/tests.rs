@@ -121,6 +121,26 @@ fn unconfirmed_order_keeps_its_buckets_in_shadow() {
 }
 
 #[test]
+fn unconfirmed_leader_confirms_no_order() {
+    let mut relay = relay();
+    relay.order(at(0), &FLEET, true).unwrap();
+    report(&mut relay, 1);
+    let unconfirmed = Directives {
+        unconfirmed: true,
+        ..directives(1, 1)
+    };
+    relay.on_directives(&unconfirmed).unwrap();
+    relay.on_open();
+    // The next leader has ended an earlier kill, and has not heard of this one.
+    assert_eq!(orders(&report(&mut relay, 1)), vec![(&FLEET, 9, 1)]);
+    relay.on_directives(&directives(2, 0)).unwrap();
+    assert!(relay.kills().fleet().is_killed());
+    relay.on_directives(&directives(3, 1)).unwrap();
+    relay.on_open();
+    assert!(report(&mut relay, 1).orders.is_empty());
+}
+
+#[test]
 fn order_is_sent_once_on_each_stream() {
     let mut relay = relay();
     let alone = Scope::Bucket(bucket());

@@ -1,0 +1,455 @@
+//! The turn of a member that was elected: opens the state, leads with a real brain, saves, and carries out kill orders,
+//! as `Controller::begin` and the tasks do.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use plimsoll_core::directive::Epoch;
+use plimsoll_core::law::Parameters;
+use plimsoll_core::report::InstanceId;
+use plimsoll_policy::{Policy, PolicyTexts};
+
+use super::super::kill_orders;
+use super::model_store::{Answer, Ask, Save, Stored};
+use super::operator::policy;
+use super::world::{Member, World};
+use super::{Ms, is_without};
+use crate::aggregators::leadership::Mandate;
+use crate::brain::Brain;
+use crate::saved_policy;
+use crate::state::DurableState;
+use crate::tasks::policy::hold_at_takeover;
+
+/// What a request of a member belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    Session,
+    Append,
+    Save,
+    Orders,
+}
+
+pub(super) struct Turn {
+    pub(super) lead: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    Opening(u64),
+    Leading(Box<Leading>),
+    Failed,
+}
+
+pub(super) struct Leading {
+    pub(super) brain: Brain,
+    known: Option<Known>,
+    saving: Option<Saving>,
+    retry_at: Ms,
+    pub(super) serves: bool,
+    pub(super) confirmed: bool,
+    tick_at: Ms,
+    orders_at: Ms,
+    orders: Orders,
+    streams: BTreeSet<u64>,
+    /// Changes whose operators wait for an answer, until then.
+    pub(super) waiting: Vec<(usize, Ms)>,
+    /// A policy that waits until the lead is confirmed.
+    pub(super) unrecorded: Option<u64>,
+}
+
+/// What the store has, as this leader knows it.
+struct Known {
+    revision: u64,
+    texts: Option<Arc<PolicyTexts>>,
+}
+
+struct Saving {
+    request: u64,
+    number: u64,
+    durable: DurableState,
+}
+
+enum Orders {
+    None,
+    Listing(u64),
+    Waiting(Vec<u64>, Ms),
+    Deleting(u64),
+}
+
+impl Known {
+    fn of(stored: &Stored) -> Self {
+        let durable = stored.durable.as_ref();
+        Self {
+            revision: stored.revision,
+            texts: durable.and_then(|durable| durable.policy.clone()),
+        }
+    }
+}
+
+impl Member {
+    pub(super) fn leading(&mut self) -> Option<&mut Leading> {
+        match &mut self.turn.as_mut()?.stage {
+            Stage::Leading(leading) => Some(leading),
+            _ => None,
+        }
+    }
+
+    pub(super) fn brain(&mut self) -> Option<&mut Brain> {
+        self.leading().map(|leading| &mut leading.brain)
+    }
+
+    /// Returns true if it serves this stream as the leader; for `u64::MAX`, if it serves any.
+    pub(super) fn serves(&self, stream: u64) -> bool {
+        match self.turn.as_ref().map(|turn| &turn.stage) {
+            Some(Stage::Leading(of)) => {
+                of.serves && (stream == u64::MAX || of.streams.contains(&stream))
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        match self.turn.as_ref().map(|turn| &turn.stage) {
+            Some(Stage::Leading(of)) => Some(of.brain.durable().epoch),
+            _ => None,
+        }
+    }
+
+    pub(super) fn open(&mut self, stream: u64) {
+        if let Some(leading) = self.leading() {
+            leading.streams.insert(stream);
+        }
+    }
+}
+
+impl World {
+    /// Ends the turn of a member that does not lead any more.
+    pub(super) fn end_turn(&mut self, number: usize) {
+        let member = &mut self.members[number];
+        let lead = member.lead.part().lead();
+        if member
+            .turn
+            .as_ref()
+            .is_some_and(|turn| Some(turn.lead) != lead)
+        {
+            member.turn = None;
+            for child in self.streams_of(number) {
+                self.close(child);
+            }
+        }
+    }
+
+    pub(super) fn turn(&mut self, number: usize) -> Result<(), String> {
+        let member = &self.members[number];
+        let Some(lead) = member.lead.part().lead() else {
+            return Ok(());
+        };
+        if member.turn.is_none() {
+            let request = self.ask(number, Slot::Save, Ask::Open);
+            let stage = Stage::Opening(request);
+            self.members[number].turn = Some(Turn { lead, stage });
+            return Ok(());
+        }
+        self.follow_lead(number);
+        self.tick(number);
+        self.save(number);
+        self.follow_orders(number);
+        self.settle(number)
+    }
+
+    fn begin(&mut self, number: usize, lead: u64, stored: Stored) {
+        let files = policy(self.members[number].files);
+        let instance = InstanceId(u128::from(self.rng.next()) + 1_000);
+        // As it is read.
+        let known = Known::of(&stored);
+        let durable = stored.durable.unwrap_or_default();
+        let json = serde_json::to_vec(&durable).unwrap();
+        let durable: DurableState = serde_json::from_slice(&json).unwrap();
+        let in_force: Arc<Policy> =
+            saved_policy(&durable, Some(&files)).unwrap_or_else(|| Arc::clone(&files));
+        let mut brain = Brain::new(
+            self.mono(),
+            instance,
+            durable,
+            in_force,
+            Parameters::default(),
+        );
+        brain.rollouts.ready = Some(Vec::new());
+        brain.leadership.mandate = Mandate::Elected { confirmed: true };
+        if brain.policy().hash() != files.hash() {
+            hold_at_takeover(&mut brain, &files);
+        }
+        let epoch = brain.durable().epoch.0;
+        self.tell(format!(
+            "m{number}: begins epoch {epoch} as the leader of {lead}"
+        ));
+        self.seen.takeovers += 1;
+        let leading = Leading {
+            brain,
+            known: Some(known),
+            saving: None,
+            retry_at: 0,
+            serves: false,
+            confirmed: true,
+            tick_at: 0,
+            orders_at: 0,
+            orders: Orders::None,
+            streams: BTreeSet::new(),
+            waiting: Vec::new(),
+            unrecorded: None,
+        };
+        self.members[number].turn = Some(Turn {
+            lead,
+            stage: Stage::Leading(Box::new(leading)),
+        });
+        self.save(number);
+    }
+
+    /// A start that failed: another member is to lead.
+    fn fail(&mut self, number: usize) {
+        self.tell(format!("m{number}: cannot lead"));
+        let member = &mut self.members[number];
+        member.resigns = true;
+        if let Some(turn) = &mut member.turn {
+            turn.stage = Stage::Failed;
+        }
+    }
+
+    fn follow_lead(&mut self, number: usize) {
+        let now = self.instant(self.now);
+        let member = &mut self.members[number];
+        let confirmed = member.lead.part().is_confirmed(now);
+        let Some(leading) = member.leading().filter(|it| it.serves) else {
+            return;
+        };
+        if std::mem::replace(&mut leading.confirmed, confirmed) == confirmed {
+            return;
+        }
+        leading.brain.leadership.mandate = Mandate::Elected { confirmed };
+        let unrecorded = leading.unrecorded.take_if(|_| confirmed);
+        self.seen.unconfirmed += u64::from(!confirmed);
+        self.tell(format!("m{number}: confirmed: {confirmed}"));
+        if let Some(files) = unrecorded {
+            self.offer(number, files);
+        }
+    }
+
+    fn tick(&mut self, number: usize) {
+        let (now, mono, unix_s) = (self.now, self.mono(), self.unix_s());
+        let Some(leading) = self.members[number].leading() else {
+            return;
+        };
+        if leading.serves && now >= leading.tick_at {
+            leading.tick_at = now + 500;
+            leading.brain.on_tick(mono, unix_s);
+        }
+    }
+
+    // === saves ===
+
+    pub(super) fn save(&mut self, number: usize) {
+        let now = self.now;
+        let Some(leading) = self.members[number].leading() else {
+            return;
+        };
+        if leading.saving.is_some() || now < leading.retry_at {
+            return;
+        }
+        let Some((change, durable)) = leading.brain.unsaved() else {
+            return;
+        };
+        leading.saving = Some(Saving {
+            request: 0,
+            number: change,
+            durable,
+        });
+        self.send_save(number);
+    }
+
+    /// Writes the state; reads it first if it is unknown what the store has.
+    fn send_save(&mut self, number: usize) {
+        let Some(turn) = &self.members[number].turn else {
+            return;
+        };
+        let Stage::Leading(leading) = &turn.stage else {
+            return;
+        };
+        let Some(saving) = &leading.saving else {
+            return;
+        };
+        let ask = match &leading.known {
+            None => Ask::Open,
+            Some(known) => {
+                let policy =
+                    (known.texts != saving.durable.policy).then(|| saving.durable.policy.clone());
+                Ask::Save(Box::new(Save {
+                    lead: turn.lead,
+                    after: known.revision,
+                    durable: saving.durable.clone(),
+                    policy,
+                }))
+            }
+        };
+        let request = self.ask(number, Slot::Save, ask);
+        if let Some(saving) = self.members[number]
+            .leading()
+            .and_then(|it| it.saving.as_mut())
+        {
+            saving.request = request;
+        }
+    }
+
+    pub(super) fn on_turn_answer(
+        &mut self,
+        number: usize,
+        slot: Slot,
+        request: u64,
+        answer: Option<Answer>,
+    ) -> Result<(), String> {
+        let Some(turn) = &self.members[number].turn else {
+            return Ok(());
+        };
+        let lead = turn.lead;
+        if let Stage::Opening(opening) = turn.stage {
+            match answer {
+                _ if opening != request => {}
+                Some(Answer::Opened(stored)) => self.begin(number, lead, *stored),
+                _ => self.fail(number),
+            }
+            return Ok(());
+        }
+        match slot {
+            Slot::Save => self.on_save_answer(number, lead, request, answer),
+            _ => self.on_orders_answer(number, lead, request, answer),
+        }
+        self.settle(number)
+    }
+
+    fn on_save_answer(&mut self, number: usize, lead: u64, request: u64, answer: Option<Answer>) {
+        let now = self.now;
+        let Some(leading) = self.members[number].leading() else {
+            return;
+        };
+        if leading
+            .saving
+            .as_ref()
+            .is_none_or(|it| it.request != request)
+        {
+            return;
+        }
+        if let Some(Answer::Opened(stored)) = answer {
+            leading.known = Some(Known::of(&stored));
+            return self.send_save(number);
+        }
+        let Some(saving) = leading.saving.take() else {
+            return;
+        };
+        if let Some(Answer::Saved(revision)) = answer {
+            let texts = saving.durable.policy;
+            leading.known = Some(Known { revision, texts });
+            leading.brain.on_saved(saving.number);
+            leading.serves = true;
+            return self.save(number);
+        }
+        leading.retry_at = now + 500;
+        if !is_without("reading again") {
+            leading.known = None;
+        }
+        leading.brain.on_save_failed("lost".to_owned());
+        if !leading.serves {
+            return self.fail(number);
+        }
+        if matches!(answer, Some(Answer::Refused(leader)) if leader != Some(lead)) {
+            self.members[number].lead.ask();
+        }
+    }
+
+    // === kill orders of standbys ===
+
+    fn follow_orders(&mut self, number: usize) {
+        let now = self.now;
+        let Some(turn) = &mut self.members[number].turn else {
+            return;
+        };
+        let Stage::Leading(leading) = &mut turn.stage else {
+            return;
+        };
+        let ask = match &leading.orders {
+            Orders::None if leading.serves && now >= leading.orders_at => Ask::List,
+            Orders::Waiting(keys, until) if leading.brain.is_in_effect() || now >= *until => {
+                if !leading.brain.is_saved() {
+                    leading.orders = Orders::None;
+                    return;
+                }
+                Ask::Delete(turn.lead, keys.clone())
+            }
+            _ => return,
+        };
+        leading.orders_at = now + 500;
+        let is_list = matches!(ask, Ask::List);
+        let request = self.ask(number, Slot::Orders, ask);
+        if let Some(leading) = self.members[number].leading() {
+            leading.orders = match is_list {
+                true => Orders::Listing(request),
+                false => Orders::Deleting(request),
+            };
+        }
+    }
+
+    fn on_orders_answer(&mut self, number: usize, _: u64, request: u64, answer: Option<Answer>) {
+        let now = self.now;
+        let Some(leading) = self.members[number].leading() else {
+            return;
+        };
+        match (&leading.orders, answer) {
+            (Orders::Listing(of), Some(Answer::Orders(orders))) if *of == request => {
+                let mut texts = Vec::new();
+                let stored = orders.iter().map(|(key, _)| *key).collect();
+                leading.brain.retain_stored_kills(&stored);
+                for (key, order) in &orders {
+                    if kill_orders::kill(&mut leading.brain, *key, order).is_some() {
+                        texts.push(format!("m{number}: carries out order {key}: {order:?}"));
+                    }
+                }
+                leading.orders = match orders.is_empty() {
+                    true => Orders::None,
+                    false => {
+                        Orders::Waiting(orders.iter().map(|(key, _)| *key).collect(), now + 3_000)
+                    }
+                };
+                texts.into_iter().for_each(|text| self.tell(text));
+                self.save(number);
+            }
+            (Orders::Listing(of) | Orders::Deleting(of), _) if *of == request => {
+                leading.orders = Orders::None;
+            }
+            _ => {}
+        }
+    }
+
+    // === answers to operators ===
+
+    /// Answers the operators whose changes are in effect.
+    pub(super) fn settle(&mut self, number: usize) -> Result<(), String> {
+        let now = self.now;
+        let Some(leading) = self.members[number].leading() else {
+            return Ok(());
+        };
+        let is_over = leading.brain.is_in_effect();
+        let saved = leading.brain.is_saved();
+        let answered = |(_, until): &mut (usize, Ms)| is_over || now >= *until;
+        let answered: Vec<usize> = leading
+            .waiting
+            .extract_if(.., answered)
+            .map(|(act, _)| act)
+            .collect();
+        for act in answered {
+            self.ledger.acts[act].saved |= saved;
+            self.seen.saved += u64::from(saved);
+            self.seen.unsaved += u64::from(!saved);
+            self.tell(format!("m{number}: act {act} is saved: {saved}"));
+            self.ledger.check_saved(&self.store)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,535 @@
+//! The world of one schedule: events in the order of their times, and faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use plimsoll_core::exchange::{Parent, StreamId};
+use plimsoll_core::quantity::MonoTime;
+
+use super::super::lead::{Lead, Question, Renewal};
+use super::child::Child;
+use super::invariants::{Ledger, number_of};
+use super::leader::{Slot, Turn};
+use super::model_store::{Answer, Ask, ModelStore};
+use super::{Ms, Rng, is_without, scopes};
+
+pub(super) const TTL: Ms = 2_000;
+/// A request without an answer ends then, as in the client of the store.
+const REQUEST_MAX: Ms = 1_000;
+const LENGTH: Ms = 25_000;
+const MEMBERS: usize = 3;
+const CHILDREN: usize = 3;
+const TRACE_MAX: usize = 400;
+
+#[derive(Debug)]
+pub(super) enum Event {
+    Member(usize),
+    Child(usize),
+    Operator,
+    Fault,
+    /// A request arrives at the store; the answer follows after this time, or never.
+    Arrives(Sent, Ask, Option<Ms>),
+    Answered(Sent, Option<Box<Answer>>),
+    /// A change whose record in the audit log is written.
+    Recorded(usize, u64, super::operator::Planned),
+}
+
+/// A request of one start of a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) member: usize,
+    pub(super) slot: Slot,
+    pub(super) request: u64,
+}
+
+/// One member's process.
+pub(super) struct Member {
+    pub(super) lead: Lead,
+    pub(super) turn: Option<Turn>,
+    /// The session's request, and when it was sent.
+    pub(super) session: Option<(u64, Ms, Ask)>,
+    session_at: Ms,
+    pub(super) resigns: bool,
+    pub(super) reaches_store: bool,
+    pub(super) up_at: Ms,
+    /// The number of its policy files.
+    pub(super) files: u64,
+    /// A kill order on its way to the store, and its act.
+    pub(super) append: Option<(u64, usize)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) takeovers: u64,
+    pub(super) saved: u64,
+    pub(super) unsaved: u64,
+    pub(super) unconfirmed: u64,
+    pub(super) moves: u64,
+}
+
+pub(super) struct World {
+    pub(super) now: Ms,
+    pub(super) rng: Rng,
+    base: Instant,
+    queue: BTreeMap<(Ms, u64), Event>,
+    pub(super) numbers: u64,
+    pub(super) store: ModelStore,
+    pub(super) members: Vec<Member>,
+    pub(super) children: Vec<Child>,
+    pub(super) ledger: Ledger,
+    pub(super) trace: Vec<String>,
+    pub(super) seen: Seen,
+    is_store_slow: bool,
+    /// Operators kill at aggregators only, or at members only. Both in one schedule if this is `None`.
+    pub(super) kills_below: Option<bool>,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.takeovers += other.takeovers;
+        self.saved += other.saved;
+        self.unsaved += other.unsaved;
+        self.unconfirmed += other.unconfirmed;
+        self.moves += other.moves;
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let members = 2 + usize::from(seed % 3 > 0);
+        debug_assert!(members <= MEMBERS);
+        let mut world = Self {
+            now: 0,
+            rng: Rng(seed),
+            base: Instant::now(),
+            queue: BTreeMap::new(),
+            numbers: 0,
+            store: ModelStore::default(),
+            members: (0..members).map(|_| Member::new(0, 0)).collect(),
+            children: (0..CHILDREN).map(|of| Child::new(of, members)).collect(),
+            ledger: Ledger::default(),
+            trace: Vec::new(),
+            seen: Seen::default(),
+            is_store_slow: false,
+            kills_below: (!is_without("separate kills")).then_some(seed % 4 == 3),
+        };
+        (0..members).for_each(|member| world.after(0, Event::Member(member)));
+        (0..CHILDREN).for_each(|child| world.after(50, Event::Child(child)));
+        world.after(1_500, Event::Operator);
+        world.after(2_000, Event::Fault);
+        world
+    }
+
+    /// Runs the schedule until an invariant is broken.
+    pub(super) fn run(&mut self) -> Result<(), String> {
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            if at > LENGTH {
+                break;
+            }
+            self.now = at;
+            self.store.expire(at);
+            self.step(event)?;
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn mono(&self) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_millis(self.now))
+    }
+
+    pub(super) fn unix_s(&self) -> i64 {
+        1_700_000_000 + (self.now / 1_000) as i64
+    }
+
+    pub(super) fn instant(&self, at: Ms) -> Instant {
+        self.base + Duration::from_millis(at)
+    }
+
+    pub(super) fn tell(&mut self, text: String) {
+        if self.trace.len() >= TRACE_MAX {
+            self.trace.remove(0);
+        }
+        self.trace.push(format!("{:>6} {text}", self.now));
+    }
+
+    pub(super) fn after(&mut self, wait: Ms, event: Event) {
+        self.numbers += 1;
+        self.queue.insert((self.now + wait, self.numbers), event);
+    }
+
+    /// Sends a request to the store. It may be lost, and so may its answer; it may arrive after the member has given up.
+    pub(super) fn ask(&mut self, member: usize, slot: Slot, ask: Ask) -> u64 {
+        self.numbers += 1;
+        let request = self.numbers;
+        let sent = Sent {
+            member,
+            slot,
+            request,
+        };
+        self.after(REQUEST_MAX, Event::Answered(sent, None));
+        let is_slow = self.is_store_slow || self.rng.percent(3);
+        let way = match is_slow {
+            true => self.rng.below(3_000),
+            false => self.rng.below(20),
+        };
+        let is_lost = !self.members[member].reaches_store && self.rng.percent(80);
+        if is_lost {
+            return request;
+        }
+        let answer = self.members[member].reaches_store && !self.rng.percent(4);
+        let back = match is_slow {
+            true => self.rng.below(900),
+            false => self.rng.below(20),
+        };
+        self.after(way, Event::Arrives(sent, ask, answer.then_some(back)));
+        request
+    }
+
+    fn step(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Member(member) => {
+                if self.now >= self.members[member].up_at {
+                    self.session(member);
+                    self.turn(member)?;
+                }
+                let wait = 60 + self.rng.below(60);
+                self.after(wait, Event::Member(member));
+            }
+            Event::Child(child) => {
+                self.child(child)?;
+                let wait = 100 + self.rng.below(200);
+                self.after(wait, Event::Child(child));
+            }
+            Event::Operator => {
+                self.operate()?;
+                let wait = 100 + self.rng.below(1_200);
+                self.after(wait, Event::Operator);
+            }
+            Event::Fault => {
+                self.fault();
+                let wait = 200 + self.rng.below(2_500);
+                self.after(wait, Event::Fault);
+            }
+            Event::Arrives(sent, ask, back) => self.arrives(sent, ask, back)?,
+            Event::Answered(sent, answer) => self.answered(sent, answer.map(|answer| *answer))?,
+            Event::Recorded(member, lead, planned) => self.carry_out(member, lead, planned)?,
+        }
+        Ok(())
+    }
+
+    fn arrives(&mut self, sent: Sent, ask: Ask, back: Option<Ms>) -> Result<(), String> {
+        let lead = self.store.lead();
+        let writer = match &ask {
+            Ask::Save(save) => Some(save.lead),
+            _ => None,
+        };
+        let is_known = !matches!(ask, Ask::Look | Ask::KeepAlive(_) | Ask::List);
+        let text = is_known.then(|| match &ask {
+            Ask::Save(save) => format!(
+                "save by {} after {}: epoch {}, kills {:?}, changes {}",
+                save.lead,
+                save.after,
+                save.durable.epoch.0,
+                scopes().map(|scope| save.durable.generation(&scope).0),
+                save.durable.changes
+            ),
+            ask => format!("{ask:?}"),
+        });
+        let answer = self.store.apply(self.now, TTL, ask);
+        if let Some(text) = text {
+            let short = match &answer {
+                Answer::Opened(_) | Answer::Orders(_) => String::new(),
+                answer => format!("{answer:?}"),
+            };
+            self.tell(format!(
+                "store: m{} {text} -> {short} {back:?}",
+                sent.member
+            ));
+        }
+        if let (Some(writer), Answer::Saved(_)) = (writer, &answer) {
+            self.ledger.on_write(writer, lead, &self.store)?;
+        }
+        if let Some(back) = back {
+            self.after(back, Event::Answered(sent, Some(Box::new(answer))));
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, sent: Sent, answer: Option<Answer>) -> Result<(), String> {
+        let member = &mut self.members[sent.member];
+        match sent.slot {
+            Slot::Session => {
+                let Some((_, at, ask)) = member.session.take_if(|(of, ..)| *of == sent.request)
+                else {
+                    return Ok(());
+                };
+                self.on_session(sent.member, at, ask, answer);
+            }
+            Slot::Append => {
+                let Some((_, act)) = member.append.take_if(|(of, _)| *of == sent.request) else {
+                    return Ok(());
+                };
+                if answer.is_some() {
+                    self.ledger.acts[act].saved = true;
+                    self.tell(format!("m{}: order {act} is saved", sent.member));
+                }
+            }
+            slot => return self.on_turn_answer(sent.member, slot, sent.request, answer),
+        }
+        Ok(())
+    }
+
+    // === the session of a member ===
+
+    fn session(&mut self, member: usize) {
+        let now = self.instant(self.now);
+        let of = &mut self.members[member];
+        if of.session.is_some() || self.now < of.session_at {
+            return;
+        }
+        if std::mem::take(&mut of.resigns) {
+            of.lead.resign(now);
+        }
+        match of.lead.renewal(now) {
+            Some(Renewal::Grant) => self.ask_session(member, Ask::Grant),
+            Some(Renewal::KeepAlive(id)) => self.ask_session(member, Ask::KeepAlive(id)),
+            None => self.question(member),
+        }
+    }
+
+    fn question(&mut self, member: usize) {
+        let now = self.instant(self.now);
+        match self.members[member].lead.question(now) {
+            Some(Question::Campaign(lease)) => self.ask_session(member, Ask::Campaign(lease)),
+            Some(Question::Look) => self.ask_session(member, Ask::Look),
+            Some(Question::Resign(lead)) => self.ask_session(member, Ask::Resign(lead)),
+            None => self.members[member].session_at = self.now + 250,
+        }
+    }
+
+    fn ask_session(&mut self, member: usize, ask: Ask) {
+        let request = self.ask(member, Slot::Session, ask.clone());
+        self.members[member].session = Some((request, self.now, ask));
+    }
+
+    fn on_session(&mut self, member: usize, sent: Ms, ask: Ask, answer: Option<Answer>) {
+        let sent = self.instant(sent);
+        let now = self.now;
+        let of = &mut self.members[member];
+        of.session_at = now + 250;
+        let had = of.lead.part().lead();
+        match (ask, answer) {
+            (_, Some(Answer::Lease(id))) => {
+                of.lead.on_renewed(id, sent);
+                self.question(member);
+            }
+            (_, Some(Answer::NoLease)) => of.lead.on_lease_ended(),
+            (_, Some(Answer::Elected(revision))) => of.lead.on_elected(revision),
+            (Ask::Campaign(lease), Some(Answer::Leader(key))) => {
+                of.lead.on_leader(Question::Campaign(lease), key.as_ref());
+            }
+            (Ask::Look, Some(Answer::Leader(key))) => {
+                of.lead.on_leader(Question::Look, key.as_ref());
+            }
+            (Ask::Resign(_), Some(_)) => of.lead.on_resigned(),
+            _ => {}
+        }
+        let has = self.members[member].lead.part().lead();
+        if had != has {
+            self.tell(format!("m{member}: leads {had:?} -> {has:?}"));
+            self.end_turn(member);
+        }
+    }
+
+    // === children and faults ===
+
+    fn child(&mut self, number: usize) -> Result<(), String> {
+        let now = self.mono();
+        let (held, unconfirmed) = {
+            let child = &self.children[number];
+            (child.sequence.epoch(), child.unconfirmed)
+        };
+        if let Some((member, stream)) = self.children[number].parent {
+            let is_there =
+                self.members[member].serves(stream) && self.children[number].reaches[member];
+            if !is_there {
+                self.close(number);
+            }
+        }
+        let current = self.children[number].parent;
+        if current.is_none() || unconfirmed {
+            let reached: Vec<usize> = (0..self.members.len())
+                .filter(|at| {
+                    self.children[number].reaches[*at] && self.members[*at].serves(u64::MAX)
+                })
+                .filter(|at| current.is_none_or(|(parent, _)| parent != *at))
+                .filter(|at| current.is_none() || self.members[*at].epoch() > held)
+                .collect();
+            if !reached.is_empty() {
+                let member = reached[self.rng.pick(reached.len())];
+                self.close(number);
+                self.numbers += 1;
+                let stream = self.numbers;
+                self.members[member].open(stream);
+                self.children[number].open(member, stream);
+                self.seen.moves += 1;
+                self.tell(format!("c{number}: follows m{member}, holds {held:?}"));
+            }
+        }
+        let Some((member, stream)) = self.children[number].parent else {
+            return Ok(());
+        };
+        let report = self.children[number].report(now);
+        let Some(brain) = self.members[member].brain() else {
+            return Ok(());
+        };
+        if let Err(error) = brain.on_report(now, StreamId(stream), report) {
+            self.tell(format!("c{number}: m{member} refuses the report: {error}"));
+            self.close(number);
+            return Ok(());
+        }
+        if self.rng.percent(5) {
+            // Cut before the answer.
+            self.close(number);
+            return Ok(());
+        }
+        self.deliver(number)
+    }
+
+    /// Hands a child what its parent has for it now.
+    fn deliver(&mut self, number: usize) -> Result<(), String> {
+        let now = self.mono();
+        let Some((member, stream)) = self.children[number].parent else {
+            return Ok(());
+        };
+        let Some(brain) = self.members[member].brain() else {
+            return Ok(());
+        };
+        let Some(directives) = brain.directives(now, StreamId(stream)) else {
+            return Ok(());
+        };
+        let durable = brain.durable().clone();
+        let was = scopes().map(|scope| self.children[number].is_killed(&scope));
+        let is_taken = self.children[number].take(directives);
+        for scope in scopes() {
+            let at = number_of(&scope);
+            let is = self.children[number].is_killed(&scope);
+            let kill = self.ledger.active(&durable, at).filter(|_| is);
+            if let Some(kill) = kill {
+                let given = Some(self.ledger.acts[kill].given);
+                let carried = &mut self.children[number].carried[at];
+                *carried = (*carried).max(given);
+            }
+            if was[at] != is {
+                self.tell(format!("c{number}: {scope} killed: {is}, from m{member}"));
+            }
+            if was[at] && !is {
+                let carried = self.children[number].carried[at].take();
+                self.ledger.on_dropped(number, at, carried)?;
+            }
+            let killed = scopes()
+                .iter()
+                .any(|scope| self.children[number].is_killed(scope));
+            if killed && self.children[number].enforces(&scope) {
+                return Err(format!(
+                    "no kill dropped: child {number} refuses while killed"
+                ));
+            }
+        }
+        if !is_taken {
+            self.tell(format!("c{number}: stale directives of m{member}"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, number: usize) {
+        let now = self.mono();
+        if let Some((member, stream)) = self.children[number].parent.take()
+            && let Some(brain) = self.members[member].brain()
+        {
+            brain.on_close(now, StreamId(stream));
+        }
+    }
+
+    fn fault(&mut self) {
+        let member = self.rng.pick(self.members.len());
+        let child = self.rng.pick(self.children.len());
+        match self.rng.below(10) {
+            0..3 => {
+                let reaches = &mut self.members[member].reaches_store;
+                *reaches = !*reaches;
+                let text = format!("m{member}: reaches the store: {reaches}");
+                self.tell(text);
+            }
+            3 => {
+                for member in &mut self.members {
+                    member.reaches_store = true;
+                }
+                self.is_store_slow = false;
+                self.tell("the store is well".to_owned());
+            }
+            4 => {
+                self.is_store_slow = true;
+                self.tell("the store is slow".to_owned());
+            }
+            5..8 => {
+                let reaches = &mut self.children[child].reaches[member];
+                *reaches = !*reaches;
+                let text = format!("c{child}: reaches m{member}: {reaches}");
+                self.tell(text);
+            }
+            8 => {
+                let away = 100 + self.rng.below(4_000);
+                self.tell(format!("m{member}: crashes for {away} ms"));
+                let files = self.members[member].files;
+                let reaches_store = self.members[member].reaches_store;
+                self.members[member] = Member::new(self.now + away, files);
+                self.members[member].reaches_store = reaches_store;
+            }
+            _ => self.members[member].resigns = true,
+        }
+    }
+
+    /// The invariants that hold at every moment.
+    fn check(&mut self) -> Result<(), String> {
+        let now = self.instant(self.now);
+        for (number, member) in self.members.iter().enumerate() {
+            let part = member.lead.part();
+            if part.is_confirmed(now) && part.lead() != self.store.lead() {
+                return Err(format!(
+                    "one leader: m{number} is confirmed as the leader {:?}, and {:?} leads",
+                    part.lead(),
+                    self.store.lead()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The children's streams to a member whose turn ends.
+    pub(super) fn streams_of(&self, member: usize) -> BTreeSet<usize> {
+        let of = |child: &usize| {
+            self.children[*child]
+                .parent
+                .is_some_and(|(at, _)| at == member)
+        };
+        (0..self.children.len()).filter(of).collect()
+    }
+}
+
+impl Member {
+    fn new(up_at: Ms, files: u64) -> Self {
+        Self {
+            lead: Lead::new(Duration::from_millis(TTL)),
+            turn: None,
+            session: None,
+            session_at: 0,
+            resigns: false,
+            reaches_store: true,
+            up_at,
+            files,
+            append: None,
+        }
+    }
+}
