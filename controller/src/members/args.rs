@@ -1,6 +1,6 @@
 //! The flags of a controller that is one of several.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plimsoll_etcd::{
@@ -114,11 +114,11 @@ impl StoreArgs {
     }
 }
 
-fn password(path: &PathBuf) -> Result<String, StoreArgsError> {
+fn password(path: &Path) -> Result<String, StoreArgsError> {
     let text = regular_file::read_whole(path, PASSWORD_BYTES_MAX)
         .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
     let text = text.map_err(|source| StoreArgsError::Password {
-        path: path.clone(),
+        path: path.to_owned(),
         source,
     })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
