@@ -16,7 +16,10 @@ use super::{Ms, Rng, is_without, scopes};
 pub(super) const TTL: Ms = 2_000;
 /// A request without an answer ends then, as in the client of the store.
 const REQUEST_MAX: Ms = 1_000;
-const LENGTH: Ms = 25_000;
+/// Faults and operators end then.
+const HEALS_AT: Ms = 25_000;
+/// Everything has settled by then: a member that has handed the lead over leaves it to others for 10 s.
+const LENGTH: Ms = 40_000;
 const MEMBERS: usize = 3;
 const CHILDREN: usize = 3;
 const TRACE_MAX: usize = 400;
@@ -65,6 +68,7 @@ pub(super) struct Seen {
     pub(super) unsaved: u64,
     pub(super) unconfirmed: u64,
     pub(super) moves: u64,
+    pub(super) stale_ends: u64,
 }
 
 pub(super) struct World {
@@ -80,6 +84,7 @@ pub(super) struct World {
     pub(super) trace: Vec<String>,
     pub(super) seen: Seen,
     is_store_slow: bool,
+    heals: bool,
     /// Operators kill at aggregators only, or at members only. Both in one schedule if this is `None`.
     pub(super) kills_below: Option<bool>,
 }
@@ -91,12 +96,13 @@ impl Seen {
         self.unsaved += other.unsaved;
         self.unconfirmed += other.unconfirmed;
         self.moves += other.moves;
+        self.stale_ends += other.stale_ends;
     }
 }
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
-        let members = 2 + usize::from(seed % 3 > 0);
+        let members = 2 + usize::from(!seed.is_multiple_of(3));
         debug_assert!(members <= MEMBERS);
         let mut world = Self {
             now: 0,
@@ -111,6 +117,7 @@ impl World {
             trace: Vec::new(),
             seen: Seen::default(),
             is_store_slow: false,
+            heals: false,
             kills_below: (!is_without("separate kills")).then_some(seed % 4 == 3),
         };
         (0..members).for_each(|member| world.after(0, Event::Member(member)));
@@ -127,11 +134,53 @@ impl World {
                 break;
             }
             self.now = at;
+            if at >= HEALS_AT && !std::mem::replace(&mut self.heals, true) {
+                self.heal();
+            }
             self.store.expire(at);
             self.step(event)?;
             self.check()?;
         }
-        Ok(())
+        self.check_settled()
+    }
+
+    /// Everything works again, for good.
+    fn heal(&mut self) {
+        self.tell("everything is well".to_owned());
+        self.is_store_slow = false;
+        for member in &mut self.members {
+            member.reaches_store = true;
+            member.up_at = member.up_at.min(self.now);
+        }
+        for child in &mut self.children {
+            child.reaches.fill(true);
+        }
+    }
+
+    /// One member leads and has saved everything, and all children follow it.
+    fn check_settled(&mut self) -> Result<(), String> {
+        let lead = self.store.lead();
+        let leads = |member: &Member| lead.is_some() && member.lead.part().lead() == lead;
+        let Some(leader) = self.members.iter().position(leads) else {
+            return Err(format!("settled: {lead:?} is the lead of no member"));
+        };
+        let is_saved = self.members[leader].serves(u64::MAX)
+            && self.members[leader]
+                .brain()
+                .is_some_and(|brain| brain.is_saved());
+        if !is_saved || self.store.orders().next().is_some() {
+            return Err(format!(
+                "settled: m{leader} leads and has not saved everything"
+            ));
+        }
+        let epoch = self.members[leader].epoch();
+        let follows = |child: &Child| {
+            child.parent.is_some_and(|(at, _)| at == leader) && child.sequence.epoch() == epoch
+        };
+        match self.children.iter().position(|child| !follows(child)) {
+            Some(lost) => Err(format!("settled: c{lost} does not follow m{leader}")),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn mono(&self) -> MonoTime {
@@ -168,7 +217,7 @@ impl World {
             request,
         };
         self.after(REQUEST_MAX, Event::Answered(sent, None));
-        let is_slow = self.is_store_slow || self.rng.percent(3);
+        let is_slow = self.is_store_slow || !self.heals && self.rng.percent(3);
         let way = match is_slow {
             true => self.rng.below(3_000),
             false => self.rng.below(20),
@@ -177,7 +226,8 @@ impl World {
         if is_lost {
             return request;
         }
-        let answer = self.members[member].reaches_store && !self.rng.percent(4);
+        let is_answer_lost = !self.heals && self.rng.percent(4);
+        let answer = self.members[member].reaches_store && !is_answer_lost;
         let back = match is_slow {
             true => self.rng.below(900),
             false => self.rng.below(20),
@@ -201,6 +251,7 @@ impl World {
                 let wait = 100 + self.rng.below(200);
                 self.after(wait, Event::Child(child));
             }
+            Event::Operator | Event::Fault if self.heals => {}
             Event::Operator => {
                 self.operate()?;
                 let wait = 100 + self.rng.below(1_200);
@@ -389,7 +440,7 @@ impl World {
             self.close(number);
             return Ok(());
         }
-        if self.rng.percent(5) {
+        if !self.heals && self.rng.percent(5) {
             // Cut before the answer.
             self.close(number);
             return Ok(());
@@ -424,23 +475,37 @@ impl World {
             if was[at] != is {
                 self.tell(format!("c{number}: {scope} killed: {is}, from m{member}"));
             }
-            if was[at] && !is {
+            if was[at] && !is && !is_taken && !is_without("stale ends") {
+                // A deposed leader has ended an earlier kill with a higher number. What the child holds of the leader was
+                // decided without that number, so that it refuses nothing.
+                self.seen.stale_ends += 1;
+            } else if was[at] && !is {
                 let carried = self.children[number].carried[at].take();
                 self.ledger.on_dropped(number, at, carried)?;
             }
-            let killed = scopes()
-                .iter()
-                .any(|scope| self.children[number].is_killed(scope));
-            if killed && self.children[number].enforces(&scope) {
-                return Err(format!(
-                    "no kill dropped: child {number} refuses while killed"
-                ));
-            }
         }
+        self.check_shadow(number)?;
         if !is_taken {
             self.tell(format!("c{number}: stale directives of m{member}"));
         }
         Ok(())
+    }
+
+    /// A child refuses nothing while it is killed, or carries a kill that no operator has ended.
+    fn check_shadow(&self, number: usize) -> Result<(), String> {
+        let child = &self.children[number];
+        let [fleet, api] = scopes();
+        let is_killed = child.is_killed(&fleet) || child.is_killed(&api);
+        let carries = |at: usize| {
+            child.carried[at]
+                .is_some_and(|given| self.ledger.ended[at].is_none_or(|end| end < given))
+        };
+        match child.enforces(&api) && (is_killed || carries(0) || carries(1)) {
+            true => Err(format!(
+                "no kill dropped: child {number} refuses while killed"
+            )),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn close(&mut self, number: usize) {
