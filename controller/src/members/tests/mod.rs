@@ -11,10 +11,14 @@
 //! still reaches (`stale ends`); these stay in shadow.
 
 mod child;
+mod faults;
+mod fleet;
 mod invariants;
 mod leader;
 mod model_store;
 mod operator;
+mod saves;
+mod session;
 mod world;
 
 use std::env;
