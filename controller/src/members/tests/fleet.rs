@@ -93,7 +93,8 @@ impl World {
                 self.seen.stale_ends += 1;
             } else if was[at] && !is {
                 let carried = self.children[number].carried[at].take();
-                self.ledger.on_dropped(number, at, carried)?;
+                let dropped = self.ledger.on_dropped(number, at, carried)?;
+                self.seen.unsaved_ends += u64::from(dropped);
             }
         }
         self.check_shadow(number)?;

@@ -150,16 +150,33 @@ impl Ledger {
         kill_of(durable.command(&scopes()[scope])?.reason.as_ref()?)
     }
 
-    /// A kill that a child carries ends by an operator only.
-    pub(super) fn on_dropped(&self, child: usize, scope: usize, carried: Option<Ms>) -> Checked {
-        let Some(given) = carried else { return Ok(()) };
-        match self.ended[scope].is_some_and(|end| end >= given) {
-            true => Ok(()),
-            false => Err(format!(
-                "no kill dropped: child {child} dropped that of {} of {given} ms",
-                scopes()[scope]
-            )),
+    /// A kill that a child carries ends by an operator only. Returns true if it ended by a number that two leaders have
+    /// reached: the latest end is of a kill that was not saved either, and was not saved itself.
+    pub(super) fn on_dropped(
+        &self,
+        child: usize,
+        scope: usize,
+        carried: Option<Ms>,
+    ) -> Result<bool, String> {
+        if carried.is_none_or(|given| self.ended[scope].is_some_and(|end| end >= given)) {
+            return Ok(false);
         }
+        let is_end = |act: &&Act| matches!(&act.what, What::End(of, _) if *of == scope);
+        let last = self.acts.iter().rev().find(is_end);
+        let is_unsaved = last.is_some_and(|end| {
+            let What::End(_, kills) = &end.what else {
+                return false;
+            };
+            !end.saved && kills.iter().any(|kill| !self.acts[*kill].saved)
+        });
+        if is_unsaved && !super::is_without("unsaved ends") {
+            return Ok(true);
+        }
+        Err(format!(
+            "no kill dropped: child {child} dropped that of {} of {} ms",
+            scopes()[scope],
+            carried.unwrap_or_default()
+        ))
     }
 }
 
