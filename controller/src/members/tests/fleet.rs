@@ -93,8 +93,9 @@ impl World {
                 self.seen.stale_ends += 1;
             } else if was[at] && !is {
                 let carried = self.children[number].carried[at].take();
-                let dropped = self.ledger.on_dropped(number, at, carried)?;
-                self.seen.unsaved_ends += u64::from(dropped);
+                let number_now = self.children[number].kills.kills().generation(&scope);
+                let dropped = self.ledger.on_dropped((number, at), carried, number_now)?;
+                self.seen.passed_numbers += u64::from(dropped);
             }
         }
         self.check_shadow(number)?;

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plimsoll_core::kill::Scope;
+use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Text;
 use plimsoll_policy::PolicyTexts;
 
 use super::model_store::ModelStore;
 use super::{Ms, scopes};
+use crate::brain::UNSAVED_STEP;
 use crate::state::DurableState;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -151,25 +152,17 @@ impl Ledger {
     }
 
     /// A kill that a child carries ends by an operator only. Returns true if it ended by a number that two leaders have
-    /// reached: the latest end is of a kill that was not saved either, and was not saved itself.
+    /// reached, because neither could save: `now` is the number after it.
     pub(super) fn on_dropped(
         &self,
-        child: usize,
-        scope: usize,
+        (child, scope): (usize, usize),
         carried: Option<Ms>,
+        now: KillGeneration,
     ) -> Result<bool, String> {
         if carried.is_none_or(|given| self.ended[scope].is_some_and(|end| end >= given)) {
             return Ok(false);
         }
-        let is_end = |act: &&Act| matches!(&act.what, What::End(of, _) if *of == scope);
-        let last = self.acts.iter().rev().find(is_end);
-        let is_unsaved = last.is_some_and(|end| {
-            let What::End(_, kills) = &end.what else {
-                return false;
-            };
-            !end.saved && kills.iter().any(|kill| !self.acts[*kill].saved)
-        });
-        if is_unsaved && !super::is_without("unsaved ends") {
+        if now.0 >= UNSAVED_STEP && !super::is_without("passed numbers") {
             return Ok(true);
         }
         Err(format!(

@@ -10,8 +10,8 @@
 //!   its number, has that number taken for the ended order.
 //! * `stale ends`: a deposed leader whose end of an earlier kill has a higher number ends the number of a later one at
 //!   children that it still reaches; these stay in shadow.
-//! * `unsaved ends`: two leaders that cannot save reach the same numbers, and the end at one is that of the kill at the
-//!   other.
+//! * `passed numbers`: two leaders that could not save a kill have passed the same numbers, and the end at one is that of
+//!   the kill at the other.
 
 mod child;
 mod faults;

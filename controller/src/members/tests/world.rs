@@ -68,7 +68,7 @@ pub(super) struct Seen {
     pub(super) unconfirmed: u64,
     pub(super) moves: u64,
     pub(super) stale_ends: u64,
-    pub(super) unsaved_ends: u64,
+    pub(super) passed_numbers: u64,
 }
 
 pub(super) struct World {
@@ -97,7 +97,7 @@ impl Seen {
         self.unconfirmed += other.unconfirmed;
         self.moves += other.moves;
         self.stale_ends += other.stale_ends;
-        self.unsaved_ends += other.unsaved_ends;
+        self.passed_numbers += other.passed_numbers;
     }
 }
 
