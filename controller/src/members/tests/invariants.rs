@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plimsoll_core::kill::Scope;
+use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Text;
 use plimsoll_policy::PolicyTexts;
 
 use super::model_store::ModelStore;
 use super::{Ms, scopes};
+use crate::brain::UNSAVED_STEP;
 use crate::state::DurableState;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -150,16 +151,25 @@ impl Ledger {
         kill_of(durable.command(&scopes()[scope])?.reason.as_ref()?)
     }
 
-    /// A kill that a child carries ends by an operator only.
-    pub(super) fn on_dropped(&self, child: usize, scope: usize, carried: Option<Ms>) -> Checked {
-        let Some(given) = carried else { return Ok(()) };
-        match self.ended[scope].is_some_and(|end| end >= given) {
-            true => Ok(()),
-            false => Err(format!(
-                "no kill dropped: child {child} dropped that of {} of {given} ms",
-                scopes()[scope]
-            )),
+    /// A kill that a child carries ends by an operator only. Returns true if it ended by a number that two leaders have
+    /// reached, because neither could save: `now` is the number after it.
+    pub(super) fn on_dropped(
+        &self,
+        (child, scope): (usize, usize),
+        carried: Option<Ms>,
+        now: KillGeneration,
+    ) -> Result<bool, String> {
+        if carried.is_none_or(|given| self.ended[scope].is_some_and(|end| end >= given)) {
+            return Ok(false);
         }
+        if now.0 >= UNSAVED_STEP && !super::is_without("passed numbers") {
+            return Ok(true);
+        }
+        Err(format!(
+            "no kill dropped: child {child} dropped that of {} of {} ms",
+            scopes()[scope],
+            carried.unwrap_or_default()
+        ))
     }
 }
 

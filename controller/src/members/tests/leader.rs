@@ -9,11 +9,10 @@ use plimsoll_core::law::Parameters;
 use plimsoll_core::report::InstanceId;
 use plimsoll_policy::{Policy, PolicyTexts};
 
-use super::super::kill_orders;
-use super::model_store::{Answer, Ask, Save, Stored};
+use super::Ms;
+use super::model_store::{Ask, Stored};
 use super::operator::policy;
 use super::world::{Member, World};
-use super::{Ms, is_without};
 use crate::aggregators::leadership::Mandate;
 use crate::brain::Brain;
 use crate::saved_policy;
@@ -31,10 +30,10 @@ pub(super) enum Slot {
 
 pub(super) struct Turn {
     pub(super) lead: u64,
-    stage: Stage,
+    pub(super) stage: Stage,
 }
 
-enum Stage {
+pub(super) enum Stage {
     Opening(u64),
     Leading(Box<Leading>),
     Failed,
@@ -42,15 +41,15 @@ enum Stage {
 
 pub(super) struct Leading {
     pub(super) brain: Brain,
-    known: Option<Known>,
-    saving: Option<Saving>,
-    retry_at: Ms,
+    pub(super) known: Option<Known>,
+    pub(super) saving: Option<Saving>,
+    pub(super) retry_at: Ms,
     pub(super) serves: bool,
     pub(super) confirmed: bool,
-    tick_at: Ms,
-    orders_at: Ms,
-    orders: Orders,
-    streams: BTreeSet<u64>,
+    pub(super) tick_at: Ms,
+    pub(super) orders_at: Ms,
+    pub(super) orders: Orders,
+    pub(super) streams: BTreeSet<u64>,
     /// Changes whose operators wait for an answer, until then.
     pub(super) waiting: Vec<(usize, Ms)>,
     /// A policy that waits until the lead is confirmed.
@@ -58,18 +57,18 @@ pub(super) struct Leading {
 }
 
 /// What the store has, as this leader knows it.
-struct Known {
-    revision: u64,
-    texts: Option<Arc<PolicyTexts>>,
+pub(super) struct Known {
+    pub(super) revision: u64,
+    pub(super) texts: Option<Arc<PolicyTexts>>,
 }
 
-struct Saving {
-    request: u64,
-    number: u64,
-    durable: DurableState,
+pub(super) struct Saving {
+    pub(super) request: u64,
+    pub(super) number: u64,
+    pub(super) durable: DurableState,
 }
 
-enum Orders {
+pub(super) enum Orders {
     None,
     Listing(u64),
     Waiting(Vec<u64>, Ms),
@@ -77,7 +76,7 @@ enum Orders {
 }
 
 impl Known {
-    fn of(stored: &Stored) -> Self {
+    pub(super) fn of(stored: &Stored) -> Self {
         let durable = stored.durable.as_ref();
         Self {
             revision: stored.revision,
@@ -157,7 +156,7 @@ impl World {
         self.settle(number)
     }
 
-    fn begin(&mut self, number: usize, lead: u64, stored: Stored) {
+    pub(super) fn begin(&mut self, number: usize, lead: u64, stored: Stored) {
         let files = policy(self.members[number].files);
         let instance = InstanceId(u128::from(self.rng.next()) + 1_000);
         // As it is read.
@@ -206,7 +205,7 @@ impl World {
     }
 
     /// A start that failed: another member is to lead.
-    fn fail(&mut self, number: usize) {
+    pub(super) fn fail(&mut self, number: usize) {
         self.tell(format!("m{number}: cannot lead"));
         let member = &mut self.members[number];
         member.resigns = true;
@@ -244,190 +243,6 @@ impl World {
             leading.brain.on_tick(mono, unix_s);
         }
     }
-
-    // === saves ===
-
-    pub(super) fn save(&mut self, number: usize) {
-        let now = self.now;
-        let Some(leading) = self.members[number].leading() else {
-            return;
-        };
-        if leading.saving.is_some() || now < leading.retry_at {
-            return;
-        }
-        let Some((change, durable)) = leading.brain.unsaved() else {
-            return;
-        };
-        leading.saving = Some(Saving {
-            request: 0,
-            number: change,
-            durable,
-        });
-        self.send_save(number);
-    }
-
-    /// Writes the state; reads it first if it is unknown what the store has.
-    fn send_save(&mut self, number: usize) {
-        let Some(turn) = &self.members[number].turn else {
-            return;
-        };
-        let Stage::Leading(leading) = &turn.stage else {
-            return;
-        };
-        let Some(saving) = &leading.saving else {
-            return;
-        };
-        let ask = match &leading.known {
-            None => Ask::Open,
-            Some(known) => {
-                let policy =
-                    (known.texts != saving.durable.policy).then(|| saving.durable.policy.clone());
-                Ask::Save(Box::new(Save {
-                    lead: turn.lead,
-                    after: known.revision,
-                    durable: saving.durable.clone(),
-                    policy,
-                }))
-            }
-        };
-        let request = self.ask(number, Slot::Save, ask);
-        if let Some(saving) = self.members[number]
-            .leading()
-            .and_then(|it| it.saving.as_mut())
-        {
-            saving.request = request;
-        }
-    }
-
-    pub(super) fn on_turn_answer(
-        &mut self,
-        number: usize,
-        slot: Slot,
-        request: u64,
-        answer: Option<Answer>,
-    ) -> Result<(), String> {
-        let Some(turn) = &self.members[number].turn else {
-            return Ok(());
-        };
-        let lead = turn.lead;
-        if let Stage::Opening(opening) = turn.stage {
-            match answer {
-                _ if opening != request => {}
-                Some(Answer::Opened(stored)) => self.begin(number, lead, *stored),
-                _ => self.fail(number),
-            }
-            return Ok(());
-        }
-        match slot {
-            Slot::Save => self.on_save_answer(number, lead, request, answer),
-            _ => self.on_orders_answer(number, lead, request, answer),
-        }
-        self.settle(number)
-    }
-
-    fn on_save_answer(&mut self, number: usize, lead: u64, request: u64, answer: Option<Answer>) {
-        let now = self.now;
-        let Some(leading) = self.members[number].leading() else {
-            return;
-        };
-        if leading
-            .saving
-            .as_ref()
-            .is_none_or(|it| it.request != request)
-        {
-            return;
-        }
-        if let Some(Answer::Opened(stored)) = answer {
-            leading.known = Some(Known::of(&stored));
-            return self.send_save(number);
-        }
-        let Some(saving) = leading.saving.take() else {
-            return;
-        };
-        if let Some(Answer::Saved(revision)) = answer {
-            let texts = saving.durable.policy;
-            leading.known = Some(Known { revision, texts });
-            leading.brain.on_saved(saving.number);
-            leading.serves = true;
-            return self.save(number);
-        }
-        leading.retry_at = now + 500;
-        if !is_without("reading again") {
-            leading.known = None;
-        }
-        leading.brain.on_save_failed("lost".to_owned());
-        if !leading.serves {
-            return self.fail(number);
-        }
-        if matches!(answer, Some(Answer::Refused(leader)) if leader != Some(lead)) {
-            self.members[number].lead.ask();
-        }
-    }
-
-    // === kill orders of standbys ===
-
-    fn follow_orders(&mut self, number: usize) {
-        let now = self.now;
-        let Some(turn) = &mut self.members[number].turn else {
-            return;
-        };
-        let Stage::Leading(leading) = &mut turn.stage else {
-            return;
-        };
-        let ask = match &leading.orders {
-            Orders::None if leading.serves && now >= leading.orders_at => Ask::List,
-            Orders::Waiting(keys, until) if leading.brain.is_in_effect() || now >= *until => {
-                if !leading.brain.is_saved() {
-                    leading.orders = Orders::None;
-                    return;
-                }
-                Ask::Delete(turn.lead, keys.clone())
-            }
-            _ => return,
-        };
-        leading.orders_at = now + 500;
-        let is_list = matches!(ask, Ask::List);
-        let request = self.ask(number, Slot::Orders, ask);
-        if let Some(leading) = self.members[number].leading() {
-            leading.orders = match is_list {
-                true => Orders::Listing(request),
-                false => Orders::Deleting(request),
-            };
-        }
-    }
-
-    fn on_orders_answer(&mut self, number: usize, _: u64, request: u64, answer: Option<Answer>) {
-        let now = self.now;
-        let Some(leading) = self.members[number].leading() else {
-            return;
-        };
-        match (&leading.orders, answer) {
-            (Orders::Listing(of), Some(Answer::Orders(orders))) if *of == request => {
-                let mut texts = Vec::new();
-                let stored = orders.iter().map(|(key, _)| *key).collect();
-                leading.brain.retain_stored_kills(&stored);
-                for (key, order) in &orders {
-                    if kill_orders::kill(&mut leading.brain, *key, order).is_some() {
-                        texts.push(format!("m{number}: carries out order {key}: {order:?}"));
-                    }
-                }
-                leading.orders = match orders.is_empty() {
-                    true => Orders::None,
-                    false => {
-                        Orders::Waiting(orders.iter().map(|(key, _)| *key).collect(), now + 3_000)
-                    }
-                };
-                texts.into_iter().for_each(|text| self.tell(text));
-                self.save(number);
-            }
-            (Orders::Listing(of) | Orders::Deleting(of), _) if *of == request => {
-                leading.orders = Orders::None;
-            }
-            _ => {}
-        }
-    }
-
-    // === answers to operators ===
 
     /// Answers the operators whose changes are in effect.
     pub(super) fn settle(&mut self, number: usize) -> Result<(), String> {

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use plimsoll_core::exchange::{Parent, StreamId};
 use plimsoll_core::quantity::MonoTime;
 
-use super::super::lead::{Lead, Question, Renewal};
+use super::super::lead::Lead;
 use super::child::Child;
-use super::invariants::{Ledger, number_of};
+use super::invariants::Ledger;
 use super::leader::{Slot, Turn};
 use super::model_store::{Answer, Ask, ModelStore};
 use super::{Ms, Rng, is_without, scopes};
@@ -51,7 +50,7 @@ pub(super) struct Member {
     pub(super) turn: Option<Turn>,
     /// The session's request, and when it was sent.
     pub(super) session: Option<(u64, Ms, Ask)>,
-    session_at: Ms,
+    pub(super) session_at: Ms,
     pub(super) resigns: bool,
     pub(super) reaches_store: bool,
     pub(super) up_at: Ms,
@@ -69,6 +68,7 @@ pub(super) struct Seen {
     pub(super) unconfirmed: u64,
     pub(super) moves: u64,
     pub(super) stale_ends: u64,
+    pub(super) passed_numbers: u64,
 }
 
 pub(super) struct World {
@@ -83,8 +83,8 @@ pub(super) struct World {
     pub(super) ledger: Ledger,
     pub(super) trace: Vec<String>,
     pub(super) seen: Seen,
-    is_store_slow: bool,
-    heals: bool,
+    pub(super) is_store_slow: bool,
+    pub(super) heals: bool,
     /// Operators kill at aggregators only, or at members only. Both in one schedule if this is `None`.
     pub(super) kills_below: Option<bool>,
 }
@@ -97,6 +97,7 @@ impl Seen {
         self.unconfirmed += other.unconfirmed;
         self.moves += other.moves;
         self.stale_ends += other.stale_ends;
+        self.passed_numbers += other.passed_numbers;
     }
 }
 
@@ -142,45 +143,6 @@ impl World {
             self.check()?;
         }
         self.check_settled()
-    }
-
-    /// Everything works again, for good.
-    fn heal(&mut self) {
-        self.tell("everything is well".to_owned());
-        self.is_store_slow = false;
-        for member in &mut self.members {
-            member.reaches_store = true;
-            member.up_at = member.up_at.min(self.now);
-        }
-        for child in &mut self.children {
-            child.reaches.fill(true);
-        }
-    }
-
-    /// One member leads and has saved everything, and all children follow it.
-    fn check_settled(&mut self) -> Result<(), String> {
-        let lead = self.store.lead();
-        let leads = |member: &Member| lead.is_some() && member.lead.part().lead() == lead;
-        let Some(leader) = self.members.iter().position(leads) else {
-            return Err(format!("settled: {lead:?} is the lead of no member"));
-        };
-        let is_saved = self.members[leader].serves(u64::MAX)
-            && self.members[leader]
-                .brain()
-                .is_some_and(|brain| brain.is_saved());
-        if !is_saved || self.store.orders().next().is_some() {
-            return Err(format!(
-                "settled: m{leader} leads and has not saved everything"
-            ));
-        }
-        let epoch = self.members[leader].epoch();
-        let follows = |child: &Child| {
-            child.parent.is_some_and(|(at, _)| at == leader) && child.sequence.epoch() == epoch
-        };
-        match self.children.iter().position(|child| !follows(child)) {
-            Some(lost) => Err(format!("settled: c{lost} does not follow m{leader}")),
-            None => Ok(()),
-        }
     }
 
     pub(super) fn mono(&self) -> MonoTime {
@@ -331,247 +293,6 @@ impl World {
         Ok(())
     }
 
-    // === the session of a member ===
-
-    fn session(&mut self, member: usize) {
-        let now = self.instant(self.now);
-        let of = &mut self.members[member];
-        if of.session.is_some() || self.now < of.session_at {
-            return;
-        }
-        if std::mem::take(&mut of.resigns) {
-            of.lead.resign(now);
-        }
-        match of.lead.renewal(now) {
-            Some(Renewal::Grant) => self.ask_session(member, Ask::Grant),
-            Some(Renewal::KeepAlive(id)) => self.ask_session(member, Ask::KeepAlive(id)),
-            None => self.question(member),
-        }
-    }
-
-    fn question(&mut self, member: usize) {
-        let now = self.instant(self.now);
-        match self.members[member].lead.question(now) {
-            Some(Question::Campaign(lease)) => self.ask_session(member, Ask::Campaign(lease)),
-            Some(Question::Look) => self.ask_session(member, Ask::Look),
-            Some(Question::Resign(lead)) => self.ask_session(member, Ask::Resign(lead)),
-            None => self.members[member].session_at = self.now + 250,
-        }
-    }
-
-    fn ask_session(&mut self, member: usize, ask: Ask) {
-        let request = self.ask(member, Slot::Session, ask.clone());
-        self.members[member].session = Some((request, self.now, ask));
-    }
-
-    fn on_session(&mut self, member: usize, sent: Ms, ask: Ask, answer: Option<Answer>) {
-        let sent = self.instant(sent);
-        let now = self.now;
-        let of = &mut self.members[member];
-        of.session_at = now + 250;
-        let had = of.lead.part().lead();
-        match (ask, answer) {
-            (_, Some(Answer::Lease(id))) => {
-                of.lead.on_renewed(id, sent);
-                self.question(member);
-            }
-            (_, Some(Answer::NoLease)) => of.lead.on_lease_ended(),
-            (_, Some(Answer::Elected(revision))) => of.lead.on_elected(revision),
-            (Ask::Campaign(lease), Some(Answer::Leader(key))) => {
-                of.lead.on_leader(Question::Campaign(lease), key.as_ref());
-            }
-            (Ask::Look, Some(Answer::Leader(key))) => {
-                of.lead.on_leader(Question::Look, key.as_ref());
-            }
-            (Ask::Resign(_), Some(_)) => of.lead.on_resigned(),
-            _ => {}
-        }
-        let has = self.members[member].lead.part().lead();
-        if had != has {
-            self.tell(format!("m{member}: leads {had:?} -> {has:?}"));
-            self.end_turn(member);
-        }
-    }
-
-    // === children and faults ===
-
-    fn child(&mut self, number: usize) -> Result<(), String> {
-        let now = self.mono();
-        let (held, unconfirmed) = {
-            let child = &self.children[number];
-            (child.sequence.epoch(), child.unconfirmed)
-        };
-        if let Some((member, stream)) = self.children[number].parent {
-            let is_there =
-                self.members[member].serves(stream) && self.children[number].reaches[member];
-            if !is_there {
-                self.close(number);
-            }
-        }
-        let current = self.children[number].parent;
-        if current.is_none() || unconfirmed {
-            let reached: Vec<usize> = (0..self.members.len())
-                .filter(|at| {
-                    self.children[number].reaches[*at] && self.members[*at].serves(u64::MAX)
-                })
-                .filter(|at| current.is_none_or(|(parent, _)| parent != *at))
-                .filter(|at| current.is_none() || self.members[*at].epoch() > held)
-                .collect();
-            if !reached.is_empty() {
-                let member = reached[self.rng.pick(reached.len())];
-                self.close(number);
-                self.numbers += 1;
-                let stream = self.numbers;
-                self.members[member].open(stream);
-                self.children[number].open(member, stream);
-                self.seen.moves += 1;
-                self.tell(format!("c{number}: follows m{member}, holds {held:?}"));
-            }
-        }
-        let Some((member, stream)) = self.children[number].parent else {
-            return Ok(());
-        };
-        let report = self.children[number].report(now);
-        let Some(brain) = self.members[member].brain() else {
-            return Ok(());
-        };
-        if let Err(error) = brain.on_report(now, StreamId(stream), report) {
-            self.tell(format!("c{number}: m{member} refuses the report: {error}"));
-            self.close(number);
-            return Ok(());
-        }
-        if !self.heals && self.rng.percent(5) {
-            // Cut before the answer.
-            self.close(number);
-            return Ok(());
-        }
-        self.deliver(number)
-    }
-
-    /// Hands a child what its parent has for it now.
-    fn deliver(&mut self, number: usize) -> Result<(), String> {
-        let now = self.mono();
-        let Some((member, stream)) = self.children[number].parent else {
-            return Ok(());
-        };
-        let Some(brain) = self.members[member].brain() else {
-            return Ok(());
-        };
-        let Some(directives) = brain.directives(now, StreamId(stream)) else {
-            return Ok(());
-        };
-        let durable = brain.durable().clone();
-        let was = scopes().map(|scope| self.children[number].is_killed(&scope));
-        let is_taken = self.children[number].take(directives);
-        for scope in scopes() {
-            let at = number_of(&scope);
-            let is = self.children[number].is_killed(&scope);
-            let kill = self.ledger.active(&durable, at).filter(|_| is);
-            if let Some(kill) = kill {
-                let given = Some(self.ledger.acts[kill].given);
-                let carried = &mut self.children[number].carried[at];
-                *carried = (*carried).max(given);
-            }
-            if was[at] != is {
-                self.tell(format!("c{number}: {scope} killed: {is}, from m{member}"));
-            }
-            if was[at] && !is && !is_taken && !is_without("stale ends") {
-                // A deposed leader has ended an earlier kill with a higher number. What the child holds of the leader was
-                // decided without that number, so that it refuses nothing.
-                self.seen.stale_ends += 1;
-            } else if was[at] && !is {
-                let carried = self.children[number].carried[at].take();
-                self.ledger.on_dropped(number, at, carried)?;
-            }
-        }
-        self.check_shadow(number)?;
-        if !is_taken {
-            self.tell(format!("c{number}: stale directives of m{member}"));
-        }
-        Ok(())
-    }
-
-    /// A child refuses nothing while it is killed, or carries a kill that no operator has ended.
-    fn check_shadow(&self, number: usize) -> Result<(), String> {
-        let child = &self.children[number];
-        let [fleet, api] = scopes();
-        let is_killed = child.is_killed(&fleet) || child.is_killed(&api);
-        let carries = |at: usize| {
-            child.carried[at]
-                .is_some_and(|given| self.ledger.ended[at].is_none_or(|end| end < given))
-        };
-        match child.enforces(&api) && (is_killed || carries(0) || carries(1)) {
-            true => Err(format!(
-                "no kill dropped: child {number} refuses while killed"
-            )),
-            false => Ok(()),
-        }
-    }
-
-    pub(super) fn close(&mut self, number: usize) {
-        let now = self.mono();
-        if let Some((member, stream)) = self.children[number].parent.take()
-            && let Some(brain) = self.members[member].brain()
-        {
-            brain.on_close(now, StreamId(stream));
-        }
-    }
-
-    fn fault(&mut self) {
-        let member = self.rng.pick(self.members.len());
-        let child = self.rng.pick(self.children.len());
-        match self.rng.below(10) {
-            0..3 => {
-                let reaches = &mut self.members[member].reaches_store;
-                *reaches = !*reaches;
-                let text = format!("m{member}: reaches the store: {reaches}");
-                self.tell(text);
-            }
-            3 => {
-                for member in &mut self.members {
-                    member.reaches_store = true;
-                }
-                self.is_store_slow = false;
-                self.tell("the store is well".to_owned());
-            }
-            4 => {
-                self.is_store_slow = true;
-                self.tell("the store is slow".to_owned());
-            }
-            5..8 => {
-                let reaches = &mut self.children[child].reaches[member];
-                *reaches = !*reaches;
-                let text = format!("c{child}: reaches m{member}: {reaches}");
-                self.tell(text);
-            }
-            8 => {
-                let away = 100 + self.rng.below(4_000);
-                self.tell(format!("m{member}: crashes for {away} ms"));
-                let files = self.members[member].files;
-                let reaches_store = self.members[member].reaches_store;
-                self.members[member] = Member::new(self.now + away, files);
-                self.members[member].reaches_store = reaches_store;
-            }
-            _ => self.members[member].resigns = true,
-        }
-    }
-
-    /// The invariants that hold at every moment.
-    fn check(&mut self) -> Result<(), String> {
-        let now = self.instant(self.now);
-        for (number, member) in self.members.iter().enumerate() {
-            let part = member.lead.part();
-            if part.is_confirmed(now) && part.lead() != self.store.lead() {
-                return Err(format!(
-                    "one leader: m{number} is confirmed as the leader {:?}, and {:?} leads",
-                    part.lead(),
-                    self.store.lead()
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// The children's streams to a member whose turn ends.
     pub(super) fn streams_of(&self, member: usize) -> BTreeSet<usize> {
         let of = |child: &usize| {
@@ -584,7 +305,7 @@ impl World {
 }
 
 impl Member {
-    fn new(up_at: Ms, files: u64) -> Self {
+    pub(super) fn new(up_at: Ms, files: u64) -> Self {
         Self {
             lead: Lead::new(Duration::from_millis(TTL)),
             turn: None,
