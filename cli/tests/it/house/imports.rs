@@ -29,7 +29,9 @@ const IMPORTS: [(&str, &[&str]); 16] = [
     ),
     (
         "controller",
-        &["core", "host", "net", "proto", "policy", "admin", "etcd"],
+        &[
+            "core", "host", "net", "proto", "policy", "admin", "etcd", "testing",
+        ],
     ),
     (
         "sidecar",
