@@ -15,7 +15,7 @@ use crate::aggregators::{Place, place_of};
 use crate::state::{Command, DurableState, Now};
 
 /// The numbers that another leader cannot reach before it hears of a kill that this one could not save.
-pub(crate) const UNSAVED_STEP: u64 = 1 << 16;
+const UNSAVED_STEP: u64 = 1 << 16;
 
 impl Brain {
     /// Kills by an operator's command, which replaces an earlier command for the same scope. The generation moves

@@ -55,8 +55,6 @@ use crate::state::DurableState;
 
 pub(crate) use self::aggregators::{ForgetError, display};
 pub(crate) use self::held_policy::{AckError, Offer};
-#[cfg(test)]
-pub(crate) use self::kill::UNSAVED_STEP;
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
 
 /// Aggregators at most, including remembered ones that are away.

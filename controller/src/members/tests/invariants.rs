@@ -9,7 +9,6 @@ use plimsoll_policy::PolicyTexts;
 
 use super::model_store::ModelStore;
 use super::{Ms, scopes};
-use crate::brain::UNSAVED_STEP;
 use crate::state::DurableState;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +37,9 @@ pub(super) struct Ledger {
     /// The state as it was last checked.
     before: Option<DurableState>,
 }
+
+/// Numbers from here on are of leaders that sent a kill unsaved.
+const PASSED: u64 = 1 << 16;
 
 type Checked = Result<(), String>;
 
@@ -162,7 +164,7 @@ impl Ledger {
         if carried.is_none_or(|given| self.ended[scope].is_some_and(|end| end >= given)) {
             return Ok(false);
         }
-        if now.0 >= UNSAVED_STEP && !super::is_without("passed numbers") {
+        if now.0 >= PASSED && !super::is_without("passed numbers") {
             return Ok(true);
         }
         Err(format!(
