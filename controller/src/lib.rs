@@ -165,7 +165,7 @@ pub struct Listeners {
 pub struct Controller {
     brain: Shared<Brain>,
     store: Arc<StateStore>,
-    membership: Option<(u64, Membership)>,
+    membership: Option<Membership>,
     recorder: HistoryRecorder,
     policy: PolicyTask,
     events: Events,
@@ -242,7 +242,7 @@ impl Controller {
         args: &Args,
         security: Opened,
         (store, opened): (EtcdStore, OpenedState),
-        membership: (u64, Membership),
+        membership: Membership,
     ) -> Result<Self, Error> {
         let open = || Ok((StateStore::Etcd(Arc::new(store)), opened));
         Self::begin(args, security, open, Some(membership))
@@ -252,7 +252,7 @@ impl Controller {
         args: &Args,
         security: Opened,
         open: impl FnOnce() -> Result<(StateStore, OpenedState), StoreError>,
-        membership: Option<(u64, Membership)>,
+        membership: Option<Membership>,
     ) -> Result<Self, Error> {
         let files = args.files();
         let is_elected = membership.is_some();
@@ -407,7 +407,8 @@ impl Controller {
         spawn(&stop, queries.run());
         // These end by themselves, so that no write is cut short.
         let writing = tokio::spawn(audit.clone().run(stop.clone()));
-        let save = move |durable: &DurableState| self.store.save(durable);
+        let store = Arc::clone(&self.store);
+        let save = move |durable: &DurableState| store.save(durable);
         let saving = tokio::spawn(tasks::save::run(
             brain.clone(),
             save,
@@ -415,15 +416,21 @@ impl Controller {
             audit.clone(),
             stop.clone(),
         ));
-        if let Some((lead, membership)) = &self.membership {
-            let (brain, audit) = (brain.clone(), audit.clone());
+        if let Some(membership) = self.membership.clone() {
+            spawn(
+                &stop,
+                tasks::lead::follow(membership, brain.clone(), audit.clone()),
+            );
+        }
+        if let StateStore::Etcd(store) = &*self.store {
             let commands = Commands {
                 brain: brain.clone(),
                 audit: audit.clone(),
             };
-            let client = membership.client.clone();
-            spawn(&stop, members::follow_kill_orders(client, *lead, commands));
-            spawn(&stop, tasks::lead::follow(membership.clone(), brain, audit));
+            spawn(
+                &stop,
+                members::follow_kill_orders(Arc::clone(store), commands),
+            );
         }
         let epoch = brain.with(|brain, _| brain.durable().epoch.0);
         let parent = ParentService::new(
@@ -453,7 +460,7 @@ impl Controller {
             self.recorder,
             self.events,
             self.security.clone(),
-            self.membership.map(|(_, membership)| membership),
+            self.membership,
         );
         let access = self.security.access().clone();
         let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());

@@ -1,6 +1,7 @@
 //! Kill orders that a standby has taken: each is a key of its own in the store, which the leader carries out and deletes
 //! once the kill is saved.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_admin::access::Caller;
@@ -15,6 +16,7 @@ use crate::admin::{Commands, in_effect};
 use crate::audit::{Actor, Entry};
 use crate::brain::Brain;
 use crate::state::Command;
+use crate::state::store::etcd::EtcdStore;
 use crate::tasks::kill_log::describe;
 use crate::tasks::unix_s;
 
@@ -57,36 +59,28 @@ pub(super) async fn append(
 }
 
 /// Carries out the orders in the store, forever.
-pub(crate) async fn follow(client: Client, lead: u64, commands: Commands) {
+pub(crate) async fn follow(store: Arc<EtcdStore>, commands: Commands) {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         looks.tick().await;
         // The session logs a store that does not answer.
-        let Ok(listing) = client.list(ORDERS, ORDERS_MAX).await else {
+        let Ok(orders) = store.list(ORDERS, ORDERS_MAX).await else {
             continue;
         };
-        for key in &listing.entries {
+        let stored = orders.iter().map(|key| key.created_revision).collect();
+        commands
+            .brain
+            .with(|brain, _| brain.retain_stored_kills(&stored));
+        for key in &orders {
             carry_out(key, &commands);
         }
-        if (listing.entries.len() as u64) < ORDERS_MAX {
-            let stored = listing.entries.iter().map(|key| key.created_revision);
-            let stored = stored.collect();
-            commands
-                .brain
-                .with(|brain, _| brain.retain_stored_kills(&stored));
-        }
-        if listing.entries.is_empty() || !in_effect(&commands.brain).await {
+        if orders.is_empty() || !in_effect(&commands.brain).await {
             continue;
         }
-        let ours = Transaction::default().when(Condition::created_at(
-            crate::state::store::etcd::LEADER,
-            lead,
-        ));
-        let done = listing.entries.into_iter();
-        let delete = done.fold(ours, |all, key| all.then(Operation::delete(key.key)));
+        let deletes = orders.into_iter().map(|key| Operation::delete(key.key));
         // An order that stays is not carried out again.
-        let _ = client.transact(delete).await;
+        let _ = store.write(Vec::new(), deletes).await;
     }
 }
 

@@ -22,12 +22,13 @@ pub(crate) use self::routes::routes;
 pub use self::routes::{RESIGN, Resigned};
 pub(crate) use self::run::run;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_etcd::Client;
 pub use plimsoll_etcd::StoreAddress;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use self::roster::Roster;
 
@@ -71,16 +72,10 @@ pub(crate) struct Membership {
     pub(crate) own: watch::Sender<Member>,
     pub(crate) part: watch::Receiver<Part>,
     pub(crate) roster: watch::Receiver<Roster>,
-    pub(crate) orders: watch::Sender<Order>,
-}
-
-/// An order of this process to its session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
-    #[default]
-    None,
-    /// Hand the lead over.
-    Resign,
+    /// Tells the session to hand the lead over.
+    pub(crate) resign: Arc<Notify>,
+    /// Tells the session that the store has refused a write of this member as the leader.
+    pub(crate) deposed: Arc<Notify>,
 }
 
 // === impl Part ===
@@ -90,6 +85,14 @@ impl Part {
         match self {
             Self::Leading { lead, .. } => Some(*lead),
             Self::Standby { .. } => None,
+        }
+    }
+
+    /// The member that leads in place of this one, if one is known.
+    pub(crate) const fn other_leader(&self) -> Option<&Member> {
+        match self {
+            Self::Leading { .. } => None,
+            Self::Standby { leader } => leader.as_ref(),
         }
     }
 }

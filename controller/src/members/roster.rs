@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::session::decode;
-use super::{MEMBERS, MEMBERS_MAX, Member, Membership, Part};
+use super::{MEMBERS, MEMBERS_MAX, Member, Membership};
 
 const READ_EVERY: Duration = Duration::from_secs(2);
 
@@ -90,12 +90,12 @@ impl Membership {
     /// Returns what is shown to operators.
     pub(crate) fn status(&self) -> MembersStatus {
         let (own, roster) = (self.own.borrow().clone(), self.roster.borrow().clone());
-        let (confirmed, leader) = match &*self.part.borrow() {
-            part @ Part::Leading { .. } => (
-                Some(part.is_confirmed(Instant::now().into_std())),
-                Some(own.address.clone()),
-            ),
-            Part::Standby { leader } => (None, leader.as_ref().map(|it| it.address.clone())),
+        let part = self.part.borrow().clone();
+        let is_confirmed = part.is_confirmed(Instant::now().into_std());
+        let confirmed = part.lead().map(|_| is_confirmed);
+        let leader = match confirmed {
+            Some(_) => Some(own.address.clone()),
+            None => part.other_leader().map(|it| it.address.clone()),
         };
         let is_listed = roster.members.iter().any(|it| it.address == own.address);
         let members = roster

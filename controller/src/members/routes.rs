@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use plimsoll_admin::access::Routes;
 use serde::{Deserialize, Serialize};
 
-use super::{MembersStatus, Membership, Order};
+use super::{MembersStatus, Membership};
 use crate::admin::{Answer, conflict};
 
 /// The route of [`Resigned`].
@@ -59,7 +59,7 @@ async fn resign(State(membership): State<Membership>) -> Answer {
             "no other controller is registered: nothing would lead. Start another one first",
         ));
     }
-    membership.orders.send_replace(Order::Resign);
+    membership.resign.notify_one();
     // The answer is sent by a port that closes with the lead.
     let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
     let address = membership.own.borrow().admin.clone();

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::roster::{self, Roster};
 use super::session::Session;
 use super::standby;
-use super::{Member, Membership, Order, Part};
+use super::{Member, Membership, Part};
 use crate::state::store::Claim;
 use crate::state::store::etcd::EtcdStore;
 use crate::tasks::policy_file::PolicyFiles;
@@ -79,16 +79,15 @@ pub(crate) async fn run(
     };
     let id = format!("{:032x}", u128::from_be_bytes(random()?));
     let (parts, part) = watch::channel(Part::Standby { leader: None });
-    let (orders, ordered) = watch::channel(Order::None);
     let (describe, described) = watch::channel(own);
     let (rosters, roster) = watch::channel(Roster::default());
-    let deposed = Arc::new(Notify::new());
     let membership = Membership {
         client: client.clone(),
         own: describe.clone(),
         part,
         roster,
-        orders,
+        resign: Arc::new(Notify::new()),
+        deposed: Arc::new(Notify::new()),
     };
     let reading = tokio::spawn(roster::follow(client.clone(), rosters));
     let session = Session {
@@ -97,15 +96,15 @@ pub(crate) async fn run(
         ttl: args.store.lead_ttl,
         own: described,
         part: parts,
-        orders: ordered,
-        deposed: Arc::clone(&deposed),
+        resign: Arc::clone(&membership.resign),
+        deposed: Arc::clone(&membership.deposed),
     };
     // The session outlives the servers: a leader that stops saves its state first, and then hands the lead over.
     let ending = CancellationToken::new();
     let ended_with_this = ending.clone().drop_guard();
     let session = tokio::spawn(session.run(ending));
     let describing = tokio::spawn(describe_files(args.files(), describe));
-    let served = serve(&args, &ends, &security, &membership, &deposed, &shutdown).await;
+    let served = serve(&args, &ends, &security, &membership, &shutdown).await;
     describing.abort();
     reading.abort();
     drop(ended_with_this);
@@ -118,7 +117,6 @@ async fn serve(
     ends: &Ends,
     security: &Opened,
     membership: &Membership,
-    deposed: &Arc<Notify>,
     shutdown: &CancellationToken,
 ) -> Result<(), Error> {
     let mut part = membership.part.clone();
@@ -145,13 +143,13 @@ async fn serve(
                 stop.cancel();
             }
         });
-        let led = self::lead(args, ends, security, membership, (lead, deposed), stop).await;
+        let led = self::lead(args, ends, security, membership, lead, stop).await;
         until_deposed.abort();
         match led {
             Ok(()) => {}
             Err(error @ (Error::Store(_) | Error::Policy(_))) => {
                 tracing::error!(%error, "this controller cannot lead: it leaves the lead to another one");
-                membership.orders.send_replace(Order::Resign);
+                membership.resign.notify_one();
                 let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
                 sleep(RETRY_DELAY).await;
             }
@@ -167,15 +165,20 @@ async fn lead(
     ends: &Ends,
     security: &Opened,
     membership: &Membership,
-    (lead, deposed): (u64, &Arc<Notify>),
+    lead: u64,
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let since = Instant::now();
-    let opened = EtcdStore::open(membership.client.clone(), lead, Arc::clone(deposed)).await?;
+    let opened = EtcdStore::open(
+        membership.client.clone(),
+        lead,
+        Arc::clone(&membership.deposed),
+    )
+    .await?;
     let (args, security) = (Arc::clone(args), security.clone());
     let of = membership.clone();
     let controller =
-        spawn_blocking(move || Controller::elected(&args, security, opened, (lead, of))).await??;
+        spawn_blocking(move || Controller::elected(&args, security, opened, of)).await??;
     tracing::info!(
         ready_ms = since.elapsed().as_millis(),
         "elected: this controller leads"

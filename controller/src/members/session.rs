@@ -1,6 +1,7 @@
 //! The session of a member at the store: holds its lease, registers it, tries to become the leader, and confirms the
 //! lead, as [`Lead`] decides.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_etcd::{Client, Condition, Error, LeaseId, Operation, Transaction};
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::lead::{Lead, Question, Renewal};
-use super::{MEMBERS, Member, Order, Part};
+use super::{MEMBERS, Member, Part};
 use crate::state::store::etcd::LEADER;
 
 /// Between two looks of a standby for a missing leader.
@@ -27,9 +28,8 @@ pub(crate) struct Session {
     /// The member as it is now, which is registered again after each change.
     pub(super) own: watch::Receiver<Member>,
     pub(super) part: watch::Sender<Part>,
-    pub(super) orders: watch::Receiver<Order>,
-    /// Told when the store has refused a write of this member as the leader.
-    pub(super) deposed: std::sync::Arc<Notify>,
+    pub(super) resign: Arc<Notify>,
+    pub(super) deposed: Arc<Notify>,
 }
 
 /// What this member has at the store.
@@ -43,7 +43,7 @@ struct Held {
 
 impl Session {
     /// Takes part until `stop` is cancelled. Then gives the lease back, so that another member leads immediately.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(self, stop: CancellationToken) {
         let mut held = Held {
             lead: Lead::new(self.ttl),
             registered: None,
@@ -76,11 +76,7 @@ impl Session {
                 () = stop.cancelled() => break,
                 () = sleep(LOOK_EVERY) => {}
                 () = self.deposed.notified() => held.lead.ask(),
-                changed = self.orders.changed() => {
-                    if changed.is_ok() && *self.orders.borrow_and_update() == Order::Resign {
-                        held.lead.resign(now());
-                    }
-                }
+                () = self.resign.notified() => held.lead.resign(now()),
             }
         }
         if let Some(lease) = held.lead.lease() {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
-use super::{Membership, Part, kill_orders, routes};
+use super::{Membership, kill_orders, routes};
 use crate::admin::{Answer, Refused, metrics, refused, unavailable, with_valid_ttl};
 use crate::{Args, Error, Listeners};
 
@@ -86,11 +86,8 @@ pub(super) async fn serve(
         let mut looks = interval(LOOK_EVERY);
         let mut seen = 0;
         loop {
-            let leader = match &*part.borrow_and_update() {
-                Part::Standby { leader } => leader.as_ref().map(|leader| leader.address.clone()),
-                Part::Leading { .. } => None,
-            };
-            addresses.send_replace(leader);
+            let leader = part.borrow_and_update().other_leader().cloned();
+            addresses.send_replace(leader.map(|leader| leader.address));
             tokio::select! {
                 changed = part.changed() => if changed.is_err() { return },
                 _ = looks.tick() => {
@@ -110,12 +107,10 @@ pub(super) async fn serve(
 }
 
 async fn misdirected(State(membership): State<Membership>) -> Refused {
-    let leader = match &*membership.part.borrow() {
-        Part::Standby {
-            leader: Some(leader),
-        } => format!("{} leads", leader.admin),
-        _ => "none leads at present".to_owned(),
-    };
+    let leader = membership.part.borrow().other_leader().map_or_else(
+        || "none leads at present".to_owned(),
+        |leader| format!("{} leads", leader.admin),
+    );
     let reason = format!(
         "this controller stands by, {leader}: give the addresses of all controllers, and the leader is found"
     );

@@ -9,7 +9,7 @@ use tokio::time::{Instant, interval};
 use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
-use crate::members::{Membership, Order};
+use crate::members::Membership;
 
 const PERIOD: Duration = Duration::from_millis(100);
 const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
@@ -37,7 +37,7 @@ pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: 
             tracing::error!(
                 "no aggregator reaches this controller, and some reach another one: it hands the lead over"
             );
-            membership.orders.send_replace(Order::Resign);
+            membership.resign.notify_one();
             return;
         }
         let confirmed = part.borrow().is_confirmed(Instant::now().into_std());
