@@ -24,7 +24,9 @@ const ORDERS: &str = "kills/";
 /// Between two looks of the leader.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Orders that are carried out at one look, at most. Others wait for the next.
-const ORDERS_MAX: u64 = 100;
+const ORDERS_MAX: usize = 100;
+/// Orders in the store, at most. Beyond them none is read.
+const STORED_MAX: u64 = 10_000;
 
 /// A kill order in the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,13 +67,14 @@ pub(crate) async fn follow(store: Arc<EtcdStore>, commands: Commands) {
     loop {
         looks.tick().await;
         // The session logs a store that does not answer.
-        let Ok(orders) = store.list(ORDERS, ORDERS_MAX).await else {
+        let Ok(mut orders) = store.list(ORDERS, STORED_MAX).await else {
             continue;
         };
         let stored = orders.iter().map(|key| key.created_revision).collect();
         commands
             .brain
             .with(|brain, _| brain.retain_stored_kills(&stored));
+        orders.truncate(ORDERS_MAX);
         for key in &orders {
             carry_out(key, &commands);
         }
@@ -135,5 +138,49 @@ fn command(order: &KillOn, by: Option<Text>, since_s: i64) -> Command {
         until_s: ttl_s.map(|ttl| since_s.saturating_add(ttl)),
         left_s: order.ttl_s,
         ..Command::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_testing::process::PATIENCE;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::Controller;
+    use crate::state::store::tests::etcd::{client, elect};
+
+    #[tokio::test]
+    async fn orders_beyond_one_look_keep_none_waiting() {
+        let test = "orders_beyond_one_look_keep_none_waiting";
+        let Some(server) = plimsoll_testing::etcd::start(test, &[]) else {
+            return;
+        };
+        let client = client(&server).await;
+        let (store, _) = elect(&client).await;
+        let order = serde_json::json!({ "order": { "reason": "x" }, "by": null, "since_s": 1 });
+        let orders = (0..=ORDERS_MAX).map(|number| {
+            let key = format!("{ORDERS}{number:03}");
+            Operation::put(key, order.to_string(), None)
+        });
+        let orders = orders.fold(Transaction::default(), Transaction::then);
+        client.transact(orders).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let args = crate::tasks::tests::args(directory.path());
+        let controller = Controller::open(&args).unwrap();
+        let brain = controller.brain.clone();
+        let commands = Commands {
+            brain: brain.clone(),
+            audit: controller.audit.clone(),
+        };
+        let mut changes = brain.changes();
+        let following = tokio::spawn(follow(store, commands));
+        let killed = async {
+            while !brain.with(|brain, _| brain.kills().fleet().is_killed()) {
+                changes.changed().await.unwrap();
+            }
+        };
+        timeout(PATIENCE, killed).await.unwrap();
+        following.abort();
     }
 }

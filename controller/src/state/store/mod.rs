@@ -8,7 +8,7 @@ pub(crate) mod document;
 pub(crate) mod etcd;
 mod file;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fs::{self, File, TryLockError};
 use std::io;

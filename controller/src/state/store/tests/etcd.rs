@@ -12,7 +12,7 @@ use super::*;
 use crate::history::store::shared::SharedHistory;
 use crate::history::{ClosedDays, MinuteSamples};
 
-async fn client(server: &EtcdServer) -> Client {
+pub(crate) async fn client(server: &EtcdServer) -> Client {
     let address: StoreAddress = format!("etcd://{}/p", server.address).parse().unwrap();
     let client = Client::connect(&address, Options::default()).unwrap();
     while client.get(LEADER).await.is_err() {
@@ -30,7 +30,7 @@ async fn put(client: &Client, key: &'static str, value: &'static str) {
 }
 
 /// Makes another leader, and opens the store for it.
-async fn elect(client: &Client) -> (Arc<EtcdStore>, Opened) {
+pub(crate) async fn elect(client: &Client) -> (Arc<EtcdStore>, Opened) {
     let delete = Transaction::default().then(Operation::delete(LEADER));
     client.transact(delete).await.unwrap();
     put(client, LEADER, "someone").await;

@@ -1,7 +1,7 @@
 //! The store on real directories: restarts, damaged files, permissions and a disk that refuses.
 
 mod damage;
-mod etcd;
+pub(crate) mod etcd;
 
 use plimsoll_core::directive::Epoch;
 
