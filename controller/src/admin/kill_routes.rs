@@ -45,21 +45,10 @@ async fn kill(
     with_valid_ttl(&order)?;
     let brain = &commands.brain;
     check_known(brain, order.bucket.as_ref())?;
-    let now_s = unix_s();
-    let until_s = order
-        .ttl_s
-        .map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
+    let command = Command::ordered(&order, caller.by(order.by.clone()), unix_s());
+    let until_s = command.until_s;
     let scope = Scope::from(order.bucket);
-    let since_s = Some(now_s);
     let why = order.reason.to_string();
-    let command = Command {
-        reason: Some(order.reason),
-        by: caller.by(order.by),
-        since_s,
-        until_s,
-        left_s: order.ttl_s,
-        ..Command::default()
-    };
     let killed = brain.with(|brain, _| {
         let before = describe(brain.durable(), &scope);
         brain.on_kill(&scope, command)?;
@@ -198,17 +187,11 @@ fn kill_state(brain: &Brain, scope: &Scope) -> KillState {
     let of_bucket = scope
         .bucket()
         .and_then(|bucket| durable.bucket_kills.get(bucket));
-    let order = |command: &Command| KillOrder {
-        reason: command.reason.clone(),
-        by: command.by.clone(),
-        since_s: command.since_s,
-        until_s: command.until_s,
-    };
     KillState {
         generation,
         killed: generation.is_killed(),
         by_file: *scope == Scope::Fleet && durable.killed_by_file,
-        command: durable.command(scope).map(order),
+        command: durable.command(scope).map(KillOrder::from),
         held_in_shadow: of_bucket.is_some_and(|of| of.held.is_some()),
         ordered_below: false,
     }

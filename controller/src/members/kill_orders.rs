@@ -46,7 +46,7 @@ pub(super) async fn append(
     order: KillOn,
 ) -> Result<Command, Error> {
     let (by, since_s) = (caller.by(order.by.clone()), unix_s());
-    let command = command(&order, by.clone(), since_s);
+    let command = Command::ordered(&order, by.clone(), since_s);
     let stored = serde_json::to_vec(&StoredOrder { order, by, since_s });
     let key = format!(
         "{ORDERS}{since_s:012}-{:016x}",
@@ -122,23 +122,9 @@ pub(super) fn kill(
 ) -> Option<(String, String)> {
     let scope = Scope::from(order.bucket.clone());
     let before = describe(brain.durable(), &scope);
-    let command = command(order, by.clone(), *since_s);
+    let command = Command::ordered(order, by.clone(), *since_s);
     let is_killed = brain.on_stored_kill(created, &scope, command);
     is_killed.then(|| (before, describe(brain.durable(), &scope)))
-}
-
-fn command(order: &KillOn, by: Option<Text>, since_s: i64) -> Command {
-    let ttl_s = order
-        .ttl_s
-        .map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
-    Command {
-        reason: Some(order.reason.clone()),
-        by,
-        since_s: Some(since_s),
-        until_s: ttl_s.map(|ttl| since_s.saturating_add(ttl)),
-        left_s: order.ttl_s,
-        ..Command::default()
-    }
 }
 
 #[cfg(test)]

@@ -134,12 +134,7 @@ async fn kill(
         })?;
     let ordered = KillState {
         killed: true,
-        command: Some(KillOrder {
-            reason: command.reason,
-            by: command.by,
-            since_s: command.since_s,
-            until_s: command.until_s,
-        }),
+        command: Some(KillOrder::from(&command)),
         ..KillState::default()
     };
     let (fleet, buckets) = match bucket {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use plimsoll_admin::kill_api::{KillOn, KillOrder};
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,19 @@ pub(crate) struct Now {
 }
 
 impl Command {
+    /// The command of an order that was given at `since_s`, in seconds since 1970, by this operator.
+    pub(crate) fn ordered(order: &KillOn, by: Option<Text>, since_s: i64) -> Self {
+        let until_s = |ttl| since_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX));
+        Self {
+            reason: Some(order.reason.clone()),
+            by,
+            since_s: Some(since_s),
+            until_s: order.ttl_s.map(until_s),
+            left_s: order.ttl_s,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn learned(since_s: Option<i64>) -> Self {
         Self {
             since_s,
@@ -107,6 +121,17 @@ impl Command {
 
     pub(super) const fn is_learned(&self) -> bool {
         self.reason.is_none()
+    }
+}
+
+impl From<&Command> for KillOrder {
+    fn from(command: &Command) -> Self {
+        Self {
+            reason: command.reason.clone(),
+            by: command.by.clone(),
+            since_s: command.since_s,
+            until_s: command.until_s,
+        }
     }
 }
 
