@@ -189,11 +189,14 @@ async fn lead(
 /// Keeps the hash of the policy files in the record of this member.
 async fn describe_files(files: PolicyFiles, record: watch::Sender<Member>) {
     let mut looks = interval(FILES_EVERY);
+    let mut known = None;
     loop {
         looks.tick().await;
-        let files = files.clone();
-        let hash = spawn_blocking(move || files.hash().ok()).await;
-        let hash = hash.ok().flatten().map(|hash| hash.to_string());
+        let (files, mut before) = (files.clone(), known.take());
+        let read = spawn_blocking(move || (files.hash_again(&mut before).ok(), before)).await;
+        let (hash, now) = read.unwrap_or_default();
+        known = now;
+        let hash = hash.map(|hash| hash.to_string());
         record
             .send_if_modified(|member| std::mem::replace(&mut member.files, hash.clone()) != hash);
     }

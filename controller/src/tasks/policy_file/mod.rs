@@ -73,12 +73,33 @@ impl PolicyFiles {
     /// # Errors
     /// When a file cannot be read.
     pub(crate) fn hash(&self) -> Result<PolicyHash, ReadError> {
-        let contents = self.files().read()?;
-        let (policy, tenants) = self.texts(&contents);
-        let hash = PolicyHash::of(policy, tenants);
+        self.hash_of(&self.version(&self.files().read()?))
+    }
+
+    /// Does the same as [`hash`](Self::hash), and reads the catalogue only if the files are not of the `known` version.
+    /// Keeps their version there.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(crate) fn hash_again(
+        &self,
+        known: &mut Option<(Version, PolicyHash)>,
+    ) -> Result<PolicyHash, ReadError> {
+        let version = self.version(&self.files().read()?);
+        if let Some((of, hash)) = known
+            && *of == version
+        {
+            return Ok(*hash);
+        }
+        let hash = self.hash_of(&version)?;
+        *known = Some((version, hash));
+        Ok(hash)
+    }
+
+    fn hash_of(&self, version: &Version) -> Result<PolicyHash, ReadError> {
         Ok(match self.read_catalogue()? {
-            None => hash,
-            Some((_, bytes)) => hash.with_catalogue(Catalogue::hash_of(&bytes)),
+            None => version.texts,
+            Some((_, bytes)) => version.texts.with_catalogue(Catalogue::hash_of(&bytes)),
         })
     }
 
