@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use anyhow::bail;
+use futures_util::future::join_all;
 use reqwest::StatusCode;
 
 use super::{Address, AdminError, CredentialArgs, root_cause};
@@ -29,16 +31,14 @@ pub(super) fn find(
     or_standby: bool,
 ) -> Result<Address, AdminError> {
     // Some callers have a runtime already, in which another one cannot be waited for.
-    let said = thread::scope(|scope| {
-        let asking = addresses
-            .iter()
-            .map(|address| scope.spawn(|| ask(address, credentials)));
-        let asking: Vec<_> = asking.collect();
-        let joined = asking.into_iter().map(thread::ScopedJoinHandle::join);
-        joined
-            .map(|said| said.unwrap_or_else(|_| Said::Nothing("the search panicked".to_owned())))
-            .collect::<Vec<_>>()
-    });
+    let asking = || -> anyhow::Result<Vec<Said>> {
+        let asking = addresses.iter().map(|address| ask(address, credentials));
+        Ok(shutdown::runtime()?.block_on(join_all(asking)))
+    };
+    let said = thread::scope(|scope| scope.spawn(asking).join());
+    let said = said
+        .unwrap_or_else(|_| bail!("the search for the leader panicked"))
+        .map_err(|error| AdminError::Failed(error.to_string()))?;
     let of = |wanted: fn(&Said) -> bool| {
         let found = said.iter().position(wanted);
         found.and_then(|at| addresses.get(at)).cloned()
@@ -57,13 +57,12 @@ pub(super) fn find(
     })
 }
 
-fn ask(address: &Address, credentials: &CredentialArgs) -> Said {
-    let asked = || -> Result<Said, String> {
+async fn ask(address: &Address, credentials: &CredentialArgs) -> Said {
+    let asked = async {
         let (client, _) = credentials.open(address)?;
         let request = client.get(format!("{address}/lead")).timeout(LOOK_MAX);
-        let runtime = shutdown::runtime().map_err(|error| error.to_string())?;
-        let answer = runtime.block_on(async { request.send().await });
-        match answer.map_err(|error| root_cause(&error))?.status() {
+        let answer = request.send().await.map_err(|error| root_cause(&error))?;
+        match answer.status() {
             StatusCode::SERVICE_UNAVAILABLE => Ok(Said::StandsBy),
             status if status.is_success() => Ok(Said::Leads),
             status => Err(format!(
@@ -71,5 +70,5 @@ fn ask(address: &Address, credentials: &CredentialArgs) -> Said {
             )),
         }
     };
-    asked().unwrap_or_else(Said::Nothing)
+    asked.await.unwrap_or_else(Said::Nothing)
 }

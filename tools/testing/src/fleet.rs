@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -236,7 +236,7 @@ impl Fleet {
         let zone = &mut self.zones[zone];
         let [listen, admin] =
             ["listen", "admin"].map(|name| zone.aggregator.address(name).to_string());
-        zone.aggregator = aggregator(zone.name, parent, &listen, &admin);
+        zone.aggregator = aggregator(zone.name, &url(parent), &listen, &admin);
     }
 
     pub fn service_logs(&self) -> Vec<String> {
@@ -317,7 +317,7 @@ fn target(service: &Process) -> String {
     format!("http://{}/{BUCKET}", service.address("listen"))
 }
 
-fn free() -> String {
+pub(crate) fn free() -> String {
     "127.0.0.1:0".to_owned()
 }
 
@@ -334,11 +334,20 @@ pub fn restart_controller(directory: &TempDir) -> Process {
 }
 
 pub fn start_aggregator(zone: &str, controller: SocketAddr) -> Process {
-    aggregator(zone, controller, &free(), &free())
+    aggregator(zone, &url(controller), &free(), &free())
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
 }
 
 fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
-    let path = |name: &str| directory.path().join(name).display().to_string();
+    controller_in(directory.path(), listen, admin, &[])
+}
+
+/// Starts a controller on the files in a folder, with further flags.
+pub(crate) fn controller_in(folder: &Path, listen: &str, admin: &str, more: &[&str]) -> Process {
+    let path = |name: &str| folder.join(name).display().to_string();
     let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
     let files = [
         "controller",
@@ -349,11 +358,12 @@ fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
         "--state-dir",
         &state,
     ];
-    Process::start(&[&files[..], &["--listen", listen, "--admin", admin]].concat())
+    Process::start(&[&files[..], &["--listen", listen, "--admin", admin], more].concat())
 }
 
-fn aggregator(zone: &str, parent: SocketAddr, listen: &str, admin: &str) -> Process {
-    let (parent, name) = (format!("http://{parent}"), format!("{zone}-aggregator"));
+/// Starts an aggregator below these URLs of controllers, separated by commas.
+pub(crate) fn aggregator(zone: &str, parents: &str, listen: &str, admin: &str) -> Process {
+    let name = format!("{zone}-aggregator");
     let flags = [
         "aggregator",
         "--zone",
@@ -361,13 +371,13 @@ fn aggregator(zone: &str, parent: SocketAddr, listen: &str, admin: &str) -> Proc
         "--name",
         &name,
         "--controller",
-        &parent,
+        parents,
     ];
     Process::start(&[&flags[..], &["--listen", listen, "--admin", admin]].concat())
 }
 
 pub fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
-    let (parent, listen) = (format!("http://{parent}"), free());
+    let (parent, listen) = (url(parent), free());
     let common = [
         "service",
         "--zone",

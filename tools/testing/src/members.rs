@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::etcd::{EtcdServer, start_cluster};
-use crate::fleet::TENANTS;
+use crate::fleet::{TENANTS, aggregator, controller_in, free};
 use crate::process::{Process, http, until};
 
 pub const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
@@ -33,12 +33,14 @@ impl Members {
         for number in 0..controllers {
             members.write(number, "policy.yaml", policy);
             members.write(number, "tenants.yaml", TENANTS);
-            let started = members.controller(number, "127.0.0.1:0", "127.0.0.1:0");
+            let started = members.controller(number, &free(), &free());
             members.controllers.push(started);
         }
         members.until_led();
         let parents = members.urls("listen");
-        members.aggregators = ZONES.map(|zone| aggregator(zone, &parents)).into();
+        members.aggregators = ZONES
+            .map(|zone| aggregator(zone, &parents, &free(), &free()))
+            .into();
         Some(members)
     }
 
@@ -69,26 +71,8 @@ impl Members {
     }
 
     fn controller(&self, number: usize, listen: &str, admin: &str) -> Process {
-        let path = |name: &str| {
-            let folder = self.directory.path().join(number.to_string());
-            folder.join(name).display().to_string()
-        };
-        Process::start(&[
-            "controller",
-            "--policy",
-            &path("policy.yaml"),
-            "--tenants",
-            &path("tenants.yaml"),
-            "--state-dir",
-            &path("state"),
-            "--store",
-            &self.store_url(),
-            "--listen",
-            listen,
-            "--admin",
-            admin,
-            "--admin-open-on-loopback",
-        ])
+        let folder = self.directory.path().join(number.to_string());
+        controller_in(&folder, listen, admin, &["--store", &self.store_url()])
     }
 
     /// Starts a controller that has ended again on its addresses.
@@ -138,21 +122,4 @@ impl Members {
         let epochs = self.aggregators.iter().map(|it| epoch(it).unwrap_or(0));
         epochs.collect()
     }
-}
-
-fn aggregator(zone: &str, parents: &str) -> Process {
-    Process::start(&[
-        "aggregator",
-        "--zone",
-        zone,
-        "--name",
-        &format!("{zone}-aggregator"),
-        "--controller",
-        parents,
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-        "--admin-open-on-loopback",
-    ])
 }
