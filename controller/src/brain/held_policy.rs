@@ -298,25 +298,10 @@ impl Brain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
     fn policy(limit: u32) -> Arc<Policy> {
         let text = format!("buckets: {{ api: {{ limit: {limit} }} }}\n");
-        let policy = Source {
-            name: "policy.yaml",
-            text: &text,
-        };
-        Arc::new(
-            Policy::read(
-                policy,
-                Source {
-                    name: "tenants.yaml",
-                    text: ONE_CLASS_TENANTS,
-                },
-            )
-            .unwrap()
-            .0,
-        )
+        crate::brain::tests::policy(&text)
     }
 
     #[test]

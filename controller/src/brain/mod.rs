@@ -23,7 +23,7 @@ mod parent;
 mod pending_saves;
 mod rollout;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tick;
 mod traffic;
 

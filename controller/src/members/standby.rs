@@ -27,7 +27,7 @@ use crate::{Args, Error, Listeners};
 /// Between two looks for aggregators that seek the leader.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The routes of a leader that a standby answers with the address of the leader.
-const OF_THE_LEADER: [(Method, &str); 13] = [
+const OF_THE_LEADER: [(Method, &str); 16] = [
     (Method::GET, "/status"),
     (Method::GET, "/catalogue"),
     (Method::GET, "/rollout"),
@@ -38,9 +38,12 @@ const OF_THE_LEADER: [(Method, &str); 13] = [
     (Method::POST, "/policy/ack"),
     (Method::GET, "/kill"),
     (Method::POST, "/kill/off"),
+    (Method::POST, "/kill/drill"),
     (Method::POST, "/aggregators/forget"),
+    (Method::POST, "/state/acknowledge-loss"),
     (Method::GET, "/audit"),
     (Method::GET, "/history"),
+    (Method::POST, "/history"),
 ];
 
 /// Serves both ports of a standby until `stop` is cancelled.

@@ -7,7 +7,7 @@ use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::rollout::Ready;
 
-/// Makes promotions, forever. They wait while the log cannot be written.
+/// Makes promotions, forever. They wait while they cannot be recorded.
 pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
     let mut wakeups = brain.changes();
     let mut is_waiting = false;
@@ -19,7 +19,7 @@ pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
             if !was_waiting {
                 tracing::warn!(
                     entries = ready.len(),
-                    "promotions by gates wait until the audit log can be written"
+                    "promotions by gates wait until they can be recorded, and the lead is confirmed"
                 );
             }
             continue;

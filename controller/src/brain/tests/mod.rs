@@ -46,7 +46,7 @@ fn policy_of(policy: &str, tenants: &str) -> Arc<Policy> {
     )
 }
 
-fn policy(text: &str) -> Arc<Policy> {
+pub(crate) fn policy(text: &str) -> Arc<Policy> {
     policy_of(text, ONE_CLASS_TENANTS)
 }
 

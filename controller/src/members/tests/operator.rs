@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use plimsoll_admin::kill_api::KillOn;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+use plimsoll_policy::Policy;
 
 use super::super::kill_orders::StoredOrder;
 use super::invariants::{What, moved};
@@ -36,15 +36,7 @@ pub(super) fn policy(number: u64) -> Arc<Policy> {
                 "buckets: {{ api: {{ limit: {}, mode: enforce }} }}\nrollout: {{ require_gates: false }}\nguardrails: off\n",
                 1_000 + number
             );
-            let policy = Source {
-                name: "policy.yaml",
-                text: &text,
-            };
-            let tenants = Source {
-                name: "tenants.yaml",
-                text: ONE_CLASS_TENANTS,
-            };
-            Arc::new(Policy::read(policy, tenants).unwrap().0)
+            crate::brain::tests::policy(&text)
         };
         (0..POLICIES).map(read).collect()
     });
