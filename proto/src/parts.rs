@@ -68,13 +68,14 @@ impl Iterator for Parts {
             head: encode_head(&self.message.head),
             chunks: Vec::new(),
         };
-        // Kill generations, grants, standings and limits and plans of names are in the first part only.
+        // Kill generations and orders, grants, standings and limits and plans of names are in the first part only.
         self.message.head.kills.clear();
         self.message.head.grants.clear();
         self.message.head.standings.clear();
         self.message.head.limits = None;
         self.message.head.catalogue.names.clear();
         self.message.head.catalogue.keys.clear();
+        self.message.head.orders.clear();
         let kills: usize = part
             .head
             .kills
@@ -94,8 +95,11 @@ impl Iterator for Parts {
         let names = names.map(|name| name.encoded_len() + ENTRY_FRAME_BYTES);
         let keys = part.head.key_plans.iter();
         let keys = keys.map(|key| key.encoded_len() + ENTRY_FRAME_BYTES);
+        let orders = part.head.kill_orders.iter();
+        let orders = orders.map(|order| order.encoded_len() + ENTRY_FRAME_BYTES);
         let entries = [
             limits.sum(),
+            orders.sum(),
             names.sum(),
             keys.sum(),
             kills,

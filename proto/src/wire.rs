@@ -188,16 +188,17 @@ pub struct BucketKill {
     #[prost(uint64, tag = "2")]
     pub generation: u64,
 }
-/// Kill order given at an aggregator, or its end. Its identity is the scope and the aggregator process.
+/// Kill order given at an aggregator, or at a controller that could not save it, or its end. Its identity is the scope and
+/// that process.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KillOrder {
     /// Absent: the whole fleet.
     #[prost(string, optional, tag = "1")]
     pub bucket: ::core::option::Option<::prost::alloc::string::String>,
-    /// Instance id of the aggregator where the order was given, 16 bytes.
+    /// Instance id of the process where the order was given, 16 bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub given_at: ::prost::alloc::vec::Vec<u8>,
-    /// Kill generation of the scope at that aggregator then. Odd: the order is in force; even: it has ended.
+    /// Kill generation of the scope there then. Odd: the order is in force; even: it has ended.
     #[prost(uint64, tag = "3")]
     pub generation: u64,
     /// Time since then. Each hop adds its own monotonic delay.
@@ -467,6 +468,10 @@ pub struct Directives {
     /// leader meanwhile. Not from an aggregator.
     #[prost(bool, tag = "51")]
     pub unconfirmed: bool,
+    /// From a controller: kills that it could not save, and their ends. An aggregator that holds one repeats it upwards, as
+    /// its own, until a controller has saved it. given_at is the controller.
+    #[prost(message, repeated, tag = "52")]
+    pub kill_orders: ::prost::alloc::vec::Vec<KillOrder>,
 }
 /// An unlisted name and its plan.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -76,7 +76,7 @@ impl Child for Zone {
         // are stale. Only a message with an impossible kill generation is rejected whole.
         if self
             .kills
-            .on_directives(&directives)
+            .on_directives(now, &directives)
             .inspect_err(|_| self.counters.stale += 1)?
         {
             self.on_kill_change(now);

@@ -1,10 +1,10 @@
 //! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the
 //! aggregators that a drill waits for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
-use plimsoll_core::kill::{Claims, KillClaim, KillGeneration, KilledBucketsFull, Kills, Scope};
+use plimsoll_core::kill::{Claims, KillClaim, KillOrder, KilledBucketsFull, Kills, OrderId, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
@@ -12,10 +12,10 @@ use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 use super::{Brain, Downstream};
 use crate::aggregators::leadership::Mandate;
 use crate::aggregators::{Place, place_of};
-use crate::state::{Command, DurableState, Now};
+use crate::state::{Command, DurableState, Now, hex};
 
-/// The numbers that another leader cannot reach before it hears of a kill that this one could not save.
-const UNSAVED_STEP: u64 = 1 << 16;
+/// Kills that aggregators are sent as orders, because they could not be saved. Further ones travel as numbers.
+const UNSAVED_ORDERS_MAX: usize = 100;
 
 impl Brain {
     /// Kills by an operator's command, which replaces an earlier command for the same scope. The generation moves
@@ -23,7 +23,12 @@ impl Brain {
     ///
     /// # Errors
     /// If there is no room for another bucket with its own kill.
-    pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), KilledBucketsFull> {
+    pub fn on_kill(
+        &mut self,
+        scope: &Scope,
+        mut command: Command,
+    ) -> Result<(), KilledBucketsFull> {
+        command.given_at = Some(hex(self.downstream.sessions.own()));
         let has_passed = self
             .durable
             .pass_claim(scope, self.kills.claims().highest(scope));
@@ -33,7 +38,7 @@ impl Brain {
         self.pending_saves.kills.insert(scope.clone());
         self.on_kill_change(changed || has_passed);
         if self.pending_saves.failure.is_some() {
-            self.pass_unsaved();
+            self.order_unsaved();
         }
         Ok(())
     }
@@ -53,25 +58,57 @@ impl Brain {
             .retain(|created| stored.contains(created));
     }
 
-    /// Moves kills that are about to be sent unsaved past every number that another elected controller may have reached.
-    /// Children that move there would take the end of an earlier kill for that of these.
-    pub(super) fn pass_unsaved(&mut self) {
+    /// Makes orders of kills that are about to be sent unsaved, unless a directory has the state: another elected
+    /// controller, which does not know them, hears of them from the aggregators.
+    pub(super) fn order_unsaved(&mut self) {
         let kills = std::mem::take(&mut self.pending_saves.kills);
         if self.leadership.mandate == Mandate::Directory {
             return;
         }
         let mut has_passed = false;
-        for scope in &kills {
-            let past = self
-                .durable
-                .generation(scope)
-                .0
-                .saturating_add(UNSAVED_STEP);
-            if self.durable.command(scope).is_some() {
-                has_passed |= self.durable.pass_claim(scope, KillGeneration(past));
+        for scope in kills {
+            if self.durable.command(&scope).is_none() {
+                continue;
             }
+            let given = &mut self.pending_saves.orders;
+            if let Some((earlier, _)) = given.get(&scope) {
+                // Another leader may have ended the earlier kill: this one is younger.
+                has_passed |= self.durable.pass_claim(&scope, earlier.switched(false));
+            } else if given.len() >= UNSAVED_ORDERS_MAX {
+                continue;
+            }
+            let generation = self.durable.generation(&scope);
+            given.insert(scope, (generation, None));
         }
         self.on_kill_change(has_passed);
+    }
+
+    /// The kills that could not be saved, until they are, and the ends of such kills.
+    pub(super) fn unsaved_orders(&self, now: MonoTime) -> BTreeMap<OrderId, KillOrder> {
+        let orders = self
+            .pending_saves
+            .orders
+            .iter()
+            .map(|(scope, (generation, at))| {
+                let held = self.durable.generation(scope);
+                let (generation, at) = match held.is_killed() {
+                    true => (*generation, at.unwrap_or(now)),
+                    false => (held, now),
+                };
+                let order = KillOrder {
+                    generation,
+                    age: now.since(at),
+                    ends_held: false,
+                };
+                let id = OrderId {
+                    scope: scope.clone(),
+                    given_at: self.downstream.sessions.own(),
+                };
+                (id, order)
+            });
+        orders
+            .filter(|(_, order)| !order.is_in_force() || !self.is_saved())
+            .collect()
     }
 
     /// Ends the command for a scope. Its buckets stay in shadow. Orders for it that were given at aggregators
@@ -141,8 +178,12 @@ impl Brain {
             .on_drill(now, drill, None, due_children(&self.downstream))
     }
 
-    /// Counts down the times to live of kills, and ends expired ones.
+    /// Counts down the times to live of kills, and ends expired ones. Notes the time of orders: if it is unsure whether
+    /// another leader has ended a kill, it has not.
     pub(super) fn on_time(&mut self, now: MonoTime, unix_s: i64) {
+        for (_, at) in self.pending_saves.orders.values_mut() {
+            at.get_or_insert(now);
+        }
         let is_due = self.durable.count_down(now, unix_s);
         self.pending_saves.note_wanted(is_due);
         let changed = self.durable.on_time(unix_s, &self.policies.in_force);

@@ -257,7 +257,7 @@ impl Brain {
     /// Notes that a save failed, and why. Directives are sent unsaved until a later save succeeds.
     pub fn on_save_failed(&mut self, reason: String) {
         self.pending_saves.on_failed(reason);
-        self.pass_unsaved();
+        self.order_unsaved();
     }
 
     /// Returns true if every decision is saved.

@@ -1,9 +1,10 @@
 //! Changes of the durable state that are not saved yet. All messages to aggregators wait for the save, unless
 //! saving fails, so that no restart can take back what aggregators were sent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_core::kill::Scope;
+use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_core::quantity::MonoTime;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingSaves {
@@ -19,6 +20,8 @@ pub(crate) struct PendingSaves {
     pub(crate) failures: u64,
     /// The scopes of operators' kills that are not saved and were not sent.
     pub(super) kills: BTreeSet<Scope>,
+    /// Kills that were sent unsaved: the generation, and the time of the next tick.
+    pub(super) orders: BTreeMap<Scope, (KillGeneration, Option<MonoTime>)>,
 }
 
 // === impl PendingSaves ===

@@ -9,8 +9,8 @@ pub mod store;
 mod tests;
 
 pub use expired::{ExpiredAggregator, ExpiredAggregators};
-pub(crate) use kills::Now;
 pub use kills::{BucketSwitch, Command, End, Held};
+pub(crate) use kills::{Now, hex};
 pub use stages::{
     Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedSlot, SavedStageStats,
     Stage,

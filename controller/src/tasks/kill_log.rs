@@ -88,7 +88,9 @@ fn change(
         && command.is_some_and(learned)
         && (!was || earlier.is_some_and(|earlier| !learned(earlier)))
     {
-        let ordered_by = command.into_iter().flat_map(|command| &command.ordered_by);
+        let ordered_by = command
+            .into_iter()
+            .flat_map(|command| command.ordered_by.keys());
         let ordered_by =
             ordered_by.map(|instance| named(instance).unwrap_or_else(|| instance.clone()));
         Actor::controller("aggregator", ordered_by.collect::<Vec<_>>().join(" "))

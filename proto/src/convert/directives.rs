@@ -23,7 +23,7 @@ use super::coherence::{decode_coherence, encode_coherence};
 use super::headroom::{
     decode_grants, decode_headroom, decode_pool, encode_grant, encode_headroom, encode_pool,
 };
-use super::kill::{decode_kills, encode_kill};
+use super::kill::{decode_kills, decode_orders, encode_kill, encode_order};
 use super::quotas::{decode_quotas, encode_quotas};
 use super::scalars::{
     check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
@@ -103,6 +103,11 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         catalogued: encode_catalogued(&directives.catalogue.names),
         key_plans: encode_key_plans(&directives.catalogue.keys),
         unconfirmed: directives.unconfirmed,
+        kill_orders: directives
+            .orders
+            .iter()
+            .map(|(id, order)| encode_order(id, order))
+            .collect(),
         ..wire::Directives::default()
     }
 }
@@ -270,6 +275,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
             keys: decode_key_plans(&part.key_plans)?,
         },
         unconfirmed: part.unconfirmed,
+        orders: decode_orders(part.kill_orders)?,
         buckets: part
             .buckets
             .into_iter()

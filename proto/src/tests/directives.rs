@@ -354,6 +354,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                     ],
                 },
                 unconfirmed: kill % 2 == 1,
+                orders: orders(kill),
                 buckets,
             }
         },
@@ -476,6 +477,7 @@ fn largest_directives_stay_within_message_bounds() {
             ..CatalogueNews::default()
         },
         unconfirmed: true,
+        orders: BTreeMap::new(),
         buckets,
     };
     let buckets = |count: usize, tenants| {

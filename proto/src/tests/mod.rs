@@ -59,6 +59,23 @@ fn largest_mode() -> ReportedMode {
     }
 }
 
+fn orders(kill: u64) -> BTreeMap<OrderId, KillOrder> {
+    [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())]
+        .map(|scope| {
+            let id = OrderId {
+                scope,
+                given_at: InstanceId(kill.into()),
+            };
+            let order = KillOrder {
+                generation: KillGeneration(kill),
+                age: Duration::from_millis(kill / 3),
+                ends_held: kill.is_multiple_of(3),
+            };
+            (id, order)
+        })
+        .into()
+}
+
 fn any_bucket() -> impl Strategy<Value = Bucket> {
     NAME.prop_map(|name| Bucket::new(&name).unwrap())
 }

@@ -97,35 +97,53 @@ fn drill_waits_for_all_aggregators() {
     assert_eq!(fleet.brain.begin_drill(now), Drill(2));
 }
 
-/// Another leader may have ended an earlier kill meanwhile, with the number after it.
+/// Another leader has not heard of it: the aggregators tell it.
 #[test]
-fn unsaved_kill_passes_numbers_of_others() {
-    for (mandate, far) in [
+fn unsaved_kill_is_sent_as_an_order() {
+    for (mandate, is_order) in [
         (Mandate::Directory, false),
         (Mandate::Elected { confirmed: true }, true),
         (Mandate::Elected { confirmed: false }, true),
     ] {
         for failed_before in [false, true] {
             let mut fleet = settled(enforced());
+            let (mut now, stream) = (fleet.now(), fleet.zones[0].stream);
+            let mut sent = |fleet: &mut Fleet| {
+                now = now + Duration::from_secs(1);
+                let sent = fleet.brain.directives(now, stream);
+                sent.map(|sent| {
+                    let orders = sent.orders.values().map(|order| order.generation.0);
+                    (sent.unconfirmed, orders.collect::<Vec<_>>())
+                })
+            };
             fleet.brain.leadership.mandate = mandate;
             if failed_before {
                 fleet.brain.on_save_failed("no answer".to_owned());
             }
-            fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-            if !failed_before {
-                fleet.brain.on_save_failed("no answer".to_owned());
+            let order = |generation| {
+                (
+                    is_order,
+                    is_order.then_some(generation).into_iter().collect(),
+                )
+            };
+            for generation in [1, 3] {
+                fleet
+                    .brain
+                    .on_kill(&Scope::Fleet, because(Some(generation)))
+                    .unwrap();
+                if !failed_before || generation > 1 {
+                    fleet.brain.on_save_failed("no answer".to_owned());
+                }
+                assert_eq!(sent(&mut fleet), Some(order(generation as u64)));
             }
-            let kill = fleet.brain.durable().kill;
-            assert!(kill.is_killed() && (kill.0 > 1_000) == far, "{kill:?}");
-            let (now, stream) = (fleet.now(), fleet.zones[0].stream);
-            let sent = fleet.brain.directives(now, stream).unwrap();
-            assert_eq!((sent.kill, sent.unconfirmed), (kill, far));
-            fleet.brain.on_save_failed("no answer".to_owned());
-            assert_eq!(fleet.brain.durable().kill, kill, "once");
             save(&mut fleet.brain);
-            let sent = fleet.brain.directives(now + at(1_000).since(at(0)), stream);
-            let is_confirmed = mandate != Mandate::Elected { confirmed: false };
-            assert_eq!(sent.is_none_or(|sent| !sent.unconfirmed), is_confirmed);
+            let saved = sent(&mut fleet);
+            assert!(saved.is_none_or(|(_, orders)| orders.is_empty()));
+            let now = fleet.now();
+            fleet.brain.on_kill_ends(now, &Scope::Fleet);
+            save(&mut fleet.brain);
+            let ended = sent(&mut fleet).unwrap().1;
+            assert_eq!(ended, order(4).1);
         }
     }
 }

@@ -71,8 +71,8 @@ impl Child {
     }
 
     /// Takes directives as an aggregator does. Returns false if they are stale.
-    pub(super) fn take(&mut self, mut directives: Directives) -> bool {
-        self.kills.on_directives(&directives).unwrap();
+    pub(super) fn take(&mut self, now: MonoTime, mut directives: Directives) -> bool {
+        self.kills.on_directives(now, &directives).unwrap();
         self.outbox.on_echo(directives.echo);
         let answer = directives.parent.take();
         answer

@@ -74,7 +74,7 @@ impl World {
         };
         let durable = brain.durable().clone();
         let was = scopes().map(|scope| self.children[number].is_killed(&scope));
-        let is_taken = self.children[number].take(directives);
+        let is_taken = self.children[number].take(now, directives);
         for scope in scopes() {
             let at = number_of(&scope);
             let is = self.children[number].is_killed(&scope);
@@ -93,9 +93,7 @@ impl World {
                 self.seen.stale_ends += 1;
             } else if was[at] && !is {
                 let carried = self.children[number].carried[at].take();
-                let number_now = self.children[number].kills.kills().generation(&scope);
-                let dropped = self.ledger.on_dropped((number, at), carried, number_now)?;
-                self.seen.passed_numbers += u64::from(dropped);
+                self.ledger.on_dropped((number, at), carried)?;
             }
         }
         self.check_shadow(number)?;

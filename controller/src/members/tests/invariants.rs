@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_core::kill::Scope;
 use plimsoll_core::names::Text;
 use plimsoll_policy::PolicyTexts;
 
@@ -37,9 +37,6 @@ pub(super) struct Ledger {
     /// The state as it was last checked.
     before: Option<DurableState>,
 }
-
-/// Numbers from here on are of leaders that sent a kill unsaved.
-const PASSED: u64 = 1 << 16;
 
 type Checked = Result<(), String>;
 
@@ -153,19 +150,14 @@ impl Ledger {
         kill_of(durable.command(&scopes()[scope])?.reason.as_ref()?)
     }
 
-    /// A kill that a child carries ends by an operator only. Returns true if it ended by a number that two leaders have
-    /// reached, because neither could save: `now` is the number after it.
+    /// A kill that a child carries ends by an operator only.
     pub(super) fn on_dropped(
         &self,
         (child, scope): (usize, usize),
         carried: Option<Ms>,
-        now: KillGeneration,
-    ) -> Result<bool, String> {
+    ) -> Checked {
         if carried.is_none_or(|given| self.ended[scope].is_some_and(|end| end >= given)) {
-            return Ok(false);
-        }
-        if now.0 >= PASSED && !super::is_without("passed numbers") {
-            return Ok(true);
+            return Ok(());
         }
         Err(format!(
             "no kill dropped: child {child} dropped that of {} of {} ms",

@@ -5,14 +5,8 @@
 //! `PLIMSOLL_SEED=7` prints the trace of one, or begins with it. `PLIMSOLL_WITHOUT="lead guard"` takes a protection away,
 //! to see that the invariants notice: `lead guard`, `state guard`, `reading again` or several, with commas.
 //!
-//! Kills of controllers travel as numbers, not as orders. What that costs is left out, and shown with (the first two need
-//! the last as well):
-//! * `separate kills`: an aggregator that repeats an order which has ended, and holds a later kill of a deposed leader by
-//!   its number, has that number taken for the ended order.
-//! * `stale ends`: a deposed leader whose end of an earlier kill has a higher number ends the number of a later one at
-//!   children that it still reaches; these stay in shadow.
-//! * `passed numbers`: two leaders that could not save a kill have passed the same numbers, and the end at one is that of
-//!   the kill at the other.
+//! Saved kills travel as numbers, not as orders. `stale ends` shows what that costs: a deposed leader whose end of an
+//! earlier kill has a higher number ends the number of a later one at children that it still reaches; these stay in shadow.
 
 mod child;
 mod faults;

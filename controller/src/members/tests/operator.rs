@@ -51,8 +51,7 @@ impl World {
     pub(super) fn operate(&mut self) -> Result<(), String> {
         let member = self.rng.pick(self.members.len());
         let scope = self.rng.pick(2);
-        let kills_below = self.kills_below != Some(false);
-        if kills_below && self.rng.percent(15) {
+        if self.rng.percent(15) {
             self.order_at_child(scope);
             return Ok(());
         }
@@ -63,8 +62,7 @@ impl World {
             Some(leading) => (leading.serves, leading.confirmed),
             None => (false, false),
         };
-        let first = if self.kills_below == Some(true) { 5 } else { 0 };
-        let kind = first + self.rng.below(12 - first);
+        let kind = self.rng.below(12);
         if !serves {
             match kind {
                 0..5 => self.append(member, scope),

@@ -10,7 +10,7 @@ use super::child::Child;
 use super::invariants::Ledger;
 use super::leader::{Slot, Turn};
 use super::model_store::{Answer, Ask, ModelStore};
-use super::{Ms, Rng, is_without, scopes};
+use super::{Ms, Rng, scopes};
 
 pub(super) const TTL: Ms = 2_000;
 /// A request without an answer ends then, as in the client of the store.
@@ -68,7 +68,6 @@ pub(super) struct Seen {
     pub(super) unconfirmed: u64,
     pub(super) moves: u64,
     pub(super) stale_ends: u64,
-    pub(super) passed_numbers: u64,
 }
 
 pub(super) struct World {
@@ -85,8 +84,6 @@ pub(super) struct World {
     pub(super) seen: Seen,
     pub(super) is_store_slow: bool,
     pub(super) heals: bool,
-    /// Operators kill at aggregators only, or at members only. Both in one schedule if this is `None`.
-    pub(super) kills_below: Option<bool>,
 }
 
 impl Seen {
@@ -97,7 +94,6 @@ impl Seen {
         self.unconfirmed += other.unconfirmed;
         self.moves += other.moves;
         self.stale_ends += other.stale_ends;
-        self.passed_numbers += other.passed_numbers;
     }
 }
 
@@ -119,7 +115,6 @@ impl World {
             seen: Seen::default(),
             is_store_slow: false,
             heals: false,
-            kills_below: (!is_without("separate kills")).then_some(seed % 4 == 3),
         };
         (0..members).for_each(|member| world.after(0, Event::Member(member)));
         (0..CHILDREN).for_each(|child| world.after(50, Event::Child(child)));

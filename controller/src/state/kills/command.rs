@@ -1,11 +1,13 @@
 //! The commands that kill and that end kills, as the controller saves them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_admin::kill_api::{KillOn, KillOrder};
+use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::InstanceId;
 use serde::{Deserialize, Serialize};
 
 /// The step in seconds of a saved rest of a time to live.
@@ -30,14 +32,17 @@ pub struct Command {
     /// The end by the clock of this process, from the first tick on.
     #[serde(skip)]
     pub ends_at: Option<MonoTime>,
-    /// The aggregator processes with an active order, by their ids in hex. A reported kill ends
-    /// with the last of them, and they outlast the time to live of an operator's command.
+    /// The controller process where it was given, by its id in hex; absent if an aggregator reported it.
     #[serde(
-        rename = "given_at",
+        rename = "controller",
         default,
-        skip_serializing_if = "BTreeSet::is_empty"
+        skip_serializing_if = "Option::is_none"
     )]
-    pub ordered_by: BTreeSet<String>,
+    pub given_at: Option<String>,
+    /// The processes with an active order, by their ids in hex, and the generation of each order. A reported kill ends
+    /// with the last of them, and they outlast the time to live of an operator's command.
+    #[serde(rename = "orders", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ordered_by: BTreeMap<String, KillGeneration>,
 }
 
 /// The latest command that ended the kills of a scope: orders given before it have ended as well, even if
@@ -59,6 +64,11 @@ pub(crate) struct Now {
     pub(crate) at: MonoTime,
     /// Seconds since 1970; unknown before the first tick.
     pub(crate) unix_s: Option<i64>,
+}
+
+/// A process, as the commands name it.
+pub(crate) fn hex(instance: InstanceId) -> String {
+    format!("{:032x}", instance.0)
 }
 
 impl Command {

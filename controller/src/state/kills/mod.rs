@@ -4,8 +4,8 @@
 mod command;
 mod reported;
 
-pub(crate) use command::Now;
 pub use command::{Command, End};
+pub(crate) use command::{Now, hex};
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::{

@@ -9,7 +9,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Report;
 use plimsoll_policy::Policy;
 
-use super::{Command, Held, Now, Source};
+use super::{Command, Held, Now, Source, hex};
 use crate::state::DurableState;
 
 impl DurableState {
@@ -122,7 +122,7 @@ impl DurableState {
         let is_new = reported > *generation && generation.accepts(reported);
         let reported = if is_new { reported } else { *generation };
         *generation = reported;
-        let instance = format!("{:032x}", id.given_at.0);
+        let instance = hex(id.given_at);
         if let Some(end) = self
             .ended_mut(scope)
             .filter(|end| end.is_after(order.age, now))
@@ -132,13 +132,17 @@ impl DurableState {
             if is_new || !was_killed {
                 self.pass_kill(scope, is_new, policy);
             }
+        } else if order.is_in_force() && self.has_given(id) {
+            self.settle_generation(scope, policy);
         } else if order.is_in_force() {
             let Ok((_, command)) = self.switch(scope, Source::Aggregator) else {
                 return false;
             };
             let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
-            if has_room {
-                command.ordered_by.insert(instance);
+            if let Some(given) = command.ordered_by.get_mut(&instance) {
+                given.merge(order.generation);
+            } else if has_room {
+                command.ordered_by.insert(instance, order.generation);
             }
             self.settle_generation(scope, policy);
         } else {
@@ -146,7 +150,12 @@ impl DurableState {
                 return false;
             };
             command.take_if(|command| {
-                let was_given = command.ordered_by.remove(&instance);
+                // Another aggregator may know of a later order of this process.
+                let given = command.ordered_by.get(&instance);
+                let was_given = given.is_some_and(|given| *given < order.generation);
+                if was_given {
+                    command.ordered_by.remove(&instance);
+                }
                 if order.ends_held && is_new && !reported.is_killed() {
                     command.ordered_by.clear();
                 }
@@ -155,6 +164,12 @@ impl DurableState {
             self.pass_kill(scope, is_new, policy);
         }
         before != (self.generation(scope), self.command(scope).cloned())
+    }
+
+    /// Returns true if the command for the scope is this order: the controller that gave it did not know that it was saved.
+    fn has_given(&self, id: &OrderId) -> bool {
+        let command = self.command(&id.scope);
+        command.is_some_and(|command| command.given_at == Some(hex(id.given_at)))
     }
 
     /// Moves the generation past a kill that began and ended at an aggregator, and puts the buckets in shadow, unless

@@ -29,7 +29,7 @@ use crate::decision::coherent::Coherence;
 use crate::decision::token_bucket::Tokens;
 use crate::decision::{Coin, Mode};
 use crate::kill::drill::Drill;
-use crate::kill::{Kill, KillGeneration};
+use crate::kill::{Kill, KillGeneration, KillOrder, OrderId};
 use crate::law::Weight;
 use crate::law::presence::Presences;
 use crate::law::tail::Standing;
@@ -100,6 +100,9 @@ pub struct Directives {
     pub catalogue: CatalogueNews,
     /// True while the controller cannot confirm at its store that it leads. An aggregator does not forward it.
     pub unconfirmed: bool,
+    /// The kills that the controller could not save, and their ends. At most
+    /// [`KILL_ORDERS_MAX`](crate::kill::KILL_ORDERS_MAX).
+    pub orders: BTreeMap<OrderId, KillOrder>,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }

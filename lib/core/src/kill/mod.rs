@@ -23,8 +23,8 @@
 //!    arrive. A controller that has lost its state takes the generations of aggregators as evidence, too. The
 //!    claims that moved nothing are passed upwards with the name of the process that made them, and
 //!    the next command or order of an operator for the scope moves its generation past them.
-//! 6. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
-//!    the generations that it sends. A command that ends a kill there also ends every order for the scope that
+//! 6. **The controller gives no orders through the relay**, unless it cannot save them: then aggregators below it repeat
+//!    the order until a controller has. It stores the commands of operators, and raises the generations that it sends. A command that ends a kill there also ends every order for the scope that
 //!    is older, even if the controller learns of the order only later.
 //!
 //! A *drill* is a number in the same messages. It changes no mode, and measures the time that a kill would

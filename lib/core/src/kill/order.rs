@@ -1,4 +1,5 @@
-//! A kill order given at an aggregator, or its end, with an identity that an end can refer to.
+//! A kill order given at an aggregator, or at a controller that could not save it, or its end: with an identity that an
+//! end can refer to.
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use crate::report::InstanceId;
 /// there: orders of child aggregators beyond the rest are not relayed.
 pub const KILL_ORDERS_MAX: usize = 4_096;
 
-/// The identity of a kill order: its scope, and the aggregator process where it was given.
+/// The identity of a kill order: its scope, and the process where it was given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId {
     /// The scope.
     pub scope: Scope,
-    /// The aggregator process.
+    /// The aggregator's process, or the controller's.
     pub given_at: InstanceId,
 }
 
 /// The state of a kill order. Of two states of one order the greater is the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KillOrder {
-    /// The generation of the scope at the aggregator when the order or its end was given there.
+    /// The generation of the scope at that process when the order or its end was given there.
     /// Odd: the order is active; even: it has ended.
     pub generation: KillGeneration,
     /// The time since then. It is measured by the monotonic clocks of the aggregators on the way, and lacks

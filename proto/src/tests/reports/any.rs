@@ -130,23 +130,7 @@ fn any_report() -> impl Strategy<Value = Report> {
                 }),
                 kill: KillGeneration(kill),
                 kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
-                orders: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())]
-                    .map(|scope| {
-                        let id = OrderId {
-                            scope,
-                            given_at: InstanceId(kill.into()),
-                        };
-                        let age = Duration::from_millis(kill / 3);
-                        (
-                            id,
-                            KillOrder {
-                                generation: KillGeneration(kill),
-                                age,
-                                ends_held: kill % 3 == 0,
-                            },
-                        )
-                    })
-                    .into(),
+                orders: orders(kill),
                 claims: [(Scope::Fleet, claim(kill))].into(),
                 drill: Drill(kill / 2),
                 claimed_drill: Drill(kill / 5),

@@ -1,5 +1,5 @@
 //! The relay of kills and drills. At an aggregator it merges the generations of parent and children, keeps
-//! kill orders given here or at aggregators below until the controller has confirmed them, and times drills. A
+//! kill orders that the controller has not confirmed, and times drills. A
 //! controller uses it to send generations and to time drills; its durable state does the rest.
 
 mod evidence;
@@ -188,20 +188,27 @@ impl KillRelay {
         self.sent.is_report_due(&self.kills)
     }
 
-    /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even
+    /// Takes the generations and the orders in a parent's message, and its confirmation of orders. All hold even
     /// if the directives in the message are stale. A controller that cannot confirm its lead confirms no order: its
     /// state is lost if another one leads. Evidence of children is over once a controller
     /// sends directives. Returns true if a generation changed.
     ///
     /// # Errors
     /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
-    pub fn on_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
+    pub fn on_directives(
+        &mut self,
+        now: MonoTime,
+        directives: &Directives,
+    ) -> Result<bool, StaleDirective> {
         self.evidence.on_parent(directives, &self.kills);
         let is_evidence_over =
             directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
         let changed = self.kills.merge_directives(directives)? || is_evidence_over;
         if !directives.unconfirmed {
             self.orders.confirm(directives.echo.confirmed);
+        }
+        for (id, order) in &directives.orders {
+            self.orders.on_parent(now, id, *order);
         }
         if changed {
             self.enforce_orders();

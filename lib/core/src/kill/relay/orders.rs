@@ -1,4 +1,5 @@
-//! Kill orders given at an aggregator or below it that the controller has not confirmed yet.
+//! Kill orders that the controller has not confirmed yet: given at an aggregator, below it, or at a controller above that
+//! could not save them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,6 +67,14 @@ impl Orders {
             );
         }
         is_new
+    }
+
+    /// Enters an order of the controller above, or the end of one that is held. Later reports carry it until a controller
+    /// confirms it.
+    pub(super) fn on_parent(&mut self, now: MonoTime, id: &OrderId, order: KillOrder) {
+        if order.is_in_force() || self.0.contains_key(id) {
+            self.relay(now, id, order);
+        }
     }
 
     pub(super) fn generation(&self, id: &OrderId) -> Option<KillGeneration> {

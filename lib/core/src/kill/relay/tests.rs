@@ -113,9 +113,9 @@ fn unconfirmed_order_keeps_its_buckets_in_shadow() {
         (sent.kill, orders(&sent)),
         (KillGeneration(2), vec![(&FLEET, 9, 2)])
     );
-    relay.on_directives(&directives(2, 6)).unwrap();
+    relay.on_directives(at(0), &directives(2, 6)).unwrap();
     assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Shadow);
-    relay.on_directives(&directives(2, 7)).unwrap();
+    relay.on_directives(at(0), &directives(2, 7)).unwrap();
     assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Enforce);
     assert_eq!(relay.mode(&bucket(), &enforce(1)), Mode::Shadow);
 }
@@ -129,15 +129,49 @@ fn unconfirmed_leader_confirms_no_order() {
         unconfirmed: true,
         ..directives(1, 1)
     };
-    relay.on_directives(&unconfirmed).unwrap();
+    relay.on_directives(at(0), &unconfirmed).unwrap();
     relay.on_open();
     // The next leader has ended an earlier kill, and has not heard of this one.
     assert_eq!(orders(&report(&mut relay, 1)), vec![(&FLEET, 9, 1)]);
-    relay.on_directives(&directives(2, 0)).unwrap();
+    relay.on_directives(at(0), &directives(2, 0)).unwrap();
     assert!(relay.kills().fleet().is_killed());
-    relay.on_directives(&directives(3, 1)).unwrap();
+    relay.on_directives(at(0), &directives(3, 1)).unwrap();
     relay.on_open();
     assert!(report(&mut relay, 1).orders.is_empty());
+}
+
+#[test]
+fn order_of_an_unconfirmed_leader_is_repeated_to_the_next() {
+    let mut relay = relay();
+    let id = OrderId {
+        scope: FLEET,
+        given_at: InstanceId(7),
+    };
+    let sent = |generation| {
+        let order = KillOrder {
+            generation: KillGeneration(generation),
+            age: Duration::ZERO,
+            ends_held: false,
+        };
+        Directives {
+            unconfirmed: true,
+            orders: [(id.clone(), order)].into(),
+            ..directives(generation, 1)
+        }
+    };
+    // The end of an order that is not held is nothing to repeat.
+    relay.on_directives(at(0), &sent(2)).unwrap();
+    assert!(orders(&report(&mut relay, 1)).is_empty());
+    relay.on_directives(at(0), &sent(3)).unwrap();
+    assert_eq!(orders(&report(&mut relay, 2)), vec![(&FLEET, 7, 3)]);
+    relay.on_open();
+    // The next leader has ended another kill.
+    relay.on_directives(at(0), &directives(4, 0)).unwrap();
+    assert_eq!(orders(&report(&mut relay, 1)), vec![(&FLEET, 7, 3)]);
+    assert_eq!(relay.kills().fleet(), KillGeneration(5));
+    relay.on_directives(at(0), &sent(6)).unwrap();
+    assert_eq!(orders(&report(&mut relay, 2)), vec![(&FLEET, 7, 6)]);
+    assert!(!relay.kills().fleet().is_killed());
 }
 
 #[test]
@@ -168,7 +202,10 @@ fn unconfirmed_order_outlives_another_kill() {
         let mut relay = relay();
         relay.order(at(0), &FLEET, true).unwrap();
         report(&mut relay, 1);
-        assert_eq!(relay.on_directives(&directives(2, confirmed)), Ok(true));
+        assert_eq!(
+            relay.on_directives(at(0), &directives(2, confirmed)),
+            Ok(true)
+        );
         assert_eq!(
             relay.kills().fleet(),
             KillGeneration(generation),
@@ -183,17 +220,17 @@ fn implausible_generation_is_rejected_and_confirms_nothing() {
     relay.order(at(0), &FLEET, true).unwrap();
     report(&mut relay, 1);
     assert!(matches!(
-        relay.on_directives(&directives(u64::MAX, 1)),
+        relay.on_directives(at(0), &directives(u64::MAX, 1)),
         Err(StaleDirective::KillJump { .. })
     ));
-    assert_eq!(relay.on_directives(&directives(2, 0)), Ok(true));
+    assert_eq!(relay.on_directives(at(0), &directives(2, 0)), Ok(true));
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
 }
 
 #[test]
 fn child_order_gains_one_generation() {
     let mut relay = relay();
-    relay.on_directives(&directives(2, 0)).unwrap();
+    relay.on_directives(at(0), &directives(2, 0)).unwrap();
     let child = InstanceId(1);
     let order = child_order(child, 1);
     assert!(
@@ -292,7 +329,9 @@ fn kill_above_ends_with_its_last_order() {
                     );
                 }
                 Parent(generation) => {
-                    relay.on_directives(&directives(generation, 0)).unwrap();
+                    relay
+                        .on_directives(at(0), &directives(generation, 0))
+                        .unwrap();
                 }
             }
         }
