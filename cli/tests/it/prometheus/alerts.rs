@@ -22,7 +22,7 @@ const LIMIT: u32 = 300;
 const OFFERED: u32 = 900;
 
 /// Returns the shipped rules with waits of 1 s before an alert fires.
-fn rules() -> String {
+pub(crate) fn rules() -> String {
     let shipped = fs::read_to_string(root().join("charts/plimsoll/alerts.yaml")).unwrap();
     let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
         Some(_) => line.replace(line.trim_start(), "for: 1s"),
