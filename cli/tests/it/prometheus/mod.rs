@@ -1,9 +1,7 @@
 //! A real Prometheus server that tests start, stop and restart, with alerts or without.
 
-pub(crate) mod alerts;
 mod dashboards;
 pub(crate) mod extra_gates;
-mod member_alerts;
 
 use std::collections::BTreeSet;
 use std::fs;
