@@ -1,48 +1,127 @@
-//! Compares the alerts of `docs/reference/metrics.md` with the shipped rules.
+//! Generates the table of alerts in `docs/reference/metrics.md` from the shipped rules, and fails when an alert does not
+//! lead to its section of the runbook.
 
-use super::{pages, read};
+use std::fmt::Write;
+
+use super::links::sections;
+use super::read;
 
 const RULES: &str = "charts/plimsoll/alerts.yaml";
+pub(super) const RUNBOOK: &str = "docs/runbook.md";
+/// Address that the chart replaces.
+pub(super) const RUNBOOK_URL: &str = "https://plimsoll.example/docs/runbook.md#";
 
-/// Returns the name, the condition and the wait of every rule.
-fn rules() -> Vec<[String; 3]> {
-    let mut rules: Vec<[String; 3]> = Vec::new();
+/// A rule, with the texts of its keys.
+#[derive(Debug, Default)]
+struct Rule {
+    alert: String,
+    expr: String,
+    wait: String,
+    severity: String,
+    summary: String,
+    description: String,
+    runbook_url: String,
+}
+
+fn rules() -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
     for line in read(RULES).lines().map(str::trim_start) {
-        if let Some(name) = line.strip_prefix("- alert: ") {
-            rules.push([name.to_owned(), String::new(), String::new()]);
+        let Some((key, value)) = line.split_once(": ") else {
+            continue;
+        };
+        if key == "- alert" {
+            rules.push(Rule::default());
         }
-        for (prefix, cell) in [("expr: ", 1), ("for: ", 2)] {
-            if let (Some(value), Some(rule)) = (line.strip_prefix(prefix), rules.last_mut()) {
-                value.clone_into(&mut rule[cell]);
-            }
-        }
+        let Some(rule) = rules.last_mut() else {
+            continue;
+        };
+        let text = match key {
+            "- alert" => &mut rule.alert,
+            "expr" => &mut rule.expr,
+            "for" => &mut rule.wait,
+            "labels" => &mut rule.severity,
+            "summary" => &mut rule.summary,
+            "description" => &mut rule.description,
+            "runbook_url" => &mut rule.runbook_url,
+            _ => panic!("{}: unknown key {key}", rule.alert),
+        };
+        value.trim_matches('"').clone_into(text);
+    }
+    for rule in &mut rules {
+        let severity = rule.severity.strip_prefix("{ severity: ");
+        rule.severity = severity
+            .and_then(|rest| rest.strip_suffix(" }"))
+            .unwrap_or_default()
+            .to_owned();
     }
     rules
 }
 
-#[test]
-fn every_alert_is_listed_with_its_condition() {
-    let page = pages()
-        .into_iter()
-        .find(|page| page.path.ends_with("reference/metrics.md"))
+/// Returns a summary with its templates as words: the name of the label, or N for the value.
+fn plain(summary: &str) -> String {
+    let summary = summary.replace(
+        "{{ with $labels.bucket }}Bucket {{ . }}{{ else }}The whole fleet{{ end }}",
+        "A bucket or the whole fleet",
+    );
+    let mut parts = summary.split("{{");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (template, rest) = part.split_once("}}").unwrap();
+        match template.trim().strip_prefix("$labels.") {
+            Some(label) => plain += &label.to_uppercase(),
+            None => plain.push('N'),
+        }
+        plain += rest;
+    }
+    plain
+}
+
+/// Returns the table of the alerts.
+pub(super) fn table() -> String {
+    let mut table =
+        "| alert | condition | for | severity | meaning |\n|---|---|---|---|---|\n".to_owned();
+    for rule in rules() {
+        let anchor = rule.runbook_url.trim_start_matches(RUNBOOK_URL);
+        // A bar within a cell is escaped.
+        let (expr, meaning) = (rule.expr.replace('|', "\\|"), plain(&rule.summary));
+        let Rule {
+            alert,
+            wait,
+            severity,
+            ..
+        } = rule;
+        let link = format!("[`{alert}`](../runbook.md#{anchor})");
+        writeln!(
+            table,
+            "| {link} | `{expr}` | {wait} | {severity} | {meaning} |"
+        )
         .unwrap();
-    let listed: Vec<[String; 3]> = page
-        .lines()
-        .into_iter()
-        .filter_map(|line| {
-            // A bar within a cell is escaped.
-            let line = line.text.replace("\\|", "\u{0}");
-            let cells: Vec<String> = line
-                .split('|')
-                .map(|cell| cell.trim().trim_matches('`').replace('\u{0}', "|"))
-                .collect();
-            let [_, name, condition, wait, _, _] = &cells[..] else {
-                return None;
-            };
-            name.starts_with("Plimsoll")
-                .then(|| [name.clone(), condition.clone(), wait.clone()])
-        })
-        .collect();
-    assert_eq!(listed, rules());
-    assert!(listed.len() > 10, "{listed:?}");
+    }
+    table
+}
+
+#[test]
+fn every_alert_leads_to_its_section() {
+    let sections = sections(RUNBOOK);
+    let rules = rules();
+    assert!(rules.len() > 30, "{rules:?}");
+    for rule in rules {
+        assert!(
+            ["critical", "warning"].contains(&rule.severity.as_str()),
+            "{rule:?}"
+        );
+        for text in [&rule.summary, &rule.description] {
+            assert!(!text.is_empty() && !plain(text).contains('|'), "{rule:?}");
+        }
+        let anchor = rule.runbook_url.strip_prefix(RUNBOOK_URL);
+        let anchor = anchor.unwrap_or_else(|| panic!("{rule:?}"));
+        let section = sections
+            .get(anchor)
+            .unwrap_or_else(|| panic!("{RUNBOOK} has no #{anchor}"));
+        assert!(
+            section.contains(&rule.alert),
+            "section {anchor} of {RUNBOOK} does not name {}",
+            rule.alert
+        );
+    }
 }

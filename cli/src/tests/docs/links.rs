@@ -1,9 +1,9 @@
 //! Every relative link of a document leads to a file that exists, and every anchor to a heading.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Page, pages, root};
+use super::{Page, pages, read, root};
 
 /// Returns the targets of the Markdown links in a line. Code spans are not links.
 fn targets(line: &str) -> Vec<&str> {
@@ -36,24 +36,36 @@ fn slug(heading: &str) -> String {
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-fn anchors(page: &Page) -> BTreeSet<String> {
+/// Returns the text below each heading of a page, up to the next one, by the anchor of the heading.
+fn by_anchor(page: &Page) -> BTreeMap<String, String> {
+    let mut sections: BTreeMap<String, String> = BTreeMap::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let headings = page
-        .lines()
-        .into_iter()
-        .filter(|line| line.fence.is_none() && line.text.starts_with('#'));
-    headings
-        .map(|line| {
+    let mut current = None;
+    for line in page.lines() {
+        if line.fence.is_none() && line.text.starts_with('#') {
             let slug = slug(line.text.trim_start_matches('#').trim());
             let times = seen.entry(slug.clone()).or_default();
             *times += 1;
-            if *times == 1 {
-                slug
-            } else {
-                format!("{slug}-{}", *times - 1)
-            }
-        })
-        .collect()
+            current = Some(match *times {
+                1 => slug,
+                times => format!("{slug}-{}", times - 1),
+            });
+        }
+        if let Some(anchor) = &current {
+            let section = sections.entry(anchor.clone()).or_default();
+            *section += line.text;
+            section.push('\n');
+        }
+    }
+    sections
+}
+
+/// Returns the sections of the document at this path.
+pub(super) fn sections(path: &str) -> BTreeMap<String, String> {
+    by_anchor(&Page {
+        path: path.into(),
+        text: read(path),
+    })
 }
 
 /// Resolves `target` against the folder of `page`, both from the root of the repository.
@@ -74,9 +86,9 @@ fn resolve(page: &Path, target: &str) -> PathBuf {
 #[test]
 fn every_link_leads_to_a_target() {
     let pages = pages();
-    let anchors: BTreeMap<&Path, BTreeSet<String>> = pages
+    let anchors: BTreeMap<&Path, BTreeMap<String, String>> = pages
         .iter()
-        .map(|page| (page.path.as_path(), anchors(page)))
+        .map(|page| (page.path.as_path(), by_anchor(page)))
         .collect();
     let mut broken = Vec::new();
     let mut links = 0;
@@ -97,7 +109,7 @@ fn every_link_leads_to_a_target() {
                     && (anchor.is_empty()
                         || anchors
                             .get(path.as_path())
-                            .is_some_and(|all| all.contains(anchor)));
+                            .is_some_and(|all| all.contains_key(anchor)));
                 if !leads {
                     broken.push(format!("{}:{}: {target}", page.path.display(), line.number));
                 }

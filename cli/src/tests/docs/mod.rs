@@ -1,9 +1,10 @@
 //! Tests that keep the documents true: links resolve, commands parse, generated pages and bounds
-//! match the code.
+//! match the code, and alerts and dashboards lead to the runbook.
 
 mod alerts;
 mod bounds;
 mod commands;
+mod dashboards;
 mod fences;
 mod links;
 mod metrics;

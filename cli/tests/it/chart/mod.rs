@@ -5,6 +5,7 @@ mod quota;
 mod release;
 mod sidecar;
 mod trust;
+mod watching;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,6 +1,7 @@
 //! Rules that no single crate can check: imports between crates, purity, layout of folders and
-//! files, and the toolchain.
+//! files, the toolchain, and the cases of alerts.
 
+mod alerts;
 mod circles;
 mod imports;
 mod layout;
@@ -80,7 +81,7 @@ fn dependencies<'a>(roots: impl IntoIterator<Item = &'a PackageId>) -> Vec<&'sta
 }
 
 /// Returns the entries of a folder, sorted.
-fn entries(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut entries: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

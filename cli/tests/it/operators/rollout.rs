@@ -355,8 +355,11 @@ fn good_traffic_promotes_and_bad_rolls_back() {
     assert!(code == Some(1) && output.contains("zone-b"), "{output}");
     scene.aggregators[1].signal("CONT");
     let (_, page) = http_get(scene.controller.address("admin"), "/metrics");
-    assert!(
-        page.contains("plimsoll_rollout_gate{entry=\"good\",result="),
-        "{page}"
-    );
+    for shown in [
+        "plimsoll_rollout_gate{entry=\"good\",result=",
+        // From the history, which survived the restart.
+        "plimsoll_rollout_last_breach_timestamp_seconds{entry=\"tight\"} ",
+    ] {
+        assert!(page.contains(shown), "{shown} is missing: {page}");
+    }
 }

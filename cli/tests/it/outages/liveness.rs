@@ -4,18 +4,20 @@
 use std::fs;
 use std::time::Duration;
 
-use plimsoll_testing::fleet::{BUCKET, Fleet, TENANTS, policy};
+use plimsoll_testing::fleet::{BUCKET, Fleet, TENANTS, metric, policy};
 use plimsoll_testing::process::{Process, http_get, message, run, until};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 
-const OFFERED: u32 = 600;
+/// So much that the zone that is left uses the whole limit.
+const OFFERED: u32 = 900;
+const LIMIT: u32 = 300;
 const LOST: &str = "zone-a/zone-a-aggregator";
 const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
 /// A fleet without load and with rates from its controller.
 fn fleet() -> Fleet {
-    let fleet = Fleet::start(&policy(300, "enforce", false));
+    let fleet = Fleet::start(&policy(LIMIT, "enforce", false));
     until("the controller to lead with both zones", || {
         let status = fleet.status()?;
         let connected = status["aggregators"]
@@ -106,6 +108,27 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     until("the aggregator to be stale", || {
         (of_lost(&fleet, "plimsoll_aggregator_stale") == 1.0).then_some(())
     });
+
+    // Its clients live, and hear nothing of the controller.
+    let updates = fleet.services().map(|service| {
+        let page = http_get(service.address("listen"), "/metrics").1;
+        metric(
+            &page,
+            "plimsoll_directive_last_update_timestamp_seconds",
+            "",
+        )
+    });
+    let updates: Vec<f64> = updates.collect();
+    assert!(updates[0] + 59.0 < updates[2], "{updates:?}");
+    fleet.until_rates(
+        "as much beyond the limit as was released",
+        Duration::from_secs(3),
+        |rates| {
+            let beyond = rates.admitted - f64::from(LIMIT);
+            let released = fleet.controller_metric("plimsoll_bucket_released", "");
+            beyond > 0.1 * f64::from(LIMIT) && (released / beyond - 1.0).abs() < 0.5
+        },
+    );
 
     // A restart of the controller changes nothing.
     fleet.controller.kill_9();

@@ -84,6 +84,10 @@ fn lost_and_older_states_keep_their_word() {
         "{status}"
     );
     let all = fleet.services().count();
+    let shown = |name| fleet.controller_metric(name, "");
+    assert_eq!(shown("plimsoll_state_lost"), 1.0);
+    assert_eq!(shown("plimsoll_bucket_clients_unapplied"), all as f64);
+    assert!(shown("plimsoll_kill_claims") >= 1.0);
     assert!(
         operate(&fleet, &["status"])
             .contains(&format!("{all} of {all} clients do not carry it out"))

@@ -15,17 +15,13 @@ use crate::prometheus::RealPrometheus;
 
 /// Server with a page of metrics that has one number or none.
 #[derive(Clone)]
-pub(crate) struct HelpDesk {
-    pub(crate) tickets: Arc<Mutex<Option<f64>>>,
-    pub(crate) address: SocketAddr,
+struct HelpDesk {
+    tickets: Arc<Mutex<Option<f64>>>,
+    address: SocketAddr,
 }
 
 impl HelpDesk {
     fn open(tickets: f64) -> Self {
-        Self::showing("tickets_open", tickets)
-    }
-
-    pub(crate) fn showing(name: &'static str, tickets: f64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let desk = Self {
@@ -39,7 +35,8 @@ impl HelpDesk {
                 let Ok(mut stream) = stream else { return };
                 let _ = stream.read(&mut [0; 4_096]);
                 let tickets = *shared.tickets.lock().unwrap();
-                let body = tickets.map_or(String::new(), |tickets| format!("{name} {tickets}\n"));
+                let body =
+                    tickets.map_or(String::new(), |tickets| format!("tickets_open {tickets}\n"));
                 let head = format!(
                     "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n",
                     body.len()

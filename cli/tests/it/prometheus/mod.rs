@@ -1,13 +1,15 @@
 //! A real Prometheus server that tests start, stop and restart, with alerts or without.
 
-pub(crate) mod alerts;
+mod dashboards;
 pub(crate) mod extra_gates;
-mod member_alerts;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
+use plimsoll_testing::process::http;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// A server with its own folder and port, that scrapes itself and one more page. Dropping it ends the
@@ -65,6 +67,41 @@ impl RealPrometheus {
     /// Its URL.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        let (code, body) = http(address, "GET", path, &[]).ok()?;
+        (code == 200).then(|| serde_json::from_str::<Value>(&body).unwrap()["data"].take())
+    }
+
+    /// Returns the series that answer a query now; `None` if it is not valid, or the server does not answer.
+    pub(crate) fn query(&self, query: &str) -> Option<Vec<Value>> {
+        let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let answer = self.get(&format!("/api/v1/query?query={query}"))?;
+        answer["result"].as_array().cloned()
+    }
+
+    /// Returns the names of the alerts that fire.
+    pub(crate) fn firing(&self) -> Option<BTreeSet<String>> {
+        let answer = self.get("/api/v1/alerts")?;
+        let alerts = answer["alerts"].as_array()?;
+        let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
+        let names = firing.filter_map(|alert| alert["labels"]["alertname"].as_str());
+        Some(names.map(str::to_owned).collect())
+    }
+
+    /// Returns the rules whose last evaluation failed.
+    pub(crate) fn failing_rules(&self) -> Option<Vec<Value>> {
+        let answer = self.get("/api/v1/rules")?;
+        let rules = answer["groups"].as_array()?.iter();
+        let rules = rules.flat_map(|group| group["rules"].as_array().into_iter().flatten());
+        Some(
+            rules
+                .filter(|rule| rule["health"] != "ok")
+                .cloned()
+                .collect(),
+        )
     }
 
     /// Kills the process.

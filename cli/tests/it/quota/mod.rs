@@ -2,7 +2,6 @@
 //! and faults of the disk.
 
 mod admin;
-mod alerts;
 mod client_library;
 mod commands;
 mod model;

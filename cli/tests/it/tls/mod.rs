@@ -1,7 +1,6 @@
 //! Trust between real processes: certificates that rotate under load, and certificates that expire.
 
 mod admin;
-mod alerts;
 mod certs;
 mod expired;
 mod flags;

@@ -1,10 +1,13 @@
 //! The metrics of buckets, their limits and gates, and of aggregators.
 
+use std::collections::BTreeMap;
+
 use plimsoll_core::decision::ShownMode;
 use plimsoll_core::stats::metrics::{Series, Value, rows};
 
 use super::{M, Source};
 use crate::admin::status::{AggregatorStatus, BucketStatus};
+use crate::state::Cause;
 
 pub(super) fn of_limits<'a>() -> Vec<M<'a>> {
     vec![
@@ -32,6 +35,22 @@ pub(super) fn of_limits<'a>() -> Vec<M<'a>> {
                     Some(["pass", "fail", "inconclusive"].map(row))
                 });
                 rows(judged.flatten())
+            },
+        ),
+        M::gauge(
+            "plimsoll_rollout_last_breach_timestamp_seconds",
+            &["entry"],
+            "Unix time at which the gate of canary last failed and returned the entry to shadow; absent before the first time.",
+            |s| {
+                let breaches = s
+                    .brain
+                    .durable()
+                    .history
+                    .iter()
+                    .filter(|change| change.cause == Cause::Breach)
+                    .filter_map(|change| Some((change.entry.as_str(), change.at_s?)));
+                let last: BTreeMap<&str, i64> = breaches.collect();
+                rows(last.into_iter().map(|(entry, at_s)| ([entry], at_s as f64)))
             },
         ),
         M::gauge(

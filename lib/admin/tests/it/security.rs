@@ -213,6 +213,7 @@ async fn status_and_metrics_show_replaced_files() {
             .all(|row| page().lines().any(|line| line == *row))
     };
     let good = [
+        "plimsoll_certificate_untrusted 0",
         "plimsoll_certificates_refused 0",
         "plimsoll_tokens_refused 0",
         "plimsoll_plaintext 0",
@@ -230,6 +231,8 @@ async fn status_and_metrics_show_replaced_files() {
         certificate.not_after_s
     );
     assert!(page().lines().any(|line| line == row), "{}", page());
+    let begins = "plimsoll_certificate_not_before_timestamp_seconds ";
+    assert!(page().lines().any(|line| line.starts_with(begins)));
     assert!(certificate.expires_in_s > 0.0 && certificate.refused.is_none());
     assert_eq!(status.tokens.unwrap().accepted, 1);
 
@@ -259,6 +262,13 @@ async fn status_and_metrics_show_replaced_files() {
     fs::write(&tokens, line("ann") + &line("benedict")).unwrap();
     fs::write(certs.join("tls.crt"), crt).unwrap();
     until(|| has(&good) && opened.status().tokens.unwrap().accepted == 2).await;
+
+    // The authority is replaced, and the certificate is not.
+    let trusted = fs::read(certs.join("ca.crt")).unwrap();
+    fs::write(certs.join("ca.crt"), Authority::new("test.example").pem()).unwrap();
+    until(|| has(&["plimsoll_certificate_untrusted 1"])).await;
+    fs::write(certs.join("ca.crt"), trusted).unwrap();
+    until(|| has(&good)).await;
     follower.abort();
 }
 

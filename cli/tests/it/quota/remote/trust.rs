@@ -136,6 +136,9 @@ fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
     assert!(text.to_lowercase().contains(cause), "{text}");
     assert_ne!(request(service), 200);
     assert!(decisions(service, "quota_degraded") >= 2.0);
+    let page = http_get(service.address("listen"), "/metrics").1;
+    let denied = metric(&page, "plimsoll_quota_degraded_total", "policy=\"deny\"");
+    assert!(denied >= 2.0, "{page}");
     assert_eq!(decisions(service, "admit"), 0.0);
     let log = service.log().join("\n");
     assert!(!log.contains("wrong-secret"), "no secret is logged: {log}");

@@ -5,7 +5,8 @@
 use std::process::{Command, Stdio};
 use std::thread;
 
-use plimsoll_testing::process::{Process, binary, http, until};
+use plimsoll_testing::fleet::metric;
+use plimsoll_testing::process::{Process, binary, http, http_get, until};
 use plimsoll_testing::quota_crashes::{arguments, connect, take, taken};
 use plimsoll_testing::turns::{IDLE, turn};
 use redis::ErrorKind;
@@ -78,8 +79,10 @@ fn full_disk_refuses_operations_until_freed() {
     scene.until_granted();
     scene.limit_files(Some(0));
     scene.until_refused();
+    assert!(scene.shown("plimsoll_quota_store_errors_total") >= 1.0);
     scene.limit_files(None);
     scene.until_granted();
+    assert_eq!(scene.shown("plimsoll_quota_ready"), 1.0);
     scene.restart_and_audit();
 }
 
@@ -173,7 +176,8 @@ impl Scene {
             (self.ask().1 == CALLERS as u64).then_some(())
         });
         until("the server not to be ready", || {
-            (self.ready() == 503 || self.ask().1 == 0).then_some(())
+            let is_away = self.ready() == 503 && self.shown("plimsoll_quota_ready") == 0.0;
+            (is_away || self.ask().1 == 0).then_some(())
         });
     }
 
@@ -192,6 +196,15 @@ impl Scene {
         http(self.strace.address("admin"), "GET", "/readyz", &[])
             .unwrap()
             .0
+    }
+
+    /// Returns a metric of the server.
+    fn shown(&self, name: &str) -> f64 {
+        metric(
+            &http_get(self.strace.address("admin"), "/metrics").1,
+            name,
+            "",
+        )
     }
 
     /// Limits the size of files that the server may write to, as a full disk does.
