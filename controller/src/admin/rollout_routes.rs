@@ -102,6 +102,9 @@ pub struct Policies {
     pub held: Option<HeldStatus>,
     /// Why the files as they are now were refused; null if they were not.
     pub refused: Option<String>,
+    /// Since when they are, in seconds since 1970.
+    #[serde(default)]
+    pub refused_since_s: Option<i64>,
 }
 
 impl Policies {
@@ -109,6 +112,7 @@ impl Policies {
     pub fn of(brain: &Brain) -> Self {
         let held = brain.policies.held.as_ref().map(|held| HeldStatus {
             hash: held.policy.hash().to_string(),
+            since_s: held.since_s,
             reasons: held.reasons.clone(),
             differences: held.differences.clone(),
         });
@@ -117,6 +121,7 @@ impl Policies {
             in_force: brain.policy().hash().to_string(),
             held,
             refused,
+            refused_since_s: brain.policies.refused_since_s,
         }
     }
 }
@@ -126,6 +131,9 @@ impl Policies {
 pub struct HeldStatus {
     /// The hash of the policy.
     pub hash: String,
+    /// Since when it is held back, in seconds since 1970.
+    #[serde(default)]
+    pub since_s: Option<i64>,
     /// Why it is held back.
     pub reasons: Vec<String>,
     /// Its differences from the current policy.
