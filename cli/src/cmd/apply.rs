@@ -61,6 +61,7 @@ fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
         hash,
         reasons,
         differences,
+        ..
     }) = &policies.held
     else {
         return writeln!(out, "nothing is held back");

@@ -188,10 +188,12 @@ mod tests {
             in_force: "0d69".to_owned(),
             held: held.then(|| HeldStatus {
                 hash: "c0de".to_owned(),
+                since_s: None,
                 reasons: vec![],
                 differences: vec![],
             }),
             refused: refused.map(ToOwned::to_owned),
+            refused_since_s: None,
         };
         for (policies, shown) in [
             (policies(false, None), ""),

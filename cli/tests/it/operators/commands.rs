@@ -266,9 +266,9 @@ fn commands_send_flag_or_environment_tokens() {
         ("PLIMSOLL_TOKEN_FILE", "viewer.token"),
         ("PLIMSOLL_CONTROLLER_ADMIN", &*admin),
     ];
-    let (code, text) = operator.run_with(&variables, "status");
+    let (code, text) = operator.run_with(&variables, "rollout status");
     assert_eq!(code, 0, "{text}");
-    let (code, text) = operator.run_with(&variables, "status --token-file other.token");
+    let (code, text) = operator.run_with(&variables, "rollout status --token-file other.token");
     assert_eq!(code, 1, "{text}");
 }
 

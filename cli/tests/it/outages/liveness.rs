@@ -80,7 +80,7 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     );
     let (code, text) = command(&fleet, &["status"]);
     assert!(
-        code == Some(0) && text.contains(&format!("aggregator {LOST}: disconnected, last report ")),
+        code == Some(1) && text.contains(&format!("critical: {LOST} disconnected for ")),
         "{text}"
     );
 
@@ -119,9 +119,10 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     until("the share to be released again", || {
         (fleet.controller_metric("plimsoll_bucket_released", "") > 0.0).then_some(())
     });
-    let (_, text) = command(&fleet, &["status"]);
+    let (_, text) = command(&fleet, &["status", "--all"]);
     assert!(
-        text.contains(&format!("aggregator {LOST}: expired, last report 1m ")),
+        text.contains(&format!("critical: {LOST} expired, its last report was "))
+            && text.contains(&format!("aggregator {LOST}: expired, last report 1m ")),
         "{text}"
     );
     assert!(
