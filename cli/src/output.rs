@@ -229,7 +229,7 @@ mod tests {
         );
         assert_eq!(
             written(Format::Yaml),
-            "---\nbuckets:\n  checkout: \"a\\nb\"\n"
+            "---\nbuckets:\n  checkout: |-\n    a\n    b\n"
         );
     }
 }

@@ -54,6 +54,9 @@ pub(crate) struct RefusalRecord {
 // === impl Refusals ===
 
 impl Refusals {
+    /// A lower share is shown as no refusals: it would be rounded to 0.0 %.
+    pub const SHOWN_MIN: f64 = 0.000_5;
+
     fn plus(self, other: Self) -> Self {
         Self {
             span_s: self.span_s + other.span_s,
@@ -67,7 +70,7 @@ impl Refusals {
         }
     }
 
-    /// Returns the share of each reason that refused some requests, the greatest first.
+    /// Returns the reasons with their shares, the greatest first.
     pub fn reasons(&self) -> Vec<(&'static str, f64)> {
         let each = [
             ("overload", self.cluster_overload),
@@ -76,9 +79,10 @@ impl Refusals {
             ("quota", self.quota),
             ("repeated quota refusal", self.quota_repeated),
         ];
-        let refused = each.into_iter().filter(|(_, count)| *count > 0);
-        let mut shares: Vec<_> = refused
-            .map(|(reason, count)| (reason, self.share(count)))
+        let each = each.map(|(reason, count)| (reason, self.share(count)));
+        let mut shares: Vec<_> = each
+            .into_iter()
+            .filter(|(_, share)| *share >= Self::SHOWN_MIN)
             .collect();
         shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         shares

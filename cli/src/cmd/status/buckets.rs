@@ -40,14 +40,15 @@ pub(super) fn write(out: &mut dyn Write, status: &Status, is_all: bool) -> io::R
 /// Returns true if a bucket refuses or would refuse, or is not in the mode of the policy file.
 fn is_notable(bucket: &BucketStatus) -> bool {
     let lately = &bucket.refusals_10_s;
-    let refuses = lately.ratio() > 0.0 || lately.would_ratio() > 0.0;
-    refuses || bucket.clients_unapplied > 0 || (differs(bucket) && !bucket.killed)
+    let refuses =
+        lately.ratio() >= Refusals::SHOWN_MIN || lately.would_ratio() >= Refusals::SHOWN_MIN;
+    refuses || bucket.clients_unapplied > 0 || (differs(bucket))
 }
 
+/// Returns true if a bucket is in another mode than the policy file says, and not because it is killed.
 fn differs(bucket: &BucketStatus) -> bool {
-    bucket
-        .file_mode
-        .is_some_and(|file| ShownMode::from(Some(file)) != bucket.mode)
+    let file = ShownMode::from(bucket.file_mode);
+    bucket.file_mode.is_some() && file != bucket.mode && !bucket.killed
 }
 
 fn write_bucket(
@@ -120,14 +121,14 @@ fn write_bucket(
 fn refused(bucket: &BucketStatus) -> Option<String> {
     let (lately, before) = (&bucket.refusals_10_s, &bucket.refusals_5_min);
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    let refused = (lately.ratio() + before.ratio() > 0.0).then(|| {
+    let refused = (lately.ratio().max(before.ratio()) >= Refusals::SHOWN_MIN).then(|| {
         let (now, before) = (percent(lately.ratio()), percent(before.ratio()));
         format!(
             "refused {now} in 10 s{}, {before} in 5 min",
             reasons(lately)
         )
     });
-    let would = (lately.would_ratio() > 0.0)
+    let would = (lately.would_ratio() >= Refusals::SHOWN_MIN)
         .then(|| format!("would refuse {} in 10 s", percent(lately.would_ratio())));
     let said: Vec<String> = refused.into_iter().chain(would).collect();
     let law = bucket.traffic.law_ratio;

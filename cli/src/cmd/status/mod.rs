@@ -78,7 +78,10 @@ fn show_tenant(admin: &AdminArgs, status: &Status, tenant: &Tenant) -> anyhow::R
 fn write_status(out: &mut dyn Write, status: &Status, is_all: bool) -> io::Result<()> {
     writeln!(out, "{}", status.verdict)?;
     for problem in &status.problems {
-        writeln!(out, "{}: {}", problem.severity.as_str(), problem.text)?;
+        // The verdict has the text of a single one.
+        if status.problems.len() > 1 {
+            writeln!(out, "{}: {}", problem.severity.as_str(), problem.text)?;
+        }
         writeln!(out, "  {}", problem.remedy)?;
     }
     if !status.problems.is_empty() {
@@ -95,6 +98,14 @@ fn write_status(out: &mut dyn Write, status: &Status, is_all: bool) -> io::Resul
         "controller: epoch {}, policy {}, version {}{more}",
         status.epoch, status.policy_hash, status.version
     )?;
+    let members = status.members.iter().flat_map(|it| &it.members);
+    let others = members.filter(|it| it.member.version != status.version);
+    let others: Vec<String> = others
+        .map(|it| format!("{} {}", it.member.admin, it.member.version))
+        .collect();
+    if !others.is_empty() {
+        writeln!(out, "other versions: {}", others.join(", "))?;
+    }
     if is_all {
         if let Some(catalogue) = &status.catalogue {
             let CatalogueStatus { rows, listed, .. } = catalogue;
@@ -169,9 +180,9 @@ mod tests {
             ..AggregatorStatus::default()
         };
         let status = Status {
-            verdict: "1 problem: zone-a/n".to_owned(),
+            verdict: "2 problems: zone-a/n".to_owned(),
             summary: "no bucket".to_owned(),
-            problems: vec![problem],
+            problems: vec![problem.clone(), problem],
             aggregators: vec![aggregator],
             ..Status::default()
         };
@@ -180,7 +191,8 @@ mod tests {
             write_status(&mut out, &status, is_all).unwrap();
             String::from_utf8(out).unwrap()
         };
-        let first = "1 problem: zone-a/n\ncritical: zone-a/n disconnected for 48 s\n  start it again\nno bucket\n";
+        let first = "2 problems: zone-a/n\ncritical: zone-a/n disconnected for 48 s\n  start it again\n\
+                     critical: zone-a/n disconnected for 48 s\n  start it again\nno bucket\n";
         assert_eq!(
             text(false),
             format!("{first}controller: epoch 0, policy , version ; all by --all\n")

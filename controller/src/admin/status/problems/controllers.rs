@@ -7,8 +7,10 @@ use super::super::Status;
 use super::{Problem, since, span};
 use crate::admin::rollout_routes::Policies;
 
-/// A certificate with less time than this is a problem.
+/// A certificate with less time than this is a problem, if that is also less than this share of its life: many live for
+/// a day and are renewed in time.
 const EXPIRES_SOON_S: f64 = 3.0 * 86_400.0;
+const EXPIRES_SOON_SHARE: f64 = 0.2;
 
 pub(super) fn leadership(status: &Status) -> Vec<Problem> {
     let remedy = format!(
@@ -143,6 +145,9 @@ pub(super) fn security(security: &SecurityStatus) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Some(certificate) = &security.certificate {
         let (identity, left) = (&certificate.identity, certificate.expires_in_s);
+        let life_s = certificate
+            .not_after_s
+            .saturating_sub(certificate.not_before_s) as f64;
         let renew =
             "write new files into its --certs directory, and look at what should have renewed it";
         if left <= 0.0 {
@@ -151,7 +156,7 @@ pub(super) fn security(security: &SecurityStatus) -> Vec<Problem> {
                 span(-left)
             );
             problems.push(Problem::critical("certificate", text, renew));
-        } else if left < EXPIRES_SOON_S {
+        } else if left < EXPIRES_SOON_S.min(life_s * EXPIRES_SOON_SHARE) {
             let text = format!(
                 "the certificate of {identity} expires in {}: this controller loses its streams then",
                 span(left)

@@ -1,6 +1,7 @@
 //! Problems of aggregators, clients and buckets.
 
 use plimsoll_admin::kill_api::{KillOrder, KillState, KillStatus};
+use plimsoll_core::decision::ShownMode;
 use plimsoll_core::law::presence;
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
@@ -172,6 +173,24 @@ pub(super) fn clients(status: &Status) -> Vec<Problem> {
         false => Problem::warning("clients", text, remedy),
     };
     vec![problem]
+}
+
+/// Buckets that an abort or a kill has put below the mode of the policy file.
+pub(super) fn lowered(status: &Status) -> Vec<Problem> {
+    let is_lowered = |it: &BucketStatus| {
+        let file = ShownMode::from(it.file_mode);
+        it.mode != ShownMode::Unknown && it.mode < file && it.pending_mode.is_none() && !it.killed
+    };
+    let buckets = buckets(status, is_lowered);
+    if buckets.is_empty() {
+        return Vec::new();
+    }
+    let text = format!(
+        "since an abort or a kill the mode of {} is below that in the policy file: less is refused",
+        named(&buckets)
+    );
+    let remedy = "`plimsoll rollout status` shows why, `plimsoll rollout promote` raises the mode";
+    vec![Problem::warning("modes", text, remedy)]
 }
 
 pub(super) fn underadmitting(status: &Status) -> Vec<Problem> {

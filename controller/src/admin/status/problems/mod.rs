@@ -14,7 +14,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
-use super::{BucketStatus, Status};
+use super::{BucketStatus, Refusals, Status};
 use crate::admin::rollout_routes::Policies;
 
 /// Maximum number of problems of one kind.
@@ -79,12 +79,13 @@ impl Severity {
 
 /// Returns all problems, the worst first.
 pub(super) fn list(status: &Status, policies: &Policies, kills: &KillStatus) -> Vec<Problem> {
-    let kinds: [Vec<Problem>; 13] = [
+    let kinds: [Vec<Problem>; 14] = [
         controllers::leadership(status),
         fleet::aggregators(status),
         fleet::killed(status, kills),
         fleet::claims(status),
         fleet::clients(status),
+        fleet::lowered(status),
         fleet::underadmitting(status),
         fleet::uncounted(status),
         controllers::state(status),
@@ -121,11 +122,14 @@ pub(super) fn summary(status: &Status) -> String {
     for bucket in status.buckets.values() {
         *modes.entry(bucket.mode).or_default() += 1;
     }
-    let mut parts: Vec<String> = modes
-        .iter()
-        .rev()
-        .map(|(mode, count)| format!("{} in {}", counted(*count, "bucket"), mode.as_str()))
-        .collect();
+    let mut parts = Vec::new();
+    for (mode, count) in modes.iter().rev() {
+        let buckets = match parts.is_empty() {
+            true => counted(*count, "bucket"),
+            false => count.to_string(),
+        };
+        parts.push(format!("{buckets} in {}", mode.as_str()));
+    }
     if parts.is_empty() {
         parts.push("no bucket".to_owned());
     }
@@ -139,23 +143,28 @@ pub(super) fn summary(status: &Status) -> String {
 fn refusing(status: &Status) -> String {
     let by = |share: fn(&BucketStatus) -> f64| {
         let each = status.buckets.iter().map(|(name, it)| (name, share(it)));
-        let mut some: Vec<_> = each.filter(|(_, share)| *share > 0.0).collect();
+        let mut some: Vec<_> = each
+            .filter(|(_, share)| *share >= Refusals::SHOWN_MIN)
+            .collect();
         some.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         some
     };
-    let shown = |some: &[(&Bucket, f64)]| {
+    let shown = |some: &[(&Bucket, f64)], would: &str| {
         let (name, share) = some.first()?;
-        let most = if some.len() > 1 { "most " } else { "" };
-        Some(format!("{most}{name} {:.1} % in 10 s", share * 100.0))
+        let percent = share * 100.0;
+        Some(match some.len() {
+            1 => format!(
+                "{name} {would}refuse{} {percent:.1} % in 10 s",
+                if would.is_empty() { "s" } else { "" }
+            ),
+            count => format!("{count} buckets {would}refuse, {name} most, {percent:.1} % in 10 s"),
+        })
     };
     let refused = by(|bucket| bucket.refusals_10_s.ratio());
     let would = by(|bucket| bucket.refusals_10_s.would_ratio());
-    match (shown(&refused), shown(&would)) {
-        (Some(most), _) => format!("{} refusing, {most}", counted(refused.len(), "bucket")),
-        (None, Some(most)) => format!(
-            "nothing refused in 10 s, {} would refuse, {most}",
-            counted(would.len(), "bucket")
-        ),
+    match (shown(&refused, ""), shown(&would, "would ")) {
+        (Some(most), _) => most,
+        (None, Some(most)) => format!("nothing refused, {most}"),
         (None, None) => "nothing refused in 10 s".to_owned(),
     }
 }
@@ -165,13 +174,12 @@ pub(super) fn verdict(problems: &[Problem], summary: &str) -> String {
     if problems.is_empty() {
         return format!("healthy: {summary}");
     }
+    if let [problem] = problems {
+        return format!("1 problem: {}", problem.text);
+    }
     let mut subjects: Vec<&str> = problems.iter().map(|it| it.subject.as_str()).collect();
     subjects.dedup();
-    format!(
-        "{}: {}",
-        counted(problems.len(), "problem"),
-        named(&subjects)
-    )
+    format!("{} problems: {}", problems.len(), named(&subjects))
 }
 
 /// Returns the first names, and how many there are more.

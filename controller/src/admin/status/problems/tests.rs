@@ -4,6 +4,7 @@ use plimsoll_admin::kill_api::{Claimed, KillOrder, KillState, KillStatus, Tier};
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::rejected_streams::RefusedChild;
 use plimsoll_admin::security::{CertificateStatus, TokensStatus};
+use plimsoll_core::decision::{Mode, ShownMode};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::names::Text;
 use serde_json::Value;
@@ -32,7 +33,7 @@ fn healthy() -> World {
         ..AggregatorStatus::default()
     };
     let mut checkout = BucketStatus {
-        mode: plimsoll_core::decision::ShownMode::Enforce,
+        mode: ShownMode::Enforce,
         ..BucketStatus::default()
     };
     checkout.admissions.refused_ratio = Some(0.0);
@@ -103,6 +104,7 @@ impl World {
         self.status.security.certificate.insert(CertificateStatus {
             identity: "spiffe://p/controller".to_owned(),
             expires_in_s: 1e6,
+            not_after_s: 2_592_000,
             ..CertificateStatus::default()
         })
     }
@@ -251,6 +253,13 @@ const CASES: &[Case] = &[
         "critical",
         |it| it.checkout().clients_unapplied = 30,
         "30 of 214 clients do not carry out the mode of checkout: they refuse less than it asks for",
+    ),
+    (
+        "warning",
+        |it| {
+            (it.checkout().mode, it.checkout().file_mode) = (ShownMode::Shadow, Some(Mode::Enforce))
+        },
+        "since an abort or a kill the mode of checkout is below that in the policy file: less is refused",
     ),
     (
         "critical",
@@ -431,11 +440,26 @@ fn every_problem_has_its_sentence() {
 }
 
 #[test]
+fn short_certificate_is_no_problem() {
+    let mut world = healthy();
+    for (expires_in_s, problems) in [(80_000.0, 0), (18_000.0, 0), (17_000.0, 1)] {
+        let certificate = world.certificate();
+        (certificate.expires_in_s, certificate.not_after_s) = (expires_in_s, 86_400);
+        assert_eq!(world.problems().len(), problems, "{expires_in_s}");
+    }
+}
+
+#[test]
 fn clients_killed_locally_are_one_problem() {
     let mut world = healthy();
     world.status.killed_locally = 30;
     world.checkout().clients_unapplied = 30;
-    assert_eq!(world.problems().len(), 1);
+    let problems = world.problems();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(
+        verdict(&problems, ""),
+        format!("1 problem: {}", problems[0].text)
+    );
 }
 
 #[test]
@@ -481,11 +505,11 @@ fn summary_names_the_bucket_that_refuses_most() {
     assert_eq!(said(0, 0), format!("{fleet}; nothing refused in 10 s"));
     assert_eq!(
         said(38, 5),
-        format!("{fleet}; 1 bucket refusing, checkout 38.0 % in 10 s")
+        format!("{fleet}; checkout refuses 38.0 % in 10 s")
     );
     assert_eq!(
         said(0, 5),
-        format!("{fleet}; nothing refused in 10 s, 1 bucket would refuse, checkout 5.0 % in 10 s")
+        format!("{fleet}; nothing refused, checkout would refuse 5.0 % in 10 s")
     );
     let more = BucketStatus {
         refusals_10_s: Refusals {
@@ -499,7 +523,7 @@ fn summary_names_the_bucket_that_refuses_most() {
     world.status.buckets.insert(bucket("search"), more);
     assert_eq!(
         summary(&world.status),
-        "1 bucket in enforce, 1 bucket in unknown, 2 zones, 214 clients; 2 buckets refusing, most search 90.0 % in 10 s"
+        "1 bucket in enforce, 1 in unknown, 2 zones, 214 clients; 2 buckets refuse, search most, 90.0 % in 10 s"
     );
 }
 
