@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_controller::admin::rollout_routes::{Ack, HeldStatus, Policies};
+use plimsoll_controller::admin::rollout_routes::Ack;
+use plimsoll_controller::admin::status::{HeldStatus, Policies};
 
 use crate::admin_client::AdminArgs;
 

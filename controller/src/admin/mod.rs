@@ -33,8 +33,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 pub(crate) use self::kill_routes::with_valid_ttl;
-use crate::admin::rollout_routes::Policies;
-use crate::admin::status::Status;
+use crate::admin::status::{Policies, Status};
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::members::{self, Membership};

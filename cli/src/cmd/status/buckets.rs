@@ -310,8 +310,10 @@ mod tests {
         assert!(!is_notable(&bucket));
         bucket.mode = ShownMode::Shadow;
         assert!(is_notable(&bucket));
-        let mut status = Status::default();
-        status.buckets = [(Bucket::new("api").unwrap(), bucket)].into();
+        let status = Status {
+            buckets: [(Bucket::new("api").unwrap(), bucket)].into(),
+            ..Status::default()
+        };
         assert!(
             shown(&status, false)
                 .starts_with("bucket api: shadow (the policy file has enforce), limit")

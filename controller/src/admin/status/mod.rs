@@ -3,12 +3,14 @@
 mod bucket;
 mod catalogue;
 mod grants;
+mod policies;
 mod problems;
 
 pub use bucket::{BucketStatus, CandidateStatus, Queried, Traffic};
 pub(super) use catalogue::routes as catalogue_routes;
 pub use catalogue::{CatalogueStatus, RowGrants};
 pub use grants::TenantGrants;
+pub use policies::{HeldStatus, Policies};
 pub use problems::{Problem, Severity};
 
 use std::collections::BTreeMap;
@@ -22,7 +24,6 @@ use plimsoll_core::quantity::MonoTime;
 use serde::{Deserialize, Serialize};
 
 pub use super::aggregator_status::AggregatorStatus;
-use super::rollout_routes::Policies;
 use crate::brain::Brain;
 pub use crate::bucket::Refusals;
 use crate::members::MembersStatus;

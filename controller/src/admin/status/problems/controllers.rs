@@ -3,9 +3,8 @@
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::security::SecurityStatus;
 
-use super::super::Status;
+use super::super::{Policies, Status};
 use super::{Problem, since, span};
-use crate::admin::rollout_routes::Policies;
 
 /// A certificate with less time than this is a problem, if that is also less than this share of its life: many live for
 /// a day and are renewed in time.

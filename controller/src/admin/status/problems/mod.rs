@@ -14,8 +14,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
-use super::{BucketStatus, Refusals, Status};
-use crate::admin::rollout_routes::Policies;
+use super::{BucketStatus, Policies, Refusals, Status};
 
 /// Maximum number of problems of one kind.
 const EACH_MAX: usize = 8;
