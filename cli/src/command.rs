@@ -68,12 +68,13 @@ enum Command {
     /// Run the demo service: HTTP behind the middleware
     Service(service::Args),
     Load(load::Args),
-    /// Show the controller, every bucket and every aggregator
+    /// Show whether the fleet is healthy, what is wrong with its remedy, and the buckets that refuse
     ///
-    /// `refused` is the share of the last 10 s that coins and guards refused, by counts. `law` is the share that the control
-    /// law means to refuse now, with its reason; in shadow, as `would refuse`, it is not carried out.
+    /// Buckets that refuse are first, with the share of requests that each reason refused, by counts. `law` is the share that
+    /// the control law means to refuse now, without guards and quotas; in shadow, as `would refuse`, it is not carried out.
     ///
-    /// Exit code 0: shown, whatever the state; 1: no controller answers; 2: invalid arguments.
+    /// Exit code 0: healthy; 1: there is a problem, or no controller answers; 2: invalid arguments. A bucket that refuses is
+    /// no problem, and --tenant shows no problems.
     Status(status::StatusArgs),
     #[command(subcommand)]
     Kill(kill::KillCommand),

@@ -1,5 +1,4 @@
-//! The one printer of the commands: text for people, or JSON documents of one line each for
-//! scripts.
+//! The one printer of the commands: text for people, or for scripts JSON documents of one line each, or YAML.
 
 use std::io::{self, Write};
 
@@ -16,9 +15,11 @@ pub(crate) enum Format {
     Text,
     /// For scripts: JSON on standard output, each document on one line
     Json,
+    /// YAML on standard output, each document after a line `---`
+    Yaml,
 }
 
-/// The flag `--output` of the commands that answer in text or JSON.
+/// The flag `--output` of the commands that answer in each format.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct OutputArgs {
     /// Format of the output
@@ -53,8 +54,24 @@ impl OutputArgs {
                 let written = text(out).and_then(|()| out.flush());
                 written.context("cannot write to standard output")
             }
-            Format::Json => json_line(out, answer),
+            format => format.document(out, answer),
         }
+    }
+}
+
+impl Format {
+    /// Writes a document for scripts.
+    pub(crate) fn document(
+        self,
+        out: &mut dyn Write,
+        document: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        if self != Self::Yaml {
+            return json_line(out, document);
+        }
+        let yaml = serde_yaml::to_string(document)?;
+        let written = write!(out, "---\n{yaml}").and_then(|()| out.flush());
+        written.context("cannot write to standard output")
     }
 }
 
@@ -209,6 +226,10 @@ mod tests {
         assert_eq!(
             written(Format::Json),
             "{\"buckets\":{\"checkout\":\"a\\nb\"}}\n"
+        );
+        assert_eq!(
+            written(Format::Yaml),
+            "---\nbuckets:\n  checkout: |-\n    a\n    b\n"
         );
     }
 }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_controller::admin::rollout_routes::{Ack, HeldStatus, Policies};
+use plimsoll_controller::admin::rollout_routes::Ack;
+use plimsoll_controller::admin::status::{HeldStatus, Policies};
 
 use crate::admin_client::AdminArgs;
 
@@ -61,6 +62,7 @@ fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
         hash,
         reasons,
         differences,
+        ..
     }) = &policies.held
     else {
         return writeln!(out, "nothing is held back");

@@ -13,7 +13,7 @@ use reqwest::Response;
 use serde_json::json;
 
 use crate::admin_client::{AdminArgs, ControllerArgs};
-use crate::output::{self, Format, counted, json_line, write_table};
+use crate::output::{self, Format, counted, write_table};
 use crate::shutdown;
 
 /// Exit code for a file that cannot be read.
@@ -175,10 +175,10 @@ fn show(lines: &[Shown], format: Format) -> anyhow::Result<ExitCode> {
             write_table(&mut out, &headings, lines.iter().map(row))?;
         }
         // Bytes that are not a line are left out: `verify` reports them.
-        Format::Json => lines
+        format => lines
             .iter()
             .flatten()
-            .try_for_each(|line| json_line(&mut out, line))?,
+            .try_for_each(|line| format.document(&mut out, line))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -230,9 +230,11 @@ fn report(verified: &Result<Verified, Fault>, format: Format) -> anyhow::Result<
     match (format, verified) {
         (Format::Text, Ok(verified)) => write_verified(&mut out, verified)?,
         (Format::Text, Err(fault)) => writeln!(out, "{fault}")?,
-        (Format::Json, Ok(log)) => json_line(&mut out, &json!({ "whole": true, "log": log }))?,
-        (Format::Json, Err(fault)) => {
-            json_line(&mut out, &json!({ "whole": false, "fault": fault }))?
+        (format, Ok(log)) => {
+            format.document(&mut out, &json!({ "whole": true, "log": log }))?;
+        }
+        (format, Err(fault)) => {
+            format.document(&mut out, &json!({ "whole": false, "fault": fault }))?;
         }
     }
     Ok(if verified.is_ok() {

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use plimsoll_controller::admin::rollout_routes::Policies;
-use plimsoll_controller::admin::status::Status;
+use plimsoll_controller::admin::status::{Policies, Status};
 
 use super::summary::{Line, Summary};
 use crate::load::Outcomes;
@@ -149,7 +148,7 @@ fn row(table: &mut String, name: &str, line: &Line, note: &str) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use plimsoll_controller::admin::rollout_routes::HeldStatus;
+    use plimsoll_controller::admin::status::HeldStatus;
 
     use crate::load::Figures;
 
@@ -188,10 +187,12 @@ mod tests {
             in_force: "0d69".to_owned(),
             held: held.then(|| HeldStatus {
                 hash: "c0de".to_owned(),
+                since_s: None,
                 reasons: vec![],
                 differences: vec![],
             }),
             refused: refused.map(ToOwned::to_owned),
+            refused_since_s: None,
         };
         for (policies, shown) in [
             (policies(false, None), ""),

@@ -7,7 +7,7 @@ use crate::aggregators::Place;
 use crate::brain::Brain;
 
 /// One aggregator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AggregatorStatus {
     /// Its zone.
     pub zone: String,

@@ -153,7 +153,7 @@ fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
 }
 
 /// The state of the kill switch of the fleet, and of each bucket with a kill of its own that is not forgotten yet.
-fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
+pub(super) fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     let durable = brain.durable();
     let killed = durable.bucket_kills.iter().filter(|(_, switch)| {
         switch.generation > durable.forgotten || switch.command.is_some() || switch.held.is_some()

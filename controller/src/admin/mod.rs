@@ -33,7 +33,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 pub(crate) use self::kill_routes::with_valid_ttl;
-use crate::admin::status::Status;
+use crate::admin::status::{Policies, Status};
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::members::{self, Membership};
@@ -155,18 +155,23 @@ pub(crate) fn routes(
     membership: Option<Membership>,
 ) -> Routes {
     let (of_members, for_page) = (membership.clone(), membership.clone());
-    let (for_status, for_metrics) = (commands.brain.clone(), commands.clone());
+    let (for_status, for_metrics) = (commands.clone(), commands.clone());
     let refused = events.rejected_streams.clone();
     let trust = security.clone();
     let metrics = move || metrics::page(&for_metrics, &events, &security, for_page.as_ref());
     let status = move || async move {
-        let status = for_status.with(|brain, now| Status::of(brain, now));
-        Json(Status {
+        let (status, policies, kills) = for_status.brain.with(|brain, now| {
+            let kills = kill_routes::kill_status(brain, now);
+            (Status::of(brain, now), Policies::of(brain), kills)
+        });
+        let status = Status {
             refused_children: refused.refused(),
             security: trust.status(),
             members: of_members.as_ref().map(Membership::status),
+            audit_failing: for_status.audit.is_failing(),
             ..status
-        })
+        };
+        Json(status.judged(&policies, &kills))
     };
     admin_server::routes(metrics, || true)
         .viewer(Method::GET, "/status", status)

@@ -11,9 +11,10 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_host::Shared;
-use plimsoll_policy::{BucketPolicy, Difference, differences};
+use plimsoll_policy::{BucketPolicy, differences};
 use serde::{Deserialize, Serialize};
 
+use crate::admin::status::Policies;
 use crate::admin::{
     Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, on_disk, to_the_end,
     unavailable,
@@ -91,45 +92,6 @@ pub struct Done {
     pub change: Option<Change>,
     /// True once it is saved and survives a restart.
     pub saved: bool,
-}
-
-/// The current policy and the held one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Policies {
-    /// The hash of the current policy.
-    pub in_force: String,
-    /// The policy that waits for acknowledgement.
-    pub held: Option<HeldStatus>,
-    /// Why the files as they are now were refused; null if they were not.
-    pub refused: Option<String>,
-}
-
-impl Policies {
-    /// Returns the policies of a controller.
-    pub fn of(brain: &Brain) -> Self {
-        let held = brain.policies.held.as_ref().map(|held| HeldStatus {
-            hash: held.policy.hash().to_string(),
-            reasons: held.reasons.clone(),
-            differences: held.differences.clone(),
-        });
-        let refused = brain.policies.refused.clone();
-        Self {
-            in_force: brain.policy().hash().to_string(),
-            held,
-            refused,
-        }
-    }
-}
-
-/// A policy that waits for acknowledgement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HeldStatus {
-    /// The hash of the policy.
-    pub hash: String,
-    /// Why it is held back.
-    pub reasons: Vec<String>,
-    /// Its differences from the current policy.
-    pub differences: Vec<Difference>,
 }
 
 pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {

@@ -21,6 +21,8 @@ const HELD_BEFORE: &str = "held back earlier, and not acknowledged";
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPolicy {
     pub(crate) policy: Arc<Policy>,
+    /// The time of day of the first tick since, in seconds since 1970.
+    pub(crate) since_s: Option<i64>,
     pub(crate) differences: Vec<Difference>,
     pub(crate) reasons: Vec<String>,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Policies {
     pub(crate) held: Option<HeldPolicy>,
     /// Why the files as they are now were refused, if they were.
     pub(crate) refused: Option<String>,
+    /// The time of day of the first tick since, in seconds since 1970.
+    pub(crate) refused_since_s: Option<i64>,
     /// The traffic of the last minutes, which guardrails judge by.
     pub(super) traffic: TrafficRecord,
 }
@@ -68,6 +72,7 @@ impl Policies {
             in_force,
             held: None,
             refused: None,
+            refused_since_s: None,
             traffic,
         }
     }
@@ -76,9 +81,19 @@ impl Policies {
         let differences = differences(&self.in_force, &policy);
         self.held = Some(HeldPolicy {
             policy,
+            since_s: None,
             differences,
             reasons,
         });
+    }
+
+    /// Notes since when a policy is held back, and since when the files are refused.
+    pub(super) fn note_time(&mut self, unix_s: i64) {
+        if let Some(held) = &mut self.held {
+            held.since_s.get_or_insert(unix_s);
+        }
+        let since_s = self.refused_since_s.unwrap_or(unix_s);
+        self.refused_since_s = self.refused.is_some().then_some(since_s);
     }
 
     pub(super) fn replace(&mut self, policy: Arc<Policy>) {

@@ -202,10 +202,10 @@ impl Brain {
         {
             let counts = entry.delta.counts.since(entry.delta.late);
             let Some(id) = entry.own else { continue };
-            if let Some(bucket) = self.buckets.states.get_mut(&self.keys.key(id).bucket) {
+            let key = self.keys.key(id);
+            if let Some(bucket) = self.buckets.states.get_mut(&key.bucket) {
                 bucket.admissions.add(counts);
-                bucket.quota_drops.add(counts.quota_dropped);
-                bucket.quota_repeats.add(counts.quota_repeated);
+                bucket.note_refusals(&key.tenant, counts);
             }
         }
     }

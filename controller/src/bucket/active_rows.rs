@@ -39,6 +39,10 @@ impl ActiveRows {
         self.listed.len()
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        self.listed.len() >= self.room
+    }
+
     /// Takes a policy: rows that it does not have any more are not listed.
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
         let buckets = policy.exact_buckets().count().max(1);

@@ -12,5 +12,6 @@ impl BucketState {
         let is_judged = !self.tenants.have_limits();
         self.admissions
             .on_tick(now, |_| divisible.filter(|rate| is_judged && *rate > 0.0));
+        self.refusals.on_tick(now);
     }
 }

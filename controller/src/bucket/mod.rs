@@ -5,7 +5,7 @@ mod active_rows;
 mod admissions;
 mod candidate;
 mod directive;
-mod quota_drops;
+mod refusals;
 mod registry;
 mod tails;
 mod tenants;
@@ -25,7 +25,7 @@ use plimsoll_core::rollout::Cohort;
 use plimsoll_core::stats::AdmissionCheck;
 use plimsoll_policy::{BucketPolicy, Policy, Release};
 
-use self::quota_drops::QuotaDrops;
+use self::refusals::RefusalRecord;
 use self::tenants::BucketTenants;
 use crate::aggregators::{Aggregators, Place};
 use crate::rollout::MovingLimit;
@@ -33,6 +33,7 @@ use crate::state::DurableState;
 
 pub(crate) use self::active_rows::{ActiveRows, RowChanges};
 pub(crate) use self::candidate::Candidate;
+pub use self::refusals::Refusals;
 pub(crate) use self::registry::{Buckets, Listing};
 pub(crate) use self::tick::{Scratch, Tick};
 
@@ -50,10 +51,7 @@ pub(crate) struct BucketState {
     pub(crate) balance: Balance,
     pub(crate) candidate: Option<Candidate>,
     pub(crate) admissions: AdmissionCheck,
-    /// Refusals by quotas behind the coin.
-    pub(crate) quota_drops: QuotaDrops,
-    /// Refusals from the memory of such a refusal, before the coin.
-    pub(crate) quota_repeats: QuotaDrops,
+    pub(crate) refusals: RefusalRecord,
     bursts: HashMap<Tenant, Burst>,
     /// One per entry of `tenants`; empty until the law is first applied.
     shares: Vec<Share>,
@@ -122,8 +120,7 @@ impl BucketState {
             balance: Balance::default(),
             candidate: None,
             admissions: AdmissionCheck::default(),
-            quota_drops: QuotaDrops::default(),
-            quota_repeats: QuotaDrops::default(),
+            refusals: RefusalRecord::default(),
             bursts: HashMap::new(),
             shares: Vec::new(),
             zones: BTreeMap::new(),

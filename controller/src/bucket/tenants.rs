@@ -106,6 +106,11 @@ impl BucketTenants {
         }
     }
 
+    /// Returns the index of the entry that a tenant counts for: its own, or that of the class `default`.
+    pub(super) fn entry_of(&self, tenant: &Tenant) -> usize {
+        self.position(tenant).unwrap_or(self.default)
+    }
+
     /// Returns the key of a listed tenant, once it had traffic.
     pub(crate) fn key_of(&self, tenant: &Tenant) -> Option<KeyId> {
         self.entries.get(self.position(tenant)?)?.key

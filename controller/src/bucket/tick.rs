@@ -52,8 +52,6 @@ impl BucketState {
     /// unless this controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants
     /// with their own entry.
     pub(crate) fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
-        self.quota_drops.on_tick(tick.since_last);
-        self.quota_repeats.on_tick(tick.since_last);
         if tick.leading && self.is_divided() {
             self.apply_law(tick, divisible, scratch);
         } else if tick.leading && self.divided_limit().per_second().is_none() {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_controller::policy_file::PolicyFiles;
 
-use crate::output::{self, Format, OutputArgs, json_line};
+use crate::output::{self, Format, OutputArgs};
 use findings::Findings;
 
 /// Exit code for files that are invalid or cannot be read.
@@ -68,7 +68,7 @@ fn check(args: &CheckArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::
     let findings = Findings::of(policy, args.sidecar_rules.as_deref());
     match args.output.format {
         Format::Text => findings.write_text(out, err)?,
-        Format::Json => json_line(out, &findings)?,
+        format => format.document(out, &findings)?,
     }
     Ok(findings.valid)
 }

@@ -149,7 +149,7 @@ pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Resu
 }
 
 /// Writes the kill generations that no order explains.
-pub(crate) fn write_claims(out: &mut dyn Write, claims: &[Claimed]) -> io::Result<()> {
+fn write_claims(out: &mut dyn Write, claims: &[Claimed]) -> io::Result<()> {
     for Claimed {
         bucket,
         generation,

@@ -3,8 +3,6 @@
 
 mod answers;
 
-pub(crate) use answers::write_claims;
-
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use plimsoll_policy::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
 use crate::admin_client::{AdminArgs, AdminError, ControllerArgs};
-use crate::output::{self, Format, json_line, write_table};
+use crate::output::{self, Format, write_table};
 use crate::shutdown;
 
 /// Exit code for a file that cannot be read, or that the controller rejects as invalid.
@@ -155,11 +155,9 @@ fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Resul
             let place = line.map(|line| format!(":{line}")).unwrap_or_default();
             writeln!(output::stderr(), "{}{place}: {error}", args.file.display())?;
         }
-        Format::Json => {
-            json_line(
-                &mut output::stdout(),
-                &serde_json::json!({ "error": error, "line": line }),
-            )?;
+        format => {
+            let document = serde_json::json!({ "error": error, "line": line });
+            format.document(&mut output::stdout(), &document)?;
         }
     }
     Ok(ExitCode::from(EXIT_INVALID))

@@ -1,4 +1,4 @@
-//! The controllers of a fleet in `plimsoll status`, and `plimsoll resign`.
+//! The controllers of a fleet in `plimsoll status --all`, and `plimsoll resign`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -16,39 +16,17 @@ pub(crate) fn resign(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a line for each member, and one for each problem of the store.
-pub(super) fn write(out: &mut dyn Write, status: &MembersStatus, policy: &str) -> io::Result<()> {
+/// Writes a line for each member.
+pub(super) fn write(out: &mut dyn Write, status: &MembersStatus) -> io::Result<()> {
     for member in &status.members {
-        let part = match member.leads {
-            true if status.confirmed == Some(false) => "leads, UNCONFIRMED by the store",
-            true => "leads",
-            false => "stands by",
-        };
+        let part = if member.leads { "leads" } else { "stands by" };
         let member = &member.member;
         let since = UnixSeconds::from_secs(member.since_s);
-        write!(
+        writeln!(
             out,
             "  member {} {part}, version {}, since {since}",
             member.admin, member.version
         )?;
-        match &member.files {
-            Some(files) if files != policy => {
-                writeln!(out, ", its files {files} differ from the policy in force")?;
-            }
-            Some(_) => writeln!(out)?,
-            None => writeln!(out, ", its policy files cannot be read")?,
-        }
-    }
-    if status.members.len() < 2 {
-        writeln!(
-            out,
-            "  no other controller is registered: nothing takes over"
-        )?;
-    }
-    for endpoint in &status.store {
-        for problem in &endpoint.problems {
-            writeln!(out, "  store {}: {problem}", endpoint.endpoint)?;
-        }
     }
     Ok(())
 }

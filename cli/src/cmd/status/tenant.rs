@@ -8,6 +8,8 @@ use plimsoll_controller::admin::status::{RowGrants, Status, TenantGrants, Traffi
 use plimsoll_core::names::{Bucket, Tenant};
 use serde::Serialize;
 
+use super::buckets;
+
 /// A tenant in all buckets.
 #[derive(Debug, Serialize)]
 pub(super) struct ShownTenant<'a> {
@@ -83,7 +85,7 @@ pub(super) fn write(
             if traffic.law_ratio.is_some() {
                 parts.push(format!("allocated {:.0}/s", traffic.allocated_rps));
             }
-            parts.extend(super::law(traffic));
+            parts.extend(buckets::law(traffic));
         }
         if let Some(grants) = grants {
             let plan = grants.plan.as_ref();
@@ -94,7 +96,7 @@ pub(super) fn write(
         }
         writeln!(out, "bucket {bucket}: {}", parts.join(", "))?;
         for quota in quotas {
-            super::write_quota(out, quota)?;
+            buckets::write_quota(out, quota)?;
         }
     }
     Ok(())

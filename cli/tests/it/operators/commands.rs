@@ -211,7 +211,7 @@ fn commands_send_flag_or_environment_tokens() {
     operator.succeed("tokens add other --role admin --file elsewhere --out other.token");
     let controller = operator.controller(&["--admin", "127.0.0.1:0"]);
     let admin = format!("http://{}", controller.address("admin"));
-    let status = format!("status --controller {admin}");
+    let status = format!("rollout status --controller {admin}");
     let kill = format!("kill on --reason test --controller {admin}");
 
     operator.fail(
@@ -266,9 +266,9 @@ fn commands_send_flag_or_environment_tokens() {
         ("PLIMSOLL_TOKEN_FILE", "viewer.token"),
         ("PLIMSOLL_CONTROLLER_ADMIN", &*admin),
     ];
-    let (code, text) = operator.run_with(&variables, "status");
+    let (code, text) = operator.run_with(&variables, "rollout status");
     assert_eq!(code, 0, "{text}");
-    let (code, text) = operator.run_with(&variables, "status --token-file other.token");
+    let (code, text) = operator.run_with(&variables, "rollout status --token-file other.token");
     assert_eq!(code, 1, "{text}");
 }
 
@@ -287,7 +287,7 @@ fn wrong_credentials_are_never_sent() {
     let tls = near.replace("http", "https");
     for (line, expected) in [
         (
-            format!("status --controller {far} --token-file ann.token"),
+            format!("rollout status --controller {far} --token-file ann.token"),
             "a token is never sent over plain HTTP",
         ),
         (
@@ -299,31 +299,31 @@ fn wrong_credentials_are_never_sent() {
             "never sent over plain HTTP",
         ),
         (
-            format!("status --controller {near} --token-file open.token"),
+            format!("rollout status --controller {near} --token-file open.token"),
             "(mode 0644): run `chmod 600 open.token`",
         ),
         (
-            format!("status --controller {near} --token-file hash.token"),
+            format!("rollout status --controller {near} --token-file hash.token"),
             "hash.token holds no token",
         ),
         (
-            format!("status --controller {near} --token-file missing"),
+            format!("rollout status --controller {near} --token-file missing"),
             "cannot read the token file missing",
         ),
         (
-            format!("status --controller {tls} --token-file ann.token"),
+            format!("rollout status --controller {tls} --token-file ann.token"),
             "--ca FILE (PLIMSOLL_CA)",
         ),
         (
-            format!("status --controller {tls} --ca missing"),
+            format!("rollout status --controller {tls} --ca missing"),
             "cannot read the CA missing: No such file or directory",
         ),
         (
-            format!("status --controller {tls} --ca tokens"),
+            format!("rollout status --controller {tls} --ca tokens"),
             "tokens: has no whole certificate",
         ),
         (
-            "status --controller ftp://127.0.0.1".to_owned(),
+            "rollout status --controller ftp://127.0.0.1".to_owned(),
             "write it as http://127.0.0.1:7401, or as https://",
         ),
     ] {
@@ -354,7 +354,7 @@ fn commands_verify_the_server_and_its_scheme() {
     let tls = format!("https://127.0.0.1:{port}");
 
     operator.succeed(&format!(
-        "status --controller {tls} --ca ca/ca.crt --token-file ann.token"
+        "rollout status --controller {tls} --ca ca/ca.crt --token-file ann.token"
     ));
     operator.succeed(&format!(
         "kill on --reason test --controller https://localhost:{port} --ca ca/ca.crt --token-file ann.token"
@@ -363,7 +363,7 @@ fn commands_verify_the_server_and_its_scheme() {
         ("PLIMSOLL_CA", "ca/ca.crt"),
         ("PLIMSOLL_CONTROLLER_ADMIN", &tls),
     ];
-    let (code, text) = operator.run_with(&variables, "status --token-file ann.token");
+    let (code, text) = operator.run_with(&variables, "rollout status --token-file ann.token");
     assert_eq!(code, 0, "{text}");
 
     operator.succeed("certs issue aggregator --zone a --ca ca --out aggregator");
@@ -401,7 +401,7 @@ fn commands_verify_the_server_and_its_scheme() {
     );
     for (line, text) in [
         (
-            format!("status --controller {zone}"),
+            format!("rollout status --controller {zone}"),
             "is no controller: check the address",
         ),
         (
@@ -418,18 +418,19 @@ fn commands_verify_the_server_and_its_scheme() {
 
     operator.fail(
         1,
-        &format!("status --controller {parent} --ca ca/ca.crt --token-file ann.token"),
+        &format!("rollout status --controller {parent} --ca ca/ca.crt --token-file ann.token"),
         &["is no admin port", "7401"],
     );
 
-    let foreign = format!("status --controller {tls} --ca foreign/ca.crt --token-file ann.token");
+    let foreign =
+        format!("rollout status --controller {tls} --ca foreign/ca.crt --token-file ann.token");
     operator.fail(
         1,
         &foreign,
         &["is not signed by a CA in foreign/ca.crt: give the file"],
     );
     let plain = format!("http://127.0.0.1:{port}");
-    let with_token = format!("status --controller {plain} --token-file ann.token");
+    let with_token = format!("rollout status --controller {plain} --token-file ann.token");
     operator.fail(
         1,
         &with_token,
@@ -439,7 +440,7 @@ fn commands_verify_the_server_and_its_scheme() {
     let controller = operator.controller(&["--admin", "127.0.0.1:0"]);
     let port = controller.address("admin").port();
     let line = format!(
-        "status --controller https://127.0.0.1:{port} --ca ca/ca.crt --token-file ann.token"
+        "rollout status --controller https://127.0.0.1:{port} --ca ca/ca.crt --token-file ann.token"
     );
     operator.fail(
         1,

@@ -70,6 +70,10 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     assert!(
         connected["fields"]["zone"].is_string() && connected["fields"]["aggregator"].is_string()
     );
+    until("the fleet to be healthy", || {
+        let (code, text) = command(&fleet, &["status"]);
+        (code == Some(0) && text.starts_with("healthy: ")).then_some(())
+    });
     fleet.zones[0].aggregator.kill_9();
     let lost = logged(&fleet.controller, "aggregator disconnected");
     assert_eq!(lost["fields"]["zone"], "zone-a");
@@ -82,7 +86,7 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     );
     let (code, text) = command(&fleet, &["status"]);
     assert!(
-        code == Some(0) && text.contains(&format!("aggregator {LOST}: disconnected, last report ")),
+        code == Some(1) && text.contains(&format!("{LOST} disconnected for ")),
         "{text}"
     );
 
@@ -142,9 +146,10 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     until("the share to be released again", || {
         (fleet.controller_metric("plimsoll_bucket_released", "") > 0.0).then_some(())
     });
-    let (_, text) = command(&fleet, &["status"]);
+    let (_, text) = command(&fleet, &["status", "--all"]);
     assert!(
-        text.contains(&format!("aggregator {LOST}: expired, last report 1m ")),
+        text.contains(&format!("{LOST} expired, its last report was "))
+            && text.contains(&format!("aggregator {LOST}: expired, last report 1m ")),
         "{text}"
     );
     assert!(

@@ -144,10 +144,10 @@ fn operators_use_remote_admin_ports_by_role() {
     let release = ["apply", "--ack", "0123456789abcdef"];
     // The rights of each role, and the role that the refusal names.
     for (role, args, needed) in [
-        ("viewer", &["status"][..], None),
+        ("viewer", &["rollout", "status"][..], None),
         ("viewer", &kill, Some("operator")),
         ("viewer", &release, Some("admin")),
-        ("operator", &["status"], None),
+        ("operator", &["rollout", "status"], None),
         ("operator", &kill, None),
         ("operator", &release, Some("admin")),
         ("admin", &kill, None),

@@ -24,6 +24,9 @@ pub struct CatalogueStatus {
     pub listed: usize,
     /// Questions about such rows since the start that found no room: these tenants have the terms of their plan.
     pub no_room: u64,
+    /// True while no further row finds room.
+    #[serde(default)]
+    pub full: bool,
 }
 
 impl CatalogueStatus {
@@ -32,6 +35,7 @@ impl CatalogueStatus {
             rows: brain.policy().catalogue()?.len(),
             listed: brain.rows.len(),
             no_room: brain.rows.no_room,
+            full: brain.rows.is_full(),
         })
     }
 }

@@ -38,9 +38,10 @@ fn shortfall_counts_what_the_law_let_pass() {
     }
     let fleet = run("", Behind::Wall);
     let refused = figures(&fleet).refused_ratio.unwrap();
-    let law = crate::admin::status::Status::of(&fleet.brain, fleet.now()).buckets[&bucket()]
-        .traffic
-        .law_ratio;
+    let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
+    let shown = &status.buckets[&bucket()];
+    let law = shown.traffic.law_ratio;
+    assert_eq!(shown.refusals_10_s.ratio(), refused);
     assert!(
         refused > law.unwrap() + 0.1,
         "{refused} of counts, {law:?} of the law"

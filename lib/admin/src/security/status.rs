@@ -26,6 +26,9 @@ pub struct SecurityStatus {
 pub struct CertificateStatus {
     /// The identity in it.
     pub identity: String,
+    /// The beginning of its validity, in seconds since 1970.
+    #[serde(default)]
+    pub not_before_s: u64,
     /// The end of its validity, in seconds since 1970.
     pub not_after_s: u64,
     /// Seconds until then; negative once it has expired.
@@ -56,6 +59,7 @@ impl SecurityStatus {
             };
             CertificateStatus {
                 identity: certificates.id().to_string(),
+                not_before_s: unix_s(health.not_before),
                 not_after_s: unix_s(health.not_after),
                 expires_in_s,
                 untrusted: health.is_untrusted,
