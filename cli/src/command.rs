@@ -11,7 +11,7 @@ use crate::admin_client::{AdminArgs, AdminError};
 use crate::cmd::credentials::{certs, tokens};
 use crate::cmd::state::history;
 use crate::cmd::{
-    Unusable, apply, audit, check, kill, quota, rollout, service, simulate, state, status,
+    Unusable, apply, audit, check, kill, quota, rollout, service, simulate, state, status, why,
 };
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
@@ -76,6 +76,7 @@ enum Command {
     /// Exit code 0: healthy; 1: there is a problem, or no controller answers; 2: invalid arguments. A bucket that refuses is
     /// no problem, and --tenant shows no problems.
     Status(status::StatusArgs),
+    Why(why::WhyArgs),
     #[command(subcommand)]
     Kill(kill::KillCommand),
     Check(check::CheckArgs),
@@ -137,6 +138,7 @@ impl Plimsoll {
             Command::Diff(admin) => apply::diff(&admin),
             Command::Apply(args) => apply::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Why(args) => why::run(&args),
             Command::Certs(command) => certs::run(&command),
             Command::Tokens(command) => tokens::run(&command),
             Command::Audit(command) => audit::run(&command),

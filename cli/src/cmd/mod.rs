@@ -11,6 +11,7 @@ pub(crate) mod service;
 pub(crate) mod simulate;
 pub(crate) mod state;
 pub(crate) mod status;
+pub(crate) mod why;
 
 /// Unusable arguments, or files that they name: the same command fails again.
 #[derive(Debug, thiserror::Error)]

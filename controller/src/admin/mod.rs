@@ -40,6 +40,7 @@ use crate::members::{self, Membership};
 use crate::policy_file::PolicyFiles;
 use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
+use crate::why;
 
 /// The longest wait for the disk. An order takes effect even if the caller stops waiting.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -176,6 +177,7 @@ pub(crate) fn routes(
     admin_server::routes(metrics, || true)
         .viewer(Method::GET, "/status", status)
         .merge(status::catalogue_routes(commands.brain.clone()))
+        .merge(why::routes(commands.brain.clone()))
         .merge(rollout_routes::routes(commands.clone(), files))
         .merge(kill_routes::routes(commands.clone()))
         .merge(aggregator_routes::routes(commands.clone()))

@@ -9,6 +9,7 @@ const TABLE: &str = "
     GET /readyz nothing
     GET /status viewer
     GET /catalogue viewer
+    GET /why viewer
     GET /rollout viewer
     GET /rollout/history viewer
     POST /rollout/promote operator

@@ -205,7 +205,8 @@ impl Brain {
             let key = self.keys.key(id);
             if let Some(bucket) = self.buckets.states.get_mut(&key.bucket) {
                 bucket.admissions.add(counts);
-                bucket.note_refusals(&key.tenant, counts);
+                let refusals = bucket.note_refusals(&key.tenant, counts);
+                self.buckets.history.add(&key.bucket, &key.tenant, refusals);
             }
         }
     }

@@ -50,6 +50,7 @@ impl Brain {
         self.tick_traffic(now);
         self.downstream.aggregators.clear_fresh();
         self.tick_rollouts(now, unix_s);
+        self.tick_history(now, unix_s);
         self.post();
     }
 

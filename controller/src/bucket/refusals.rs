@@ -57,7 +57,24 @@ impl Refusals {
     /// A lower share is shown as no refusals: it would be rounded to 0.0 %.
     pub const SHOWN_MIN: f64 = 0.000_5;
 
-    fn plus(self, other: Self) -> Self {
+    fn of(counts: Counts, at_tenant_limit: bool) -> Self {
+        let (overload, limit) = match at_tenant_limit {
+            true => (0, counts.dropped),
+            false => (counts.dropped, 0),
+        };
+        Self {
+            span_s: 0.0,
+            asked: counts.asked(),
+            cluster_overload: overload,
+            tenant_limit: limit,
+            burst_guard: counts.guard_dropped,
+            quota: counts.quota_dropped,
+            quota_repeated: counts.quota_repeated,
+            would_refuse: counts.would_dropped + counts.would_quota_dropped,
+        }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             span_s: self.span_s + other.span_s,
             asked: self.asked + other.asked,
@@ -88,10 +105,15 @@ impl Refusals {
         shares
     }
 
+    /// Returns the requests that were refused, for any reason.
+    pub const fn refused(&self) -> u64 {
+        let of_coin = self.cluster_overload + self.tenant_limit;
+        of_coin + self.burst_guard + self.quota + self.quota_repeated
+    }
+
     /// Returns the share of the requests that were refused.
     pub fn ratio(&self) -> f64 {
-        let of_coin = self.cluster_overload + self.tenant_limit;
-        self.share(of_coin + self.burst_guard + self.quota + self.quota_repeated)
+        self.share(self.refused())
     }
 
     /// Returns the share of the requests with a refusal that was not carried out.
@@ -117,21 +139,8 @@ impl Refusals {
 
 impl RefusalRecord {
     /// Adds requests that were just reported.
-    pub(crate) fn add(&mut self, counts: Counts, at_tenant_limit: bool) {
-        let (overload, limit) = match at_tenant_limit {
-            true => (0, counts.dropped),
-            false => (counts.dropped, 0),
-        };
-        self.open = self.open.plus(Refusals {
-            span_s: 0.0,
-            asked: counts.asked(),
-            cluster_overload: overload,
-            tenant_limit: limit,
-            burst_guard: counts.guard_dropped,
-            quota: counts.quota_dropped,
-            quota_repeated: counts.quota_repeated,
-            would_refuse: counts.would_dropped + counts.would_quota_dropped,
-        });
+    pub(crate) fn add(&mut self, refusals: Refusals) {
+        self.open = self.open.plus(refusals);
     }
 
     /// Ends a second if one is over.
@@ -182,13 +191,15 @@ fn sum(parts: &VecDeque<Refusals>) -> Refusals {
 // === impl BucketState ===
 
 impl BucketState {
-    /// Adds the requests of a tenant that were just reported.
-    pub(crate) fn note_refusals(&mut self, tenant: &Tenant, counts: Counts) {
+    /// Adds the requests of a tenant that were just reported, and returns them by reason.
+    pub(crate) fn note_refusals(&mut self, tenant: &Tenant, counts: Counts) -> Refusals {
         let is_at_limit = counts.dropped > 0 && {
             let share = self.shares.get(self.tenants.entry_of(tenant));
             share.is_some_and(|share| share.at_tenant_limit)
         };
-        self.refusals.add(counts, is_at_limit);
+        let refusals = Refusals::of(counts, is_at_limit);
+        self.refusals.add(refusals);
+        refusals
     }
 }
 
@@ -213,7 +224,7 @@ mod tests {
         let mut record = RefusalRecord::default();
         record.on_tick(at(0));
         for s in 1..=200 {
-            record.add(guarded(if s <= 190 { 10 } else { 38 }), false);
+            record.add(Refusals::of(guarded(if s <= 190 { 10 } else { 38 }), false));
             record.on_tick(at(s));
         }
         assert_eq!(record.last_10_s().ratio(), 0.38);
@@ -230,7 +241,7 @@ mod tests {
         let mut record = RefusalRecord::default();
         record.on_tick(at(0));
         for s in 1..=1_000 {
-            record.add(guarded(1), false);
+            record.add(Refusals::of(guarded(1), false));
             record.on_tick(at(s));
         }
         let span_s = record.last_5_min().span_s;
@@ -250,8 +261,8 @@ mod tests {
             would_dropped: 25,
             ..Counts::ZERO
         };
-        record.add(counts, false);
-        record.add(counts, true);
+        record.add(Refusals::of(counts, false));
+        record.add(Refusals::of(counts, true));
         record.on_tick(at(1));
         let expected = [
             ("guard", 0.2),

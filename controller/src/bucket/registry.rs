@@ -11,6 +11,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Policy;
 
 use super::{BucketState, Scratch};
+use crate::why::History;
 
 /// Buckets at most that a pattern of the policy covers.
 const ASKED_MAX: usize = 5_000;
@@ -39,6 +40,8 @@ pub(crate) struct Buckets {
     pub(crate) no_room: LatestNames,
     /// The latest names that the policy does not cover.
     pub(crate) unlisted: LatestNames,
+    /// What keys were refused in the last 24 hours.
+    pub(crate) history: History,
     scratch: Scratch,
 }
 

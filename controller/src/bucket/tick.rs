@@ -87,20 +87,7 @@ impl BucketState {
         self.presences = Presences::sum([total].into_iter());
         let presences = total.max(1.0);
 
-        let classes: Vec<(usize, ZoneTails<'_>)> = self
-            .tenants
-            .classes()
-            .map(|(at, class)| {
-                let key = Key {
-                    bucket: self.name.clone(),
-                    tenant: class.name.clone(),
-                };
-                let zones = served
-                    .iter()
-                    .map(|served| (served.aggregator.tails.get(&key), served.presence));
-                (at, ZoneTails::new(zones, class))
-            })
-            .collect();
+        let classes = self.class_tails(&served);
         for (
             at,
             Served {
@@ -143,6 +130,28 @@ impl BucketState {
                 zone.new_shares = new_shares.collect();
             }
         }
+    }
+
+    fn class_tails<'a>(&self, served: &[Served<'a>]) -> Vec<(usize, ZoneTails<'a>)> {
+        let classes = self.tenants.classes().map(|(at, class)| {
+            let key = Key {
+                bucket: self.name.clone(),
+                tenant: class.name.clone(),
+            };
+            let zones = served
+                .iter()
+                .map(|served| (served.aggregator.tails.get(&key), served.presence));
+            (at, ZoneTails::new(zones, class))
+        });
+        classes.collect()
+    }
+
+    /// What the tenants claim of `limit` requests/s at the last tick, one for each entry of the tenants; empty before it.
+    pub(crate) fn claimants(&self, aggregators: &Aggregators, limit: f64) -> Vec<Claimant> {
+        let classes = self.class_tails(&self.served(aggregators));
+        let mut claimants = Vec::new();
+        self.claim(limit, &classes, &mut claimants);
+        claimants
     }
 
     fn served<'a>(&self, aggregators: &'a Aggregators) -> Vec<Served<'a>> {
@@ -302,26 +311,23 @@ impl BucketState {
         }
     }
 
-    fn divide(
-        &mut self,
+    fn claim(
+        &self,
         target: f64,
-        divisible: f64,
         classes: &[(usize, ZoneTails<'_>)],
-        scratch: &mut Scratch,
+        claimants: &mut Vec<Claimant>,
     ) {
-        let claimants = self.tenants.iter().zip(&self.shares);
-        scratch.claimants.clear();
-        scratch
-            .claimants
-            .extend(claimants.map(|(tenant, share)| Claimant {
-                offered: share.offered,
-                weight: share.weight,
-                floor: tenant.floor.per_second(),
-                tenant_limit: tenant.limit.map_or(f64::INFINITY, Rate::per_second),
-            }));
+        let tenants = self.tenants.iter().zip(&self.shares);
+        claimants.clear();
+        claimants.extend(tenants.map(|(tenant, share)| Claimant {
+            offered: share.offered,
+            weight: share.weight,
+            floor: tenant.floor.per_second(),
+            tenant_limit: tenant.limit.map_or(f64::INFINITY, Rate::per_second),
+        }));
         let floors: f64 = classes.iter().map(|(_, tails)| tails.floors()).sum();
         for (at, tails) in classes {
-            if let Some(class) = scratch.claimants.get_mut(*at) {
+            if let Some(class) = claimants.get_mut(*at) {
                 // The tenant limit is of each name. So is the floor, but names that a caller invents must leave half to
                 // the tenants that the policy lists.
                 class.tenant_limit = f64::INFINITY;
@@ -329,6 +335,16 @@ impl BucketState {
                 class.floor = class.floor.max(fitting);
             }
         }
+    }
+
+    fn divide(
+        &mut self,
+        target: f64,
+        divisible: f64,
+        classes: &[(usize, ZoneTails<'_>)],
+        scratch: &mut Scratch,
+    ) {
+        self.claim(target, classes, &mut scratch.claimants);
         scratch
             .division
             .divide(target, divisible, &scratch.claimants);

@@ -49,6 +49,13 @@ impl TenantGrants {
         Self::of(policy, bucket, name, quotas)
     }
 
+    /// Returns the grants of a listed tenant or a class.
+    pub(crate) fn in_bucket(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
+        let attached = policy.bucket(bucket).map(|of| &of.quotas);
+        let quotas = attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, name));
+        Self::of(policy, bucket, name, quotas)
+    }
+
     fn of(policy: &Policy, bucket: &Bucket, name: &Tenant, quotas: Vec<QuotaStatus>) -> Self {
         let tenant = policy.tenant(name);
         let limit = policy.tenant_limit(name, bucket);

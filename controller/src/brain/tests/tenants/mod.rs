@@ -5,6 +5,7 @@ mod boosts;
 mod catalogue;
 mod definitions;
 mod quotas;
+mod why;
 
 use super::*;
 use plimsoll_core::decision::Mode;

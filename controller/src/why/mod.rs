@@ -1,0 +1,245 @@
+//! Why a tenant is refused in a bucket: since when, for which reasons, beside whom, and what would help. From counts of
+//! the last 24 hours and from the law as it divides now.
+
+mod history;
+mod remedies;
+mod routes;
+mod sentence;
+
+pub(crate) use self::history::History;
+pub use self::remedies::{Moved, Remedy};
+pub(crate) use self::routes::routes;
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_policy::{LimitSource, Policy};
+use serde::{Deserialize, Serialize};
+
+use self::history::Shown;
+use self::remedies::Case;
+use crate::admin::quota_status::QuotaStatus;
+use crate::admin::status::TenantGrants;
+use crate::brain::Brain;
+use crate::bucket::{BucketState, Refusals, Share};
+
+/// Other tenants in an answer: the busiest.
+const OTHERS_MAX: usize = 10;
+
+/// The answer to why a tenant is refused, or is not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// The answer in a sentence.
+    pub summary: String,
+    /// The tenant that was asked for.
+    pub tenant: Tenant,
+    /// The tenant that its requests count for: itself, or a class of names that the policy does not list.
+    pub counted_as: Tenant,
+    /// The bucket that was asked for, or where the tenant is refused most.
+    pub bucket: Bucket,
+    /// The end of the ten seconds that this is about, in seconds since 1970.
+    pub at_s: i64,
+    /// The first moment with an answer, in seconds since 1970.
+    pub recorded_since_s: i64,
+    /// The tenant's requests in these ten seconds; null if it is not recorded then: it had none, or less than others.
+    pub requests: Option<Refusals>,
+    /// All requests of the bucket in these ten seconds.
+    pub of_bucket: Refusals,
+    /// Since when the tenant is refused, in seconds since 1970; null if it is not.
+    pub refused_since_s: Option<i64>,
+    /// True if that may have begun before the first moment with an answer.
+    pub refused_before: bool,
+    /// The limit of the bucket then, in requests/s; null without one.
+    pub limit_rps: Option<f64>,
+    /// What sets this limit now.
+    pub limit_source: String,
+    /// The mode of the bucket then; shadow while it was killed.
+    pub mode: Mode,
+    /// True if the bucket or the fleet is killed now.
+    pub killed: bool,
+    /// What the policy grants the tenant now.
+    pub grants: TenantGrants,
+    /// The factor on the weight now; null without a boost.
+    pub boost: Option<f64>,
+    /// Requests/s that the law lets pass now; null without a limit.
+    pub allocated_rps: Option<f64>,
+    /// The exact quotas of the bucket.
+    pub quotas: Vec<QuotaStatus>,
+    /// Other tenants in these ten seconds, at most ten, the busiest first.
+    pub others: Vec<Other>,
+    /// Changes that would lower the refusals of now, at most three; none for a moment in the past.
+    pub remedies: Vec<Remedy>,
+}
+
+/// Another tenant of the bucket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Other {
+    /// The tenant, or a class of names.
+    pub tenant: Tenant,
+    /// Its requests.
+    pub requests: Refusals,
+    /// Its weight in the policy.
+    pub weight: f64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswered {
+    #[error("nothing is recorded yet: ask again in 10 s")]
+    Nothing,
+    #[error("that moment is not recorded: this controller can answer for {} to {}", time(*.from_s), time(*.to_s))]
+    NotThen { from_s: i64, to_s: i64 },
+    #[error("{0} has had no requests in any bucket then; name a bucket to see who has")]
+    NoRequests(Tenant),
+    #[error("no bucket {0} had requests then; `plimsoll status --all` shows the buckets")]
+    NoBucket(Bucket),
+}
+
+/// Seconds since 1970 as a time of day in UTC.
+fn time(unix_s: i64) -> String {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s.unsigned_abs());
+    humantime::format_rfc3339_seconds(at).to_string()
+}
+
+impl Brain {
+    pub(crate) fn tick_history(&mut self, now: MonoTime, unix_s: i64) {
+        let mut history = std::mem::take(&mut self.buckets.history);
+        history.on_tick(now, unix_s, |bucket| {
+            let state = self.buckets.states.get(bucket);
+            state.map_or((None, Mode::Shadow), |state| {
+                let limit = state.limit.per_second().map(Rate::per_second);
+                (limit, state.mode(self.durable()))
+            })
+        });
+        self.buckets.history = history;
+    }
+
+    /// Answers why a tenant is refused in a bucket, or in the one where it is refused most, at a moment in seconds since
+    /// 1970, or now. Linear in the parts of the history.
+    ///
+    /// # Errors
+    /// If nothing is recorded of that moment, or of the tenant or the bucket in it.
+    pub(crate) fn why(
+        &self,
+        tenant: &Tenant,
+        bucket: Option<&Bucket>,
+        at_s: Option<i64>,
+    ) -> Result<Why, Unanswered> {
+        let history = &self.buckets.history;
+        let recorded_since_s = history.since_s().ok_or(Unanswered::Nothing)?;
+        let last = history.find(None).and_then(|last| history.part(last));
+        let to_s = last.map_or(recorded_since_s, |part| part.at_s);
+        let not_then = || Unanswered::NotThen {
+            from_s: recorded_since_s,
+            to_s,
+        };
+        let at = history.find(at_s).ok_or_else(not_then)?;
+        let part = history.part(at).ok_or_else(not_then)?;
+        let counted_as = match self.policy().is_listed(tenant) {
+            true => tenant.clone(),
+            false => Tenant::default_class(),
+        };
+        let bucket = bucket
+            .or_else(|| part.worst(&counted_as))
+            .ok_or_else(|| Unanswered::NoRequests(tenant.clone()))?;
+        let missing = || Unanswered::NoBucket(bucket.clone());
+        let shown = part.bucket(bucket).ok_or_else(missing)?;
+        let state = self.buckets.states.get(bucket).ok_or_else(missing)?;
+        let share = state.share(&counted_as);
+        let since = history.refused_since(bucket, &counted_as, at);
+        let grants = TenantGrants::in_bucket(self.policy(), bucket, &counted_as);
+        let (weight, boosted) = (grants.weight, self.weight_now(&counted_as));
+        let mut why = Why {
+            summary: String::new(),
+            tenant: tenant.clone(),
+            bucket: bucket.clone(),
+            at_s: part.at_s,
+            recorded_since_s,
+            requests: shown.of_key(&counted_as),
+            of_bucket: shown.all(),
+            refused_since_s: since.map(|(since_s, _)| since_s),
+            refused_before: since.is_some_and(|(_, before)| before),
+            limit_rps: shown.limit_rps(),
+            limit_source: self.limit_source(bucket),
+            mode: shown.mode(),
+            killed: self.durable().kill_of(bucket).is_on(),
+            boost: (boosted != weight).then_some(boosted / weight),
+            grants,
+            allocated_rps: share
+                .filter(|_| shown.limit_rps().is_some())
+                .map(|share| share.allocation),
+            quotas: QuotaStatus::list(&state.terms.quotas),
+            others: others(self.policy(), &shown, &counted_as),
+            remedies: match at_s {
+                None => self.remedies(state, &counted_as, weight),
+                Some(_) => Vec::new(),
+            },
+            counted_as,
+        };
+        why.summary = sentence::summary(&why);
+        Ok(why)
+    }
+
+    fn weight_now(&self, tenant: &Tenant) -> f64 {
+        let unix_s = self.durable().ticked_s.unwrap_or_default();
+        self.policy().tenant(tenant).weight_at(unix_s).get()
+    }
+
+    fn limit_source(&self, bucket: &Bucket) -> String {
+        let Some(policy) = self.policy().bucket(bucket) else {
+            return "no policy names the bucket".to_owned();
+        };
+        match &policy.source {
+            LimitSource::Unlimited => "the policy sets none".to_owned(),
+            LimitSource::PerSecond(_) => "the policy".to_owned(),
+            LimitSource::Learned(learned) => format!(
+                "learned, percentile {} of {} days times {}",
+                learned.percentile, learned.days, learned.headroom
+            ),
+            LimitSource::Prometheus(source) => format!("a query to {}", source.url),
+        }
+    }
+
+    /// The remedies for refusals by the law, from its claims of now.
+    fn remedies(&self, state: &BucketState, counted_as: &Tenant, weight: f64) -> Vec<Remedy> {
+        let Some(limit) = state.limit.per_second().map(Rate::per_second) else {
+            return Vec::new();
+        };
+        let tenants: Vec<Tenant> = state.shares().map(|(tenant, _)| tenant.clone()).collect();
+        let claimants = state.claimants(&self.downstream.aggregators, limit);
+        let at = tenants.iter().position(|tenant| tenant == counted_as);
+        let case = at.filter(|at| *at < claimants.len()).map(|at| Case {
+            bucket: &state.name,
+            limit,
+            tenants: &tenants,
+            claimants: &claimants,
+            at,
+            weight,
+            owner: sentence::owner(counted_as),
+        });
+        case.map_or_else(Vec::new, |case| case.remedies())
+    }
+}
+
+impl BucketState {
+    fn share(&self, tenant: &Tenant) -> Option<&Share> {
+        let mut shares = self.shares();
+        shares
+            .find(|(name, _)| *name == tenant)
+            .map(|(_, share)| share)
+    }
+}
+
+fn others(policy: &Policy, shown: &Shown<'_>, counted_as: &Tenant) -> Vec<Other> {
+    let keys = shown.keys().filter(|(tenant, _)| *tenant != counted_as);
+    let mut others: Vec<Other> = keys
+        .map(|(tenant, requests)| Other {
+            tenant: tenant.clone(),
+            requests,
+            weight: policy.tenant(tenant).weight.get(),
+        })
+        .collect();
+    others.sort_by_key(|other| std::cmp::Reverse(other.requests.asked));
+    others.truncate(OTHERS_MAX);
+    others
+}

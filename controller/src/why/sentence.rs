@@ -1,0 +1,103 @@
+//! The answer to why a tenant is refused, in a sentence.
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Tenant;
+
+use super::{Why, time};
+use crate::bucket::Refusals;
+
+/// A tenant or a class, as operators call it.
+pub(super) fn owner(tenant: &Tenant) -> String {
+    match tenant.as_str().strip_prefix("%~") {
+        Some(plan) => format!("plan {plan}"),
+        None => tenant.to_string(),
+    }
+}
+
+pub(super) fn summary(why: &Why) -> String {
+    let bucket = &why.bucket;
+    let mut subject = why.tenant.to_string();
+    if why.counted_as != why.tenant {
+        subject = format!(
+            "the policy does not list {subject}: it counts for {}, which",
+            owner(&why.counted_as)
+        );
+    }
+    let Some(requests) = &why.requests else {
+        return format!(
+            "{subject} is not recorded in {bucket} at {}",
+            time(why.at_s)
+        );
+    };
+    if requests.refused() == 0 {
+        return format!(
+            "{subject} is not refused in {bucket}{}",
+            without_refusals(why, requests)
+        );
+    }
+    let since = why.refused_since_s.map(|since_s| {
+        let or_before = if why.refused_before { " or before" } else { "" };
+        format!(" since {}{or_before}", time(since_s))
+    });
+    format!(
+        "{subject} is refused {:.1} % in {bucket}{}: {}",
+        requests.ratio() * 100.0,
+        since.unwrap_or_default(),
+        cause(why, requests)
+    )
+}
+
+fn without_refusals(why: &Why, requests: &Refusals) -> String {
+    let would = match requests.would_ratio() >= Refusals::SHOWN_MIN {
+        true => format!(
+            "; in enforce it would be refused {:.1} %",
+            requests.would_ratio() * 100.0
+        ),
+        false => String::new(),
+    };
+    let because = match (why.killed, why.mode) {
+        (true, _) => ", because it is killed",
+        (false, Mode::Shadow) => ", which is in shadow",
+        (false, Mode::Canary) => ", which is in canary",
+        (false, Mode::Enforce) => "",
+    };
+    format!("{because}{would}")
+}
+
+/// The most frequent reason in words.
+fn cause(why: &Why, requests: &Refusals) -> String {
+    let per_s = |requests: &Refusals| requests.per_second(requests.asked);
+    let reasons = requests.reasons();
+    match reasons.first().map(|(reason, _)| *reason) {
+        Some("overload") => {
+            let limit = why.limit_rps.unwrap_or_default();
+            let part = why.allocated_rps.map(|allocated| {
+                let weight = why.grants.weight * why.boost.unwrap_or(1.0);
+                format!("; by weight {weight} it may pass {allocated:.0}/s of its {:.0}/s", per_s(requests))
+            });
+            format!(
+                "all tenants ask {:.0}/s of a limit of {limit:.0}/s ({}){}",
+                per_s(&why.of_bucket),
+                why.limit_source,
+                part.unwrap_or_default()
+            )
+        }
+        Some("tenant limit") => {
+            let of = why.grants.limit_of.as_deref().unwrap_or("bucket");
+            let limit = why.grants.limit_rps.unwrap_or_default();
+            format!("it asks {:.0}/s, above its own limit of {limit:.0}/s, set by its {of}", per_s(requests))
+        }
+        Some("guard") => "requests arrive faster for moments than its part of the limit lets pass, and the guard of each \
+             client refuses those; the runbook has the causes"
+            .to_owned(),
+        Some(_) => {
+            let quotas: Vec<String> = why
+                .quotas
+                .iter()
+                .map(|quota| format!("{} ({}, {} more every {})", quota.name, quota.max, quota.refill, quota.every))
+                .collect();
+            format!("it has used up a quota: {}; `plimsoll quota top` has its keys", quotas.join(", "))
+        }
+        None => "too few to tell the reason".to_owned(),
+    }
+}
