@@ -51,7 +51,7 @@ use crate::prometheus::query_task::{self, QueryTask};
 use crate::state::DurableState;
 use crate::state::store::etcd::EtcdStore;
 use crate::state::store::{Opened as OpenedState, StateStore, Store, StoreError};
-use crate::tasks::events::Events;
+use crate::tasks::counters::Counters;
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
@@ -168,7 +168,7 @@ pub struct Controller {
     membership: Option<Membership>,
     recorder: HistoryRecorder,
     policy: PolicyTask,
-    events: Events,
+    counters: Counters,
     kill_log: KillLog,
     audit: AuditLog,
     query_every: Duration,
@@ -347,16 +347,16 @@ impl Controller {
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable(), |_| None);
         policy::log_stages(None, &brain);
-        let mut events = Events::default();
-        events.ports = Ports::new(args.pending_max);
+        let mut counters = Counters::default();
+        counters.ports = Ports::new(args.pending_max);
         let brain = Shared::new(brain);
-        events.with(|counts| counts.policy_read_s = tasks::unix_s());
+        counters.with(|counts| counts.policy_read_s = tasks::unix_s());
         let policy = PolicyTask {
             brain: brain.clone(),
             files,
             current,
             logged: warnings,
-            events: events.clone(),
+            counters: counters.clone(),
             audit: audit.clone(),
             unrecorded,
         };
@@ -366,7 +366,7 @@ impl Controller {
             membership,
             recorder,
             policy,
-            events,
+            counters,
             kill_log,
             audit,
             query_every: args.query_every,
@@ -401,7 +401,7 @@ impl Controller {
         spawn(&stop, self.security.clone().follow());
         let queries = QueryTask {
             brain: brain.clone(),
-            events: self.events.clone(),
+            counters: self.counters.clone(),
             every: self.query_every,
         };
         spawn(&stop, queries.run());
@@ -436,14 +436,14 @@ impl Controller {
         let parent = ParentService::new(
             self.brain.clone(),
             stop.clone(),
-            self.events.rejected_streams.clone(),
+            self.counters.rejected_streams.clone(),
         )
         .of_epoch(epoch);
         let parent = match self.security.certificates() {
             Some(certificates) => parent.secured(certificates.clone()),
             None => parent,
         };
-        let ports = self.events.ports.clone();
+        let ports = self.counters.ports.clone();
         let grpc = transport::serve(
             listeners.grpc,
             ports.grpc,
@@ -458,7 +458,7 @@ impl Controller {
             commands,
             files,
             self.recorder,
-            self.events,
+            self.counters,
             self.security.clone(),
             self.membership,
         );

@@ -38,7 +38,7 @@ use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::members::{self, Membership};
 use crate::policy_file::PolicyFiles;
-use crate::tasks::events::Events;
+use crate::tasks::counters::Counters;
 use crate::tasks::history::HistoryRecorder;
 
 /// The longest wait for the disk. An order takes effect even if the caller stops waiting.
@@ -150,15 +150,15 @@ pub(crate) fn routes(
     commands: Commands,
     files: PolicyFiles,
     recorder: HistoryRecorder,
-    events: Events,
+    counters: Counters,
     security: Opened,
     membership: Option<Membership>,
 ) -> Routes {
     let (of_members, for_page) = (membership.clone(), membership.clone());
     let (for_status, for_metrics) = (commands.brain.clone(), commands.clone());
-    let refused = events.rejected_streams.clone();
+    let refused = counters.rejected_streams.clone();
     let trust = security.clone();
-    let metrics = move || metrics::page(&for_metrics, &events, &security, for_page.as_ref());
+    let metrics = move || metrics::page(&for_metrics, &counters, &security, for_page.as_ref());
     let status = move || async move {
         let status = for_status.with(|brain, now| Status::of(brain, now));
         Json(Status {

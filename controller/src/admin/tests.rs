@@ -38,7 +38,7 @@ fn every_route_names_its_callers() {
         },
         controller.policy.files.clone(),
         controller.recorder.clone(),
-        controller.events.clone(),
+        controller.counters.clone(),
         controller.security.clone(),
         None,
     );

@@ -11,7 +11,7 @@ use crate::audit::{Actor, AuditLog, Entry, Logged, NotLogged};
 use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload, Version};
 use crate::state::{DurableState, Stage};
-use crate::tasks::events::Events;
+use crate::tasks::counters::Counters;
 use crate::tasks::unix_s;
 
 /// Maximum number of differences of a policy that are logged.
@@ -25,7 +25,7 @@ pub(crate) struct PolicyTask {
     pub(crate) current: Option<Version>,
     /// The warnings of the latest policy, which were logged.
     pub(crate) logged: Vec<Warning>,
-    pub(crate) events: Events,
+    pub(crate) counters: Counters,
     pub(crate) audit: AuditLog,
     /// The policy that waits until the audit log can be written.
     pub(crate) unrecorded: Option<Arc<Policy>>,
@@ -34,8 +34,8 @@ pub(crate) struct PolicyTask {
 impl PolicyTask {
     pub(crate) async fn run(mut self) {
         let (sender, mut reloads) = mpsc::channel(1);
-        let events = self.events.clone();
-        let on_read = move || events.with(|counts| counts.policy_read_s = unix_s());
+        let counters = self.counters.clone();
+        let on_read = move || counters.with(|counts| counts.policy_read_s = unix_s());
         let watch = tokio::spawn(
             self.files
                 .clone()
@@ -61,7 +61,7 @@ impl PolicyTask {
     }
 
     async fn apply(&mut self, reload: Reload) {
-        self.events.with(|counts| {
+        self.counters.with(|counts| {
             counts.last_reload_refused = reload.is_err();
             counts.reloads.count(reload.is_ok());
         });
