@@ -52,13 +52,16 @@ use crate::state::DurableState;
 use crate::state::store::etcd::EtcdStore;
 use crate::state::store::{Opened as OpenedState, StateStore, Store, StoreError};
 use crate::tasks::counters::Counters;
+use crate::tasks::events::{
+    Event, EventArgs, EventArgsError, EventKind, EventLog, EventPlace, EventSaver, Receiver,
+};
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
 use crate::tasks::{journal, promotions};
 
 pub use crate::prometheus::http_client_builder;
-pub use crate::tasks::policy_file;
+pub use crate::tasks::{events, policy_file};
 
 /// The gRPC port for aggregators.
 pub const PORT: u16 = 7400;
@@ -117,6 +120,9 @@ pub struct Args {
     /// The store of several controllers.
     #[command(flatten)]
     pub store: StoreArgs,
+    /// Other systems that are sent events.
+    #[command(flatten)]
+    pub events: EventArgs,
 }
 
 /// Why a controller cannot start, or stopped.
@@ -137,6 +143,9 @@ pub enum Error {
     /// The thread that reads the files at the start panicked.
     #[error("the start of the controller failed: {0}")]
     Start(#[from] JoinError),
+    /// The flags of events cannot be used.
+    #[error(transparent)]
+    Events(#[from] EventArgsError),
     /// The flags of trust cannot be used.
     #[error(transparent)]
     Security(#[from] SecurityError),
@@ -169,6 +178,9 @@ pub struct Controller {
     recorder: HistoryRecorder,
     policy: PolicyTask,
     counters: Counters,
+    events: EventLog,
+    saver: EventSaver,
+    receivers: Vec<Receiver>,
     kill_log: KillLog,
     audit: AuditLog,
     query_every: Duration,
@@ -264,12 +276,18 @@ impl Controller {
         if let Ok((_, warnings, _)) = &read {
             policy::log_warnings(warnings, &[]);
         }
+        let receivers = args.events.receivers()?;
         let (store, opened) = open()?;
+        let place = match &store {
+            StateStore::Etcd(store) => EventPlace::Store(Arc::clone(store)),
+            StateStore::Directory(_) => EventPlace::directory(&args.state_dir),
+        };
+        let (events, saver) = EventLog::open(place);
         if let Some(loss) = &opened.loss {
-            tracing::error!(
-                %loss,
-                "saved state lost: every bucket begins in shadow, and guardrails have no earlier policy to compare with"
+            let text = format!(
+                "saved state lost: every bucket begins in shadow, and guardrails have no earlier policy to compare with: {loss}"
             );
+            events.add(Event::new(EventKind::StateLost, "controller", text));
         }
         let mut durable = opened.durable;
         durable.loss = opened.loss.or(durable.loss);
@@ -284,7 +302,7 @@ impl Controller {
             (None, read) => {
                 let (policy, warnings, version) = read?;
                 // Only recorded changes are enforced.
-                durable.lost |= policy::record_first(&policy, &files, &audit).is_err();
+                durable.lost |= policy::record_first(&policy, &files, (&audit, &events)).is_err();
                 (Arc::clone(&policy), Ok((policy, warnings, version)))
             }
         };
@@ -314,16 +332,19 @@ impl Controller {
             Ok((policy, warnings, version))
                 if is_elected && brain.policy().hash() != policy.hash() =>
             {
-                policy::hold_at_takeover(&mut brain, &policy);
+                policy::hold_at_takeover(&mut brain, &policy, &events);
                 (warnings, Some(version), None)
             }
             Ok((policy, warnings, version)) => {
-                let unrecorded = policy::offer_at_start(&mut brain, &policy, &files, &audit);
+                let unrecorded =
+                    policy::offer_at_start(&mut brain, &policy, &files, (&audit, &events));
                 (warnings, Some(version), unrecorded)
             }
             Err(error) => {
                 tracing::error!("policy refused, that of the store stays in force: {error}");
-                brain.policies.refused = Some(error.to_string());
+                let error = error.to_string();
+                events.add_unlogged(policy::refused(&error));
+                brain.policies.refused = Some(error);
                 (Vec::new(), None, None)
             }
         };
@@ -335,15 +356,33 @@ impl Controller {
                     return Err(error.into());
                 }
                 Err(error) => {
-                    tracing::error!(
-                        %error,
-                        "the state cannot be written: epoch, kills and stages are lost with a restart until it can"
+                    let text = format!(
+                        "the state cannot be written: epoch, kills and stages are lost with a restart until it can: {error}"
                     );
+                    events.add(Event::new(EventKind::StateUnsaved, "controller", text));
                     brain.on_save_failed(error.to_string());
                 }
             }
         }
-        tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
+        let epoch = brain.durable().epoch.0;
+        let (kind, began) = match &membership {
+            Some(membership) => {
+                let address = membership.own.borrow().admin.clone();
+                (
+                    EventKind::LeadTaken,
+                    format!("controller {address} took the lead"),
+                )
+            }
+            None => (
+                EventKind::ControllerStarted,
+                "controller started".to_owned(),
+            ),
+        };
+        let text = format!(
+            "{began}: epoch {epoch} begins with policy {}",
+            brain.policy().hash()
+        );
+        events.add(Event::new(kind, "controller", text));
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable(), |_| None);
         policy::log_stages(None, &brain);
@@ -357,6 +396,7 @@ impl Controller {
             current,
             logged: warnings,
             counters: counters.clone(),
+            events: events.clone(),
             audit: audit.clone(),
             unrecorded,
         };
@@ -367,6 +407,9 @@ impl Controller {
             recorder,
             policy,
             counters,
+            events,
+            saver,
+            receivers,
             kill_log,
             audit,
             query_every: args.query_every,
@@ -392,20 +435,36 @@ impl Controller {
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
-        let (brain, audit) = (&self.brain, &self.audit);
+        let (brain, audit, events) = (&self.brain, &self.audit, &self.events);
+        let told = || (audit.clone(), events.clone());
         spawn(&stop, tasks::tick(brain.clone()));
-        spawn(&stop, journal::follow(brain.clone(), audit.clone()));
+        spawn(
+            &stop,
+            journal::follow(brain.clone(), audit.clone(), events.clone()),
+        );
         spawn(&stop, promotions::run(brain.clone(), audit.clone()));
         spawn(&stop, self.policy.run());
-        spawn(&stop, self.recorder.clone().run(brain.clone()));
+        spawn(
+            &stop,
+            self.recorder.clone().run(brain.clone(), events.clone()),
+        );
         spawn(&stop, self.security.clone().follow());
+        spawn(
+            &stop,
+            tasks::events::follow_certificates(self.security.clone(), events.clone()),
+        );
+        for receiver in self.receivers {
+            spawn(&stop, receiver.run(events.clone(), self.counters.clone()));
+        }
         let queries = QueryTask {
             brain: brain.clone(),
             counters: self.counters.clone(),
+            events: events.clone(),
             every: self.query_every,
         };
         spawn(&stop, queries.run());
         // These end by themselves, so that no write is cut short.
+        let telling = tokio::spawn(self.saver.run(stop.clone()));
         let writing = tokio::spawn(audit.clone().run(stop.clone()));
         let store = Arc::clone(&self.store);
         let save = move |durable: &DurableState| store.save(durable);
@@ -413,26 +472,30 @@ impl Controller {
             brain.clone(),
             save,
             self.kill_log,
-            audit.clone(),
+            told(),
             stop.clone(),
         ));
         if let Some(membership) = self.membership.clone() {
             spawn(
                 &stop,
-                tasks::lead::follow(membership, brain.clone(), audit.clone()),
+                tasks::lead::follow(membership, brain.clone(), told()),
             );
         }
         if let StateStore::Etcd(store) = &*self.store {
             let commands = Commands {
                 brain: brain.clone(),
                 audit: audit.clone(),
+                events: events.clone(),
             };
             spawn(
                 &stop,
                 members::follow_kill_orders(Arc::clone(store), commands),
             );
         }
-        let epoch = brain.with(|brain, _| brain.durable().epoch.0);
+        let (epoch, membership) = (
+            brain.with(|brain, _| brain.durable().epoch.0),
+            self.membership.clone(),
+        );
         let parent = ParentService::new(
             self.brain.clone(),
             stop.clone(),
@@ -453,6 +516,7 @@ impl Controller {
         let commands = Commands {
             brain: self.brain,
             audit: self.audit,
+            events: events.clone(),
         };
         let routes = admin::routes(
             commands,
@@ -468,8 +532,15 @@ impl Controller {
             served = grpc => served.map_err(Error::from),
             () = admin => Ok(()),
         };
+        let leads = membership.is_none_or(|it| it.part.borrow().lead().is_some());
+        if leads && shutdown.is_cancelled() {
+            let text =
+                "controller stopped: zones live on their holds, and clients on their last ratios";
+            events.add(Event::new(EventKind::ControllerStopped, "controller", text));
+        }
         stop.cancel();
-        let _ = timeout(ENDING_MAX, async { tokio::join!(writing, saving) }).await;
+        let ending = async { tokio::join!(writing, saving, telling) };
+        let _ = timeout(ENDING_MAX, ending).await;
         served
     }
 }

@@ -39,6 +39,7 @@ use crate::brain::Brain;
 use crate::members::{self, Membership};
 use crate::policy_file::PolicyFiles;
 use crate::tasks::counters::Counters;
+use crate::tasks::events::{self, EventLog};
 use crate::tasks::history::HistoryRecorder;
 
 /// The longest wait for the disk. An order takes effect even if the caller stops waiting.
@@ -50,6 +51,7 @@ type BrainState = State<Shared<Brain>>;
 pub(crate) struct Commands {
     pub(crate) brain: Shared<Brain>,
     pub(crate) audit: AuditLog,
+    pub(crate) events: EventLog,
 }
 
 impl FromRef<Commands> for Shared<Brain> {
@@ -132,7 +134,7 @@ fn internal(error: impl ToString) -> Refused {
     refused(StatusCode::INTERNAL_SERVER_ERROR, error)
 }
 
-fn invalid(reason: impl ToString) -> Refused {
+pub(crate) fn invalid(reason: impl ToString) -> Refused {
     refused(StatusCode::BAD_REQUEST, reason)
 }
 
@@ -176,6 +178,7 @@ pub(crate) fn routes(
         .merge(aggregator_routes::routes(commands.clone()))
         .merge(state_routes::routes(commands.clone()))
         .merge(audit_routes::routes(commands.audit.clone()))
+        .merge(events::routes(commands.events.clone()))
         .merge(history_routes::routes(commands, recorder))
         .merge(members::routes(membership))
 }

@@ -22,6 +22,7 @@ const TABLE: &str = "
     POST /aggregators/forget operator
     POST /state/acknowledge-loss operator
     GET /audit viewer
+    GET /events viewer
     GET /history viewer
     POST /history admin
     GET /lead nothing
@@ -35,6 +36,7 @@ fn every_route_names_its_callers() {
         Commands {
             brain: controller.brain.clone(),
             audit: controller.audit.clone(),
+            events: controller.events.clone(),
         },
         controller.policy.files.clone(),
         controller.recorder.clone(),

@@ -15,6 +15,7 @@ use crate::prometheus::answer;
 use crate::prometheus::query::{self, QueryError};
 use crate::rollout::query_gates::{GateAnswer, gate_queries};
 use crate::tasks::counters::Counters;
+use crate::tasks::events::EventLog;
 
 /// Intervals for which an answer counts at a gate.
 const ANSWER_INTERVALS: u32 = 3;
@@ -52,6 +53,7 @@ pub(super) struct Progress {
 pub(crate) struct QueryTask {
     pub(crate) brain: Shared<Brain>,
     pub(crate) counters: Counters,
+    pub(crate) events: EventLog,
     pub(crate) every: Duration,
 }
 
@@ -129,8 +131,10 @@ impl QueryTask {
                     );
                 }
                 progress.limit_failures = 0;
-                self.brain
+                let changes = self
+                    .brain
                     .with(|brain, now| brain.on_answer(source, LimitAnswer { rate, at: now }));
+                self.events.add_limits(&changes, "its query answers");
                 self.brain.notify();
             }
             Err(error) => {

@@ -26,6 +26,8 @@ pub(crate) struct Counts {
     pub(crate) policy_read_s: i64,
     pub(crate) limit_queries: Results,
     pub(crate) gate_queries: Results,
+    /// Events that no receiver took.
+    pub(crate) events_unsent: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

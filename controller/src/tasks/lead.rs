@@ -10,6 +10,7 @@ use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::members::Membership;
+use crate::tasks::events::{Event, EventKind, EventLog};
 
 const PERIOD: Duration = Duration::from_millis(100);
 const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
@@ -20,7 +21,12 @@ const UNREACHED_MAX: Duration = Duration::from_secs(10);
 const LED_MIN: Duration = Duration::from_secs(60);
 
 /// Follows the lead, forever.
-pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: AuditLog) {
+pub(crate) async fn follow(
+    membership: Membership,
+    brain: Shared<Brain>,
+    (audit, events): (AuditLog, EventLog),
+) {
+    let add = |kind, text: &str| events.add(Event::new(kind, "controller", text));
     let part = membership.part.clone();
     let mut periods = interval(PERIOD);
     let mut was_confirmed = true;
@@ -34,8 +40,9 @@ pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: 
             && since.elapsed() >= LED_MIN
             && membership.is_another_sought()
         {
-            tracing::error!(
-                "no aggregator reaches this controller, and some reach another one: it hands the lead over"
+            add(
+                EventKind::LeadHandedOver,
+                "no aggregator reaches this controller, and some reach another one: it hands the lead over",
             );
             membership.resign.notify_one();
             return;
@@ -48,11 +55,15 @@ pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: 
         brain.with(|brain, _| brain.leadership.mandate = Mandate::Elected { confirmed });
         brain.notify();
         if confirmed {
-            tracing::info!("the store confirms the lead again");
+            add(
+                EventKind::LeadConfirmed,
+                "the store confirms the lead again",
+            );
         } else {
-            tracing::error!(
+            add(
+                EventKind::LeadUnconfirmed,
                 "lead unconfirmed: the store does not answer. Values are sent as before, shares stay as they are, and what may \
-                 add refusals waits"
+                 add refusals waits",
             );
         }
     }

@@ -2,6 +2,7 @@
 //! and log what changed.
 
 pub(crate) mod counters;
+pub mod events;
 pub(crate) mod history;
 pub(crate) mod journal;
 pub(crate) mod kill_log;

@@ -12,6 +12,7 @@ use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload, Version};
 use crate::state::{DurableState, Stage};
 use crate::tasks::counters::Counters;
+use crate::tasks::events::{Event, EventKind, EventLog};
 use crate::tasks::unix_s;
 
 /// Maximum number of differences of a policy that are logged.
@@ -26,6 +27,7 @@ pub(crate) struct PolicyTask {
     /// The warnings of the latest policy, which were logged.
     pub(crate) logged: Vec<Warning>,
     pub(crate) counters: Counters,
+    pub(crate) events: EventLog,
     pub(crate) audit: AuditLog,
     /// The policy that waits until the audit log can be written.
     pub(crate) unrecorded: Option<Arc<Policy>>,
@@ -69,9 +71,12 @@ impl PolicyTask {
         let (policy, warnings) = match reload {
             Ok(content) => content,
             Err(error) => {
+                // All faults, each with its lines.
                 tracing::error!("policy refused, the last good one stays in force: {error}");
+                let error = error.to_string();
+                self.events.add_unlogged(refused(&error));
                 self.brain
-                    .with(|brain, _| brain.policies.refused = Some(error.to_string()));
+                    .with(|brain, _| brain.policies.refused = Some(error));
                 return;
             }
         };
@@ -117,7 +122,7 @@ impl PolicyTask {
         self.unrecorded = recorded.is_err().then(|| Arc::clone(&policy));
         self.brain.with(|brain, _| {
             let before = brain.durable().clone();
-            put_in_force(brain, policy, recorded);
+            put_in_force(brain, policy, recorded, &self.events);
             log_stages(Some(&before), brain);
         });
         self.brain.notify();
@@ -130,25 +135,25 @@ pub(crate) fn offer_at_start(
     brain: &mut Brain,
     policy: &Arc<Policy>,
     files: &PolicyFiles,
-    audit: &AuditLog,
+    (audit, events): (&AuditLog, &EventLog),
 ) -> Option<Arc<Policy>> {
     let recorded = match change(brain, policy) {
         Some(change) => audit.record_at_start(actor(files), change).map(Some),
         None => Ok(None),
     };
     let is_recorded = recorded.is_ok();
-    put_in_force(brain, Arc::clone(policy), recorded);
+    put_in_force(brain, Arc::clone(policy), recorded, events);
     (!is_recorded).then(|| Arc::clone(policy))
 }
 
 /// Holds the policy of the files of an elected member back, which differ from the policy that the fleet has: a takeover
 /// changes no policy. Changes of these files are judged as always.
-pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>) {
+pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>, events: &EventLog) {
     let why = "the files of the member that leads now differ from the policy in force, which a takeover does not change";
     brain
         .policies
         .hold(Arc::clone(policy), vec![why.to_owned()]);
-    log_held(brain);
+    add_held(brain, events);
 }
 
 /// Records the policy that a controller starts with if it has no earlier one. Blocks.
@@ -158,9 +163,11 @@ pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>) {
 pub(crate) fn record_first(
     policy: &Policy,
     files: &PolicyFiles,
-    audit: &AuditLog,
+    (audit, events): (&AuditLog, &EventLog),
 ) -> Result<Logged, NotLogged> {
     let after = policy.hash().to_string();
+    let text = format!("policy {after} in force, the first one of this controller");
+    events.add(Event::new(EventKind::PolicyInForce, "policy", text));
     let why = "a controller without an earlier policy starts".to_owned();
     audit.record_at_start(
         actor(files),
@@ -194,6 +201,7 @@ fn put_in_force(
     brain: &mut Brain,
     policy: Arc<Policy>,
     recorded: Result<Option<Logged>, NotLogged>,
+    events: &EventLog,
 ) {
     let hash = policy.hash();
     let recorded = match recorded {
@@ -204,16 +212,25 @@ fn put_in_force(
                 NotLogged::Barred(reason) => reason.to_owned(),
             };
             let why = format!("{why}; the policy is put in force by itself as soon as it can");
-            tracing::error!(policy = %hash, "policy held back, and the last policy stays in force: {why}");
+            let text =
+                format!("policy {hash} held back, and the last policy stays in force: {why}");
+            events.add(Event::new(EventKind::PolicyHeld, "policy", text));
             brain.hold_unlogged(policy, why);
             return;
         }
     };
     let changes = one_line(&differences(brain.policy(), &policy));
     match brain.offer(policy) {
-        Offer::Taken => tracing::info!(policy = %hash, changes, "policy in force"),
+        // A restart with the same files, or a change back to them.
+        Offer::Taken if changes.is_empty() => {
+            tracing::info!(policy = %hash, "policy in force, as before");
+        }
+        Offer::Taken => {
+            let text = format!("policy {hash} in force: {changes}");
+            events.add(Event::new(EventKind::PolicyInForce, "policy", text));
+        }
         Offer::Held => {
-            log_held(brain);
+            add_held(brain, events);
             let reasons = brain
                 .policies
                 .held
@@ -251,7 +268,14 @@ pub(crate) fn one_line(differences: &[Difference]) -> String {
     texts.join("; ")
 }
 
-fn log_held(brain: &Brain) {
+/// The event of policy files that are not valid, or cannot be read.
+pub(crate) fn refused(error: &str) -> Event {
+    let first = error.lines().next().unwrap_or_default();
+    let text = format!("policy files refused, and the last policy stays in force: {first}");
+    Event::new(EventKind::PolicyRefused, "policy", text)
+}
+
+fn add_held(brain: &Brain, events: &EventLog) {
     let Some(held) = brain.policies.held.as_ref() else {
         return;
     };
@@ -262,6 +286,11 @@ fn log_held(brain: &Brain) {
          `plimsoll apply --ack {hash}`:\n{}",
         held.reasons.join("\n")
     );
+    let text = format!(
+        "policy {hash} held back, and the last policy stays in force: {}. `plimsoll apply --ack {hash}` releases it",
+        held.reasons.join("; ")
+    );
+    events.add_unlogged(Event::new(EventKind::PolicyHeld, "policy", text));
 }
 
 /// Logs the modes that a policy or a restart changed, and modes that differ from the policy file. Logs nothing while

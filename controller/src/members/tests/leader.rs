@@ -17,6 +17,7 @@ use crate::aggregators::leadership::Mandate;
 use crate::brain::Brain;
 use crate::saved_policy;
 use crate::state::DurableState;
+use crate::tasks::events::EventLog;
 use crate::tasks::policy::hold_at_takeover;
 
 /// What a request of a member belongs to.
@@ -176,7 +177,7 @@ impl World {
         brain.rollouts.ready = Some(Vec::new());
         brain.leadership.mandate = Mandate::Elected { confirmed: true };
         if brain.policy().hash() != files.hash() {
-            hold_at_takeover(&mut brain, &files);
+            hold_at_takeover(&mut brain, &files, &EventLog::default());
         }
         let epoch = brain.durable().epoch.0;
         self.tell(format!(

@@ -145,6 +145,7 @@ fn page_has_listed_and_unlisted_tenants() {
     let commands = Commands {
         brain: controller.brain.clone(),
         audit: controller.audit.clone(),
+        events: controller.events.clone(),
     };
     let page = text(&metrics::page(
         &commands,
