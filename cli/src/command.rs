@@ -9,10 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::{AdminArgs, AdminError};
 use crate::cmd::credentials::{certs, tokens};
+use crate::cmd::records::{audit, events};
 use crate::cmd::state::history;
-use crate::cmd::{
-    Unusable, apply, audit, check, kill, quota, rollout, service, simulate, state, status,
-};
+use crate::cmd::{Unusable, apply, check, kill, quota, rollout, service, simulate, state, status};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
@@ -75,6 +74,7 @@ enum Command {
     ///
     /// Exit code 0: shown, whatever the state; 1: no controller answers; 2: invalid arguments.
     Status(status::StatusArgs),
+    Events(events::EventsArgs),
     #[command(subcommand)]
     Kill(kill::KillCommand),
     Check(check::CheckArgs),
@@ -136,6 +136,7 @@ impl Plimsoll {
             Command::Diff(admin) => apply::diff(&admin),
             Command::Apply(args) => apply::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Events(args) => events::run(&args),
             Command::Certs(command) => certs::run(&command),
             Command::Tokens(command) => tokens::run(&command),
             Command::Audit(command) => audit::run(&command),
@@ -199,7 +200,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Error>().is_some_and(|error| {
         matches!(
             error,
-            Error::Policy(_) | Error::Security(_) | Error::StoreArgs(_)
+            Error::Policy(_) | Error::Security(_) | Error::StoreArgs(_) | Error::Events(_)
         )
     }) || error
         .downcast_ref::<plimsoll_aggregator::Error>()

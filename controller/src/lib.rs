@@ -283,6 +283,7 @@ impl Controller {
             StateStore::Directory(_) => EventPlace::directory(&args.state_dir),
         };
         let (events, saver) = EventLog::open(place);
+        let ended = events.latest(1).pop().map(|last| last.kind);
         if let Some(loss) = &opened.loss {
             let text = format!(
                 "saved state lost: every bucket begins in shadow, and guardrails have no earlier policy to compare with: {loss}"
@@ -317,6 +318,7 @@ impl Controller {
             },
         )
         .with_decisions_per_s_max(args.decisions_per_s_max);
+        events.add(begun(&brain, membership.as_ref(), ended));
         // Learned limits are part of what a changed policy is judged by.
         let shared = match &store {
             StateStore::Etcd(store) => Some(SharedHistory::new(Arc::clone(store))),
@@ -364,25 +366,6 @@ impl Controller {
                 }
             }
         }
-        let epoch = brain.durable().epoch.0;
-        let (kind, began) = match &membership {
-            Some(membership) => {
-                let address = membership.own.borrow().admin.clone();
-                (
-                    EventKind::LeadTaken,
-                    format!("controller {address} took the lead"),
-                )
-            }
-            None => (
-                EventKind::ControllerStarted,
-                "controller started".to_owned(),
-            ),
-        };
-        let text = format!(
-            "{began}: epoch {epoch} begins with policy {}",
-            brain.policy().hash()
-        );
-        events.add(Event::new(kind, "controller", text));
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable(), |_| None);
         policy::log_stages(None, &brain);
@@ -567,6 +550,34 @@ fn saved_policy(durable: &DurableState, files: Option<&Arc<Policy>>) -> Option<A
             None
         }
     }
+}
+
+/// The event of a controller that begins to lead, after the `last` kind of event of an earlier process.
+fn begun(brain: &Brain, membership: Option<&Membership>, last: Option<EventKind>) -> Event {
+    let (kind, began) = match membership {
+        Some(membership) => {
+            let address = &membership.own.borrow().admin;
+            (
+                EventKind::LeadTaken,
+                format!("controller {address} took the lead"),
+            )
+        }
+        None => {
+            let is_crash = last.is_some_and(|last| last != EventKind::ControllerStopped);
+            let after = if is_crash {
+                ", after it had ended without a shutdown"
+            } else {
+                ""
+            };
+            (
+                EventKind::ControllerStarted,
+                format!("controller started{after}"),
+            )
+        }
+    };
+    let (epoch, policy) = (brain.durable().epoch.0, brain.policy().hash());
+    let text = format!("{began}: epoch {epoch} begins with policy {policy}");
+    Event::new(kind, "controller", text)
 }
 
 fn spawn(stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {

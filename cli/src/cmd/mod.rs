@@ -1,11 +1,11 @@
 //! The commands of operators, the simulator, and the demo service.
 
 pub(crate) mod apply;
-pub(crate) mod audit;
 pub(crate) mod check;
 pub(crate) mod credentials;
 pub(crate) mod kill;
 pub(crate) mod quota;
+pub(crate) mod records;
 pub(crate) mod rollout;
 pub(crate) mod service;
 pub(crate) mod simulate;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_host::Shared;
-use plimsoll_policy::{Difference, Policy, Warning, differences};
+use plimsoll_policy::{Difference, Policy, PolicyHash, Warning, differences};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -82,9 +82,16 @@ impl PolicyTask {
         };
         log_warnings(&warnings, &self.logged);
         self.logged = warnings;
-        let in_force = self.brain.with(|brain, _| Arc::clone(brain.policy()));
+        let (in_force, was_refused) = self.brain.with(|brain, _| {
+            let was_refused = brain.policies.refused.is_some();
+            (Arc::clone(brain.policy()), was_refused)
+        });
         // Outside of the brain: a comparison of catalogues takes longer than a decision may.
         if policy.hash() == in_force.hash() && self.brain.with(|brain, _| brain.recalls_nothing()) {
+            if was_refused {
+                self.events
+                    .add(unchanged(policy.hash(), "the policy files are valid again"));
+            }
             return;
         }
         let compared = spawn_blocking(move || Arc::unwrap_or_clone(policy).compared_to(&in_force));
@@ -221,7 +228,10 @@ fn put_in_force(
     };
     let changes = one_line(&differences(brain.policy(), &policy));
     match brain.offer(policy) {
-        // A restart with the same files, or a change back to them.
+        Offer::Taken if changes.is_empty() && recorded.is_some() => {
+            events.add(unchanged(hash, "the held policy is withdrawn"));
+        }
+        // A restart with the same files.
         Offer::Taken if changes.is_empty() => {
             tracing::info!(policy = %hash, "policy in force, as before");
         }
@@ -273,6 +283,12 @@ pub(crate) fn refused(error: &str) -> Event {
     let first = error.lines().next().unwrap_or_default();
     let text = format!("policy files refused, and the last policy stays in force: {first}");
     Event::new(EventKind::PolicyRefused, "policy", text)
+}
+
+/// The event of files that are those of the policy in force again.
+fn unchanged(hash: PolicyHash, why: &str) -> Event {
+    let text = format!("policy {hash} stays in force: {why}");
+    Event::new(EventKind::PolicyInForce, "policy", text)
 }
 
 fn add_held(brain: &Brain, events: &EventLog) {

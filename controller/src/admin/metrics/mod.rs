@@ -299,6 +299,12 @@ fn of_counts_and_disks<'a>() -> Vec<M<'a>> {
                 rows([(["capacity"], rejected)])
             },
         ),
+        M::counter(
+            "plimsoll_events_unsent_total",
+            &[],
+            "Events that were given up, because a receiver (--events-webhook, --events-grafana) did not take them.",
+            |s| one(s.counters.events_unsent),
+        ),
         M::gauge(
             "plimsoll_history_failing",
             &[],

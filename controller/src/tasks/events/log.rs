@@ -98,7 +98,7 @@ impl EventLog {
     }
 
     /// The latest events, the oldest first.
-    pub(super) fn latest(&self, count: usize) -> Vec<Event> {
+    pub(crate) fn latest(&self, count: usize) -> Vec<Event> {
         let mut latest: Vec<Event> = self.list().after(0).rev().take(count).cloned().collect();
         latest.reverse();
         latest
