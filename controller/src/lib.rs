@@ -25,14 +25,12 @@ use plimsoll_admin::ports::Ports;
 use plimsoll_admin::security::{Opened, SecurityArgs, SecurityError};
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::decision::coherent::CoinKey;
-use plimsoll_core::directive::Epoch;
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{DECISIONS_PER_S_MAX, InstanceId};
 use plimsoll_host::Shared;
 use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
-use plimsoll_policy::Policy;
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
@@ -297,7 +295,7 @@ impl Controller {
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
         let audit = AuditLog::open(&args.state_dir);
-        let saved = saved_policy(&durable, read.as_ref().ok().map(|(policy, ..)| policy));
+        let saved = policy::saved_policy(&durable, read.as_ref().ok().map(|(policy, ..)| policy));
         let (in_force, read) = match (saved, read) {
             (Some(saved), read) => (saved, read),
             (None, read) => {
@@ -318,7 +316,7 @@ impl Controller {
             },
         )
         .with_decisions_per_s_max(args.decisions_per_s_max);
-        events.add(begun(&brain, membership.as_ref(), ended));
+        events.add(tasks::lead::begun(&brain, membership.as_ref(), ended));
         // Learned limits are part of what a changed policy is judged by.
         let shared = match &store {
             StateStore::Etcd(store) => Some(SharedHistory::new(Arc::clone(store))),
@@ -526,58 +524,6 @@ impl Controller {
         let _ = timeout(ENDING_MAX, ending).await;
         served
     }
-}
-
-/// Returns the policy that was active before a restart; guardrails compare `files` with it. Its catalogue is that of the
-/// files: the rows are not saved.
-fn saved_policy(durable: &DurableState, files: Option<&Arc<Policy>>) -> Option<Arc<Policy>> {
-    let is_restart = durable.epoch > Epoch::default();
-    match durable.policy.as_ref().map(|texts| texts.read()) {
-        Some(Ok(policy)) => {
-            let catalogue = files.and_then(|files| files.shared_catalogue().cloned());
-            Some(Arc::new(policy.with_catalogue(catalogue)))
-        }
-        Some(Err(error)) => {
-            tracing::warn!(
-                "saved policy refused by this build: the files are in force without a comparison: {error}"
-            );
-            None
-        }
-        None => {
-            if is_restart {
-                tracing::warn!("no saved policy: the files are in force without a comparison");
-            }
-            None
-        }
-    }
-}
-
-/// The event of a controller that begins to lead, after the `last` kind of event of an earlier process.
-fn begun(brain: &Brain, membership: Option<&Membership>, last: Option<EventKind>) -> Event {
-    let (kind, began) = match membership {
-        Some(membership) => {
-            let address = &membership.own.borrow().admin;
-            (
-                EventKind::LeadTaken,
-                format!("controller {address} took the lead"),
-            )
-        }
-        None => {
-            let is_crash = last.is_some_and(|last| last != EventKind::ControllerStopped);
-            let after = if is_crash {
-                ", after it had ended without a shutdown"
-            } else {
-                ""
-            };
-            (
-                EventKind::ControllerStarted,
-                format!("controller started{after}"),
-            )
-        }
-    };
-    let (epoch, policy) = (brain.durable().epoch.0, brain.policy().hash());
-    let text = format!("{began}: epoch {epoch} begins with policy {policy}");
-    Event::new(kind, "controller", text)
 }
 
 fn spawn(stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {

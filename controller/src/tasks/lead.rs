@@ -68,3 +68,35 @@ pub(crate) async fn follow(
         }
     }
 }
+
+/// The event of a controller that begins to lead, after the `last` kind of event of an earlier process.
+pub(crate) fn begun(
+    brain: &Brain,
+    membership: Option<&Membership>,
+    last: Option<EventKind>,
+) -> Event {
+    let (kind, began) = match membership {
+        Some(membership) => {
+            let address = &membership.own.borrow().admin;
+            (
+                EventKind::LeadTaken,
+                format!("controller {address} took the lead"),
+            )
+        }
+        None => {
+            let is_crash = last.is_some_and(|last| last != EventKind::ControllerStopped);
+            let after = if is_crash {
+                ", after it had ended without a shutdown"
+            } else {
+                ""
+            };
+            (
+                EventKind::ControllerStarted,
+                format!("controller started{after}"),
+            )
+        }
+    };
+    let (epoch, policy) = (brain.durable().epoch.0, brain.policy().hash());
+    let text = format!("{began}: epoch {epoch} begins with policy {policy}");
+    Event::new(kind, "controller", text)
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use plimsoll_core::directive::Epoch;
 use plimsoll_host::Shared;
 use plimsoll_policy::{Difference, Policy, PolicyHash, Warning, differences};
 use tokio::sync::mpsc;
@@ -133,6 +134,33 @@ impl PolicyTask {
             log_stages(Some(&before), brain);
         });
         self.brain.notify();
+    }
+}
+
+/// Returns the policy that was active before a restart; guardrails compare `files` with it. Its catalogue is that of the
+/// files: the rows are not saved.
+pub(crate) fn saved_policy(
+    durable: &DurableState,
+    files: Option<&Arc<Policy>>,
+) -> Option<Arc<Policy>> {
+    let is_restart = durable.epoch > Epoch::default();
+    match durable.policy.as_ref().map(|texts| texts.read()) {
+        Some(Ok(policy)) => {
+            let catalogue = files.and_then(|files| files.shared_catalogue().cloned());
+            Some(Arc::new(policy.with_catalogue(catalogue)))
+        }
+        Some(Err(error)) => {
+            tracing::warn!(
+                "saved policy refused by this build: the files are in force without a comparison: {error}"
+            );
+            None
+        }
+        None => {
+            if is_restart {
+                tracing::warn!("no saved policy: the files are in force without a comparison");
+            }
+            None
+        }
     }
 }
 

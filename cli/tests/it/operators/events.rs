@@ -47,8 +47,6 @@ fn incident_is_read_back_in_order() {
         "checkout",
         "--reason",
         "too many refusals",
-        "--by",
-        "ann",
     ]);
     until_told("kill_on");
     order(&[
@@ -58,8 +56,6 @@ fn incident_is_read_back_in_order() {
         "checkout",
         "--reason",
         "it was the database",
-        "--by",
-        "ann",
     ]);
     order(&["rollout", "promote", "checkout"]);
     fleet.zones[1].aggregator.kill_9();
@@ -96,9 +92,8 @@ fn incident_is_read_back_in_order() {
         "controller_started",
     ];
     assert_eq!(told, expected, "{found:#?}");
-    let by_and_why = |at: usize| (found[at]["by"].as_str(), found[at]["why"].as_str());
-    assert_eq!(by_and_why(5), (Some("ann"), Some("too many refusals")));
-    assert_eq!(by_and_why(6), (Some("ann"), Some("it was the database")));
+    assert_eq!(found[5]["why"], "too many refusals");
+    assert!(found[6]["why"] == "it was the database" && found[6]["by"].is_string());
     assert!(
         found[9]["text"]
             .as_str()
@@ -122,10 +117,9 @@ fn incident_is_read_back_in_order() {
 
     let text = order(&["events"]);
     let line = text.lines().find(|line| line.contains("critical")).unwrap();
+    let said = "kill switch on for checkout: nothing of it is refused (";
     assert!(
-        line.ends_with(
-            "kill switch on for checkout: nothing of it is refused (ann: too many refusals)"
-        ),
+        line.contains(said) && line.ends_with("too many refusals)"),
         "{text}"
     );
 }

@@ -15,10 +15,9 @@ use super::operator::policy;
 use super::world::{Member, World};
 use crate::aggregators::leadership::Mandate;
 use crate::brain::Brain;
-use crate::saved_policy;
 use crate::state::DurableState;
 use crate::tasks::events::EventLog;
-use crate::tasks::policy::hold_at_takeover;
+use crate::tasks::policy::{hold_at_takeover, saved_policy};
 
 /// What a request of a member belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
