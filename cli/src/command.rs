@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::{AdminArgs, AdminError};
 use crate::cmd::credentials::{certs, tokens};
+use crate::cmd::records::{audit, events};
 use crate::cmd::state::history;
-use crate::cmd::{
-    Unusable, apply, audit, check, kill, quota, rollout, service, simulate, state, status, why,
-};
+use crate::cmd::status::why;
+use crate::cmd::{Unusable, apply, check, kill, quota, rollout, service, simulate, state, status};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
@@ -77,6 +77,7 @@ enum Command {
     /// no problem, and --tenant shows no problems.
     Status(status::StatusArgs),
     Why(why::WhyArgs),
+    Events(events::EventsArgs),
     #[command(subcommand)]
     Kill(kill::KillCommand),
     Check(check::CheckArgs),
@@ -139,6 +140,7 @@ impl Plimsoll {
             Command::Apply(args) => apply::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Why(args) => why::run(&args),
+            Command::Events(args) => events::run(&args),
             Command::Certs(command) => certs::run(&command),
             Command::Tokens(command) => tokens::run(&command),
             Command::Audit(command) => audit::run(&command),
@@ -202,7 +204,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Error>().is_some_and(|error| {
         matches!(
             error,
-            Error::Policy(_) | Error::Security(_) | Error::StoreArgs(_)
+            Error::Policy(_) | Error::Security(_) | Error::StoreArgs(_) | Error::Events(_)
         )
     }) || error
         .downcast_ref::<plimsoll_aggregator::Error>()

@@ -26,14 +26,12 @@ use plimsoll_admin::ports::Ports;
 use plimsoll_admin::security::{Opened, SecurityArgs, SecurityError};
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::decision::coherent::CoinKey;
-use plimsoll_core::directive::Epoch;
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{DECISIONS_PER_S_MAX, InstanceId};
 use plimsoll_host::Shared;
 use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
-use plimsoll_policy::Policy;
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
@@ -52,14 +50,17 @@ use crate::prometheus::query_task::{self, QueryTask};
 use crate::state::DurableState;
 use crate::state::store::etcd::EtcdStore;
 use crate::state::store::{Opened as OpenedState, StateStore, Store, StoreError};
-use crate::tasks::events::Events;
+use crate::tasks::counters::Counters;
+use crate::tasks::events::{
+    Event, EventArgs, EventArgsError, EventKind, EventLog, EventPlace, EventSaver, Receiver,
+};
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
 use crate::tasks::{journal, promotions};
 
 pub use crate::prometheus::http_client_builder;
-pub use crate::tasks::policy_file;
+pub use crate::tasks::{events, policy_file};
 
 /// The gRPC port for aggregators.
 pub const PORT: u16 = 7400;
@@ -118,6 +119,9 @@ pub struct Args {
     /// The store of several controllers.
     #[command(flatten)]
     pub store: StoreArgs,
+    /// Other systems that are sent events.
+    #[command(flatten)]
+    pub events: EventArgs,
 }
 
 /// Why a controller cannot start, or stopped.
@@ -138,6 +142,9 @@ pub enum Error {
     /// The thread that reads the files at the start panicked.
     #[error("the start of the controller failed: {0}")]
     Start(#[from] JoinError),
+    /// The flags of events cannot be used.
+    #[error(transparent)]
+    Events(#[from] EventArgsError),
     /// The flags of trust cannot be used.
     #[error(transparent)]
     Security(#[from] SecurityError),
@@ -169,7 +176,10 @@ pub struct Controller {
     membership: Option<Membership>,
     recorder: HistoryRecorder,
     policy: PolicyTask,
-    events: Events,
+    counters: Counters,
+    events: EventLog,
+    saver: EventSaver,
+    receivers: Vec<Receiver>,
     kill_log: KillLog,
     audit: AuditLog,
     query_every: Duration,
@@ -265,12 +275,19 @@ impl Controller {
         if let Ok((_, warnings, _)) = &read {
             policy::log_warnings(warnings, &[]);
         }
+        let receivers = args.events.receivers()?;
         let (store, opened) = open()?;
+        let place = match &store {
+            StateStore::Etcd(store) => EventPlace::Store(Arc::clone(store)),
+            StateStore::Directory(_) => EventPlace::directory(&args.state_dir),
+        };
+        let (events, saver) = EventLog::open(place);
+        let ended = events.latest(1).pop().map(|last| last.kind);
         if let Some(loss) = &opened.loss {
-            tracing::error!(
-                %loss,
-                "saved state lost: every bucket begins in shadow, and guardrails have no earlier policy to compare with"
+            let text = format!(
+                "saved state lost: every bucket begins in shadow, and guardrails have no earlier policy to compare with: {loss}"
             );
+            events.add(Event::new(EventKind::StateLost, "controller", text));
         }
         let mut durable = opened.durable;
         durable.loss = opened.loss.or(durable.loss);
@@ -279,13 +296,13 @@ impl Controller {
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
         let audit = AuditLog::open(&args.state_dir);
-        let saved = saved_policy(&durable, read.as_ref().ok().map(|(policy, ..)| policy));
+        let saved = policy::saved_policy(&durable, read.as_ref().ok().map(|(policy, ..)| policy));
         let (in_force, read) = match (saved, read) {
             (Some(saved), read) => (saved, read),
             (None, read) => {
                 let (policy, warnings, version) = read?;
                 // Only recorded changes are enforced.
-                durable.lost |= policy::record_first(&policy, &files, &audit).is_err();
+                durable.lost |= policy::record_first(&policy, &files, (&audit, &events)).is_err();
                 (Arc::clone(&policy), Ok((policy, warnings, version)))
             }
         };
@@ -300,6 +317,7 @@ impl Controller {
             },
         )
         .with_decisions_per_s_max(args.decisions_per_s_max);
+        events.add(tasks::lead::begun(&brain, membership.as_ref(), ended));
         // Learned limits are part of what a changed policy is judged by.
         let shared = match &store {
             StateStore::Etcd(store) => Some(SharedHistory::new(Arc::clone(store))),
@@ -315,16 +333,19 @@ impl Controller {
             Ok((policy, warnings, version))
                 if is_elected && brain.policy().hash() != policy.hash() =>
             {
-                policy::hold_at_takeover(&mut brain, &policy);
+                policy::hold_at_takeover(&mut brain, &policy, &events);
                 (warnings, Some(version), None)
             }
             Ok((policy, warnings, version)) => {
-                let unrecorded = policy::offer_at_start(&mut brain, &policy, &files, &audit);
+                let unrecorded =
+                    policy::offer_at_start(&mut brain, &policy, &files, (&audit, &events));
                 (warnings, Some(version), unrecorded)
             }
             Err(error) => {
                 tracing::error!("policy refused, that of the store stays in force: {error}");
-                brain.policies.refused = Some(error.to_string());
+                let error = error.to_string();
+                events.add_unlogged(policy::refused(&error));
+                brain.policies.refused = Some(error);
                 (Vec::new(), None, None)
             }
         };
@@ -336,27 +357,27 @@ impl Controller {
                     return Err(error.into());
                 }
                 Err(error) => {
-                    tracing::error!(
-                        %error,
-                        "the state cannot be written: epoch, kills and stages are lost with a restart until it can"
+                    let text = format!(
+                        "the state cannot be written: epoch, kills and stages are lost with a restart until it can: {error}"
                     );
+                    events.add(Event::new(EventKind::StateUnsaved, "controller", text));
                     brain.on_save_failed(error.to_string());
                 }
             }
         }
-        tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable(), |_| None);
         policy::log_stages(None, &brain);
-        let mut events = Events::default();
-        events.ports = Ports::new(args.pending_max);
+        let mut counters = Counters::default();
+        counters.ports = Ports::new(args.pending_max);
         let brain = Shared::new(brain);
-        events.with(|counts| counts.policy_read_s = tasks::unix_s());
+        counters.with(|counts| counts.policy_read_s = tasks::unix_s());
         let policy = PolicyTask {
             brain: brain.clone(),
             files,
             current,
             logged: warnings,
+            counters: counters.clone(),
             events: events.clone(),
             audit: audit.clone(),
             unrecorded,
@@ -367,7 +388,10 @@ impl Controller {
             membership,
             recorder,
             policy,
+            counters,
             events,
+            saver,
+            receivers,
             kill_log,
             audit,
             query_every: args.query_every,
@@ -393,20 +417,36 @@ impl Controller {
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
-        let (brain, audit) = (&self.brain, &self.audit);
+        let (brain, audit, events) = (&self.brain, &self.audit, &self.events);
+        let told = || (audit.clone(), events.clone());
         spawn(&stop, tasks::tick(brain.clone()));
-        spawn(&stop, journal::follow(brain.clone(), audit.clone()));
+        spawn(
+            &stop,
+            journal::follow(brain.clone(), audit.clone(), events.clone()),
+        );
         spawn(&stop, promotions::run(brain.clone(), audit.clone()));
         spawn(&stop, self.policy.run());
-        spawn(&stop, self.recorder.clone().run(brain.clone()));
+        spawn(
+            &stop,
+            self.recorder.clone().run(brain.clone(), events.clone()),
+        );
         spawn(&stop, self.security.clone().follow());
+        spawn(
+            &stop,
+            tasks::events::follow_certificates(self.security.clone(), events.clone()),
+        );
+        for receiver in self.receivers {
+            spawn(&stop, receiver.run(events.clone(), self.counters.clone()));
+        }
         let queries = QueryTask {
             brain: brain.clone(),
-            events: self.events.clone(),
+            counters: self.counters.clone(),
+            events: events.clone(),
             every: self.query_every,
         };
         spawn(&stop, queries.run());
         // These end by themselves, so that no write is cut short.
+        let telling = tokio::spawn(self.saver.run(stop.clone()));
         let writing = tokio::spawn(audit.clone().run(stop.clone()));
         let store = Arc::clone(&self.store);
         let save = move |durable: &DurableState| store.save(durable);
@@ -414,37 +454,41 @@ impl Controller {
             brain.clone(),
             save,
             self.kill_log,
-            audit.clone(),
+            told(),
             stop.clone(),
         ));
         if let Some(membership) = self.membership.clone() {
             spawn(
                 &stop,
-                tasks::lead::follow(membership, brain.clone(), audit.clone()),
+                tasks::lead::follow(membership, brain.clone(), told()),
             );
         }
         if let StateStore::Etcd(store) = &*self.store {
             let commands = Commands {
                 brain: brain.clone(),
                 audit: audit.clone(),
+                events: events.clone(),
             };
             spawn(
                 &stop,
                 members::follow_kill_orders(Arc::clone(store), commands),
             );
         }
-        let epoch = brain.with(|brain, _| brain.durable().epoch.0);
+        let (epoch, membership) = (
+            brain.with(|brain, _| brain.durable().epoch.0),
+            self.membership.clone(),
+        );
         let parent = ParentService::new(
             self.brain.clone(),
             stop.clone(),
-            self.events.rejected_streams.clone(),
+            self.counters.rejected_streams.clone(),
         )
         .of_epoch(epoch);
         let parent = match self.security.certificates() {
             Some(certificates) => parent.secured(certificates.clone()),
             None => parent,
         };
-        let ports = self.events.ports.clone();
+        let ports = self.counters.ports.clone();
         let grpc = transport::serve(
             listeners.grpc,
             ports.grpc,
@@ -454,12 +498,13 @@ impl Controller {
         let commands = Commands {
             brain: self.brain,
             audit: self.audit,
+            events: events.clone(),
         };
         let routes = admin::routes(
             commands,
             files,
             self.recorder,
-            self.events,
+            self.counters,
             self.security.clone(),
             self.membership,
         );
@@ -469,33 +514,16 @@ impl Controller {
             served = grpc => served.map_err(Error::from),
             () = admin => Ok(()),
         };
+        let leads = membership.is_none_or(|it| it.part.borrow().lead().is_some());
+        if leads && shutdown.is_cancelled() {
+            let text =
+                "controller stopped: zones live on their holds, and clients on their last ratios";
+            events.add(Event::new(EventKind::ControllerStopped, "controller", text));
+        }
         stop.cancel();
-        let _ = timeout(ENDING_MAX, async { tokio::join!(writing, saving) }).await;
+        let ending = async { tokio::join!(writing, saving, telling) };
+        let _ = timeout(ENDING_MAX, ending).await;
         served
-    }
-}
-
-/// Returns the policy that was active before a restart; guardrails compare `files` with it. Its catalogue is that of the
-/// files: the rows are not saved.
-fn saved_policy(durable: &DurableState, files: Option<&Arc<Policy>>) -> Option<Arc<Policy>> {
-    let is_restart = durable.epoch > Epoch::default();
-    match durable.policy.as_ref().map(|texts| texts.read()) {
-        Some(Ok(policy)) => {
-            let catalogue = files.and_then(|files| files.shared_catalogue().cloned());
-            Some(Arc::new(policy.with_catalogue(catalogue)))
-        }
-        Some(Err(error)) => {
-            tracing::warn!(
-                "saved policy refused by this build: the files are in force without a comparison: {error}"
-            );
-            None
-        }
-        None => {
-            if is_restart {
-                tracing::warn!("no saved policy: the files are in force without a comparison");
-            }
-            None
-        }
     }
 }
 

@@ -1,17 +1,16 @@
 //! The commands of operators, the simulator, and the demo service.
 
 pub(crate) mod apply;
-pub(crate) mod audit;
 pub(crate) mod check;
 pub(crate) mod credentials;
 pub(crate) mod kill;
 pub(crate) mod quota;
+pub(crate) mod records;
 pub(crate) mod rollout;
 pub(crate) mod service;
 pub(crate) mod simulate;
 pub(crate) mod state;
 pub(crate) mod status;
-pub(crate) mod why;
 
 /// Unusable arguments, or files that they name: the same command fails again.
 #[derive(Debug, thiserror::Error)]

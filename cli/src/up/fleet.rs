@@ -96,6 +96,7 @@ impl Fleet {
             catalogue: args.catalogue.clone(),
             state_dir: directory.path().join("state"),
             store: StoreArgs::default(),
+            events: Default::default(),
             feed_stale: STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,
             decisions_per_s_max: DECISIONS_PER_S_MAX,

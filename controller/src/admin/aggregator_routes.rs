@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin::{Answer, Commands, conflict, invalid};
 use crate::audit::Entry;
 use crate::brain::ForgetError;
+use crate::tasks::events::{Event, EventKind};
 
 /// The route that forgets an aggregator.
 pub const FORGET: &str = "/aggregators/forget";
@@ -53,7 +54,9 @@ async fn forget(
         ForgetError::Unknown { .. } => invalid(error),
         ForgetError::Connected(_) => conflict(error),
     })?;
-    tracing::warn!(%zone, aggregator = %name, "aggregator forgotten by command: its share is free");
+    let text = format!("aggregator {zone}/{name} forgotten: its share is free");
+    let event = Event::new(EventKind::AggregatorForgotten, &asked.aggregator, text);
+    commands.events.add(event.by(&caller.name));
     let (before, after) = ("known".to_owned(), "forgotten".to_owned());
     let change = Entry {
         what: format!("forget {}", asked.aggregator),

@@ -21,7 +21,8 @@ use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::history::csv::import::Import;
 use crate::history::csv::{self, CsvError, HEADER};
-use crate::tasks::history::{HistoryRecorder, log_limits};
+use crate::tasks::events::EventLog;
+use crate::tasks::history::{HistoryRecorder, LEARNED};
 use crate::tasks::unix_s;
 
 const IMPORT_BYTES_MAX: usize = 32 << 20;
@@ -31,6 +32,7 @@ const MINUTES_PER_CHUNK: usize = 16;
 struct RouteState {
     brain: Shared<Brain>,
     audit: AuditLog,
+    events: EventLog,
     recorder: HistoryRecorder,
 }
 
@@ -70,7 +72,12 @@ struct ImportedDay {
     result: &'static str,
 }
 
-pub(crate) fn routes(Commands { brain, audit }: Commands, recorder: HistoryRecorder) -> Routes {
+pub(crate) fn routes(commands: Commands, recorder: HistoryRecorder) -> Routes {
+    let Commands {
+        brain,
+        audit,
+        events,
+    } = commands;
     Routes::new()
         .viewer(Method::GET, "/history", export)
         .admin(
@@ -81,6 +88,7 @@ pub(crate) fn routes(Commands { brain, audit }: Commands, recorder: HistoryRecor
         .with_state(RouteState {
             brain,
             audit,
+            events,
             recorder,
         })
 }
@@ -195,7 +203,7 @@ fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) ->
     let (filed, closed, changes) = shared
         .brain
         .with(|brain, _| brain.import_history(&days, today, replace));
-    log_limits(&changes);
+    shared.events.add_limits(&changes, LEARNED);
     shared.brain.notify();
     if let Some(closed) = closed {
         let saved = shared

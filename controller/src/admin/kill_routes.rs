@@ -23,7 +23,7 @@ use crate::admin::{
 use crate::audit::{Actor, Entry};
 use crate::brain::{Brain, display};
 use crate::state::Command;
-use crate::tasks::kill_log::describe;
+use crate::tasks::kill_log::{self, describe};
 use crate::tasks::unix_s;
 
 pub(crate) fn routes(commands: Commands) -> Routes {
@@ -75,7 +75,11 @@ async fn end_kill(
 ) -> Answer {
     check_known(&commands.brain, order.bucket.as_ref())?;
     to_the_end(async move {
-        let Commands { brain, audit } = commands;
+        let Commands {
+            brain,
+            audit,
+            events,
+        } = commands;
         let scope = Scope::from(order.bucket);
         let reason = order.reason.map(|text| text.to_string());
         let change = Entry {
@@ -90,8 +94,12 @@ async fn end_kill(
             .await
             .map_err(unavailable)?;
         let (ended, passed) = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
-        let by = caller.by(order.by).map(|text| text.to_string());
-        tracing::warn!(%scope, ended, passed, reason, by, "end of a kill ordered by command");
+        if ended || passed {
+            let by = caller.by(order.by);
+            let by = by.map_or_else(|| caller.name.to_string(), |by| by.to_string());
+            let event = kill_log::ended(&scope, None).by(by);
+            events.add(event.why(reason.unwrap_or_default()));
+        }
         in_effect(&brain).await;
         Ok(Json(KillEnded {
             ended,
@@ -104,7 +112,7 @@ async fn end_kill(
 }
 
 async fn run_drill(
-    State(Commands { brain, audit }): State<Commands>,
+    State(Commands { brain, audit, .. }): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<DrillOrder>,
 ) -> Response {

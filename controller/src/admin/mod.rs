@@ -38,7 +38,8 @@ use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::members::{self, Membership};
 use crate::policy_file::PolicyFiles;
-use crate::tasks::events::Events;
+use crate::tasks::counters::Counters;
+use crate::tasks::events::{self, EventLog};
 use crate::tasks::history::HistoryRecorder;
 use crate::why;
 
@@ -51,6 +52,7 @@ type BrainState = State<Shared<Brain>>;
 pub(crate) struct Commands {
     pub(crate) brain: Shared<Brain>,
     pub(crate) audit: AuditLog,
+    pub(crate) events: EventLog,
 }
 
 impl FromRef<Commands> for Shared<Brain> {
@@ -133,7 +135,7 @@ fn internal(error: impl ToString) -> Refused {
     refused(StatusCode::INTERNAL_SERVER_ERROR, error)
 }
 
-fn invalid(reason: impl ToString) -> Refused {
+pub(crate) fn invalid(reason: impl ToString) -> Refused {
     refused(StatusCode::BAD_REQUEST, reason)
 }
 
@@ -151,15 +153,15 @@ pub(crate) fn routes(
     commands: Commands,
     files: PolicyFiles,
     recorder: HistoryRecorder,
-    events: Events,
+    counters: Counters,
     security: Opened,
     membership: Option<Membership>,
 ) -> Routes {
     let (of_members, for_page) = (membership.clone(), membership.clone());
     let (for_status, for_metrics) = (commands.clone(), commands.clone());
-    let refused = events.rejected_streams.clone();
+    let refused = counters.rejected_streams.clone();
     let trust = security.clone();
-    let metrics = move || metrics::page(&for_metrics, &events, &security, for_page.as_ref());
+    let metrics = move || metrics::page(&for_metrics, &counters, &security, for_page.as_ref());
     let status = move || async move {
         let (status, policies, kills) = for_status.brain.with(|brain, now| {
             let kills = kill_routes::kill_status(brain, now);
@@ -183,6 +185,7 @@ pub(crate) fn routes(
         .merge(aggregator_routes::routes(commands.clone()))
         .merge(state_routes::routes(commands.clone()))
         .merge(audit_routes::routes(commands.audit.clone()))
+        .merge(events::routes(commands.events.clone()))
         .merge(history_routes::routes(commands, recorder))
         .merge(members::routes(membership))
 }

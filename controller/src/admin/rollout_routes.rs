@@ -24,6 +24,8 @@ use crate::brain::{AckError, Brain};
 use crate::policy_file::PolicyFiles;
 use crate::rollout::{RolloutError, reasons};
 use crate::state::{Change, Evidence};
+use crate::tasks::events::{Event, EventKind, EventLog};
+use crate::tasks::journal;
 use crate::tasks::policy::one_line;
 
 /// The rollout of one entry of the policy.
@@ -153,11 +155,16 @@ fn changes(brain: &mut Brain, _now: MonoTime) -> Vec<Change> {
 }
 
 async fn promote(
-    State(Commands { brain, audit }): State<Commands>,
+    State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(Promote { entry, to, force }): JsonBody<Promote>,
 ) -> Answer {
     to_the_end(async move {
+        let Commands {
+            brain,
+            audit,
+            events,
+        } = commands;
         let force = force.as_ref();
         let planned = brain.with(|brain, now| brain.preview_promotion(now, &entry, to, force));
         let planned = planned.map_err(|error| not_moved(&error))?;
@@ -169,6 +176,7 @@ async fn promote(
         // To the stage that was recorded, regardless of later changes.
         match brain.with(|brain, now| brain.promote(now, &entry, Some(planned.to), force)) {
             Ok(change) => {
+                add_stage(&events, &caller, &change);
                 let saved = in_effect(&brain).await;
                 Ok(done(&brain, Some(change), saved))
             }
@@ -192,6 +200,7 @@ async fn abort(
     let saved = match &change {
         None => in_effect(brain).await,
         Some(change) => {
+            add_stage(&commands.events, &caller, change);
             commands
                 .note(&caller, Entry::of_change("abort", change))
                 .await
@@ -201,7 +210,11 @@ async fn abort(
 }
 
 async fn acknowledge(
-    Commands { brain, audit }: Commands,
+    Commands {
+        brain,
+        audit,
+        events,
+    }: Commands,
     files: PolicyFiles,
     caller: Caller,
     asked: Ack,
@@ -213,21 +226,24 @@ async fn acknowledge(
         let policy = brain.policies.acknowledged(&asked.hash, on_disk)?;
         let why = one_line(&differences(brain.policy(), &policy));
         let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
-        Ok::<_, AckError>(Entry {
+        let text = format!("held policy {after} released and in force: {why}");
+        let event = Event::new(EventKind::PolicyReleased, "policy", text).by(&caller.name);
+        let entry = Entry {
             what: "apply".to_owned(),
             before,
             after,
             why,
-        })
+        };
+        Ok::<_, AckError>((entry, event))
     });
-    let planned = planned.map_err(conflict)?;
+    let (planned, event) = planned.map_err(conflict)?;
     let logged = audit
         .record(Actor::from(&caller), planned)
         .await
         .map_err(unavailable)?;
     match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
-        Ok(hash) => {
-            tracing::info!(policy = %hash, "held policy acknowledged and in force");
+        Ok(_) => {
+            events.add(event);
             in_effect(&brain).await;
             Ok(Json(brain.with(|brain, _| Policies::of(brain))).into_response())
         }
@@ -236,6 +252,12 @@ async fn acknowledge(
             Err(conflict(error))
         }
     }
+}
+
+/// Adds the event of a stage that an operator moved.
+fn add_stage(events: &EventLog, caller: &Caller, change: &Change) {
+    let event = journal::of_stage(change).map(|event| event.by(&caller.name));
+    event.into_iter().for_each(|event| events.add(event));
 }
 
 fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Response {

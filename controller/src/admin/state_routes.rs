@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::Commands;
 use crate::audit::Entry;
+use crate::tasks::events::{Event, EventKind};
 
 /// The route that acknowledges the loss of the state.
 pub const ACKNOWLEDGE_LOSS: &str = "/state/acknowledge-loss";
@@ -32,6 +33,11 @@ async fn acknowledge(
     Extension(caller): Extension<Caller>,
 ) -> Json<Acknowledged> {
     let loss = commands.brain.with(|brain, _| brain.acknowledge_loss());
+    if let Some(loss) = &loss {
+        let text = format!("the loss of the state is acknowledged: {loss}");
+        let event = Event::new(EventKind::StateLossAcknowledged, "controller", text);
+        commands.events.add(event.by(&caller.name));
+    }
     let change = Entry {
         what: "acknowledge loss of state".to_owned(),
         before: loss.clone().unwrap_or_default(),

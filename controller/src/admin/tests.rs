@@ -23,6 +23,7 @@ const TABLE: &str = "
     POST /aggregators/forget operator
     POST /state/acknowledge-loss operator
     GET /audit viewer
+    GET /events viewer
     GET /history viewer
     POST /history admin
     GET /lead nothing
@@ -36,10 +37,11 @@ fn every_route_names_its_callers() {
         Commands {
             brain: controller.brain.clone(),
             audit: controller.audit.clone(),
+            events: controller.events.clone(),
         },
         controller.policy.files.clone(),
         controller.recorder.clone(),
-        controller.events.clone(),
+        controller.counters.clone(),
         controller.security.clone(),
         None,
     );

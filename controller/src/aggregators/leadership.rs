@@ -15,7 +15,6 @@ use super::Place;
 const REPLACED_WITHIN: Duration = Duration::from_secs(5);
 /// The shortest time between two steps past epochs that children have seen.
 const STEP_EVERY: Duration = Duration::from_secs(1);
-const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// The source of the right to lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +37,6 @@ pub(crate) struct Leadership {
     started_at: MonoTime,
     stepped_at: Option<MonoTime>,
     lost: Option<LostLead>,
-    lost_logged_at: Option<MonoTime>,
     pub(crate) others: OtherControllers,
 }
 
@@ -56,7 +54,6 @@ impl Leadership {
             started_at: now,
             stepped_at: None,
             lost: None,
-            lost_logged_at: None,
             others: OtherControllers::default(),
         }
     }
@@ -65,16 +62,6 @@ impl Leadership {
     /// has ended is not known here, and the next process of this one may lead again.
     pub(crate) const fn lost(&self) -> Option<&LostLead> {
         self.lost.as_ref()
-    }
-
-    /// Takes the loss of the lead if it is due for the log, once a minute.
-    pub(crate) fn take_unlogged(&mut self, now: MonoTime) -> Option<LostLead> {
-        let is_due = self
-            .lost_logged_at
-            .is_none_or(|at| now.since(at) >= LOGGED_EVERY);
-        let lost = self.lost.clone().filter(|_| is_due)?;
-        self.lost_logged_at = Some(now);
-        Some(lost)
     }
 
     /// True if another member may have been elected: the store has not confirmed the lead for too long.

@@ -163,13 +163,13 @@ impl Record {
         } = entry;
         Self {
             time: UnixSeconds::from_secs(unix_s).to_string(),
-            who: cut(who),
-            role: cut(role),
-            from: cut(from),
-            what: cut(what),
-            before: cut(before),
-            after: cut(after),
-            why: cut(why),
+            who: cut(who, TEXT_BYTES_MAX),
+            role: cut(role, TEXT_BYTES_MAX),
+            from: cut(from, TEXT_BYTES_MAX),
+            what: cut(what, TEXT_BYTES_MAX),
+            before: cut(before, TEXT_BYTES_MAX),
+            after: cut(after, TEXT_BYTES_MAX),
+            why: cut(why, TEXT_BYTES_MAX),
             of: None,
             late: false,
         }
@@ -182,7 +182,7 @@ impl Record {
             time,
             before: String::new(),
             after,
-            why: cut(why),
+            why: cut(why, TEXT_BYTES_MAX),
             of: Some(seq),
             late: false,
             ..self.clone()
@@ -190,14 +190,14 @@ impl Record {
     }
 }
 
-/// Cuts a text to [`TEXT_BYTES_MAX`], and replaces characters that do not print.
-fn cut(text: String) -> String {
+/// Cuts a text to `bytes_max`, and replaces characters that do not print.
+pub(crate) fn cut(text: String, bytes_max: usize) -> String {
     const ELLIPSIS: &str = "...";
     let mut text = text.replace(Text::is_unfit, "?");
-    if text.len() > TEXT_BYTES_MAX {
+    if text.len() > bytes_max {
         let fits = |end: &usize| text.is_char_boundary(*end);
         text.truncate(
-            (0..=TEXT_BYTES_MAX - ELLIPSIS.len())
+            (0..=bytes_max.saturating_sub(ELLIPSIS.len()))
                 .rev()
                 .find(fits)
                 .unwrap_or(0),
@@ -355,7 +355,10 @@ mod tests {
             })
             .unwrap();
         assert!(line.len() <= LINE_BYTES_MAX, "{}", line.len());
-        assert_eq!(cut("ü".repeat(TEXT_BYTES_MAX)).len(), TEXT_BYTES_MAX - 1);
-        assert_eq!(cut("a\u{1b}[2J\n\u{202e}".to_owned()), "a?[2J??");
+        assert_eq!(
+            cut("ü".repeat(TEXT_BYTES_MAX), TEXT_BYTES_MAX).len(),
+            TEXT_BYTES_MAX - 1
+        );
+        assert_eq!(cut("a\u{1b}[2J\n\u{202e}".to_owned(), 99), "a?[2J??");
     }
 }

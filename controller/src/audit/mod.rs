@@ -17,7 +17,7 @@ mod verify;
 mod writer;
 
 pub use self::files::{LOG, Snapshot};
-pub(crate) use self::line::{Actor, Entry};
+pub(crate) use self::line::{Actor, Entry, cut};
 pub use self::line::{Head, LINE_BYTES_MAX, Line, Record};
 pub(crate) use self::log::{AuditLog, Logged, NotLogged};
 pub use self::verify::{Fault, Kind, Verified, Verifier};

@@ -87,7 +87,7 @@ pub(crate) async fn follow(store: Arc<EtcdStore>, commands: Commands) {
     }
 }
 
-fn carry_out(key: &KeyValue, Commands { brain, audit }: &Commands) {
+fn carry_out(key: &KeyValue, Commands { brain, audit, .. }: &Commands) {
     let stored: StoredOrder = match serde_json::from_slice(&key.value) {
         Ok(stored) => stored,
         Err(error) => {
@@ -158,6 +158,7 @@ mod tests {
         let commands = Commands {
             brain: brain.clone(),
             audit: controller.audit.clone(),
+            events: controller.events.clone(),
         };
         let mut changes = brain.changes();
         let following = tokio::spawn(follow(store, commands));

@@ -58,6 +58,7 @@ pub(crate) async fn run(
         // A file that is not valid is an error now, and not at the first election.
         let (_, warnings) = opening.files().read()?;
         policy::log_warnings(&warnings, &[]);
+        opening.events.receivers()?;
         let mut claim = Claim::default();
         claim.lock(&opening.state_dir)?;
         let security =

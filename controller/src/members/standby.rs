@@ -27,7 +27,7 @@ use crate::{Args, Error, Listeners};
 /// Between two looks for aggregators that seek the leader.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The routes of a leader that a standby answers with the address of the leader.
-const OF_THE_LEADER: [(Method, &str); 16] = [
+const OF_THE_LEADER: [(Method, &str); 17] = [
     (Method::GET, "/status"),
     (Method::GET, "/catalogue"),
     (Method::GET, "/rollout"),
@@ -42,6 +42,7 @@ const OF_THE_LEADER: [(Method, &str); 16] = [
     (Method::POST, "/aggregators/forget"),
     (Method::POST, "/state/acknowledge-loss"),
     (Method::GET, "/audit"),
+    (Method::GET, "/events"),
     (Method::GET, "/history"),
     (Method::POST, "/history"),
 ];

@@ -7,6 +7,7 @@ pub(crate) mod query_task;
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
 use std::sync::Arc;
 
 use reqwest::{Client, ClientBuilder, redirect};
@@ -21,6 +22,18 @@ pub fn http_client_builder() -> ClientBuilder {
     // Certificates that cannot be read or parsed are left out, as browsers do.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     trusting(roots)
+}
+
+/// Joins the causes of an error, without the URL, which may hold a secret.
+pub(crate) fn causes_of(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        reason.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    reason
 }
 
 pub(super) fn trusting(roots: RootCertStore) -> ClientBuilder {

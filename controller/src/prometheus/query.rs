@@ -1,13 +1,12 @@
 //! One instant query to a Prometheus server, bounded in time and size.
 
-use std::error::Error;
 use std::time::Duration;
 
 use reqwest::{Client, Url};
 use tokio::time::timeout;
 
 use crate::prometheus::answer::{self, AnswerError};
-use crate::prometheus::http_client_builder;
+use crate::prometheus::{causes_of, http_client_builder};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const BYTES_MAX: usize = 64 << 10;
@@ -35,16 +34,8 @@ pub(crate) enum QueryError {
 }
 
 impl From<reqwest::Error> for QueryError {
-    /// Joins the causes, without the URL: it is logged in its own field.
     fn from(error: reqwest::Error) -> Self {
-        let error = error.without_url();
-        let mut reason = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            reason.push_str(&format!(": {error}"));
-            cause = error.source();
-        }
-        Self::Unreachable(reason)
+        Self::Unreachable(causes_of(error))
     }
 }
 

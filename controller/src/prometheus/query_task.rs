@@ -14,7 +14,8 @@ use crate::brain::{Brain, LimitAnswer};
 use crate::prometheus::answer;
 use crate::prometheus::query::{self, QueryError};
 use crate::rollout::query_gates::{GateAnswer, gate_queries};
-use crate::tasks::events::Events;
+use crate::tasks::counters::Counters;
+use crate::tasks::events::EventLog;
 
 /// Intervals for which an answer counts at a gate.
 const ANSWER_INTERVALS: u32 = 3;
@@ -51,7 +52,8 @@ pub(super) struct Progress {
 
 pub(crate) struct QueryTask {
     pub(crate) brain: Shared<Brain>,
-    pub(crate) events: Events,
+    pub(crate) counters: Counters,
+    pub(crate) events: EventLog,
     pub(crate) every: Duration,
 }
 
@@ -116,7 +118,7 @@ impl QueryTask {
     ) {
         let Prometheus { url, query, .. } = source;
         let answer = answer.and_then(|text| Ok(answer::rate(&text)?));
-        self.events
+        self.counters
             .with(|counts| counts.limit_queries.count(answer.is_ok()));
         match answer {
             Ok(rate) => {
@@ -129,8 +131,10 @@ impl QueryTask {
                     );
                 }
                 progress.limit_failures = 0;
-                self.brain
+                let changes = self
+                    .brain
                     .with(|brain, now| brain.on_answer(source, LimitAnswer { rate, at: now }));
+                self.events.add_limits(&changes, "its query answers");
                 self.brain.notify();
             }
             Err(error) => {
@@ -154,7 +158,8 @@ impl QueryTask {
             Err(error) => Err(error.to_string()),
         };
         let known = value.as_ref().is_ok_and(|value| value.is_finite());
-        self.events.with(|counts| counts.gate_queries.count(known));
+        self.counters
+            .with(|counts| counts.gate_queries.count(known));
         if known && progress.gate_failures > 0 {
             tracing::info!(url, query, "gate query succeeds again");
             progress.gate_failures = 0;

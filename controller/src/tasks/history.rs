@@ -6,18 +6,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use plimsoll_core::quantity::{Limit, MonoTime, Rate};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_host::Shared;
 use tokio::runtime::Handle;
 use tokio::time::interval;
 
-use crate::brain::{Brain, LimitChange};
+use crate::brain::Brain;
 use crate::history::store::shared::SharedHistory;
 use crate::history::store::{HistoryStore, Restored};
 use crate::history::{MinuteSamples, Unsaved};
+use crate::tasks::events::EventLog;
 
 const PERIOD: Duration = Duration::from_secs(1);
 const LOGGED_EVERY: u64 = 60;
+/// What moves a learned limit, in an event.
+pub(crate) const LEARNED: &str = "learned from the traffic";
 
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryRecorder {
@@ -72,17 +75,17 @@ impl HistoryRecorder {
             .with_store(brain, f)
     }
 
-    pub(crate) async fn run(self, brain: Shared<Brain>) {
+    pub(crate) async fn run(self, brain: Shared<Brain>, events: EventLog) {
         let mut periods = interval(PERIOD);
         loop {
             periods.tick().await;
-            let (recorder, of_save) = (self.clone(), brain.clone());
+            let (recorder, of_save, events) = (self.clone(), brain.clone(), events.clone());
             let save = move || {
                 recorder
                     .inner
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .save(&of_save)
+                    .save(&of_save, &events)
             };
             if let Err(error) = tokio::task::spawn_blocking(save).await {
                 tracing::error!(%error, "history save panicked");
@@ -137,7 +140,7 @@ impl Inner {
         })
     }
 
-    fn save(&mut self, brain: &Shared<Brain>) {
+    fn save(&mut self, brain: &Shared<Brain>, events: &EventLog) {
         let Unsaved {
             minutes,
             closed,
@@ -157,7 +160,7 @@ impl Inner {
                 self.failures = 0;
             }
             let changes = brain.with(|brain, _| brain.on_minute_written(minute));
-            log_limits(&changes);
+            events.add_limits(&changes, LEARNED);
             if !changes.is_empty() {
                 brain.notify();
             }
@@ -181,14 +184,5 @@ impl Inner {
             tracing::error!(%error, "history save failed: nothing is learned until it succeeds, limits stay as they are");
         }
         self.failures += 1;
-    }
-}
-
-/// Logs every change of a limit with the bucket, the old and the new limit in requests/s; without one the
-/// field is absent.
-pub(crate) fn log_limits(changes: &[LimitChange]) {
-    let rps = |limit: Limit| limit.per_second().map(Rate::per_second);
-    for LimitChange { bucket, old, new } in changes {
-        tracing::info!(%bucket, old_rps = rps(*old), new_rps = rps(*new), "learned limit changed");
     }
 }

@@ -1,59 +1,60 @@
-//! Logs what changes in the brain by itself: aggregators that go stale, expire or return, other controllers, stages of
-//! rollouts and boosts that end. Returns of canaries to shadow by their gate are also recorded in the audit log.
+//! Adds events of what changes in the brain by itself: aggregators that are lost or return, other controllers, stages of
+//! rollouts, boosts. Returns of canaries to shadow by their gate are also recorded in the audit log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use plimsoll_admin::other_controllers;
+use plimsoll_core::quantity::Rate;
 use plimsoll_host::Shared;
 use plimsoll_policy::Policy;
 
 use crate::aggregators::Place;
 use crate::aggregators::leadership::LostLead;
 use crate::audit::{Actor, AuditLog, Entry};
-use crate::brain::Brain;
+use crate::brain::{Brain, display};
 use crate::state::{Cause, Change};
+use crate::tasks::events::{Event, EventKind, EventLog};
 
-#[derive(Debug, Default)]
-struct Snapshot {
-    registered: BTreeSet<Place>,
-    stale: BTreeSet<Place>,
-    expired: BTreeSet<Place>,
-    in_conflict: BTreeSet<Place>,
+/// Maximum number of buckets that an event names with their shares.
+const SHARES_MAX: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// Known from before the start of this process, and not connected since.
+    Awaited,
+    Connected,
+    Away,
+    Stale,
+    Expired,
 }
 
-pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog) {
+/// What events compare.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    aggregators: BTreeMap<Place, Standing>,
+    /// The shares of expired aggregators, as text.
+    released: BTreeMap<Place, String>,
+    in_conflict: BTreeSet<Place>,
+    lost_lead: Option<LostLead>,
+    policy: Arc<Policy>,
+    ticked_s: Option<i64>,
+}
+
+pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog, events: EventLog) {
     let mut wakeups = brain.changes();
-    let mut logged = Snapshot::default();
-    let (mut number, mut since_s) =
-        brain.with(|brain, _| (brain.durable().changes, brain.durable().ticked_s));
+    let (mut before, mut number) =
+        brain.with(|brain, _| (Snapshot::of(brain, None), brain.durable().changes));
     while wakeups.changed().await.is_ok() {
-        let (current, others, lost, cut, changes) = brain.with(|brain, now| {
+        let (current, others, cut, changes) = brain.with(|brain, now| {
             let others = brain.leadership.others.take_unlogged(now);
-            let (lost, cut) = (
-                brain.leadership.take_unlogged(now),
-                brain.downstream.sessions.take_cut(),
-            );
-            let now_s = brain.durable().ticked_s;
-            if let (Some(since_s), Some(now_s)) = (since_s, now_s) {
-                log_ended_boosts(brain.policy(), since_s, now_s);
-            }
-            since_s = now_s;
-            let changes = brain
-                .durable()
-                .history
-                .iter()
-                .rev()
-                .take_while(|change| change.number > number);
-            (
-                Snapshot::of(brain),
-                others,
-                lost,
-                cut,
-                changes.cloned().collect::<Vec<Change>>(),
-            )
+            let cut = brain.downstream.sessions.take_cut();
+            let changes = brain.durable().history.iter().rev();
+            let changes = changes.take_while(|change| change.number > number);
+            let changes: Vec<Change> = changes.cloned().collect();
+            (Snapshot::of(brain, Some(&before)), others, cut, changes)
         });
         other_controllers::log(others);
-        lost.iter().for_each(log_lost_lead);
         for (aggregator, requests) in cut {
             tracing::warn!(
                 zone = %aggregator.zone, aggregator = %aggregator.name, requests,
@@ -61,117 +62,222 @@ pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog) {
                  --decisions-per-s-max"
             );
         }
-        current.log(&logged);
-        logged = current;
+        current.since(&before).for_each(|event| events.add(event));
+        before = current;
         for change in changes.iter().rev() {
             number = change.number;
-            log_change(change);
             if matches!(change.cause, Cause::Breach | Cause::Stale) {
-                audit.note(
-                    Actor::controller("gate", ""),
-                    Entry::of_change("return", change),
-                );
+                let entry = Entry::of_change("return", change);
+                audit.note(Actor::controller("gate", ""), entry);
+            }
+            // A command adds its event itself, with its caller.
+            if !matches!(change.cause, Cause::Promote | Cause::Forced | Cause::Abort) {
+                of_stage(change)
+                    .into_iter()
+                    .for_each(|event| events.add(event));
             }
         }
     }
 }
 
-fn log_lost_lead(LostLead { to, through }: &LostLead) {
-    tracing::error!(
-        epoch = to.epoch.0,
-        instance = to.instance.map(tracing::field::debug),
-        through,
-        "another controller leads: this one sends no values, and its zones live on their holds. Stop one of the two; if \
-         this one stays, restart it"
-    );
-}
-
-fn log_ended_boosts(policy: &Policy, since_s: i64, now_s: i64) {
-    for (tenant, boost) in policy.boosts_ended(since_s, now_s) {
-        let (factor, weight) = (boost.factor, policy.tenant(tenant).weight.get());
-        tracing::info!(%tenant, factor, weight, "boost ended");
-    }
-}
-
-fn log_change(change: &Change) {
-    let Change {
-        entry,
-        to,
-        cause,
-        why,
-        ..
-    } = change;
-    let (from, why) = (change.from.map(|from| from.as_str()), why.join("; "));
-    match cause {
+/// Returns the event of a change of a stage; `None` if another event says it.
+pub(crate) fn of_stage(change: &Change) -> Option<Event> {
+    let Change { entry, to, .. } = change;
+    let moved = match change.from.filter(|from| from != to) {
+        Some(from) => format!("{entry} moved from {from} to {to}"),
+        None => format!("{entry} stays in {to}"),
+    };
+    let why = change.why.join("; ");
+    let (kind, text, why) = match change.cause {
+        // The policy, the kill or the loss has an event.
+        Cause::Appeared | Cause::Kill | Cause::Lost => return None,
+        Cause::Gate => (
+            EventKind::Promoted,
+            format!("{moved}, because its gate passed"),
+            why,
+        ),
+        Cause::Promote => (EventKind::Promoted, moved, why),
+        Cause::Forced => {
+            let text = format!("{moved} by force, although its gate did not pass");
+            (EventKind::Promoted, text, why)
+        }
+        Cause::Abort => (EventKind::Aborted, moved, why),
+        Cause::Breach => (
+            EventKind::Breached,
+            format!("{moved}, because its gate failed"),
+            why,
+        ),
+        Cause::Stale => (EventKind::ReturnedStale, moved, why),
+        Cause::File => (EventKind::ModeEdited, moved, why),
+        Cause::Recovered => (EventKind::ModeRecovered, moved, why),
         Cause::Edit | Cause::Drift => {
-            tracing::info!(entry, mode = %to, cause = cause.as_str(), why, "rollout evidence begins anew");
+            let text = format!("rollout evidence of {entry} begins anew in {to}");
+            (EventKind::EvidenceRenewed, text, why)
         }
-        Cause::Breach | Cause::Stale | Cause::Lost | Cause::Forced => {
-            tracing::warn!(entry, from, %to, cause = cause.as_str(), why, "stage changed");
-        }
-        _ => tracing::info!(entry, from, %to, cause = cause.as_str(), why, "stage changed"),
-    }
+    };
+    Some(Event::new(kind, entry, text).why(why))
 }
 
 impl Snapshot {
-    fn of(brain: &Brain) -> Self {
-        let in_conflict = brain
-            .downstream
-            .aggregators
-            .iter()
-            .filter(|(_, aggregator)| brain.has_name_conflict(aggregator));
+    pub(crate) fn of(brain: &Brain, before: Option<&Self>) -> Self {
+        let stale = brain.stale_aggregators();
+        let away: BTreeSet<Place> = brain.aggregators_away().collect();
+        let expired = brain.durable().expired.iter();
+        let released: BTreeMap<Place, String> = expired
+            .map(|expired| (expired.place(), shares(&expired.released)))
+            .collect();
+        let standing = |place: Place| {
+            let earlier = before.and_then(|before| before.aggregators.get(&place));
+            let standing = if released.contains_key(&place) {
+                Standing::Expired
+            } else if stale.contains(&place) {
+                Standing::Stale
+            } else if !away.contains(&place) {
+                Standing::Connected
+            } else if before.is_none() || earlier == Some(&Standing::Awaited) {
+                Standing::Awaited
+            } else {
+                Standing::Away
+            };
+            (place, standing)
+        };
+        let aggregators = brain.downstream.aggregators.iter();
+        let in_conflict = aggregators.filter(|(_, aggregator)| brain.has_name_conflict(aggregator));
         Self {
-            registered: brain
-                .downstream
-                .aggregators
-                .iter()
-                .map(|(place, _)| place.clone())
-                .collect(),
-            stale: brain.stale_aggregators(),
-            expired: brain
-                .durable()
-                .expired
-                .iter()
-                .map(|expired| expired.place())
+            aggregators: brain
+                .known_aggregators()
+                .into_iter()
+                .map(standing)
                 .collect(),
             in_conflict: in_conflict.map(|(place, _)| place.clone()).collect(),
+            lost_lead: brain.leadership.lost().cloned(),
+            policy: Arc::clone(brain.policy()),
+            ticked_s: brain.durable().ticked_s,
+            released,
         }
     }
 
-    fn log(&self, before: &Self) {
-        for (zone, aggregator) in self.stale.difference(&before.stale) {
-            tracing::warn!(
-                %zone, %aggregator,
-                "aggregator stale: it has sent no report for too long; canaries return to shadow, enforced buckets keep its \
-                 last allocation"
-            );
-        }
-        for (zone, aggregator) in self.expired.difference(&before.expired) {
-            tracing::error!(
-                %zone, %aggregator,
-                "aggregator expired: it is gone without a farewell, and its share is released to the others. If its clients \
-                 live, the fleet admits more than the limits. Start it again, or run `plimsoll forget {zone}/{aggregator}`"
-            );
-        }
-        for (zone, aggregator) in before.stale.difference(&self.stale) {
-            if self
-                .registered
-                .contains(&(zone.clone(), aggregator.clone()))
-            {
-                tracing::info!(%zone, %aggregator, "aggregator no longer stale: it reports again");
-            } else {
-                tracing::info!(%zone, %aggregator, "aggregator no longer listed: it left, was forgotten, or was gone for 7 days");
-            }
-        }
-        for (zone, aggregator) in self.in_conflict.difference(&before.in_conflict) {
-            tracing::error!(
-                %zone, %aggregator,
-                "two aggregators have one name: two processes with this zone and name replace each other. Give each its own \
-                 --name"
-            );
-        }
-        for (zone, aggregator) in before.in_conflict.difference(&self.in_conflict) {
-            tracing::info!(%zone, %aggregator, "conflict of aggregator names over: none has replaced the other for 60 s");
-        }
+    /// Returns the events since an earlier snapshot.
+    pub(crate) fn since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
+        self.of_aggregators(before)
+            .chain(self.of_conflicts(before))
+            .chain(self.of_lead(before))
+            .chain(self.of_boosts(before))
     }
+
+    fn of_aggregators<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
+        use Standing::{Awaited, Away, Connected, Expired, Stale};
+        let places: BTreeSet<&Place> = self
+            .aggregators
+            .keys()
+            .chain(before.aggregators.keys())
+            .collect();
+        places.into_iter().filter_map(|place| {
+            let name = display(place);
+            let standing = |of: &Self| of.aggregators.get(place).copied();
+            let (kind, text) = match (standing(before), standing(self)) {
+                (was, is) if was == is => return None,
+                (None, Some(Connected)) => {
+                    (EventKind::AggregatorJoined, format!("aggregator {name} joined"))
+                }
+                (Some(Connected), None) => {
+                    let text = format!("aggregator {name} shut down cleanly: its share is free");
+                    (EventKind::AggregatorLeft, text)
+                }
+                (_, Some(Away)) => {
+                    let text = format!("aggregator {name} lost: its clients keep their last ratios, and its share waits for it");
+                    (EventKind::AggregatorLost, text)
+                }
+                (_, Some(Stale)) => {
+                    let text = format!("aggregator {name} stale: it has sent no report for too long, so canaries return to shadow");
+                    (EventKind::AggregatorStale, text)
+                }
+                (_, Some(Expired)) => {
+                    let shares = self.released.get(place).map_or("", String::as_str);
+                    let text = format!(
+                        "aggregator {name} expired: its share{shares} is released to the others. If its clients live, the fleet \
+                         admits more than the limits: start it again, or run `plimsoll forget {name}`"
+                    );
+                    (EventKind::AggregatorExpired, text)
+                }
+                (Some(Away | Stale | Expired), Some(Connected)) => {
+                    (EventKind::AggregatorReturned, format!("aggregator {name} returned"))
+                }
+                // It is back after a restart of the controller, or a command has forgotten it.
+                (_, Some(Connected | Awaited) | None) => return None,
+            };
+            Some(Event::new(kind, name, text))
+        })
+    }
+
+    fn of_conflicts<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
+        let began = self.in_conflict.difference(&before.in_conflict).map(|place| {
+            let name = display(place);
+            let text = format!("two aggregators have one name, {name}, and replace each other: give each its own --name");
+            Event::new(EventKind::AggregatorNameConflict, name, text)
+        });
+        let ended = before
+            .in_conflict
+            .difference(&self.in_conflict)
+            .map(|place| {
+                let name = display(place);
+                let text = format!("only one aggregator is named {name} again");
+                Event::new(EventKind::AggregatorNameSettled, name, text)
+            });
+        began.chain(ended)
+    }
+
+    fn of_lead<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
+        let lost = self.lost_lead.iter().filter(|_| before.lost_lead.is_none());
+        lost.map(|LostLead { to, through }| {
+            let text = format!(
+                "another controller leads, in epoch {}, says {through}: this one sends no values, and its zones live on their \
+                 holds. Stop one of the two; if this one stays, restart it",
+                to.epoch.0
+            );
+            Event::new(EventKind::LeadLost, "controller", text)
+        })
+    }
+
+    fn of_boosts<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
+        let (since_s, now_s) = before.ticked_s.zip(self.ticked_s).unwrap_or_default();
+        let is_new = self.policy.hash() != before.policy.hash();
+        let began = is_new.then(|| self.policy.boosts_ended(now_s, i64::MAX));
+        let began = began
+            .into_iter()
+            .flatten()
+            .filter(|(tenant, boost)| before.policy.tenant(tenant).boost.as_ref() != Some(*boost));
+        let began = began.map(|(tenant, boost)| {
+            let text = format!(
+                "boost of {tenant} began: its weight is {} times as high until {}",
+                boost.factor, boost.until
+            );
+            Event::new(EventKind::BoostBegan, tenant, text)
+        });
+        let ended = self.policy.boosts_ended(since_s, now_s).map(|(tenant, _)| {
+            let weight = self.policy.tenant(tenant).weight.get();
+            Event::new(
+                EventKind::BoostEnded,
+                tenant,
+                format!("boost ended: the weight of {tenant} is {weight} again"),
+            )
+        });
+        began.chain(ended)
+    }
+}
+
+/// The largest of the released shares, such as ` (checkout 333/s)`; nothing without any.
+fn shares(released: &BTreeMap<plimsoll_core::names::Bucket, Rate>) -> String {
+    let mut largest: Vec<_> = released.iter().collect();
+    largest.sort_by(|(_, one), (_, other)| other.per_second().total_cmp(&one.per_second()));
+    let shown = largest.iter().take(SHARES_MAX);
+    let mut shown: Vec<String> = shown
+        .map(|(bucket, rate)| format!("{bucket} {:.0}/s", rate.per_second()))
+        .collect();
+    if shown.is_empty() {
+        return String::new();
+    }
+    let more = largest.len().saturating_sub(SHARES_MAX);
+    shown.extend((more > 0).then(|| format!("{more} more buckets")));
+    format!(" ({})", shown.join(", "))
 }

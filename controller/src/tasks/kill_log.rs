@@ -1,10 +1,12 @@
-//! Logs every change of the kill switch, from any source, and returns the changes that no operator
-//! ordered at this controller, for the audit log.
+//! Finds every change of the kill switch, from any source: for the events, and for the audit log if no operator ordered it
+//! at this controller.
 
-use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_core::kill::Scope;
+use plimsoll_policy::UnixSeconds;
 
 use crate::audit::{Actor, Entry};
 use crate::state::{Command, DurableState, End};
+use crate::tasks::events::{Event, EventKind};
 
 #[derive(Debug, Default)]
 pub(crate) struct KillLog {
@@ -12,51 +14,93 @@ pub(crate) struct KillLog {
 }
 
 impl KillLog {
-    /// Logs the changes since the last call; at the first call, the current kills. Returns the
-    /// changes that no command at this controller made. `named` returns the name of an aggregator
-    /// by its id.
+    /// Returns the changes since the last call: those that no command at this controller made, and the events. At the
+    /// first call it logs the current kills. `named` returns the name of an aggregator by its id.
     pub(crate) fn on(
         &mut self,
         durable: &DurableState,
         named: impl Fn(&str) -> Option<String>,
-    ) -> Vec<(Actor, Entry)> {
-        let mut changes = Vec::new();
+    ) -> (Vec<(Actor, Entry)>, Vec<Event>) {
+        let (mut changes, mut events) = (Vec::new(), Vec::new());
         let buckets = durable.bucket_kills.keys().cloned().map(Scope::Bucket);
         for scope in [Scope::Fleet].into_iter().chain(buckets) {
-            let before = self.last.as_ref();
-            let was = before.map_or(KillGeneration(0), |before| before.generation(&scope));
             let is = durable.generation(&scope);
-            let command = durable.command(&scope);
-            let same_cause = before.is_some_and(|before| before.command(&scope) == command);
-            changes.extend(before.and_then(|before| change(before, durable, &scope, &named)));
-            match (was.is_killed(), is.is_killed()) {
-                (_, true) if was == is && same_cause => {}
-                (_, true) => {
-                    let reason = command.map(Command::why);
-                    let by = command
-                        .and_then(|command| command.by.as_ref())
-                        .map(ToString::to_string);
-                    let until_s = command.and_then(|command| command.until_s);
-                    let by_file = scope == Scope::Fleet && durable.killed_by_file;
-                    tracing::warn!(
-                        %scope, generation = is.0, by_file, reason, by, until_s,
-                        "kill switch on: its buckets are in shadow"
-                    );
+            let Some(before) = &self.last else {
+                if is.is_killed() {
+                    tracing::warn!("{}", killed(durable, &scope, None));
                 }
-                (_, false) if was == is => {}
-                // At the start, kills that have ended are not logged.
-                (_, false) if before.is_none() => {}
-                (true, false) => tracing::warn!(
-                    %scope, generation = is.0, "kill switch off: its buckets stay in shadow until they are promoted"
-                ),
+                continue;
+            };
+            let was = before.generation(&scope);
+            let change = change(before, durable, &scope, &named);
+            let actor = change.as_ref().map(|(actor, _)| actor);
+            match (was.is_killed(), is.is_killed()) {
+                (true, true)
+                    if actor.is_none() && order(before, &scope) == order(durable, &scope) => {}
+                (_, true) => events.push(killed(durable, &scope, actor)),
+                // A command that ends a kill adds its event itself, with its caller.
+                (true, false) => events.extend(actor.map(|actor| ended(&scope, Some(actor)))),
+                (false, false) if was == is => {}
                 (false, false) => tracing::warn!(
                     %scope, generation = is.0,
                     "kill generation moved: past a claim, or past a kill that began and ended at an aggregator"
                 ),
             }
+            changes.extend(change);
         }
         self.last = Some(durable.clone());
-        changes
+        (changes, events)
+    }
+}
+
+/// What a command says, without the rest of its time, which a save counts down.
+fn order<'a>(durable: &'a DurableState, scope: &Scope) -> impl PartialEq + use<'a> {
+    let command = durable.command(scope);
+    command.map(|it| (&it.reason, &it.by, it.since_s, it.until_s))
+}
+
+/// The event of a kill. `actor` is what ordered it, if no operator did.
+fn killed(durable: &DurableState, scope: &Scope, actor: Option<&Actor>) -> Event {
+    let command = durable.command(scope);
+    let until = command.and_then(|command| command.until_s);
+    let until = until.map(|until_s| format!(" until {}", UnixSeconds::from_secs(until_s)));
+    let text = format!(
+        "kill switch on for {}{}{}: nothing of it is refused",
+        whole(scope),
+        until.unwrap_or_default(),
+        origin(actor)
+    );
+    let event = Event::new(EventKind::KillOn, scope, text);
+    match command.map(|command| (&command.by, &command.reason)) {
+        Some((Some(by), Some(reason))) => event.by(by).why(reason),
+        Some((None, Some(reason))) => event.why(reason),
+        _ => event,
+    }
+}
+
+/// The event of a kill that ended. `actor` is what ended it, if no operator did.
+pub(crate) fn ended(scope: &Scope, actor: Option<&Actor>) -> Event {
+    let text = format!(
+        "kill switch off for {}{}: it stays in shadow until it is promoted",
+        whole(scope),
+        origin(actor)
+    );
+    Event::new(EventKind::KillOff, scope, text)
+}
+
+fn whole(scope: &Scope) -> String {
+    match scope {
+        Scope::Fleet => "the whole fleet".to_owned(),
+        Scope::Bucket(bucket) => bucket.to_string(),
+    }
+}
+
+fn origin(actor: Option<&Actor>) -> String {
+    match actor.map(|actor| (actor.who.as_str(), actor.from.as_str())) {
+        None => String::new(),
+        Some(("time", _)) => ", because its time is over".to_owned(),
+        Some(("file", _)) => ", by the policy file".to_owned(),
+        Some((who, from)) => format!(", by {who} {from}").trim_end().to_owned(),
     }
 }
 
@@ -127,7 +171,7 @@ fn end<'a>(durable: &'a DurableState, scope: &Scope) -> Option<&'a End> {
 mod tests {
     use std::time::Duration;
 
-    use plimsoll_core::kill::{KillOrder, OrderId};
+    use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId};
     use plimsoll_core::names::{Bucket, Text};
     use plimsoll_core::quantity::MonoTime;
     use plimsoll_core::report::{InstanceId, Report};
@@ -216,11 +260,13 @@ mod tests {
         let mut state = DurableState::first_start();
         state.on_policy(&plain);
         let mut log = KillLog::default();
+        let mut all = Vec::new();
         let named = |instance: &str| instance.ends_with("01a").then(|| "zone-a/one".to_owned());
-        assert_eq!(log.on(&state, named), []);
+        assert_eq!(log.on(&state, named), (Vec::new(), Vec::new()));
         for (at, (step, expected)) in steps.into_iter().enumerate() {
             assert!(step(&mut state), "step {at}");
-            let changes = log.on(&state, named);
+            let (changes, events) = log.on(&state, named);
+            all.extend(events.into_iter().map(|event| event.to_string()));
             let found: Vec<_> = changes
                 .iter()
                 .map(|(actor, change)| (actor.who.as_str(), change.what.as_str()))
@@ -236,5 +282,16 @@ mod tests {
                 "{changes:?}"
             );
         }
+        let said = [
+            "kill switch on for b: nothing of it is refused (a test)",
+            "kill switch on for b until 1970-01-01T00:01:00Z: nothing of it is refused (a test)",
+            "kill switch off for b, because its time is over: it stays in shadow until it is promoted",
+            "kill switch on for the whole fleet, by the policy file: nothing of it is refused",
+            "kill switch off for the whole fleet, by the policy file: it stays in shadow until it is promoted",
+            "kill switch on for b, by aggregator zone-a/one: nothing of it is refused",
+            "kill switch on for b: nothing of it is refused (a test)",
+        ];
+        // A command that ends a kill adds its own event.
+        assert_eq!(all, said);
     }
 }

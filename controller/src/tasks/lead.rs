@@ -10,6 +10,7 @@ use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::members::Membership;
+use crate::tasks::events::{Event, EventKind, EventLog};
 
 const PERIOD: Duration = Duration::from_millis(100);
 const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
@@ -20,7 +21,12 @@ const UNREACHED_MAX: Duration = Duration::from_secs(10);
 const LED_MIN: Duration = Duration::from_secs(60);
 
 /// Follows the lead, forever.
-pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: AuditLog) {
+pub(crate) async fn follow(
+    membership: Membership,
+    brain: Shared<Brain>,
+    (audit, events): (AuditLog, EventLog),
+) {
+    let add = |kind, text: &str| events.add(Event::new(kind, "controller", text));
     let part = membership.part.clone();
     let mut periods = interval(PERIOD);
     let mut was_confirmed = true;
@@ -34,8 +40,9 @@ pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: 
             && since.elapsed() >= LED_MIN
             && membership.is_another_sought()
         {
-            tracing::error!(
-                "no aggregator reaches this controller, and some reach another one: it hands the lead over"
+            add(
+                EventKind::LeadHandedOver,
+                "no aggregator reaches this controller, and some reach another one: it hands the lead over",
             );
             membership.resign.notify_one();
             return;
@@ -48,12 +55,48 @@ pub(crate) async fn follow(membership: Membership, brain: Shared<Brain>, audit: 
         brain.with(|brain, _| brain.leadership.mandate = Mandate::Elected { confirmed });
         brain.notify();
         if confirmed {
-            tracing::info!("the store confirms the lead again");
+            add(
+                EventKind::LeadConfirmed,
+                "the store confirms the lead again",
+            );
         } else {
-            tracing::error!(
+            add(
+                EventKind::LeadUnconfirmed,
                 "lead unconfirmed: the store does not answer. Values are sent as before, shares stay as they are, and what may \
-                 add refusals waits"
+                 add refusals waits",
             );
         }
     }
+}
+
+/// The event of a controller that begins to lead, after the `last` kind of event of an earlier process.
+pub(crate) fn begun(
+    brain: &Brain,
+    membership: Option<&Membership>,
+    last: Option<EventKind>,
+) -> Event {
+    let (kind, began) = match membership {
+        Some(membership) => {
+            let address = &membership.own.borrow().admin;
+            (
+                EventKind::LeadTaken,
+                format!("controller {address} took the lead"),
+            )
+        }
+        None => {
+            let is_crash = last.is_some_and(|last| last != EventKind::ControllerStopped);
+            let after = if is_crash {
+                ", after it had ended without a shutdown"
+            } else {
+                ""
+            };
+            (
+                EventKind::ControllerStarted,
+                format!("controller started{after}"),
+            )
+        }
+    };
+    let (epoch, policy) = (brain.durable().epoch.0, brain.policy().hash());
+    let text = format!("{began}: epoch {epoch} begins with policy {policy}");
+    Event::new(kind, "controller", text)
 }

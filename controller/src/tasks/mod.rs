@@ -1,7 +1,8 @@
 //! The tasks that run the brain: they give it the time, save its state and its history, reload the policy,
 //! and log what changed.
 
-pub(crate) mod events;
+pub(crate) mod counters;
+pub mod events;
 pub(crate) mod history;
 pub(crate) mod journal;
 pub(crate) mod kill_log;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use plimsoll_core::directive::Epoch;
 use plimsoll_host::Shared;
-use plimsoll_policy::{Difference, Policy, Warning, differences};
+use plimsoll_policy::{Difference, Policy, PolicyHash, Warning, differences};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -11,7 +12,8 @@ use crate::audit::{Actor, AuditLog, Entry, Logged, NotLogged};
 use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload, Version};
 use crate::state::{DurableState, Stage};
-use crate::tasks::events::Events;
+use crate::tasks::counters::Counters;
+use crate::tasks::events::{Event, EventKind, EventLog};
 use crate::tasks::unix_s;
 
 /// Maximum number of differences of a policy that are logged.
@@ -25,7 +27,8 @@ pub(crate) struct PolicyTask {
     pub(crate) current: Option<Version>,
     /// The warnings of the latest policy, which were logged.
     pub(crate) logged: Vec<Warning>,
-    pub(crate) events: Events,
+    pub(crate) counters: Counters,
+    pub(crate) events: EventLog,
     pub(crate) audit: AuditLog,
     /// The policy that waits until the audit log can be written.
     pub(crate) unrecorded: Option<Arc<Policy>>,
@@ -34,8 +37,8 @@ pub(crate) struct PolicyTask {
 impl PolicyTask {
     pub(crate) async fn run(mut self) {
         let (sender, mut reloads) = mpsc::channel(1);
-        let events = self.events.clone();
-        let on_read = move || events.with(|counts| counts.policy_read_s = unix_s());
+        let counters = self.counters.clone();
+        let on_read = move || counters.with(|counts| counts.policy_read_s = unix_s());
         let watch = tokio::spawn(
             self.files
                 .clone()
@@ -61,7 +64,7 @@ impl PolicyTask {
     }
 
     async fn apply(&mut self, reload: Reload) {
-        self.events.with(|counts| {
+        self.counters.with(|counts| {
             counts.last_reload_refused = reload.is_err();
             counts.reloads.count(reload.is_ok());
         });
@@ -69,17 +72,27 @@ impl PolicyTask {
         let (policy, warnings) = match reload {
             Ok(content) => content,
             Err(error) => {
+                // All faults, each with its lines.
                 tracing::error!("policy refused, the last good one stays in force: {error}");
+                let error = error.to_string();
+                self.events.add_unlogged(refused(&error));
                 self.brain
-                    .with(|brain, _| brain.policies.refused = Some(error.to_string()));
+                    .with(|brain, _| brain.policies.refused = Some(error));
                 return;
             }
         };
         log_warnings(&warnings, &self.logged);
         self.logged = warnings;
-        let in_force = self.brain.with(|brain, _| Arc::clone(brain.policy()));
+        let (in_force, was_refused) = self.brain.with(|brain, _| {
+            let was_refused = brain.policies.refused.is_some();
+            (Arc::clone(brain.policy()), was_refused)
+        });
         // Outside of the brain: a comparison of catalogues takes longer than a decision may.
         if policy.hash() == in_force.hash() && self.brain.with(|brain, _| brain.recalls_nothing()) {
+            if was_refused {
+                self.events
+                    .add(unchanged(policy.hash(), "the policy files are valid again"));
+            }
             return;
         }
         let compared = spawn_blocking(move || Arc::unwrap_or_clone(policy).compared_to(&in_force));
@@ -117,10 +130,37 @@ impl PolicyTask {
         self.unrecorded = recorded.is_err().then(|| Arc::clone(&policy));
         self.brain.with(|brain, _| {
             let before = brain.durable().clone();
-            put_in_force(brain, policy, recorded);
+            put_in_force(brain, policy, recorded, &self.events);
             log_stages(Some(&before), brain);
         });
         self.brain.notify();
+    }
+}
+
+/// Returns the policy that was active before a restart; guardrails compare `files` with it. Its catalogue is that of the
+/// files: the rows are not saved.
+pub(crate) fn saved_policy(
+    durable: &DurableState,
+    files: Option<&Arc<Policy>>,
+) -> Option<Arc<Policy>> {
+    let is_restart = durable.epoch > Epoch::default();
+    match durable.policy.as_ref().map(|texts| texts.read()) {
+        Some(Ok(policy)) => {
+            let catalogue = files.and_then(|files| files.shared_catalogue().cloned());
+            Some(Arc::new(policy.with_catalogue(catalogue)))
+        }
+        Some(Err(error)) => {
+            tracing::warn!(
+                "saved policy refused by this build: the files are in force without a comparison: {error}"
+            );
+            None
+        }
+        None => {
+            if is_restart {
+                tracing::warn!("no saved policy: the files are in force without a comparison");
+            }
+            None
+        }
     }
 }
 
@@ -130,25 +170,25 @@ pub(crate) fn offer_at_start(
     brain: &mut Brain,
     policy: &Arc<Policy>,
     files: &PolicyFiles,
-    audit: &AuditLog,
+    (audit, events): (&AuditLog, &EventLog),
 ) -> Option<Arc<Policy>> {
     let recorded = match change(brain, policy) {
         Some(change) => audit.record_at_start(actor(files), change).map(Some),
         None => Ok(None),
     };
     let is_recorded = recorded.is_ok();
-    put_in_force(brain, Arc::clone(policy), recorded);
+    put_in_force(brain, Arc::clone(policy), recorded, events);
     (!is_recorded).then(|| Arc::clone(policy))
 }
 
 /// Holds the policy of the files of an elected member back, which differ from the policy that the fleet has: a takeover
 /// changes no policy. Changes of these files are judged as always.
-pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>) {
+pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>, events: &EventLog) {
     let why = "the files of the member that leads now differ from the policy in force, which a takeover does not change";
     brain
         .policies
         .hold(Arc::clone(policy), vec![why.to_owned()]);
-    log_held(brain);
+    add_held(brain, events);
 }
 
 /// Records the policy that a controller starts with if it has no earlier one. Blocks.
@@ -158,9 +198,11 @@ pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>) {
 pub(crate) fn record_first(
     policy: &Policy,
     files: &PolicyFiles,
-    audit: &AuditLog,
+    (audit, events): (&AuditLog, &EventLog),
 ) -> Result<Logged, NotLogged> {
     let after = policy.hash().to_string();
+    let text = format!("policy {after} in force, the first one of this controller");
+    events.add(Event::new(EventKind::PolicyInForce, "policy", text));
     let why = "a controller without an earlier policy starts".to_owned();
     audit.record_at_start(
         actor(files),
@@ -194,6 +236,7 @@ fn put_in_force(
     brain: &mut Brain,
     policy: Arc<Policy>,
     recorded: Result<Option<Logged>, NotLogged>,
+    events: &EventLog,
 ) {
     let hash = policy.hash();
     let recorded = match recorded {
@@ -204,16 +247,28 @@ fn put_in_force(
                 NotLogged::Barred(reason) => reason.to_owned(),
             };
             let why = format!("{why}; the policy is put in force by itself as soon as it can");
-            tracing::error!(policy = %hash, "policy held back, and the last policy stays in force: {why}");
+            let text =
+                format!("policy {hash} held back, and the last policy stays in force: {why}");
+            events.add(Event::new(EventKind::PolicyHeld, "policy", text));
             brain.hold_unlogged(policy, why);
             return;
         }
     };
     let changes = one_line(&differences(brain.policy(), &policy));
     match brain.offer(policy) {
-        Offer::Taken => tracing::info!(policy = %hash, changes, "policy in force"),
+        Offer::Taken if changes.is_empty() && recorded.is_some() => {
+            events.add(unchanged(hash, "the held policy is withdrawn"));
+        }
+        // A restart with the same files.
+        Offer::Taken if changes.is_empty() => {
+            tracing::info!(policy = %hash, "policy in force, as before");
+        }
+        Offer::Taken => {
+            let text = format!("policy {hash} in force: {changes}");
+            events.add(Event::new(EventKind::PolicyInForce, "policy", text));
+        }
         Offer::Held => {
-            log_held(brain);
+            add_held(brain, events);
             let reasons = brain
                 .policies
                 .held
@@ -251,7 +306,20 @@ pub(crate) fn one_line(differences: &[Difference]) -> String {
     texts.join("; ")
 }
 
-fn log_held(brain: &Brain) {
+/// The event of policy files that are not valid, or cannot be read.
+pub(crate) fn refused(error: &str) -> Event {
+    let first = error.lines().next().unwrap_or_default();
+    let text = format!("policy files refused, and the last policy stays in force: {first}");
+    Event::new(EventKind::PolicyRefused, "policy", text)
+}
+
+/// The event of files that are those of the policy in force again.
+fn unchanged(hash: PolicyHash, why: &str) -> Event {
+    let text = format!("policy {hash} stays in force: {why}");
+    Event::new(EventKind::PolicyInForce, "policy", text)
+}
+
+fn add_held(brain: &Brain, events: &EventLog) {
     let Some(held) = brain.policies.held.as_ref() else {
         return;
     };
@@ -262,6 +330,11 @@ fn log_held(brain: &Brain) {
          `plimsoll apply --ack {hash}`:\n{}",
         held.reasons.join("\n")
     );
+    let text = format!(
+        "policy {hash} held back, and the last policy stays in force: {}. `plimsoll apply --ack {hash}` releases it",
+        held.reasons.join("; ")
+    );
+    events.add_unlogged(Event::new(EventKind::PolicyHeld, "policy", text));
 }
 
 /// Logs the modes that a policy or a restart changed, and modes that differ from the policy file. Logs nothing while

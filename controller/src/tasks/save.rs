@@ -11,6 +11,7 @@ use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::state::DurableState;
 use crate::state::store::StoreError;
+use crate::tasks::events::{Event, EventKind, EventLog};
 use crate::tasks::kill_log::KillLog;
 
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -22,7 +23,7 @@ pub(crate) async fn run(
     brain: Shared<Brain>,
     save: impl Fn(&DurableState) -> Result<(), StoreError> + Clone + Send + 'static,
     mut kill_log: KillLog,
-    audit: AuditLog,
+    (audit, events): (AuditLog, EventLog),
     stop: CancellationToken,
 ) {
     let mut bell = brain.changes();
@@ -37,16 +38,18 @@ pub(crate) async fn run(
             continue;
         };
         let named = |instance: &str| brain.with(|brain, _| brain.aggregator_of(instance));
-        for (actor, change) in kill_log.on(&durable, named) {
+        let (changes, kills) = kill_log.on(&durable, named);
+        for (actor, change) in changes {
             audit.note(actor, change);
         }
+        kills.into_iter().for_each(|event| events.add(event));
         let save = save.clone();
         let mut saving = tokio::task::spawn_blocking(move || save(&durable));
         let saved = match timeout(SAVE_MAX, &mut saving).await {
             Ok(saved) => saved,
             Err(_) => {
                 let reason = format!("no answer from the disk within {} s", SAVE_MAX.as_secs());
-                on_failure(&brain, reason, &mut failing);
+                on_failure(&brain, &events, reason, &mut failing);
                 tokio::select! {
                     () = stop.cancelled() => return,
                     saved = &mut saving => saved,
@@ -59,7 +62,7 @@ pub(crate) async fn run(
             Err(error) => Some(format!("the save panicked: {error}")),
         };
         if let Some(reason) = failure {
-            on_failure(&brain, reason, &mut failing);
+            on_failure(&brain, &events, reason, &mut failing);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(RETRY_DELAY) => {}
@@ -68,18 +71,19 @@ pub(crate) async fn run(
             brain.with(|brain, _| brain.on_saved(number));
             brain.notify();
             if std::mem::replace(&mut failing, false) {
-                tracing::info!("state save succeeds again");
+                let text = "the state is saved again";
+                events.add(Event::new(EventKind::StateSaved, "controller", text));
             }
         }
     }
 }
 
-fn on_failure(brain: &Shared<Brain>, reason: String, failing: &mut bool) {
+fn on_failure(brain: &Shared<Brain>, events: &EventLog, reason: String, failing: &mut bool) {
     if !std::mem::replace(failing, true) {
-        tracing::error!(
-            error = reason,
-            "state save failed: directives are sent unsaved until it succeeds"
+        let text = format!(
+            "state save failed: kills and stages are in force, and a restart loses them until it succeeds: {reason}"
         );
+        events.add(Event::new(EventKind::StateUnsaved, "controller", text));
     }
     brain.with(|brain, _| brain.on_save_failed(reason));
     brain.notify();

@@ -16,6 +16,7 @@ pub(crate) fn args(directory: &Path) -> Args {
         catalogue: None,
         state_dir: directory.join("state"),
         store: Default::default(),
+        events: Default::default(),
         feed_stale: Duration::from_secs(60),
         query_every: QUERY_EVERY,
         pending_max: PENDING_MAX_DEFAULT,
@@ -147,6 +148,7 @@ async fn kill_survives_a_hanging_disk() {
         store,
         kill_log,
         audit,
+        events,
         ..
     } = Controller::open(&args(directory.path())).unwrap();
     let disk = Disk::default();
@@ -166,7 +168,7 @@ async fn kill_survives_a_hanging_disk() {
         brain.clone(),
         save,
         kill_log,
-        audit,
+        (audit, events),
         stop.clone(),
     ));
     let until = async |what: &str, wanted: fn(&Brain) -> bool| {

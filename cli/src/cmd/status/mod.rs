@@ -6,6 +6,7 @@ mod members;
 mod memory;
 mod screen;
 mod tenant;
+pub(crate) mod why;
 
 pub(crate) use members::resign;
 pub(crate) use memory::{ForgetArgs, acknowledge_loss, forget};

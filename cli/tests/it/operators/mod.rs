@@ -1,7 +1,8 @@
-//! Operators on real processes: policies, rollouts, kills, limits from history, and the audit log.
+//! Operators on real processes: policies, rollouts, kills, limits from history, the events and the audit log.
 
 mod audit;
 mod commands;
+mod events;
 mod guardrails;
 mod history;
 pub(crate) mod kill;

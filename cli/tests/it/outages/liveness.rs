@@ -98,7 +98,7 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     until("the aggregator to expire", || {
         listed(&fleet).filter(|lost| lost["expired"] == true)
     });
-    let expired = logged(&fleet.controller, "aggregator expired: ");
+    let expired = logged(&fleet.controller, &format!("aggregator {LOST} expired: "));
     assert!(
         message(&expired)
             .unwrap()
@@ -137,8 +137,7 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     // A restart of the controller changes nothing.
     fleet.controller.kill_9();
     fleet.restart_controller();
-    logged(&fleet.controller, "aggregator expired: ");
-    let lost = listed(&fleet).unwrap();
+    let lost = until("the aggregator to be listed", || listed(&fleet));
     assert!(
         lost["expired"] == true && lost["stale"] == true && lost["connected"] == false,
         "{lost}"

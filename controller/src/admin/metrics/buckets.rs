@@ -15,13 +15,13 @@ pub(super) fn of_limits<'a>() -> Vec<M<'a>> {
             "plimsoll_limit_queries_total",
             &["result"],
             "Queries to Prometheus servers for limits: `answered`, `failed`.",
-            |s| s.events.limit_queries.named(["answered", "failed"]),
+            |s| s.counters.limit_queries.named(["answered", "failed"]),
         ),
         M::counter(
             "plimsoll_rollout_queries_total",
             &["result"],
             "Queries to Prometheus servers for extra gates: `answered` with a finite number, `failed`.",
-            |s| s.events.gate_queries.named(["answered", "failed"]),
+            |s| s.counters.gate_queries.named(["answered", "failed"]),
         ),
         M::gauge(
             "plimsoll_rollout_gate",

@@ -17,7 +17,7 @@ use crate::admin::status::Status;
 use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::members::{self, Membership};
-use crate::tasks::events::{Counts, Events};
+use crate::tasks::counters::{Counters, Counts};
 use buckets::{of_aggregators, of_buckets, of_limits};
 use tenants::{NearestTenants, of_tenants};
 
@@ -27,18 +27,18 @@ struct Source<'a> {
     brain: &'a Brain,
     status: Status,
     tenants: NearestTenants<'a>,
-    events: Counts,
+    counters: Counts,
     audit: &'a AuditLog,
     now: MonoTime,
 }
 
 pub(crate) fn page(
     commands: &Commands,
-    events: &Events,
+    counters: &Counters,
     security: &Opened,
     membership: Option<&Membership>,
 ) -> Vec<Family> {
-    let shown = events.shown_tenants.lock();
+    let shown = counters.shown_tenants.lock();
     let mut shown = shown.unwrap_or_else(PoisonError::into_inner);
     let own = commands.brain.with(|brain, now| {
         let status = Status::of(brain, now);
@@ -51,7 +51,7 @@ pub(crate) fn page(
             brain,
             status,
             tenants: NearestTenants::update(brain, &mut shown),
-            events: events.with(|counts| *counts),
+            counters: counters.with(|counts| *counts),
             audit: &commands.audit,
             now,
         };
@@ -59,8 +59,8 @@ pub(crate) fn page(
     });
     [
         own,
-        families(&rejected_streams::METRICS, &events.rejected_streams),
-        of_the_ends(&events.ports, security),
+        families(&rejected_streams::METRICS, &counters.rejected_streams),
+        of_the_ends(&counters.ports, security),
         membership.map(of_member).unwrap_or_default(),
     ]
     .concat()
@@ -174,7 +174,7 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "plimsoll_policy_refused",
             &[],
             "1 while the policy files were refused and an earlier policy is in force.",
-            |s| one(s.events.last_reload_refused),
+            |s| one(s.counters.last_reload_refused),
         ),
         M::gauge(
             "plimsoll_policy_held",
@@ -186,13 +186,13 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "plimsoll_policy_reloads_total",
             &["result"],
             "Changes of the policy files: `accepted`, `refused`.",
-            |s| s.events.reloads.named(["accepted", "refused"]),
+            |s| s.counters.reloads.named(["accepted", "refused"]),
         ),
         M::gauge(
             "plimsoll_policy_last_read_timestamp_seconds",
             &[],
             "Unix time at which the policy files were last read, changed or not; at least every 15 s.",
-            |s| one(s.events.policy_read_s as f64),
+            |s| one(s.counters.policy_read_s as f64),
         ),
         M::gauge(
             "plimsoll_takeover_complete",
@@ -298,6 +298,12 @@ fn of_counts_and_disks<'a>() -> Vec<M<'a>> {
                     s.brain.downstream.aggregators.rejected_keys + s.brain.buckets.no_room.count;
                 rows([(["capacity"], rejected)])
             },
+        ),
+        M::counter(
+            "plimsoll_events_unsent_total",
+            &[],
+            "Events that were given up, because a receiver (--events-webhook, --events-grafana) did not take them.",
+            |s| one(s.counters.events_unsent),
         ),
         M::gauge(
             "plimsoll_history_failing",

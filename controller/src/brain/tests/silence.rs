@@ -38,6 +38,33 @@ fn silent_zone_share_is_held_then_released() {
 }
 
 #[test]
+fn silent_zone_is_told_step_by_step() {
+    use crate::tasks::journal::Snapshot;
+    let mut fleet = settled(enforced());
+    let mut before = Snapshot::of(&fleet.brain, None);
+    let mut kinds = Vec::new();
+    for (cut, seconds) in [(true, 100), (false, 10)] {
+        fleet.zones[1].cut = cut;
+        fleet.zones[1].reconnects();
+        for _ in 0..seconds {
+            fleet.run(1.0);
+            let now = Snapshot::of(&fleet.brain, Some(&before));
+            let told: Vec<_> = now.since(&before).collect();
+            kinds.extend(told.into_iter().map(|event| (event.kind, event.text)));
+            before = now;
+        }
+    }
+    use crate::tasks::events::EventKind::{AggregatorExpired, AggregatorReturned};
+    let found: Vec<_> = kinds.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(found, [AggregatorExpired, AggregatorReturned], "{kinds:#?}");
+    assert!(
+        kinds[0].1.contains("its share (api 500/s) is released"),
+        "{}",
+        kinds[0].1
+    );
+}
+
+#[test]
 fn unconfirmed_leader_releases_no_share() {
     let mut fleet = settled(enforced());
     fleet.brain.leadership.mandate = Mandate::Elected { confirmed: false };

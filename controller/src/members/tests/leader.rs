@@ -15,9 +15,9 @@ use super::operator::policy;
 use super::world::{Member, World};
 use crate::aggregators::leadership::Mandate;
 use crate::brain::Brain;
-use crate::saved_policy;
 use crate::state::DurableState;
-use crate::tasks::policy::hold_at_takeover;
+use crate::tasks::events::EventLog;
+use crate::tasks::policy::{hold_at_takeover, saved_policy};
 
 /// What a request of a member belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl World {
         brain.rollouts.ready = Some(Vec::new());
         brain.leadership.mandate = Mandate::Elected { confirmed: true };
         if brain.policy().hash() != files.hash() {
-            hold_at_takeover(&mut brain, &files);
+            hold_at_takeover(&mut brain, &files, &EventLog::default());
         }
         let epoch = brain.durable().epoch.0;
         self.tell(format!(

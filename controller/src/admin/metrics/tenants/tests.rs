@@ -145,10 +145,11 @@ fn page_has_listed_and_unlisted_tenants() {
     let commands = Commands {
         brain: controller.brain.clone(),
         audit: controller.audit.clone(),
+        events: controller.events.clone(),
     };
     let page = text(&metrics::page(
         &commands,
-        &controller.events,
+        &controller.counters,
         &controller.security,
         None,
     ));
@@ -160,7 +161,7 @@ fn page_has_listed_and_unlisted_tenants() {
         lines[..],
         EXPECTED.trim().lines().map(str::trim).collect::<Vec<_>>()
     );
-    assert_eq!(controller.events.shown_tenants.lock().unwrap().len(), 4);
+    assert_eq!(controller.counters.shown_tenants.lock().unwrap().len(), 4);
 }
 
 /// acme's requests are counted by its own key, although an aggregator still reports its name as unlisted.

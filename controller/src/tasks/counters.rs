@@ -1,4 +1,4 @@
-//! Counters of events outside the brain: reloads of the policy, queries to Prometheus servers, rejected
+//! Counters of what happens outside the brain: reloads of the policy, queries to Prometheus servers, rejected
 //! streams. The latest choice of the metrics page.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use plimsoll_core::stats::metrics::{Series, rows};
 use crate::admin::metrics::Shown;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct Counters {
     counts: Arc<Mutex<Counts>>,
     pub(crate) rejected_streams: RejectedStreams,
     pub(crate) ports: Ports,
@@ -26,6 +26,8 @@ pub(crate) struct Counts {
     pub(crate) policy_read_s: i64,
     pub(crate) limit_queries: Results,
     pub(crate) gate_queries: Results,
+    /// Events that no receiver took.
+    pub(crate) events_unsent: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,9 +36,9 @@ pub(crate) struct Results {
     bad: u64,
 }
 
-// === impl Events ===
+// === impl Counters ===
 
-impl Events {
+impl Counters {
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }

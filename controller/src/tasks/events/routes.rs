@@ -1,0 +1,56 @@
+//! `/events` on the admin port: a page of the list.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::Method;
+use plimsoll_admin::access::Routes;
+use serde::{Deserialize, Serialize};
+
+use super::{Event, EventLog};
+use crate::admin::{Answer, invalid};
+
+/// The route of [`EventPage`].
+pub const EVENTS: &str = "/events";
+/// Maximum number of events of a page.
+pub const PAGE_MAX: usize = 1_000;
+
+/// Some events, the oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPage {
+    /// The events.
+    pub events: Vec<Event>,
+    /// True if there are more: ask again `after` the number of the last one.
+    pub more: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventQuery {
+    /// The earliest time, in milliseconds since 1970.
+    since: Option<i64>,
+    /// The number of the last event that is known.
+    after: Option<u64>,
+    limit: Option<usize>,
+}
+
+pub(crate) fn routes(events: EventLog) -> Routes {
+    Routes::new()
+        .viewer(Method::GET, EVENTS, page)
+        .with_state(events)
+}
+
+async fn page(
+    State(events): State<EventLog>,
+    Query(query): Query<EventQuery>,
+) -> Answer<Json<EventPage>> {
+    let limit = query.limit.unwrap_or(PAGE_MAX);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(invalid(format_args!("limit: must be from 1 to {PAGE_MAX}")));
+    }
+    let since_ms = query.since.unwrap_or(i64::MIN);
+    Ok(Json(events.page(
+        query.after.unwrap_or_default(),
+        since_ms,
+        limit,
+    )))
+}
