@@ -1,6 +1,7 @@
 //! Several controllers on a real store, of which one leads.
 
 mod copy;
+mod store;
 
 use plimsoll_testing::fleet::{BUCKET, policy};
 use plimsoll_testing::members::{Members, ZONES};
