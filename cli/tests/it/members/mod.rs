@@ -2,6 +2,7 @@
 
 mod copy;
 mod store;
+mod takeovers;
 
 use plimsoll_testing::fleet::{BUCKET, policy};
 use plimsoll_testing::members::{Members, ZONES};
