@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 use crate::measure::report::Report;
 use crate::shutdown;
 
-const AGGREGATORS: usize = 1_000;
+/// As many as a controller takes, with the processes of the fleet.
+const ALL: usize = 1_000;
+const AGGREGATORS: usize = ALL - ZONES.len();
 /// From the last aggregator that connects to the kill.
 const SETTLE: Duration = Duration::from_secs(20);
 /// From the last aggregator that is back to the end.
@@ -75,7 +77,9 @@ pub(super) fn measure(report: &mut Report) {
     ages.sort_unstable();
     let p99 = ages[AGGREGATORS * 99 / 100 - 1];
     report.row(
-        &format!("{AGGREGATORS} aggregators and a kill of the leader: all have directives of its successor"),
+        &format!(
+            "{ALL} aggregators and a kill of the leader: all have directives of its successor"
+        ),
         "<= 15 s",
         format!("{:.1} s", back.as_secs_f64()),
         back <= BACK_WITHIN,
