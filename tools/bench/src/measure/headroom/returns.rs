@@ -1,6 +1,7 @@
 //! A thousand aggregators lose their leader together and look for its successor: real zones without clients, with the
 //! real driver of their streams, all in this process.
 
+use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use plimsoll_proto::transport::{Dial, ParentList, Security};
 use plimsoll_testing::fleet::policy;
 use plimsoll_testing::members::{Members, ZONES};
 use plimsoll_testing::process::until;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
 use crate::measure::report::Report;
@@ -41,11 +44,16 @@ pub(super) fn measure(report: &mut Report) {
     let runtime = shutdown::runtime().unwrap();
     let stop = CancellationToken::new();
     let _ends_the_streams = stop.clone().drop_guard();
-    let urls = members.urls("listen");
-    let start = |number| {
+    // A parent takes half of its children from one address at most.
+    let listens = members.controllers.iter().map(|it| it.address("listen"));
+    let direct: Vec<SocketAddr> = listens.collect();
+    let relayed = direct.iter().map(|it| runtime.block_on(relay(*it)));
+    let ways = [relayed.collect(), direct.clone()];
+    let start = |number: usize| {
         let aggregator = Shared::new(Aggregator::new(number));
-        let dial = |url| Dial::new(url, &Security::Plain { anywhere: true }).unwrap();
-        let parents = ParentList::new(urls.split(',').map(dial).collect()).unwrap();
+        let plain = Security::Plain { anywhere: false };
+        let dial = |it| Dial::new(&format!("http://{it}"), &plain).unwrap();
+        let parents = ParentList::new(ways[number % 2].iter().map(dial).collect()).unwrap();
         runtime.spawn(child::run(aggregator.clone(), parents, stop.clone(), Quiet));
         aggregator
     };
@@ -94,6 +102,23 @@ pub(super) fn measure(report: &mut Report) {
         ),
         p99 < AGE_MAX + without,
     );
+}
+
+/// Forwards connections from another address of this machine than the one that it has by default.
+async fn relay(target: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let socket = TcpSocket::new_v4()?;
+                socket.bind(([127, 0, 0, 3], 0).into())?;
+                let mut far = socket.connect(target).await?;
+                copy_bidirectional(&mut near, &mut far).await
+            });
+        }
+    });
+    address
 }
 
 /// A zone that notes the age of its directives.

@@ -24,6 +24,7 @@ const WINDOW_S: u64 = 10;
 const POLL: Duration = Duration::from_millis(50);
 
 pub(in crate::measure) fn measure(report: &mut Report) {
+    returns::measure(report);
     let policy = policy(LIMIT, "enforce", false);
     let Some(mut members) = Members::start("takeover", CONTROLLERS, &policy) else {
         report.skip("takeover", "none", "etcd is not installed");
@@ -45,8 +46,6 @@ pub(in crate::measure) fn measure(report: &mut Report) {
         }
     });
     rows(report, took, &record, lasts_s);
-    drop(members);
-    returns::measure(report);
 }
 
 /// Offers three times the limit for so many seconds, while `act` does something to the fleet from the moment on that it
