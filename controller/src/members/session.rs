@@ -37,6 +37,8 @@ struct Held {
     lead: Lead,
     /// The record of this member, and the lease that holds it.
     registered: Option<(LeaseId, Member)>,
+    /// The leader's key has a value that no controller has written.
+    is_foreign: bool,
 }
 
 // === impl Session ===
@@ -47,6 +49,7 @@ impl Session {
         let mut held = Held {
             lead: Lead::new(self.ttl),
             registered: None,
+            is_foreign: false,
         };
         let mut logged: Option<(String, Instant)> = None;
         loop {
@@ -58,7 +61,7 @@ impl Session {
             match step {
                 Ok(()) => {
                     if logged.take().is_some() {
-                        tracing::info!("the store answers again");
+                        tracing::info!("the store takes requests again");
                     }
                 }
                 Err(error) => {
@@ -67,7 +70,7 @@ impl Session {
                         .as_ref()
                         .is_some_and(|(known, at)| *known == text && at.elapsed() < LOGGED_EVERY);
                     if !is_known {
-                        tracing::error!(%error, "the store does not answer: this controller keeps its part");
+                        tracing::error!(%error, "the store takes no request of this controller, which keeps its part");
                         logged = Some((text, Instant::now()));
                     }
                 }
@@ -92,7 +95,10 @@ impl Session {
         answered
     }
 
-    async fn ask(&self, Held { lead, registered }: &mut Held) -> Result<(), Error> {
+    async fn ask(&self, held: &mut Held) -> Result<(), Error> {
+        let Held {
+            lead, registered, ..
+        } = held;
         let sent = now();
         match lead.renewal(sent) {
             Some(Renewal::Grant) => {
@@ -146,6 +152,15 @@ impl Session {
             }
         };
         lead.on_leader(question, leader.as_ref());
+        // It may be held by no lease, and would keep every member from the lead forever.
+        let is_foreign = leader.is_some_and(|key| decode(&key.value).is_none());
+        if is_foreign && !held.is_foreign {
+            tracing::error!(
+                "no controller can lead: none has written the value of the key `{LEADER}` of the store. Delete this key below \
+                 the prefix of --store"
+            );
+        }
+        held.is_foreign = is_foreign;
         Ok(())
     }
 

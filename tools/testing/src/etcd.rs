@@ -1,17 +1,19 @@
 //! Real servers of etcd: one, or a cluster of three, each with a folder of its own in memory.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, Process};
+use crate::process::{PATIENCE, Process, until};
 
 pub struct EtcdServer {
     pub address: SocketAddr,
+    name: &'static str,
     arguments: Vec<String>,
     /// `None` while it is stopped.
     process: Option<Process>,
@@ -46,6 +48,30 @@ pub fn start_cluster(test: &str) -> Option<[EtcdServer; 3]> {
     })
 }
 
+/// Replaces a server that is lost for good: removes it from its cluster, and adds another one with an empty folder at
+/// addresses of its own. A survivor takes both changes.
+pub fn replace(servers: &mut [EtcdServer; 3], lost: usize) {
+    servers[lost].stop();
+    let survivor = &servers[(lost + 1) % servers.len()];
+    let members = survivor.ask("/v3/cluster/member/list", &json!({}));
+    let members = members["members"].as_array().unwrap();
+    let id = |name: &str| members.iter().find(|it| it["name"] == name).unwrap()["ID"].clone();
+    let name = servers[lost].name;
+    survivor.ask("/v3/cluster/member/remove", &json!({ "ID": id(name) }));
+    let [peer] = free_addresses();
+    let url = format!("http://{peer}");
+    survivor.ask("/v3/cluster/member/add", &json!({ "peerURLs": [url] }));
+    let others = members.iter().filter(|it| it["name"] != name);
+    let others = others.map(|it| {
+        let [name, url] = [&it["name"], &it["peerURLs"][0]].map(|text| text.as_str().unwrap());
+        format!("{name}={url},")
+    });
+    let cluster = format!("{}next={url}", others.collect::<String>());
+    let joins = ["--initial-cluster-state", "existing"];
+    servers[lost] = EtcdServer::new("next", peer, &cluster, &joins);
+    servers[lost].start();
+}
+
 fn is_installed(test: &str) -> bool {
     let found = Command::new("etcd").arg("--version").output();
     if found.is_err() {
@@ -72,7 +98,7 @@ pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
 }
 
 impl EtcdServer {
-    fn new(name: &str, peer: SocketAddr, cluster: &str, further: &[&str]) -> Self {
+    fn new(name: &'static str, peer: SocketAddr, cluster: &str, further: &[&str]) -> Self {
         let in_memory = Path::new("/dev/shm");
         let folder = if in_memory.is_dir() {
             tempfile::tempdir_in(in_memory).unwrap()
@@ -100,6 +126,7 @@ impl EtcdServer {
         let arguments = arguments.iter().flat_map(|(flag, value)| [*flag, *value]);
         Self {
             address,
+            name,
             arguments: arguments
                 .chain(further.iter().copied())
                 .map(Into::into)
@@ -127,14 +154,40 @@ impl EtcdServer {
 
     /// Sends a request to the JSON gateway, for what the client has no method for.
     pub fn post(&self, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let len = body.len();
-        let head = format!("POST {path} HTTP/1.0\r\ncontent-length: {len}\r\n\r\n");
-        stream.write_all((head + body).as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = self.try_post(path, body).unwrap();
         assert!(answer.contains(" 200 OK"), "{path}: {answer}");
         answer
+    }
+
+    fn try_post(&self, path: &str, body: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let len = body.len();
+        let head = format!("POST {path} HTTP/1.0\r\ncontent-length: {len}\r\n\r\n");
+        stream.write_all((head + body).as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// As [`Self::post`], in JSON. Repeats the request until the server, which may have no leader yet, takes it.
+    pub fn ask(&self, path: &str, body: &Value) -> Value {
+        let body = body.to_string();
+        let answer = until(path, || {
+            let answer = self.try_post(path, &body).ok()?;
+            answer.contains(" 200 OK").then_some(answer)
+        });
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// Deletes the history up to now.
+    pub fn compact(&self) {
+        let read = self.ask("/v3/kv/range", &json!({ "key": "AA==" }));
+        let revision = &read["header"]["revision"];
+        self.ask(
+            "/v3/kv/compaction",
+            &json!({ "revision": revision, "physical": true }),
+        );
     }
 }

@@ -317,7 +317,7 @@ fn target(service: &Process) -> String {
     format!("http://{}/{BUCKET}", service.address("listen"))
 }
 
-pub(crate) fn free() -> String {
+pub fn free() -> String {
     "127.0.0.1:0".to_owned()
 }
 
@@ -346,7 +346,7 @@ fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
 }
 
 /// Starts a controller on the files in a folder, with further flags.
-pub(crate) fn controller_in(folder: &Path, listen: &str, admin: &str, more: &[&str]) -> Process {
+pub fn controller_in(folder: &Path, listen: &str, admin: &str, more: &[&str]) -> Process {
     let path = |name: &str| folder.join(name).display().to_string();
     let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
     let files = [

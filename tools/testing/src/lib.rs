@@ -8,6 +8,7 @@ pub mod members;
 pub mod mixed_fleet;
 pub mod one_limiter;
 pub mod process;
+pub mod proxy;
 pub mod quota_crashes;
 pub mod quota_sidecars;
 mod skipped;

@@ -5,13 +5,25 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::etcd::{EtcdServer, start_cluster};
+use crate::etcd::{EtcdServer, free_addresses, start_cluster};
 use crate::fleet::{TENANTS, aggregator, controller_in, free};
 use crate::process::{Process, http, until};
+use crate::proxy::Proxy;
 
 pub const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
+/// The host of the proxies before controllers, whose ports are those of the controllers.
+const OF_PROXIES: [u8; 4] = [127, 0, 0, 2];
+
+/// Proxies between a controller and the others.
+pub struct Links {
+    pub store: Vec<Proxy>,
+    pub aggregators: Proxy,
+}
+
 pub struct Members {
+    /// The links of each controller; empty if there are no proxies.
+    pub links: Vec<Links>,
     pub store: [EtcdServer; 3],
     pub controllers: Vec<Process>,
     pub aggregators: Vec<Process>,
@@ -22,9 +34,19 @@ impl Members {
     /// Starts the store and controllers with this policy, waits until one leads, and starts the aggregators. Returns
     /// `None`, and notes the skipped test, if etcd is not installed.
     pub fn start(test: &str, controllers: usize, policy: &str) -> Option<Self> {
+        Self::start_with(test, controllers, policy, false)
+    }
+
+    /// As [`Self::start`], with links of each controller that can be cut.
+    pub fn behind_proxies(test: &str, controllers: usize, policy: &str) -> Option<Self> {
+        Self::start_with(test, controllers, policy, true)
+    }
+
+    fn start_with(test: &str, controllers: usize, policy: &str, proxies: bool) -> Option<Self> {
         let store = start_cluster(test)?;
         let directory = tempfile::tempdir().unwrap();
         let mut members = Self {
+            links: Vec::new(),
             store,
             controllers: Vec::new(),
             aggregators: Vec::new(),
@@ -33,11 +55,18 @@ impl Members {
         for number in 0..controllers {
             members.write(number, "policy.yaml", policy);
             members.write(number, "tenants.yaml", TENANTS);
-            let started = members.controller(number, &free(), &free());
+            let listen = if proxies { members.link() } else { free() };
+            let started = members.controller(number, &listen, &free());
             members.controllers.push(started);
         }
         members.until_led();
-        let parents = members.urls("listen");
+        let parents = if proxies {
+            let links = members.links.iter();
+            let urls = links.map(|it| format!("http://{}", it.aggregators.address));
+            urls.collect::<Vec<_>>().join(",")
+        } else {
+            members.urls("listen")
+        };
         members.aggregators = ZONES
             .map(|zone| aggregator(zone, &parents, &free(), &free()))
             .into();
@@ -53,13 +82,30 @@ impl Members {
         urls.collect::<Vec<_>>().join(",")
     }
 
-    /// The URL of the store.
-    pub fn store_url(&self) -> String {
-        let endpoints = self.store.iter().map(|server| server.address.to_string());
-        format!(
-            "etcd://{}/plimsoll",
-            endpoints.collect::<Vec<_>>().join(",")
-        )
+    /// Starts the proxies of the next controller, and returns the address for it to listen at.
+    fn link(&mut self) -> String {
+        let [listen] = free_addresses();
+        let store = self.store.iter();
+        let store = store.map(|server| Proxy::start(([127, 0, 0, 1], 0).into(), server.address));
+        let links = Links {
+            store: store.collect(),
+            aggregators: Proxy::start((OF_PROXIES, listen.port()).into(), listen),
+        };
+        self.links.push(links);
+        listen.to_string()
+    }
+
+    /// The URL of the store for one controller.
+    fn store_url(&self, number: usize) -> String {
+        let endpoints: Vec<String> = match self.links.get(number) {
+            Some(links) => links
+                .store
+                .iter()
+                .map(|it| it.address.to_string())
+                .collect(),
+            None => self.store.iter().map(|it| it.address.to_string()).collect(),
+        };
+        format!("etcd://{}/plimsoll", endpoints.join(","))
     }
 
     /// Saves a file of one controller, as an editor does.
@@ -72,7 +118,15 @@ impl Members {
 
     fn controller(&self, number: usize, listen: &str, admin: &str) -> Process {
         let folder = self.directory.path().join(number.to_string());
-        controller_in(&folder, listen, admin, &["--store", &self.store_url()])
+        let store = self.store_url(number);
+        let advertised = std::net::IpAddr::from(OF_PROXIES).to_string();
+        let flags = ["--store", &store, "--advertise", &advertised];
+        let flags = if self.links.is_empty() {
+            &flags[..2]
+        } else {
+            &flags
+        };
+        controller_in(&folder, listen, admin, flags)
     }
 
     /// Starts a controller that has ended again on its addresses.

@@ -1,6 +1,8 @@
 //! Several controllers on a real store, of which one leads.
 
 mod copy;
+mod store;
+mod takeovers;
 
 use plimsoll_testing::fleet::{BUCKET, policy};
 use plimsoll_testing::members::{Members, ZONES};

@@ -24,7 +24,8 @@ use clap::builder::PossibleValuesParser;
 
 use plimsoll_testing::fleet::Rates;
 use report::{
-    FROZEN, FUZZ, HEADROOM, PLANS, QUOTA, Report, SCALE, SIDECAR, SOAK, TAKEOVER, TENANTS, TLS,
+    CUTS, FROZEN, FUZZ, HEADROOM, PLANS, QUOTA, Report, SCALE, SIDECAR, SOAK, TAKEOVER, TENANTS,
+    TLS,
 };
 
 /// Requests/s.
@@ -35,7 +36,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, plans, scale, headroom, takeover, fuzz, tls, sidecar, quota, frozen and soak alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, plans, scale, headroom, takeover, cuts, fuzz, tls, sidecar, quota, frozen and soak alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
     /// Time for which `soak` runs; what it does every minute of an hour comes as many times in less
@@ -44,11 +45,14 @@ pub(crate) struct Args {
     /// Times for which `frozen` stops each tier
     #[arg(long, env = "PLIMSOLL_FROZEN_FOR", value_name = "TIME", value_delimiter = ',', default_value = "2s,60s,300s", value_parser = humantime::parse_duration)]
     pub(crate) frozen_for: Vec<Duration>,
+    /// Kills of the leader by `takeover`, one every 15 s
+    #[arg(long, env = "PLIMSOLL_TAKEOVER_KILLS", value_name = "COUNT", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) takeover_kills: u64,
 }
 
 type Measure = fn(&mut Report);
 
-const PARTS: [(&str, Measure); 22] = [
+const PARTS: [(&str, Measure); 23] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -59,6 +63,7 @@ const PARTS: [(&str, Measure); 22] = [
     ("changes", changes::measure),
     ("outage", outage::measure),
     (TAKEOVER, headroom::takeover::measure),
+    (CUTS, headroom::cuts::measure),
     ("kill", kill::measure),
     ("books", books::measure),
     ("goodput", goodput::measure),

@@ -1,9 +1,10 @@
-//! The store on a real server of etcd: takeovers, large documents, damage and deposed controllers.
+//! The store on a real server of etcd: takeovers, large documents, damage, a full database and deposed controllers.
 
-use plimsoll_etcd::{Client, Operation, Options, StoreAddress, Transaction};
+use plimsoll_etcd::{Client, Error, Operation, Options, StoreAddress, Transaction};
 use plimsoll_policy::PolicyTexts;
 use plimsoll_policy::learning::{Minute, Sample};
 use plimsoll_testing::etcd::EtcdServer;
+use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
@@ -91,6 +92,87 @@ async fn only_the_leader_writes_and_the_next_one_reads() {
     assert_eq!(elect(&client).await.1.durable, state(1));
 }
 
+#[tokio::test]
+async fn damaged_parts_are_a_loss() {
+    let Some(server) = plimsoll_testing::etcd::start("damaged_parts_are_a_loss", &[]) else {
+        return;
+    };
+    let client = client(&server).await;
+    let missing = "is missing or damaged";
+    for (damaged, value, reason) in [
+        (
+            "state",
+            "plimsoll-state 2 xxh3 0\n",
+            "its format is version 2",
+        ),
+        ("policy", "foreign", "its policy: expected ident"),
+        (
+            "policy",
+            "plimsoll-chunks 1\nforeign\n",
+            "its list of chunks is damaged",
+        ),
+        ("policy", "plimsoll-chunks 1\nchunks/1\n", missing),
+        ("chunks/", "", missing),
+        ("chunks/", "foreign", missing),
+    ] {
+        let (store, _) = elect(&client).await;
+        store.save(&with_policy(7, 1_300_000)).await.unwrap();
+        let whole = client.get("state").await.unwrap().unwrap().value;
+        let parts = client.list(damaged, 10).await.unwrap().entries;
+        let damages = parts.into_iter().map(|part| match value {
+            "" => Operation::delete(part.key),
+            value => Operation::put(part.key, value, None),
+        });
+        let damages = damages.fold(Transaction::default(), Transaction::then);
+        client.transact(damages).await.unwrap();
+        let (next, opened) = elect(&client).await;
+        let loss = opened.loss.unwrap_or_default();
+        assert!(opened.durable.lost && loss.contains(reason), "{loss}");
+        let kept = client.get("unreadable").await.unwrap().unwrap().value;
+        assert!(kept == whole || damaged == "state");
+        next.save(&with_policy(8, 1_300_000)).await.unwrap();
+        assert_eq!(elect(&client).await.1.durable, with_policy(8, 1_300_000));
+    }
+}
+
+/// A compaction takes the history, and never the state.
+#[tokio::test]
+async fn full_store_saves_after_compaction() {
+    let test = "full_store_saves_after_compaction";
+    let quota = ["--quota-backend-bytes", "4000000"];
+    let Some(server) = plimsoll_testing::etcd::start(test, &quota) else {
+        return;
+    };
+    let client = client(&server).await;
+    let (store, _) = elect(&client).await;
+    let mut refused = None;
+    // The server compares the size of its file, which it writes every 100 ms.
+    for epoch in 1..200 {
+        refused = store
+            .save(&with_policy(epoch, 400_000 + 8 * epoch as usize))
+            .await
+            .err();
+        if refused.is_some() {
+            break;
+        }
+    }
+    let refused = refused.unwrap();
+    assert!(
+        matches!(refused, StoreError::Etcd(Error::NoSpace)),
+        "{refused}"
+    );
+    server.compact();
+    server.ask("/v3/maintenance/defragment", &json!({}));
+    let alarms = server.ask("/v3/maintenance/alarm", &json!({}));
+    for alarm in alarms["alarms"].as_array().unwrap() {
+        let (of, alarm) = (&alarm["memberID"], &alarm["alarm"]);
+        let disarm = json!({ "action": "DEACTIVATE", "memberID": of, "alarm": alarm });
+        server.ask("/v3/maintenance/alarm", &disarm);
+    }
+    store.save(&with_policy(1_000, 8)).await.unwrap();
+    assert_eq!(elect(&client).await.1.durable, with_policy(1_000, 8));
+}
+
 /// A second handle of one leader stands for its write whose answer was lost, and which arrives late.
 #[tokio::test]
 async fn late_write_replaces_no_later_state() {
@@ -145,7 +227,7 @@ async fn next_leader_goes_on_learning() {
 
     let bucket = plimsoll_core::names::Bucket::new("api").unwrap();
     let closed: ClosedDays = serde_json::from_value(
-        serde_json::json!({ bucket.as_str(): { "open": 1, "peaks": [], "limit": null } }),
+        json!({ bucket.as_str(): { "open": 1, "peaks": [], "limit": null } }),
     )
     .unwrap();
     next.write_closed(&closed).await.unwrap();
@@ -155,4 +237,18 @@ async fn next_leader_goes_on_learning() {
         .unwrap();
     assert_eq!((restored.closed, restored.losses), (closed, Vec::new()));
     assert_eq!(restored.minutes, minutes[1..]);
+
+    // Values that no controller has written cost themselves only.
+    put(&client, "history/closed", "foreign").await;
+    put(&client, "history/minutes/000001/x", "foreign").await;
+    let damaged = SharedHistory::new(elect(&client).await.0);
+    let damaged = damaged.read().await.unwrap();
+    assert_eq!(damaged.minutes, minutes[1..]);
+    let losses = damaged.losses.join("\n");
+    for loss in [
+        "history/closed of the store: ",
+        "the minute history/minutes/000001/x of the store is damaged",
+    ] {
+        assert!(losses.contains(loss), "{losses}");
+    }
 }

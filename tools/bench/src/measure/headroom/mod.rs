@@ -3,11 +3,13 @@
 
 mod after;
 mod constant;
+pub(super) mod cuts;
 mod groups;
 mod instances;
 pub(super) mod plans;
 mod promotion;
 mod record;
+mod returns;
 pub(super) mod takeover;
 mod traffic;
 

@@ -1,7 +1,5 @@
 //! Takeovers: the leader of three controllers is killed again and again under three times the limit.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,28 +8,53 @@ use plimsoll_testing::members::{Members, ZONES};
 
 use super::instances::{Instances, ports};
 use super::record::{Decision, Record};
+use super::returns;
 use super::traffic::{Flow, arrivals};
 use crate::measure::report::Report;
 
-const LIMIT: u32 = 1_000;
+pub(super) const LIMIT: u32 = 1_000;
 const OFFERED: f64 = 3_000.0;
-const CONTROLLERS: usize = 3;
+pub(super) const CONTROLLERS: usize = 3;
 const INSTANCES: usize = 6;
-const KILLS: usize = 30;
 /// Seconds before the first kill, and between two: a successor has led for some seconds then.
-const SETTLE_S: u64 = 20;
+pub(super) const SETTLE_S: u64 = 20;
 const EVERY_S: u64 = 15;
-const LASTS_S: u64 = SETTLE_S + KILLS as u64 * EVERY_S;
 /// The seconds of a window for the limit.
 const WINDOW_S: u64 = 10;
 const POLL: Duration = Duration::from_millis(50);
 
 pub(in crate::measure) fn measure(report: &mut Report) {
+    returns::measure(report);
     let policy = policy(LIMIT, "enforce", false);
     let Some(mut members) = Members::start("takeover", CONTROLLERS, &policy) else {
         report.skip("takeover", "none", "etcd is not installed");
         return;
     };
+    let kills = report.args.takeover_kills;
+    let lasts_s = SETTLE_S + kills * EVERY_S;
+    let mut took = Vec::new();
+    let record = under_load(&mut members, lasts_s, |members, started| {
+        for kill in 0..kills {
+            // The moment within a lease differs from kill to kill.
+            let due = Duration::from_secs(SETTLE_S + kill * EVERY_S)
+                + Duration::from_millis(kill * 370 % 1_000);
+            thread::sleep(due.saturating_sub(started.elapsed()));
+            if started.elapsed() >= Duration::from_secs(lasts_s) {
+                return;
+            }
+            took.push(take_over(members));
+        }
+    });
+    rows(report, took, &record, lasts_s);
+}
+
+/// Offers three times the limit for so many seconds, while `act` does something to the fleet from the moment on that it
+/// is given.
+pub(super) fn under_load(
+    members: &mut Members,
+    lasts_s: u64,
+    act: impl FnOnce(&mut Members, Instant) + Send,
+) -> Record {
     let zones: Vec<_> = ZONES
         .into_iter()
         .zip(members.aggregators.iter().map(ports))
@@ -42,28 +65,25 @@ pub(in crate::measure) fn measure(report: &mut Report) {
         rps: OFFERED / 2.0,
         group: 1,
     });
-    let load = arrivals(&[(Duration::from_secs(LASTS_S), flows.into())], INSTANCES);
-    let is_over = AtomicBool::new(false);
-    let took = Mutex::new(Vec::new());
-    let record = thread::scope(|scope| {
-        scope.spawn(|| {
-            let started = Instant::now();
-            for kill in 0..KILLS as u64 {
-                // The moment within a lease differs from kill to kill.
-                let due = Duration::from_secs(SETTLE_S + kill * EVERY_S)
-                    + Duration::from_millis(kill * 370 % 1_000);
-                thread::sleep(due.saturating_sub(started.elapsed()));
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                took.lock().unwrap().push(take_over(&mut members));
-            }
-        });
-        let record = instances.serve(&load);
-        is_over.store(true, Ordering::Relaxed);
-        record
-    });
-    rows(report, took.into_inner().unwrap(), &record);
+    let load = arrivals(&[(Duration::from_secs(lasts_s), flows.into())], INSTANCES);
+    thread::scope(|scope| {
+        let started = Instant::now();
+        scope.spawn(move || act(members, started));
+        instances.serve(&load)
+    })
+}
+
+fn passed(decisions: &[Decision]) -> usize {
+    decisions.iter().filter(|it| it.refused.is_none()).count()
+}
+
+/// Returns the most that passed in any ten seconds between two, as a multiple of the limit.
+pub(super) fn most_passed(record: &Record, from_s: u64, until_s: u64) -> f64 {
+    let windows = from_s..until_s - WINDOW_S;
+    let most = windows
+        .map(|from| passed(record.between(from, from + WINDOW_S)))
+        .max();
+    most.unwrap_or_default() as f64 / (f64::from(LIMIT) * WINDOW_S as f64)
 }
 
 /// Kills the leader, and returns the time until every aggregator has values of its successor.
@@ -90,7 +110,7 @@ fn take_over(members: &mut Members) -> Duration {
     took
 }
 
-fn rows(report: &mut Report, mut took: Vec<Duration>, record: &Record) {
+fn rows(report: &mut Report, mut took: Vec<Duration>, record: &Record, lasts_s: u64) {
     took.sort_unstable();
     let seconds = |at: usize| took[at.min(took.len() - 1)].as_secs_f64();
     let (median, longest) = (seconds(took.len() / 2), seconds(took.len() - 1));
@@ -104,13 +124,7 @@ fn rows(report: &mut Report, mut took: Vec<Duration>, record: &Record) {
         format!("p50 {median:.1} s, longest {longest:.1} s"),
         median <= 8.0 && longest <= 12.0,
     );
-    let passed =
-        |decisions: &[Decision]| decisions.iter().filter(|it| it.refused.is_none()).count();
-    let windows = SETTLE_S..LASTS_S - WINDOW_S;
-    let most = windows
-        .map(|from| passed(record.between(from, from + WINDOW_S)))
-        .max();
-    let most = most.unwrap_or_default() as f64 / (f64::from(LIMIT) * WINDOW_S as f64);
+    let most = most_passed(record, SETTLE_S, lasts_s);
     report.row(
         "passed in any 10 s meanwhile",
         "<= 1.03 of the limit",
@@ -121,7 +135,7 @@ fn rows(report: &mut Report, mut took: Vec<Duration>, record: &Record) {
         let decisions = record.between(from, from + 1);
         decisions.len() - passed(decisions)
     };
-    let least = (SETTLE_S..LASTS_S).map(refused).min().unwrap_or_default() as f64;
+    let least = (SETTLE_S..lasts_s).map(refused).min().unwrap_or_default() as f64;
     let due = OFFERED - f64::from(LIMIT);
     report.row(
         "refused in any second meanwhile",
@@ -130,7 +144,7 @@ fn rows(report: &mut Report, mut took: Vec<Duration>, record: &Record) {
         least >= due / 2.0,
     );
     let latest = record
-        .between(SETTLE_S, LASTS_S)
+        .between(SETTLE_S, lasts_s)
         .iter()
         .map(|made| made.late)
         .max();

@@ -19,18 +19,20 @@ pub(super) const PLANS: &str = "plans";
 pub(super) const SCALE: &str = "scale";
 pub(super) const HEADROOM: &str = "headroom";
 pub(super) const TAKEOVER: &str = "takeover";
+pub(super) const CUTS: &str = "cuts";
 pub(super) const FUZZ: &str = "fuzz";
 pub(super) const TLS: &str = "tls";
 pub(super) const SIDECAR: &str = "sidecar";
 pub(super) const QUOTA: &str = "quota";
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const SOAK: &str = "soak";
-const SECTIONS: [(&str, &str); 11] = [
+const SECTIONS: [(&str, &str); 12] = [
     (TENANTS, include_str!("sections/tenants.md")),
     (PLANS, include_str!("sections/plans.md")),
     (SCALE, include_str!("sections/scale.md")),
     (HEADROOM, include_str!("sections/headroom.md")),
     (TAKEOVER, include_str!("sections/takeover.md")),
+    (CUTS, include_str!("sections/cuts.md")),
     (FUZZ, include_str!("sections/fuzz.md")),
     (TLS, include_str!("sections/tls.md")),
     (SIDECAR, include_str!("sections/sidecar.md")),
