@@ -75,12 +75,12 @@ fn cause(why: &Why, requests: &Refusals) -> String {
                 let weight = why.grants.weight * why.boost.unwrap_or(1.0);
                 format!("; by weight {weight} it may pass {allocated:.0}/s of its {:.0}/s", per_s(requests))
             });
-            format!(
-                "all tenants ask {:.0}/s of a limit of {limit:.0}/s ({}){}",
-                per_s(&why.of_bucket),
-                why.limit_source,
-                part.unwrap_or_default()
-            )
+            let asked = per_s(&why.of_bucket);
+            let (of, limit) = match asked < limit {
+                true => (", below the limit of", format!("{limit:.0}/s on average: they ask more for moments")),
+                false => (" of a limit of", format!("{limit:.0}/s ({})", why.limit_source)),
+            };
+            format!("all tenants ask {asked:.0}/s{of} {limit}{}", part.unwrap_or_default())
         }
         Some("tenant limit") => {
             let of = why.grants.limit_of.as_deref().unwrap_or("bucket");
