@@ -53,7 +53,7 @@ pub(super) fn measure(report: &mut Report) {
         let aggregator = Shared::new(Aggregator::new(number));
         let plain = Security::Plain { anywhere: false };
         let dial = |it| Dial::new(&format!("http://{it}"), &plain).unwrap();
-        let parents = ParentList::new(ways[number % 2].iter().map(dial).collect()).unwrap();
+        let parents = ParentList::new(ways[number * 2 / ALL].iter().map(dial).collect()).unwrap();
         runtime.spawn(child::run(aggregator.clone(), parents, stop.clone(), Quiet));
         aggregator
     };
