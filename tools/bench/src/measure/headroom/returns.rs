@@ -85,9 +85,7 @@ pub(super) fn measure(report: &mut Report) {
     ages.sort_unstable();
     let p99 = ages[AGGREGATORS * 99 / 100 - 1];
     report.row(
-        &format!(
-            "1,000 aggregators and a kill of the leader: all have directives of its successor"
-        ),
+        "1,000 aggregators and a kill of the leader: all have directives of its successor",
         "<= 15 s",
         format!("{:.1} s", back.as_secs_f64()),
         back <= BACK_WITHIN,
