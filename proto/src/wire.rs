@@ -77,6 +77,10 @@ pub struct Report {
     /// From an aggregator: unlisted names that may exceed their tenant limit over all zones, with their rates there.
     #[prost(message, repeated, tag = "58")]
     pub limited: ::prost::alloc::vec::Vec<NameRate>,
+    /// From an aggregator, every 5 s: the unlisted names of each bucket with the highest rates, with their rates there. Empty:
+    /// unchanged. Shown to operators, without effect.
+    #[prost(message, repeated, tag = "65")]
+    pub callers: ::prost::alloc::vec::Vec<NameRate>,
     /// From an aggregator: unlisted names without a plan of which it wants to know what the catalogue of tenants says.
     /// Sent only to a parent that has sent a catalogue hash.
     #[prost(string, repeated, tag = "59")]

@@ -75,10 +75,7 @@ impl Tails {
             is_near.then_some((rate / limit, id, key, counted.line, rate, limit))
         });
         let mut names: Vec<_> = names.collect();
-        if names.len() > LIMITED_MAX {
-            names.select_nth_unstable_by(LIMITED_MAX, |one, other| other.0.total_cmp(&one.0));
-            names.truncate(LIMITED_MAX);
-        }
+        keep_highest(&mut names, LIMITED_MAX, |name| name.0);
         let state_of = |class: &KeyId, id: KeyId| {
             let mut names = before.get(class).into_iter().flatten();
             names.find(|name| name.id == id).map(|name| name.state)
@@ -151,16 +148,24 @@ impl Tails {
     }
 
     /// The rate of a name in requests/s; `None` before its requests tell it.
-    fn rate(&self, now: MonoTime, id: KeyId) -> Option<f64> {
+    pub(super) fn rate(&self, now: MonoTime, id: KeyId) -> Option<f64> {
         self.names
             .get(id.index())?
             .rate_at(now, self.report_interval)
     }
 }
 
+/// Keeps the `most` names for which `value` is highest, in any order.
+pub(super) fn keep_highest<T>(names: &mut Vec<T>, most: usize, value: impl Fn(&T) -> f64) {
+    if names.len() > most {
+        names.select_nth_unstable_by(most, |one, other| value(other).total_cmp(&value(one)));
+        names.truncate(most);
+    }
+}
+
 /// Returns the key with the plan of its class in its name: the parent knows the limit by it, also where only the catalogue
 /// has the plan.
-fn in_class(key: &Key, class: &Tenant) -> Key {
+pub(super) fn in_class(key: &Key, class: &Tenant) -> Key {
     let plan = class.plan().filter(|_| key.tenant.plan().is_none());
     let planned = plan.and_then(|plan| Planned::of(key.tenant.as_str(), plan));
     let tenant = planned.and_then(|name| Tenant::new(&name).ok());

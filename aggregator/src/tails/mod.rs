@@ -1,6 +1,7 @@
 //! The tails of all buckets: the names that the policy does not list, their rates, and the demand of each class by the
 //! bins of these rates.
 
+mod callers;
 mod class;
 mod limited;
 
@@ -27,6 +28,8 @@ pub(crate) struct Tails {
     names: Vec<NameMemory>,
     classes: Vec<Option<Box<Class>>>,
     pub(crate) limited: LimitedNames,
+    /// The time when the busiest names were last found.
+    callers_at: Option<MonoTime>,
 }
 
 // === Names ===
@@ -38,6 +41,7 @@ impl Tails {
             names: Vec::new(),
             classes: Vec::new(),
             limited: LimitedNames::default(),
+            callers_at: None,
         }
     }
 

@@ -62,6 +62,10 @@ impl Child for Zone {
             .outbox
             .fill(&mut report, keys, |line| lines.tally(line));
         self.kills.fill(now, &mut report);
+        // The parent takes them only with counts.
+        if report.time.is_some() {
+            report.callers = self.fast_loop.tails.take_callers(now, &self.keys);
+        }
         self.upstream
             .finish_report(now, &mut report, &self.downstream.sessions);
         report

@@ -12,6 +12,8 @@ use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
 use plimsoll_policy::Policy;
 
+use super::callers::Callers;
+
 /// Time that a conflict of names is shown after one of the two processes last replaced the other.
 /// Each returns within 12 s.
 const CONFLICT_SHOWN: Duration = Duration::from_secs(60);
@@ -32,6 +34,7 @@ pub(crate) struct Aggregator {
     pub(crate) tails: BTreeMap<Key, Tail>,
     /// Names that may exceed their tenant limit, with their rates there.
     limited: Vec<(Key, Rate)>,
+    pub(super) callers: Callers,
     /// Its parts of the limits of such names.
     pub(crate) limits: Vec<(Key, Rate)>,
     /// The names that it asked for with their classes, for the next messages.
@@ -95,6 +98,7 @@ impl Aggregator {
             staged: Vec::new(),
             tails: BTreeMap::new(),
             limited: Vec::new(),
+            callers: Callers::default(),
             limits: Vec::new(),
             catalogued: Vec::new(),
             clients: None,
@@ -144,6 +148,7 @@ impl Aggregator {
         if !report.more && report.time.is_some() {
             self.tails.clone_from(&report.tails);
             self.limited.clone_from(&report.limited);
+            self.callers.enter(&report.callers);
         }
         // A restarted aggregator has no clients at first. It is sent the last number above zero, and waits
         // for as many clients.

@@ -2,6 +2,7 @@
 //! traffic still counts when one falls silent, and what each is sent.
 
 mod aggregator;
+mod callers;
 pub(crate) mod leadership;
 pub(crate) mod liveness;
 pub(crate) mod takeover;

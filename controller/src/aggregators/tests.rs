@@ -1,9 +1,10 @@
 //! Rates and silence of aggregators, as they follow from reports.
 
 use super::*;
+use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Origin;
-use plimsoll_core::report::{Counts, Entry, Tally};
+use plimsoll_core::report::{CALLERS_MAX, CALLERS_PER_BUCKET_MAX, Counts, Entry, Tally};
 
 const TICK: Duration = Duration::from_millis(500);
 
@@ -293,4 +294,97 @@ fn returning_process_reveals_a_shared_name() {
         );
     }
     assert!(in_conflict(&aggregators, 65) && !in_conflict(&aggregators, 66));
+}
+
+fn report_callers(aggregators: &mut Aggregators, name: &str, callers: &[(&str, &str, f64)]) {
+    let of = |(bucket, tenant, rate): &(&str, &str, f64)| {
+        let key = Key {
+            bucket: Bucket::new(bucket).unwrap(),
+            tenant: Tenant::new(tenant).unwrap(),
+        };
+        (key, Rate::new(*rate).unwrap())
+    };
+    let report = Report {
+        time: Some(MonoTime::ZERO),
+        callers: callers.iter().map(of).collect(),
+        ..Report::default()
+    };
+    aggregators.enter(&place(name), &report, &Entered::default());
+}
+
+fn callers(aggregators: &Aggregators, bucket: &str) -> Vec<(String, f64)> {
+    let callers = aggregators.callers(&Bucket::new(bucket).unwrap());
+    let named = callers.into_iter();
+    named
+        .map(|(tenant, rate)| (tenant.to_string(), rate))
+        .collect()
+}
+
+fn pass(aggregators: &mut Aggregators, seconds: u32) {
+    for _ in 0..2 * seconds {
+        tick(aggregators);
+        aggregators.age_callers(TICK, &Parameters::default());
+    }
+}
+
+#[test]
+fn callers_are_summed_over_zones() {
+    let mut aggregators = aggregators(&["a", "b"]);
+    let (jo, al, flo) = ("jo%~free", "al", "flo");
+    let named = |all: &[(&str, f64)]| -> Vec<(String, f64)> {
+        let own = all.iter();
+        own.map(|(name, rate)| ((*name).to_owned(), *rate))
+            .collect()
+    };
+    let at_a = [("api", jo, 30.0), ("web", al, 9.0), ("api", al, 20.0)];
+    report_callers(&mut aggregators, "a", &at_a);
+    report_callers(
+        &mut aggregators,
+        "b",
+        &[("api", al, 25.0), ("api", flo, 1.0)],
+    );
+    let of_both = named(&[(al, 45.0), (jo, 30.0), (flo, 1.0)]);
+    assert_eq!(callers(&aggregators, "api"), of_both);
+    assert_eq!(callers(&aggregators, "web"), named(&[(al, 9.0)]));
+    assert_eq!(callers(&aggregators, "none"), []);
+    report_callers(&mut aggregators, "a", &[]);
+    assert_eq!(callers(&aggregators, "api"), of_both, "empty is unchanged");
+
+    let many: Vec<String> = (0..CALLERS_MAX).map(|name| format!("n{name:03}")).collect();
+    let many: Vec<_> = many
+        .iter()
+        .map(|name| ("api", name.as_str(), 7.0))
+        .collect();
+    report_callers(&mut aggregators, "a", &many);
+    let busiest = callers(&aggregators, "api");
+    assert_eq!(busiest.len(), CALLERS_PER_BUCKET_MAX);
+    assert_eq!(busiest[..2], named(&[(al, 25.0), ("n000", 7.0)]));
+}
+
+#[test]
+fn silent_and_old_lists_are_not_shown() {
+    let mut aggregators = aggregators(&["a", "b"]);
+    for (name, rate) in [("a", 30.0), ("b", 12.0)] {
+        report_callers(&mut aggregators, name, &[("api", "jo", rate)]);
+    }
+    // The second at which the lists are looked at, whether b has reported until then, and the rate.
+    let mut now = 0;
+    for (at, b_reports, expected) in [
+        (1, true, Some(42.0)),
+        (6, false, Some(30.0)),
+        (7, true, Some(42.0)),
+        (30, true, Some(42.0)),
+        (31, true, None),
+    ] {
+        for _ in now..at {
+            report_callers(&mut aggregators, "a", &[]);
+            if b_reports {
+                report_callers(&mut aggregators, "b", &[]);
+            }
+            pass(&mut aggregators, 1);
+        }
+        now = at;
+        let shown = callers(&aggregators, "api");
+        assert_eq!(shown.first().map(|(_, rate)| *rate), expected, "at {at} s");
+    }
 }

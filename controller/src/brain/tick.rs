@@ -29,6 +29,9 @@ impl Brain {
         let is_unconfirmed = self.leadership.is_unconfirmed();
         let aged = if is_unconfirmed { Duration::ZERO } else { ran };
         self.downstream.aggregators.on_tick(aged, &self.parameters);
+        self.downstream
+            .aggregators
+            .age_callers(since_last, &self.parameters);
         self.sample_minute(now, unix_s);
         if !is_unconfirmed {
             self.expire_aggregators(unix_s);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, CatalogueNews, Directives, Entitlement, KeyDirective, LimitOwner, NewShare,
-    Terms, Unlisted, Values,
+    BucketDirective, CatalogueNews, Directives, Entitlement, KeyDirective, LIMITED_MAX, LimitOwner,
+    NewShare, Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration};
@@ -266,7 +266,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         grants: decode_grants(&part.grants)?,
         standings: decode_standings(&part.standing_id_gaps, &part.standings)?,
         limits: match part.has_limits {
-            true => Some(decode_name_rates(&part.limits)?),
+            true => Some(decode_name_rates("limits", &part.limits, LIMITED_MAX)?),
             false => None,
         },
         catalogue: CatalogueNews {

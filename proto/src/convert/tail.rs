@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::directive::{ClassTerms, LIMITED_MAX, NewShare, STANDINGS_MAX, TailCut};
+use plimsoll_core::directive::{ClassTerms, NewShare, STANDINGS_MAX, TailCut};
 use plimsoll_core::law::tail::{Bin, Demand, Standing, Tail};
 use plimsoll_core::names::{Bucket, Key, KeyId, PLANS_MAX, Tenant};
 use plimsoll_core::quantity::{DropRatio, Rate};
@@ -117,12 +117,16 @@ pub(super) fn encode_name_rate((key, rate): &(Key, Rate)) -> wire::NameRate {
     }
 }
 
-pub(super) fn decode_name_rates(rates: &[wire::NameRate]) -> Result<Vec<(Key, Rate)>, DecodeError> {
-    check_len("limits", rates.len(), LIMITED_MAX)?;
+pub(super) fn decode_name_rates(
+    field: &'static str,
+    rates: &[wire::NameRate],
+    most: usize,
+) -> Result<Vec<(Key, Rate)>, DecodeError> {
+    check_len(field, rates.len(), most)?;
     let each = rates.iter().map(|name| {
         let key = Key {
-            bucket: decode_name("limits", &name.bucket, Bucket::new)?,
-            tenant: decode_name("limits", &name.tenant, Tenant::new)?,
+            bucket: decode_name(field, &name.bucket, Bucket::new)?,
+            tenant: decode_name(field, &name.tenant, Tenant::new)?,
         };
         Ok((key, decode_rate(name.milli_rps)?))
     });

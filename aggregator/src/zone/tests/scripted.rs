@@ -338,6 +338,8 @@ pub(super) struct Scene {
     /// `None` while the controller is silent.
     pub(super) controller: Option<Script>,
     seq: u64,
+    /// The busiest names in reports with any, with the time of each report.
+    pub(super) callers: Vec<(u64, Vec<(Key, Rate)>)>,
     pub(super) now: u64,
     /// Lead of every other tick in milliseconds.
     pub(super) early: u64,
@@ -350,6 +352,7 @@ impl Scene {
             clients,
             controller: Some(script),
             seq: 0,
+            callers: Vec::new(),
             now: 0,
             early: 0,
         }
@@ -392,6 +395,9 @@ impl Scene {
     pub(super) fn roll_up(&mut self) {
         let now = self.now();
         let report = self.zone.report(now);
+        if !report.callers.is_empty() {
+            self.callers.push((self.now, report.callers.clone()));
+        }
         if let Some(script) = &self.controller {
             self.seq += 1;
             let message = Directives {

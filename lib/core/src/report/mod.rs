@@ -37,6 +37,11 @@ use crate::law::tail::Tail;
 use crate::names::{Bucket, Key, KeyId, Tenant, Zone};
 use crate::quantity::{MonoTime, Rate};
 
+/// Maximum number of [callers](Report::callers) in one report.
+pub const CALLERS_MAX: usize = 400;
+/// Maximum number of [callers](Report::callers) of one bucket that an aggregator reports, and that a controller shows.
+pub const CALLERS_PER_BUCKET_MAX: usize = 20;
+
 /// Defines a key on a stream, and where its books continue (see [`Books`]).
 ///
 /// The ids of a stream are dense: a new id is the number of ids defined so far. An id that is defined again
@@ -136,6 +141,9 @@ pub struct Report {
     /// From an aggregator: names that may exceed their tenant limit over all zones, with their rates here. At most
     /// [`LIMITED_MAX`](crate::directive::LIMITED_MAX).
     pub limited: Vec<(Key, Rate)>,
+    /// From an aggregator, every 5 s: the unlisted names with the highest rates, with their rates here. Empty means
+    /// unchanged. Shown to operators, without effect. At most [`CALLERS_MAX`].
+    pub callers: Vec<(Key, Rate)>,
     /// From an aggregator: unlisted names without a plan that the catalogue of tenants may have. At most
     /// [`CATALOGUED_MAX`](crate::directive::CATALOGUED_MAX).
     pub asked: Vec<Tenant>,

@@ -10,7 +10,8 @@ use plimsoll_core::kill::{CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillG
 use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{
-    COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, ReportedMode, Role,
+    CALLERS_MAX, COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, ReportedMode,
+    Role,
 };
 
 use super::delta::SentCounts;
@@ -178,7 +179,8 @@ impl ReportDecoder {
                 .iter()
                 .map(decode_tail)
                 .collect::<Result<_, _>>()?,
-            limited: decode_name_rates(&part.limited)?,
+            limited: decode_name_rates("limited", &part.limited, LIMITED_MAX)?,
+            callers: decode_name_rates("callers", &part.callers, CALLERS_MAX)?,
             asked: part
                 .asked
                 .iter()
@@ -263,6 +265,7 @@ impl Unfinished {
         rest.established.extend(part.established);
         rest.tails.extend(part.tails);
         rest.limited.extend(part.limited);
+        rest.callers.extend(part.callers);
         rest.asked.extend(part.asked);
         rest.evidence.append(part.evidence);
         Ok(self.with_keys(keys))
@@ -311,6 +314,7 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
         ("established", rest.established.len(), ESTABLISHED_MAX),
         ("tails", rest.tails.len(), TAILS_MAX),
         ("limited", rest.limited.len(), LIMITED_MAX),
+        ("callers", rest.callers.len(), CALLERS_MAX),
         ("asked", rest.asked.len(), CATALOGUED_MAX),
         ("evidence", rest.evidence.iter().len(), COHORTS_MAX),
         ("evidence.latency_bin_gaps", report.bins, EVIDENCE_BINS_MAX),

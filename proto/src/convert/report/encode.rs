@@ -2,7 +2,7 @@
 
 use plimsoll_core::directive::{CATALOGUED_MAX, LIMITED_MAX};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Identity, Report, Role};
+use plimsoll_core::report::{CALLERS_MAX, Counts, Identity, Report, Role};
 use prost::Message;
 
 use super::decode::{ESTABLISHED_MAX, EVIDENCE_BINS_MAX};
@@ -67,6 +67,9 @@ impl ReportEncoder {
         }
         for name in report.limited.iter().take(LIMITED_MAX) {
             parts.push(|part| &mut part.limited, encode_name_rate(name));
+        }
+        for name in report.callers.iter().take(CALLERS_MAX) {
+            parts.push(|part| &mut part.callers, encode_name_rate(name));
         }
         for tenant in report.asked.iter().take(CATALOGUED_MAX) {
             parts.push(|part| &mut part.asked, tenant.to_string());

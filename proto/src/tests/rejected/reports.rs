@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_core::names::InvalidName;
+use plimsoll_core::report::CALLERS_MAX;
 
 use super::{check_last_rejected, invalid_name, too_many};
 use crate::tests::*;
@@ -116,6 +117,17 @@ fn reports_out_of_range_are_rejected() {
         value,
     };
     let part_max = KEYS_PER_PART_MAX;
+    let called = |tenant: &str, names| wire::Report {
+        callers: vec![
+            wire::NameRate {
+                bucket: "b".to_owned(),
+                tenant: tenant.to_owned(),
+                milli_rps: 1,
+            };
+            names
+        ],
+        ..report()
+    };
     let counted = |ids: &[u32], offered| wire::Report {
         definitions: definitions(0, 3),
         ..counts(ids.iter().copied(), offered)
@@ -426,6 +438,15 @@ fn reports_out_of_range_are_rejected() {
             }],
             too_many("holds", 4_097, part_max),
         ),
+        (
+            vec![more(called("t", 200)), called("t", 201)],
+            too_many("callers", 401, CALLERS_MAX),
+        ),
+        (
+            vec![called("t", 513)],
+            too_many("callers", 513, CALLERS_MAX),
+        ),
+        (vec![called("t ", 1)], invalid_name("callers", space)),
         (
             vec![more(report()), wire::Report { seq: 2, ..report() }],
             DecodeError::Parts("seq"),

@@ -114,6 +114,17 @@ fn any_report() -> impl Strategy<Value = Report> {
                         (key, Rate::new(3.5).unwrap())
                     })
                     .collect(),
+                callers: established
+                    .iter()
+                    .zip(1..)
+                    .map(|((bucket, tenant), number)| {
+                        let key = Key {
+                            bucket: bucket.clone(),
+                            tenant: tenant.clone(),
+                        };
+                        (key, Rate::new(f64::from(number) + 0.25).unwrap())
+                    })
+                    .collect(),
                 asked: established
                     .iter()
                     .map(|(_, tenant)| tenant.clone())

@@ -1,6 +1,9 @@
 //! Sizes of reports: parts within the bounds of a message, and bytes per key.
 
 use super::{check_reports, defining};
+use plimsoll_core::directive::LIMITED_MAX;
+use plimsoll_core::report::CALLERS_MAX;
+
 use crate::tests::*;
 
 fn largest_spread() -> Spread {
@@ -32,6 +35,10 @@ fn largest_report(keys: usize) -> Report {
         base: most,
         sent: most,
         continues: true,
+    };
+    let planned = |number| Key {
+        bucket: Bucket::new(&text(0)).unwrap(),
+        tenant: Tenant::new(&(text(number) + "%~" + &"p".repeat(PLAN_BYTES_MAX))).unwrap(),
     };
     Report {
         seq: 1,
@@ -110,6 +117,12 @@ fn largest_report(keys: usize) -> Report {
             .map(|number| (Bucket::new(&text(number)).unwrap(), largest_mode()))
             .collect(),
         established: (0..keys).map(|number| definition(number).key).collect(),
+        limited: (0..keys.min(LIMITED_MAX))
+            .map(|number| (planned(number), largest_rate()))
+            .collect(),
+        callers: (0..keys.min(CALLERS_MAX))
+            .map(|number| (planned(number), largest_rate()))
+            .collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
         tallies: (0..)
             .map(KeyId)

@@ -2,6 +2,7 @@
 //! the policy does not have the plan.
 
 use plimsoll_core::directive::{LimitOwner, Values};
+use plimsoll_core::report::CALLERS_PER_BUCKET_MAX;
 
 use super::*;
 use crate::zone::tests::scripted::{Client, Scene, Script, entitled, per_second};
@@ -184,4 +185,41 @@ fn child_aggregators_are_told_what_they_asked_for() {
     assert_eq!(told(&tree.lowers[0].clients[0]), jo.clone().into());
     assert_eq!(told(&tree.clients[0]), jo.into());
     assert!(told(&tree.lowers[1].clients[0]).is_empty());
+}
+
+#[test]
+fn busiest_names_are_reported_with_their_rates() {
+    let name = |rank: usize| match rank % 3 {
+        0 => format!("n{rank}%~free"),
+        // The policy has no such plan.
+        1 => format!("n{rank}%~pro"),
+        _ => format!("n{rank}"),
+    };
+    let zipf = |rank: usize| 1_000.0 / rank as f64;
+    let mut scene = Scene::new(
+        script(&["default", "%~free", "acme"]),
+        vec![Client::new(1).offering("acme", 5_000.0)],
+    );
+    let names: Vec<String> = (1..=1_000).map(name).collect();
+    for tenths in 1..=400 {
+        for (name, rank) in names.iter().zip(1..) {
+            let requests = zipf(rank) * f64::from(tenths) / 10.0;
+            scene.clients[0].counts(name).offered = requests.round() as u64;
+        }
+        scene.run(0.1);
+    }
+
+    let times: Vec<u64> = scene.callers.iter().map(|(at, _)| *at).collect();
+    assert!((7..=8).contains(&times.len()), "{times:?}");
+    let mut gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.all(|gap| gap == 5_000), "{times:?}");
+
+    let (_, mut callers) = scene.callers.pop().unwrap();
+    assert_eq!(callers.len(), CALLERS_PER_BUCKET_MAX);
+    callers.sort_by(|one, other| other.1.per_second().total_cmp(&one.1.per_second()));
+    for (rank, (key, rate)) in (1..=10).zip(&callers) {
+        assert_eq!(key.tenant.as_str(), name(rank));
+        let ratio = rate.per_second() / zipf(rank);
+        assert!((ratio - 1.0).abs() < 0.05, "{key:?}: {ratio} of its rate");
+    }
 }
