@@ -19,6 +19,8 @@ pub struct NameMemory {
     /// Tenths of a second: the time of the first request, and of the latest update.
     first: u32,
     last: u32,
+    /// Tenths of a second since the first request, as far as they matter to the short memory, which never begins anew.
+    filled: u8,
     /// Number of looks with traffic, as far as they matter.
     looks: u8,
     /// True if it had traffic since the last look.
@@ -95,8 +97,12 @@ impl NameMemory {
     }
 
     fn fade(&mut self, now: u32) {
-        let elapsed = now.saturating_sub(self.last) as f32 * TENTH;
+        let tenths = now.saturating_sub(self.last);
+        let elapsed = tenths as f32 * TENTH;
         if elapsed > 0.0 {
+            self.filled = self
+                .filled
+                .saturating_add(u8::try_from(tenths).unwrap_or(u8::MAX));
             self.last = now;
             self.long *= (-elapsed / parameters::NAME_MEMORY.as_secs_f32()).exp();
             self.short *= (-elapsed / parameters::NAME_MEMORY_FAST.as_secs_f32()).exp();
@@ -127,23 +133,27 @@ impl NameMemory {
     /// one.
     fn rate(&mut self, report_interval: Duration) -> f32 {
         // The first requests were gathered before they arrived.
-        let age =
-            self.last.saturating_sub(self.first) as f32 * TENTH + report_interval.as_secs_f32();
+        let gathered = report_interval.as_secs_f32();
+        let age = self.last.saturating_sub(self.first) as f32 * TENTH + gathered;
         let seconds_in = |memory: Duration, age: f32| {
             let memory = memory.as_secs_f32();
             memory * (1.0 - (-age / memory).exp())
         };
         let rate = self.long / seconds_in(parameters::NAME_MEMORY, age);
-        let fast_seconds = seconds_in(parameters::NAME_MEMORY_FAST, age);
+        let filled = f32::from(self.filled) * TENTH + gathered;
+        let fast_seconds = seconds_in(parameters::NAME_MEMORY_FAST, filled);
         let expected = rate * fast_seconds;
-        let grew = self.short > expected + 4.0 * expected.sqrt() + 8.0;
-        let shrank = expected >= 16.0 && self.short < expected - 4.0 * expected.sqrt();
+        // Requests arrive in reports, each at once: as many as the rate of one interval may be missing, or too many.
+        let chance = 4.0 * expected.sqrt() + rate * gathered;
+        let grew = self.short > expected + chance + 8.0;
+        let shrank = expected >= 16.0 && self.short < expected - chance;
         if !(grew || shrank) {
             return rate;
         }
         let fast = self.short / fast_seconds;
         let since = parameters::NAME_MEMORY_FAST.as_secs_f32().min(age);
-        self.first = self.last.saturating_sub((since / TENTH) as u32);
+        let before = ((since - gathered).max(0.0) / TENTH).round() as u32;
+        self.first = self.last.saturating_sub(before);
         self.long = fast * seconds_in(parameters::NAME_MEMORY, since);
         fast
     }

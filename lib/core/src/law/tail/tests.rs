@@ -98,6 +98,32 @@ fn tail_memory_follows_a_names_rate() {
     }
 }
 
+/// From the start on, and from 10 s after a step.
+#[test]
+fn steady_rate_is_read_as_it_is() {
+    let interval = Duration::from_millis(100);
+    for (before, rate, tolerance) in [
+        (20_000.0, 20_000.0, 0.05),
+        (1_000.0, 2_000.0, 0.1),
+        (20_000.0, 5_000.0, 0.1),
+    ] {
+        let mut name = NameMemory::new(at(0.0), true);
+        for tenth in 1..=1_200 {
+            let now = at(f64::from(tenth) / 10.0);
+            let present = if tenth <= 300 { before } else { rate };
+            name.add(now, present / 10.0, interval);
+            let Some(read) = name.rate_at(now, interval).filter(|_| tenth > 400) else {
+                continue;
+            };
+            assert!(
+                (read / rate - 1.0).abs() < tolerance,
+                "{before} to {rate}: {read} at {tenth}"
+            );
+        }
+        assert!(name.rate_at(at(120.0), interval).is_some());
+    }
+}
+
 #[test]
 fn name_is_due_after_two_busy_looks() {
     let interval = Duration::from_millis(100);
