@@ -60,7 +60,6 @@ impl Aggregators {
 
     /// Returns the unlisted names of a bucket with the highest requests/s, the busiest first. At most
     /// [`CALLERS_PER_BUCKET_MAX`]. Each aggregator reports only its own busiest names, so a rate may be too low.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no page shows them yet"))]
     pub(crate) fn callers(&self, bucket: &Bucket) -> Vec<(Tenant, f64)> {
         let mut rates: HashMap<&Tenant, f64> = HashMap::new();
         let lists = self.by_place.values();

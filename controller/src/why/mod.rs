@@ -23,7 +23,7 @@ use crate::admin::status::TenantGrants;
 use crate::brain::Brain;
 use crate::bucket::{BucketState, Refusals, Share};
 
-/// Other tenants in an answer: the busiest.
+/// Other tenants in an answer, and names that the policy does not list: the busiest.
 const OTHERS_MAX: usize = 10;
 
 /// The answer to why a tenant is refused, or is not.
@@ -67,6 +67,9 @@ pub struct Why {
     pub quotas: Vec<QuotaStatus>,
     /// Other tenants in these ten seconds, at most ten, the busiest first.
     pub others: Vec<Other>,
+    /// The busiest names now among those that the policy does not list, at most ten; empty for a moment in the past, and
+    /// for a listed tenant.
+    pub callers: Vec<Caller>,
     /// Changes that would lower the refusals of now, at most three; none for a moment in the past.
     pub remedies: Vec<Remedy>,
 }
@@ -80,6 +83,15 @@ pub struct Other {
     pub requests: Refusals,
     /// Its weight in the policy.
     pub weight: f64,
+}
+
+/// A name that the policy does not list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Caller {
+    /// The name, with its plan if it has one.
+    pub tenant: Tenant,
+    /// Its present requests/s.
+    pub rps: f64,
 }
 
 /// Why there is no answer.
@@ -170,6 +182,10 @@ impl Brain {
                 .map(|share| share.allocation),
             quotas: QuotaStatus::list(&state.terms.quotas),
             others: others(self.policy(), &shown, &counted_as),
+            callers: match at_s {
+                None if counted_as.is_class() => self.callers(bucket),
+                _ => Vec::new(),
+            },
             remedies: match at_s {
                 None => self.remedies(state, &counted_as, weight),
                 Some(_) => Vec::new(),
@@ -178,6 +194,12 @@ impl Brain {
         };
         why.summary = sentence::summary(&why);
         Ok(why)
+    }
+
+    fn callers(&self, bucket: &Bucket) -> Vec<Caller> {
+        let callers = self.downstream.aggregators.callers(bucket).into_iter();
+        let callers = callers.map(|(tenant, rps)| Caller { tenant, rps });
+        callers.take(OTHERS_MAX).collect()
     }
 
     fn weight_now(&self, tenant: &Tenant) -> f64 {

@@ -72,6 +72,12 @@ fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
     if why.limit_rps.is_some() && why.of_bucket.asked > 0 {
         writeln!(out, "  all: {}", shown(&why.of_bucket))?;
     }
+    if !why.callers.is_empty() {
+        let callers = why.callers.iter();
+        let callers = callers.map(|caller| format!("{} {:.0}/s", caller.tenant, caller.rps));
+        let callers = callers.collect::<Vec<_>>().join(", ");
+        writeln!(out, "busiest unlisted tenants: {callers}")?;
+    }
     for (number, remedy) in why.remedies.iter().enumerate() {
         let lead = if number == 0 {
             "what would help:"
