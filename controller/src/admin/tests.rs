@@ -13,6 +13,9 @@ const TABLE: &str = "
     GET /rollout/history viewer
     POST /rollout/promote operator
     POST /rollout/abort operator
+    GET /rollout/resume viewer
+    POST /rollout/resume operator
+    POST /rollout/reset operator
     GET /policy viewer
     POST /policy/ack admin
     GET /kill viewer

@@ -103,10 +103,10 @@ fn log_change(change: &Change) {
     } = change;
     let (from, why) = (change.from.map(|from| from.as_str()), why.join("; "));
     match cause {
-        Cause::Edit | Cause::Drift => {
+        Cause::Edit | Cause::Drift | Cause::Reset => {
             tracing::info!(entry, mode = %to, cause = cause.as_str(), why, "rollout evidence begins anew");
         }
-        Cause::Breach | Cause::Stale | Cause::Lost | Cause::Forced => {
+        Cause::Breach | Cause::Stale | Cause::Lost | Cause::Forced | Cause::Resume => {
             tracing::warn!(entry, from, %to, cause = cause.as_str(), why, "stage changed");
         }
         _ => tracing::info!(entry, from, %to, cause = cause.as_str(), why, "stage changed"),

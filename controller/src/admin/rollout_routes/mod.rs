@@ -1,5 +1,10 @@
-//! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a
-//! held policy.
+//! The rollout on the admin port: stages and their history, promotion and abort.
+
+mod policy;
+mod resume;
+
+pub use policy::{Ack, HeldStatus, Policies};
+pub use resume::{Reset, Resume, Resumed, Returning};
 
 use axum::extract::State;
 use axum::http::Method;
@@ -11,19 +16,17 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_host::Shared;
-use plimsoll_policy::{BucketPolicy, Difference, differences};
+use plimsoll_policy::BucketPolicy;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{
-    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, on_disk, to_the_end,
-    unavailable,
+    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, to_the_end, unavailable,
 };
 use crate::audit::{Actor, Entry};
-use crate::brain::{AckError, Brain};
+use crate::brain::Brain;
 use crate::policy_file::PolicyFiles;
 use crate::rollout::{RolloutError, reasons};
 use crate::state::{Change, Evidence};
-use crate::tasks::policy::one_line;
 
 /// The rollout of one entry of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,14 +79,6 @@ pub struct Abort {
     pub reason: Option<Text>,
 }
 
-/// A request to activate a held policy.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ack {
-    /// The hash of the policy: 16 hex digits.
-    pub hash: String,
-}
-
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
@@ -93,67 +88,21 @@ pub struct Done {
     pub saved: bool,
 }
 
-/// The current policy and the held one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Policies {
-    /// The hash of the current policy.
-    pub in_force: String,
-    /// The policy that waits for acknowledgement.
-    pub held: Option<HeldStatus>,
-    /// Why the files as they are now were refused; null if they were not.
-    pub refused: Option<String>,
-}
-
-impl Policies {
-    /// Returns the policies of a controller.
-    pub fn of(brain: &Brain) -> Self {
-        let held = brain.policies.held.as_ref().map(|held| HeldStatus {
-            hash: held.policy.hash().to_string(),
-            reasons: held.reasons.clone(),
-            differences: held.differences.clone(),
-        });
-        let refused = brain.policies.refused.clone();
-        Self {
-            in_force: brain.policy().hash().to_string(),
-            held,
-            refused,
-        }
-    }
-}
-
-/// A policy that waits for acknowledgement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HeldStatus {
-    /// The hash of the policy.
-    pub hash: String,
-    /// Why it is held back.
-    pub reasons: Vec<String>,
-    /// Its differences from the current policy.
-    pub differences: Vec<Difference>,
-}
-
 pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
     let get = Method::GET;
-    let acknowledge =
-        async move |State(commands): State<Commands>, Extension(caller), JsonBody(asked)| {
-            to_the_end(acknowledge(commands, files, caller, asked)).await
-        };
-    Routes::new()
+    let of_rollouts = Routes::new()
         .viewer(get.clone(), "/rollout", async |State(brain): BrainState| {
             Json(brain.with(statuses))
         })
-        .viewer(
-            get.clone(),
-            "/rollout/history",
-            async |State(brain): BrainState| Json(brain.with(changes)),
-        )
+        .viewer(get, "/rollout/history", async |State(brain): BrainState| {
+            Json(brain.with(changes))
+        })
         .operator(Method::POST, "/rollout/promote", promote)
         .operator(Method::POST, "/rollout/abort", abort)
-        .viewer(get, "/policy", async |State(brain): BrainState| {
-            Json(brain.with(|brain, _| Policies::of(brain)))
-        })
-        .admin(Method::POST, "/policy/ack", acknowledge)
-        .with_state(commands)
+        .with_state(commands.clone());
+    of_rollouts
+        .merge(resume::routes(commands.clone()))
+        .merge(policy::routes(commands, files))
 }
 
 fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
@@ -236,44 +185,6 @@ async fn abort(
         }
     };
     Ok(done(brain, change, saved))
-}
-
-async fn acknowledge(
-    Commands { brain, audit }: Commands,
-    files: PolicyFiles,
-    caller: Caller,
-    asked: Ack,
-) -> Answer {
-    let on_disk = on_disk("the policy", move || files.hash())
-        .await?
-        .map_err(conflict)?;
-    let planned = brain.with(|brain, _| {
-        let policy = brain.policies.acknowledged(&asked.hash, on_disk)?;
-        let why = one_line(&differences(brain.policy(), &policy));
-        let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
-        Ok::<_, AckError>(Entry {
-            what: "apply".to_owned(),
-            before,
-            after,
-            why,
-        })
-    });
-    let planned = planned.map_err(conflict)?;
-    let logged = audit
-        .record(Actor::from(&caller), planned)
-        .await
-        .map_err(unavailable)?;
-    match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
-        Ok(hash) => {
-            tracing::info!(policy = %hash, "held policy acknowledged and in force");
-            in_effect(&brain).await;
-            Ok(Json(brain.with(|brain, _| Policies::of(brain))).into_response())
-        }
-        Err(error) => {
-            logged.refused(&error);
-            Err(conflict(error))
-        }
-    }
 }
 
 fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Response {
