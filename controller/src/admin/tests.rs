@@ -18,6 +18,8 @@ const TABLE: &str = "
     POST /rollout/reset operator
     GET /policy viewer
     POST /policy/ack admin
+    GET /policy/forecast viewer
+    POST /policy/dry-run viewer
     GET /kill viewer
     POST /kill/on operator
     POST /kill/off operator

@@ -3,7 +3,7 @@
 mod policy;
 mod resume;
 
-pub use policy::{Ack, HeldStatus, Policies};
+pub use policy::{Ack, DryRun, DryRunResult, HeldStatus, NamedText, Policies};
 pub use resume::{Reset, Resume, Resumed, Returning};
 
 use axum::extract::State;

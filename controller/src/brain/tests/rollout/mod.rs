@@ -1,5 +1,6 @@
 //! Rollouts as aggregators see them: operators' moves, automatic moves, and policies that are held back.
 
+mod forecast;
 mod recovery;
 mod resume;
 
