@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use plimsoll_controller::admin::rollout_routes::{Resume, Resumed, Returning};
 use plimsoll_core::names::Text;
 
-use super::answers::write_change;
 use crate::admin_client::{AdminArgs, AdminPort};
 use crate::output::{OutputArgs, write_table, write_unless_saved};
 
@@ -26,12 +25,18 @@ pub(super) fn run(
     returning.retain(|row| all || buckets.contains(&row.entry));
     admin.output.print(&returning, |out| {
         write_plan(out, &returning)?;
-        if returning.is_empty() && all {
-            writeln!(out, "nothing to resume: no kill left anything in shadow")?;
-        } else if reason.is_none() {
-            writeln!(out, "nothing is changed yet: --reason TEXT resumes")?;
+        match reason {
+            _ if returning.is_empty() && all => {
+                writeln!(out, "nothing to resume: no kill left anything in shadow")
+            }
+            None if returning.iter().any(|row| row.killed) => writeln!(
+                out,
+                "nothing is changed yet: `plimsoll kill off --resume --reason TEXT` ends the kill and resumes what it put \
+                 in shadow"
+            ),
+            None => writeln!(out, "nothing is changed yet: --reason TEXT resumes"),
+            Some(_) => Ok(()),
         }
-        Ok(())
     })?;
     let Some(reason) = reason else {
         return Ok(ExitCode::SUCCESS);
@@ -103,7 +108,7 @@ pub(crate) fn write_plan(out: &mut dyn Write, returning: &[Returning]) -> io::Re
 
 fn write_resumed(out: &mut dyn Write, resumed: &Resumed) -> io::Result<()> {
     for change in &resumed.changes {
-        write_change(out, change)?;
+        writeln!(out, "resumed: {}: {}", change.entry, change.to)?;
     }
     for (entry, why) in &resumed.refused {
         writeln!(out, "not resumed: {entry}: {why}")?;

@@ -5,4 +5,5 @@ mod commands;
 mod guardrails;
 mod history;
 pub(crate) mod kill;
+mod resume;
 pub(crate) mod rollout;
