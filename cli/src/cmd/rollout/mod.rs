@@ -74,7 +74,7 @@ pub(crate) enum RolloutCommand {
         #[arg(long, conflicts_with = "buckets")]
         all: bool,
         /// Reason, kept in the history and the audit log. Without it nothing is resumed
-        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = Text::new)]
+        #[arg(long, env = "PLIMSOLL_RESUME_REASON", value_name = "TEXT", value_parser = Text::new)]
         reason: Option<Text>,
         #[command(flatten)]
         admin: AdminArgs,
