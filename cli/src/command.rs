@@ -85,11 +85,7 @@ enum Command {
     History(history::HistoryCommand),
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
-    /// Show how the policy that the controller holds back differs from the one in force
-    ///
-    /// Exit code 0: the files are in force; 1: they are held back or refused, or no controller answers; 2: invalid
-    /// arguments.
-    Diff(AdminArgs),
+    Diff(apply::DiffArgs),
     Apply(apply::ApplyArgs),
     Forget(status::ForgetArgs),
     /// Hand the lead over to another controller of several, for maintenance
@@ -136,7 +132,7 @@ impl Plimsoll {
             Command::Check(args) => check::run(&args),
             Command::History(command) => history::run(&command),
             Command::Rollout(command) => rollout::run(&command),
-            Command::Diff(admin) => apply::diff(&admin),
+            Command::Diff(args) => apply::diff(&args),
             Command::Apply(args) => apply::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Why(args) => why::run(&args),

@@ -1,14 +1,38 @@
-//! `plimsoll diff` and `plimsoll apply`: review and release a policy that the controller holds back
-//! for its large changes.
+//! `plimsoll diff` and `plimsoll apply`: review a policy before it is saved or while the controller holds it back for its
+//! large changes, and release it.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
-use plimsoll_controller::admin::rollout_routes::Ack;
+use clap::{Args, ValueHint};
+use plimsoll_controller::admin::rollout_routes::{Ack, DryRun, DryRunResult, NamedText};
 use plimsoll_controller::admin::status::{HeldStatus, Policies};
+use plimsoll_host::regular_file;
+use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Shifts, Source};
+use serde::Serialize;
 
+use super::unusable;
 use crate::admin_client::AdminArgs;
+use crate::output::write_table;
+
+/// Show how the policy that the controller holds back differs from the one in force, and what it would refuse
+///
+/// With --dry-run it shows the same of a file that is not saved yet, and changes nothing.
+///
+/// Exit code 0: the files are in force, or would be at once; 1: they are held back or refused, or would be held back, or no
+/// controller answers; 2: invalid arguments or an invalid file.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// Policy file to judge in place of the one that the controller has read
+    #[arg(long, env = "PLIMSOLL_DRY_RUN", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    dry_run: Option<PathBuf>,
+    /// Tenants file for --dry-run. Without it the tenants in force are taken
+    #[arg(long, env = "PLIMSOLL_DRY_RUN_TENANTS", value_name = "FILE", requires = "dry_run", value_hint = ValueHint::FilePath)]
+    tenants: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
 
 /// Release the policy that the controller has read and holds back
 ///
@@ -23,6 +47,15 @@ pub(crate) struct ApplyArgs {
     admin: AdminArgs,
 }
 
+/// The answer of `plimsoll diff` in JSON.
+#[derive(Serialize)]
+struct Diff<'a> {
+    #[serde(flatten)]
+    policies: &'a Policies,
+    /// The effect of the policy that is held back.
+    forecast: &'a Option<Forecast>,
+}
+
 fn parse_hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let invalid = || {
@@ -35,45 +68,71 @@ fn parse_hash(text: &str) -> Result<String, String> {
     }
 }
 
-pub(crate) fn diff(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+    let admin = &args.admin;
+    if let Some(policy) = &args.dry_run {
+        let tenants = args.tenants.as_deref().map(read).transpose()?;
+        let policy = read(policy)?;
+        let result: DryRunResult = admin.post("/policy/dry-run", &DryRun { policy, tenants })?;
+        admin
+            .output
+            .print(&result, |out| write_dry_run(out, &result))?;
+        return Ok(ExitCode::from(u8::from(!result.judged.reasons.is_empty())));
+    }
     let policies: Policies = admin.get("/policy")?;
-    admin
-        .output
-        .print(&policies, |out| write_policies(out, &policies))?;
+    let forecast: Option<Forecast> = match &policies.held {
+        Some(_) => admin.get("/policy/forecast")?,
+        None => None,
+    };
+    admin.output.print(
+        &Diff {
+            policies: &policies,
+            forecast: &forecast,
+        },
+        |out| write_policies(out, &policies, forecast.as_ref()),
+    )?;
     Ok(ExitCode::from(u8::from(
         policies.held.is_some() || policies.refused.is_some(),
     )))
+}
+
+/// Reads a file to send. The controller finds its faults.
+fn read(path: &Path) -> anyhow::Result<NamedText> {
+    let name = path.display().to_string();
+    let bytes = regular_file::read(path, FILE_BYTES_MAX);
+    let bytes = bytes.map_err(|error| unusable(format_args!("{name} cannot be read: {error}")))?;
+    let text = Source::from_bytes(&name, &bytes).map_err(unusable)?.text;
+    Ok(NamedText {
+        text: text.to_owned(),
+        name,
+    })
 }
 
 pub(crate) fn run(ApplyArgs { ack, admin }: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let policies: Policies = admin.post("/policy/ack", &Ack { hash: ack.clone() })?;
     admin
         .output
-        .print(&policies, |out| write_policies(out, &policies))?;
+        .print(&policies, |out| write_policies(out, &policies, None))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
+fn write_policies(
+    out: &mut dyn Write,
+    policies: &Policies,
+    forecast: Option<&Forecast>,
+) -> io::Result<()> {
     writeln!(out, "in force: {}", policies.in_force)?;
     if let Some(refused) = &policies.refused {
         writeln!(out, "refused: the files as they are now: {refused}")?;
     }
-    let Some(HeldStatus {
-        hash,
-        reasons,
-        differences,
-        ..
-    }) = &policies.held
-    else {
+    let Some(held) = &policies.held else {
         return writeln!(out, "nothing is held back");
     };
-    writeln!(out, "held back: {hash}")?;
-    reasons
-        .iter()
-        .try_for_each(|reason| writeln!(out, "  ! {reason}"))?;
-    differences
-        .iter()
-        .try_for_each(|difference| writeln!(out, "  {difference}"))?;
+    writeln!(out, "held back: {}", held.hash)?;
+    write_judged(out, held)?;
+    if let Some(forecast) = forecast {
+        write_forecast(out, forecast)?;
+    }
     if policies.refused.is_some() {
         return writeln!(
             out,
@@ -82,8 +141,68 @@ fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
     }
     writeln!(
         out,
-        "release it with `plimsoll apply --ack {hash}`, or change the file back"
+        "release it with `plimsoll apply --ack {}`, or change the file back",
+        held.hash
     )
+}
+
+fn write_dry_run(out: &mut dyn Write, result: &DryRunResult) -> io::Result<()> {
+    let judged = &result.judged;
+    writeln!(out, "in force: {}", result.in_force)?;
+    if judged.hash == result.in_force {
+        return writeln!(out, "the files are the same");
+    }
+    writeln!(out, "not saved: {}", judged.hash)?;
+    write_judged(out, judged)?;
+    write_forecast(out, &result.forecast)?;
+    let would = match judged.reasons.is_empty() {
+        true => "in force at once",
+        false => "held back for the reasons marked with `!`",
+    };
+    writeln!(out, "saved, it would be {would}")
+}
+
+fn write_judged(out: &mut dyn Write, judged: &HeldStatus) -> io::Result<()> {
+    for reason in &judged.reasons {
+        writeln!(out, "  ! {reason}")?;
+    }
+    judged
+        .differences
+        .iter()
+        .try_for_each(|difference| writeln!(out, "  {difference}"))
+}
+
+fn write_forecast(out: &mut dyn Write, forecast: &Forecast) -> io::Result<()> {
+    if forecast.buckets.largest.is_empty() {
+        return writeln!(out, "no traffic was recorded to judge it by");
+    }
+    writeln!(
+        out,
+        "requests refused now and then, by the law on the traffic of the last minutes:"
+    )?;
+    write_shifts(out, "BUCKET", &forecast.buckets)?;
+    write_shifts(out, "REFUSED MORE", &forecast.refused_more)?;
+    write_shifts(out, "REFUSED LESS", &forecast.refused_less)
+}
+
+fn write_shifts(out: &mut dyn Write, heading: &str, shifts: &Shifts) -> io::Result<()> {
+    if shifts.largest.is_empty() {
+        return Ok(());
+    }
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let rows = shifts.largest.iter().map(|shift| {
+        let name = match &shift.tenant {
+            Some(tenant) => format!("{} {tenant}", shift.bucket),
+            None => shift.bucket.to_string(),
+        };
+        let offered = format!("{:.0}", shift.offered_rps);
+        vec![name, offered, percent(shift.before), percent(shift.after)]
+    });
+    write_table(out, &[heading, "OFFERED/S", "NOW", "THEN"], rows)?;
+    match shifts.more {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more"),
+    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,13 @@ const TABLE: &str = "
     GET /rollout/history viewer
     POST /rollout/promote operator
     POST /rollout/abort operator
+    GET /rollout/resume viewer
+    POST /rollout/resume operator
+    POST /rollout/reset operator
     GET /policy viewer
     POST /policy/ack admin
+    GET /policy/forecast viewer
+    POST /policy/dry-run viewer
     GET /kill viewer
     POST /kill/on operator
     POST /kill/off operator

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_policy::{Difference, Policy, PolicyHash, Regime, differences, reasons_to_hold};
+use plimsoll_policy::{Difference, Policy, PolicyHash, differences};
 
 use super::Brain;
 use super::traffic::TrafficRecord;
@@ -190,33 +189,8 @@ impl Brain {
         self.post();
     }
 
-    fn reasons_to_hold(&self, offered: &Policy) -> Vec<String> {
-        let in_force = &self.policies.in_force;
-        let mut durable = self.durable.clone();
-        durable.on_policy(offered);
-        let stage = |durable: &DurableState, entry: &str| {
-            durable
-                .stages
-                .get(entry)
-                .map_or(Mode::Shadow, |stage| stage.stage)
-        };
-        let before = Regime {
-            policy: in_force,
-            limit: &|bucket| self.limits.of(in_force, bucket),
-            stage: &|entry| stage(&self.durable, entry),
-        };
-        let after = Regime {
-            policy: offered,
-            limit: &|bucket| self.limits.of(offered, bucket),
-            stage: &|entry| stage(&durable, entry),
-        };
-        // Before the first tick, boosts count as they did at the last tick before the restart.
-        let unix_s = self
-            .clock
-            .unix_s
-            .or(self.durable.ticked_s)
-            .unwrap_or(i64::MIN);
-        let mut reasons = reasons_to_hold(&before, &after, self.policies.traffic.moments(), unix_s);
+    fn reasons_to_hold(&self, offered: &Arc<Policy>) -> Vec<String> {
+        let mut reasons = self.trial(offered).reasons();
         if reasons.is_empty() && self.durable.held.as_ref() == Some(&offered.hash().to_string()) {
             reasons.push(HELD_BEFORE.to_owned());
         }

@@ -1,14 +1,17 @@
-//! A record of the traffic of the last minutes: guardrails judge the effect of a changed policy by
-//! it.
+//! A record of the traffic of the last minutes, and the trial of a changed policy on it: guardrails and forecasts judge
+//! the effect of a change so.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::names::{Key, Tenant};
-use plimsoll_core::quantity::MonoTime;
-use plimsoll_policy::Offered;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::{Bucket, Key, Tenant};
+use plimsoll_core::quantity::{Limit, MonoTime};
+use plimsoll_policy::{Forecast, Offered, Policy, Regime, forecast, reasons_to_hold};
 
 use super::Brain;
+use crate::state::DurableState;
 
 const EVERY: Duration = Duration::from_secs(10);
 /// Number of moments kept: five minutes, less if policies were offered in them.
@@ -21,8 +24,58 @@ const RATE_MIN: f64 = 0.01;
 
 #[derive(Debug, Default)]
 pub(super) struct TrafficRecord {
-    moments: VecDeque<Offered>,
+    moments: VecDeque<Arc<Offered>>,
     last: Option<MonoTime>,
+}
+
+/// The current policy and an offered one, with all that their effects are judged by. It is apart from the brain: to judge
+/// many tenants takes longer than a decision may.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    moments: Vec<Arc<Offered>>,
+    unix_s: i64,
+    current: Tried,
+    offered: Tried,
+}
+
+/// A policy with the limits and the stages that it has or would have.
+#[derive(Debug)]
+struct Tried {
+    policy: Arc<Policy>,
+    limits: BTreeMap<Bucket, Limit>,
+    stages: BTreeMap<String, Mode>,
+}
+
+// === impl Trial ===
+
+impl Trial {
+    /// The reasons of guardrails to hold the offered policy back.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        self.judge(|before, after, moments| reasons_to_hold(before, after, moments, self.unix_s))
+    }
+
+    /// What the offered policy would refuse, beside what the current one refuses.
+    pub(crate) fn forecast(&self) -> Forecast {
+        self.judge(|before, after, moments| forecast(before, after, moments, self.unix_s))
+    }
+
+    fn judge<T>(&self, judge: impl FnOnce(&Regime<'_>, &Regime<'_>, Vec<&Offered>) -> T) -> T {
+        let moments = self.moments.iter().map(Arc::as_ref).collect();
+        self.current.with_regime(|before| {
+            self.offered
+                .with_regime(|after| judge(before, after, moments))
+        })
+    }
+}
+
+impl Tried {
+    fn with_regime<T>(&self, f: impl FnOnce(&Regime<'_>) -> T) -> T {
+        f(&Regime {
+            policy: &self.policy,
+            limit: &|bucket| self.limits.get(bucket).copied().unwrap_or(Limit::Unknown),
+            stage: &|entry| self.stages.get(entry).copied().unwrap_or(Mode::Shadow),
+        })
+    }
 }
 
 // === impl TrafficRecord ===
@@ -30,7 +83,7 @@ pub(super) struct TrafficRecord {
 impl TrafficRecord {
     pub(super) fn restored(saved: &Offered) -> Self {
         Self {
-            moments: VecDeque::from([saved.clone()]),
+            moments: VecDeque::from([Arc::new(saved.clone())]),
             last: None,
         }
     }
@@ -41,18 +94,14 @@ impl TrafficRecord {
 
     fn add(&mut self, now: MonoTime, offered: Offered) {
         self.last = Some(now);
-        self.moments.push_back(offered);
+        self.moments.push_back(Arc::new(offered));
         while self.moments.len() > MOMENTS_MAX {
             self.moments.pop_front();
         }
     }
 
-    pub(super) fn moments(&self) -> impl Iterator<Item = &Offered> {
-        self.moments.iter()
-    }
-
     fn busiest(&self) -> Offered {
-        let total = |offered: &&Offered| {
+        let total = |offered: &&Arc<Offered>| {
             offered
                 .values()
                 .flat_map(|tenants| tenants.values())
@@ -62,7 +111,9 @@ impl TrafficRecord {
             .moments
             .iter()
             .max_by(|one, other| total(one).total_cmp(&total(other)));
-        busiest.cloned().unwrap_or_default()
+        busiest
+            .map(|busiest| Offered::clone(busiest))
+            .unwrap_or_default()
     }
 }
 
@@ -81,6 +132,36 @@ impl Brain {
         let offered = self.offered();
         self.policies.traffic.add(now, offered);
         self.durable.traffic = self.policies.traffic.busiest();
+    }
+
+    /// Collects what the effect of an offered policy is judged by.
+    pub(crate) fn trial(&self, offered: &Arc<Policy>) -> Trial {
+        let moments: Vec<Arc<Offered>> = self.policies.traffic.moments.iter().cloned().collect();
+        let tried = |policy: Arc<Policy>, durable: &DurableState| {
+            let exact = policy.exact_buckets().map(|(bucket, _)| bucket);
+            let buckets = exact.chain(moments.iter().flat_map(|offered| offered.keys()));
+            let limits = buckets.map(|bucket| (bucket.clone(), self.limits.of(&policy, bucket)));
+            let stages = durable.stages.iter();
+            Tried {
+                limits: limits.collect(),
+                stages: stages
+                    .map(|(entry, stage)| (entry.clone(), stage.stage))
+                    .collect(),
+                policy,
+            }
+        };
+        let mut durable = self.durable.clone();
+        durable.on_policy(offered);
+        let offered = tried(self.rows.list_in(Arc::clone(offered)), &durable);
+        let current = tried(Arc::clone(&self.policies.in_force), &self.durable);
+        // Before the first tick, boosts count as they did at the last tick before the restart.
+        let unix_s = self.clock.unix_s.or(self.durable.ticked_s);
+        Trial {
+            unix_s: unix_s.unwrap_or(i64::MIN),
+            current,
+            offered,
+            moments,
+        }
     }
 
     fn offered(&self) -> Offered {
@@ -144,7 +225,7 @@ mod tests {
             record.add(at(moment), of(f64::from(moment)));
         }
         assert_eq!(
-            (record.moments().count(), record.busiest()),
+            (record.moments.len(), record.busiest()),
             (MOMENTS_MAX, of(MOMENTS_MAX as f64))
         );
     }

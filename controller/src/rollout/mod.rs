@@ -59,6 +59,8 @@
 //! * `Rollouts::promote` moves an entry up for an operator, if its gate passes or no gate is required. With a
 //!   reason it also moves past a gate that does not pass. Skipping canary counts as a gate that does not
 //!   pass: it needs a reason, unless the policy requires no gates.
+//! * `Rollouts::resume` returns an entry for an operator to the stage that it had before a kill, if its policy has not
+//!   changed since. A stage that the gates passed before needs no new evidence.
 //! * `Rollouts::abort` moves an entry to shadow for an operator. In shadow with a pending mode, an abort or a
 //!   kill begins shadow anew, with empty stats.
 //! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode
@@ -79,6 +81,7 @@ mod promotion;
 pub(crate) mod query_gates;
 pub(crate) mod recovery;
 mod renewal;
+mod resume;
 mod stage_stats;
 mod tightening;
 

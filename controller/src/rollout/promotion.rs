@@ -7,7 +7,7 @@ use plimsoll_core::rollout::gates::{Judgement, StaleZone};
 use plimsoll_policy::{Policy, RolloutPolicy};
 
 use super::{Rollouts, next_stage, reasons};
-use crate::state::{Cause, DurableState};
+use crate::state::{Cause, DurableState, Stage};
 
 const NAMES_MAX: usize = 20;
 /// Maximum number of characters of an unknown entry in an error.
@@ -21,10 +21,35 @@ pub(crate) enum RolloutError {
         /// The entries that the policy has, or the pattern that covers the bucket.
         hint: String,
     },
-    #[error(
-        "the entry is killed: end the kill first (`plimsoll kill status` shows its cause), then promote"
-    )]
+    #[error("still killed: end the kill first (`plimsoll kill status` shows its cause)")]
     Killed,
+    /// No kill put it in shadow, or it has moved since.
+    #[error(
+        "`{entry}` is not in shadow because of a kill; `plimsoll rollout status` shows its stage"
+    )]
+    NotKilled { entry: String },
+    #[error(
+        "the policy of `{entry}` changed since the kill, so that the stage before says little: \
+         `plimsoll rollout promote {entry}` takes it up by its gate"
+    )]
+    Edited { entry: String },
+    #[error(
+        "`{entry}` has mode shadow in the policy file or was returned to shadow: raise it there, or promote it"
+    )]
+    Lowered { entry: String },
+    /// Without its hold the bucket would be above the stage that it had.
+    #[error(
+        "`{pattern}` is in {stage} now, and was in {before} before the kill: to include the bucket, return the pattern \
+         with `plimsoll rollout abort`, and promote it again"
+    )]
+    Raised {
+        pattern: String,
+        stage: Mode,
+        /// The stage of the pattern before the kill.
+        before: Mode,
+    },
+    #[error("`{entry}` is enforced: no gate judges it, and no evidence can begin anew")]
+    NoGate { entry: String },
     #[error("`{entry}` is in {stage} already; `plimsoll rollout abort` returns it to shadow")]
     Reached {
         entry: String,
@@ -127,7 +152,9 @@ impl Rollouts {
     ) -> Result<bool, RolloutError> {
         rollout_of(policy, entry)?;
         let stage = durable.stages.get(entry);
-        if stage.is_none_or(|stage| stage.stage == Mode::Shadow && stage.pending.is_none()) {
+        let rests = |stage: &Stage| stage.stage == Mode::Shadow && stage.pending.is_none();
+        // An abort after a kill means that it must not return.
+        if stage.is_none_or(|stage| rests(stage) && stage.before_kill.is_none()) {
             return Ok(false);
         }
         let why = reason.map(ToString::to_string).into_iter().collect();
@@ -149,7 +176,10 @@ fn begun_anew(durable: &DurableState, entry: &str) -> Option<String> {
     })
 }
 
-fn rollout_of<'a>(policy: &'a Policy, entry: &str) -> Result<&'a RolloutPolicy, RolloutError> {
+pub(super) fn rollout_of<'a>(
+    policy: &'a Policy,
+    entry: &str,
+) -> Result<&'a RolloutPolicy, RolloutError> {
     let found = policy.entries().find(|(name, _)| name == entry);
     found
         .map(|(_, of_entry)| &of_entry.rollout)

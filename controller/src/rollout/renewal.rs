@@ -1,8 +1,11 @@
 //! Evidence that begins anew within its stage, because more can be refused than when it was counted.
 
+use std::collections::BTreeMap;
+
+use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
-use plimsoll_policy::Policy;
+use plimsoll_policy::{BucketPolicy, Policy};
 
 use super::{Rollouts, tightening, window};
 use crate::state::{Cause, DurableState};
@@ -26,7 +29,21 @@ impl Rollouts {
         to: &Policy,
         unix_s: i64,
     ) {
-        for (entry, why) in tightening::tightenings(from, to, unix_s) {
+        let tightened = tightening::tightenings(from, to, unix_s);
+        // The stage follows the mode by rules of its own.
+        let settings = |policy: &Policy| -> BTreeMap<String, BucketPolicy> {
+            let mode = Mode::Shadow;
+            let without_mode = |of: &BucketPolicy| BucketPolicy { mode, ..of.clone() };
+            policy
+                .entries()
+                .map(|(name, entry)| (name, without_mode(entry)))
+                .collect()
+        };
+        let (before, after) = (settings(from), settings(to));
+        durable.note_edits(|entry| {
+            tightened.contains_key(entry) || before.get(entry) != after.get(entry)
+        });
+        for (entry, why) in tightened {
             self.renew(durable, &entry, Cause::Edit, why);
         }
     }

@@ -12,8 +12,8 @@ pub use expired::{ExpiredAggregator, ExpiredAggregators};
 pub use kills::{BucketSwitch, Command, End, Held};
 pub(crate) use kills::{Now, hex};
 pub use stages::{
-    Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedSlot, SavedStageStats,
-    Stage,
+    BeforeKill, Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedSlot,
+    SavedStageStats, Stage,
 };
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

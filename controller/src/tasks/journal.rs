@@ -71,7 +71,11 @@ pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog, events: EventL
                 audit.note(Actor::controller("gate", ""), entry);
             }
             // A command adds its event itself, with its caller.
-            if !matches!(change.cause, Cause::Promote | Cause::Forced | Cause::Abort) {
+            let is_operators = matches!(
+                change.cause,
+                Cause::Promote | Cause::Forced | Cause::Abort | Cause::Resume | Cause::Reset
+            );
+            if !is_operators {
                 of_stage(change)
                     .into_iter()
                     .for_each(|event| events.add(event));
@@ -97,6 +101,11 @@ pub(crate) fn of_stage(change: &Change) -> Option<Event> {
             why,
         ),
         Cause::Promote => (EventKind::Promoted, moved, why),
+        Cause::Resume => (
+            EventKind::Promoted,
+            format!("{moved}, where it was before the kill"),
+            why,
+        ),
         Cause::Forced => {
             let text = format!("{moved} by force, although its gate did not pass");
             (EventKind::Promoted, text, why)
@@ -110,7 +119,7 @@ pub(crate) fn of_stage(change: &Change) -> Option<Event> {
         Cause::Stale => (EventKind::ReturnedStale, moved, why),
         Cause::File => (EventKind::ModeEdited, moved, why),
         Cause::Recovered => (EventKind::ModeRecovered, moved, why),
-        Cause::Edit | Cause::Drift => {
+        Cause::Edit | Cause::Drift | Cause::Reset => {
             let text = format!("rollout evidence of {entry} begins anew in {to}");
             (EventKind::EvidenceRenewed, text, why)
         }

@@ -362,8 +362,8 @@ pub(crate) fn log_stages(before: Option<&DurableState>, brain: &Brain) {
         } else if stage.stage != stage.file {
             tracing::warn!(
                 entry, mode = %stage.stage, file = %stage.file,
-                "mode differs from the policy file: to resume, run `plimsoll rollout promote`, or set the mode in the file \
-                 to shadow and then to {}",
+                "mode differs from the policy file: run `plimsoll rollout resume` after a kill, else `plimsoll rollout promote`, or \
+                 set the mode in the file to shadow and then to {}",
                 stage.file
             );
         }

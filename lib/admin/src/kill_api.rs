@@ -57,8 +57,8 @@ pub struct KillStatus {
     pub fleet: KillState,
     /// The switches of all buckets that were ever killed on their own.
     pub buckets: BTreeMap<Bucket, KillState>,
-    /// The entries of the policy that are in shadow since a kill that has ended, until they are promoted.
-    /// Controllers only.
+    /// The entries of the policy, and the buckets killed without their pattern, that are in shadow since a kill that has
+    /// ended, until they are resumed or promoted. Controllers only.
     pub in_shadow: Vec<String>,
     /// Known aggregators that are not connected, as `ZONE/NAME`. Controllers only.
     pub away: Vec<String>,

@@ -40,6 +40,11 @@ impl PolicyTexts {
         })
     }
 
+    /// The text of `tenants.yaml`.
+    pub fn tenants(&self) -> &str {
+        &self.tenants
+    }
+
     /// Returns the hash of the policy.
     pub(crate) fn hash(&self) -> PolicyHash {
         let texts = PolicyHash::of(self.policy.as_bytes(), self.tenants.as_bytes());

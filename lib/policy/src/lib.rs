@@ -29,8 +29,9 @@ pub use buckets::{
     RolloutPolicy,
 };
 pub use changes::{
-    ADMITTED_LOST_MIN, CATALOGUE_CHANGED_MAX, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX,
-    REFUSED_MORE_MAX, Regime, TENANTS_REMOVED_MAX, differences, reasons_to_hold,
+    ADMITTED_LOST_MIN, CATALOGUE_CHANGED_MAX, Difference, FORECAST_MAX, Forecast, LIMIT_FACTOR_MAX,
+    Offered, REASONS_MAX, REFUSED_MORE_MAX, Regime, Shift, Shifts, TENANTS_REMOVED_MAX,
+    differences, forecast, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
 pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};

@@ -46,6 +46,7 @@ pub(super) fn write_off(
     out: &mut dyn Write,
     answer: &KillEnded,
     bucket: Option<&Bucket>,
+    resumed: &[String],
 ) -> io::Result<()> {
     let KillEnded {
         ended,
@@ -59,7 +60,10 @@ pub(super) fn write_off(
             "still killed: {scope}; to end it, set kill_switch: false in the policy file and save"
         )?,
         (true, ..) => writeln!(out, "still killed: {scope}")?,
-        (false, true, _) => writeln!(out, "no longer killed: {scope}; it stays in shadow")?,
+        (false, true, _) if resumed.is_empty() => {
+            writeln!(out, "no longer killed: {scope}; it stays in shadow")?;
+        }
+        (false, true, _) => writeln!(out, "no longer killed: {scope}")?,
         (false, false, true) => {
             writeln!(
                 out,
@@ -74,7 +78,9 @@ pub(super) fn write_off(
             "a kill that the controller or an aggregator above holds stays: end it there"
         )?;
     }
-    write_status(out, status)
+    let mut status = status.clone();
+    status.in_shadow.retain(|entry| !resumed.contains(entry));
+    write_status(out, &status)
 }
 
 pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Result<()> {
@@ -127,7 +133,8 @@ pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Resu
     if !status.in_shadow.is_empty() {
         writeln!(
             out,
-            "in shadow since a kill: {}; to enforce again: `plimsoll rollout promote NAME --to enforce --force --reason TEXT`",
+            "in shadow since a kill: {}; `plimsoll rollout resume --all` shows the stages before it, and returns to them with \
+             --reason TEXT",
             status.in_shadow.join(", ")
         )?;
     }

@@ -14,6 +14,7 @@ use plimsoll_core::names::{Bucket, Text};
 use plimsoll_tls::Tier;
 
 use crate::admin_client::{ANSWER_TIMEOUT, Address, AdminError, AdminPort, ControllerArgs};
+use crate::cmd::rollout;
 use crate::output::OutputArgs;
 use crate::shutdown;
 
@@ -38,8 +39,11 @@ pub(crate) enum KillCommand {
         #[command(flatten)]
         tier: TierArgs,
     },
-    /// End a kill; its buckets stay in shadow until an operator promotes them again
+    /// End a kill; its buckets stay in shadow until an operator resumes or promotes them
     Off {
+        /// Return what the kill put in shadow to the stages before it; see `plimsoll rollout resume`. Controllers only
+        #[arg(long, requires = "reason", conflicts_with = "aggregator")]
+        resume: bool,
         /// Reason, for the log
         #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = Text::new)]
         reason: Option<Text>,
@@ -154,21 +158,36 @@ pub(crate) fn run(command: &KillCommand) -> anyhow::Result<ExitCode> {
             true
         }
         KillCommand::Off {
+            resume,
             reason,
             bucket,
             tier,
         } => {
             let port = tier.port()?;
+            let resumed_for = reason.as_ref().filter(|_| *resume);
+            let returning = match resumed_for {
+                Some(_) => rollout::plan(&port, bucket.as_ref().map(Bucket::as_str))?,
+                None => Vec::new(),
+            };
+            if !returning.is_empty() {
+                tier.output
+                    .print(&returning, |out| rollout::write_plan(out, &returning))?;
+            }
             let order = KillOff {
                 bucket: bucket.clone(),
                 reason: reason.clone(),
                 by: operator(),
             };
             let ended: KillEnded = port.ask(port.post(kill_api::OFF, &order)?)?;
+            let names: Vec<String> = returning.into_iter().map(|row| row.entry).collect();
             tier.output.print(&ended, |out| {
-                answers::write_off(out, &ended, bucket.as_ref())
+                answers::write_off(out, &ended, bucket.as_ref(), &names)
             })?;
-            answers::has_ended(&ended.status, bucket.as_ref())
+            let resumed = match resumed_for {
+                Some(reason) => rollout::resume(&port, tier.output, &names, reason)?,
+                None => true,
+            };
+            resumed && answers::has_ended(&ended.status, bucket.as_ref())
         }
         KillCommand::Status { tier } => {
             let port = tier.port()?;

@@ -6,4 +6,5 @@ mod events;
 mod guardrails;
 mod history;
 pub(crate) mod kill;
+mod resume;
 pub(crate) mod rollout;

@@ -180,6 +180,30 @@ impl Brain {
         moved.then(|| self.on_operator_move(entry)).transpose()
     }
 
+    /// Returns an entry, or a bucket that was killed without its pattern, to the stage before a kill, or `to` if that is
+    /// lower.
+    ///
+    /// # Errors
+    /// As for [`Rollouts::resumed_stage`].
+    pub(crate) fn resume(
+        &mut self,
+        name: &str,
+        to: Mode,
+        reason: &Text,
+    ) -> Result<Change, RolloutError> {
+        Rollouts::resume(&mut self.durable, &self.policies.in_force, name, to, reason)?;
+        self.on_operator_move(name)
+    }
+
+    /// Begins the evidence of an entry anew for an operator.
+    ///
+    /// # Errors
+    /// If the policy has no such entry, or no gate judges it.
+    pub(crate) fn reset(&mut self, entry: &str, reason: &Text) -> Result<Change, RolloutError> {
+        Rollouts::reset(&mut self.durable, &self.policies.in_force, entry, reason)?;
+        self.on_operator_move(entry)
+    }
+
     fn on_operator_move(&mut self, entry: &str) -> Result<Change, RolloutError> {
         self.close_ended_stages();
         self.pending_saves.note_change(true);

@@ -16,7 +16,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Policy;
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, DurableState};
+use super::{BeforeKill, Cause, DurableState};
 
 /// The kill switch of one bucket with its own kill, or with an ended one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,9 @@ pub struct Held {
     pub entry: Option<String>,
     /// The stage of the entry.
     pub at: Mode,
+    /// The stage of the pattern that covers it before the kill, unless it has an entry of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BeforeKill>,
 }
 
 impl BucketSwitch {
@@ -210,7 +213,15 @@ impl DurableState {
             } else {
                 // A change to another entry is no promotion of this bucket. A promotion while killed raises `at`, so
                 // that only a further one after the kill releases the bucket.
-                Some(Held { entry, at })
+                let edited = held.before.map(|before| BeforeKill {
+                    edited: before.edited || entry != held.entry,
+                    ..before
+                });
+                Some(Held {
+                    entry,
+                    at,
+                    before: edited,
+                })
             };
             if next.as_ref() != Some(held) {
                 switch.held = next;
@@ -218,19 +229,6 @@ impl DurableState {
             }
         }
         changed
-    }
-
-    /// The entries of the policy that a kill put in shadow and that were not promoted since it has ended.
-    pub(crate) fn in_shadow_since_kill(&self) -> impl Iterator<Item = &str> {
-        self.stages.keys().map(String::as_str).filter(|entry| {
-            let mut moves = self
-                .history
-                .iter()
-                .rev()
-                .filter(|change| change.from != Some(change.to));
-            let last = moves.find(|change| change.entry == *entry);
-            last.is_some_and(|last| last.cause == Cause::Kill) && !self.is_entry_killed(entry)
-        })
     }
 
     /// Updates the generation of a scope from the policy file and the command. A kill puts every bucket that
@@ -243,6 +241,8 @@ impl DurableState {
         *generation = generation.switched(killed);
         if killed {
             self.lower(scope, policy);
+        } else {
+            self.note_ended_kills();
         }
     }
 
@@ -373,8 +373,16 @@ impl DurableState {
                 let entry = policy.entry(bucket);
                 let stage = entry.as_ref().and_then(|entry| self.stages.get(entry));
                 let at = stage.map_or(Mode::Enforce, |stage| stage.stage);
+                // A kill of the fleet may have put the pattern in shadow earlier.
+                let earlier = stage.and_then(|stage| stage.before_kill);
+                let was = earlier.map_or(at, |before| before.stage);
+                let is_own = entry.as_deref() == Some(bucket.as_str());
                 if let Some(switch) = self.bucket_kills.get_mut(bucket) {
-                    switch.held = Some(Held { entry, at });
+                    let before = match switch.held.take() {
+                        Some(held) => held.before,
+                        None => (!is_own).then(|| BeforeKill::of(was)),
+                    };
+                    switch.held = Some(Held { entry, at, before });
                 }
             }
         }

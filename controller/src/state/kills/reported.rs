@@ -94,6 +94,7 @@ impl DurableState {
             switch.held = Some(Held {
                 entry: Some(entry),
                 at,
+                before: None,
             });
         }
     }

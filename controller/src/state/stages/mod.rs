@@ -1,5 +1,9 @@
 //! The rollout stage of each entry of the policy, and the history of its changes with their causes. Pure.
 
+mod before_kill;
+
+pub use before_kill::BeforeKill;
+
 use std::collections::BTreeMap;
 
 use plimsoll_core::decision::Mode;
@@ -27,6 +31,9 @@ pub struct Stage {
     pub pending: Option<Mode>,
     /// The number of the change that began the stage, or its evidence anew.
     pub change: u64,
+    /// The stage that a kill took, until the entry moves again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_kill: Option<BeforeKill>,
 }
 
 /// One change of a stage, or the beginning of new evidence in the same stage.
@@ -76,11 +83,15 @@ pub enum Cause {
     Stale,
     /// A kill.
     Kill,
+    /// An operator returned it to the stage that it had before a kill.
+    Resume,
     /// The policy was edited so that more can be refused: the stage stays, and its evidence begins anew.
     Edit,
     /// A limit that moves by itself fell, or a tenant's share at the end of a boost: the stage stays, and its
     /// evidence begins anew.
     Drift,
+    /// An operator began the evidence anew.
+    Reset,
 }
 
 /// The statistics of a stage, over the window of its gate.
@@ -217,14 +228,16 @@ impl Cause {
             Self::Breach => "breach",
             Self::Stale => "stale",
             Self::Kill => "kill",
+            Self::Resume => "resume",
             Self::Edit => "edit",
             Self::Drift => "drift",
+            Self::Reset => "reset",
         }
     }
 
     /// Returns true if the stage stays and only its evidence begins anew.
     pub const fn is_renewal(self) -> bool {
-        matches!(self, Self::Edit | Self::Drift)
+        matches!(self, Self::Edit | Self::Drift | Self::Reset)
     }
 }
 
@@ -282,6 +295,7 @@ impl DurableState {
                 file,
                 pending: None,
                 change: 0,
+                before_kill: None,
             };
             self.stages.insert(entry.to_owned(), stage);
             self.record(entry, None, to, cause, Vec::new());
@@ -325,6 +339,11 @@ impl DurableState {
             return;
         };
         let from = std::mem::replace(&mut stage.stage, to);
+        stage.before_kill = match (cause, from) {
+            (Cause::Kill, Mode::Shadow) => stage.before_kill,
+            (Cause::Kill, from) => Some(BeforeKill::of(from)),
+            _ => None,
+        };
         stage.pending = stage.pending.filter(|asked| *asked > to && to > from);
         self.record(entry, Some(from), to, cause, why);
     }
@@ -382,7 +401,7 @@ impl DurableState {
         }
     }
 
-    fn record(
+    pub(crate) fn record(
         &mut self,
         entry: &str,
         from: Option<Mode>,

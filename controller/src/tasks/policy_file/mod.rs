@@ -151,17 +151,45 @@ impl PolicyFiles {
         let (of_policy, of_tenants) = self.texts(contents);
         let of_policy = Source::from_bytes(&policy, of_policy)?;
         let of_tenants = Source::from_bytes(&tenants, of_tenants)?;
-        let (policy, mut warnings) = match self.read_catalogue()? {
-            None => Policy::read(of_policy, of_tenants)?,
-            Some((name, bytes)) => {
-                let (name, bytes) = (name.as_str(), bytes.as_slice());
-                let catalogue = CatalogueSource { name, bytes };
-                Policy::read_with(of_policy, of_tenants, catalogue)?
-            }
-        };
+        let (policy, mut warnings) = self.read_with_catalogue(of_policy, of_tenants)?;
         let now = unix_s();
         warnings.retain(|warning| warning.holds_at(now));
         Ok((policy, warnings))
+    }
+
+    /// Reads texts that are not saved as the files would be read. Without tenants they are those of `in_force`, and so is
+    /// the catalogue, whose rows need the plans there. Blocks.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_texts(
+        &self,
+        policy: Source<'_>,
+        tenants: Option<Source<'_>>,
+        in_force: &Policy,
+    ) -> Result<Policy, ReadError> {
+        if let Some(tenants) = tenants {
+            return Ok(self.read_with_catalogue(policy, tenants)?.0);
+        }
+        let tenants = Source {
+            name: "(tenants in force)",
+            text: in_force.texts().tenants(),
+        };
+        let catalogue = in_force.shared_catalogue().cloned();
+        Ok(Policy::read(policy, tenants)?.0.with_catalogue(catalogue))
+    }
+
+    fn read_with_catalogue(
+        &self,
+        policy: Source<'_>,
+        tenants: Source<'_>,
+    ) -> Result<(Policy, Vec<Warning>), ReadError> {
+        let Some((name, bytes)) = self.read_catalogue()? else {
+            return Ok(Policy::read(policy, tenants)?);
+        };
+        let (name, bytes) = (name.as_str(), bytes.as_slice());
+        let catalogue = CatalogueSource { name, bytes };
+        Ok(Policy::read_with(policy, tenants, catalogue)?)
     }
 
     /// Returns the bytes of both texts, in the order of [`Self::files`].

@@ -156,6 +156,11 @@ impl Effect {
         self.after += other.after;
     }
 
+    /// Returns the shares of the requests refused, before and after.
+    pub(super) fn shares(&self) -> [f64; 2] {
+        [self.before, self.after].map(|refused| refused / self.offered)
+    }
+
     /// Returns the share of the requests admitted now that would be refused, negative if more would be admitted.
     pub(super) fn lost(&self) -> f64 {
         let admitted = self.offered - self.before;

@@ -140,8 +140,8 @@ impl Effect {
     }
 
     fn percentages(&self) -> (f64, f64) {
-        let percent = |refused: f64| (refused / self.offered * 1000.0).round() / 10.0;
-        (percent(self.after), percent(self.before))
+        let [before, after] = self.shares().map(|share| (share * 1000.0).round() / 10.0);
+        (after, before)
     }
 }
 

@@ -2,6 +2,7 @@
 //! has them after a reload.
 
 mod effect;
+mod forecast;
 mod guardrails;
 mod quotas;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use crate::yaml::Document;
 use crate::{Policy, Source};
 
 pub use effect::{Offered, Regime};
+pub use forecast::{FORECAST_MAX, Forecast, Shift, Shifts, forecast};
 pub use guardrails::{
     ADMITTED_LOST_MIN, CATALOGUE_CHANGED_MAX, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX,
     TENANTS_REMOVED_MAX, reasons_to_hold,

@@ -55,7 +55,7 @@ fn stage(policy: &Policy, entry: &str) -> Mode {
         .mode
 }
 
-pub(crate) fn reasons(from: &Policy, to: &Policy, traffic: &[Offered]) -> Vec<String> {
+fn judge<T>(from: &Policy, to: &Policy, f: impl FnOnce(&Regime<'_>, &Regime<'_>) -> T) -> T {
     let before = Regime {
         policy: from,
         limit: &|bucket| limit(from, bucket),
@@ -66,7 +66,19 @@ pub(crate) fn reasons(from: &Policy, to: &Policy, traffic: &[Offered]) -> Vec<St
         limit: &|bucket| limit(to, bucket),
         stage: &|entry| stage(to, entry),
     };
-    reasons_to_hold(&before, &after, traffic, 0)
+    f(&before, &after)
+}
+
+pub(crate) fn reasons(from: &Policy, to: &Policy, traffic: &[Offered]) -> Vec<String> {
+    judge(from, to, |before, after| {
+        reasons_to_hold(before, after, traffic, 0)
+    })
+}
+
+fn forecast_of(from: &Policy, to: &Policy, traffic: &[Offered]) -> Forecast {
+    judge(from, to, |before, after| {
+        forecast(before, after, traffic, 0)
+    })
 }
 
 /// The reasons to hold back a change of one enforced bucket `b`, with these settings and this traffic of the
@@ -733,4 +745,71 @@ fn quota_of_a_plan_is_judged_and_shown() {
         .map(ToString::to_string)
         .collect();
     assert_eq!(shown, ["~ plans.free.quotas.q.max: 10 -> 20"]);
+}
+
+#[test]
+fn forecast_has_gains_beside_losses() {
+    let of = |weights: &str| policy("{ b: { mode: enforce, limit: 100 } }", "", weights);
+    let (from, to) = (
+        of("{ default: {}, acme: { weight: 3 }, zeta: {} }"),
+        of("{ default: {}, acme: { weight: 1 }, zeta: { weight: 3 } }"),
+    );
+    let offers = [("b", "acme", 100.0), ("b", "zeta", 100.0)];
+    let moments = [traffic(&offers), Offered::new(), traffic(&offers)];
+    let found = forecast_of(&from, &to, &moments);
+    let shown = |shifts: &Shifts| -> Vec<(Option<String>, [f64; 3])> {
+        let round = |share: f64| (share * 1_000.0).round() / 1_000.0;
+        let row = |shift: &Shift| {
+            let tenant = shift.tenant.as_ref().map(ToString::to_string);
+            (
+                tenant,
+                [shift.offered_rps, shift.before, shift.after].map(round),
+            )
+        };
+        assert_eq!(shifts.more, 0);
+        shifts.largest.iter().map(row).collect()
+    };
+    let tenant = |name: &str, figures| vec![(Some(name.to_owned()), figures)];
+    assert_eq!(shown(&found.buckets), [(None, [200.0, 0.5, 0.5])]);
+    assert_eq!(
+        shown(&found.refused_more),
+        tenant("acme", [100.0, 0.25, 0.75])
+    );
+    assert_eq!(
+        shown(&found.refused_less),
+        tenant("zeta", [100.0, 0.75, 0.25])
+    );
+    let none = forecast_of(&from, &to, &[Offered::new()]);
+    assert_eq!(none, Forecast::default());
+}
+
+#[test]
+fn forecast_names_the_largest_changes() {
+    let names: Vec<String> = (0..FORECAST_MAX + 5).map(|n| format!("b{n}")).collect();
+    let of = |limit: usize| {
+        let bucket = |name: &String| format!("{name}: {{ mode: enforce, limit: {limit} }}, ");
+        let buckets: String = names.iter().map(bucket).collect();
+        policy(&format!("{{ {buckets} }}"), "", ONE)
+    };
+    let (from, to) = (of(1_000), of(10));
+    let rates: Vec<(&str, &str, f64)> = names
+        .iter()
+        .zip(11..)
+        .map(|(name, rate)| (name.as_str(), "default", f64::from(rate)))
+        .collect();
+    let found = forecast_of(&from, &to, &[traffic(&rates)]);
+    assert_eq!(
+        (found.buckets.largest.len(), found.buckets.more),
+        (FORECAST_MAX, 5)
+    );
+    assert_eq!(
+        found.buckets.largest[0].bucket.as_str(),
+        "b24",
+        "the worst first"
+    );
+    assert_eq!(
+        found.refused_more,
+        Shifts::default(),
+        "a tenant alone is its bucket"
+    );
 }

@@ -6,7 +6,7 @@ use std::cell::LazyCell;
 use http::{Request, Uri};
 use plimsoll_admin::kill_api::{DrillOrder, KillOff, KillOn};
 use plimsoll_controller::admin::aggregator_routes::Forget;
-use plimsoll_controller::admin::rollout_routes::{Abort, Promote};
+use plimsoll_controller::admin::rollout_routes::{Abort, DryRun, Promote, Reset, Resume};
 use plimsoll_controller::parsers;
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::kill::Scope;
@@ -65,6 +65,9 @@ pub(super) fn admin(data: &[u8]) {
     let _ = serde_json::from_slice::<Forget>(data);
     let _ = serde_json::from_slice::<Promote>(data);
     let _ = serde_json::from_slice::<Abort>(data);
+    let _ = serde_json::from_slice::<Resume>(data);
+    let _ = serde_json::from_slice::<Reset>(data);
+    let _ = serde_json::from_slice::<DryRun>(data);
     let mut zone = tiers::zone(2, "zone-a");
     if let Ok(KillOn { bucket, .. }) = serde_json::from_slice(data) {
         let _ = zone.order_kill(START, &Scope::from(bucket), true);

@@ -1,6 +1,8 @@
 //! Rollouts as aggregators see them: operators' moves, automatic moves, and policies that are held back.
 
+mod forecast;
 mod recovery;
+mod resume;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;

@@ -1,5 +1,10 @@
-//! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a
-//! held policy.
+//! The rollout on the admin port: stages and their history, promotion and abort.
+
+mod policy;
+mod resume;
+
+pub use policy::{Ack, DryRun, DryRunResult, NamedText};
+pub use resume::{Reset, Resume, Resumed, Returning};
 
 use axum::extract::State;
 use axum::http::Method;
@@ -11,22 +16,19 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_host::Shared;
-use plimsoll_policy::{BucketPolicy, differences};
+use plimsoll_policy::BucketPolicy;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::status::Policies;
 use crate::admin::{
-    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, on_disk, to_the_end,
-    unavailable,
+    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, to_the_end, unavailable,
 };
 use crate::audit::{Actor, Entry};
-use crate::brain::{AckError, Brain};
+use crate::brain::Brain;
 use crate::policy_file::PolicyFiles;
 use crate::rollout::{RolloutError, reasons};
 use crate::state::{Change, Evidence};
-use crate::tasks::events::{Event, EventKind, EventLog};
+use crate::tasks::events::EventLog;
 use crate::tasks::journal;
-use crate::tasks::policy::one_line;
 
 /// The rollout of one entry of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,14 +81,6 @@ pub struct Abort {
     pub reason: Option<Text>,
 }
 
-/// A request to activate a held policy.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ack {
-    /// The hash of the policy: 16 hex digits.
-    pub hash: String,
-}
-
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
@@ -98,26 +92,19 @@ pub struct Done {
 
 pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
     let get = Method::GET;
-    let acknowledge =
-        async move |State(commands): State<Commands>, Extension(caller), JsonBody(asked)| {
-            to_the_end(acknowledge(commands, files, caller, asked)).await
-        };
-    Routes::new()
+    let of_rollouts = Routes::new()
         .viewer(get.clone(), "/rollout", async |State(brain): BrainState| {
             Json(brain.with(statuses))
         })
-        .viewer(
-            get.clone(),
-            "/rollout/history",
-            async |State(brain): BrainState| Json(brain.with(changes)),
-        )
+        .viewer(get, "/rollout/history", async |State(brain): BrainState| {
+            Json(brain.with(changes))
+        })
         .operator(Method::POST, "/rollout/promote", promote)
         .operator(Method::POST, "/rollout/abort", abort)
-        .viewer(get, "/policy", async |State(brain): BrainState| {
-            Json(brain.with(|brain, _| Policies::of(brain)))
-        })
-        .admin(Method::POST, "/policy/ack", acknowledge)
-        .with_state(commands)
+        .with_state(commands.clone());
+    of_rollouts
+        .merge(resume::routes(commands.clone()))
+        .merge(policy::routes(commands, files))
 }
 
 fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
@@ -207,51 +194,6 @@ async fn abort(
         }
     };
     Ok(done(brain, change, saved))
-}
-
-async fn acknowledge(
-    Commands {
-        brain,
-        audit,
-        events,
-    }: Commands,
-    files: PolicyFiles,
-    caller: Caller,
-    asked: Ack,
-) -> Answer {
-    let on_disk = on_disk("the policy", move || files.hash())
-        .await?
-        .map_err(conflict)?;
-    let planned = brain.with(|brain, _| {
-        let policy = brain.policies.acknowledged(&asked.hash, on_disk)?;
-        let why = one_line(&differences(brain.policy(), &policy));
-        let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
-        let text = format!("held policy {after} released and in force: {why}");
-        let event = Event::new(EventKind::PolicyReleased, "policy", text).by(&caller.name);
-        let entry = Entry {
-            what: "apply".to_owned(),
-            before,
-            after,
-            why,
-        };
-        Ok::<_, AckError>((entry, event))
-    });
-    let (planned, event) = planned.map_err(conflict)?;
-    let logged = audit
-        .record(Actor::from(&caller), planned)
-        .await
-        .map_err(unavailable)?;
-    match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
-        Ok(_) => {
-            events.add(event);
-            in_effect(&brain).await;
-            Ok(Json(brain.with(|brain, _| Policies::of(brain))).into_response())
-        }
-        Err(error) => {
-            logged.refused(&error);
-            Err(conflict(error))
-        }
-    }
 }
 
 /// Adds the event of a stage that an operator moved.
