@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::{BucketPolicy, Policy};
@@ -30,18 +29,19 @@ impl Rollouts {
         unix_s: i64,
     ) {
         let tightened = tightening::tightenings(from, to, unix_s);
+        let entries = |policy| Policy::entries(policy).collect::<BTreeMap<_, _>>();
+        let (before, after) = (entries(from), entries(to));
         // The stage follows the mode by rules of its own.
-        let settings = |policy: &Policy| -> BTreeMap<String, BucketPolicy> {
-            let mode = Mode::Shadow;
-            let without_mode = |of: &BucketPolicy| BucketPolicy { mode, ..of.clone() };
-            policy
-                .entries()
-                .map(|(name, entry)| (name, without_mode(entry)))
-                .collect()
+        let is_same = |one: &BucketPolicy, other: &BucketPolicy| {
+            let mode = other.mode;
+            BucketPolicy {
+                mode,
+                ..one.clone()
+            } == *other
         };
-        let (before, after) = (settings(from), settings(to));
         durable.note_edits(|entry| {
-            tightened.contains_key(entry) || before.get(entry) != after.get(entry)
+            let both = before.get(entry).zip(after.get(entry));
+            tightened.contains_key(entry) || !both.is_some_and(|(one, other)| is_same(one, other))
         });
         for (entry, why) in tightened {
             self.renew(durable, &entry, Cause::Edit, why);
