@@ -77,6 +77,7 @@ impl TimedController {
             decisions_per_s_max: plimsoll_core::report::DECISIONS_PER_S_MAX,
             state_dir: path("state"),
             store: StoreArgs::default(),
+            events: Default::default(),
             listen,
             admin: SocketAddr::new(listen.ip(), 0),
             security: Default::default(),

@@ -134,7 +134,7 @@ fn kill_text(what: &str, switch: &KillState) -> String {
 
 fn revive(flag: &str) -> String {
     format!(
-        "`plimsoll kill off{flag}` ends it and leaves buckets in shadow, until `plimsoll rollout promote`"
+        "`plimsoll kill off{flag}` ends it and leaves buckets in shadow; `--resume --reason TEXT` brings them back"
     )
 }
 
@@ -189,7 +189,7 @@ pub(super) fn lowered(status: &Status) -> Vec<Problem> {
         "since an abort or a kill the mode of {} is below that in the policy file: less is refused",
         named(&buckets)
     );
-    let remedy = "`plimsoll rollout status` shows why, `plimsoll rollout promote` raises the mode";
+    let remedy = "`plimsoll rollout status` shows why; `plimsoll rollout resume --all` brings back what a kill lowered, `promote` the others";
     vec![Problem::warning("modes", text, remedy)]
 }
 
