@@ -15,7 +15,6 @@ mod prometheus;
 mod rollout;
 pub mod state;
 mod tasks;
-pub mod why;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -41,7 +41,6 @@ use crate::policy_file::PolicyFiles;
 use crate::tasks::counters::Counters;
 use crate::tasks::events::{self, EventLog};
 use crate::tasks::history::HistoryRecorder;
-use crate::why;
 
 /// The longest wait for the disk. An order takes effect even if the caller stops waiting.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -179,7 +178,7 @@ pub(crate) fn routes(
     admin_server::routes(metrics, || true)
         .viewer(Method::GET, "/status", status)
         .merge(status::catalogue_routes(commands.brain.clone()))
-        .merge(why::routes(commands.brain.clone()))
+        .merge(status::why::routes(commands.brain.clone()))
         .merge(rollout_routes::routes(commands.clone(), files))
         .merge(kill_routes::routes(commands.clone()))
         .merge(aggregator_routes::routes(commands.clone()))

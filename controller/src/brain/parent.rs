@@ -206,7 +206,9 @@ impl Brain {
             if let Some(bucket) = self.buckets.states.get_mut(&key.bucket) {
                 bucket.admissions.add(counts);
                 let refusals = bucket.note_refusals(&key.tenant, counts);
-                self.buckets.history.add(&key.bucket, &key.tenant, refusals);
+                self.buckets
+                    .refusals
+                    .add(&key.bucket, &key.tenant, refusals);
             }
         }
     }

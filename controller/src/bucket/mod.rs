@@ -5,6 +5,7 @@ mod active_rows;
 mod admissions;
 mod candidate;
 mod directive;
+mod refusal_history;
 mod refusals;
 mod registry;
 mod tails;
@@ -33,6 +34,7 @@ use crate::state::DurableState;
 
 pub(crate) use self::active_rows::{ActiveRows, RowChanges};
 pub(crate) use self::candidate::Candidate;
+pub(crate) use self::refusal_history::{RefusalHistory, RefusalsOfBucket};
 pub use self::refusals::Refusals;
 pub(crate) use self::registry::{Buckets, Listing};
 pub(crate) use self::tick::{Scratch, Tick};

@@ -10,8 +10,7 @@ use plimsoll_core::names::{Bucket, nearest};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Policy;
 
-use super::{BucketState, Scratch};
-use crate::why::History;
+use super::{BucketState, RefusalHistory, Scratch};
 
 /// Buckets at most that a pattern of the policy covers.
 const ASKED_MAX: usize = 5_000;
@@ -41,7 +40,7 @@ pub(crate) struct Buckets {
     /// The latest names that the policy does not cover.
     pub(crate) unlisted: LatestNames,
     /// What keys were refused in the last 24 hours.
-    pub(crate) history: History,
+    pub(crate) refusals: RefusalHistory,
     scratch: Scratch,
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use plimsoll_controller::admin::status::Refusals;
-use plimsoll_controller::why::{Remedy, Why};
+use plimsoll_controller::admin::status::why::{Remedy, Why};
 use plimsoll_core::names::{Bucket, Tenant};
 
 use crate::admin_client::AdminArgs;

@@ -5,6 +5,7 @@ mod catalogue;
 mod grants;
 mod policies;
 mod problems;
+pub mod why;
 
 pub use bucket::{BucketStatus, CandidateStatus, Queried, Traffic};
 pub(super) use catalogue::routes as catalogue_routes;

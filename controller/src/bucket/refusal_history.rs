@@ -7,7 +7,7 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::MonoTime;
 
-use crate::bucket::Refusals;
+use super::Refusals;
 
 const EVERY: Duration = Duration::from_secs(10);
 const KEPT_S: i64 = 24 * 3_600;
@@ -20,7 +20,7 @@ const PAUSE_PARTS: usize = 6;
 
 /// The history, oldest first, and the part that is not over.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct RefusalHistory {
     open: HashMap<Bucket, HashMap<Tenant, Refusals>>,
     began: Option<MonoTime>,
     parts: VecDeque<Part>,
@@ -60,14 +60,14 @@ struct Counted {
 
 /// A bucket in one part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct RefusalsOfBucket<'a> {
     span_s: f64,
     of: &'a BucketPart,
 }
 
-// === impl History ===
+// === impl RefusalHistory ===
 
-impl History {
+impl RefusalHistory {
     /// Adds requests that were just reported.
     pub(crate) fn add(&mut self, bucket: &Bucket, tenant: &Tenant, refusals: Refusals) {
         if refusals.asked == 0 {
@@ -168,9 +168,9 @@ impl History {
 // === impl Part ===
 
 impl Part {
-    pub(crate) fn bucket(&self, bucket: &Bucket) -> Option<Shown<'_>> {
+    pub(crate) fn bucket(&self, bucket: &Bucket) -> Option<RefusalsOfBucket<'_>> {
         let of = self.buckets.get(bucket)?;
-        Some(Shown {
+        Some(RefusalsOfBucket {
             span_s: self.span_s,
             of,
         })
@@ -208,9 +208,9 @@ impl BucketPart {
     }
 }
 
-// === impl Shown ===
+// === impl RefusalsOfBucket ===
 
-impl Shown<'_> {
+impl RefusalsOfBucket<'_> {
     pub(crate) const fn limit_rps(&self) -> Option<f64> {
         self.of.limit_rps
     }
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    fn run(history: &mut History, part: u64) {
+    fn run(history: &mut RefusalHistory, part: u64) {
         let now = MonoTime::from_elapsed(EVERY * part as u32);
         history.on_tick(now, 1_000 + part as i64 * 10, |_| {
             (Some(5.0), Mode::Enforce)
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn refusals_have_a_beginning_and_pauses() {
-        let mut history = History::default();
+        let mut history = RefusalHistory::default();
         run(&mut history, 0);
         for part in 1..=60 {
             let is_refused = (10..=12).contains(&part) || (18..=20).contains(&part) || part >= 40;
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn most_refused_and_largest_keys_are_kept() {
-        let mut history = History::default();
+        let mut history = RefusalHistory::default();
         run(&mut history, 0);
         for number in 0..300_u64 {
             let is_refused = u64::from(number < 60);
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn memory_and_age_are_bounded() {
-        let mut history = History::default();
+        let mut history = RefusalHistory::default();
         run(&mut history, 0);
         for part in 1..=10_000 {
             history.add(&bucket(), &tenant(1), refused(1, 0));

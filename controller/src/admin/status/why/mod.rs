@@ -1,12 +1,10 @@
 //! Why a tenant is refused in a bucket: since when, for which reasons, beside whom, and what would help. From counts of
 //! the last 24 hours and from the law as it divides now.
 
-mod history;
 mod remedies;
 mod routes;
 mod sentence;
 
-pub(crate) use self::history::History;
 pub use self::remedies::{Moved, Remedy};
 pub(crate) use self::routes::routes;
 
@@ -16,12 +14,11 @@ use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_policy::{LimitSource, Policy};
 use serde::{Deserialize, Serialize};
 
-use self::history::Shown;
 use self::remedies::Case;
+use super::TenantGrants;
 use crate::admin::quota_status::QuotaStatus;
-use crate::admin::status::TenantGrants;
 use crate::brain::Brain;
-use crate::bucket::{BucketState, Refusals, Share};
+use crate::bucket::{BucketState, Refusals, RefusalsOfBucket, Share};
 
 /// Other tenants in an answer, and names that the policy does not list: the busiest.
 const OTHERS_MAX: usize = 10;
@@ -115,15 +112,15 @@ fn time(unix_s: i64) -> String {
 
 impl Brain {
     pub(crate) fn tick_history(&mut self, now: MonoTime, unix_s: i64) {
-        let mut history = std::mem::take(&mut self.buckets.history);
-        history.on_tick(now, unix_s, |bucket| {
+        let mut refusals = std::mem::take(&mut self.buckets.refusals);
+        refusals.on_tick(now, unix_s, |bucket| {
             let state = self.buckets.states.get(bucket);
             state.map_or((None, Mode::Shadow), |state| {
                 let limit = state.limit.per_second().map(Rate::per_second);
                 (limit, state.mode(self.durable()))
             })
         });
-        self.buckets.history = history;
+        self.buckets.refusals = refusals;
     }
 
     /// Answers why a tenant is refused in a bucket, or in the one where it is refused most, at a moment in seconds since
@@ -137,7 +134,7 @@ impl Brain {
         bucket: Option<&Bucket>,
         at_s: Option<i64>,
     ) -> Result<Why, Unanswered> {
-        let history = &self.buckets.history;
+        let history = &self.buckets.refusals;
         let recorded_since_s = history.since_s().ok_or(Unanswered::Nothing)?;
         let last = history.find(None).and_then(|last| history.part(last));
         let to_s = last.map_or(recorded_since_s, |part| part.at_s);
@@ -252,7 +249,7 @@ impl BucketState {
     }
 }
 
-fn others(policy: &Policy, shown: &Shown<'_>, counted_as: &Tenant) -> Vec<Other> {
+fn others(policy: &Policy, shown: &RefusalsOfBucket<'_>, counted_as: &Tenant) -> Vec<Other> {
     let keys = shown.keys().filter(|(tenant, _)| *tenant != counted_as);
     let mut others: Vec<Other> = keys
         .map(|(tenant, requests)| Other {
