@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, Process, until};
+use crate::process::{Process, until};
 
 pub struct EtcdServer {
     pub address: SocketAddr,
@@ -57,10 +58,18 @@ pub fn replace(servers: &mut [EtcdServer; 3], lost: usize) {
     let members = members["members"].as_array().unwrap();
     let id = |name: &str| members.iter().find(|it| it["name"] == name).unwrap()["ID"].clone();
     let name = servers[lost].name;
-    survivor.ask("/v3/cluster/member/remove", &json!({ "ID": id(name) }));
+    survivor.change(
+        "/v3/cluster/member/remove",
+        &json!({ "ID": id(name) }),
+        "member not found",
+    );
     let [peer] = free_addresses();
     let url = format!("http://{peer}");
-    survivor.ask("/v3/cluster/member/add", &json!({ "peerURLs": [url] }));
+    survivor.change(
+        "/v3/cluster/member/add",
+        &json!({ "peerURLs": [url] }),
+        "Peer URLs already exists",
+    );
     let others = members.iter().filter(|it| it["name"] != name);
     let others = others.map(|it| {
         let [name, url] = [&it["name"], &it["peerURLs"][0]].map(|text| text.as_str().unwrap());
@@ -161,7 +170,8 @@ impl EtcdServer {
 
     fn try_post(&self, path: &str, body: &str) -> io::Result<String> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        // A request during an election may never be answered.
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         let len = body.len();
         let head = format!("POST {path} HTTP/1.0\r\ncontent-length: {len}\r\n\r\n");
         stream.write_all((head + body).as_bytes())?;
@@ -179,6 +189,15 @@ impl EtcdServer {
         });
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap()
+    }
+
+    /// Repeats a change until it is made; `done` is the error of one that was made although its answer was lost.
+    fn change(&self, path: &str, body: &Value, done: &str) {
+        let body = body.to_string();
+        until(path, || {
+            let answer = self.try_post(path, &body).ok()?;
+            (answer.contains(" 200 OK") || answer.contains(done)).then_some(())
+        });
     }
 
     /// Deletes the history up to now.

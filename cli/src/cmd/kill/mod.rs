@@ -42,7 +42,12 @@ pub(crate) enum KillCommand {
     /// End a kill; its buckets stay in shadow until an operator resumes or promotes them
     Off {
         /// Return what the kill put in shadow to the stages before it; see `plimsoll rollout resume`. Controllers only
-        #[arg(long, requires = "reason", conflicts_with = "aggregator")]
+        #[arg(
+            long,
+            env = "PLIMSOLL_KILL_RESUME",
+            requires = "reason",
+            conflicts_with = "aggregator"
+        )]
         resume: bool,
         /// Reason, for the log
         #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = Text::new)]

@@ -28,7 +28,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, env = "PLIMSOLL_SINCE", value_name = "TIME", default_value = "6h", value_parser = humantime::parse_duration)]
     since: Duration,
     /// Go on with events as they happen, over restarts of the controller and other leaders, until Ctrl-C
-    #[arg(long, short)]
+    #[arg(long, short, env = "PLIMSOLL_EVENTS_FOLLOW")]
     follow: bool,
     #[command(flatten)]
     admin: AdminArgs,

@@ -71,7 +71,7 @@ pub(crate) enum RolloutCommand {
         )]
         buckets: Vec<String>,
         /// Everything that a kill put in shadow
-        #[arg(long, conflicts_with = "buckets")]
+        #[arg(long, env = "PLIMSOLL_RESUME_ALL", conflicts_with = "buckets")]
         all: bool,
         /// Reason, kept in the history and the audit log. Without it nothing is resumed
         #[arg(long, env = "PLIMSOLL_RESUME_REASON", value_name = "TEXT", value_parser = Text::new)]

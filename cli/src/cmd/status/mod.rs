@@ -162,7 +162,8 @@ fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::R
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_controller::admin::status::{Problem, Severity};
+    use plimsoll_controller::admin::status::Problem;
+    use plimsoll_controller::events::Severity;
 
     use super::*;
 

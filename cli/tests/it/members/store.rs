@@ -31,6 +31,12 @@ fn replaced_node_and_compaction_cost_nothing() {
         "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
     ];
     operate(&members, &promote);
+    // A node that is busy may answer the first save too late.
+    until("the promotion to be saved", || {
+        members.status(first)?["state_unsaved"]
+            .is_null()
+            .then_some(())
+    });
     members.store[1].compact();
     members.controllers[first].kill_9();
     let second = members.until_led_without(first);

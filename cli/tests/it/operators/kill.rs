@@ -180,7 +180,7 @@ fn controller_learns_of_aggregator_kills() {
     );
     let shown = text(&run(&["status", "--controller", &controller]).stdout);
     assert!(
-        shown.contains("kill generation 1 of the whole fleet, without an order: ignored"),
+        shown.contains("holds kill generation 1 of the whole fleet, without an order"),
         "{shown}"
     );
     assert!(!zone_refuses(&fleet, 0));

@@ -74,6 +74,10 @@ fn lost_aggregator_stays_visible_until_forgotten() {
         let (code, text) = command(&fleet, &["status"]);
         (code == Some(0) && text.starts_with("healthy: ")).then_some(())
     });
+    // Both zones have their shares.
+    fleet.until_rates("the limit to hold", Duration::from_secs(5), |rates| {
+        (rates.admitted / f64::from(LIMIT) - 1.0).abs() < 0.1
+    });
     fleet.zones[0].aggregator.kill_9();
     let lost = logged(&fleet.controller, "aggregator disconnected");
     assert_eq!(lost["fields"]["zone"], "zone-a");

@@ -12,7 +12,7 @@ pub(super) use catalogue::routes as catalogue_routes;
 pub use catalogue::{CatalogueStatus, RowGrants};
 pub use grants::TenantGrants;
 pub use policies::{HeldStatus, Policies};
-pub use problems::{Problem, Severity};
+pub use problems::Problem;
 
 use std::collections::BTreeMap;
 

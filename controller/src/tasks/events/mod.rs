@@ -59,7 +59,7 @@ pub struct Event {
     pub why: Option<String>,
 }
 
-/// How urgently an operator wants to know of an event.
+/// How urgently an operator wants to know of an event or a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -67,7 +67,7 @@ pub enum Severity {
     Info,
     /// Somebody should look at it.
     Warning,
-    /// Limits are not kept, or would not survive a restart.
+    /// Limits are not kept, too much is refused, or the next fault does harm.
     Critical,
 }
 

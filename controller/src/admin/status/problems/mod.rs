@@ -6,6 +6,7 @@ mod fleet;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
@@ -15,6 +16,7 @@ use plimsoll_policy::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
 use super::{BucketStatus, Policies, Refusals, Status};
+use crate::tasks::events::Severity;
 
 /// Maximum number of problems of one kind.
 const EACH_MAX: usize = 8;
@@ -34,16 +36,6 @@ pub struct Problem {
     pub remedy: String,
 }
 
-/// How bad a problem is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Limits are not kept, too much is refused, or the next fault does harm.
-    Critical,
-    /// Everything else that an operator has to know.
-    Warning,
-}
-
 // === impl Problem ===
 
 impl Problem {
@@ -60,18 +52,6 @@ impl Problem {
         Self {
             severity: Severity::Warning,
             ..Self::critical(subject, text, remedy)
-        }
-    }
-}
-
-// === impl Severity ===
-
-impl Severity {
-    /// The word in tables.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Critical => "critical",
-            Self::Warning => "warning",
         }
     }
 }
@@ -95,13 +75,13 @@ pub(super) fn list(status: &Status, policies: &Policies, kills: &KillStatus) -> 
         fleet::unlimited(status),
     ];
     let mut problems: Vec<Problem> = kinds.into_iter().flat_map(at_most).collect();
-    problems.sort_by_key(|problem| problem.severity);
+    problems.sort_by_key(|problem| Reverse(problem.severity));
     problems
 }
 
 /// Leaves the worst problems of one kind, and says how many there are more.
 fn at_most(mut problems: Vec<Problem>) -> Vec<Problem> {
-    problems.sort_by_key(|problem| problem.severity);
+    problems.sort_by_key(|problem| Reverse(problem.severity));
     let left_out = problems.split_off(problems.len().min(EACH_MAX));
     if let Some(next) = left_out.first() {
         let more = format!("{} more like {}", left_out.len(), next.subject);
