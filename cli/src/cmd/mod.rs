@@ -12,6 +12,14 @@ pub(crate) mod simulate;
 pub(crate) mod state;
 pub(crate) mod status;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The time of day in milliseconds since 1970.
+pub(crate) fn unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
+}
+
 /// Unusable arguments, or files that they name: the same command fails again.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

@@ -94,7 +94,6 @@ impl Parent for Brain {
         // An elected controller sends what it could not save as if another one led, which does not know it.
         let is_elected = self.leadership.mandate != Mandate::Directory;
         let unconfirmed = self.leadership.is_unconfirmed() || is_elected && !self.is_saved();
-        let orders = self.unsaved_orders(now);
         let child = self.downstream.sessions.by_stream(stream)?;
         let covered = child.books.seq();
         if self.leadership.lost().is_some() {
@@ -137,7 +136,7 @@ impl Parent for Brain {
         message.head.catalogue.hash = self.policies.in_force.catalogue().map(|it| it.hash());
         message.head.catalogue.names = take_answers(&mut aggregator.catalogued);
         message.head.children = self.downstream.aggregators.clients(&place);
-        message.head.orders = orders;
+        message.head.orders = self.unsaved_orders(now);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use plimsoll_core::decision::Mode;
 use plimsoll_core::exchange::sessions::Child;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
@@ -53,7 +54,7 @@ impl Brain {
         self.tick_traffic(now);
         self.downstream.aggregators.clear_fresh();
         self.tick_rollouts(now, unix_s);
-        self.tick_history(now, unix_s);
+        self.record_refusals(now, unix_s);
         self.post();
     }
 
@@ -118,6 +119,16 @@ impl Brain {
             bucket.on_tick(&tick, divisible, scratch);
             let is_judged = is_judged && !durable.kill_of(&bucket.name).is_on();
             bucket.check_admissions(now, is_judged.then_some(divisible));
+        });
+    }
+
+    fn record_refusals(&mut self, now: MonoTime, unix_s: i64) {
+        let (states, durable) = (&self.buckets.states, &self.durable);
+        self.buckets.refusals.on_tick(now, unix_s, |bucket| {
+            states.get(bucket).map_or((None, Mode::Shadow), |state| {
+                let limit = state.limit.per_second().map(Rate::per_second);
+                (limit, state.mode(durable))
+            })
         });
     }
 

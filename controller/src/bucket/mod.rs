@@ -140,6 +140,12 @@ impl BucketState {
             .zip(&self.shares)
     }
 
+    /// The share of a tenant, or of the class `default` that an unlisted one counts for. `None` like
+    /// [`shares`](Self::shares).
+    pub(crate) fn share_of(&self, tenant: &Tenant) -> Option<&Share> {
+        self.shares.get(self.tenants.entry_of(tenant))
+    }
+
     /// The listed tenants that have a limit, with it. Empty like [`shares`](Self::shares).
     pub(crate) fn tenants_with_limits(&self) -> impl Iterator<Item = (&Tenant, Rate, &Share)> {
         let tenants = self.tenants.iter().zip(&self.shares);

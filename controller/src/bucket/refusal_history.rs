@@ -73,12 +73,9 @@ impl RefusalHistory {
         if refusals.asked == 0 {
             return;
         }
-        if !self.open.contains_key(bucket) {
-            self.open.insert(bucket.clone(), HashMap::new());
-        }
-        let keys = self.open.get_mut(bucket);
-        let sum = keys.map(|keys| keys.entry(tenant.clone()).or_default());
-        sum.into_iter().for_each(|sum| *sum = sum.plus(refusals));
+        let keys = self.open.entry(bucket.clone()).or_default();
+        let sum = keys.entry(tenant.clone()).or_default();
+        *sum = sum.plus(refusals);
     }
 
     /// Ends a part if 10 s are over. `terms` returns the limit and the mode of a bucket.

@@ -193,10 +193,10 @@ fn sum(parts: &VecDeque<Refusals>) -> Refusals {
 impl BucketState {
     /// Adds the requests of a tenant that were just reported, and returns them by reason.
     pub(crate) fn note_refusals(&mut self, tenant: &Tenant, counts: Counts) -> Refusals {
-        let is_at_limit = counts.dropped > 0 && {
-            let share = self.shares.get(self.tenants.entry_of(tenant));
-            share.is_some_and(|share| share.at_tenant_limit)
-        };
+        let is_at_limit = counts.dropped > 0
+            && self
+                .share_of(tenant)
+                .is_some_and(|share| share.at_tenant_limit);
         let refusals = Refusals::of(counts, is_at_limit);
         self.refusals.add(refusals);
         refusals

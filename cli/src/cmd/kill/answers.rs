@@ -1,13 +1,14 @@
 //! The answers of the kill switch as text for operators.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use plimsoll_admin::kill_api::{
     Claimed, DrillLatency, DrillReport, KillEnded, KillOrder, KillState, KillStatus, Tier,
 };
 use plimsoll_core::names::Bucket;
 
+use crate::cmd::unix_ms;
 use crate::output::write_table;
 
 /// Maximum number of claims, and of disconnected aggregators, that are named.
@@ -262,11 +263,7 @@ fn ordered(
         until_s,
     }: &KillOrder,
 ) -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let now = unix_ms() / 1_000;
     let span = |seconds: i64| {
         humantime::format_duration(Duration::from_secs(seconds.max(0).unsigned_abs()))
     };

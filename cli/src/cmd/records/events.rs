@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 use plimsoll_controller::events::{EVENTS, Event, EventPage, Severity};
@@ -11,6 +11,7 @@ use plimsoll_policy::UnixSeconds;
 use tokio::time::sleep;
 
 use crate::admin_client::{ANSWER_TIMEOUT, AdminArgs, AdminError};
+use crate::cmd::unix_ms;
 use crate::output::{self, Format, counted};
 use crate::shutdown;
 
@@ -59,11 +60,6 @@ pub(crate) fn run(args: &EventsArgs) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
-}
-
-fn unix_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }
 
 // === impl Reader ===

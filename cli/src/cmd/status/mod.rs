@@ -61,13 +61,14 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!status.problems.is_empty())))
 }
 
+/// Escapes a name for a query. It may have escapes, and no other character that a query must escape.
+fn in_query(name: &str) -> String {
+    name.replace('%', "%25")
+}
+
 fn show_tenant(admin: &AdminArgs, status: &Status, tenant: &Tenant) -> anyhow::Result<()> {
     let row = match &status.catalogue {
-        // A name may have escapes, and no other character that a query must escape.
-        Some(_) => admin.get(&format!(
-            "/catalogue?name={}",
-            tenant.as_str().replace('%', "%25")
-        ))?,
+        Some(_) => admin.get(&format!("/catalogue?name={}", in_query(tenant.as_str())))?,
         None => None,
     };
     let shown = tenant::of(status, tenant, row.as_ref());

@@ -2,14 +2,16 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use plimsoll_controller::admin::status::Refusals;
 use plimsoll_controller::admin::status::why::{Remedy, Why};
 use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_policy::UnixSeconds;
 
+use super::in_query;
 use crate::admin_client::AdminArgs;
+use crate::cmd::unix_ms;
 
 const DAY_S: i64 = 86_400;
 
@@ -40,11 +42,9 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
         at,
         admin,
     } = args;
-    // Names may have escapes, and no other character that a query must escape.
-    let escaped = |name: &str| name.replace('%', "%25");
-    let mut path = format!("/why?tenant={}", escaped(tenant.as_str()));
+    let mut path = format!("/why?tenant={}", in_query(tenant.as_str()));
     if let Some(bucket) = bucket {
-        path += &format!("&bucket={}", escaped(bucket.as_str()));
+        path += &format!("&bucket={}", in_query(bucket.as_str()));
     }
     if let Some(at) = at {
         path += &format!("&at={at}");
@@ -132,27 +132,17 @@ fn effect(remedy: &Remedy) -> String {
 
 /// Returns seconds since 1970. A time of day is the last one that has been.
 fn parse_at(text: &str) -> Result<i64, String> {
-    let now = SystemTime::now();
-    let unix_s = |at: SystemTime| {
-        at.duration_since(UNIX_EPOCH)
-            .map_or(0, |past| past.as_secs())
-    };
-    let unix_s = |at| i64::try_from(unix_s(at)).unwrap_or(i64::MAX);
-    moment(text, unix_s(now), |text| {
-        Some(unix_s(humantime::parse_rfc3339(text).ok()?))
-    })
-    .ok_or_else(|| {
+    moment(text, unix_ms() / 1_000).ok_or_else(|| {
         "give a time of day in UTC as 12:03, a time as 2026-11-27T12:03:10Z, or the time since then as 15m".to_owned()
     })
 }
 
-fn moment(text: &str, now_s: i64, full: impl Fn(&str) -> Option<i64>) -> Option<i64> {
+fn moment(text: &str, now_s: i64) -> Option<i64> {
     if let Ok(ago) = humantime::parse_duration(text) {
-        let ago: Duration = ago;
         return now_s.checked_sub(i64::try_from(ago.as_secs()).ok()?);
     }
-    if let Some(at) = full(text) {
-        return Some(at);
+    if let Ok(at) = UnixSeconds::parse(text) {
+        return Some(at.as_secs());
     }
     let mut parts = text.split(':').map(|part| {
         let is_number = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -179,19 +169,18 @@ mod tests {
     fn moments_are_read_in_three_spellings() {
         // 12:00:00 of a day.
         let now_s = 20_000 * DAY_S + 12 * 3_600;
-        let full = |text: &str| (text == "full").then_some(5);
         for (text, expected) in [
             ("11:59", Some(now_s - 60)),
             ("12:00:00", Some(now_s)),
             ("12:00:01", Some(now_s + 1 - DAY_S)),
             ("15m", Some(now_s - 900)),
-            ("full", Some(5)),
+            ("1970-01-01T00:00:05Z", Some(5)),
             ("24:00", None),
             ("1:2", None),
             ("12:03:10:1", None),
             ("noon", None),
         ] {
-            assert_eq!(moment(text, now_s, full), expected, "{text}");
+            assert_eq!(moment(text, now_s), expected, "{text}");
         }
     }
 }

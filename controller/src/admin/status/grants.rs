@@ -44,16 +44,12 @@ impl TenantGrants {
     /// plan.
     pub(super) fn of_row(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
         let class = policy.tenant(name).class();
-        let attached = policy.bucket(bucket).map(|of| &of.quotas);
-        let quotas = attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, &class));
-        Self::of(policy, bucket, name, quotas)
+        Self::of(policy, bucket, name, differing(policy, bucket, &class))
     }
 
     /// Returns the grants of a listed tenant or a class.
     pub(crate) fn in_bucket(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
-        let attached = policy.bucket(bucket).map(|of| &of.quotas);
-        let quotas = attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, name));
-        Self::of(policy, bucket, name, quotas)
+        Self::of(policy, bucket, name, differing(policy, bucket, name))
     }
 
     fn of(policy: &Policy, bucket: &Bucket, name: &Tenant, quotas: Vec<QuotaStatus>) -> Self {
@@ -68,4 +64,9 @@ impl TenantGrants {
             quotas,
         }
     }
+}
+
+fn differing(policy: &Policy, bucket: &Bucket, entry: &Tenant) -> Vec<QuotaStatus> {
+    let attached = policy.bucket(bucket).map(|of| &of.quotas);
+    attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, entry))
 }

@@ -10,15 +10,15 @@ pub(crate) use self::routes::routes;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Tenant};
-use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_policy::{LimitSource, Policy};
+use plimsoll_core::quantity::Rate;
+use plimsoll_policy::{LimitSource, Policy, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use self::remedies::Case;
 use super::TenantGrants;
 use crate::admin::quota_status::QuotaStatus;
 use crate::brain::Brain;
-use crate::bucket::{BucketState, Refusals, RefusalsOfBucket, Share};
+use crate::bucket::{BucketState, Refusals, RefusalsOfBucket};
 
 /// Other tenants in an answer, and names that the policy does not list: the busiest.
 const OTHERS_MAX: usize = 10;
@@ -96,7 +96,7 @@ pub struct Caller {
 pub(crate) enum Unanswered {
     #[error("nothing is recorded yet: ask again in 10 s")]
     Nothing,
-    #[error("that moment is not recorded: this controller can answer for {} to {}", time(*.from_s), time(*.to_s))]
+    #[error("that moment is not recorded: this controller can answer for {} to {}", UnixSeconds::from_secs(*.from_s), UnixSeconds::from_secs(*.to_s))]
     NotThen { from_s: i64, to_s: i64 },
     #[error("{0} has had no requests in any bucket then; name a bucket to see who has")]
     NoRequests(Tenant),
@@ -104,25 +104,7 @@ pub(crate) enum Unanswered {
     NoBucket(Bucket),
 }
 
-/// Seconds since 1970 as a time of day in UTC.
-fn time(unix_s: i64) -> String {
-    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s.unsigned_abs());
-    humantime::format_rfc3339_seconds(at).to_string()
-}
-
 impl Brain {
-    pub(crate) fn tick_history(&mut self, now: MonoTime, unix_s: i64) {
-        let mut refusals = std::mem::take(&mut self.buckets.refusals);
-        refusals.on_tick(now, unix_s, |bucket| {
-            let state = self.buckets.states.get(bucket);
-            state.map_or((None, Mode::Shadow), |state| {
-                let limit = state.limit.per_second().map(Rate::per_second);
-                (limit, state.mode(self.durable()))
-            })
-        });
-        self.buckets.refusals = refusals;
-    }
-
     /// Answers why a tenant is refused in a bucket, or in the one where it is refused most, at a moment in seconds since
     /// 1970, or now. Linear in the parts of the history.
     ///
@@ -154,7 +136,7 @@ impl Brain {
         let missing = || Unanswered::NoBucket(bucket.clone());
         let shown = part.bucket(bucket).ok_or_else(missing)?;
         let state = self.buckets.states.get(bucket).ok_or_else(missing)?;
-        let share = state.share(&counted_as);
+        let share = state.share_of(&counted_as);
         let since = history.refused_since(bucket, &counted_as, at);
         let grants = TenantGrants::in_bucket(self.policy(), bucket, &counted_as);
         let (weight, boosted) = (grants.weight, self.weight_now(&counted_as));
@@ -237,15 +219,6 @@ impl Brain {
             owner: sentence::owner(counted_as),
         });
         case.map_or_else(Vec::new, |case| case.remedies())
-    }
-}
-
-impl BucketState {
-    fn share(&self, tenant: &Tenant) -> Option<&Share> {
-        let mut shares = self.shares();
-        shares
-            .find(|(name, _)| *name == tenant)
-            .map(|(_, share)| share)
     }
 }
 

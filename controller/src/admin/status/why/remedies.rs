@@ -116,7 +116,8 @@ impl Case<'_> {
         remedies.take(3).collect()
     }
 
-    /// The lowest limit of the bucket that refuses the tenant nothing, or none of it can help.
+    /// The lowest limit of the bucket at which the law refuses the tenant nothing; if its own limit stops it, the one at
+    /// which all that is asked fits.
     fn limit_without_refusals(&self) -> f64 {
         let demand: f64 = self.claimants.iter().map(Claimant::demand).sum();
         let (mut low, mut high) = (self.limit, demand.max(self.limit));

@@ -2,8 +2,9 @@
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Tenant;
+use plimsoll_policy::UnixSeconds;
 
-use super::{Why, time};
+use super::Why;
 use crate::bucket::Refusals;
 
 /// A tenant or a class, as operators call it.
@@ -26,7 +27,7 @@ pub(super) fn summary(why: &Why) -> String {
     let Some(requests) = &why.requests else {
         return format!(
             "{subject} is not recorded in {bucket} at {}",
-            time(why.at_s)
+            UnixSeconds::from_secs(why.at_s)
         );
     };
     if requests.refused() == 0 {
@@ -37,7 +38,7 @@ pub(super) fn summary(why: &Why) -> String {
     }
     let since = why.refused_since_s.map(|since_s| {
         let or_before = if why.refused_before { " or before" } else { "" };
-        format!(" since {}{or_before}", time(since_s))
+        format!(" since {}{or_before}", UnixSeconds::from_secs(since_s))
     });
     format!(
         "{subject} is refused {:.1} % in {bucket}{}: {}",
