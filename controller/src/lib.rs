@@ -34,13 +34,14 @@ use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Commands;
 use crate::aggregators::leadership::Mandate;
-use crate::audit::AuditLog;
+use crate::audit::{AuditLog, SharedLines};
 use crate::brain::Brain;
 use crate::history::store::shared::SharedHistory;
 use crate::members::{Membership, StoreArgs, StoreArgsError};
@@ -294,7 +295,15 @@ impl Controller {
             // A first start, a loss, or a state of a build without keys.
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
-        let audit = AuditLog::open(&args.state_dir);
+        let shared = match (&store, &membership) {
+            (StateStore::Etcd(store), Some(membership)) => {
+                let member = membership.own.borrow().admin.clone();
+                let opening = SharedLines::open(Arc::clone(store), member);
+                Some(Arc::new(Handle::current().block_on(opening)))
+            }
+            _ => None,
+        };
+        let audit = AuditLog::open(&args.state_dir, shared);
         let saved = policy::saved_policy(&durable, read.as_ref().ok().map(|(policy, ..)| policy));
         let (in_force, read) = match (saved, read) {
             (Some(saved), read) => (saved, read),
@@ -447,6 +456,12 @@ impl Controller {
         // These end by themselves, so that no write is cut short.
         let telling = tokio::spawn(self.saver.run(stop.clone()));
         let writing = tokio::spawn(audit.clone().run(stop.clone()));
+        let (shared, ends) = (audit.shared().cloned(), stop.clone());
+        let sharing = tokio::spawn(async move {
+            if let Some(shared) = shared {
+                shared.run(ends).await;
+            }
+        });
         let store = Arc::clone(&self.store);
         let save = move |durable: &DurableState| store.save(durable);
         let saving = tokio::spawn(tasks::save::run(
@@ -520,7 +535,7 @@ impl Controller {
             events.add(Event::new(EventKind::ControllerStopped, "controller", text));
         }
         stop.cancel();
-        let ending = async { tokio::join!(writing, saving, telling) };
+        let ending = async { tokio::join!(writing, sharing, saving, telling) };
         let _ = timeout(ENDING_MAX, ending).await;
         served
     }

@@ -1,4 +1,4 @@
-//! `/audit` on the admin port: the lines of the audit log, as they are in its files.
+//! `/audit` on the admin port: the lines of the audit log, as they are in its files, and the latest ones of all leaders.
 
 use std::io;
 
@@ -14,7 +14,8 @@ use crate::audit::{AuditLog, HEAD_HEADER, ROUTE, Snapshot};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AuditQuery {
-    /// The number of lines from the end; all if absent.
+    /// The number of lines from the end, of all leaders if several controllers share a store; if absent, all in the
+    /// files of this controller.
     last: Option<u64>,
 }
 
@@ -25,6 +26,11 @@ pub(crate) fn routes(audit: AuditLog) -> Routes {
 }
 
 async fn lines(State(audit): State<AuditLog>, Query(query): Query<AuditQuery>) -> Answer {
+    let format = (header::CONTENT_TYPE.as_str(), "application/x-ndjson");
+    if let (Some(last), Some(shared)) = (query.last, audit.shared()) {
+        let lines = shared.latest(usize::try_from(last).unwrap_or(usize::MAX));
+        return Ok(([format], lines.concat()).into_response());
+    }
     let open = move || -> io::Result<(Snapshot, String)> {
         let mut snapshot = Snapshot::open(audit.directory())?;
         let head = snapshot
@@ -39,9 +45,6 @@ async fn lines(State(audit): State<AuditLog>, Query(query): Query<AuditQuery>) -
     let (mut snapshot, head) = opened
         .map_err(|error| unavailable(format_args!("the audit log cannot be read: {error}")))?;
     let body = streamed(move |send| snapshot.each_chunk(|chunk| send(chunk).is_ok()));
-    let headers = [
-        (header::CONTENT_TYPE.as_str(), "application/x-ndjson"),
-        (HEAD_HEADER, &head),
-    ];
+    let headers = [format, (HEAD_HEADER, head.as_str())];
     Ok((headers, body).into_response())
 }

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueHint};
 use plimsoll_controller::audit::{
-    Fault, HEAD_HEADER, Head, LINE_BYTES_MAX, Line, ROUTE, Record, Snapshot, Verified, Verifier,
+    Fault, HEAD_HEADER, Head, LINE_BYTES_MAX, ROUTE, Record, ShownLine, Snapshot, Verified,
+    Verifier,
 };
 use reqwest::Response;
 use serde_json::json;
@@ -26,6 +27,8 @@ const EXIT_INVALID: u8 = 2;
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// Show the latest lines: time, who, role, from where, what, the states before and after, and why
+    ///
+    /// Of controllers that share a store, the latest 10,000 lines of all leaders are shown. Each verifies its own files.
     Show {
         /// Number of lines
         #[arg(long, env = "PLIMSOLL_LAST", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -55,7 +58,7 @@ pub(crate) struct PlaceArgs {
 }
 
 /// A line of the log, or the text of an invalid line.
-type Shown = Result<Line, String>;
+type Shown = Result<ShownLine, String>;
 
 pub(crate) fn run(command: &AuditCommand) -> anyhow::Result<ExitCode> {
     let runtime = shutdown::runtime()?;
@@ -184,8 +187,13 @@ fn show(lines: &[Shown], format: Format) -> anyhow::Result<ExitCode> {
 }
 
 fn row(line: &Shown) -> Vec<String> {
-    let Line { seq, record, .. } = match line {
-        Ok(line) => line.clone(),
+    let ShownLine {
+        member,
+        seq,
+        record,
+        ..
+    } = match line {
+        Ok(line) => line,
         Err(text) => {
             let mut row = vec![String::new(); 5];
             row.push(format!(
@@ -205,7 +213,7 @@ fn row(line: &Shown) -> Vec<String> {
         why,
         of,
         late,
-    } = record;
+    } = record.clone();
     let of = of.map(|of| format!(", of line {of}")).unwrap_or_default();
     let late = if late { ", written late" } else { "" };
     let change = if before.is_empty() {
@@ -214,7 +222,9 @@ fn row(line: &Shown) -> Vec<String> {
         format!("{before} -> {after}")
     };
     vec![
-        seq.to_string(),
+        member
+            .as_ref()
+            .map_or_else(|| seq.to_string(), |member| format!("{member} {seq}")),
         time,
         who,
         role,

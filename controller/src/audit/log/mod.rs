@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::line::{Actor, Entry, Record};
+use super::shared::SharedLines;
 use super::writer::Writer;
 use crate::tasks::unix_s;
 
@@ -36,6 +37,8 @@ pub(crate) struct AuditLog {
 #[derive(Debug)]
 struct Inner {
     directory: PathBuf,
+    /// The lines of all leaders, if several controllers share a store.
+    shared: Option<Arc<SharedLines>>,
     /// Locked during a write, so that lines keep their order.
     writer: Mutex<Writer>,
     state: Mutex<State>,
@@ -95,9 +98,10 @@ pub(crate) enum NotLogged {
 impl AuditLog {
     /// Opens the log in a state directory, which this process must have locked, and repairs what a crash left.
     /// Blocks. A log that cannot be opened is tried again.
-    pub(crate) fn open(directory: &Path) -> Self {
+    pub(crate) fn open(directory: &Path, shared: Option<Arc<SharedLines>>) -> Self {
         let inner = Inner {
             directory: directory.to_owned(),
+            shared,
             writer: Mutex::new(Writer::new(directory)),
             state: Mutex::default(),
             wake: Notify::new(),
@@ -113,6 +117,10 @@ impl AuditLog {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.inner.directory
+    }
+
+    pub(crate) fn shared(&self) -> Option<&Arc<SharedLines>> {
+        self.inner.shared.as_ref()
     }
 
     /// Records a change before it is made. Waits for the disk at most [`LINE_MAX`].
@@ -279,6 +287,9 @@ impl AuditLog {
         let (before, last) = (kept.len() as u64, (lines.len() as u64).saturating_sub(1));
         match writer.append(&lines, unix_s()) {
             Ok(first) => {
+                if let Some(shared) = &self.inner.shared {
+                    shared.add(first, &lines);
+                }
                 self.on_written(said, before, lines.len());
                 Ok(first + last)
             }

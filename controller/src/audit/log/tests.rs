@@ -32,7 +32,7 @@ fn lines(directory: &Path) -> Vec<Record> {
 #[tokio::test]
 async fn change_is_on_disk_before_it_happens() {
     let directory = tempdir().unwrap();
-    let log = AuditLog::open(directory.path());
+    let log = AuditLog::open(directory.path(), None);
     let task = tokio::spawn(log.clone().run(CancellationToken::new()));
     let logged = log.record(gate(), entry("promote")).await.unwrap();
     assert_eq!(lines(directory.path())[0].what, "promote");
@@ -55,7 +55,7 @@ async fn failing_disk_refuses_changes() {
     let directory = tempdir().unwrap();
     let path = directory.path().join(LOG);
     fs::create_dir(&path).unwrap();
-    let log = AuditLog::open(directory.path());
+    let log = AuditLog::open(directory.path(), None);
     let task = tokio::spawn(log.clone().run(CancellationToken::new()));
     assert!(log.is_failing());
     let error = log
@@ -83,7 +83,7 @@ async fn failing_disk_refuses_changes() {
 #[tokio::test]
 async fn barred_change_is_refused_until_it_is_admitted() {
     let directory = tempdir().unwrap();
-    let log = AuditLog::open(directory.path());
+    let log = AuditLog::open(directory.path(), None);
     log.bar(Some("a reason"));
     let refused = log.record(gate(), entry("promote")).await.unwrap_err();
     assert_eq!(refused, NotLogged::Barred("a reason"));
@@ -102,7 +102,7 @@ async fn barred_change_is_refused_until_it_is_admitted() {
 #[tokio::test(start_paused = true)]
 async fn command_awaits_no_hanging_disk() {
     let directory = tempdir().unwrap();
-    let log = AuditLog::open(directory.path());
+    let log = AuditLog::open(directory.path(), None);
     let hanging = log.clone();
     let (held, release) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
     let disk = std::thread::spawn(move || {
@@ -160,7 +160,7 @@ fn lines_beyond_the_room_are_counted() {
     let directory = tempdir().unwrap();
     let path = directory.path().join(LOG);
     fs::create_dir(&path).unwrap();
-    let log = AuditLog::open(directory.path());
+    let log = AuditLog::open(directory.path(), None);
     let last = (0..KEPT_MAX + 5)
         .fold(None, |_, _| Some(log.note(gate(), entry("kill on"))))
         .unwrap();
@@ -176,7 +176,7 @@ fn lines_beyond_the_room_are_counted() {
 #[test]
 fn line_without_a_head_is_denied() {
     let directory = tempdir().unwrap();
-    let log = AuditLog::open(directory.path());
+    let log = AuditLog::open(directory.path(), None);
     let beside = directory.path().join("audit.head.new");
     fs::create_dir(&beside).unwrap();
     assert!(log.record_at_start(gate(), entry("promote")).is_err());

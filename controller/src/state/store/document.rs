@@ -1,5 +1,5 @@
-//! Documents in etcd. A value there is bounded, so a larger document is a list of chunks, which are named by their
-//! checksum and written before the list.
+//! Documents in etcd, compressed: each change of one stays in the history of etcd until that is compacted. A value there
+//! is bounded, so a larger document is a list of chunks, which are named by their checksum and written before the list.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,6 +16,10 @@ const CHUNKS_MAX: usize = 60;
 /// The first line of a list of chunks.
 const CHUNKED: &str = "plimsoll-chunks 1\n";
 const CHUNKS: &str = "chunks/";
+/// The beginning of a compressed document, before its size and its LZ4 block.
+const COMPRESSED: &[u8] = b"plimsoll-lz4 1\n";
+/// Smaller documents stay readable by eye.
+const COMPRESSED_BYTES_MIN: usize = 1 << 10;
 
 /// A document as it is written.
 pub(super) struct Written {
@@ -37,6 +41,9 @@ pub enum Unread {
     /// The list of its parts is damaged.
     #[error("its list of chunks is damaged")]
     List,
+    /// Its compressed form is damaged.
+    #[error("its compressed form is damaged")]
+    Compressed,
     /// Its content is damaged.
     #[error("{0}")]
     Content(String),
@@ -51,16 +58,17 @@ pub(super) async fn write(
     bytes: Vec<u8>,
     before: &BTreeSet<String>,
 ) -> Result<Written, StoreError> {
+    if bytes.len() > CHUNKS_MAX * VALUE_BYTES_MAX {
+        let reason = format!("{} bytes are more than a document may have", bytes.len());
+        return Err(StoreError::Encode(io::Error::other(reason)));
+    }
+    let bytes = compressed(bytes);
     if bytes.len() <= VALUE_BYTES_MAX {
         let chunks = BTreeSet::new();
         return Ok(Written {
             value: bytes,
             chunks,
         });
-    }
-    if bytes.len() > CHUNKS_MAX * VALUE_BYTES_MAX {
-        let reason = format!("{} bytes are more than a document may have", bytes.len());
-        return Err(StoreError::Encode(io::Error::other(reason)));
     }
     let (mut value, mut chunks) = (CHUNKED.to_owned(), BTreeSet::new());
     for chunk in bytes.chunks(VALUE_BYTES_MAX) {
@@ -96,7 +104,7 @@ pub(super) async fn read(
     value: &[u8],
 ) -> Result<(Vec<u8>, BTreeSet<String>), Unread> {
     let Some(list) = value.strip_prefix(CHUNKED.as_bytes()) else {
-        return Ok((value.to_vec(), BTreeSet::new()));
+        return Ok((expanded(value.to_vec())?, BTreeSet::new()));
     };
     let list = std::str::from_utf8(list).map_err(|_| Unread::List)?;
     let (mut bytes, mut chunks) = (Vec::new(), BTreeSet::new());
@@ -112,5 +120,54 @@ pub(super) async fn read(
         bytes.extend_from_slice(&chunk);
         chunks.insert(key.to_owned());
     }
-    Ok((bytes, chunks))
+    Ok((expanded(bytes)?, chunks))
+}
+
+fn compressed(bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.len() < COMPRESSED_BYTES_MIN {
+        return bytes;
+    }
+    let block = lz4_flex::compress_prepend_size(&bytes);
+    // Not for bytes that do not get smaller, so that the bound of a document holds for both.
+    if COMPRESSED.len() + block.len() < bytes.len() {
+        [COMPRESSED, &block].concat()
+    } else {
+        bytes
+    }
+}
+
+fn expanded(bytes: Vec<u8>) -> Result<Vec<u8>, Unread> {
+    let Some(block) = bytes.strip_prefix(COMPRESSED) else {
+        return Ok(bytes);
+    };
+    // The size is read before memory is allocated for it.
+    let size = block.first_chunk().map(|size| u32::from_le_bytes(*size));
+    if size.is_none_or(|size| size as usize > CHUNKS_MAX * VALUE_BYTES_MAX) {
+        return Err(Unread::Compressed);
+    }
+    lz4_flex::decompress_size_prepended(block).map_err(|_| Unread::Compressed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_documents_are_read_back() {
+        for bytes in [
+            Vec::new(),
+            vec![7; 100],
+            vec![7; 1 << 20],
+            b"plimsoll".repeat(999),
+        ] {
+            assert_eq!(expanded(compressed(bytes.clone())).unwrap(), bytes);
+        }
+        assert!(compressed(vec![7; 1 << 20]).len() < 5_000);
+        for damage in [&b""[..], b"\x01", b"\xff\xff\xff\xff1", b"\x09\0\0\0\xff"] {
+            assert!(matches!(
+                expanded([COMPRESSED, damage].concat()),
+                Err(Unread::Compressed)
+            ));
+        }
+    }
 }

@@ -94,6 +94,11 @@ impl EtcdStore {
         }
     }
 
+    /// Returns the revision at which this leader was elected; 0 while none leads.
+    pub(crate) fn lead(&self) -> u64 {
+        self.lead.unwrap_or_default()
+    }
+
     /// Reads the state; `None` if there is none.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use plimsoll_testing::etcd::EtcdServer;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::etcd::{EtcdStore, LEADER};
 use super::*;
@@ -42,8 +43,9 @@ pub(crate) async fn elect(client: &Client) -> (Arc<EtcdStore>, Opened) {
 }
 
 fn with_policy(epoch: u64, bytes: usize) -> DurableState {
-    let text: String = (0..bytes / 8)
-        .map(|number| format!("{number:08}"))
+    // Text that compression leaves nearly as large.
+    let text: String = (0..bytes / 16)
+        .map(|number| format!("{:016x}", xxh3_64(&number.to_le_bytes())))
         .collect();
     let texts = format!(r#"{{"policy": "{text}", "tenants": ""}}"#);
     DurableState {

@@ -1,0 +1,318 @@
+//! The latest lines of all leaders, in the store that several controllers share: the next leader answers with them what
+//! earlier ones recorded. The chain of hashes stays in the files of each member.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plimsoll_etcd::Operation;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::line::Record;
+use crate::state::store::StoreError;
+use crate::state::store::etcd::EtcdStore;
+
+/// The keys of batches of lines begin with this.
+const PREFIX: &str = "audit/";
+/// Maximum number of lines in the store.
+pub(super) const SHARED_LINES_MAX: usize = 10_000;
+/// Maximum size of all lines in the store, in bytes.
+const SHARED_BYTES_MAX: usize = 8 << 20;
+/// Maximum size of the lines of one write, in bytes, unless it is a single one.
+const BATCH_BYTES_MAX: usize = 256 << 10;
+/// Maximum number of batches that one write deletes, because a transaction is bounded.
+const DELETES_MAX: usize = 100;
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+
+/// A line as it is shown.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ShownLine {
+    /// The admin address of the member that wrote it, if several controllers share a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The number of the line in the files of its controller.
+    pub seq: u64,
+    /// The content.
+    #[serde(flatten)]
+    pub record: Record,
+    /// The hash in the files of its controller; `None` for a line from the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+}
+
+/// The lines in the store, and those that wait for it.
+#[derive(Debug)]
+pub(crate) struct SharedLines {
+    store: Arc<EtcdStore>,
+    member: String,
+    lines: Mutex<Lines>,
+    added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    saved: VecDeque<Batch>,
+    unsaved: VecDeque<String>,
+    /// Number of batches that this leader has written.
+    batches: u64,
+}
+
+#[derive(Debug)]
+struct Batch {
+    key: String,
+    lines: Vec<String>,
+}
+
+// === impl SharedLines ===
+
+impl SharedLines {
+    /// Reads the lines of earlier leaders. Without them the list begins anew, and the store keeps them until they are
+    /// the oldest.
+    pub(crate) async fn open(store: Arc<EtcdStore>, member: String) -> Self {
+        let saved = match store.list(PREFIX, SHARED_LINES_MAX as u64).await {
+            Ok(batches) => batches
+                .iter()
+                .map(|batch| Batch {
+                    key: String::from_utf8_lossy(&batch.key).into_owned(),
+                    lines: String::from_utf8_lossy(&batch.value)
+                        .split_inclusive('\n')
+                        .map(str::to_owned)
+                        .collect(),
+                })
+                .collect(),
+            Err(error) => {
+                tracing::error!(%error, "audit lines of earlier leaders not read: only those of this one are shown");
+                VecDeque::new()
+            }
+        };
+        Self {
+            store,
+            member,
+            lines: Mutex::new(Lines {
+                saved,
+                ..Lines::default()
+            }),
+            added: Notify::new(),
+        }
+    }
+
+    /// Adds lines that are in the files of this controller, where the first has the number `first_seq`.
+    pub(super) fn add(&self, first_seq: u64, records: &[Record]) {
+        let lines = (first_seq..).zip(records).filter_map(|(seq, record)| {
+            let line = ShownLine {
+                member: Some(self.member.clone()),
+                seq,
+                record: record.clone(),
+                hash: None,
+            };
+            let line = serde_json::to_string(&line).ok()?;
+            Some(line + "\n")
+        });
+        self.lines().wait(lines);
+        self.added.notify_one();
+    }
+
+    /// Returns the latest lines, the oldest first.
+    pub(crate) fn latest(&self, count: usize) -> Vec<String> {
+        let held = self.lines();
+        let saved = held.saved.iter().flat_map(|batch| &batch.lines);
+        let all: Vec<&String> = saved.chain(&held.unsaved).collect();
+        let latest = all.iter().skip(all.len().saturating_sub(count));
+        latest.copied().cloned().collect()
+    }
+
+    /// Saves lines until `stop` is cancelled, and then once more.
+    pub(crate) async fn run(&self, stop: CancellationToken) {
+        let mut is_failing = false;
+        loop {
+            match self.save().await {
+                Ok(()) if std::mem::take(&mut is_failing) => {
+                    tracing::info!("audit lines are in the store again");
+                }
+                Ok(()) => {}
+                Err(error) if !std::mem::replace(&mut is_failing, true) => {
+                    tracing::error!(%error, "audit lines not in the store: the next leader misses them unless this succeeds");
+                }
+                Err(_) => {}
+            }
+            if stop.is_cancelled() {
+                return;
+            }
+            let waits = async {
+                sleep(SAVE_EVERY).await;
+                if !is_failing {
+                    self.added.notified().await;
+                }
+            };
+            stop.run_until_cancelled(waits).await;
+        }
+    }
+
+    async fn save(&self) -> Result<(), StoreError> {
+        let Some((batch, replaced)) = self.lines().next(self.store.lead()) else {
+            return Ok(());
+        };
+        let put = Operation::put(batch.key.clone(), batch.lines.concat(), None);
+        let deletes = replaced.iter().cloned().map(Operation::delete);
+        let written = self.store.write(Vec::new(), deletes.chain([put])).await;
+        let mut held = self.lines();
+        match &written {
+            Ok(()) => {
+                held.saved.drain(..replaced.len());
+                held.saved.push_back(batch);
+            }
+            Err(_) => {
+                let later = std::mem::take(&mut held.unsaved);
+                held.wait(batch.lines.into_iter().chain(later));
+            }
+        }
+        if !held.unsaved.is_empty() {
+            self.added.notify_one();
+        }
+        written
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    /// Takes the next batch to write, for the leader with the number `lead`. Returns it with the keys of the oldest
+    /// batches, which leave room for it.
+    fn next(&mut self, lead: u64) -> Option<(Batch, Vec<String>)> {
+        let mut bytes = 0;
+        let fits = |line: &&String| {
+            bytes += line.len();
+            bytes <= BATCH_BYTES_MAX || bytes == line.len()
+        };
+        let count = self.unsaved.iter().take_while(fits).count();
+        if count == 0 {
+            return None;
+        }
+        // Later leaders have larger numbers, so that keys are in the order of their lines.
+        let key = format!("{PREFIX}{lead:016x}-{:08x}", self.batches);
+        self.batches += 1;
+        let lines = self.unsaved.drain(..count).collect();
+        let batch = Batch { key, lines };
+        let (mut count, mut bytes) = batch.size();
+        let fits = |older: &&Batch| {
+            let (older_count, older_bytes) = older.size();
+            count += older_count;
+            bytes += older_bytes;
+            count <= SHARED_LINES_MAX && bytes <= SHARED_BYTES_MAX
+        };
+        let kept = self.saved.iter().rev().take_while(fits).count();
+        let replaced = (self.saved.len() - kept).min(DELETES_MAX);
+        let replaced = self.saved.iter().take(replaced);
+        let replaced = replaced.map(|batch| batch.key.clone()).collect();
+        Some((batch, replaced))
+    }
+
+    /// Adds lines that wait for the store, and drops the oldest ones beyond the bound.
+    fn wait(&mut self, lines: impl IntoIterator<Item = String>) {
+        self.unsaved.extend(lines);
+        let excess = self.unsaved.len().saturating_sub(SHARED_LINES_MAX);
+        self.unsaved.drain(..excess);
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    /// Returns the number of its lines, and their bytes.
+    fn size(&self) -> (usize, usize) {
+        let bytes = self.lines.iter().map(String::len).sum();
+        (self.lines.len(), bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::{Actor, Entry};
+    use super::*;
+    use crate::state::store::tests::etcd::{client, elect};
+
+    fn record(what: &str) -> Record {
+        let entry = Entry {
+            what: what.to_owned(),
+            ..Entry::default()
+        };
+        Record::new(0, Actor::controller("gate", ""), entry)
+    }
+
+    fn stored(lines: &mut Lines, count: usize, bytes: usize) {
+        lines.wait((0..count).map(|_| "x".repeat(bytes)));
+        while let Some((batch, replaced)) = lines.next(7) {
+            lines.saved.drain(..replaced.len());
+            lines.saved.push_back(batch);
+        }
+    }
+
+    #[test]
+    fn lines_batches_and_bytes_are_bounded() {
+        let mut lines = Lines::default();
+        lines.wait((0..SHARED_LINES_MAX + 5).map(|n| n.to_string()));
+        assert_eq!(
+            (lines.unsaved.len(), lines.unsaved[0].as_str()),
+            (SHARED_LINES_MAX, "5")
+        );
+        for (count, bytes) in [
+            (SHARED_LINES_MAX, 300),
+            (100, 30_000),
+            (400, BATCH_BYTES_MAX + 1),
+        ] {
+            stored(&mut lines, count, bytes);
+            let sizes: Vec<(usize, usize)> = lines.saved.iter().map(Batch::size).collect();
+            assert!(
+                sizes
+                    .iter()
+                    .all(|(lines, bytes)| *lines == 1 || *bytes <= BATCH_BYTES_MAX)
+            );
+            let lines: usize = sizes.iter().map(|(lines, _)| lines).sum();
+            let bytes: usize = sizes.iter().map(|(_, bytes)| bytes).sum();
+            assert!(
+                lines <= SHARED_LINES_MAX && bytes <= SHARED_BYTES_MAX,
+                "{lines} {bytes}"
+            );
+        }
+        assert!(
+            lines
+                .saved
+                .iter()
+                .is_sorted_by_key(|batch| batch.key.clone())
+        );
+    }
+
+    #[tokio::test]
+    async fn next_leader_shows_earlier_lines() {
+        let Some(server) = plimsoll_testing::etcd::start("next_leader_shows_earlier_lines", &[])
+        else {
+            return;
+        };
+        let client = client(&server).await;
+        let stopped = CancellationToken::new();
+        stopped.cancel();
+        let (first, _) = elect(&client).await;
+        let first = SharedLines::open(first, "a".to_owned()).await;
+        first.add(4, &[record("kill on"), record("kill off")]);
+        first.run(stopped.clone()).await;
+        let (second, _) = elect(&client).await;
+        // The first one leads no more: its later lines stay in its own files.
+        first.add(6, &[record("lost")]);
+        first.run(stopped.clone()).await;
+        let second = SharedLines::open(second, "b".to_owned()).await;
+        second.add(1, &[record("promote")]);
+        let lines = second.latest(2);
+        let shown = lines.iter().map(|line| {
+            let line: ShownLine = serde_json::from_str(line).unwrap();
+            format!("{} {} {}", line.member.unwrap(), line.seq, line.record.what)
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), ["a 5 kill off", "b 1 promote"]);
+    }
+}
