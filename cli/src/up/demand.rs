@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use http::HeaderValue;
+use plimsoll_controller::admin::status::Status;
 
 use super::fleet::Fleet;
 use crate::load::{Demand, Schedule};
@@ -27,8 +28,7 @@ const TENANTS: [(&str, f64); 4] = [
 ];
 
 /// Returns the load of each service, by bucket and tenant.
-pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
-    let status = fleet.status();
+pub(super) fn demands(fleet: &Fleet, status: &Status) -> anyhow::Result<Vec<Demand>> {
     let rate = |bucket: &String| {
         let status = status.buckets.get(bucket.as_str());
         let has_quotas = status.is_some_and(|bucket| !bucket.quotas.is_empty());

@@ -1,4 +1,4 @@
-//! The parts of the demo: a controller, a quota server, and two zones with an aggregator and two services each.
+//! The parts of the demo: controllers, a quota server, and two zones with an aggregator and two services each.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,13 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use plimsoll_admin::security::SecurityArgs;
 use plimsoll_aggregator::Aggregator;
-use plimsoll_controller::Controller;
-use plimsoll_controller::admin::status::{Policies, Status};
-use plimsoll_controller::brain::Brain;
 use plimsoll_controller::members::StoreArgs;
+use plimsoll_controller::policy_file::PolicyFiles;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
 use plimsoll_core::rollout::gates::STALE_AFTER;
-use plimsoll_host::Shared;
 use plimsoll_net::PENDING_MAX_DEFAULT;
 use plimsoll_policy::Policy;
 use plimsoll_sidecar::LimiterArgs;
@@ -25,6 +22,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::Args;
+use super::controllers::Controllers;
 use crate::cmd::service::{self, CapacityArgs, Service, TrustArgs};
 
 const POLICY: &str = include_str!("example/policy.yaml");
@@ -36,7 +34,7 @@ const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
 
 pub(super) struct Fleet {
-    brain: Shared<Brain>,
+    pub(super) controllers: Controllers,
     /// Addresses of the services and their shares of the load.
     pub(super) services: Vec<(SocketAddr, f64)>,
     pub(super) buckets: Vec<String>,
@@ -84,31 +82,32 @@ impl Fleet {
         if let Some(tenants) = &tenants {
             lines.push(format!("tenants     {}", tenants.display()));
         }
-        let grpc = bind(plimsoll_controller::PORT).await?;
-        let admin = bind(plimsoll_controller::ADMIN_PORT).await?;
-        let (listen, admin_address) = (grpc.local_addr()?, admin.local_addr()?);
-        lines.push(format!(
-            "controller  grpc {listen}  admin http://{admin_address}/status"
-        ));
-        let controller = Controller::open(&plimsoll_controller::Args {
+        let files = PolicyFiles {
             policy,
             tenants,
             catalogue: args.catalogue.clone(),
-            state_dir: directory.path().join("state"),
+        };
+        let (policy, _) = files.read()?;
+        let common = plimsoll_controller::Args {
+            policy: files.policy,
+            tenants: files.tenants,
+            catalogue: files.catalogue,
+            state_dir: PathBuf::new(),
             store: StoreArgs::default(),
             events: Default::default(),
             feed_stale: STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,
             decisions_per_s_max: DECISIONS_PER_S_MAX,
             pending_max: PENDING_MAX_DEFAULT,
-            listen,
-            admin: admin_address,
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             security: open_on_loopback(),
-        })?;
-        let brain = controller.brain();
+        };
+        let count = usize::from(args.controllers);
+        let (controllers, admin) = Controllers::prepare(count, directory.path(), common).await?;
         let mut fleet = Self {
-            buckets: brain.with(|brain, _| demo_buckets(brain.policy())),
-            brain,
+            buckets: demo_buckets(&policy),
+            controllers: admin,
             services: Vec::new(),
             lines,
             tiers: Default::default(),
@@ -116,13 +115,26 @@ impl Fleet {
             failed: CancellationToken::new(),
             directory,
         };
-        let listeners = plimsoll_controller::Listeners { grpc, admin };
-        fleet.spawn(CONTROLLER, "the controller", |shutdown| {
-            controller.serve(listeners, shutdown)
-        });
+        let parents: Vec<String> = controllers
+            .iter()
+            .map(|args| format!("http://{}", args.listen))
+            .collect();
+        for args in controllers {
+            let (listen, admin) = (args.listen, args.admin);
+            fleet.lines.push(format!(
+                "controller  grpc {listen}  admin http://{admin}/status"
+            ));
+            fleet.spawn(CONTROLLER, "a controller", |shutdown| {
+                plimsoll_controller::run(args, shutdown)
+            });
+        }
+        tokio::select! {
+            started = fleet.controllers.started() => started?,
+            () = fleet.failed.cancelled() => return Err(fleet.stop().await.err().context("a controller ended")?),
+        }
         fleet.quota_server().await?;
         for (zone, share) in ZONES {
-            let aggregator = fleet.aggregator(zone, listen).await?;
+            let aggregator = fleet.aggregator(zone, &parents).await?;
             for number in 0..if args.no_demo { 0 } else { SERVICES_PER_ZONE } {
                 fleet
                     .service(zone, number, aggregator, share / SERVICES_PER_ZONE as f64)
@@ -162,7 +174,7 @@ impl Fleet {
     async fn aggregator(
         &mut self,
         zone: &str,
-        controller: SocketAddr,
+        controllers: &[String],
     ) -> anyhow::Result<SocketAddr> {
         let (grpc, admin) = (bind(0).await?, bind(0).await?);
         let (listen, admin_address) = (grpc.local_addr()?, admin.local_addr()?);
@@ -175,7 +187,7 @@ impl Fleet {
             pending_max: PENDING_MAX_DEFAULT,
             zone: zone.to_owned(),
             name: Some(format!("{zone}-aggregator")),
-            controller: vec![format!("http://{controller}")],
+            controller: controllers.to_vec(),
             listen,
             admin: admin_address,
             security: open_on_loopback(),
@@ -258,14 +270,6 @@ impl Fleet {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    pub(super) fn status(&self) -> Status {
-        self.brain.with(|brain, now| Status::of(brain, now))
-    }
-
-    pub(super) fn policies(&self) -> Policies {
-        self.brain.with(|brain, _| Policies::of(brain))
-    }
-
     /// Stops every part, the services first.
     ///
     /// # Errors
@@ -319,7 +323,7 @@ fn open_on_loopback() -> SecurityArgs {
 }
 
 /// Listens on loopback, on `port` or, if it is taken, on any free port.
-async fn bind(port: u16) -> anyhow::Result<TcpListener> {
+pub(super) async fn bind(port: u16) -> anyhow::Result<TcpListener> {
     let preferred = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     match preferred {
         Ok(listener) => Ok(listener),

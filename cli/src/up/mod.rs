@@ -1,6 +1,7 @@
 //! `plimsoll up`: every tier in one process, over real loopback sockets, with overloaded demo
 //! services.
 
+mod controllers;
 mod demand;
 mod fleet;
 mod summary;
@@ -48,6 +49,10 @@ pub(crate) struct Args {
     /// Catalogue of tenants, as the controller takes it
     #[arg(long, env = "PLIMSOLL_CATALOGUE", value_name = "FILE")]
     catalogue: Option<PathBuf>,
+    /// Number of controllers. Several share an etcd, which is started if it is installed: one leads, and another one
+    /// takes over when it ends or resigns
+    #[arg(long, env = "PLIMSOLL_CONTROLLERS", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+    controllers: u8,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -70,12 +75,12 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     } else {
         writeln!(output::stderr(), "{}", fleet.describe())
     };
-    let load = (!args.no_demo)
-        .then(|| {
-            demand::demands(&fleet)
-                .and_then(|demands| Load::start(demands, load::TIMEOUT, LOAD_SEED))
-        })
-        .transpose()?;
+    let load = if args.no_demo {
+        None
+    } else {
+        let demands = demand::demands(&fleet, &fleet.controllers.status().await?)?;
+        Some(Load::start(demands, load::TIMEOUT, LOAD_SEED)?)
+    };
     let mut window = Window::new(SUMMARY_WINDOW);
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -85,18 +90,26 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
             () = fleet.failed.cancelled() => break,
             _ = looks.tick() => {}
         }
-        let status = fleet.status();
+        // None leads during a takeover.
+        let Ok(status) = fleet.controllers.status().await else {
+            continue;
+        };
         window.push(started.elapsed(), &status.buckets);
         if prints_tables && look.is_multiple_of(LOOKS_PER_TABLE) {
+            let Ok(policies) = fleet.controllers.policies().await else {
+                continue;
+            };
             let present = window.summary(started.elapsed(), TABLE_WINDOW, None);
             let _ = writeln!(
                 output::stdout(),
                 "{}",
-                table::present(&status, &fleet.policies(), &present)
+                table::present(&status, &policies, &present)
             );
         }
     }
-    window.push(started.elapsed(), &fleet.status().buckets);
+    if let Ok(status) = fleet.controllers.status().await {
+        window.push(started.elapsed(), &status.buckets);
+    }
     let summary = window.summary(
         started.elapsed(),
         SUMMARY_WINDOW,

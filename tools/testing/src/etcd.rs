@@ -81,7 +81,8 @@ pub fn replace(servers: &mut [EtcdServer; 3], lost: usize) {
     servers[lost].start();
 }
 
-fn is_installed(test: &str) -> bool {
+/// Returns true if etcd can be started. Otherwise notes the skipped test.
+pub fn is_installed(test: &str) -> bool {
     let found = Command::new("etcd").arg("--version").output();
     if found.is_err() {
         crate::skipped(&format!("etcd::{test}: etcd is not installed"));

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use plimsoll_testing::etcd;
 use plimsoll_testing::fleet::{BUCKET, Fleet, Rates, policy};
-use plimsoll_testing::process::{Process, http_get, message, run, until};
+use plimsoll_testing::process::{Process, command, http_get, message, run, until};
 use plimsoll_testing::turns::{ALL, turn};
 
 const LIMIT: u32 = 300;
@@ -242,6 +243,24 @@ fn up_ends_cleanly_with_a_summary() {
     assert!(summary["buckets"]["api/users"]["drop_ratio"].is_null());
 
     let mut up = Process::spawn(&["up", "--no-demo", "--log", "info"]);
+    up.wait_for(|line| message(line) == Some("connected to the parent"));
+    up.signal("INT");
+    assert_eq!(up.ended().code(), Some(0));
+}
+
+#[test]
+fn up_starts_several_controllers() {
+    let several = ["up", "--no-demo", "--log", "info", "--controllers", "2"];
+    let mut without_etcd = command("plimsoll", &several);
+    let ended = without_etcd.env("PATH", "").output().unwrap();
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert!(error.contains("etcd-server"), "{error}");
+    assert_eq!(ended.status.code(), Some(2));
+    if !etcd::is_installed("up_starts_several_controllers") {
+        return;
+    }
+    let mut up = Process::spawn(&several);
+    up.wait_for(|line| message(line) == Some("elected: this controller leads"));
     up.wait_for(|line| message(line) == Some("connected to the parent"));
     up.signal("INT");
     assert_eq!(up.ended().code(), Some(0));
