@@ -87,6 +87,7 @@ enum Command {
     Rollout(rollout::RolloutCommand),
     Diff(apply::DiffArgs),
     Apply(apply::ApplyArgs),
+    Undo(apply::UndoArgs),
     Forget(status::ForgetArgs),
     /// Hand the lead over to another controller of several, for maintenance
     ///
@@ -134,6 +135,7 @@ impl Plimsoll {
             Command::Rollout(command) => rollout::run(&command),
             Command::Diff(args) => apply::diff(&args),
             Command::Apply(args) => apply::run(&args),
+            Command::Undo(args) => apply::undo(&args),
             Command::Status(args) => status::run(&args),
             Command::Why(args) => why::run(&args),
             Command::Events(args) => events::run(&args),

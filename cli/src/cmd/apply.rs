@@ -1,13 +1,14 @@
-//! `plimsoll diff` and `plimsoll apply`: review a policy before it is saved or while the controller holds it back for its
-//! large changes, and release it.
+//! `plimsoll diff`, `plimsoll apply` and `plimsoll undo`: review a policy before it is saved or while the controller holds
+//! it back for its large changes, release it, and return to the one before.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use plimsoll_controller::admin::rollout_routes::{Ack, DryRun, DryRunResult, NamedText};
+use plimsoll_controller::admin::rollout_routes::{Ack, DryRun, DryRunResult, NamedText, Undo};
 use plimsoll_controller::admin::status::{HeldStatus, Policies};
+use plimsoll_core::names::Text;
 use plimsoll_host::regular_file;
 use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Shifts, Source};
 use serde::Serialize;
@@ -43,6 +44,24 @@ pub(crate) struct ApplyArgs {
     /// Hash of the policy that was reviewed: 16 hex digits, as `plimsoll diff` shows them
     #[arg(long, env = "PLIMSOLL_ACK", value_name = "HASH", value_parser = parse_hash)]
     ack: String,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Return to the policy before the last change, and hold the undone one back until its file changes
+///
+/// For a change that does harm while the file is not at hand. Without --reason it shows what it would change and refuse.
+/// Guardrails judge it as they judge a change of the file. It ends no kill, and goes back one step; `plimsoll apply --ack
+/// HASH` takes the undone policy back. Exit code 0: done, or shown; 1: refused, or no controller answers; 2: invalid
+/// arguments.
+#[derive(Debug, Args)]
+pub(crate) struct UndoArgs {
+    /// Reason, for the audit log. Without it nothing is changed
+    #[arg(long, env = "PLIMSOLL_UNDO_REASON", value_name = "TEXT", value_parser = Text::new)]
+    reason: Option<Text>,
+    /// Return to it even if guardrails hold it back
+    #[arg(long, env = "PLIMSOLL_RELEASE", requires = "reason")]
+    release: bool,
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -116,6 +135,26 @@ pub(crate) fn run(ApplyArgs { ack, admin }: &ApplyArgs) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+pub(crate) fn undo(args: &UndoArgs) -> anyhow::Result<ExitCode> {
+    let admin = &args.admin;
+    let Some(reason) = args.reason.clone() else {
+        let result: DryRunResult = admin.get("/policy/undo")?;
+        admin
+            .output
+            .print(&result, |out| write_undoable(out, &result))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let asked = Undo {
+        reason,
+        release: args.release,
+    };
+    let policies: Policies = admin.post("/policy/undo", &asked)?;
+    admin
+        .output
+        .print(&policies, |out| write_policies(out, &policies, None))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn write_policies(
     out: &mut dyn Write,
     policies: &Policies,
@@ -160,6 +199,21 @@ fn write_dry_run(out: &mut dyn Write, result: &DryRunResult) -> io::Result<()> {
         false => "held back for the reasons marked with `!`",
     };
     writeln!(out, "saved, it would be {would}")
+}
+
+fn write_undoable(out: &mut dyn Write, result: &DryRunResult) -> io::Result<()> {
+    writeln!(out, "in force: {}", result.in_force)?;
+    writeln!(out, "before the last change: {}", result.judged.hash)?;
+    write_judged(out, &result.judged)?;
+    write_forecast(out, &result.forecast)?;
+    let release = match result.judged.reasons.is_empty() {
+        true => "",
+        false => " --release",
+    };
+    writeln!(
+        out,
+        "return to it with `plimsoll undo --reason TEXT{release}`"
+    )
 }
 
 fn write_judged(out: &mut dyn Write, judged: &HeldStatus) -> io::Result<()> {

@@ -21,6 +21,8 @@ const TABLE: &str = "
     POST /policy/ack admin
     GET /policy/forecast viewer
     POST /policy/dry-run viewer
+    GET /policy/undo viewer
+    POST /policy/undo admin
     GET /kill viewer
     POST /kill/on operator
     POST /kill/off operator

@@ -15,12 +15,12 @@
 //! * `Rollouts`: the evidence and the moves of rollout stages.
 
 mod aggregators;
-mod held_policy;
 mod keys;
 mod kill;
 mod limits;
 mod parent;
 mod pending_saves;
+mod policies;
 mod rollout;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -39,10 +39,10 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::InstanceId;
 use plimsoll_policy::Policy;
 
-use self::held_policy::Policies;
 use self::keys::Keys;
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
+use self::policies::Policies;
 use self::traffic::TrafficRecord;
 use crate::aggregators::Aggregators;
 use crate::aggregators::leadership::Leadership;
@@ -54,8 +54,8 @@ use crate::rollout::recovery::Recovery;
 use crate::state::DurableState;
 
 pub(crate) use self::aggregators::{ForgetError, display};
-pub(crate) use self::held_policy::{AckError, Offer};
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
+pub(crate) use self::policies::{AckError, Offer, UndoError};
 
 /// Aggregators at most, including remembered ones that are away.
 const CHILDREN_MAX: usize = 1_000;

@@ -40,6 +40,12 @@ pub struct DurableState {
     /// The hash of the policy that is held back, which a restart does not release.
     #[serde(default)]
     pub held: Option<String>,
+    /// The texts of the policy before the last change, to which an undo returns.
+    #[serde(default)]
+    pub earlier: Option<Arc<PolicyTexts>>,
+    /// The policy of the files, if it was undone.
+    #[serde(default)]
+    pub undone: Option<Undone>,
     /// The traffic at the busiest moment of the last minutes; guardrails judge by it after a
     /// restart.
     #[serde(default)]
@@ -91,6 +97,15 @@ pub struct DurableState {
     pub expired: ExpiredAggregators,
 }
 
+/// A policy that an operator has undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// Its hash.
+    pub hash: String,
+    /// The operator and the reason.
+    pub why: String,
+}
+
 impl DurableState {
     /// Returns the state of a controller that never ran before.
     pub fn first_start() -> Self {
@@ -120,6 +135,9 @@ impl DurableState {
             policy
                 .entries()
                 .for_each(|(name, entry)| self.recall_mode(&name, entry.mode));
+        } else {
+            self.earlier = self.policy.take();
+            self.undone = None;
         }
         self.policy = Some(Arc::clone(policy.texts()));
         self.held = None;

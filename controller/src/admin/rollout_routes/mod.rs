@@ -2,9 +2,11 @@
 
 mod policy;
 mod resume;
+mod undo;
 
 pub use policy::{Ack, DryRun, DryRunResult, NamedText};
 pub use resume::{Reset, Resume, Resumed, Returning};
+pub use undo::Undo;
 
 use axum::extract::State;
 use axum::http::Method;

@@ -11,12 +11,13 @@ use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_host::Shared;
-use plimsoll_policy::{FILE_BYTES_MAX, Forecast, PolicyError, Source, differences};
+use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Policy, PolicyError, Source, differences};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::undo;
 use crate::admin::status::{HeldStatus, Policies};
 use crate::admin::{
     Answer, BrainState, Commands, TIMEOUT, conflict, in_effect, internal, invalid, on_disk,
@@ -78,8 +79,8 @@ pub struct DryRunResult {
 }
 
 #[derive(Clone, Debug)]
-struct Judges {
-    brain: Shared<Brain>,
+pub(super) struct Judges {
+    pub(super) brain: Shared<Brain>,
     files: PolicyFiles,
     /// One judgement at a time: it takes a processor for a while.
     turn: Arc<Semaphore>,
@@ -90,7 +91,7 @@ impl Judges {
     ///
     /// # Errors
     /// If others take too long.
-    async fn judge<T: Send + 'static>(
+    pub(super) async fn judge<T: Send + 'static>(
         self,
         judge: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Answer<T> {
@@ -110,9 +111,12 @@ impl Judges {
         let policy = self
             .files
             .read_texts(asked.policy.source()?, tenants, &in_force)?;
-        let policy = Arc::new(policy.compared_to(&in_force));
-        let trial = self.brain.with(|brain, _| brain.trial(&policy));
-        Ok(DryRunResult {
+        Ok(self.judged(&Arc::new(policy.compared_to(&in_force)), &in_force))
+    }
+
+    pub(super) fn judged(&self, policy: &Arc<Policy>, in_force: &Policy) -> DryRunResult {
+        let trial = self.brain.with(|brain, _| brain.trial(policy));
+        DryRunResult {
             in_force: in_force.hash().to_string(),
             judged: HeldStatus {
                 hash: policy.hash().to_string(),
@@ -121,10 +125,10 @@ impl Judges {
                     true => trial.reasons(),
                     false => Vec::new(),
                 },
-                differences: differences(&in_force, &policy),
+                differences: differences(in_force, policy),
             },
             forecast: trial.forecast(),
-        })
+        }
     }
 
     fn forecast_of_held(&self) -> Option<Forecast> {
@@ -151,7 +155,7 @@ pub(super) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
             Json(brain.with(|brain, _| Policies::of(brain)))
         })
         .admin(Method::POST, "/policy/ack", acknowledge)
-        .with_state(commands);
+        .with_state(commands.clone());
     let of_judges = Routes::new()
         .viewer(Method::GET, "/policy/forecast", forecast_of_held)
         .viewer(
@@ -159,8 +163,10 @@ pub(super) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
             "/policy/dry-run",
             dry_run.layer(DefaultBodyLimit::max(DRY_RUN_BYTES_MAX)),
         )
-        .with_state(judges);
-    of_commands.merge(of_judges)
+        .with_state(judges.clone());
+    of_commands
+        .merge(of_judges)
+        .merge(undo::routes(commands, judges))
 }
 
 async fn forecast_of_held(State(judges): State<Judges>) -> Answer {

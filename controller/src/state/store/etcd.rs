@@ -17,6 +17,8 @@ pub(crate) const LEADER: &str = "leader";
 /// The state without the texts of the policy, which change rarely.
 const STATE: &str = "state";
 const POLICY: &str = "policy";
+/// The texts of the policy before.
+const EARLIER: &str = "earlier-policy";
 /// A state that could not be read is kept here.
 const UNREADABLE: &str = "unreadable";
 
@@ -35,6 +37,7 @@ pub(crate) struct EtcdStore {
 #[derive(Debug, Default)]
 struct Written {
     policy: Option<Arc<PolicyTexts>>,
+    earlier: Option<Arc<PolicyTexts>>,
     /// The revision of the last write of the state, 0 without one; `None` after a write that failed: it may have been
     /// applied, or may be applied later.
     revision: Option<u64>,
@@ -70,8 +73,9 @@ impl EtcdStore {
             Err(damage) => {
                 let state = store.client.get(STATE).await?;
                 let aside = state.map(|state| Operation::put(UNREADABLE, state.value, None));
-                // The policy of a lost state is lost, too.
-                let aside = aside.into_iter().chain([Operation::delete(POLICY)]);
+                // The policies of a lost state are lost, too.
+                let texts = [POLICY, EARLIER].map(Operation::delete);
+                let aside = aside.into_iter().chain(texts);
                 store.commit(None, aside).await?;
                 Opened {
                     durable: DurableState::lost(),
@@ -109,12 +113,21 @@ impl EtcdStore {
         };
         let mut durable =
             file::decode(&state).map_err(|error| Unread::Content(error.to_string()))?;
-        if let Some(policy) = self.read(POLICY).await? {
-            durable.policy = serde_json::from_slice(&policy)
-                .map_err(|error| Unread::Content(format!("its policy: {error}")))?;
-            self.written.lock().await.policy.clone_from(&durable.policy);
-        }
+        durable.policy = self.read_texts(POLICY).await?;
+        durable.earlier = self.read_texts(EARLIER).await?;
+        let mut written = self.written.lock().await;
+        written.policy.clone_from(&durable.policy);
+        written.earlier.clone_from(&durable.earlier);
+        drop(written);
         Ok(Some(durable))
+    }
+
+    async fn read_texts(&self, key: &'static str) -> Result<Option<Arc<PolicyTexts>>, Unread> {
+        let Some(texts) = self.read(key).await? else {
+            return Ok(None);
+        };
+        serde_json::from_slice(&texts)
+            .map_err(|error| Unread::Content(format!("its policy: {error}")))
     }
 
     /// Reads a document; `None` if there is none.
@@ -155,26 +168,34 @@ impl EtcdStore {
         let after = self.take_revision().await?;
         let without_policy = DurableState {
             policy: None,
+            earlier: None,
             ..durable.clone()
         };
         let state = file::encode(&without_policy).map_err(StoreError::Encode)?;
         let mut documents = vec![(STATE, state)];
-        let is_new = self.written.lock().await.policy != durable.policy;
-        if is_new {
-            let policy = serde_json::to_vec(&durable.policy);
-            documents.push((
-                POLICY,
-                policy.map_err(|error| StoreError::Encode(error.into()))?,
-            ));
+        let (policy, earlier) = {
+            let written = self.written.lock().await;
+            (written.policy.clone(), written.earlier.clone())
+        };
+        for (key, before, now) in [
+            (POLICY, policy, &durable.policy),
+            (EARLIER, earlier, &durable.earlier),
+        ] {
+            if before != *now {
+                let texts = serde_json::to_vec(now);
+                documents.push((
+                    key,
+                    texts.map_err(|error| StoreError::Encode(error.into()))?,
+                ));
+            }
         }
         // A write whose answer was lost may arrive after a later one.
         let guard = Condition::modified_at(STATE, after);
         let revision = self.write_after(Some(guard), documents, None).await?;
         let mut written = self.written.lock().await;
         written.revision = Some(revision);
-        if is_new {
-            written.policy.clone_from(&durable.policy);
-        }
+        written.policy.clone_from(&durable.policy);
+        written.earlier.clone_from(&durable.earlier);
         Ok(())
     }
 

@@ -79,6 +79,7 @@ pub enum EventKind {
     PolicyInForce,
     PolicyHeld,
     PolicyReleased,
+    PolicyUndone,
     PolicyRefused,
     KillOn,
     KillOff,

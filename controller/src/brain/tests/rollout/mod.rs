@@ -3,13 +3,14 @@
 mod forecast;
 mod recovery;
 mod resume;
+mod undo;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::report::{CohortKey, Evidence, Outcomes, Side};
 
 use super::*;
-use crate::brain::held_policy::AckError;
+use crate::brain::policies::AckError;
 use crate::state::Cause;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {

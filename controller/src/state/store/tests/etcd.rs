@@ -52,6 +52,7 @@ fn with_policy(epoch: u64, bytes: usize) -> DurableState {
         policy: Some(Arc::new(
             serde_json::from_str::<PolicyTexts>(&texts).unwrap(),
         )),
+        earlier: serde_json::from_str(r#"{"policy": "", "tenants": ""}"#).unwrap(),
         ..state(epoch)
     }
 }

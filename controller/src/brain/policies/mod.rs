@@ -1,5 +1,7 @@
 //! The current policy, and the policy that guardrails hold back until an operator acknowledges it.
 
+mod undo;
+
 use std::sync::Arc;
 
 use plimsoll_core::names::Tenant;
@@ -10,6 +12,8 @@ use super::Brain;
 use super::traffic::TrafficRecord;
 use crate::bucket::Listing;
 use crate::state::DurableState;
+
+pub(crate) use self::undo::UndoError;
 
 /// Characters of a wrong hash that are repeated in an error, at most.
 const HASH_CHARS_MAX: usize = 64;
@@ -158,12 +162,19 @@ impl Brain {
         self.policies.refused = None;
         self.record_traffic(self.clock.at);
         let before = self.durable.clone();
+        let undone = self.why_undone(&policy);
         // The files have returned to the current policy, after another one was held back.
         if self.policies.held.is_some() && policy.hash() == self.policies.in_force.hash() {
             self.policies.held = None;
             self.durable.on_recall(&policy);
             self.settle_modes(&before);
             return Offer::Taken;
+        }
+        if let Some(why) = undone {
+            // Its modes are no order: they were undone with it.
+            self.policies.hold(policy, vec![why]);
+            self.pending_saves.note_change(before != self.durable);
+            return Offer::Held;
         }
         let reasons = if policy.guardrails {
             self.reasons_to_hold(&policy)
