@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 
 use super::{read, root};
 use crate::command::Plimsoll;
@@ -17,8 +17,20 @@ Every command with its flags, as `plimsoll COMMAND --help` prints them. This pag
 `UPDATE_DOCS=1 cargo test -p plimsoll-cli docs::commands` writes it anew.
 
 Every flag can also be given by the environment variable that stands beside it. Exit codes: 0 success, 1 failure, 2 invalid
-arguments or input.
+arguments or input. What all commands share stands once, with `plimsoll`; what all share that ask a controller, with
+`plimsoll resign`, which has no other flags.
 ";
+/// The command whose section has the flags of all that ask a controller.
+const ASKING: &str = "plimsoll resign";
+/// The variables of those flags.
+const SHARED_BY_ASKING: [&str; 4] = [
+    "PLIMSOLL_CONTROLLER_ADMIN",
+    "PLIMSOLL_CA",
+    "PLIMSOLL_TOKEN_FILE",
+    "PLIMSOLL_OUTPUT",
+];
+/// The flags of all commands.
+const SHARED_BY_ALL: [&str; 4] = ["help", "version", "log", "log-format"];
 
 fn generate() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -28,7 +40,17 @@ fn generate() -> String {
     page
 }
 
-fn section(page: &mut String, mut command: Command, name: &str) {
+fn section(page: &mut String, command: Command, name: &str) {
+    let is_repeated = |arg: &Arg| {
+        let by_all = arg.get_long().is_some_and(|it| SHARED_BY_ALL.contains(&it));
+        let variable = arg.get_env().and_then(|it| it.to_str());
+        let by_asking = variable.is_some_and(|it| SHARED_BY_ASKING.contains(&it));
+        by_all && name != "plimsoll" || by_asking && name != ASKING
+    };
+    let mut command = command.mut_args(|arg| {
+        let is_hidden = arg.is_hide_set() || is_repeated(&arg);
+        arg.hide(is_hidden)
+    });
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     writeln!(
