@@ -3,18 +3,21 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use plimsoll_host::descriptors;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::{AdminArgs, AdminError};
+use crate::cmd::check::schema;
 use crate::cmd::credentials::{certs, tokens};
 use crate::cmd::records::{audit, events};
 use crate::cmd::state::history;
 use crate::cmd::status::why;
-use crate::cmd::{Unusable, apply, check, kill, quota, rollout, service, simulate, state, status};
+use crate::cmd::{
+    Unusable, apply, check, kill, quota, rollout, service, simulate, state, status, unusable,
+};
 use crate::logging::{self, LogFormat};
-use crate::{load, output, shutdown, up};
+use crate::{completion, load, output, shutdown, up};
 
 /// Exit code for invalid arguments or input: the same command fails again.
 const EXIT_USAGE: u8 = 2;
@@ -81,6 +84,7 @@ enum Command {
     #[command(subcommand)]
     Kill(kill::KillCommand),
     Check(check::CheckArgs),
+    Schema(schema::SchemaArgs),
     #[command(subcommand)]
     History(history::HistoryCommand),
     #[command(subcommand)]
@@ -107,6 +111,7 @@ enum Command {
     Tokens(tokens::TokensCommand),
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    Completion(completion::CompletionArgs),
 }
 
 impl Plimsoll {
@@ -130,6 +135,8 @@ impl Plimsoll {
         }
         let done = match self.command {
             Command::Check(args) => check::run(&args),
+            Command::Schema(args) => schema::run(&args),
+            Command::Completion(args) => completion::run(&args, Self::command()),
             Command::History(command) => history::run(&command),
             Command::Rollout(command) => rollout::run(&command),
             Command::Diff(args) => apply::diff(&args),

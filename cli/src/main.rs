@@ -3,6 +3,7 @@
 mod admin_client;
 mod cmd;
 mod command;
+mod completion;
 mod load;
 mod logging;
 mod output;
