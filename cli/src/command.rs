@@ -12,7 +12,7 @@ use crate::cmd::check::schema;
 use crate::cmd::credentials::{certs, tokens};
 use crate::cmd::records::{audit, events};
 use crate::cmd::state::history;
-use crate::cmd::status::why;
+use crate::cmd::status::{top, why};
 use crate::cmd::{
     Unusable, apply, check, kill, quota, rollout, service, simulate, state, status, unusable,
 };
@@ -79,6 +79,7 @@ enum Command {
     /// Exit code 0: healthy; 1: there is a problem, or no controller answers; 2: invalid arguments. A bucket that refuses is
     /// no problem, and --tenant shows no problems.
     Status(status::StatusArgs),
+    Top(top::TopArgs),
     Why(why::WhyArgs),
     Events(events::EventsArgs),
     #[command(subcommand)]
@@ -142,6 +143,7 @@ impl Plimsoll {
             Command::Diff(args) => apply::diff(&args),
             Command::Apply(args) => apply::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Top(args) => top::run(args),
             Command::Why(args) => why::run(&args),
             Command::Events(args) => events::run(&args),
             Command::Certs(command) => certs::run(&command),
