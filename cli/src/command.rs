@@ -12,7 +12,7 @@ use crate::cmd::check::schema;
 use crate::cmd::credentials::{certs, tokens};
 use crate::cmd::records::{audit, events};
 use crate::cmd::state::history;
-use crate::cmd::status::{top, why};
+use crate::cmd::status::{doctor, top, why};
 use crate::cmd::{
     Unusable, apply, check, kill, quota, rollout, service, simulate, state, status, unusable,
 };
@@ -80,6 +80,7 @@ enum Command {
     /// no problem, and --tenant shows no problems.
     Status(status::StatusArgs),
     Top(top::TopArgs),
+    Doctor(doctor::DoctorArgs),
     Why(why::WhyArgs),
     Events(events::EventsArgs),
     #[command(subcommand)]
@@ -143,6 +144,7 @@ impl Plimsoll {
             Command::Diff(args) => apply::diff(&args),
             Command::Apply(args) => apply::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Top(args) => top::run(args),
             Command::Why(args) => why::run(&args),
             Command::Events(args) => events::run(&args),

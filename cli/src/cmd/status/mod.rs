@@ -2,6 +2,7 @@
 //! of the ordinary.
 
 mod buckets;
+pub(crate) mod doctor;
 mod members;
 mod memory;
 mod screen;
