@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use plimsoll_host::descriptors;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin_client::{AdminArgs, AdminError};
+use crate::admin_client::{AdminArgs, AdminError, apply_context};
 use crate::cmd::check::schema;
-use crate::cmd::credentials::{certs, tokens};
+use crate::cmd::credentials::{certs, context, tokens};
 use crate::cmd::records::{audit, events};
 use crate::cmd::state::history;
 use crate::cmd::status::{doctor, top, why};
@@ -26,7 +26,7 @@ const EXIT_FAILURE: u8 = 1;
 
 const AFTER_HELP: &str = "\
 Commands for operators take the address of the controller, its CA and a token from flags or from the environment: \
-PLIMSOLL_CONTROLLER_ADMIN, PLIMSOLL_CA and PLIMSOLL_TOKEN_FILE.";
+PLIMSOLL_CONTROLLER_ADMIN, PLIMSOLL_CA and PLIMSOLL_TOKEN_FILE; or all three from a named fleet, see `plimsoll context`.";
 
 /// Distributed load shedding for service fleets: each instance drops the excess itself, without a network
 /// call per request
@@ -112,11 +112,25 @@ enum Command {
     #[command(subcommand)]
     Tokens(tokens::TokensCommand),
     #[command(subcommand)]
+    Context(context::ContextCommand),
+    #[command(subcommand)]
     Audit(audit::AuditCommand),
     Completion(completion::CompletionArgs),
 }
 
 impl Plimsoll {
+    /// Reads the arguments, and the context of an operator where they leave something out.
+    ///
+    /// # Errors
+    /// The exit code, once the reason is printed.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        let given = Self::command().get_matches();
+        let in_context = apply_context(Self::command(), &given)
+            .map_err(|reason| complain(EXIT_USAGE, &unusable(reason)))?;
+        let matches = in_context.map_or(given, clap::Command::get_matches);
+        Self::from_arg_matches(&matches).map_err(|error| error.exit())
+    }
+
     pub(crate) fn run(self) -> ExitCode {
         let default = match &self.command {
             // The log of the quota server's database matters only if it fails.
@@ -149,6 +163,7 @@ impl Plimsoll {
             Command::Why(args) => why::run(&args),
             Command::Events(args) => events::run(&args),
             Command::Certs(command) => certs::run(&command),
+            Command::Context(command) => context::run(&command),
             Command::Tokens(command) => tokens::run(&command),
             Command::Audit(command) => audit::run(&command),
             Command::AcknowledgeLoss(admin) => status::acknowledge_loss(&admin),

@@ -2,6 +2,7 @@
 //! remedy.
 
 mod address;
+mod context;
 mod credentials;
 mod error;
 mod leader;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use address::{Address, CONTROLLER, QUOTA};
+pub(crate) use context::{Context, Contexts, apply as apply_context};
 pub(crate) use credentials::CredentialArgs;
 pub(crate) use error::{AdminError, root_cause};
 pub(crate) use token::Token;
@@ -40,6 +42,9 @@ pub(crate) struct AdminArgs {
 /// The controller to ask, and the credentials of the operator.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
+    /// Context whose addresses and files are used, see `plimsoll context`
+    #[arg(long, env = "PLIMSOLL_CONTEXT", value_name = "NAME")]
+    context: Option<String>,
     /// Admin port of the controller; of several, separated by commas, the one that leads is asked
     #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", default_value = CONTROLLER, value_delimiter = ',', value_hint = ValueHint::Url, value_parser = |text: &str| Address::parse(text, Tier::Controller))]
     pub(crate) addresses: Vec<Address>,
