@@ -87,52 +87,31 @@ impl fmt::Display for Check {
 /// Checks a leader by what it says: its problems, and a line for each subject that has none.
 pub(super) fn of_status(name: &str, status: &Status) -> Vec<Check> {
     let role = status.role.map_or("unknown", |role| role.as_str());
-    let leads = format!(
-        "answers, leads, epoch {}; your role is {role}",
-        status.epoch
-    );
+    let epoch = status.epoch;
+    let leads = format!("answers, leads, epoch {epoch}; your role is {role}");
     let mut checks = vec![Check::ok(name, leads), version(name, Some(&status.version))];
-    for member in status.members.iter().flat_map(|it| &it.members) {
-        checks.push(version(&member.member.admin, Some(&member.member.version)));
+    let members = status.members.iter().flat_map(|it| &it.members);
+    for other in members.filter(|it| !it.leads) {
+        checks.push(version(&other.member.admin, Some(&other.member.version)));
     }
     checks.extend(status.problems.iter().map(Check::of_problem));
     let is_well = |subjects: &[&str]| {
         let mut problems = status.problems.iter();
         problems.all(|it| !subjects.contains(&it.subject.as_str()))
     };
-    let connected = status
-        .aggregators
-        .iter()
-        .all(|it| it.connected && !it.stale);
+    let mut aggregators = status.aggregators.iter();
+    let connected = aggregators.all(|it| it.connected && !it.stale) && is_well(&["aggregators"]);
+    let members = status.members.is_some() && is_well(&["members", "store"]);
+    let certificate = status.security.certificate.is_some() && is_well(&["certificate"]);
     for (is_well, subject, text) in [
-        (
-            connected && is_well(&["aggregators"]),
-            "aggregators",
-            "all are connected",
-        ),
-        (
-            status.members.is_some() && is_well(&["members", "store"]),
-            "members",
-            "one can take over",
-        ),
-        (
-            status.security.certificate.is_some() && is_well(&["certificate"]),
-            "certificate",
-            "valid",
-        ),
-        (
-            is_well(&["policy"]),
-            "policy",
-            "none is held back or refused",
-        ),
+        (connected, "aggregators", "all are connected"),
+        (members, "members", "one can take over"),
+        (certificate, "certificate", "valid"),
+        (is_well(&["policy"]), "policy", "none is held back"),
         (is_well(&["state", "audit log"]), "state", "saved"),
         (!status.killed, "kill switch", "the fleet is not killed"),
         (status.killed_locally == 0, "kill files", "none"),
-        (
-            status.unlisted.is_empty(),
-            "buckets",
-            "the policy names all that are asked for",
-        ),
+        (status.unlisted.is_empty(), "buckets", "all in the policy"),
     ] {
         checks.extend(is_well.then(|| Check::ok(subject, text)));
     }
@@ -296,11 +275,11 @@ mod tests {
             "ok    c: answers, leads, epoch 3; your role is unknown".to_owned(),
             format!("ok    version of c: {}", env!("CARGO_PKG_VERSION")),
             "ok    aggregators: all are connected".to_owned(),
-            "ok    policy: none is held back or refused".to_owned(),
+            "ok    policy: none is held back".to_owned(),
             "ok    state: saved".to_owned(),
             "ok    kill switch: the fleet is not killed".to_owned(),
             "ok    kill files: none".to_owned(),
-            "ok    buckets: the policy names all that are asked for".to_owned(),
+            "ok    buckets: all in the policy".to_owned(),
         ];
         assert_eq!(lines(&of_status("c", &status)), well);
         let problem = |severity, subject: &str| Problem {

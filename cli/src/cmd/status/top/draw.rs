@@ -4,11 +4,11 @@ use plimsoll_core::names::Text;
 use plimsoll_policy::UnixSeconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Style, Stylize};
+use ratatui::style::Stylize;
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, Wrap};
 
-use super::rows::columns;
+use super::rows::{Cell, columns};
 use super::state::{Top, View};
 
 /// Lines around the rows of a table.
@@ -107,39 +107,27 @@ fn draw_table(frame: &mut Frame<'_>, top: &Top, area: Rect) -> String {
     let visible = rows.iter().enumerate().skip(first).take(height);
     let visible = visible.map(|(at, row)| {
         let mark = if at == selected { ">" } else { " " };
-        let cells = row
-            .cells
-            .iter()
-            .enumerate()
-            .map(|(column, cell)| match cell {
-                _ if column == 0 => Line::raw(fit(&format!("{mark}{cell}"))),
-                _ if TEXTS.contains(&columns[column]) => Line::raw(fit(&cell.to_string())),
-                cell => Line::raw(cell.to_string()).right_aligned(),
-            });
-        let style = if at == selected {
-            Style::new().reversed()
-        } else {
-            Style::new()
+        let line = |(column, cell): (usize, &Cell<'_>)| match columns[column] {
+            _ if column == 0 => Line::raw(fit(&format!("{mark}{cell}"))),
+            title if TEXTS.contains(&title) => Line::raw(fit(&cell.to_string())),
+            _ => Line::raw(cell.to_string()).right_aligned(),
         };
-        Row::new(cells).style(style)
+        let row = Row::new(row.cells.iter().enumerate().map(line));
+        if at == selected { row.reversed() } else { row }
     });
     let titles = columns.iter().enumerate().map(|(at, title)| match at {
         0 => Line::raw(format!(" {title}")),
         _ if TEXTS.contains(title) => Line::raw(*title),
         _ => Line::raw(*title).right_aligned(),
     });
-    let widths = columns
-        .iter()
-        .enumerate()
-        .map(|(at, title)| match (at, *title) {
-            (0, _) => Constraint::Min(16),
-            (_, "BUCKET" | "REASON" | "STATE") => Constraint::Length(16),
-            _ => Constraint::Length(8),
-        });
-    frame.render_widget(
-        Table::new(visible, widths).header(Row::new(titles).bold()),
-        area,
-    );
+    let width = |(at, title): (usize, &&str)| match *title {
+        _ if at == 0 => Constraint::Min(16),
+        "BUCKET" | "REASON" | "STATE" => Constraint::Length(16),
+        _ => Constraint::Length(8),
+    };
+    let widths = columns.iter().enumerate().map(width);
+    let table = Table::new(visible, widths).header(Row::new(titles).bold());
+    frame.render_widget(table, area);
     match rows.len() {
         0 => "none".to_owned(),
         count => format!("{} of {count}", selected + 1),

@@ -45,15 +45,6 @@ pub(crate) struct TopArgs {
     controller: ControllerArgs,
 }
 
-/// The terminal in the state of a screen program; `Drop` restores it.
-struct Screen(ratatui::DefaultTerminal);
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
-}
-
 enum Input {
     Event(io::Result<Event>),
     Look(Box<Look>),
@@ -68,7 +59,12 @@ pub(crate) fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
     match args.controller.port() {
         Err(error) if error.is_usage() => return Err(error.into()),
         // A controller that is away is waited for.
-        _ => shutdown::run_until_signal(|shutdown| follow(args.controller, shutdown))?,
+        _ => shutdown::run_until_signal(async move |shutdown| {
+            let done = follow(args.controller, shutdown).await;
+            // A panic does this, too.
+            ratatui::restore();
+            done
+        })?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -76,13 +72,13 @@ pub(crate) fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
 async fn follow(controller: ControllerArgs, shutdown: CancellationToken) -> anyhow::Result<()> {
     let (inputs, mut received) = mpsc::channel(WAITING_MAX);
     let (asks, asked) = watch::channel(None);
-    let mut screen = Screen(ratatui::try_init().context("cannot use the terminal")?);
+    let mut screen = ratatui::try_init().context("cannot use the terminal")?;
     tokio::spawn(look_again(controller, asked, inputs.clone()));
     // Waits for the terminal, and ends with the process.
     thread::spawn(move || while inputs.blocking_send(Input::Event(event::read())).is_ok() {});
     let (mut top, mut tick) = (Top::new(), tokio::time::interval(EVERY));
     loop {
-        let drawn = screen.0.draw(|frame| {
+        let drawn = screen.draw(|frame| {
             let height = frame.area().height.saturating_sub(draw::FRAME_LINES);
             top.height = height.max(1).into();
             draw::draw(frame, &top, unix_ms() / 1_000);

@@ -18,12 +18,10 @@ pub(super) struct Row<'a> {
 }
 
 /// The value of a column.
-#[derive(PartialEq)]
 pub(super) enum Cell<'a> {
-    Absent,
     Text(Cow<'a, str>),
-    Number(f64),
-    Share(f64),
+    Number(Option<f64>),
+    Share(Option<f64>),
 }
 
 /// Returns the titles of the columns of a view; none for a text.
@@ -55,36 +53,34 @@ pub(super) fn rows<'a>(status: &'a Status, view: &View) -> Vec<Row<'a>> {
 }
 
 fn of_bucket<'a>((name, of): (&'a Bucket, &'a BucketStatus)) -> Row<'a> {
-    let mode = if of.killed {
-        "killed"
-    } else {
-        of.mode.as_str()
-    };
+    let (lately, before) = (&of.refusals_10_s, &of.refusals_5_min);
     let cells = vec![
         Cell::text(name.as_str()),
-        Cell::text(mode),
-        Cell::Number(of.traffic.offered_rps),
-        of.limit_rps.map_or(Cell::Absent, Cell::Number),
-        Cell::Share(of.refusals_10_s.ratio()),
-        Cell::Share(of.refusals_5_min.ratio()),
-        Cell::Share(of.refusals_10_s.would_ratio()),
+        Cell::text(if of.killed {
+            "killed"
+        } else {
+            of.mode.as_str()
+        }),
+        Cell::Number(Some(of.traffic.offered_rps)),
+        Cell::Number(of.limit_rps),
+        Cell::Share(Some(lately.ratio())),
+        Cell::Share(Some(before.ratio())),
+        Cell::Share(Some(lately.would_ratio())),
     ];
     let id = [name.as_str(), ""];
     Row { id, cells }
 }
 
 fn of_tenant<'a>(bucket: &'a Bucket, (tenant, of): (&'a Tenant, &'a Traffic)) -> Row<'a> {
-    let share = of.law_ratio.map(|_| of.allocated_rps);
-    let reason = of.drop_reason.map(|reason| Cell::text(reason.as_str()));
-    let cells = vec![
-        Cell::text(tenant.as_str()),
-        Cell::text(bucket.as_str()),
-        Cell::Number(of.offered_rps),
-        share.map_or(Cell::Absent, Cell::Number),
-        of.law_ratio.map_or(Cell::Absent, Cell::Share),
-        reason.unwrap_or(Cell::Absent),
-    ];
     let id = [bucket.as_str(), tenant.as_str()];
+    let cells = vec![
+        Cell::text(id[1]),
+        Cell::text(id[0]),
+        Cell::Number(Some(of.offered_rps)),
+        Cell::Number(of.law_ratio.map(|_| of.allocated_rps)),
+        Cell::Share(of.law_ratio),
+        Cell::text(of.drop_reason.map_or("-", |reason| reason.as_str())),
+    ];
     Row { id, cells }
 }
 
@@ -92,9 +88,9 @@ fn of_aggregator(of: &AggregatorStatus) -> Row<'_> {
     let cells = vec![
         Cell::Text(format!("{}/{}", of.zone, of.name).into()),
         Cell::text(state_of(of)),
-        Cell::Number(of.last_report_s),
-        Cell::Share(of.released),
-        Cell::Number(of.killed_locally.into()),
+        Cell::Number(Some(of.last_report_s)),
+        Cell::Share(Some(of.released)),
+        Cell::Number(Some(of.killed_locally.into())),
     ];
     let id = [of.zone.as_str(), of.name.as_str()];
     Row { id, cells }
@@ -106,11 +102,13 @@ impl<'a> Cell<'a> {
     }
 
     pub(super) fn cmp(&self, other: &Self) -> Ordering {
+        let number = |cell: &Self| match cell {
+            Self::Number(Some(number)) | Self::Share(Some(number)) => *number,
+            _ => f64::NEG_INFINITY,
+        };
         match (self, other) {
             (Self::Text(one), Self::Text(other)) => one.cmp(other),
-            (Self::Number(one), Self::Number(other)) => one.total_cmp(other),
-            (Self::Share(one), Self::Share(other)) => one.total_cmp(other),
-            (one, other) => (*one != Self::Absent).cmp(&(*other != Self::Absent)),
+            _ => number(self).total_cmp(&number(other)),
         }
     }
 }
@@ -118,10 +116,10 @@ impl<'a> Cell<'a> {
 impl fmt::Display for Cell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Absent => f.write_str("-"),
             Self::Text(text) => f.write_str(text),
-            Self::Number(number) => write!(f, "{number:.0}"),
-            Self::Share(share) => write!(f, "{:.1} %", share * 100.0),
+            Self::Number(Some(number)) => write!(f, "{number:.0}"),
+            Self::Share(Some(share)) => write!(f, "{:.1} %", share * 100.0),
+            Self::Number(None) | Self::Share(None) => f.write_str("-"),
         }
     }
 }
