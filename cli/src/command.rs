@@ -3,18 +3,21 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use plimsoll_host::descriptors;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin_client::{AdminArgs, AdminError};
-use crate::cmd::credentials::{certs, tokens};
+use crate::admin_client::{AdminArgs, AdminError, apply_context};
+use crate::cmd::check::schema;
+use crate::cmd::credentials::{certs, context, tokens};
 use crate::cmd::records::{audit, events};
 use crate::cmd::state::history;
-use crate::cmd::status::why;
-use crate::cmd::{Unusable, apply, check, kill, quota, rollout, service, simulate, state, status};
+use crate::cmd::status::{doctor, top, why};
+use crate::cmd::{
+    Unusable, apply, check, kill, quota, rollout, service, simulate, state, status, unusable,
+};
 use crate::logging::{self, LogFormat};
-use crate::{load, output, shutdown, up};
+use crate::{completion, load, output, shutdown, up};
 
 /// Exit code for invalid arguments or input: the same command fails again.
 const EXIT_USAGE: u8 = 2;
@@ -23,7 +26,7 @@ const EXIT_FAILURE: u8 = 1;
 
 const AFTER_HELP: &str = "\
 Commands for operators take the address of the controller, its CA and a token from flags or from the environment: \
-PLIMSOLL_CONTROLLER_ADMIN, PLIMSOLL_CA and PLIMSOLL_TOKEN_FILE.";
+PLIMSOLL_CONTROLLER_ADMIN, PLIMSOLL_CA and PLIMSOLL_TOKEN_FILE; or all three from a named fleet, see `plimsoll context`.";
 
 /// Distributed load shedding for service fleets: each instance drops the excess itself, without a network
 /// call per request
@@ -76,11 +79,14 @@ enum Command {
     /// Exit code 0: healthy; 1: there is a problem, or no controller answers; 2: invalid arguments. A bucket that refuses is
     /// no problem, and --tenant shows no problems.
     Status(status::StatusArgs),
+    Top(top::TopArgs),
+    Doctor(doctor::DoctorArgs),
     Why(why::WhyArgs),
     Events(events::EventsArgs),
     #[command(subcommand)]
     Kill(kill::KillCommand),
     Check(check::CheckArgs),
+    Schema(schema::SchemaArgs),
     #[command(subcommand)]
     History(history::HistoryCommand),
     #[command(subcommand)]
@@ -107,10 +113,25 @@ enum Command {
     #[command(subcommand)]
     Tokens(tokens::TokensCommand),
     #[command(subcommand)]
+    Context(context::ContextCommand),
+    #[command(subcommand)]
     Audit(audit::AuditCommand),
+    Completion(completion::CompletionArgs),
 }
 
 impl Plimsoll {
+    /// Reads the arguments, and the context of an operator where they leave something out.
+    ///
+    /// # Errors
+    /// The exit code, once the reason is printed.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        let given = Self::command().get_matches();
+        let in_context = apply_context(Self::command(), &given)
+            .map_err(|reason| complain(EXIT_USAGE, &unusable(reason)))?;
+        let matches = in_context.map_or(given, clap::Command::get_matches);
+        Self::from_arg_matches(&matches).map_err(|error| error.exit())
+    }
+
     pub(crate) fn run(self) -> ExitCode {
         let default = match &self.command {
             // The log of the quota server's database matters only if it fails.
@@ -131,15 +152,20 @@ impl Plimsoll {
         }
         let done = match self.command {
             Command::Check(args) => check::run(&args),
+            Command::Schema(args) => schema::run(&args),
+            Command::Completion(args) => completion::run(&args, Self::command()),
             Command::History(command) => history::run(&command),
             Command::Rollout(command) => rollout::run(&command),
             Command::Diff(args) => apply::diff(&args),
             Command::Apply(args) => apply::run(&args),
             Command::Undo(args) => apply::undo(&args),
             Command::Status(args) => status::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Top(args) => top::run(args),
             Command::Why(args) => why::run(&args),
             Command::Events(args) => events::run(&args),
             Command::Certs(command) => certs::run(&command),
+            Command::Context(command) => context::run(&command),
             Command::Tokens(command) => tokens::run(&command),
             Command::Audit(command) => audit::run(&command),
             Command::AcknowledgeLoss(admin) => status::acknowledge_loss(&admin),

@@ -3,6 +3,7 @@
 mod admin_client;
 mod cmd;
 mod command;
+mod completion;
 mod load;
 mod logging;
 mod output;
@@ -13,12 +14,10 @@ mod up;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 #[cfg(not(windows))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    command::Plimsoll::parse().run()
+    command::Plimsoll::read().map_or_else(|code| code, command::Plimsoll::run)
 }

@@ -24,6 +24,8 @@ const UNLISTED_MAX: usize = 32;
 /// The state of an aggregator at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
+    /// The version of the aggregator.
+    pub version: &'static str,
     /// The zone's name.
     pub zone: String,
     /// The highest controller epoch applied; null before the first.
@@ -107,6 +109,7 @@ impl Status {
     /// Reads the state of a zone.
     pub fn of(zone: &Zone, now: MonoTime) -> Self {
         Self {
+            version: env!("CARGO_PKG_VERSION"),
             zone: zone.identity.zone.to_string(),
             epoch: zone.upstream.epoch().map(|epoch| epoch.0),
             other_controllers: OtherController::list(&zone.upstream.leaders.others, now),

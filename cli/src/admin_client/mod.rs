@@ -2,12 +2,13 @@
 //! remedy.
 
 mod address;
+mod context;
 mod credentials;
 mod error;
 mod leader;
 mod token;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueHint;
 use plimsoll_tls::Tier;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use address::{Address, CONTROLLER, QUOTA};
+pub(crate) use context::{Context, Contexts, apply as apply_context};
 pub(crate) use credentials::CredentialArgs;
 pub(crate) use error::{AdminError, root_cause};
 pub(crate) use token::Token;
@@ -40,6 +42,9 @@ pub(crate) struct AdminArgs {
 /// The controller to ask, and the credentials of the operator.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
+    /// Context whose addresses and files are used, see `plimsoll context`
+    #[arg(long, env = "PLIMSOLL_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
     /// Admin port of the controller; of several, separated by commas, the one that leads is asked
     #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", default_value = CONTROLLER, value_delimiter = ',', value_hint = ValueHint::Url, value_parser = |text: &str| Address::parse(text, Tier::Controller))]
     pub(crate) addresses: Vec<Address>,
@@ -54,6 +59,26 @@ pub(crate) struct AdminPort {
     credentials: CredentialArgs,
     token: Option<Token>,
     client: Client,
+}
+
+/// An answer with an unread body, and when it was asked for and arrived.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) response: Response,
+    began: SystemTime,
+    ended: SystemTime,
+}
+
+impl Answered {
+    /// Returns the seconds that the clock of the server is ahead of that of this machine, as far as its header tells.
+    pub(crate) fn clock_ahead_s(&self) -> Option<f64> {
+        let date = self.response.headers().get(header::DATE)?.to_str().ok()?;
+        let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map(|it| it.as_secs_f64());
+        // The header has whole seconds.
+        let date = seconds(httpdate::parse_http_date(date).ok()?).ok()?;
+        let (began, ended) = (seconds(self.began).ok()?, seconds(self.ended).ok()?);
+        Some((date + 1.0 - began).min(0.0) + (date - ended).max(0.0))
+    }
 }
 
 impl AdminArgs {
@@ -121,6 +146,10 @@ impl AdminPort {
         })
     }
 
+    pub(crate) const fn address(&self) -> &Address {
+        &self.address
+    }
+
     pub(crate) fn get(&self, route: &str) -> RequestBuilder {
         self.request(Method::GET, route)
     }
@@ -174,6 +203,30 @@ impl AdminPort {
         serde_json::from_slice(&body).map_err(|error| self.unexpected(&error.to_string()))
     }
 
+    /// Sends a request, and returns the answer of any status with the time that it took.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answered, AdminError> {
+        let began = SystemTime::now();
+        let response = request.send().await;
+        let response = response.map_err(|error| self.unanswered(&error))?;
+        Ok(Answered {
+            response,
+            began,
+            ended: SystemTime::now(),
+        })
+    }
+
+    /// Reads an answer as text.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub(crate) async fn text(&self, response: Response) -> Result<String, AdminError> {
+        let body = self.read(self.successful(response).await?).await?;
+        String::from_utf8(body).map_err(|error| self.unexpected(&error.to_string()))
+    }
+
     /// Sends a request, and returns the answer with an unread body. The only timeout is that of `request`, if it has
     /// one.
     ///
@@ -184,6 +237,10 @@ impl AdminPort {
             .send()
             .await
             .map_err(|error| self.unanswered(&error))?;
+        self.successful(response).await
+    }
+
+    async fn successful(&self, response: Response) -> Result<Response, AdminError> {
         if response.status().is_success() {
             return Ok(response);
         }

@@ -67,6 +67,7 @@ impl Controllers {
             Address::parse(&address, Tier::Controller).map_err(anyhow::Error::msg)
         });
         let admin = ControllerArgs {
+            context: None,
             addresses: addresses.collect::<Result<_, _>>()?,
             credentials: CredentialArgs::default(),
         };

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Args;
 use super::controllers::Controllers;
+use crate::cmd::check::schema::SchemaOf;
 use crate::cmd::service::{self, CapacityArgs, Service, TrustArgs};
 
 const POLICY: &str = include_str!("example/policy.yaml");
@@ -295,12 +296,18 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok::<_, anyhow::Error>(path)
     };
-    let policy = args
-        .policy
-        .clone()
-        .map_or_else(|| write("policy.yaml", POLICY), Ok)?;
+    let policy = args.policy.clone().map_or_else(
+        || {
+            write("policy.schema.json", &SchemaOf::Policy.text()?)?;
+            write("policy.yaml", POLICY)
+        },
+        Ok,
+    )?;
     let tenants = match (&args.tenants, &args.policy) {
-        (None, None) => Some(write("tenants.yaml", TENANTS)?),
+        (None, None) => {
+            write("tenants.schema.json", &SchemaOf::Tenants.text()?)?;
+            Some(write("tenants.yaml", TENANTS)?)
+        }
         (tenants, _) => tenants.clone(),
     };
     Ok((policy, tenants))

@@ -16,11 +16,11 @@ mod tests;
 use std::io;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, State};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
+use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::ErrorBody;
 use plimsoll_admin::security::Opened;
@@ -161,12 +161,13 @@ pub(crate) fn routes(
     let refused = counters.rejected_streams.clone();
     let trust = security.clone();
     let metrics = move || metrics::page(&for_metrics, &counters, &security, for_page.as_ref());
-    let status = move || async move {
+    let status = move |Extension(caller): Extension<Caller>| async move {
         let (status, policies, kills) = for_status.brain.with(|brain, now| {
             let kills = kill_routes::kill_status(brain, now);
             (Status::of(brain, now), Policies::of(brain), kills)
         });
         let status = Status {
+            role: Some(caller.role),
             refused_children: refused.refused(),
             security: trust.status(),
             members: of_members.as_ref().map(Membership::status),

@@ -47,7 +47,7 @@ pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
 pub use yaml::{
     Checked, Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError,
-    Source, check_entries, hint,
+    Source, check_entries, hint, schema_of,
 };
 
 use std::collections::BTreeMap;
@@ -64,6 +64,14 @@ use tenants::catalogue::CatalogueChanges;
 
 /// The text of a `tenants.yaml` with only the class `default`, used if no such file is given.
 pub const ONE_CLASS_TENANTS: &str = "tenants: { default: { weight: 1.0 } }\n";
+
+/// Returns the JSON Schemas of a `policy.yaml` and a `tenants.yaml`.
+pub fn schemas() -> [schemars::Schema; 2] {
+    [
+        schema_of::<spec::PolicySpec>(),
+        schema_of::<spec::TenantsSpec>(),
+    ]
+}
 
 /// The validated policy: limits, tenants and rollout.
 #[derive(Clone, Debug, PartialEq)]

@@ -34,6 +34,8 @@ pub(crate) struct Sources {
 /// State of a sidecar at one moment.
 #[derive(Debug, Serialize)]
 pub struct Status {
+    /// Version of the sidecar.
+    pub version: &'static str,
     /// Current rules.
     pub rules: RulesStatus,
     /// Limiter: its connection to the aggregators, and every bucket.
@@ -54,6 +56,7 @@ pub struct RulesStatus {
 impl Sources {
     fn status(&self) -> Status {
         Status {
+            version: env!("CARGO_PKG_VERSION"),
             rules: RulesStatus {
                 hash: self.limits.in_force().rules.hash().to_string(),
                 refused: self.reloads.refusal().map(|refusal| refusal.to_string()),

@@ -111,7 +111,7 @@ pub struct Ask<'a> {
 }
 
 /// Form of a refusal over RLS for the caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalForm {
     /// A problem document with its content type, for HTTP callers.
@@ -121,6 +121,12 @@ pub enum RefusalForm {
     Grpc,
     /// No body.
     Bare,
+}
+
+/// Returns the JSON Schema of a rules file.
+#[must_use]
+pub fn schema() -> schemars::Schema {
+    plimsoll_policy::schema_of::<spec::RulesSpec>()
 }
 
 impl Rules {

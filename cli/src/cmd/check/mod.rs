@@ -2,6 +2,7 @@
 //! people and for scripts.
 
 mod findings;
+pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
 

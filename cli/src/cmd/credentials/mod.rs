@@ -1,4 +1,5 @@
 //! `plimsoll certs` and `plimsoll tokens`: the credentials of processes and of operators.
 
 pub(crate) mod certs;
+pub(crate) mod context;
 pub(crate) mod tokens;

@@ -2,10 +2,12 @@
 //! of the ordinary.
 
 mod buckets;
+pub(crate) mod doctor;
 mod members;
 mod memory;
 mod screen;
 mod tenant;
+pub(crate) mod top;
 pub(crate) mod why;
 
 pub(crate) use members::resign;
@@ -144,13 +146,17 @@ fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<
     Ok(())
 }
 
-fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::Result<()> {
-    let AggregatorStatus { zone, name, .. } = aggregator;
-    let state = match (aggregator.expired, aggregator.connected) {
+const fn state_of(aggregator: &AggregatorStatus) -> &'static str {
+    match (aggregator.expired, aggregator.connected) {
         (true, _) => "expired",
         (false, true) => "connected",
         (false, false) => "disconnected",
-    };
+    }
+}
+
+fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::Result<()> {
+    let AggregatorStatus { zone, name, .. } = aggregator;
+    let state = state_of(aggregator);
     let ago = Duration::from_secs(aggregator.last_report_s as u64);
     let ago =
         (!ago.is_zero()).then(|| format!(", last report {} ago", humantime::format_duration(ago)));

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
     writeln!(out, "{}", why.summary)?;
     if let Some(requests) = &why.requests {
         let terms = terms(why);

@@ -23,7 +23,8 @@ arguments or input. What all commands share stands once, with `plimsoll`; what a
 /// The command whose section has the flags of all that ask a controller.
 const ASKING: &str = "plimsoll resign";
 /// The variables of those flags.
-const SHARED_BY_ASKING: [&str; 4] = [
+const SHARED_BY_ASKING: [&str; 5] = [
+    "PLIMSOLL_CONTEXT",
     "PLIMSOLL_CONTROLLER_ADMIN",
     "PLIMSOLL_CA",
     "PLIMSOLL_TOKEN_FILE",

@@ -8,6 +8,7 @@ mod dashboards;
 mod fences;
 mod links;
 mod metrics;
+mod schemas;
 
 use std::fs;
 use std::path::{Path, PathBuf};

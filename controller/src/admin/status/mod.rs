@@ -12,10 +12,11 @@ pub(super) use catalogue::routes as catalogue_routes;
 pub use catalogue::{CatalogueStatus, RowGrants};
 pub use grants::TenantGrants;
 pub use policies::{HeldStatus, Policies};
-pub use problems::Problem;
+pub use problems::{Problem, security_problems};
 
 use std::collections::BTreeMap;
 
+use plimsoll_admin::access::Role;
 use plimsoll_admin::kill_api::{Claimed, KillStatus};
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::rejected_streams::RefusedChild;
@@ -44,6 +45,9 @@ pub struct Status {
     /// The version of the controller.
     #[serde(default)]
     pub version: String,
+    /// The role of the caller.
+    #[serde(default)]
+    pub role: Option<Role>,
     /// The controller's epoch.
     pub epoch: u64,
     /// The controller's process, as directives name it.
@@ -147,6 +151,7 @@ impl Status {
             summary: String::new(),
             problems: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: None,
             epoch: durable.epoch.0,
             instance: format!("{:?}", brain.downstream.sessions.own()),
             lost_lead: brain.leadership.lost().map(|lost| {

@@ -31,6 +31,7 @@ pub struct Quota {
 
 /// The requests that share one token bucket of a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKey {
     /// Requests of one tenant.
@@ -42,6 +43,7 @@ pub enum QuotaKey {
 
 /// Behaviour of a client while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreError {
     /// Admits a bounded number of requests per key, then refuses.

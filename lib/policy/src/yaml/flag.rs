@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// A truth value. A quoted one is text: a template that quotes every value would otherwise also turn `"false"`
 /// into a value that other readers take for true.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(inline, description = "`true` or `false` without quotes")]
 pub struct Flag(pub bool);
 
 impl<'de> Deserialize<'de> for Flag {

@@ -7,6 +7,7 @@ mod flag;
 mod nearest;
 mod number;
 mod outline;
+mod schema;
 mod source;
 mod spelling;
 
@@ -16,4 +17,5 @@ pub use flag::Flag;
 pub use nearest::hint;
 pub use number::Number;
 pub(crate) use outline::{NESTING_MAX, Node};
+pub use schema::schema_of;
 pub use source::{Document, FILE_BYTES_MAX, Field, Source};

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// Any number of YAML, NaN and infinity included: those are refused with a better message where the number is
 /// interpreted. A quoted number is text, not a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
+#[schemars(inline, description = "A number in plain decimal digits")]
 pub struct Number(pub f64);
 
 impl<'de> Deserialize<'de> for Number {

@@ -1,10 +1,7 @@
 //! The OpenAPI document: the port answers its examples as described, and an independent program
 //! finds it valid.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
+use plimsoll_testing::process::python;
 use serde_json::{Map, json};
 
 use super::*;
@@ -125,44 +122,4 @@ fn independent_program_finds_document_and_answers_valid() {
     }
     python(VALIDATE, &json!([document, answers]).to_string())
         .unwrap_or_else(|error| panic!("{error}"));
-}
-
-/// Runs a program in Python with the packages that `./test` installs; returns the last line of its
-/// errors.
-fn python(program: &str, input: &str) -> Result<(), String> {
-    let binary = std::env::current_exe().unwrap();
-    let packages = binary
-        .ancestors()
-        .map(|folder| folder.join("tools/python"))
-        .find(|path| Path::is_dir(path));
-    let inherited = std::env::var_os("PYTHONPATH").map(PathBuf::from);
-    let path = std::env::join_paths(packages.into_iter().chain(inherited)).unwrap();
-    let mut command = Command::new("python3");
-    command
-        .args(["-c", program])
-        .env("PYTHONPATH", path)
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    let command = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("python3: {error}"))?;
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .map_err(|error| error.to_string())?;
-    let output = child
-        .wait_with_output()
-        .map_err(|error| error.to_string())?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let error = || errors.lines().last().unwrap_or("python3 failed").to_owned();
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(error())
-    }
 }

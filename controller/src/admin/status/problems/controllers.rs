@@ -140,7 +140,8 @@ pub(super) fn members(status: &Status) -> Vec<Problem> {
     own.chain(differing).chain(endpoints).collect()
 }
 
-pub(super) fn security(security: &SecurityStatus) -> Vec<Problem> {
+/// Returns the problems of the certificates and tokens of a process.
+pub fn security(security: &SecurityStatus) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Some(certificate) = &security.certificate {
         let (identity, left) = (&certificate.identity, certificate.expires_in_s);
@@ -157,7 +158,7 @@ pub(super) fn security(security: &SecurityStatus) -> Vec<Problem> {
             problems.push(Problem::critical("certificate", text, renew));
         } else if left < EXPIRES_SOON_S.min(life_s * EXPIRES_SOON_SHARE) {
             let text = format!(
-                "the certificate of {identity} expires in {}: this controller loses its streams then",
+                "the certificate of {identity} expires in {}: its process loses its streams then",
                 span(left)
             );
             problems.push(Problem::warning("certificate", text, renew));

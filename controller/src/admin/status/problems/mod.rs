@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::{BucketStatus, Policies, Refusals, Status};
 use crate::tasks::events::Severity;
 
+pub use controllers::security as security_problems;
+
 /// Maximum number of problems of one kind.
 const EACH_MAX: usize = 8;
 /// Maximum number of names in a sentence.

@@ -8,6 +8,7 @@ use crate::quantity::DropRatio;
 
 /// The kind of coin for turning a drop ratio into decisions at a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Coin {
     /// Refusals are spread evenly over requests. The default.

@@ -228,6 +228,7 @@ fn fields_of_the_status_are_stable() {
         "summary",
         "problems",
         "version",
+        "role",
         "epoch",
         "instance",
         "lost_lead",

@@ -252,7 +252,7 @@ pub(super) const CASES: &[Case] = &[
     (
         "warning",
         |it| it.certificate().expires_in_s = 200_000.0,
-        "the certificate of spiffe://p/controller expires in 2 days: this controller loses its streams then",
+        "the certificate of spiffe://p/controller expires in 2 days: its process loses its streams then",
     ),
     (
         "critical",
