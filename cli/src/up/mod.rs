@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use fleet::Fleet;
 use summary::Window;
 
-use crate::load::{self, Load};
+use crate::load::{self, Caller, Load, Manners};
 use crate::output::{self, Format, OutputArgs};
 
 /// Last part of a run that the summary averages over.
@@ -72,8 +72,14 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     };
     let load = (!args.no_demo)
         .then(|| {
-            demand::demands(&fleet)
-                .and_then(|demands| Load::start(demands, load::TIMEOUT, LOAD_SEED))
+            demand::demands(&fleet).and_then(|demands| {
+                Load::start(
+                    demands,
+                    Caller::new(Manners::Polite, 0),
+                    load::TIMEOUT,
+                    LOAD_SEED,
+                )
+            })
         })
         .transpose()?;
     let mut window = Window::new(SUMMARY_WINDOW);
