@@ -7,8 +7,8 @@ use plimsoll_core::decision::Verdict;
 use plimsoll_core::report::{Counts, Identity};
 
 use crate::feed::cache::{self, Owner};
-use crate::hot::decision::DecideCtx;
 pub use crate::hot::decision::Decided;
+use crate::hot::decision::{COST_MAX, DecideCtx};
 use crate::hot::rng::SeededDraws;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Counters;
@@ -57,6 +57,17 @@ impl Limiter {
     /// separately.
     pub async fn explain_each(&self, request: &Request<'_>) -> Each<Decided> {
         self.each(request, true).await
+    }
+
+    /// Counts a request that its caller sent again, after its decision, which does not depend on it. A request that was
+    /// refused from the memory of a used-up quota is no part of the offered load, and must not be counted.
+    pub fn count_retried(&self, request: &Request<'_>) {
+        for request in request.keys() {
+            if let Some(target) = self.target(request) {
+                let cost = request.cost.clamp(1, COST_MAX);
+                self.table.counters.count_retried(target.key, cost);
+            }
+        }
     }
 
     /// Watches a list of rules, each by its text.

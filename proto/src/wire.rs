@@ -269,6 +269,9 @@ pub struct Columns {
     /// offered.
     #[prost(uint64, repeated, tag = "8")]
     pub quota_repeated: ::prost::alloc::vec::Vec<u64>,
+    /// Part of offered that callers marked as sent again.
+    #[prost(uint64, repeated, tag = "9")]
+    pub retried: ::prost::alloc::vec::Vec<u64>,
 }
 /// Demand of the names of one bucket that the policy does not list, in one zone.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -381,6 +384,9 @@ pub struct Counts {
     /// offered.
     #[prost(uint64, tag = "8")]
     pub quota_repeated: u64,
+    /// Part of offered that callers marked as sent again.
+    #[prost(uint64, tag = "9")]
+    pub retried: u64,
 }
 /// Instructions of a parent to a child. Without an epoch the parent has received none from a controller, and
 /// the message carries kill generations, the drill and acknowledgements only.

@@ -8,7 +8,7 @@ use http::header::InvalidHeaderValue;
 use http::{HeaderValue, Uri};
 use plimsoll_core::names::check_name;
 
-use super::Schedule;
+use super::{Manners, Schedule};
 use crate::output::OutputArgs;
 
 /// Default time that a caller waits for an answer.
@@ -55,7 +55,13 @@ pub(crate) struct Args {
     /// Seed of the moments and users of the requests, to repeat them; without it a random one, which the results name
     #[arg(long, env = "PLIMSOLL_SEED", value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// Time that a caller waits for an answer; later answers count as failed
+    /// Maximum number of times that a request is sent again after a refusal, a failure or a timeout
+    #[arg(long, env = "PLIMSOLL_RETRIES", value_name = "N", default_value_t = 0)]
+    pub(super) retries: u32,
+    /// Manners of callers with --retries
+    #[arg(long, env = "PLIMSOLL_CALLER", value_enum, default_value_t)]
+    pub(super) caller: Manners,
+    /// Time that a caller waits for an answer, with each attempt; later answers count as failed
     #[arg(long, env = "PLIMSOLL_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = parse_period)]
     pub(super) timeout: Duration,
     /// Interval at which to print the results so far
@@ -76,6 +82,8 @@ Examples:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 800,10000@10s --every 1s
   Many tenants with a few requests each, user-0 to user-9999:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 500 --tenant user --names 10000
+  A surge of three times the load, by callers who retry as fast as they can:
+    plimsoll load --target http://127.0.0.1:8080/checkout --rps 320,960@10s,320@40s --retries 3 --caller rude --timeout 1s
   A hot tenant in addition, with the results as JSON:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 200 --hot acme=2000 --output json";
 

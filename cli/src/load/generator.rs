@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-use http::{HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,15 +19,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::service_fn;
 
+use super::caller::{Caller, Failure};
 use super::schedule::{Arrivals, Schedule};
 use super::summary::{Figures, Outcomes, Summary};
 use crate::admin_client::root_cause;
 
 /// Interval of sending due requests.
 const SEND_EVERY: Duration = Duration::from_millis(5);
-/// Maximum number of requests that wait for an answer; more due requests count as not sent.
-const IN_FLIGHT_MAX: usize = 2_000;
+/// Maximum number of requests that wait for an answer or a retry; more due requests count as not sent.
+const IN_FLIGHT_MAX: usize = 5_000;
 
 /// Maximum wait in the histogram; longer waits count as this long.
 const WAIT_US_MAX: u64 = 60_000_000;
@@ -70,6 +72,7 @@ pub(crate) struct Load {
 #[derive(Clone)]
 struct Callers {
     client: HttpClient,
+    caller: Caller,
     timeout: Duration,
     in_flight: Arc<Semaphore>,
     requests: TaskTracker,
@@ -87,13 +90,14 @@ struct Results {
 }
 
 impl Load {
-    /// Starts sending, at moments that `seed` determines; callers wait `timeout` for an answer.
+    /// Starts sending, at moments that `seed` determines; callers wait `timeout` for an answer, with each attempt.
     /// Must be called on a runtime.
     ///
     /// # Errors
     /// The histogram of waits cannot be allocated.
     pub(crate) fn start(
         demands: Vec<Demand>,
+        caller: Caller,
         timeout: Duration,
         seed: u64,
     ) -> anyhow::Result<Self> {
@@ -106,6 +110,7 @@ impl Load {
         let waits = Histogram::new_with_max(WAIT_US_MAX, 3)?;
         let callers = Callers {
             client: Client::builder(TokioExecutor::new()).build(connector),
+            caller,
             timeout,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             requests: TaskTracker::new(),
@@ -207,18 +212,19 @@ impl Callers {
         self.requests.spawn(async move {
             let _permit = permit;
             let sent = Instant::now();
-            let answer = timeout(callers.timeout, status(&callers.client, request)).await;
+            let attempt = service_fn(|request| callers.attempt(&tenant, request));
+            let answer = callers.caller.send(attempt, request).await;
             let waited = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
             let mut results = callers.results();
             results.waits.saturating_record(waited);
-            results.answered |= matches!(answer, Ok(Ok(_)));
+            results.answered |= answer.is_ok();
             let outcomes = results.of(&tenant);
-            let cause = match answer {
-                Ok(Ok(StatusCode::OK)) => return outcomes.served += 1,
-                Ok(Ok(StatusCode::TOO_MANY_REQUESTS)) => return outcomes.refused += 1,
-                Ok(Ok(status)) => status.to_string(),
-                Ok(Err(cause)) => cause,
-                Err(_) => {
+            let cause = match answer.map(|answer| answer.status()) {
+                Ok(StatusCode::OK) => return outcomes.served += 1,
+                Ok(StatusCode::TOO_MANY_REQUESTS) => return outcomes.refused += 1,
+                Ok(status) => status.to_string(),
+                Err(Failure::Failed(cause)) => cause,
+                Err(Failure::TimedOut) => {
                     outcomes.timed_out += 1;
                     format!("no answer within {:?}", callers.timeout)
                 }
@@ -229,6 +235,18 @@ impl Callers {
                 .get_or_insert_with(|| format!("{cause} ({uri})"));
         });
     }
+
+    /// Sends a request once, and returns the head of the answer.
+    async fn attempt(
+        &self,
+        tenant: &HeaderValue,
+        request: Request<Empty<Bytes>>,
+    ) -> Result<Response<()>, Failure> {
+        self.results().of(tenant).attempts += 1;
+        let answer = timeout(self.timeout, answer(&self.client, request)).await;
+        let answer = answer.map_err(|_| Failure::TimedOut)?;
+        answer.map_err(Failure::Failed)
+    }
 }
 
 impl Results {
@@ -237,18 +255,17 @@ impl Results {
     }
 }
 
-/// Returns the status of the answer, or the reason why there was none.
-async fn status(client: &HttpClient, request: Request<Empty<Bytes>>) -> Result<StatusCode, String> {
+/// Returns the head of the answer, or the reason why there was none.
+async fn answer(
+    client: &HttpClient,
+    request: Request<Empty<Bytes>>,
+) -> Result<Response<()>, String> {
     let answer = client
         .request(request)
         .await
         .map_err(|error| root_cause(&error))?;
-    let status = answer.status();
+    let (head, body) = answer.into_parts();
     // The connection is reused only after the body was read.
-    answer
-        .into_body()
-        .collect()
-        .await
-        .map_err(|error| root_cause(&error))?;
-    Ok(status)
+    body.collect().await.map_err(|error| root_cause(&error))?;
+    Ok(Response::from_parts(head, ()))
 }

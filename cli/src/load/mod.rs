@@ -2,6 +2,7 @@
 //! earlier ones were answered, as many independent callers would send them.
 
 mod args;
+mod caller;
 mod generator;
 mod schedule;
 mod summary;
@@ -14,6 +15,7 @@ use tokio::time::{interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use args::{Args, TIMEOUT};
+pub(crate) use caller::{Caller, Manners};
 pub(crate) use generator::{Demand, Load};
 pub(crate) use schedule::Schedule;
 pub(crate) use summary::{Figures, Outcomes};
@@ -31,7 +33,8 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let seed = args
         .seed
         .map_or_else(|| getrandom::u32().map(u64::from), Ok)?;
-    let load = Load::start(demands(args), patience, seed)?;
+    let caller = Caller::new(args.caller, args.retries);
+    let load = Load::start(demands(args), caller, patience, seed)?;
     let print_progress = async || -> anyhow::Result<()> {
         let Some(every) = every else {
             return std::future::pending().await;

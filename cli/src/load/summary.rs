@@ -21,6 +21,8 @@ pub(crate) struct Figures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Outcomes {
     pub(crate) sent: u64,
+    /// Requests on the wire, those that were sent again included.
+    pub(crate) attempts: u64,
     /// Answered with 200 in time: the useful answers.
     pub(crate) served: u64,
     /// Answered with 429.
@@ -69,6 +71,7 @@ impl Summary {
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Outcomes {
             sent,
+            attempts,
             not_sent,
             timed_out,
             ..
@@ -79,6 +82,10 @@ impl Summary {
             "{sent} requests in {at_s:.1} s, {:.0} requests/s, with --seed {seed}",
             sent as f64 / at_s
         )?;
+        if attempts > sent {
+            let each = attempts as f64 / sent as f64;
+            writeln!(out, "{attempts} attempts, {each:.2} for each request")?;
+        }
         if not_sent > 0 {
             writeln!(
                 out,
@@ -114,6 +121,7 @@ impl Add for Outcomes {
     fn add(self, other: Self) -> Self {
         Self {
             sent: self.sent + other.sent,
+            attempts: self.attempts + other.attempts,
             served: self.served + other.served,
             refused: self.refused + other.refused,
             failed: self.failed + other.failed,
@@ -154,12 +162,14 @@ mod tests {
     fn results_have_a_row_for_each_tenant() {
         let acme = Outcomes {
             sent: 200,
+            attempts: 230,
             served: 150,
             refused: 50,
             ..Outcomes::default()
         };
         let shop = Outcomes {
             sent: 100,
+            attempts: 100,
             served: 97,
             failed: 3,
             timed_out: 1,
@@ -184,6 +194,7 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         for expected in [
             "300 requests in 2.0 s, 150 requests/s, with --seed 7\n",
+            "330 attempts, 1.10 for each request\n",
             "1 of the failed requests timed out\n",
             "p99 12.3 ms, max 50.0 ms\n",
             "acme                            200      150 (75.0 %)       50 (25.0 %)         0 (0.0 %)\n",

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use fleet::Fleet;
 use summary::Window;
 
-use crate::load::{self, Load};
+use crate::load::{self, Caller, Load, Manners};
 use crate::output::{self, Format, OutputArgs};
 
 /// Last part of a run that the summary averages over.
@@ -79,7 +79,8 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
         None
     } else {
         let demands = demand::demands(&fleet, &fleet.controllers.status().await?)?;
-        Some(Load::start(demands, load::TIMEOUT, LOAD_SEED)?)
+        let caller = Caller::new(Manners::Polite, 0);
+        Some(Load::start(demands, caller, load::TIMEOUT, LOAD_SEED)?)
     };
     let mut window = Window::new(SUMMARY_WINDOW);
     let mut looks = interval(LOOK_EVERY);

@@ -1,7 +1,7 @@
 //! The decision of a layer about a request: by rules, or by a function of the service.
 
 use plimsoll_client::internals::{Decision, Pass};
-use plimsoll_client::{Limiter, Request};
+use plimsoll_client::{Limiter, Reason, Request};
 
 use super::request::trace::trace_of;
 use super::{Head, Rules, stacked};
@@ -36,12 +36,28 @@ impl Decider {
 
 #[inline]
 fn decide(limiter: &Limiter, request: &Request<'_>, head: Head<'_>) -> Decision {
-    limiter.decide_recorded(
+    let decision = limiter.decide_recorded(
         request,
         WAITS,
         || trace_of(head),
         |recorder| stacked::is_counted(head, limiter, recorder),
-    )
+    );
+    // After the decision: whoever hides that a request is sent again, or claims it, gains nothing.
+    if head.is_retried() && is_offered(&decision, request) {
+        limiter.count_retried(request);
+    }
+    decision
+}
+
+/// Returns true if a decision is part of the offered load.
+fn is_offered(decision: &Decision, request: &Request<'_>) -> bool {
+    match decision {
+        Decision::Passed(_) => false,
+        Decision::Refused(by) => by.refusal.reason() != Reason::TenantQuotaExceeded,
+        Decision::Admitted(_) => true,
+        // Only with one key has the coin decided before the store.
+        Decision::Asking(_) => request.keys().len() == 1,
+    }
 }
 
 #[cfg(test)]
@@ -78,5 +94,35 @@ pub(crate) mod tests {
             Some((label.to_owned(), count.parse().unwrap()))
         });
         series.filter(|(_, count)| *count > 0).collect()
+    }
+
+    #[test]
+    fn retries_count_and_change_no_decision() {
+        let decided = |mark: Option<(&'static str, &'static str)>| {
+            let plane = plimsoll_client::testing::ControlPlane::new(7);
+            plane.drop_share("orders", 0.5).unwrap();
+            let limiter = plane.limiter();
+            let mut request = http::Request::new(());
+            for (name, value) in mark {
+                let value = http::HeaderValue::from_static(value);
+                request.headers_mut().insert(name, value);
+            }
+            let decided: Vec<bool> = (0..100)
+                .map(|_| {
+                    let of = Request::new("orders", "acme").cost(2);
+                    let decision = decide(&limiter, &of, Head::of(&request));
+                    matches!(decision, Decision::Admitted(_))
+                })
+                .collect();
+            let counts = limiter.bucket("orders").unwrap().key("acme").counts();
+            (decided, counts.offered, counts.retried)
+        };
+        let (first, offered, retried) = decided(None);
+        assert_eq!((offered, retried), (200, 0));
+        assert!(first.contains(&true) && first.contains(&false));
+        let claimed = decided(Some(("x-plimsoll-attempt", "1")));
+        assert_eq!(claimed, (first.clone(), 200, 0), "a claim gains nothing");
+        let marked = decided(Some(("x-plimsoll-attempt", "3")));
+        assert_eq!(marked, (first, 200, 200));
     }
 }

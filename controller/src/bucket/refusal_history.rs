@@ -56,6 +56,7 @@ struct Counted {
     quota: u32,
     quota_repeated: u32,
     would_refuse: u32,
+    retried: u32,
 }
 
 /// A bucket in one part.
@@ -253,6 +254,7 @@ impl From<Refusals> for Counted {
             quota: short(of.quota),
             quota_repeated: short(of.quota_repeated),
             would_refuse: short(of.would_refuse),
+            retried: short(of.retried),
         }
     }
 }
@@ -268,6 +270,7 @@ impl Counted {
             quota: self.quota.into(),
             quota_repeated: self.quota_repeated.into(),
             would_refuse: self.would_refuse.into(),
+            retried: self.retried.into(),
         }
     }
 }

@@ -36,6 +36,9 @@ pub struct Refusals {
     pub quota_repeated: u64,
     /// Refusals decided but not carried out: in shadow, while killed, outside the canary.
     pub would_refuse: u64,
+    /// Requests that their callers marked as sent again.
+    #[serde(default)]
+    pub retried: u64,
 }
 
 /// The refusals of the last 10 s in seconds, and of the last five minutes in halves of a minute. Empty without requests.
@@ -71,6 +74,7 @@ impl Refusals {
             quota: counts.quota_dropped,
             quota_repeated: counts.quota_repeated,
             would_refuse: counts.would_dropped + counts.would_quota_dropped,
+            retried: counts.retried,
         }
     }
 
@@ -84,6 +88,7 @@ impl Refusals {
             quota: self.quota + other.quota,
             quota_repeated: self.quota_repeated + other.quota_repeated,
             would_refuse: self.would_refuse + other.would_refuse,
+            retried: self.retried + other.retried,
         }
     }
 
@@ -119,6 +124,11 @@ impl Refusals {
     /// Returns the share of the requests with a refusal that was not carried out.
     pub fn would_ratio(&self) -> f64 {
         self.share(self.would_refuse)
+    }
+
+    /// Returns the share of the requests that were sent again.
+    pub fn retried_ratio(&self) -> f64 {
+        self.share(self.retried)
     }
 
     /// Returns a count of these requests per second.

@@ -117,7 +117,7 @@ fn write_bucket(
     Ok(())
 }
 
-/// Returns what counts and the law say of refusals; `None` if nothing was refused in five minutes.
+/// Returns what counts and the law say of refusals and retries; `None` without any.
 fn refused(bucket: &BucketStatus) -> Option<String> {
     let (lately, before) = (&bucket.refusals_10_s, &bucket.refusals_5_min);
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -130,7 +130,9 @@ fn refused(bucket: &BucketStatus) -> Option<String> {
     });
     let would = (lately.would_ratio() >= Refusals::SHOWN_MIN)
         .then(|| format!("would refuse {} in 10 s", percent(lately.would_ratio())));
-    let said: Vec<String> = refused.into_iter().chain(would).collect();
+    let retried = (lately.retried_ratio() >= Refusals::SHOWN_MIN)
+        .then(|| format!("retries {} in 10 s", percent(lately.retried_ratio())));
+    let said: Vec<String> = refused.into_iter().chain(would).chain(retried).collect();
     let law = bucket.traffic.law_ratio;
     let law = law.map(|ratio| format!("; law {}", percent(ratio)));
     (!said.is_empty()).then(|| format!("{}{}", said.join(", "), law.unwrap_or_default()))

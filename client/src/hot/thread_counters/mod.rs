@@ -70,6 +70,11 @@ impl ThreadCounters {
         self.quotas.add(key, outcome, n);
     }
 
+    /// Counts requests that were sent again, after their decision.
+    pub(crate) fn count_retried(&self, key: u32, n: u32) {
+        self.quotas.add_retried(key, n);
+    }
+
     pub(crate) fn counts(&self, key: u32) -> Counts {
         // Before the decisions, so that no refusal of a quota is seen without the request that it is about.
         let by_quotas = self.quotas.counts(key);

@@ -1,5 +1,5 @@
-//! The counters of exact quotas. A store has answered before most of them are written to, so all threads share one
-//! set, which a limiter without quotas never allocates.
+//! The counters of exact quotas and of retries. Few requests write to them, so all threads share one set, which is
+//! allocated with the first count.
 
 use std::sync::OnceLock;
 
@@ -19,8 +19,10 @@ pub(crate) enum QuotaOutcome {
     Repeated,
 }
 
-/// The counters of one key, in the order of [`QuotaOutcome`].
-type QuotaCells = [AtomicU64; 3];
+/// The counters of one key: those of [`QuotaOutcome`], and that of retries.
+type QuotaCells = [AtomicU64; 4];
+
+const RETRIED: usize = 3;
 
 /// The counters of all keys, allocated with the first count.
 pub(super) struct QuotaCounters {
@@ -37,13 +39,19 @@ impl QuotaCounters {
     }
 
     pub(super) fn add(&self, key: u32, outcome: QuotaOutcome, n: u32) {
+        self.add_to(key, outcome as usize, n);
+    }
+
+    pub(super) fn add_retried(&self, key: u32, n: u32) {
+        self.add_to(key, RETRIED, n);
+    }
+
+    fn add_to(&self, key: u32, cell: usize, n: u32) {
         let cells = self.cells.get_or_init(|| zeroed(self.keys));
-        let cell = cells
-            .get(key as usize)
-            .map(|cells| &cells[outcome as usize]);
+        let cell = cells.get(key as usize).and_then(|cells| cells.get(cell));
         debug_assert!(cell.is_some(), "key {key} has no counters");
         if let Some(cell) = cell {
-            // Released, so that a reader that sees the refusal also sees the decision that was counted before it.
+            // Released, so that a reader that sees the count also sees the decision that was counted before it.
             cell.fetch_add(n.into(), Ordering::Release);
         }
     }
@@ -52,11 +60,13 @@ impl QuotaCounters {
         let Some(cells) = self.cells.get().and_then(|cells| cells.get(key as usize)) else {
             return Counts::ZERO;
         };
-        let read = |outcome: QuotaOutcome| cells[outcome as usize].load(Ordering::Acquire);
+        let load = |cell: usize| cells[cell].load(Ordering::Acquire);
+        let read = |outcome: QuotaOutcome| load(outcome as usize);
         Counts {
             quota_dropped: read(QuotaOutcome::Dropped),
             would_quota_dropped: read(QuotaOutcome::WouldDropped),
             quota_repeated: read(QuotaOutcome::Repeated),
+            retried: load(RETRIED),
             ..Counts::ZERO
         }
     }
@@ -83,8 +93,10 @@ mod tests {
         ] {
             counters.count_quota(0, outcome, n);
         }
+        counters.count_retried(0, 5);
         let due = Counts {
             offered: 7,
+            retried: 5,
             quota_dropped: 2,
             would_quota_dropped: 1,
             quota_repeated: 100,

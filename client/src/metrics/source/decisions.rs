@@ -10,6 +10,7 @@ use plimsoll_core::stats::metrics::{Metric, Series, rows};
 use super::Source;
 use crate::feed::Control;
 use crate::limiter::layered::QuotaTally;
+use crate::subscription::Subscription;
 
 #[derive(Debug)]
 pub(super) struct ByMode {
@@ -58,6 +59,25 @@ pub(super) const DECISIONS: Metric<Source> = Metric::<Source>::counter(
     decisions,
 )
 .first();
+
+pub(super) const RETRIED: Metric<Source> = Metric::counter(
+    "plimsoll_retried_total",
+    &["bucket"],
+    "Requests of this process that their callers marked as sent again. Part of all results but `quota_repeated`.",
+    |source| {
+        let Some(control) = &source.limiter.control else {
+            return Vec::new();
+        };
+        let buckets = control
+            .subscription
+            .with(|subscription, _| by_bucket(subscription));
+        rows(
+            buckets
+                .into_iter()
+                .map(|(bucket, counts)| ([bucket.to_string()], counts.retried)),
+        )
+    },
+);
 
 pub(super) const REFUSALS: Metric<Source> = Metric::counter(
     "plimsoll_refusals_total",
@@ -122,11 +142,7 @@ fn decisions(source: &Source) -> Vec<Series> {
 
 fn counts(control: &Control) -> Vec<(Bucket, Results, Option<Mode>)> {
     control.subscription.with(|subscription, _| {
-        let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();
-        for (key, counts) in subscription.counts() {
-            let sum = buckets.entry(key.bucket).or_default();
-            *sum = sum.plus(counts);
-        }
+        let buckets = by_bucket(subscription);
         let with_mode = |(bucket, counts): (Bucket, Counts)| {
             let mode = subscription.mode_of(&bucket);
             let place = control.table.known_bucket(bucket.as_str());
@@ -137,4 +153,13 @@ fn counts(control: &Control) -> Vec<(Bucket, Results, Option<Mode>)> {
         };
         buckets.into_iter().map(with_mode).collect()
     })
+}
+
+fn by_bucket(subscription: &mut Subscription) -> BTreeMap<Bucket, Counts> {
+    let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();
+    for (key, counts) in subscription.counts() {
+        let sum = buckets.entry(key.bucket).or_default();
+        *sum = sum.plus(counts);
+    }
+    buckets
 }

@@ -19,6 +19,7 @@ use decisions::ByMode;
 
 const LIMITER: &[Metric<Source>] = &[
     decisions::DECISIONS,
+    decisions::RETRIED,
     decisions::REFUSALS,
     requests::PASSED,
     requests::MATCHES,

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use plimsoll_client::QuotaLeft;
+use plimsoll_core::decision::Reason;
 use plimsoll_core::quota::Quota as ExactQuota;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
 
@@ -46,6 +47,9 @@ pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refuse
             X_RESET,
             HeaderValue::from(reset(refused.at, refused.wait_seconds())),
         );
+    }
+    // Callers tell by it that a retry is useless, as by the pushback of gRPC.
+    if families.has_x() || refused.reason() == Reason::TenantQuotaExceeded {
         headers.insert(
             X_REASON,
             HeaderValue::from_static(refused.reason().as_str()),

@@ -3,7 +3,11 @@
 pub(super) mod trace;
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AsHeaderName, ORIGIN};
-use http::{Extensions, HeaderMap, Method, Request, Uri};
+use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
+
+const ATTEMPT: HeaderName = HeaderName::from_static("x-plimsoll-attempt");
+const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
+const ENVOY_ATTEMPT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
 
 /// The head of a request, borrowed: all that decides about it, and not its body.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,16 @@ impl<'a> Head<'a> {
             return None;
         }
         std::str::from_utf8(value.as_bytes()).ok()
+    }
+
+    /// Returns true if the caller says that it has sent the request before: by `x-plimsoll-attempt`, by
+    /// `grpc-previous-rpc-attempts` of gRPC libraries, or by `x-envoy-attempt-count`.
+    pub fn is_retried(self) -> bool {
+        let above = |name: &HeaderName, first: u32| {
+            let number = self.headers.get(name).and_then(|value| value.to_str().ok());
+            number.is_some_and(|number| number.parse().is_ok_and(|number: u32| number > first))
+        };
+        above(&ATTEMPT, 1) || above(&PREVIOUS_ATTEMPTS, 0) || above(&ENVOY_ATTEMPT, 1)
     }
 
     /// Returns true for a CORS preflight, which a browser sends on its own (Fetch Standard, CORS-preflight fetch).
@@ -84,6 +98,24 @@ mod tests {
                 None,
                 "no name of a header"
             );
+        }
+    }
+
+    #[test]
+    fn marks_of_retries_are_read() {
+        for (name, value, expected) in [
+            ("x-plimsoll-attempt", "1", false),
+            ("x-plimsoll-attempt", "2", true),
+            ("x-envoy-attempt-count", "1", false),
+            ("x-envoy-attempt-count", "3", true),
+            ("grpc-previous-rpc-attempts", "0", false),
+            ("grpc-previous-rpc-attempts", "1", true),
+            ("x-plimsoll-attempt", "-2", false),
+            ("x-plimsoll-attempt", "99999999999999999999", false),
+            ("retry-after", "2", false),
+        ] {
+            let request = Request::builder().header(name, value).body(()).unwrap();
+            assert_eq!(Head::of(&request).is_retried(), expected, "{name}: {value}");
         }
     }
 

@@ -166,6 +166,12 @@ pub(super) fn of_buckets<'a>() -> Vec<M<'a>> {
              before the coin).",
             decisions,
         ),
+        M::counter(
+            "plimsoll_fleet_retried_total",
+            &["bucket"],
+            "Requests of the whole fleet that their callers marked as sent again. Part of all results but `quota_repeated`.",
+            |s| buckets(s, |b| Some(b.traffic.retried)),
+        ),
         M::gauge(
             "plimsoll_candidate_limit",
             &["bucket"],

@@ -126,6 +126,9 @@ pub struct Traffic {
     pub would_quota_dropped: u64,
     /// Requests refused from the memory of a quota's refusal, in total. They are no part of `offered`.
     pub quota_repeated: u64,
+    /// The part of `offered` that callers marked as sent again, in total.
+    #[serde(default)]
+    pub retried: u64,
 }
 
 impl BucketStatus {
@@ -251,6 +254,7 @@ impl Traffic {
         self.quota_dropped += counts.quota_dropped;
         self.would_quota_dropped += counts.would_quota_dropped;
         self.quota_repeated += counts.quota_repeated;
+        self.retried += counts.retried;
     }
 }
 

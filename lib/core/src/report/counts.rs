@@ -20,10 +20,12 @@ pub struct Counts {
     /// Requests refused from the memory of a quota's refusal, before the coin; no part of `offered`
     /// (docs/control-law.md).
     pub quota_repeated: u64,
+    /// Part of `offered` that callers marked as sent again. It changes no decision; a caller may mark what it likes.
+    pub retried: u64,
 }
 
 /// The number of counts of a key.
-pub const COLUMNS: usize = 8;
+pub const COLUMNS: usize = 9;
 
 impl Counts {
     /// No requests.
@@ -41,6 +43,7 @@ impl Counts {
             self.quota_dropped,
             self.would_quota_dropped,
             self.quota_repeated,
+            self.retried,
         ]
     }
 
@@ -53,9 +56,9 @@ impl Counts {
             guard_dropped,
             would_dropped,
             would_guard_dropped,
-            quotas @ ..,
+            rest @ ..,
         ] = columns;
-        let [quota_dropped, would_quota_dropped, quota_repeated] = quotas;
+        let [quota_dropped, would_quota_dropped, quota_repeated, retried] = rest;
         Self {
             offered,
             dropped,
@@ -65,6 +68,7 @@ impl Counts {
             quota_dropped,
             would_quota_dropped,
             quota_repeated,
+            retried,
         }
     }
 
@@ -109,6 +113,7 @@ impl Counts {
             && self.would_guard_dropped <= self.would_dropped
             && by_quota.is_some_and(|by_quota| by_quota <= self.passed())
             && self.quota_repeated <= u64::MAX - self.offered
+            && self.retried <= self.offered
     }
 
     /// Returns the maximum part of these counts that is consistent with the requests offered.
@@ -133,6 +138,7 @@ impl Counts {
             quota_dropped,
             would_quota_dropped,
             quota_repeated,
+            retried: self.retried.min(self.offered),
             ..part
         }
     }

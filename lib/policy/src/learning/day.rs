@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::calendar::{MINUTES_PER_DAY, Minute};
 use super::percentile::percentile;
 use plimsoll_core::quantity::Rate;
-use plimsoll_core::report::Tally;
+use plimsoll_core::report::{Counts, Tally};
 
 /// The fewest clean minutes of a day with a peak.
 pub const CLEAN_MINUTES_MIN: usize = 60;
@@ -51,12 +51,13 @@ pub struct DayPeak {
 impl Sample {
     /// Builds a sample from the counts of `span`. `None` if that is not about a minute, and without requests: a
     /// bucket without traffic or reports shows nothing about its usual demand. Late counts have no time and are not
-    /// part of the rate.
+    /// part of the rate, nor are requests that were sent again: they show no demand.
     pub fn of(counted: Tally, span: Duration, killed: bool) -> Option<Self> {
         if span < SPAN.0 || span > SPAN.1 {
             return None;
         }
-        let offered = counted.counts.offered.saturating_sub(counted.late.offered);
+        let first = |counts: Counts| counts.offered.saturating_sub(counts.retried);
+        let offered = first(counted.counts).saturating_sub(first(counted.late));
         let refused = counted
             .counts
             .refused()

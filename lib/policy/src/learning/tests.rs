@@ -437,6 +437,22 @@ fn sample_has_offered_rate_and_cleanness() {
             false,
             Some(clean(50.0)),
         ),
+        // Nor are requests that were sent again, late or not.
+        (
+            Tally {
+                late: Counts {
+                    retried: 1_000,
+                    ..counts(3_000, 0, 0)
+                },
+                counts: Counts {
+                    retried: 1_600,
+                    ..counts(6_000, 0, 0)
+                },
+            },
+            minute,
+            false,
+            Some(clean(40.0)),
+        ),
         // No requests give no sample, and not a rate of zero.
         (Tally::ZERO, minute, false, None),
         (

@@ -376,6 +376,7 @@ fn decode_counts(counts: Option<wire::Counts>) -> Counts {
         quota_dropped: counts.quota_dropped,
         would_quota_dropped: counts.would_quota_dropped,
         quota_repeated: counts.quota_repeated,
+        retried: counts.retried,
     })
 }
 

@@ -20,6 +20,7 @@ const fn columns_mut(columns: &mut WireColumns) -> [&mut Vec<u64>; COLUMNS] {
         &mut columns.quota_dropped,
         &mut columns.would_quota_dropped,
         &mut columns.quota_repeated,
+        &mut columns.retried,
     ]
 }
 

@@ -237,5 +237,6 @@ fn encode_counts(counts: Counts) -> Option<wire::Counts> {
         quota_dropped: counts.quota_dropped,
         would_quota_dropped: counts.would_quota_dropped,
         quota_repeated: counts.quota_repeated,
+        retried: counts.retried,
     })
 }

@@ -494,7 +494,7 @@ fn deltas_that_overflow_a_count_are_rejected() {
             ..report()
         }
     };
-    let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 8] = [
+    let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 9] = [
         |columns| &mut columns.offered,
         |columns| &mut columns.dropped,
         |columns| &mut columns.guard_dropped,
@@ -503,6 +503,7 @@ fn deltas_that_overflow_a_count_are_rejected() {
         |columns| &mut columns.quota_dropped,
         |columns| &mut columns.would_quota_dropped,
         |columns| &mut columns.quota_repeated,
+        |columns| &mut columns.retried,
     ];
     for (column, late) in columns
         .into_iter()

@@ -25,6 +25,7 @@ fn largest_report(keys: usize) -> Report {
         quota_dropped: u64::MAX,
         would_quota_dropped: u64::MAX,
         quota_repeated: u64::MAX,
+        retried: u64::MAX,
     };
     let text = |number: usize| longest(number);
     let definition = |number| KeyDefinition {

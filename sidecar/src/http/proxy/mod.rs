@@ -168,7 +168,17 @@ fn decide(port: &Inner, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> A
         .header(&TRACEPARENT)
         .and_then(|value| TraceId::of_traceparent(value.as_bytes()));
     let keys = key.keys();
-    match port.limits.limiter().decide_together(keys, trace, true) {
+    let limiter = port.limits.limiter();
+    let decision = limiter.decide_together(keys, trace, true);
+    let is_offered = match &decision {
+        Ok((_, decided)) => decided.verdict.is_admit() || decided.quota.is_none(),
+        // The store, or the memory of its refusal, decides later whether the request counts as offered.
+        Err(_) => false,
+    };
+    if is_offered && head.is_retried() {
+        limiter.count_retried(key);
+    }
+    match decision {
         Ok((at, decided)) => {
             let key = keys.get(at);
             let key = key.map_or(("", ""), |key| (key.bucket(), key.tenant()));

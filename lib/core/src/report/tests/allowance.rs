@@ -131,6 +131,7 @@ fn cut_counts_stay_consistent_in_every_column() {
         quota_dropped: 0,
         would_quota_dropped: 0,
         quota_repeated: 3_000_000,
+        retried: 2_999_999,
     };
     let report = parent.report(
         1_000,

@@ -37,8 +37,12 @@ fn with_quotas(
     }
 }
 
-fn all([a, b, c, d, e, quotas @ ..]: [u64; 8]) -> Counts {
-    with_quotas(counts([a, b, c, d, e]), quotas)
+fn all([a, b, c, d, e, rest @ ..]: [u64; 9]) -> Counts {
+    let [quotas @ .., retried] = rest;
+    Counts {
+        retried,
+        ..with_quotas(counts([a, b, c, d, e]), quotas)
+    }
 }
 
 fn summary(counts: Counts) -> [u64; 4] {
@@ -150,8 +154,19 @@ fn excess_refusals_make_counts_unsound() {
 }
 
 #[test]
+fn retries_are_part_of_the_offered() {
+    let of = |retried| Counts {
+        retried,
+        ..counts([10, 0, 0, 0, 0])
+    };
+    assert!(of(10).is_consistent() && !of(11).is_consistent());
+    assert_eq!(of(11).consistent_part(), of(10));
+    assert_eq!(summary(of(10)), summary(of(0)), "no decision shows them");
+}
+
+#[test]
 fn counts_cover_others_only_in_every_column() {
-    let columns = [50, 4, 3, 2, 1, 8, 7, 6];
+    let columns = [50, 4, 3, 2, 1, 8, 7, 6, 9];
     let held = all(columns);
     for column in 0..columns.len() {
         let mut more = columns;
@@ -168,7 +183,7 @@ fn counts_cover_others_only_in_every_column() {
 }
 
 fn any_counts() -> impl Strategy<Value = Counts> {
-    any::<[u64; 8]>().prop_map(all)
+    any::<[u64; 9]>().prop_map(all)
 }
 
 /// Sound counts: every request has one outcome. Also requests that passed.
