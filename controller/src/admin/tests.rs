@@ -1,6 +1,5 @@
 //! The callers that each route of a controller answers.
 
-use crate::admin::Commands;
 use crate::{Controller, admin};
 
 const TABLE: &str = "
@@ -38,17 +37,12 @@ const TABLE: &str = "
 fn every_route_names_its_callers() {
     let directory = tempfile::tempdir().unwrap();
     let controller = Controller::open(&crate::tasks::tests::args(directory.path())).unwrap();
+    let source = controller.source();
     let routes = admin::routes(
-        Commands {
-            brain: controller.brain.clone(),
-            audit: controller.audit.clone(),
-            events: controller.events.clone(),
-        },
+        source,
         controller.policy.files.clone(),
         controller.recorder.clone(),
         controller.counters.clone(),
-        controller.security.clone(),
-        None,
     );
     let table: Vec<String> = routes.iter().map(ToString::to_string).collect();
     assert_eq!(
