@@ -39,6 +39,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Commands;
+use crate::admin::console::Console;
 use crate::admin::status::StatusSource;
 use crate::aggregators::leadership::Mandate;
 use crate::audit::AuditLog;
@@ -503,7 +504,9 @@ impl Controller {
             parent,
             stop.clone().cancelled_owned(),
         );
-        let routes = admin::routes(source, files, self.recorder, self.counters);
+        let (console, refresh) = Console::new(source.clone());
+        spawn(&stop, refresh);
+        let routes = admin::routes(source, files, self.recorder, self.counters, console);
         let access = self.security.access().clone();
         let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
         let served = tokio::select! {

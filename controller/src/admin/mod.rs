@@ -2,6 +2,7 @@
 
 mod aggregators;
 mod audit_routes;
+pub(crate) mod console;
 mod history_routes;
 mod kill_routes;
 pub(crate) mod metrics;
@@ -32,6 +33,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 pub use self::aggregators::routes as aggregator_routes;
 pub(crate) use self::kill_routes::with_valid_ttl;
+use crate::admin::console::Console;
 use crate::admin::status::StatusSource;
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
@@ -152,6 +154,7 @@ pub(crate) fn routes(
     files: PolicyFiles,
     recorder: HistoryRecorder,
     counters: Counters,
+    console: Console,
 ) -> Routes {
     let (commands, membership) = (source.commands.clone(), source.membership.clone());
     let of_metrics = source.clone();
@@ -165,6 +168,8 @@ pub(crate) fn routes(
         metrics::page(commands, &counters, security, membership.as_ref())
     };
     admin_server::routes(metrics, || true)
+        .merge(console::assets(&source.security))
+        .merge(console.routes())
         .merge(source.routes())
         .merge(status::catalogue_routes(commands.brain.clone()))
         .merge(status::why::routes(commands.brain.clone()))

@@ -1,11 +1,15 @@
 //! The callers that each route of a controller answers.
 
+use crate::admin::console::Console;
 use crate::{Controller, admin};
 
 const TABLE: &str = "
     GET /metrics metrics
     GET /healthz nothing
     GET /readyz nothing
+    GET / nothing
+    GET /console/{file} nothing
+    GET /console/stream viewer
     GET /status viewer
     GET /catalogue viewer
     GET /why viewer
@@ -38,11 +42,13 @@ fn every_route_names_its_callers() {
     let directory = tempfile::tempdir().unwrap();
     let controller = Controller::open(&crate::tasks::tests::args(directory.path())).unwrap();
     let source = controller.source();
+    let (console, _) = Console::new(source.clone());
     let routes = admin::routes(
         source,
         controller.policy.files.clone(),
         controller.recorder.clone(),
         controller.counters.clone(),
+        console,
     );
     let table: Vec<String> = routes.iter().map(ToString::to_string).collect();
     assert_eq!(
