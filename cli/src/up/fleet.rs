@@ -90,6 +90,7 @@ impl Fleet {
         lines.push(format!(
             "controller  grpc {listen}  admin http://{admin_address}/status"
         ));
+        lines.push(format!("console     http://{admin_address}/"));
         let controller = Controller::open(&plimsoll_controller::Args {
             policy,
             tenants,
