@@ -82,6 +82,11 @@ fn successor_keeps_every_order() {
     let refused = run(&["status", "--controller", &standby]);
     let refused = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.contains("this controller stands by"), "{refused}");
+    // Its console opens, and is told which one leads.
+    let standby = members.controllers[first].address("admin");
+    assert_eq!(http_get(standby, "/").0, 200);
+    let (code, told) = http_get(standby, "/console/stream");
+    assert!(code == 421 && told.contains("leads"), "{code} {told}");
 
     until("the status to show all members", || {
         (shown(&members).matches("stands by, version").count() == 2).then_some(())

@@ -2,6 +2,7 @@
 
 mod audit;
 mod commands;
+mod console;
 mod events;
 mod guardrails;
 mod history;
