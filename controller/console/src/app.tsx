@@ -18,6 +18,7 @@ const FIRST: View = { search: '', sort: 'worst', page: 0, bucket: null, tenant: 
 const TOKEN_NEEDED = document.documentElement.dataset.token !== 'optional';
 const TYPING_MS = 200;
 const DONE_MS = 20_000;
+const FEW = 12;
 
 /** The latest message, and when it arrived by this machine's clock. */
 export interface Shown extends Frame {
@@ -78,6 +79,14 @@ export function App() {
   if (!session.signedIn && shown === null) return <main><SignIn refused={session.refused} enter={enter} /></main>;
   const isOld = connection.kind !== 'live' && shown !== null;
   const change = (part: Partial<View>) => setView((before) => ({ ...before, ...part }));
+  // Few buckets leave room below them, beside the chosen one.
+  const isBelow = view.bucket !== null && shown !== null && shown.view.buckets.total <= FEW;
+  const rest = shown !== null && (
+    <>
+      <Zones fleet={shown.fleet} />
+      <Events at={shown.fleet.at_s} isLive={connection.kind === 'live'} />
+    </>
+  );
   return (
     <div class={isOld ? 'page old' : 'page'}>
       <a class="skip" href="#buckets">Skip to the buckets</a>
@@ -87,8 +96,11 @@ export function App() {
       {shown !== null && (
         <main class={view.bucket === null ? 'grid' : 'grid chosen'}>
           <Problems fleet={shown.fleet} ask={setAsk} />
-          <Buckets page={shown.view.buckets} view={view} change={change} past={past} />
-          <div class="side">
+          <div class="side list">
+            <Buckets page={shown.view.buckets} view={view} change={change} past={past} />
+            {isBelow && rest}
+          </div>
+          <div class="side about">
             {view.bucket !== null && (
               <Detail
                 key={view.bucket}
@@ -103,8 +115,7 @@ export function App() {
               />
             )}
             {shown.fleet.held !== null && <Pending held={shown.fleet.held} at={shown.fleet.at_s} ask={setAsk} />}
-            <Zones fleet={shown.fleet} />
-            <Events at={shown.fleet.at_s} isLive={connection.kind === 'live'} />
+            {!isBelow && rest}
           </div>
         </main>
       )}

@@ -48,7 +48,7 @@ export function Top({ shown, connection, caller, ask, retry, leave }: TopProps) 
       </div>
       {status !== undefined && (
         <h1 class={`verdict ${isOld ? 'stale' : worst}`}>
-          <Mark severity={worst}>{''}</Mark>
+          <Mark severity={isOld ? 'warning' : worst}>{''}</Mark>
           {isOld && shown !== null ? `As of ${clock(shown.fleet.at_s, shown.arrivedMs / 1000)}: ` : ''}
           {status.verdict}
         </h1>
@@ -76,7 +76,7 @@ function State({ shown, connection, retry }: Pick<TopProps, 'shown' | 'connectio
   return (
     <div role="alert" class={`sentence ${connection.kind === 'cut' ? 'critical' : 'warning'}`}>
       <p>
-        {capital(connection.text)}.{old} <strong>Instances keep deciding from memory meanwhile.</strong>
+        {connection.kind === 'standby' && connection.leader !== null ? 'This controller stands by' : capital(connection.text)}.{old} <strong>Instances keep deciding from memory meanwhile.</strong>
         {connection.kind === 'standby' && <Leader address={connection.leader} />}
       </p>
       <button onClick={retry}>Try now</button>

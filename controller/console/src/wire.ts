@@ -118,14 +118,7 @@ export interface Why {
   remedies: { change: string; refused_before: number; refused_after: number }[];
 }
 
-export interface FleetEvent {
-  number: number;
-  time_ms: number;
-  severity: Severity;
-  text: string;
-  by?: string;
-  why?: string;
-}
+export interface FleetEvent { number: number; time_ms: number; severity: Severity; text: string; by?: string; why?: string }
 
 export interface Difference { path: string; from: string | null; to: string | null }
 

@@ -69,6 +69,7 @@ async function order(opens, confirms, fill = {}) {
 }
 
 async function picture(name) {
+  await page.evaluate(() => scrollTo(0, 0));
   if (process.env.IMAGES) await page.screenshot({ path: `${process.env.IMAGES}/${name}.png` });
 }
 
@@ -189,6 +190,17 @@ await accessible('cut');
 await picture('console-cut');
 await change('restore');
 await page.getByText(/The values below are/).waitFor({ state: 'detached' });
+
+// A token that is withdrawn ends the stream, with the age of the values and a place for another one.
+await change('withdraw');
+const withdrawn = { headers: { authorization: `Bearer ${tokens.admin}` } };
+await until('the withdrawal', async () => (await fetch(`${admin_url}/status`, withdrawn)).status === 401);
+await change('cut');
+await page.getByText(/The values below are \d+ s old/).waitFor();
+await change('restore');
+await page.getByText('The stream ended, because the token is not accepted').waitFor();
+await signIn('viewer');
+await page.getByText('(viewer)').waitFor();
 
 // A clock that is off is told.
 const early = await context.newPage();

@@ -84,7 +84,11 @@ fn successor_keeps_every_order() {
     assert!(refused.contains("this controller stands by"), "{refused}");
     // Its console opens, and is told which one leads.
     let standby = members.controllers[first].address("admin");
-    assert_eq!(http_get(standby, "/").0, 200);
+    let (code, page) = http_get(standby, "/");
+    assert!(
+        code == 200 && page.contains("data-token=\"optional\""),
+        "{page}"
+    );
     let (code, told) = http_get(standby, "/console/stream");
     assert!(code == 421 && told.contains("leads"), "{code} {told}");
 

@@ -124,6 +124,15 @@ fn browser_operates_a_fleet() {
         match line.strip_prefix("change ") {
             Some("surge") => load.push(start_load(&services, (OFFERED[0].0, SURGE))),
             Some("tighten") => fs::write(&path, policy(30)).unwrap(),
+            Some("withdraw") => {
+                let kept = fs::read_to_string(&file).unwrap();
+                let kept = kept.lines().filter(|line| !line.contains("admin"));
+                fs::write(
+                    &file,
+                    kept.map(|line| format!("{line}\n")).collect::<String>(),
+                )
+                .unwrap();
+            }
             Some("cut") => proxy.set(Link::Refused),
             Some("restore") => proxy.set(Link::Open),
             Some(other) => panic!("no change {other}"),

@@ -29,8 +29,7 @@ const HEADERS: [(&str, &str); 7] = [
     ("cache-control", "no-cache"),
 ];
 /// What the page says of itself as it is built, and where programs on this machine need no token.
-const TOKEN_NEEDED: &str = "data-token=\"needed\"";
-const TOKEN_OPTIONAL: &str = "data-token=\"optional\"";
+const TOKEN: [&str; 2] = ["data-token=\"needed\"", "data-token=\"optional\""];
 
 /// Routes of the page, which show nothing of the fleet. It asks for a token unless the port is open on loopback.
 pub(crate) fn routes(security: &Opened) -> Routes {
@@ -61,7 +60,7 @@ fn file(name: &str, headers: &HeaderMap, is_open: bool) -> Result<Response, Refu
     };
     let body = match is_open {
         true => String::from_utf8_lossy(&file.data)
-            .replace(TOKEN_NEEDED, TOKEN_OPTIONAL)
+            .replace(TOKEN[0], TOKEN[1])
             .into_bytes(),
         false => file.data.into_owned(),
     };
