@@ -40,6 +40,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Commands;
+use crate::admin::console::Console;
+use crate::admin::status::StatusSource;
 use crate::aggregators::leadership::Mandate;
 use crate::audit::{AuditLog, SharedLines};
 use crate::brain::Brain;
@@ -412,6 +414,19 @@ impl Controller {
         self.brain.clone()
     }
 
+    fn source(&self) -> StatusSource {
+        StatusSource {
+            commands: Commands {
+                brain: self.brain.clone(),
+                audit: self.audit.clone(),
+                events: self.events.clone(),
+            },
+            rejected: self.counters.rejected_streams.clone(),
+            security: self.security.clone(),
+            membership: self.membership.clone(),
+        }
+    }
+
     /// Serves until `shutdown` is cancelled.
     ///
     /// # Errors
@@ -421,7 +436,7 @@ impl Controller {
         listeners: Listeners,
         shutdown: CancellationToken,
     ) -> Result<(), Error> {
-        let files = self.policy.files.clone();
+        let (files, source) = (self.policy.files.clone(), self.source());
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
@@ -478,14 +493,9 @@ impl Controller {
             );
         }
         if let StateStore::Etcd(store) = &*self.store {
-            let commands = Commands {
-                brain: brain.clone(),
-                audit: audit.clone(),
-                events: events.clone(),
-            };
             spawn(
                 &stop,
-                members::follow_kill_orders(Arc::clone(store), commands),
+                members::follow_kill_orders(Arc::clone(store), source.commands.clone()),
             );
         }
         let (epoch, membership) = (
@@ -509,19 +519,9 @@ impl Controller {
             parent,
             stop.clone().cancelled_owned(),
         );
-        let commands = Commands {
-            brain: self.brain,
-            audit: self.audit,
-            events: events.clone(),
-        };
-        let routes = admin::routes(
-            commands,
-            files,
-            self.recorder,
-            self.counters,
-            self.security.clone(),
-            self.membership,
-        );
+        let (console, refresh) = Console::new(source.clone());
+        spawn(&stop, refresh);
+        let routes = admin::routes(source, files, self.recorder, self.counters, console);
         let access = self.security.access().clone();
         let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
         let served = tokio::select! {

@@ -44,6 +44,9 @@ pub(crate) struct ApplyArgs {
     /// Hash of the policy that was reviewed: 16 hex digits, as `plimsoll diff` shows them
     #[arg(long, env = "PLIMSOLL_ACK", value_name = "HASH", value_parser = parse_hash)]
     ack: String,
+    /// Reason, kept in the events and the audit log
+    #[arg(long, env = "PLIMSOLL_APPLY_REASON", value_name = "TEXT", value_parser = Text::new)]
+    reason: Option<Text>,
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -127,8 +130,12 @@ fn read(path: &Path) -> anyhow::Result<NamedText> {
     })
 }
 
-pub(crate) fn run(ApplyArgs { ack, admin }: &ApplyArgs) -> anyhow::Result<ExitCode> {
-    let policies: Policies = admin.post("/policy/ack", &Ack { hash: ack.clone() })?;
+pub(crate) fn run(ApplyArgs { ack, reason, admin }: &ApplyArgs) -> anyhow::Result<ExitCode> {
+    let asked = Ack {
+        hash: ack.clone(),
+        reason: reason.clone(),
+    };
+    let policies: Policies = admin.post("/policy/ack", &asked)?;
     admin
         .output
         .print(&policies, |out| write_policies(out, &policies, None))?;

@@ -125,6 +125,7 @@ impl Fleet {
             fleet.lines.push(format!(
                 "controller  grpc {listen}  admin http://{admin}/status"
             ));
+            fleet.lines.push(format!("console     http://{admin}/"));
             fleet.spawn(CONTROLLER, "a controller", |shutdown| {
                 plimsoll_controller::run(args, shutdown)
             });

@@ -189,7 +189,7 @@ pub(super) fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     }
 }
 
-fn kill_state(brain: &Brain, scope: &Scope) -> KillState {
+pub(super) fn kill_state(brain: &Brain, scope: &Scope) -> KillState {
     let durable = brain.durable();
     let generation = durable.generation(scope);
     let of_bucket = scope

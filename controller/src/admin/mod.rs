@@ -1,8 +1,8 @@
 //! The admin port of the controller: status, metrics, and the routes that operators' commands call.
 
-pub mod aggregator_routes;
-mod aggregator_status;
+mod aggregators;
 mod audit_routes;
+pub(crate) mod console;
 mod history_routes;
 mod kill_routes;
 pub(crate) mod metrics;
@@ -16,14 +16,13 @@ mod tests;
 use std::io;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, State};
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
-use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::ErrorBody;
-use plimsoll_admin::security::Opened;
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::stats::metrics::About;
 use plimsoll_host::Shared;
@@ -32,11 +31,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
+pub use self::aggregators::routes as aggregator_routes;
 pub(crate) use self::kill_routes::with_valid_ttl;
-use crate::admin::status::{Policies, Status};
+use crate::admin::console::Console;
+use crate::admin::status::StatusSource;
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
-use crate::members::{self, Membership};
+use crate::members;
 use crate::policy_file::PolicyFiles;
 use crate::tasks::counters::Counters;
 use crate::tasks::events::{self, EventLog};
@@ -149,35 +150,27 @@ pub fn described() -> Vec<About> {
 }
 
 pub(crate) fn routes(
-    commands: Commands,
+    source: StatusSource,
     files: PolicyFiles,
     recorder: HistoryRecorder,
     counters: Counters,
-    security: Opened,
-    membership: Option<Membership>,
+    console: Console,
 ) -> Routes {
-    let (of_members, for_page) = (membership.clone(), membership.clone());
-    let (for_status, for_metrics) = (commands.clone(), commands.clone());
-    let refused = counters.rejected_streams.clone();
-    let trust = security.clone();
-    let metrics = move || metrics::page(&for_metrics, &counters, &security, for_page.as_ref());
-    let status = move |Extension(caller): Extension<Caller>| async move {
-        let (status, policies, kills) = for_status.brain.with(|brain, now| {
-            let kills = kill_routes::kill_status(brain, now);
-            (Status::of(brain, now), Policies::of(brain), kills)
-        });
-        let status = Status {
-            role: Some(caller.role),
-            refused_children: refused.refused(),
-            security: trust.status(),
-            members: of_members.as_ref().map(Membership::status),
-            audit_failing: for_status.audit.is_failing(),
-            ..status
-        };
-        Json(status.judged(&policies, &kills))
+    let (commands, membership) = (source.commands.clone(), source.membership.clone());
+    let of_metrics = source.clone();
+    let metrics = move || {
+        let StatusSource {
+            commands,
+            security,
+            membership,
+            ..
+        } = &of_metrics;
+        metrics::page(commands, &counters, security, membership.as_ref())
     };
     admin_server::routes(metrics, || true)
-        .viewer(Method::GET, "/status", status)
+        .merge(console::assets(&source.security))
+        .merge(console.routes())
+        .merge(source.routes())
         .merge(status::catalogue_routes(commands.brain.clone()))
         .merge(status::why::routes(commands.brain.clone()))
         .merge(rollout_routes::routes(commands.clone(), files))

@@ -1,12 +1,15 @@
 //! The callers that each route of a controller answers.
 
-use crate::admin::Commands;
+use crate::admin::console::Console;
 use crate::{Controller, admin};
 
 const TABLE: &str = "
     GET /metrics metrics
     GET /healthz nothing
     GET /readyz nothing
+    GET / nothing
+    GET /console/{file} nothing
+    GET /console/stream viewer
     GET /status viewer
     GET /catalogue viewer
     GET /why viewer
@@ -40,17 +43,14 @@ const TABLE: &str = "
 fn every_route_names_its_callers() {
     let directory = tempfile::tempdir().unwrap();
     let controller = Controller::open(&crate::tasks::tests::args(directory.path())).unwrap();
+    let source = controller.source();
+    let (console, _) = Console::new(source.clone());
     let routes = admin::routes(
-        Commands {
-            brain: controller.brain.clone(),
-            audit: controller.audit.clone(),
-            events: controller.events.clone(),
-        },
+        source,
         controller.policy.files.clone(),
         controller.recorder.clone(),
         controller.counters.clone(),
-        controller.security.clone(),
-        None,
+        console,
     );
     let table: Vec<String> = routes.iter().map(ToString::to_string).collect();
     assert_eq!(

@@ -136,6 +136,13 @@ impl RefusalHistory {
         self.parts.get(at)
     }
 
+    /// The latest parts, the oldest first.
+    pub(crate) fn latest(&self, count: usize) -> impl Iterator<Item = &Part> {
+        self.parts
+            .iter()
+            .skip(self.parts.len().saturating_sub(count))
+    }
+
     /// Returns the beginning of the time in which a key was refused up to this part, in seconds since 1970, and true if
     /// it may have begun before the history.
     pub(crate) fn refused_since(

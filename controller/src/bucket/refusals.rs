@@ -181,6 +181,12 @@ impl RefusalRecord {
         self.filled += 1;
     }
 
+    /// Returns the refusals of the last 3 s: as soon as people look for them, and over several reports.
+    pub(crate) fn last_3_s(&self) -> Refusals {
+        let seconds = self.seconds.iter().take(3);
+        seconds.fold(Refusals::default(), |sum, second| sum.plus(*second))
+    }
+
     /// Returns the refusals of the last 10 s.
     pub(crate) fn last_10_s(&self) -> Refusals {
         sum(&self.seconds)

@@ -21,13 +21,14 @@ use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
 use super::{Membership, kill_orders, routes};
-use crate::admin::{Answer, Refused, metrics, refused, unavailable, with_valid_ttl};
+use crate::admin::{Answer, Refused, console, metrics, refused, unavailable, with_valid_ttl};
 use crate::{Args, Error, Listeners};
 
 /// Between two looks for aggregators that seek the leader.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The routes of a leader that a standby answers with the address of the leader.
-const OF_THE_LEADER: [(Method, &str); 17] = [
+const OF_THE_LEADER: [(Method, &str); 18] = [
+    (Method::GET, "/console/stream"),
     (Method::GET, "/status"),
     (Method::GET, "/catalogue"),
     (Method::GET, "/rollout"),
@@ -81,6 +82,7 @@ pub(super) async fn serve(
         move || metrics::page_of_standby(&membership, &ports, &security)
     };
     let pages = admin_server::routes(page, || true)
+        .merge(console::assets(security))
         .merge(routes(Some(membership.clone())))
         .merge(standby);
     let access = security.access().clone();

@@ -82,6 +82,15 @@ fn successor_keeps_every_order() {
     let refused = run(&["status", "--controller", &standby]);
     let refused = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.contains("this controller stands by"), "{refused}");
+    // Its console opens, and is told which one leads.
+    let standby = members.controllers[first].address("admin");
+    let (code, page) = http_get(standby, "/");
+    assert!(
+        code == 200 && page.contains("data-token=\"optional\""),
+        "{page}"
+    );
+    let (code, told) = http_get(standby, "/console/stream");
+    assert!(code == 421 && told.contains("leads"), "{code} {told}");
 
     until("the status to show all members", || {
         (shown(&members).matches("stands by, version").count() == 2).then_some(())

@@ -2,6 +2,7 @@
 
 mod audit;
 mod commands;
+mod console;
 mod doctor;
 mod events;
 mod guardrails;

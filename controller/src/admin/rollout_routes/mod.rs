@@ -110,18 +110,31 @@ pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
 }
 
 fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
-    let durable = brain.durable();
-    let status = |(entry, policy): (String, &BucketPolicy)| {
-        let stage = *durable.stages.get(&entry)?;
-        let judgement = brain.judgement(now, &entry, &policy.rollout);
-        let evidence = brain.rollouts.evidence(now, &entry, &policy.rollout);
+    let entries = brain.policy().entries();
+    entries
+        .filter_map(|(entry, policy)| EntryStatus::of(brain, now, &entry, policy))
+        .collect()
+}
+
+impl EntryStatus {
+    pub(crate) fn of(
+        brain: &Brain,
+        now: MonoTime,
+        entry: &str,
+        policy: &BucketPolicy,
+    ) -> Option<Self> {
+        let durable = brain.durable();
+        let stage = *durable.stages.get(entry)?;
+        let judgement = brain.judgement(now, entry, &policy.rollout);
+        let evidence = brain.rollouts.evidence(now, entry, &policy.rollout);
         let mut why = judgement.as_ref().map(reasons).unwrap_or_default();
         if judgement.is_some() {
             why.extend(evidence.notes(stage.stage));
         }
-        Some(EntryStatus {
+        Some(Self {
+            entry: entry.to_owned(),
             stage: stage.stage,
-            killed: durable.is_entry_killed(&entry),
+            killed: durable.is_entry_killed(entry),
             killed_locally: brain.killed_locally(),
             file: stage.file,
             pending: stage.pending,
@@ -133,10 +146,8 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
             auto_promote: policy.rollout.auto_promote,
             evidence,
             since: durable.change(stage.change).cloned(),
-            entry,
         })
-    };
-    brain.policy().entries().filter_map(status).collect()
+    }
 }
 
 fn changes(brain: &mut Brain, _now: MonoTime) -> Vec<Change> {

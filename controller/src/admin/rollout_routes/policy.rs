@@ -10,6 +10,7 @@ use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
+use plimsoll_core::names::Text;
 use plimsoll_host::Shared;
 use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Policy, PolicyError, Source, differences};
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ const DRY_RUN_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 pub struct Ack {
     /// The hash of the policy: 16 hex digits.
     pub hash: String,
+    /// The reason, if one is given.
+    #[serde(default)]
+    pub reason: Option<Text>,
 }
 
 /// A text that is not saved, with the name of its file for faults.
@@ -194,10 +198,14 @@ async fn acknowledge(
         .map_err(conflict)?;
     let planned = brain.with(|brain, _| {
         let policy = brain.policies.acknowledged(&asked.hash, on_disk)?;
-        let why = one_line(&differences(brain.policy(), &policy));
+        let changes = one_line(&differences(brain.policy(), &policy));
         let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
-        let text = format!("held policy {after} released and in force: {why}");
+        let text = format!("held policy {after} released and in force: {changes}");
         let event = Event::new(EventKind::PolicyReleased, "policy", text).by(&caller.name);
+        let (event, why) = match &asked.reason {
+            Some(reason) => (event.why(reason), format!("{reason}: {changes}")),
+            None => (event, changes),
+        };
         let entry = Entry {
             what: "apply".to_owned(),
             before,

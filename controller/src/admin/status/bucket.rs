@@ -132,7 +132,7 @@ pub struct Traffic {
 }
 
 impl BucketStatus {
-    /// Collects the status of a bucket. The totals of its keys are added later.
+    /// Collects the status of a bucket. Its tenants and the totals of its keys are added later.
     pub(super) fn of(
         brain: &Brain,
         protected: &BucketState,
@@ -145,24 +145,12 @@ impl BucketStatus {
             .entry
             .as_ref()
             .and_then(|entry| durable.stages.get(entry));
-        let mut tenants: BTreeMap<Tenant, Traffic> = brain
-            .policy()
-            .tenants()
-            .map(|(tenant, _)| (tenant.clone(), Traffic::default()))
-            .collect();
         let mut traffic = Traffic::default();
-        for (tenant, share) in protected.shares() {
+        for (_, share) in protected.shares() {
             traffic.add_share(share);
-            tenants
-                .entry(class(brain, tenant))
-                .or_default()
-                .add_share(share);
         }
         if protected.divided_limit().per_second().is_none() {
-            tenants
-                .values_mut()
-                .chain([&mut traffic])
-                .for_each(|traffic| traffic.law_ratio = None);
+            traffic.law_ratio = None;
         }
         let mode = protected.mode(durable);
         Self {
@@ -200,9 +188,29 @@ impl BucketStatus {
             }),
             admissions: protected.admissions.figures(),
             traffic,
-            tenants,
-            grants: TenantGrants::list(brain.policy(), &protected.name),
+            tenants: BTreeMap::new(),
+            grants: BTreeMap::new(),
         }
+    }
+
+    /// Adds the shares of tenants and what the policy grants them.
+    pub(super) fn add_tenants(&mut self, brain: &Brain, protected: &BucketState) {
+        let listed = brain.policy().tenants();
+        self.tenants = listed
+            .map(|(tenant, _)| (tenant.clone(), Traffic::default()))
+            .collect();
+        for (tenant, share) in protected.shares() {
+            self.tenants
+                .entry(class(brain, tenant))
+                .or_default()
+                .add_share(share);
+        }
+        if protected.divided_limit().per_second().is_none() {
+            self.tenants
+                .values_mut()
+                .for_each(|traffic| traffic.law_ratio = None);
+        }
+        self.grants = TenantGrants::list(brain.policy(), &protected.name);
     }
 }
 

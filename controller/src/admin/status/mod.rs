@@ -5,6 +5,7 @@ mod catalogue;
 mod grants;
 mod policies;
 mod problems;
+mod source;
 pub mod why;
 
 pub use bucket::{BucketStatus, CandidateStatus, Queried, Traffic};
@@ -13,6 +14,7 @@ pub use catalogue::{CatalogueStatus, RowGrants};
 pub use grants::TenantGrants;
 pub use policies::{HeldStatus, Policies};
 pub use problems::{Problem, security_problems};
+pub(crate) use source::StatusSource;
 
 use std::collections::BTreeMap;
 
@@ -25,7 +27,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use serde::{Deserialize, Serialize};
 
-pub use super::aggregator_status::AggregatorStatus;
+pub use super::aggregators::AggregatorStatus;
 use crate::brain::Brain;
 pub use crate::bucket::Refusals;
 use crate::members::MembersStatus;
@@ -129,15 +131,14 @@ impl UnlistedStatus {
 impl Status {
     /// Collects the status. Linear in keys.
     pub fn of(brain: &Brain, now: MonoTime) -> Self {
-        let durable = brain.durable();
-        let unapplied = brain.downstream.sessions.unapplied();
-        let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
+        let mut status = Self::of_buckets(brain, now);
         for protected in brain.buckets.states.values() {
-            let status = BucketStatus::of(brain, protected, &unapplied, now);
-            buckets.insert(protected.name.clone(), status);
+            if let Some(bucket) = status.buckets.get_mut(&protected.name) {
+                bucket.add_tenants(brain, protected);
+            }
         }
         for (key, tally) in brain.keys.totals() {
-            if let Some(bucket) = buckets.get_mut(&key.bucket) {
+            if let Some(bucket) = status.buckets.get_mut(&key.bucket) {
                 bucket.traffic.add_counts(tally.counts);
                 bucket
                     .tenants
@@ -146,6 +147,18 @@ impl Status {
                     .add_counts(tally.counts);
             }
         }
+        status
+    }
+
+    /// Collects the status without tenants and without totals of requests, for many buckets in every second.
+    pub(crate) fn of_buckets(brain: &Brain, now: MonoTime) -> Self {
+        let durable = brain.durable();
+        let unapplied = brain.downstream.sessions.unapplied();
+        let buckets = brain.buckets.states.values().map(|protected| {
+            let status = BucketStatus::of(brain, protected, &unapplied, now);
+            (protected.name.clone(), status)
+        });
+        let buckets = buckets.collect();
         Self {
             verdict: String::new(),
             summary: String::new(),
