@@ -85,7 +85,7 @@ fn goodput(seconds: &[Second]) -> f64 {
 
 #[tokio::test(start_paused = true)]
 async fn rude_callers_keep_a_service_down() {
-    for seed in 0..5 {
+    for seed in 0..2 {
         for load in [0.6, 0.8] {
             let seconds = run(Manners::Rude, load, seed).await;
             assert!(goodput(&seconds[..SURGE.0]) > 0.99, "before the surge");
@@ -100,7 +100,7 @@ async fn rude_callers_keep_a_service_down() {
 
 #[tokio::test(start_paused = true)]
 async fn polite_callers_let_a_service_recover() {
-    for seed in 0..5 {
+    for seed in 0..2 {
         for load in [0.6, 0.8] {
             let seconds = run(Manners::Polite, load, seed).await;
             let after = goodput(&seconds[SURGE.1 + 10..RUN_S]);

@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 type Measure = fn(&mut Report);
 
-const PARTS: [(&str, Measure); 23] = [
+const PARTS: [(&str, Measure); 24] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -67,6 +67,7 @@ const PARTS: [(&str, Measure); 23] = [
     ("kill", kill::measure),
     ("books", books::measure),
     ("goodput", goodput::measure),
+    ("callers", goodput::callers::measure),
     (FUZZ, crate::fuzz::measure),
     ("fanout", streams::fanout::measure),
     ("starved", streams::starved::measure),

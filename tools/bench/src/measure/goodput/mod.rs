@@ -1,6 +1,7 @@
 //! Goodput: the useful answers of services with a finite capacity while one tenant sends more and
 //! more requests, without Plimsoll and with it.
 
+pub(super) mod callers;
 mod chart;
 
 use std::fmt::Write as _;
