@@ -1,8 +1,6 @@
 //! The lines of the console: a bucket in a list, the bucket that a viewer looks at, and its tenants. Names are those of
 //! `/status`.
 
-use std::cmp::Reverse;
-
 use plimsoll_admin::kill_api::KillState;
 use plimsoll_core::decision::{Mode, ShownMode};
 use plimsoll_core::kill::Scope;
@@ -32,11 +30,11 @@ pub(super) struct BucketRow {
     pending_mode: Option<Mode>,
     /// The result of the gate to the next stage.
     gate: Option<String>,
-    pub(super) killed: bool,
+    killed: bool,
     limit_rps: Option<f64>,
     /// Of the last 3 s, like the others.
     pub(super) offered_rps: f64,
-    pub(super) admitted_rps: f64,
+    admitted_rps: f64,
     would_refuse_rps: f64,
     /// The last ten minutes; absent where the viewer has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -83,6 +81,14 @@ impl BucketRow {
             would_refuse_rps: recent.per_second(recent.would_refuse),
             history: Vec::new(),
         }
+    }
+
+    /// Killed ones are the worst, then those that refuse the most requests/s.
+    pub(super) fn badness(&self) -> (bool, u64) {
+        (
+            self.killed,
+            (self.offered_rps - self.admitted_rps).max(0.0) as u64,
+        )
     }
 
     /// Adds what is only read for the rows that are shown.
@@ -150,10 +156,4 @@ fn admitted(of: &Refusals) -> f64 {
 fn entry_status(brain: &Brain, now: MonoTime, bucket: &Bucket) -> Option<EntryStatus> {
     let entry = brain.buckets.states.get(bucket)?.entry.as_deref()?;
     EntryStatus::of(brain, now, entry, brain.policy().bucket(bucket)?)
-}
-
-/// The order of the worst rows: killed ones, then those that refuse the most requests/s.
-pub(super) fn badness(row: &BucketRow) -> impl Ord + use<> {
-    let refused = (row.offered_rps - row.admitted_rps).max(0.0) as u64;
-    Reverse((row.killed, refused))
 }

@@ -1,5 +1,6 @@
 //! The fleet at one second: read and judged once for all viewers, with the texts that viewers who ask for the same share.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,7 @@ use plimsoll_host::Shared;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::rows::{BucketDetail, BucketRow, badness};
+use super::rows::{BucketDetail, BucketRow};
 use super::view::{Page, Sort, View};
 use crate::admin::status::{BucketStatus, Policies, Status, StatusSource};
 use crate::brain::Brain;
@@ -18,6 +19,8 @@ use crate::bucket::Refusals;
 
 /// Maximum number of aggregators that are shown, those with a fault first.
 const AGGREGATORS_MAX: usize = 200;
+/// Maximum number of messages that are kept for viewers who ask for the same: two for each viewer, who may reconnect.
+const FRAMES_MAX: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Snapshot {
@@ -26,7 +29,7 @@ pub(super) struct Snapshot {
     fleet: String,
     buckets: BTreeMap<Bucket, BucketStatus>,
     rows: Vec<BucketRow>,
-    /// One for each view, and with or without the past: as many as there are viewers, twice.
+    /// By view, and with or without the past.
     frames: Mutex<HashMap<(View, bool), Arc<Frame>>>,
 }
 
@@ -53,12 +56,6 @@ struct Fleet<'a> {
     in_shadow: usize,
     /// The policy that waits, without its differences, which `/policy` has.
     held: Option<Value>,
-}
-
-#[derive(Serialize)]
-struct ViewerPart {
-    buckets: Page<BucketRow>,
-    bucket: Option<BucketDetail>,
 }
 
 // === impl Snapshot ===
@@ -88,8 +85,15 @@ impl Snapshot {
     /// Returns the message for a view, which is made once.
     pub(super) fn frame(&self, view: &View, with_history: bool) -> Arc<Frame> {
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        let frame = frames.entry((view.clone(), with_history));
-        Arc::clone(frame.or_insert_with(|| Arc::new(self.make(view, with_history))))
+        let key = (view.clone(), with_history);
+        if let Some(frame) = frames.get(&key) {
+            return Arc::clone(frame);
+        }
+        let frame = Arc::new(self.make(view, with_history));
+        if frames.len() < FRAMES_MAX {
+            frames.insert(key, Arc::clone(&frame));
+        }
+        frame
     }
 
     fn make(&self, view: &View, with_history: bool) -> Frame {
@@ -100,32 +104,28 @@ impl Snapshot {
             .collect();
         match view.sort {
             Sort::Name => {}
-            Sort::Worst => found.sort_by_cached_key(|row| badness(row)),
+            Sort::Worst => found.sort_by_key(|row| Reverse(row.badness())),
             Sort::Offered => {
                 found.sort_by(|one, other| other.offered_rps.total_cmp(&one.offered_rps));
             }
         }
-        let part = self.brain.with(|brain, now| {
+        let (page, bucket) = self.brain.with(|brain, now| {
             let complete = |row: &BucketRow| row.clone().complete(brain, now, with_history);
             let bucket = view.bucket.as_ref().and_then(|name| {
                 let status = self.buckets.get(name)?.clone();
                 let row = self.rows.iter().find(|row| row.name == *name)?;
                 BucketDetail::of(brain, now, view, (complete(row), status))
             });
-            ViewerPart {
-                buckets: Page::cut(self.rows.len(), found, view.page, complete),
-                bucket,
-            }
+            let page = Page::cut(self.rows.len(), found, view.page, complete);
+            (page, bucket)
         });
-        let mut shown: Vec<Bucket> = part.buckets.rows.iter().map(|it| it.name.clone()).collect();
+        let mut shown: Vec<Bucket> = page.rows.iter().map(|it| it.name.clone()).collect();
         shown.sort();
-        let frame = format!(
-            "data: {{\"fleet\":{},\"view\":{}}}\n\n",
-            self.fleet,
-            text(&part)
-        );
+        let page = serde_json::to_string(&page).unwrap_or_default();
+        let bucket = serde_json::to_string(&bucket).unwrap_or_default();
+        let view = format!("{{\"buckets\":{page},\"bucket\":{bucket}}}");
         Frame {
-            bytes: frame.into(),
+            bytes: format!("data: {{\"fleet\":{},\"view\":{view}}}\n\n", self.fleet).into(),
             shown,
         }
     }
@@ -137,7 +137,7 @@ fn fleet(at_s: i64, mut status: Status, policies: &Policies, kills: &KillStatus)
         .aggregators
         .sort_by_key(|it| (!it.expired, !it.name_conflict, !it.stale, it.connected));
     status.aggregators.truncate(AGGREGATORS_MAX);
-    text(&Fleet {
+    let fleet = Fleet {
         at_s,
         status: &status,
         aggregators_total,
@@ -147,10 +147,7 @@ fn fleet(at_s: i64, mut status: Status, policies: &Policies, kills: &KillStatus)
         held: policies.held.as_ref().map(
             |held| json!({ "hash": held.hash, "since_s": held.since_s, "reasons": held.reasons }),
         ),
-    })
-}
-
-/// Returns the text of a value whose maps have names for keys, which always has one.
-fn text(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+    };
+    // Maps have names for keys, so there is always a text.
+    serde_json::to_string(&fleet).unwrap_or_default()
 }
