@@ -103,7 +103,7 @@ pub(crate) mod tests {
             plane.drop_share("orders", 0.5).unwrap();
             let limiter = plane.limiter();
             let mut request = http::Request::new(());
-            for (name, value) in mark {
+            if let Some((name, value)) = mark {
                 let value = http::HeaderValue::from_static(value);
                 request.headers_mut().insert(name, value);
             }

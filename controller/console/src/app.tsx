@@ -1,18 +1,18 @@
 // The page: the verdict first, then what is wrong, then buckets, with what a viewer asks about one of them beside.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Buckets } from './buckets';
-import { Detail } from './detail';
-import { Dialogs, type Ask } from './dialogs';
-import { Events } from './events';
-import { Past } from './past';
-import { Pending } from './pending';
-import { signIn } from './session';
-import { SignIn } from './signin';
-import { type Connection, type View, follow } from './stream';
-import { Problems, Top } from './top';
-import type { Frame, Hello } from './wire';
-import { Zones } from './zones';
+import { Buckets } from './views/buckets';
+import { Detail } from './views/detail';
+import { Dialogs, type Ask } from './views/dialogs';
+import { Events } from './views/events';
+import { Past } from './data/past';
+import { Pending } from './views/pending';
+import { signIn } from './data/session';
+import { SignIn } from './views/signin';
+import { type Connection, type View, follow } from './data/stream';
+import { Problems, Top } from './views/top';
+import type { Frame, Hello } from './data/wire';
+import { Zones } from './views/zones';
 
 const FIRST: View = { search: '', sort: 'worst', page: 0, bucket: null, tenant: '', tenant_page: 0 };
 const TOKEN_NEEDED = document.documentElement.dataset.token !== 'optional';

@@ -1,7 +1,19 @@
 //! The callers that each route of a controller answers.
 
 use crate::admin::console::Console;
+use crate::members::OF_THE_LEADER;
 use crate::{Controller, admin};
+
+/// Routes that a standby serves itself.
+const OF_ALL: [&str; 7] = [
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/",
+    "/console/{file}",
+    "/kill/on",
+    "/lead",
+];
 
 const TABLE: &str = "
     GET /metrics metrics
@@ -57,4 +69,15 @@ fn every_route_names_its_callers() {
         table,
         TABLE.trim().lines().map(str::trim).collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn standby_names_the_leader_for_its_routes() {
+    let mut routes = TABLE.trim().lines().map(str::trim);
+    let missing = routes.find(|line| {
+        let mut of_leader = OF_THE_LEADER.iter();
+        let is_led = of_leader.any(|(method, path)| line.starts_with(&format!("{method} {path} ")));
+        !is_led && !OF_ALL.contains(&line.split(' ').nth(1).unwrap_or_default())
+    });
+    assert_eq!(missing, None);
 }

@@ -21,6 +21,8 @@ pub use self::roster::{EndpointState, MemberStatus, MembersStatus};
 pub(crate) use self::routes::routes;
 pub use self::routes::{RESIGN, Resigned};
 pub(crate) use self::run::run;
+#[cfg(test)]
+pub(crate) use self::standby::OF_THE_LEADER;
 
 use std::sync::Arc;
 use std::time::Instant;

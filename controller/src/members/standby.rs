@@ -27,16 +27,24 @@ use crate::{Args, Error, Listeners};
 /// Between two looks for aggregators that seek the leader.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The routes of a leader that a standby answers with the address of the leader.
-const OF_THE_LEADER: [(Method, &str); 18] = [
+pub(crate) const OF_THE_LEADER: [(Method, &str); 26] = [
     (Method::GET, "/console/stream"),
     (Method::GET, "/status"),
     (Method::GET, "/catalogue"),
+    (Method::GET, "/why"),
     (Method::GET, "/rollout"),
     (Method::GET, "/rollout/history"),
     (Method::POST, "/rollout/promote"),
     (Method::POST, "/rollout/abort"),
+    (Method::GET, "/rollout/resume"),
+    (Method::POST, "/rollout/resume"),
+    (Method::POST, "/rollout/reset"),
     (Method::GET, "/policy"),
     (Method::POST, "/policy/ack"),
+    (Method::GET, "/policy/forecast"),
+    (Method::POST, "/policy/dry-run"),
+    (Method::GET, "/policy/undo"),
+    (Method::POST, "/policy/undo"),
     (Method::GET, "/kill"),
     (Method::POST, "/kill/off"),
     (Method::POST, "/kill/drill"),

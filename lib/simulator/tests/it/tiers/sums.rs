@@ -133,7 +133,7 @@ struct Step {
     liar: usize,
     ms: u64,
     tenant: usize,
-    grows: [u64; 8],
+    grows: [u64; 9],
     late: bool,
     clients: u32,
     /// Claim of a new stream about earlier counts.
@@ -145,7 +145,7 @@ struct Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let count = || prop_oneof![3 => 0..100u64, 1 => Just(u64::MAX / 2), 1 => any::<u64>()];
-    let grows: [_; 8] = std::array::from_fn(|_| count());
+    let grows: [_; 9] = std::array::from_fn(|_| count());
     let who = (
         0..2usize,
         0..2_000u64,

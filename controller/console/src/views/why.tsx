@@ -1,9 +1,9 @@
 // The answer to why a tenant is refused, and what would help.
 
 import { useEffect, useState } from 'preact/hooks';
-import { clock, percent, rate, refused } from './format';
-import { get, reason } from './session';
-import type { Refusals, Why } from './wire';
+import { clock, percent, rate, refused } from '../data/format';
+import { get, reason } from '../data/session';
+import type { Refusals, Why } from '../data/wire';
 
 const AGAIN_MS = 3_000;
 

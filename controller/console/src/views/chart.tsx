@@ -2,8 +2,8 @@
 
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock, rate } from './format';
-import type { Point } from './wire';
+import { clock, rate } from '../data/format';
+import type { Point } from '../data/wire';
 
 const HEIGHT = 180;
 const TABLE_MAX = 60;

@@ -2,9 +2,9 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import type { Ask } from './dialogs';
-import { clock, percent, rate } from './format';
-import { get, reason } from './session';
-import type { Fleet, Forecast, Policies, Shifts } from './wire';
+import { clock, percent, rate } from '../data/format';
+import { get, reason } from '../data/session';
+import type { Fleet, Forecast, Policies, Shifts } from '../data/wire';
 
 export function Pending({ held, at, ask }: { held: NonNullable<Fleet['held']>; at: number; ask(ask: Ask): void }) {
   const [read, setRead] = useState<{ policies: Policies; forecast: Forecast | null } | null>(null);

@@ -3,9 +3,9 @@
 import { useState } from 'preact/hooks';
 import { Pages } from './buckets';
 import type { Ask } from './dialogs';
-import { percent, plural, rate } from './format';
-import type { View } from './stream';
-import type { BucketDetail } from './wire';
+import { percent, plural, rate } from '../data/format';
+import type { View } from '../data/stream';
+import type { BucketDetail } from '../data/wire';
 
 interface Props {
   detail: BucketDetail;

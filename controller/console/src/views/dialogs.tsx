@@ -2,10 +2,10 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { percent, rate } from './format';
-import { Refused, get, post, reason as told } from './session';
+import { percent, rate } from '../data/format';
+import { Refused, get, post, reason as told } from '../data/session';
 import { WhyAnswer } from './why';
-import type { Fleet, Hello, Mode, Returning, Role, Rollout } from './wire';
+import type { Fleet, Hello, Mode, Returning, Role, Rollout } from '../data/wire';
 
 export type Ask =
   | { kind: 'kill' | 'end-kill'; bucket: string | null }

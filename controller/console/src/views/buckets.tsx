@@ -1,11 +1,11 @@
 // The buckets: one page of the list, which the controller sorts and searches, each with its last ten minutes.
 
 import { useEffect, useRef } from 'preact/hooks';
-import { percent, plural, rate } from './format';
-import type { Past } from './past';
+import { percent, plural, rate } from '../data/format';
+import type { Past } from '../data/past';
 import { Spark } from './spark';
-import type { View } from './stream';
-import type { BucketRow, Page } from './wire';
+import type { View } from '../data/stream';
+import type { BucketRow, Page } from '../data/wire';
 
 interface Props {
   page: Page<BucketRow>;

@@ -1,8 +1,8 @@
 // The aggregators by zone, and how long ago each reported.
 
-import { plural, span } from './format';
+import { plural, span } from '../data/format';
 import { Mark } from './top';
-import type { Aggregator, Fleet } from './wire';
+import type { Aggregator, Fleet } from '../data/wire';
 
 /** An age that is worth a look: reports come twice a second. */
 const LATE_S = 3;

@@ -1,6 +1,6 @@
 // A small chart in a row: what was offered, what was admitted, and the limit. The row has the numbers.
 
-import type { Point } from './wire';
+import type { Point } from '../data/wire';
 
 const [WIDTH, HEIGHT] = [120, 28];
 const SPAN_S = 600;

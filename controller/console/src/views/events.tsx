@@ -1,10 +1,10 @@
 // What happened lately, the newest first.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { clock } from './format';
-import { get, reason } from './session';
+import { clock } from '../data/format';
+import { get, reason } from '../data/session';
 import { Mark } from './top';
-import type { FleetEvent } from './wire';
+import type { FleetEvent } from '../data/wire';
 
 const SPAN_MS = 6 * 3_600_000;
 const EVERY_MS = 3_000;

@@ -2,11 +2,11 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import type { Shown } from './app';
+import type { Shown } from '../app';
 import type { Ask } from './dialogs';
-import { clock, plural, span } from './format';
-import type { Connection } from './stream';
-import type { Fleet, Hello, Severity } from './wire';
+import { clock, plural, span } from '../data/format';
+import type { Connection } from '../data/stream';
+import type { Fleet, Hello, Severity } from '../data/wire';
 
 /** A difference of two clocks that is told. */
 const SKEW_S = 5;

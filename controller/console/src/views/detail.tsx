@@ -3,11 +3,11 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { Chart } from './chart';
 import type { Ask } from './dialogs';
-import { NONE, clock, percent, plural, refused, span } from './format';
-import type { Past } from './past';
-import type { View } from './stream';
+import { NONE, clock, percent, plural, refused, span } from '../data/format';
+import type { Past } from '../data/past';
+import type { View } from '../data/stream';
 import { Tenants } from './tenants';
-import type { BucketDetail, Cohort, Refusals, Rollout } from './wire';
+import type { BucketDetail, Cohort, Refusals, Rollout } from '../data/wire';
 
 interface Props {
   name: string;
