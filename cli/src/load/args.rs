@@ -83,7 +83,7 @@ Examples:
   Many tenants with a few requests each, user-0 to user-9999:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 500 --tenant user --names 10000
   A surge of three times the load, by callers who retry as fast as they can:
-    plimsoll load --target http://127.0.0.1:8080/checkout --rps 320,960@10s,320@40s --retries 3 --caller rude --timeout 1s
+    plimsoll load --target http://127.0.0.1:8080/a --rps 9,27@10s,9@40s --retries 3 --caller rude
   A hot tenant in addition, with the results as JSON:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 200 --hot acme=2000 --output json";
 

@@ -129,7 +129,8 @@ fn queries() -> BTreeSet<String> {
 
 /// Returns the addresses that `up` prints: of admin ports and of services.
 fn addresses(output: &str) -> Vec<SocketAddr> {
-    let urls = output.lines().filter_map(|line| {
+    let parts = output.lines().filter(|line| !line.starts_with("console"));
+    let urls = parts.filter_map(|line| {
         let (_, url) = line.rsplit_once("http://")?;
         url.split('/').next()?.parse().ok()
     });

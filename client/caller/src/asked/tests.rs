@@ -1,3 +1,5 @@
+//! Refusals of every kind, sensible and not, and the waits that they ask for.
+
 use std::collections::HashMap;
 
 use http::{HeaderName, HeaderValue};

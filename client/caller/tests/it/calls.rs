@@ -113,7 +113,7 @@ async fn deadline_of_the_request_counts() {
     for (timeout, is_passed, attempts) in [
         ("10m", true, 1),
         ("900m", false, 1),
-        ("3S", false, 2),
+        ("3S", false, 3),
         ("bad", false, 4),
     ] {
         let (caller, seen) = refusing(CallerLayer::default(), "1", Duration::from_millis(100));

@@ -62,6 +62,8 @@ async fn call_both(reason: Reason, method: &str) -> [(StatusCode, usize); 2] {
     let [one, other] = [(); 2].map(|()| refuses_first(1, reason));
     let method: http::Method = method.parse().unwrap();
     let url = format!("http://{}/", serve_http(one.0).await);
+    // Built with the whole workspace, reqwest has TLS without a provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let caller = CallerLayer::default().layer(reqwest::Client::new());
     let request = reqwest::Request::new(method.clone(), url.parse().unwrap());
     let by_reqwest = caller.send(request).await.unwrap().status();
