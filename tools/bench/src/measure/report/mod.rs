@@ -26,7 +26,8 @@ pub(super) const SIDECAR: &str = "sidecar";
 pub(super) const QUOTA: &str = "quota";
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const SOAK: &str = "soak";
-const SECTIONS: [(&str, &str); 12] = [
+pub(super) const CALLERS: &str = "callers";
+const SECTIONS: [(&str, &str); 13] = [
     (TENANTS, include_str!("sections/tenants.md")),
     (PLANS, include_str!("sections/plans.md")),
     (SCALE, include_str!("sections/scale.md")),
@@ -39,6 +40,7 @@ const SECTIONS: [(&str, &str); 12] = [
     (QUOTA, include_str!("sections/quota.md")),
     (FROZEN, include_str!("sections/frozen.md")),
     (SOAK, include_str!("sections/soak.md")),
+    (CALLERS, include_str!("sections/callers.md")),
 ];
 
 pub(crate) struct Report {
