@@ -55,12 +55,14 @@ pub(crate) struct SharedLines {
 #[derive(Debug, Default)]
 struct Lines {
     saved: VecDeque<Batch>,
+    /// The batch that is being written, or is written again: an answer may be lost.
+    writing: Option<Batch>,
     unsaved: VecDeque<String>,
     /// Number of batches that this leader has written.
     batches: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Batch {
     key: String,
     lines: Vec<String>,
@@ -118,8 +120,9 @@ impl SharedLines {
     /// Returns the latest lines, the oldest first.
     pub(crate) fn latest(&self, count: usize) -> Vec<String> {
         let held = self.lines();
-        let saved = held.saved.iter().flat_map(|batch| &batch.lines);
-        let all: Vec<&String> = saved.chain(&held.unsaved).collect();
+        let batches = held.saved.iter().chain(&held.writing);
+        let lines = batches.flat_map(|batch| &batch.lines);
+        let all: Vec<&String> = lines.chain(&held.unsaved).collect();
         let latest = all.iter().skip(all.len().saturating_sub(count));
         latest.copied().cloned().collect()
     }
@@ -157,22 +160,13 @@ impl SharedLines {
         };
         let put = Operation::put(batch.key.clone(), batch.lines.concat(), None);
         let deletes = replaced.iter().cloned().map(Operation::delete);
-        let written = self.store.write(Vec::new(), deletes.chain([put])).await;
+        self.store.write(Vec::new(), deletes.chain([put])).await?;
         let mut held = self.lines();
-        match &written {
-            Ok(()) => {
-                held.saved.drain(..replaced.len());
-                held.saved.push_back(batch);
-            }
-            Err(_) => {
-                let later = std::mem::take(&mut held.unsaved);
-                held.wait(batch.lines.into_iter().chain(later));
-            }
-        }
+        held.on_saved(replaced.len());
         if !held.unsaved.is_empty() {
             self.added.notify_one();
         }
-        written
+        Ok(())
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
@@ -183,9 +177,26 @@ impl SharedLines {
 // === impl Lines ===
 
 impl Lines {
-    /// Takes the next batch to write, for the leader with the number `lead`. Returns it with the keys of the oldest
-    /// batches, which leave room for it.
+    /// Returns the batch to write for the leader with the number `lead`, and the keys of the oldest batches, which leave
+    /// room for it.
     fn next(&mut self, lead: u64) -> Option<(Batch, Vec<String>)> {
+        self.writing = self.writing.take().or_else(|| self.take_batch(lead));
+        let batch = self.writing.clone()?;
+        let (mut count, mut bytes) = batch.size();
+        let fits = |older: &&Batch| {
+            let (older_count, older_bytes) = older.size();
+            count += older_count;
+            bytes += older_bytes;
+            count <= SHARED_LINES_MAX && bytes <= SHARED_BYTES_MAX
+        };
+        let kept = self.saved.iter().rev().take_while(fits).count();
+        let replaced = (self.saved.len() - kept).min(DELETES_MAX);
+        let replaced = self.saved.iter().take(replaced);
+        let replaced = replaced.map(|batch| batch.key.clone()).collect();
+        Some((batch, replaced))
+    }
+
+    fn take_batch(&mut self, lead: u64) -> Option<Batch> {
         let mut bytes = 0;
         let fits = |line: &&String| {
             bytes += line.len();
@@ -199,19 +210,13 @@ impl Lines {
         let key = format!("{PREFIX}{lead:016x}-{:08x}", self.batches);
         self.batches += 1;
         let lines = self.unsaved.drain(..count).collect();
-        let batch = Batch { key, lines };
-        let (mut count, mut bytes) = batch.size();
-        let fits = |older: &&Batch| {
-            let (older_count, older_bytes) = older.size();
-            count += older_count;
-            bytes += older_bytes;
-            count <= SHARED_LINES_MAX && bytes <= SHARED_BYTES_MAX
-        };
-        let kept = self.saved.iter().rev().take_while(fits).count();
-        let replaced = (self.saved.len() - kept).min(DELETES_MAX);
-        let replaced = self.saved.iter().take(replaced);
-        let replaced = replaced.map(|batch| batch.key.clone()).collect();
-        Some((batch, replaced))
+        Some(Batch { key, lines })
+    }
+
+    /// Notes that the batch is in the store, in the place of the oldest ones.
+    fn on_saved(&mut self, replaced: usize) {
+        self.saved.drain(..replaced);
+        self.saved.extend(self.writing.take());
     }
 
     /// Adds lines that wait for the store, and drops the oldest ones beyond the bound.
@@ -248,9 +253,8 @@ mod tests {
 
     fn stored(lines: &mut Lines, count: usize, bytes: usize) {
         lines.wait((0..count).map(|_| "x".repeat(bytes)));
-        while let Some((batch, replaced)) = lines.next(7) {
-            lines.saved.drain(..replaced.len());
-            lines.saved.push_back(batch);
+        while let Some((_, replaced)) = lines.next(7) {
+            lines.on_saved(replaced.len());
         }
     }
 
@@ -287,6 +291,18 @@ mod tests {
                 .iter()
                 .is_sorted_by_key(|batch| batch.key.clone())
         );
+    }
+
+    #[test]
+    fn unanswered_batch_is_written_again_alone() {
+        let mut lines = Lines::default();
+        lines.wait(["a".to_owned()]);
+        let (first, _) = lines.next(7).unwrap();
+        lines.wait(["b".to_owned()]);
+        let (again, _) = lines.next(7).unwrap();
+        assert_eq!((again.key, again.lines), (first.key, first.lines));
+        lines.on_saved(0);
+        assert_eq!(lines.next(7).unwrap().0.lines, ["b"]);
     }
 
     #[tokio::test]
