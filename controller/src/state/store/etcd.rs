@@ -16,9 +16,8 @@ use crate::state::DurableState;
 pub(crate) const LEADER: &str = "leader";
 /// The state without the texts of the policy, which change rarely.
 const STATE: &str = "state";
-const POLICY: &str = "policy";
-/// The texts of the policy before.
-const EARLIER: &str = "earlier-policy";
+/// The texts of the current policy, and of the one before.
+const TEXTS: [&str; 2] = ["policy", "earlier-policy"];
 /// A state that could not be read is kept here.
 const UNREADABLE: &str = "unreadable";
 
@@ -36,8 +35,8 @@ pub(crate) struct EtcdStore {
 /// What this process knows of the documents in the store.
 #[derive(Debug, Default)]
 struct Written {
-    policy: Option<Arc<PolicyTexts>>,
-    earlier: Option<Arc<PolicyTexts>>,
+    /// In the order of [`TEXTS`].
+    texts: [Option<Arc<PolicyTexts>>; 2],
     /// The revision of the last write of the state, 0 without one; `None` after a write that failed: it may have been
     /// applied, or may be applied later.
     revision: Option<u64>,
@@ -74,8 +73,7 @@ impl EtcdStore {
                 let state = store.client.get(STATE).await?;
                 let aside = state.map(|state| Operation::put(UNREADABLE, state.value, None));
                 // The policies of a lost state are lost, too.
-                let texts = [POLICY, EARLIER].map(Operation::delete);
-                let aside = aside.into_iter().chain(texts);
+                let aside = aside.into_iter().chain(TEXTS.map(Operation::delete));
                 store.commit(None, aside).await?;
                 Opened {
                     durable: DurableState::lost(),
@@ -113,12 +111,9 @@ impl EtcdStore {
         };
         let mut durable =
             file::decode(&state).map_err(|error| Unread::Content(error.to_string()))?;
-        durable.policy = self.read_texts(POLICY).await?;
-        durable.earlier = self.read_texts(EARLIER).await?;
-        let mut written = self.written.lock().await;
-        written.policy.clone_from(&durable.policy);
-        written.earlier.clone_from(&durable.earlier);
-        drop(written);
+        let [policy, earlier] = TEXTS.map(|key| self.read_texts(key));
+        (durable.policy, durable.earlier) = (policy.await?, earlier.await?);
+        self.written.lock().await.texts = texts_of(&durable);
         Ok(Some(durable))
     }
 
@@ -173,14 +168,9 @@ impl EtcdStore {
         };
         let state = file::encode(&without_policy).map_err(StoreError::Encode)?;
         let mut documents = vec![(STATE, state)];
-        let (policy, earlier) = {
-            let written = self.written.lock().await;
-            (written.policy.clone(), written.earlier.clone())
-        };
-        for (key, before, now) in [
-            (POLICY, policy, &durable.policy),
-            (EARLIER, earlier, &durable.earlier),
-        ] {
+        let texts = texts_of(durable);
+        let before = self.written.lock().await.texts.clone();
+        for ((key, before), now) in TEXTS.into_iter().zip(before).zip(&texts) {
             if before != *now {
                 let texts = serde_json::to_vec(now);
                 documents.push((
@@ -194,8 +184,7 @@ impl EtcdStore {
         let revision = self.write_after(Some(guard), documents, None).await?;
         let mut written = self.written.lock().await;
         written.revision = Some(revision);
-        written.policy.clone_from(&durable.policy);
-        written.earlier.clone_from(&durable.earlier);
+        written.texts = texts;
         Ok(())
     }
 
@@ -271,4 +260,8 @@ impl EtcdStore {
         self.deposed.notify_one();
         Err(StoreError::Deposed)
     }
+}
+
+fn texts_of(durable: &DurableState) -> [Option<Arc<PolicyTexts>>; 2] {
+    [durable.policy.clone(), durable.earlier.clone()]
 }
