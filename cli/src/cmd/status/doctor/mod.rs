@@ -1,6 +1,8 @@
 //! `plimsoll doctor`: asks every tier that it can reach, and says in a line each what is well, what is not, and what to do.
 
 mod checks;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -82,7 +84,7 @@ async fn check(args: &DoctorArgs) -> Result<Vec<Check>, AdminError> {
     Ok(checks)
 }
 
-/// Checks a controller. One that stands by says no more than that.
+/// Checks a controller. A standby answers nothing else.
 async fn of_controller(port: &AdminPort, led: &Cell<bool>) -> Vec<Check> {
     let name = format!("controller {}", port.address());
     let asked = async {
