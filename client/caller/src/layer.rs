@@ -74,7 +74,7 @@ impl CallerLayer {
         self
     }
 
-    /// Says which requests do no harm if they are carried out twice, by method and path; by default those of idempotent
+    /// Chooses the requests that do no harm if they are carried out twice, by method and path; by default those of idempotent
     /// methods, which no gRPC call has.
     #[must_use]
     pub fn idempotent(

@@ -1,5 +1,5 @@
-//! How the callers of the load generator come back after a refusal or a loss: politely, through the layer for callers, or
-//! rudely, as many do.
+//! Retries of the load generator after a refusal or a loss: polite ones, through the layer for callers, or rude ones, as
+//! many callers send them.
 
 use std::time::Duration;
 

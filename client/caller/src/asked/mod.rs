@@ -1,5 +1,4 @@
-//! What a response asks of its caller. Servers say it in five ways, and a caller must not trust any of them to make
-//! sense.
+//! Reads what a response asks of its caller. Servers write it in five ways, and none of them can be trusted.
 
 use std::time::{Duration, SystemTime};
 

@@ -14,7 +14,7 @@ use super::Repeatable;
 /// Maximum size of a body that is kept for another attempt, in bytes.
 pub(crate) const KEPT_BYTES_MAX: usize = 65_536;
 
-/// What was read of a body, and the rest.
+/// The part of a body that was read, and the rest.
 #[derive(Default)]
 struct Resumed {
     read: VecDeque<Bytes>,
