@@ -61,7 +61,7 @@ use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
 use crate::tasks::{journal, promotions};
 
-pub use crate::prometheus::http_client_builder;
+pub use crate::prometheus::untrusting_http_client_builder;
 pub use crate::tasks::{events, policy_file};
 
 /// The gRPC port for aggregators.

@@ -42,7 +42,7 @@ impl CredentialArgs {
             ));
         }
         let mut builder =
-            plimsoll_controller::http_client_builder().connect_timeout(CONNECT_TIMEOUT);
+            plimsoll_controller::untrusting_http_client_builder().connect_timeout(CONNECT_TIMEOUT);
         if address.is_tls() {
             let ca = self.ca.as_ref().ok_or_else(|| {
                 format!(

@@ -87,8 +87,7 @@ impl AdminArgs {
     /// # Errors
     /// [`AdminError`].
     pub(crate) fn get<T: DeserializeOwned>(&self, route: &str) -> anyhow::Result<T> {
-        let port = self.controller.port()?;
-        port.ask(port.get(route))
+        self.controller.get(route)
     }
 
     /// Sends a command to the controller, and waits for the answer.
@@ -120,6 +119,15 @@ impl ControllerArgs {
     /// The credentials cannot be used, or none of several answers.
     pub(crate) fn any_port(&self) -> Result<AdminPort, AdminError> {
         self.find(true)
+    }
+
+    /// Sends a request that changes nothing to the leader, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub(crate) fn get<T: DeserializeOwned>(&self, route: &str) -> anyhow::Result<T> {
+        let port = self.port()?;
+        port.ask(port.get(route))
     }
 
     fn find(&self, or_standby: bool) -> Result<AdminPort, AdminError> {

@@ -17,7 +17,7 @@ use rustls::{ClientConfig, RootCertStore};
 /// follow no redirects and use no proxy.
 ///
 /// A system without certificates is no error: `http://` works, and `https://` fails at the handshake.
-pub fn http_client_builder() -> ClientBuilder {
+pub(crate) fn http_client_builder() -> ClientBuilder {
     let mut roots = RootCertStore::empty();
     // Certificates that cannot be read or parsed are left out, as browsers do.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -34,6 +34,12 @@ pub(crate) fn causes_of(error: reqwest::Error) -> String {
         cause = error.source();
     }
     reason
+}
+
+/// Returns a builder of clients for `http://`, or for a caller that sets certificates itself, that follow no redirects and
+/// use no proxy.
+pub fn untrusting_http_client_builder() -> ClientBuilder {
+    trusting(RootCertStore::empty())
 }
 
 pub(super) fn trusting(roots: RootCertStore) -> ClientBuilder {

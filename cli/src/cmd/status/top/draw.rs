@@ -13,7 +13,7 @@ use super::state::{Top, View};
 
 /// Lines around the rows of a table.
 pub(super) const FRAME_LINES: u16 = 6;
-/// Age in seconds from which an answer is called old. A new one is asked for each second.
+/// Age in seconds from which an answer is shown as old. The controller is asked each second.
 const OLD_S: i64 = 5;
 /// Columns of words, beside the first one.
 const TEXTS: [&str; 4] = ["BUCKET", "MODE", "REASON", "STATE"];

@@ -16,7 +16,6 @@ use anyhow::Context;
 use clap::Args;
 use plimsoll_core::names::{Bucket, Tenant};
 use ratatui::crossterm::event::{self, Event};
-use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -128,17 +127,13 @@ async fn look_again(
 
 /// Asks for the status, and for the reasons of a tenant.
 fn look(controller: &ControllerArgs, why: Option<(Bucket, Tenant)>) -> Look {
-    let status = get(controller, "/status");
+    let reason = |error: anyhow::Error| error.to_string();
+    let status = controller.get("/status").map_err(reason);
     let why = why.filter(|_| status.is_ok()).map(|(bucket, tenant)| {
         let (bucket, tenant) = (in_query(bucket.as_str()), in_query(tenant.as_str()));
-        get(controller, &format!("/why?tenant={tenant}&bucket={bucket}"))
+        let asked = controller.get(&format!("/why?tenant={tenant}&bucket={bucket}"));
+        asked.map_err(reason)
     });
     let at_s = unix_ms() / 1_000;
     Look { status, why, at_s }
-}
-
-fn get<T: DeserializeOwned>(controller: &ControllerArgs, route: &str) -> Result<T, String> {
-    let port = controller.port().map_err(|error| error.to_string())?;
-    let asked = port.ask(port.get(route));
-    asked.map_err(|error| error.to_string())
 }

@@ -12,7 +12,7 @@ use crate::cmd::status::state_of;
 
 /// A line of a table.
 pub(super) struct Row<'a> {
-    /// What it is known by from one answer to the next: bucket and tenant, or zone and name.
+    /// Identity from one answer to the next: bucket and tenant, or zone and name.
     pub(super) id: [&'a str; 2],
     pub(super) cells: Vec<Cell<'a>>,
 }

@@ -11,12 +11,12 @@ use crate::cmd::status::why;
 /// Maximum length of a filter: longer than any name.
 const FILTER_CHARS_MAX: usize = 128;
 
-/// What is shown.
+/// A page of the screen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum View {
     #[default]
     Buckets,
-    /// Those of one bucket, or of all.
+    /// Tenants of one bucket, or of all.
     Tenants(Option<Bucket>),
     Zones,
     Problems,
