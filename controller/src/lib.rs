@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use plimsoll_admin::ports::Ports;
 use plimsoll_admin::security::{Opened, SecurityArgs, SecurityError};
-use plimsoll_admin::server as admin_server;
 use plimsoll_core::decision::coherent::CoinKey;
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::law::Parameters;
@@ -31,16 +30,14 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{DECISIONS_PER_S_MAX, InstanceId};
 use plimsoll_host::Shared;
 use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
-use plimsoll_proto::driver::parent::ParentService;
-use plimsoll_proto::transport::{self, ServeError};
+use plimsoll_proto::transport::ServeError;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, spawn_blocking};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Commands;
-use crate::admin::console::Console;
 use crate::admin::status::StatusSource;
 use crate::aggregators::leadership::Mandate;
 use crate::audit::{AuditLog, SharedLines};
@@ -48,8 +45,7 @@ use crate::brain::Brain;
 use crate::history::store::shared::SharedHistory;
 use crate::members::{Membership, StoreArgs, StoreArgsError};
 use crate::policy_file::{PolicyFiles, ReadError};
-use crate::prometheus::query_task::{self, QueryTask};
-use crate::state::DurableState;
+use crate::prometheus::query_task;
 use crate::state::store::etcd::EtcdStore;
 use crate::state::store::{Opened as OpenedState, StateStore, Store, StoreError};
 use crate::tasks::counters::Counters;
@@ -59,7 +55,6 @@ use crate::tasks::events::{
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
-use crate::tasks::{journal, promotions};
 
 pub use crate::prometheus::untrusting_http_client_builder;
 pub use crate::tasks::{events, policy_file};
@@ -70,8 +65,6 @@ pub const PORT: u16 = 7400;
 pub const ADMIN_PORT: u16 = 7401;
 /// Delay before a start that waits for the disk is logged.
 const SLOW_START: Duration = Duration::from_secs(5);
-/// Maximum time in which writes that have begun end with the controller.
-const ENDING_MAX: Duration = Duration::from_secs(3);
 /// The default interval between two sends of one query to a Prometheus server.
 pub const QUERY_EVERY: Duration = Duration::from_secs(30);
 
@@ -194,7 +187,11 @@ pub struct Controller {
 /// When it cannot start, or one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     if let Some(client) = args.store.client()? {
-        return members::run(args, client, shutdown).await;
+        let listeners = Listeners {
+            grpc: plimsoll_net::open("--listen", plimsoll_net::bind("--listen", args.listen)?)?,
+            admin: plimsoll_net::open("--admin", plimsoll_net::bind("--admin", args.admin)?)?,
+        };
+        return members::run(args, client, listeners, shutdown).await;
     }
     // A start that fails leaves no state, which the next one would take for that of the fleet.
     let grpc = plimsoll_net::bind("--listen", args.listen)?;
@@ -218,6 +215,22 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves");
+    controller.serve(listeners, shutdown).await
+}
+
+/// Runs a controller on listeners that are open until `shutdown` is cancelled.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    args: Args,
+    listeners: Listeners,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    if let Some(client) = args.store.client()? {
+        return members::run(args, client, listeners, shutdown).await;
+    }
+    let controller = spawn_blocking(move || Controller::open(&args)).await??;
     controller.serve(listeners, shutdown).await
 }
 
@@ -426,123 +439,6 @@ impl Controller {
             membership: self.membership.clone(),
         }
     }
-
-    /// Serves until `shutdown` is cancelled.
-    ///
-    /// # Errors
-    /// When one of its servers fails.
-    pub async fn serve(
-        self,
-        listeners: Listeners,
-        shutdown: CancellationToken,
-    ) -> Result<(), Error> {
-        let (files, source) = (self.policy.files.clone(), self.source());
-        // The end of either server stops all tasks.
-        let stop = shutdown.child_token();
-        let _stops_the_tasks = stop.clone().drop_guard();
-        let (brain, audit, events) = (&self.brain, &self.audit, &self.events);
-        let told = || (audit.clone(), events.clone());
-        spawn(&stop, tasks::tick(brain.clone()));
-        spawn(
-            &stop,
-            journal::follow(brain.clone(), audit.clone(), events.clone()),
-        );
-        spawn(&stop, promotions::run(brain.clone(), audit.clone()));
-        spawn(&stop, self.policy.run());
-        spawn(
-            &stop,
-            self.recorder.clone().run(brain.clone(), events.clone()),
-        );
-        spawn(&stop, self.security.clone().follow());
-        spawn(
-            &stop,
-            tasks::events::follow_certificates(self.security.clone(), events.clone()),
-        );
-        for receiver in self.receivers {
-            spawn(&stop, receiver.run(events.clone(), self.counters.clone()));
-        }
-        let queries = QueryTask {
-            brain: brain.clone(),
-            counters: self.counters.clone(),
-            events: events.clone(),
-            every: self.query_every,
-        };
-        spawn(&stop, queries.run());
-        // These end by themselves, so that no write is cut short.
-        let telling = tokio::spawn(self.saver.run(stop.clone()));
-        let writing = tokio::spawn(audit.clone().run(stop.clone()));
-        let (shared, ends) = (audit.shared().cloned(), stop.clone());
-        let sharing = tokio::spawn(async move {
-            if let Some(shared) = shared {
-                shared.run(ends).await;
-            }
-        });
-        let store = Arc::clone(&self.store);
-        let save = move |durable: &DurableState| store.save(durable);
-        let saving = tokio::spawn(tasks::save::run(
-            brain.clone(),
-            save,
-            self.kill_log,
-            told(),
-            stop.clone(),
-        ));
-        if let Some(membership) = self.membership.clone() {
-            spawn(
-                &stop,
-                tasks::lead::follow(membership, brain.clone(), told()),
-            );
-        }
-        if let StateStore::Etcd(store) = &*self.store {
-            spawn(
-                &stop,
-                members::follow_kill_orders(Arc::clone(store), source.commands.clone()),
-            );
-        }
-        let (epoch, membership) = (
-            brain.with(|brain, _| brain.durable().epoch.0),
-            self.membership.clone(),
-        );
-        let parent = ParentService::new(
-            self.brain.clone(),
-            stop.clone(),
-            self.counters.rejected_streams.clone(),
-        )
-        .of_epoch(epoch);
-        let parent = match self.security.certificates() {
-            Some(certificates) => parent.secured(certificates.clone()),
-            None => parent,
-        };
-        let ports = self.counters.ports.clone();
-        let grpc = transport::serve(
-            listeners.grpc,
-            ports.grpc,
-            parent,
-            stop.clone().cancelled_owned(),
-        );
-        let (console, refresh) = Console::new(source.clone());
-        spawn(&stop, refresh);
-        let routes = admin::routes(source, files, self.recorder, self.counters, console);
-        let access = self.security.access().clone();
-        let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
-        let served = tokio::select! {
-            served = grpc => served.map_err(Error::from),
-            () = admin => Ok(()),
-        };
-        let leads = membership.is_none_or(|it| it.part.borrow().lead().is_some());
-        if leads && shutdown.is_cancelled() {
-            let text =
-                "controller stopped: zones live on their holds, and clients on their last ratios";
-            events.add(Event::new(EventKind::ControllerStopped, "controller", text));
-        }
-        stop.cancel();
-        let ending = async { tokio::join!(writing, sharing, saving, telling) };
-        let _ = timeout(ENDING_MAX, ending).await;
-        served
-    }
-}
-
-fn spawn(stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
-    tokio::spawn(stop.clone().run_until_cancelled_owned(task));
 }
 
 fn random() -> Result<[u8; 16], getrandom::Error> {

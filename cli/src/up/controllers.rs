@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use plimsoll_controller::Args;
 use plimsoll_controller::admin::status::{Policies, Status};
+use plimsoll_controller::{Args, Listeners};
 use plimsoll_tls::Tier;
 use serde::de::DeserializeOwned;
 use tokio::task::spawn_blocking;
@@ -31,7 +31,7 @@ pub(super) struct Controllers {
 }
 
 impl Controllers {
-    /// Returns the arguments of each controller, whose ports are free, and the admin ports to ask once they run.
+    /// Returns the arguments and the listeners of each controller, and the admin ports to ask once they run.
     ///
     /// # Errors
     /// etcd is needed and is not installed, or no port is free.
@@ -39,8 +39,8 @@ impl Controllers {
         count: usize,
         directory: &Path,
         common: Args,
-    ) -> anyhow::Result<(Vec<Args>, Self)> {
-        let (mut controllers, mut ports) = (Vec::new(), Vec::new());
+    ) -> anyhow::Result<(Vec<(Args, Listeners)>, Self)> {
+        let mut controllers = Vec::new();
         for number in 0..count {
             let mut args = common.clone();
             let grpc = bind(plimsoll_controller::PORT).await?;
@@ -48,13 +48,11 @@ impl Controllers {
             args.listen = grpc.local_addr()?;
             args.admin = admin.local_addr()?;
             args.state_dir = directory.join(format!("state-{number}"));
-            controllers.push(args);
-            // Held, so that each controller has its own.
-            ports.extend([grpc, admin]);
+            controllers.push((args, Listeners { grpc, admin }));
         }
         let etcd = if count > 1 {
             let (url, etcd) = start_etcd(directory).await?;
-            for args in &mut controllers {
+            for (args, _) in &mut controllers {
                 args.store.store = Some(url.parse()?);
                 args.store.lead_ttl = Duration::from_secs(5);
             }
@@ -62,7 +60,7 @@ impl Controllers {
         } else {
             None
         };
-        let addresses = controllers.iter().map(|args| {
+        let addresses = controllers.iter().map(|(args, _)| {
             let address = format!("http://{}", args.admin);
             Address::parse(&address, Tier::Controller).map_err(anyhow::Error::msg)
         });
@@ -106,11 +104,7 @@ impl Controllers {
         route: &'static str,
     ) -> anyhow::Result<T> {
         let admin = self.admin.clone();
-        spawn_blocking(move || {
-            let port = admin.port()?;
-            port.ask(port.get(route))
-        })
-        .await?
+        spawn_blocking(move || admin.get(route)).await?
     }
 }
 
@@ -122,7 +116,8 @@ async fn start_etcd(directory: &Path) -> anyhow::Result<(String, Child)> {
              leave the flag out for one controller",
         ));
     }
-    let ports = [bind(0).await?, bind(0).await?];
+    // Those of etcd itself if they are free: a port that is free for a moment may be given to an outgoing connection.
+    let ports = [bind(2379).await?, bind(2380).await?];
     let client = format!("http://{}", ports[0].local_addr()?);
     let peer = format!("http://{}", ports[1].local_addr()?);
     drop(ports);

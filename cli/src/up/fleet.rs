@@ -118,16 +118,16 @@ impl Fleet {
         };
         let parents: Vec<String> = controllers
             .iter()
-            .map(|args| format!("http://{}", args.listen))
+            .map(|(args, _)| format!("http://{}", args.listen))
             .collect();
-        for args in controllers {
+        for (args, listeners) in controllers {
             let (listen, admin) = (args.listen, args.admin);
             fleet.lines.push(format!(
                 "controller  grpc {listen}  admin http://{admin}/status"
             ));
             fleet.lines.push(format!("console     http://{admin}/"));
             fleet.spawn(CONTROLLER, "a controller", |shutdown| {
-                plimsoll_controller::run(args, shutdown)
+                plimsoll_controller::run_on(args, listeners, shutdown)
             });
         }
         tokio::select! {

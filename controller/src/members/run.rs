@@ -9,7 +9,6 @@ use plimsoll_admin::security::Opened;
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_etcd::Client;
 use plimsoll_host::hostname;
-use plimsoll_net::{bind, open};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
@@ -44,11 +43,12 @@ struct Ends {
 pub(crate) async fn run(
     args: Args,
     client: Client,
+    listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let ends = Ends {
-        grpc: open("--listen", bind("--listen", args.listen)?)?.into_std()?,
-        admin: open("--admin", bind("--admin", args.admin)?)?.into_std()?,
+        grpc: listeners.grpc.into_std()?,
+        admin: listeners.admin.into_std()?,
     };
     let (listen, admin) = (ends.grpc.local_addr()?, ends.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves, as one of several");

@@ -1,4 +1,4 @@
-//! The tasks that run the brain: they give it the time, save its state and its history, reload the policy,
+//! The tasks of a controller that serves: they give the brain the time, save its state and its history, reload the policy,
 //! and log what changed.
 
 pub(crate) mod counters;
@@ -14,14 +14,28 @@ pub(crate) mod save;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_admin::server as admin_server;
 use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::Parameters;
 use plimsoll_host::Shared;
-use tokio::time::{MissedTickBehavior, interval};
+use plimsoll_proto::driver::parent::ParentService;
+use plimsoll_proto::transport;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
 
+use crate::admin::console::Console;
 use crate::brain::Brain;
+use crate::events::{Event, EventKind};
+use crate::prometheus::query_task::QueryTask;
+use crate::state::DurableState;
+use crate::state::store::StateStore;
+use crate::{Controller, Error, Listeners, admin, members};
+
+/// Maximum time in which writes that have begun end with the controller.
+const ENDING_MAX: Duration = Duration::from_secs(3);
 
 /// The time of day in seconds since 1970.
 pub(crate) fn unix_s() -> i64 {
@@ -62,4 +76,120 @@ pub(crate) async fn tick(brain: Shared<Brain>) {
         }
         brain.notify();
     }
+}
+
+impl Controller {
+    /// Serves until `shutdown` is cancelled.
+    ///
+    /// # Errors
+    /// When one of its servers fails.
+    pub async fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: CancellationToken,
+    ) -> Result<(), Error> {
+        let (files, source) = (self.policy.files.clone(), self.source());
+        // The end of either server stops all tasks.
+        let stop = shutdown.child_token();
+        let _stops_the_tasks = stop.clone().drop_guard();
+        let (brain, audit, events) = (&self.brain, &self.audit, &self.events);
+        let told = || (audit.clone(), events.clone());
+        spawn(&stop, tick(brain.clone()));
+        spawn(
+            &stop,
+            journal::follow(brain.clone(), audit.clone(), events.clone()),
+        );
+        spawn(&stop, promotions::run(brain.clone(), audit.clone()));
+        spawn(&stop, self.policy.run());
+        spawn(
+            &stop,
+            self.recorder.clone().run(brain.clone(), events.clone()),
+        );
+        spawn(&stop, self.security.clone().follow());
+        spawn(
+            &stop,
+            events::follow_certificates(self.security.clone(), events.clone()),
+        );
+        for receiver in self.receivers {
+            spawn(&stop, receiver.run(events.clone(), self.counters.clone()));
+        }
+        let queries = QueryTask {
+            brain: brain.clone(),
+            counters: self.counters.clone(),
+            events: events.clone(),
+            every: self.query_every,
+        };
+        spawn(&stop, queries.run());
+        // These end by themselves, so that no write is cut short.
+        let telling = tokio::spawn(self.saver.run(stop.clone()));
+        let writing = tokio::spawn(audit.clone().run(stop.clone()));
+        let (shared, ends) = (audit.shared().cloned(), stop.clone());
+        let sharing = tokio::spawn(async move {
+            if let Some(shared) = shared {
+                shared.run(ends).await;
+            }
+        });
+        let store = Arc::clone(&self.store);
+        let save = move |durable: &DurableState| store.save(durable);
+        let saving = tokio::spawn(save::run(
+            brain.clone(),
+            save,
+            self.kill_log,
+            told(),
+            stop.clone(),
+        ));
+        if let Some(membership) = self.membership.clone() {
+            spawn(&stop, lead::follow(membership, brain.clone(), told()));
+        }
+        if let StateStore::Etcd(store) = &*self.store {
+            spawn(
+                &stop,
+                members::follow_kill_orders(Arc::clone(store), source.commands.clone()),
+            );
+        }
+        let (epoch, membership) = (
+            brain.with(|brain, _| brain.durable().epoch.0),
+            self.membership.clone(),
+        );
+        let parent = ParentService::new(
+            self.brain.clone(),
+            stop.clone(),
+            self.counters.rejected_streams.clone(),
+        )
+        .of_epoch(epoch);
+        let parent = match self.security.certificates() {
+            Some(certificates) => parent.secured(certificates.clone()),
+            None => parent,
+        };
+        let ports = self.counters.ports.clone();
+        let grpc = transport::serve(
+            listeners.grpc,
+            ports.grpc,
+            parent,
+            stop.clone().cancelled_owned(),
+        );
+        let (console, refresh) = Console::new(source.clone());
+        spawn(&stop, refresh);
+        let routes = admin::routes(source, files, self.recorder, self.counters, console);
+        let access = self.security.access().clone();
+        let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
+        let served = tokio::select! {
+            served = grpc => served.map_err(Error::from),
+            () = admin => Ok(()),
+        };
+        let leads = membership.is_none_or(|it| it.part.borrow().lead().is_some());
+        if leads && shutdown.is_cancelled() {
+            let text =
+                "controller stopped: zones live on their holds, and clients on their last ratios";
+            events.add(Event::new(EventKind::ControllerStopped, "controller", text));
+        }
+        stop.cancel();
+        let ending = async { tokio::join!(writing, sharing, saving, telling) };
+        let _ = timeout(ENDING_MAX, ending).await;
+        served
+    }
+}
+
+fn spawn(stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(stop.clone().run_until_cancelled_owned(task));
 }
