@@ -3,13 +3,15 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Maximum load of concurrent tests, in requests/s: about half of the rate that two cores answer
+/// Maximum load of concurrent tests, in requests/s: about a third of the rate that two cores answer
 /// with the debug build. A test that exceeds it runs by itself.
-const RPS_MAX: u32 = 3_000;
+const RPS_MAX: u32 = 2_000;
 /// Load of a test that uses all the time of the machine.
 pub const ALL: u32 = u32::MAX;
 /// Load that the processes of a test without requests count as, in requests/s.
-pub const IDLE: u32 = 150;
+pub const IDLE: u32 = 200;
+/// Load that a browser counts as, which paints without a graphics card.
+pub const BROWSER: u32 = 1_000;
 
 /// Load of the running tests.
 static RUNNING: Mutex<u32> = Mutex::new(0);

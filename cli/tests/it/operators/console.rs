@@ -10,7 +10,7 @@ use plimsoll_testing::fleet;
 use plimsoll_testing::process::{Process, succeed};
 use plimsoll_testing::proxy::{Link, Proxy};
 use plimsoll_testing::skipped;
-use plimsoll_testing::turns::turn;
+use plimsoll_testing::turns::{BROWSER, turn};
 
 use crate::house::root;
 
@@ -81,7 +81,7 @@ fn browser_operates_a_fleet() {
     else {
         return skipped("browser_operates_a_fleet: chromium is missing");
     };
-    let _turn = turn(SURGE + OFFERED.map(|(_, rps)| rps).iter().sum::<u32>());
+    let _turn = turn(BROWSER + SURGE + OFFERED.map(|(_, rps)| rps).iter().sum::<u32>());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.yaml");
     fs::write(&path, policy(100)).unwrap();

@@ -69,12 +69,13 @@ const ABSENT: [&[&str]; 6] = [
 ];
 
 /// Alerts that may fire when the processes of the demo get too little time.
-const OF_A_BUSY_MACHINE: [&str; 5] = [
+const OF_A_BUSY_MACHINE: [&str; 6] = [
     "PlimsollAdmittedAboveLimit",
     "PlimsollGuardRefusing",
     "PlimsollQuotaDegraded",
     "PlimsollSidecarLate",
     "PlimsollUnderadmitting",
+    "PlimsollZoneOnHold",
 ];
 
 /// Returns the shipped rules, with waits of 1 s before an alert fires.
