@@ -12,6 +12,8 @@ use super::counters::{Counters, Overall};
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
 use crate::rules::{Ask, Found, RefusalForm, Rules};
 
+/// Key of an entry that is no part of the rules: the attempt as which a caller sends the request.
+const ATTEMPT: &str = "x-plimsoll-attempt";
 /// Number of descriptors that need no allocation; most requests have one or two.
 pub(super) const FEW: usize = 4;
 
@@ -36,6 +38,7 @@ pub(super) struct Decision<'a> {
     pub(super) peek: Peek,
     /// Exact quota with the fewest tokens left, if the key admits the request.
     pub(super) left: Option<QuotaLeft>,
+    is_retried: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,11 @@ impl<'a> Deciders<'a> {
             .map(|descriptor| self.compare(request, descriptor))
             .collect();
         self.ask_keys(&mut decisions).await;
+        for decision in decisions.iter().flatten() {
+            if decision.is_retried && decision.decided.is_offered() {
+                self.limiter.count_retried(&decision.key());
+            }
+        }
         for decision in decisions
             .iter_mut()
             .flatten()
@@ -76,10 +84,13 @@ impl<'a> Deciders<'a> {
         request: &'a RateLimitRequest,
         descriptor: &'a RateLimitDescriptor,
     ) -> Option<Decision<'a>> {
-        let entries = descriptor
-            .entries
-            .iter()
-            .map(|entry| (entry.key.as_str(), entry.value.as_str()));
+        let all = descriptor.entries.iter();
+        let all = all.map(|entry| (entry.key.as_str(), entry.value.as_str()));
+        let is_again = |attempt: &str| attempt.parse::<u64>().is_ok_and(|it| it > 1);
+        let is_retried = all
+            .clone()
+            .any(|(key, value)| key == ATTEMPT && is_again(value));
+        let entries = all.filter(|(key, _)| *key != ATTEMPT);
         let ask = match self.rules.descriptor(&request.domain, entries) {
             Found::Limited(ask) => ask,
             Found::Unlimited(rule) => {
@@ -120,6 +131,7 @@ impl<'a> Deciders<'a> {
             tenant,
             plan,
             left: None,
+            is_retried: is_retried && cost > 0,
         })
     }
 

@@ -48,4 +48,10 @@ impl Decided {
             quota: None,
         }
     }
+
+    /// Returns true if the request is certainly part of the offered load. One that an exact quota refused may be none: it
+    /// is not counted there when the used-up quota is remembered.
+    pub fn is_offered(&self) -> bool {
+        self.verdict.is_admit() || self.quota.is_none()
+    }
 }

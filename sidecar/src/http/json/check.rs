@@ -31,6 +31,7 @@ pub(in crate::http) async fn check(
         Body::Single(check) => {
             let request = check.request(rules, At(None))?;
             let decided = limiter.explain(&request).await;
+            check.count_if_retried(limiter, &request, &decided);
             let answer = answer_of(limiter, &request, &decided);
             count(&port.counts, &answer);
             Ok(json(&answer))
@@ -52,10 +53,11 @@ pub(in crate::http) async fn check(
                 // All wait for the store together.
                 join_all(requests.iter().map(|request| limiter.explain(request))).await
             };
-            let results = requests
-                .iter()
-                .zip(&decided)
-                .map(|(request, decided)| answer_of(limiter, request, decided));
+            let all = batch.requests.iter().zip(requests.iter().zip(&decided));
+            let results = all.map(|(check, (request, decided))| {
+                check.count_if_retried(limiter, request, decided);
+                answer_of(limiter, request, decided)
+            });
             let results: Vec<CheckAnswer> = results.collect();
             results
                 .iter()
@@ -75,6 +77,12 @@ impl Check<'_> {
             .plan(plan)
             .cost(self.cost.unwrap_or(1))
             .trace(self.trace()))
+    }
+
+    fn count_if_retried(&self, limiter: &Limiter, request: &Request<'_>, decided: &Decided) {
+        if self.retried == Some(true) && decided.is_offered() {
+            limiter.count_retried(request);
+        }
     }
 
     fn trace(&self) -> Option<TraceId> {

@@ -40,6 +40,8 @@ pub(in crate::http) struct Check<'a> {
     /// decide alike about the requests of one trace. A malformed header is ignored.
     #[serde(borrow)]
     pub(super) traceparent: Option<Text<'a>>,
+    /// True if the caller has sent the request before. It changes no decision; it is counted, and left out of learned limits.
+    pub(super) retried: Option<bool>,
 }
 
 /// Reads a cost: a whole number, which may have the form 218.0.

@@ -170,11 +170,10 @@ fn decide(port: &Inner, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> A
     let keys = key.keys();
     let limiter = port.limits.limiter();
     let decision = limiter.decide_together(keys, trace, true);
-    let is_offered = match &decision {
-        Ok((_, decided)) => decided.verdict.is_admit() || decided.quota.is_none(),
-        // The store, or the memory of its refusal, decides later whether the request counts as offered.
-        Err(_) => false,
-    };
+    // Otherwise the store, or the memory of its refusal, decides later whether the request counts as offered.
+    let is_offered = decision
+        .as_ref()
+        .is_ok_and(|(_, decided)| decided.is_offered());
     if is_offered && head.is_retried() {
         limiter.count_retried(key);
     }

@@ -107,6 +107,22 @@ fn request_charges_its_tenant_its_cost() {
 }
 
 #[test]
+fn retries_are_counted_by_their_cost() {
+    let port = Port::new();
+    port.plane.limit("none", 0.0).unwrap();
+    for bucket in ["b", "none"] {
+        let retried = json!({ "bucket": bucket, "cost": 2, "retried": true });
+        let first = json!({ "bucket": bucket, "retried": false });
+        for body in [&retried, &json!({ "requests": [retried, first] })] {
+            assert_eq!(port.post("/v1/check", &body.to_string()).status, 200);
+        }
+        let limiter = port.plane.limiter();
+        let counts = limiter.bucket(bucket).unwrap().key("default").counts();
+        assert_eq!((counts.offered, counts.retried), (5, 4), "{bucket}");
+    }
+}
+
+#[test]
 fn batch_decides_about_each_request_in_order() {
     let port = Port::new();
     port.plane.refuse("none", Reason::TenantLimit).unwrap();

@@ -200,6 +200,20 @@ fn hits_of_descriptor_or_request_multiply_cost() {
 }
 
 #[test]
+fn attempts_count_and_match_no_rule() {
+    for (attempt, hits, retried) in [("1", 2, 0), ("2", 2, 10), ("2", 0, 0), ("x", 2, 0)] {
+        let sidecar = Sidecar::refusing("search");
+        let mut of = descriptor(&[("path", "/"), ("x-plimsoll-attempt", attempt)]);
+        of.hits_addend = Some(hits);
+        let asked = sidecar.ask(&request(vec![of])).unwrap();
+        assert_eq!(asked.overall_code(), Code::OverLimit);
+        let limiter = sidecar.plane.limiter();
+        let counts = limiter.bucket("search").unwrap().key("/").counts();
+        assert_eq!((counts.offered, counts.retried), (5 * hits, retried));
+    }
+}
+
+#[test]
 fn check_only_answers_without_counting() {
     let check = |key| RateLimitDescriptor {
         hits_addend: Some(0),

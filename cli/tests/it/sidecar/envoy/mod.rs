@@ -154,10 +154,18 @@ fn envoy_counts_requests_by_tenant_and_cost() {
     backend.get(
         envoy.ingress,
         "/checkout",
-        &[CORNER_SHOP, ("x-tenant", "intruder")],
+        &[
+            CORNER_SHOP,
+            ("x-tenant", "intruder"),
+            ("x-plimsoll-attempt", "2"),
+        ],
     );
     let after = ["reports", "account", "checkout"].map(counted);
     assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), [30.0, 3.0, 1.0]);
+    let retried = |bucket: &str| {
+        fleet.sidecar_metric("plimsoll_retried_total", &format!("bucket=\"{bucket}\""))
+    };
+    assert_eq!(["account", "checkout"].map(retried), [0.0, 1.0]);
     until("the controller to count the request for its tenant", || {
         (refused("corner-shop") == 1).then_some(())
     });
