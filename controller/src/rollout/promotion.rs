@@ -66,13 +66,15 @@ pub(crate) enum RolloutError {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Promotion<'a> {
     pub(crate) entry: &'a str,
     /// The target stage; the next one if absent.
     pub(crate) to: Option<Mode>,
     /// The reason to move it although the gate does not pass.
     pub(crate) force: Option<&'a Text>,
+    /// The reason to move it now that the gate passes.
+    pub(crate) reason: Option<&'a Text>,
 }
 
 // === impl Rollouts ===
@@ -89,8 +91,14 @@ impl Rollouts {
         policy: &Policy,
         now: MonoTime,
         stale: Option<&StaleZone>,
-        Promotion { entry, to, force }: Promotion<'_>,
+        promotion: Promotion<'_>,
     ) -> Result<(), RolloutError> {
+        let Promotion {
+            entry,
+            to,
+            force,
+            reason,
+        } = promotion;
         let rollout = rollout_of(policy, entry)?;
         if durable.is_entry_killed(entry) {
             return Err(RolloutError::Killed);
@@ -117,11 +125,9 @@ impl Rollouts {
             against.extend(begun_anew(durable, entry));
         }
         let notes = self.notes(entry, from);
-        let (cause, mut why) = match force {
-            _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
-            None if !rollout.require_gates => {
-                (Cause::Promote, vec!["no gate is required".to_owned()])
-            }
+        let (cause, grounds) = match force {
+            _ if passed => (Cause::Promote, Some("the gate is passed")),
+            None if !rollout.require_gates => (Cause::Promote, Some("no gate is required")),
             None => {
                 against.extend(notes);
                 return Err(RolloutError::Gate {
@@ -130,8 +136,10 @@ impl Rollouts {
                     why: against,
                 });
             }
-            Some(reason) => (Cause::Forced, vec![reason.to_string()]),
+            Some(_) => (Cause::Forced, None),
         };
+        let said = force.or(reason).map(|reason| reason.to_string());
+        let mut why: Vec<String> = grounds.map(str::to_owned).into_iter().chain(said).collect();
         if !passed {
             why.extend(against);
         }
@@ -245,6 +253,7 @@ mod tests {
                 entry: "api",
                 to,
                 force: force.as_ref(),
+                reason: None,
             };
             let (now, rollouts) = (MonoTime::ZERO, Rollouts::default());
             rollouts.promote(&mut self.durable, &self.policy, now, None, promotion)?;

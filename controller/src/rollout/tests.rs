@@ -688,8 +688,7 @@ fn promotion_past_edits_explains_the_gate() {
     let promote = |scene: &mut Scene| {
         let promotion = Promotion {
             entry: "b",
-            to: None,
-            force: None,
+            ..Promotion::default()
         };
         scene.rollouts.promote(
             &mut scene.durable,
@@ -919,10 +918,12 @@ fn proxied_canary_moves_only_by_refusals() {
         scene.run(ticks, PROXIED);
         assert!(scene.rollouts.is_latency_unreported("b"));
         let force = force.map(|reason| plimsoll_core::names::Text::new(reason).unwrap());
+        let calm = plimsoll_core::names::Text::new("a calm night").unwrap();
         let promotion = Promotion {
             entry: "b",
             to: None,
             force: force.as_ref(),
+            reason: Some(&calm),
         };
         scene
             .rollouts
@@ -941,6 +942,8 @@ fn proxied_canary_moves_only_by_refusals() {
             ),
             (first, NOT_COMPARED)
         );
+        let is_kept = why(&scene).contains(&calm.to_string());
+        assert_eq!(is_kept, force.is_none());
     }
 
     // Instances that say nothing about responses wait, as ever.

@@ -42,7 +42,7 @@ pub(crate) enum RolloutCommand {
         #[arg(long, env = "PLIMSOLL_FORCE", requires = "reason")]
         force: bool,
         /// Reason, kept in the history
-        #[arg(long, env = "PLIMSOLL_FORCE_REASON", value_name = "TEXT", requires = "force", value_parser = Text::new)]
+        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = Text::new)]
         reason: Option<Text>,
         #[command(flatten)]
         admin: AdminArgs,
@@ -121,13 +121,14 @@ pub(crate) fn run(command: &RolloutCommand) -> anyhow::Result<ExitCode> {
         RolloutCommand::Promote {
             buckets,
             to,
+            force,
             reason,
             admin,
-            ..
         } => each(buckets, admin, "/rollout/promote", |entry| Promote {
             entry,
             to: *to,
-            force: reason.clone(),
+            force: reason.clone().filter(|_| *force),
+            reason: reason.clone(),
         })?,
         RolloutCommand::Abort {
             buckets,

@@ -89,13 +89,13 @@ export function Dialogs({ ask, fleet, caller, close, done }: Props) {
     case 'promote': {
       const { entry, next, gate, why, stage } = ask.rollout;
       const passes = gate === 'pass';
-      const run = async (reason: string) => moved(await post<Done>('/rollout/promote', { entry, to: next, ...(passes ? {} : { force: reason }) }));
+      const run = async (reason: string) => moved(await post<Done>('/rollout/promote', { entry, to: next, [passes ? 'reason' : 'force']: reason }));
       return (
         <Order {...common} title={`Promote ${entry} to ${next}`} verb={passes ? 'Promote' : 'Promote by force'} isDanger={!passes}
-          needs="operator" hasReason={!passes} run={run}>
+          needs="operator" run={run}>
           <p>
             {passes
-              ? `The gate from ${stage} passes. Its evidence is recorded as the reason.`
+              ? `The gate from ${stage} passes. Its evidence is recorded with your reason.`
               : `The gate from ${stage} does not pass: ${why.join('; ') || 'it cannot be judged yet'}. A promotion now is recorded as forced, with your reason.`}
           </p>
         </Order>
@@ -110,7 +110,6 @@ interface OrderProps {
   needs: Role;
   caller: Hello | null;
   isDanger?: boolean;
-  hasReason?: boolean;
   /** A word that must be typed. */
   typed?: string;
   isReady?: boolean;
@@ -121,13 +120,13 @@ interface OrderProps {
   children: ComponentChildren;
 }
 
-function Order({ title, verb, needs, caller, isDanger, hasReason = true, typed, isReady = true, run, close, done, children }: OrderProps) {
+function Order({ title, verb, needs, caller, isDanger, typed, isReady = true, run, close, done, children }: OrderProps) {
   const [reason, setReason] = useState('');
   const [word, setWord] = useState('');
   const [isSent, setSent] = useState(false);
   const [failed, setFailed] = useState<string | null>(null);
   const lacks = caller !== null && RANK[caller.role] < RANK[needs];
-  const ready = isReady && !isSent && (!hasReason || reason.trim() !== '') && (typed === undefined || word.trim() === typed);
+  const ready = isReady && !isSent && reason.trim() !== '' && (typed === undefined || word.trim() === typed);
   const submit = async (event: Event) => {
     event.preventDefault();
     if (!ready) return;
@@ -147,12 +146,8 @@ function Order({ title, verb, needs, caller, isDanger, hasReason = true, typed, 
       <form onSubmit={submit}>
         {children}
         {lacks && <p class="sentence warning">You are signed in as {caller.name} with the role {caller.role}; this needs {needs}, and will be refused.</p>}
-        {hasReason && (
-          <>
-            <label for="reason">Reason, for the events and the audit log</label>
-            <input id="reason" value={reason} autofocus required maxLength={200} autocomplete="off" onInput={(event) => setReason(event.currentTarget.value)} />
-          </>
-        )}
+        <label for="reason">Reason, for the events and the audit log</label>
+        <input id="reason" value={reason} autofocus required maxLength={200} autocomplete="off" onInput={(event) => setReason(event.currentTarget.value)} />
         {typed !== undefined && (
           <>
             <label for="typed">Type <strong>{typed}</strong> to confirm</label>

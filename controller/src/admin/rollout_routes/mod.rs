@@ -26,8 +26,9 @@ use crate::admin::{
 };
 use crate::audit::{Actor, Entry};
 use crate::brain::Brain;
+use crate::bucket::Refusals;
 use crate::policy_file::PolicyFiles;
-use crate::rollout::{RolloutError, reasons};
+use crate::rollout::{Promotion, RolloutError, reasons};
 use crate::state::{Change, Evidence};
 use crate::tasks::events::EventLog;
 use crate::tasks::journal;
@@ -71,6 +72,8 @@ pub struct Promote {
     pub to: Option<Mode>,
     /// The reason to promote it although the gate does not pass.
     pub force: Option<Text>,
+    /// The reason for the history, where the gate passes.
+    pub reason: Option<Text>,
 }
 
 /// A request to return an entry to shadow.
@@ -116,6 +119,18 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
         .collect()
 }
 
+/// Returns a note about callers who send their requests again, which is part of what a gate observes.
+fn retries(brain: &Brain, entry: &str) -> Option<String> {
+    let lately = brain.buckets.states.get(entry)?.refusals.last_5_min();
+    let share = lately.retried_ratio();
+    (share >= Refusals::SHOWN_MIN).then(|| {
+        format!(
+            "callers sent {:.1} % of the requests of 5 min again",
+            share * 100.0
+        )
+    })
+}
+
 impl EntryStatus {
     pub(crate) fn of(
         brain: &Brain,
@@ -130,6 +145,7 @@ impl EntryStatus {
         let mut why = judgement.as_ref().map(reasons).unwrap_or_default();
         if judgement.is_some() {
             why.extend(evidence.notes(stage.stage));
+            why.extend(retries(brain, entry));
         }
         Some(Self {
             entry: entry.to_owned(),
@@ -157,7 +173,7 @@ fn changes(brain: &mut Brain, _now: MonoTime) -> Vec<Change> {
 async fn promote(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
-    JsonBody(Promote { entry, to, force }): JsonBody<Promote>,
+    JsonBody(asked): JsonBody<Promote>,
 ) -> Answer {
     to_the_end(async move {
         let Commands {
@@ -165,8 +181,13 @@ async fn promote(
             audit,
             events,
         } = commands;
-        let force = force.as_ref();
-        let planned = brain.with(|brain, now| brain.preview_promotion(now, &entry, to, force));
+        let mut promotion = Promotion {
+            entry: &asked.entry,
+            to: asked.to,
+            force: asked.force.as_ref(),
+            reason: asked.reason.as_ref(),
+        };
+        let planned = brain.with(|brain, now| brain.preview_promotion(now, promotion));
         let planned = planned.map_err(|error| not_moved(&error))?;
         let change = Entry::of_change("promote", &planned);
         let logged = audit
@@ -174,7 +195,8 @@ async fn promote(
             .await
             .map_err(unavailable)?;
         // To the stage that was recorded, regardless of later changes.
-        match brain.with(|brain, now| brain.promote(now, &entry, Some(planned.to), force)) {
+        promotion.to = Some(planned.to);
+        match brain.with(|brain, now| brain.promote(now, promotion)) {
             Ok(change) => {
                 add_stage(&events, &caller, &change);
                 let saved = in_effect(&brain).await;

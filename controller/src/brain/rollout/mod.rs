@@ -132,39 +132,32 @@ impl Brain {
     pub(crate) fn preview_promotion(
         &self,
         now: MonoTime,
-        entry: &str,
-        to: Option<Mode>,
-        force: Option<&Text>,
+        promotion: Promotion<'_>,
     ) -> Result<Change, RolloutError> {
         let (mut durable, policy) = (self.durable.clone(), &self.policies.in_force);
-        let (stale, promotion) = (self.stalest(), Promotion { entry, to, force });
+        let stale = self.stalest();
         self.rollouts
             .promote(&mut durable, policy, now, stale.as_ref(), promotion)?;
         durable
             .history
             .pop_back()
-            .ok_or_else(|| RolloutError::unknown(policy, entry))
+            .ok_or_else(|| RolloutError::unknown(policy, promotion.entry))
     }
 
-    /// Moves an entry one stage up for an operator, or `to` a higher stage. With a reason to `force` it, the
-    /// entry also moves past a gate that does not pass. Skipping canary needs a reason, unless the policy
-    /// requires no gates.
+    /// Moves an entry up for an operator.
     ///
     /// # Errors
     /// If the entry is unknown, killed, or in that stage already, or if the gate does not pass.
     pub(crate) fn promote(
         &mut self,
         now: MonoTime,
-        entry: &str,
-        to: Option<Mode>,
-        force: Option<&Text>,
+        promotion: Promotion<'_>,
     ) -> Result<Change, RolloutError> {
         let stale = self.stalest();
-        let promotion = Promotion { entry, to, force };
         let policy = &self.policies.in_force;
         self.rollouts
             .promote(&mut self.durable, policy, now, stale.as_ref(), promotion)?;
-        self.on_operator_move(entry)
+        self.on_operator_move(promotion.entry)
     }
 
     /// Moves an entry to shadow for an operator. `None` if it is in shadow and no higher mode is pending.

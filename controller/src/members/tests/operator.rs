@@ -15,6 +15,7 @@ use super::model_store::Ask;
 use super::scopes;
 use super::world::{Event, World};
 use crate::brain::Offer;
+use crate::rollout::Promotion;
 use crate::state::Command;
 
 const ANSWER_MAX: u64 = 3_000;
@@ -202,8 +203,13 @@ impl World {
             }
             Planned::Promote => {
                 let force = text("drill");
-                let to = Some(Mode::Enforce);
-                let moved_to = leading.brain.promote(mono, "api", to, Some(&force));
+                let promotion = Promotion {
+                    entry: "api",
+                    to: Some(Mode::Enforce),
+                    force: Some(&force),
+                    reason: None,
+                };
+                let moved_to = leading.brain.promote(mono, promotion);
                 moved_to
                     .ok()
                     .map(|change| What::Move(change.number, moved(&change)))

@@ -11,6 +11,7 @@ use plimsoll_core::report::{CohortKey, Evidence, Outcomes, Side};
 
 use super::*;
 use crate::brain::policies::AckError;
+use crate::rollout::Promotion;
 use crate::state::Cause;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {
@@ -211,12 +212,15 @@ fn small_fleet_gate_says_so() {
     report_evidence(&mut fleet, Mode::Canary, 10_000, 0);
     fleet.tick();
     let now = fleet.now();
-    let refused = fleet.brain.promote(now, "api", None, None).unwrap_err();
+    let mut promotion = Promotion {
+        entry: "api",
+        ..Promotion::default()
+    };
+    let refused = fleet.brain.promote(now, promotion).unwrap_err();
     assert!(refused.to_string().contains(few), "{refused}");
-    let change = fleet
-        .brain
-        .promote(now, "api", None, Some(&text("tried elsewhere")))
-        .unwrap();
+    let reason = text("tried elsewhere");
+    promotion.force = Some(&reason);
+    let change = fleet.brain.promote(now, promotion).unwrap();
     assert_eq!(change.why.last().unwrap(), few);
     assert_eq!(change.evidence.unwrap().canary.instances, 2);
 }

@@ -1,6 +1,7 @@
 //! A controller without a state among aggregators that have directives of an earlier one.
 
 use super::*;
+use crate::rollout::Promotion;
 use crate::state::{Cause, Command};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Terms};
@@ -25,6 +26,15 @@ fn directed(zone: &str, number: u64, mode: Mode) -> Scripted {
     });
     aggregator.epoch = Some(Epoch(5));
     aggregator
+}
+
+fn to_enforce(reason: &Text) -> Promotion<'_> {
+    Promotion {
+        entry: "api",
+        to: Some(Enforce),
+        force: Some(reason),
+        reason: None,
+    }
 }
 
 fn stage(brain: &Brain) -> Mode {
@@ -92,10 +102,7 @@ fn lost_state_leaves_an_enforcing_fleet_enforcing() {
         fleet.run(1.0);
         let now = fleet.now();
         assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet).0);
-        fleet
-            .brain
-            .promote(now, "api", Some(Enforce), Some(&reason))
-            .unwrap();
+        fleet.brain.promote(now, to_enforce(&reason)).unwrap();
         fleet.run(1.0);
         assert_eq!(
             (fleet.zones[0].mode(), fleet.brain.durable().loss.clone()),
@@ -157,15 +164,8 @@ fn claim_counts_once_and_for_a_while() {
     assert_eq!(stage(&fleet.brain), Canary);
     // An operator's move stays.
     let now = fleet.now();
-    fleet
-        .brain
-        .promote(
-            now,
-            "api",
-            Some(Enforce),
-            Some(&Text::new("known").unwrap()),
-        )
-        .unwrap();
+    let reason = Text::new("known").unwrap();
+    fleet.brain.promote(now, to_enforce(&reason)).unwrap();
     fleet.zones.push(directed("z3", 3, Shadow));
     fleet.run(1.0);
     assert_eq!(stage(&fleet.brain), Enforce);

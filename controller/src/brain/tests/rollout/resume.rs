@@ -1,7 +1,7 @@
 //! The return after kills to the stages before them, and evidence that an operator begins anew.
 
 use super::*;
-use crate::rollout::{RolloutError, Rollouts};
+use crate::rollout::{Promotion, RolloutError, Rollouts};
 use crate::state::Command;
 use plimsoll_core::kill::Scope;
 
@@ -144,10 +144,13 @@ fn moves_after_a_kill_count_more() {
     assert!(fleet.brain.abort("web", None).unwrap().is_some());
     assert!(fleet.brain.abort("web", None).unwrap().is_none());
     let now = fleet.now();
-    fleet
-        .brain
-        .promote(now, "api", Some(Mode::Canary), Some(&text("a test")))
-        .unwrap();
+    let promotion = Promotion {
+        entry: "api",
+        to: Some(Mode::Canary),
+        force: Some(&text("a test")),
+        reason: None,
+    };
+    fleet.brain.promote(now, promotion).unwrap();
     assert_eq!(returning(&fleet), ["p/*"]);
     let unknown = resume(&mut fleet, "ap");
     assert!(matches!(unknown, Err(RolloutError::Unknown { .. })));
@@ -176,7 +179,12 @@ fn bucket_killed_alone_follows_its_pattern_again() {
     fleet.brain.abort("p/*", None).unwrap();
     let now = fleet.now();
     let force = text("a test");
-    let promote = |fleet: &mut Fleet| fleet.brain.promote(now, "p/*", None, Some(&force)).unwrap();
+    let promotion = Promotion {
+        entry: "p/*",
+        force: Some(&force),
+        ..Promotion::default()
+    };
+    let promote = |fleet: &mut Fleet| fleet.brain.promote(now, promotion).unwrap();
     promote(&mut fleet);
     kill(&mut fleet, &alone("p/1"));
     promote(&mut fleet);
