@@ -1,8 +1,8 @@
 // Drives the console in Chromium against a real fleet, which the test that starts this script changes when it is told so by
 // a line on standard output. Fails with an error.
 //
-// Arguments: the address of the page, through a proxy that can be cut, and the address of the admin port; environment:
-// TOKENS, an object of tokens by role, CHROMIUM, and IMAGES, a folder for pictures.
+// Arguments: the address of the page, through a proxy that can be cut, the address of the admin port, and the pages of two
+// controllers of an empty fleet; environment: TOKENS, an object of tokens by role, CHROMIUM, and IMAGES, a folder for pictures.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline';
 import { gzipSync } from 'node:zlib';
 import { chromium } from 'playwright-core';
 
-const [page_url, admin_url] = process.argv.slice(2);
+const [page_url, admin_url, ...members] = process.argv.slice(2);
 const tokens = JSON.parse(process.env.TOKENS);
 const here = new URL('..', import.meta.url);
 const BYTES_MAX = 100_000;
@@ -212,6 +212,22 @@ await early.goto(page_url);
 await early.getByLabel('Token of this controller').fill(tokens.viewer);
 await early.getByRole('button', { name: 'Sign in' }).click();
 await early.getByText(/The clock of this machine is (59|60) min behind/).waitFor();
+
+// Of two controllers without a fleet one says what is missing, and the other one leads to it.
+const EMPTY = 'No aggregator has reported yet';
+if (members.length > 0) {
+  const ask = async (url) => ({ url, leads: (await fetch(`${url}lead`)).status === 200 });
+  let asked = [];
+  await until('a leader', async () => (asked = await Promise.all(members.map(ask))).some((it) => it.leads));
+  const empty = await context.newPage();
+  await empty.goto(asked.find((it) => it.leads).url);
+  await empty.getByText(EMPTY).waitFor();
+  await empty.getByText('No bucket yet').waitFor();
+  await empty.goto(asked.find((it) => !it.leads).url);
+  await empty.getByText('This controller stands by').waitFor();
+  await empty.getByRole('link', { name: /^http/ }).click();
+  await empty.getByText(EMPTY).waitFor();
+}
 
 const leaked = sent.filter((url) => Object.values(tokens).some((token) => url.includes(token)) || new URL(url).host !== new URL(page_url).host);
 assert.deepEqual(leaked, []);

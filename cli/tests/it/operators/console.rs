@@ -6,11 +6,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use plimsoll_testing::etcd::{self, EtcdServer};
 use plimsoll_testing::fleet;
 use plimsoll_testing::process::{Process, succeed};
 use plimsoll_testing::proxy::{Link, Proxy};
 use plimsoll_testing::skipped;
 use plimsoll_testing::turns::{BROWSER, turn};
+use tempfile::TempDir;
 
 use crate::house::root;
 
@@ -70,6 +72,19 @@ fn tokens(folder: &Path) -> (String, BTreeMap<&'static str, String>) {
     (file, tokens)
 }
 
+/// Starts two controllers of an empty fleet, one of which stands by.
+fn members(store: &EtcdServer) -> [(TempDir, Process); 2] {
+    let store = format!("etcd://{}/plimsoll", store.address);
+    [(); 2].map(|()| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("policy.yaml"), "buckets: {}\n").unwrap();
+        fs::write(folder.path().join("tenants.yaml"), TENANTS).unwrap();
+        let (free, flags) = (fleet::free(), ["--store", &store]);
+        let started = fleet::controller_in(folder.path(), &free, &free, &flags);
+        (folder, started)
+    })
+}
+
 #[test]
 fn browser_operates_a_fleet() {
     let Some(console) = console("browser_operates_a_fleet") else {
@@ -101,12 +116,21 @@ fn browser_operates_a_fleet() {
     let admin = controller.address("admin");
     let proxy = Proxy::start("127.0.0.1:0".parse().unwrap(), admin);
 
+    let store = etcd::start("browser_operates_a_fleet", &[]);
+    let members = store.iter().flat_map(members);
+    let members: Vec<(TempDir, Process)> = members.collect();
+
     let mut script = Command::new("node");
     script.arg(console.join("test/page.mjs"));
     script.args([
         format!("http://{}/", proxy.address),
         format!("http://{admin}"),
     ]);
+    script.args(
+        members
+            .iter()
+            .map(|(_, it)| format!("http://{}/", it.address("admin"))),
+    );
     script.env("TOKENS", serde_json::to_string(&tokens).unwrap());
     script.env("CHROMIUM", chromium);
     if std::env::var_os("UPDATE_IMAGES").is_some() {
