@@ -24,8 +24,8 @@ use clap::builder::PossibleValuesParser;
 
 use plimsoll_testing::fleet::Rates;
 use report::{
-    CALLERS, CUTS, FROZEN, FUZZ, HEADROOM, PLANS, QUOTA, Report, SCALE, SIDECAR, SOAK, TAKEOVER,
-    TENANTS, TLS,
+    CALLERS, CONSOLE, CUTS, FROZEN, FUZZ, HEADROOM, PLANS, QUOTA, Report, SCALE, SIDECAR, SOAK,
+    TAKEOVER, TENANTS, TLS,
 };
 
 /// Requests/s.
@@ -36,7 +36,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, plans, scale, headroom, takeover, cuts, fuzz, tls, sidecar, quota, frozen, soak and callers alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, plans, scale, headroom, takeover, cuts, fuzz, tls, sidecar, quota, frozen, soak, callers and console alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
     /// Time for which `soak` runs; what it does every minute of an hour comes as many times in less
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 type Measure = fn(&mut Report);
 
-const PARTS: [(&str, Measure); 24] = [
+const PARTS: [(&str, Measure); 25] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -68,6 +68,7 @@ const PARTS: [(&str, Measure); 24] = [
     ("books", books::measure),
     ("goodput", goodput::measure),
     (CALLERS, goodput::callers::measure),
+    (CONSOLE, streams::console::measure),
     (FUZZ, crate::fuzz::measure),
     ("fanout", streams::fanout::measure),
     ("starved", streams::starved::measure),

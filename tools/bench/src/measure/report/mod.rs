@@ -27,7 +27,8 @@ pub(super) const QUOTA: &str = "quota";
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const SOAK: &str = "soak";
 pub(super) const CALLERS: &str = "callers";
-const SECTIONS: [(&str, &str); 13] = [
+pub(super) const CONSOLE: &str = "console";
+const SECTIONS: [(&str, &str); 14] = [
     (TENANTS, include_str!("sections/tenants.md")),
     (PLANS, include_str!("sections/plans.md")),
     (SCALE, include_str!("sections/scale.md")),
@@ -41,6 +42,7 @@ const SECTIONS: [(&str, &str); 13] = [
     (FROZEN, include_str!("sections/frozen.md")),
     (SOAK, include_str!("sections/soak.md")),
     (CALLERS, include_str!("sections/callers.md")),
+    (CONSOLE, include_str!("sections/controllers/console.md")),
 ];
 
 pub(crate) struct Report {

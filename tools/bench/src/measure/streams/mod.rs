@@ -1,5 +1,6 @@
 //! Aggregators with many clients, each with its own stream, opened and timed by `plimsoll-bench streams`.
 
+pub(super) mod console;
 pub(super) mod fanout;
 pub(super) mod scale;
 pub(super) mod starved;

@@ -1,0 +1,152 @@
+//! Viewers of the console of a controller with a thousand buckets: processor time, memory, and the age of directives.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use plimsoll_testing::fleet::{metric, start_aggregator, start_controller};
+use plimsoll_testing::process::{Process, http_get};
+
+use super::Streams;
+use crate::measure::report::Report;
+use crate::streams::bucket;
+use crate::streams::process::{processor_time, resident_bytes};
+
+const BUCKETS: usize = 1_000;
+const CLIENTS: usize = 10;
+/// Below the sum of what the clients offer to a bucket.
+const LIMIT: usize = 10;
+const FLAGS: [&str; 3] = ["--names=3", "--buckets=1000", "--rps=2000"];
+const VIEWERS: usize = 10;
+const EVERY: Duration = Duration::from_secs(1);
+const SETTLE: Duration = Duration::from_secs(60);
+const ALONE: Duration = Duration::from_secs(120);
+const VIEWED: Duration = Duration::from_secs(600);
+const POLL: Duration = Duration::from_millis(100);
+const CORE_MAX: f64 = 0.05;
+const GROWTH_MAX_MIB: f64 = 20.0;
+
+/// Costs of a controller over a span.
+struct Costs {
+    cores: f64,
+    /// The most in the span.
+    mib: f64,
+    /// The greatest age of directives at the aggregator, in seconds.
+    age_s: f64,
+}
+
+pub(crate) fn measure(report: &mut Report) {
+    let directory = tempfile::tempdir().unwrap();
+    let line = |number| {
+        format!(
+            "  {}: {{ limit: {LIMIT}, mode: enforce }}\n",
+            bucket(number)
+        )
+    };
+    let buckets: String = (0..BUCKETS).map(line).collect();
+    let policy =
+        format!("buckets:\n{buckets}rollout: {{ require_gates: false }}\nguardrails: off\n");
+    let tenants = "tenants: { default: { weight: 1 } }\n";
+    let controller = start_controller(&directory, &policy, tenants);
+    let zone = start_aggregator("zone-a", controller.address("listen"));
+    let _load = Streams::below(&[(&zone, CLIENTS)], EVERY, &FLAGS.map(str::to_owned));
+    sleep(SETTLE);
+    let alone = costs(&controller, &zone, ALONE);
+    let admin = controller.address("admin");
+    let (frames, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let viewed = scope(|scope| {
+        for _ in 0..VIEWERS {
+            scope.spawn(|| view(admin, &frames, &ended));
+        }
+        // Its answers fill the buffers of its connection.
+        let _reads_nothing = open(admin);
+        let viewed = costs(&controller, &zone, VIEWED);
+        ended.store(true, Ordering::Relaxed);
+        viewed
+    });
+
+    let title = |what: &str| format!("{BUCKETS} buckets, {VIEWERS} viewers for 10 min: {what}");
+    let cores = viewed.cores - alone.cores;
+    let figure = format!(
+        "{:.1} % of a core more ({:.1} % without)",
+        cores * 100.0,
+        alone.cores * 100.0
+    );
+    report.row(
+        &title("processor time"),
+        "<= 5 % of a core",
+        figure,
+        cores <= CORE_MAX,
+    );
+    let grown = viewed.mib - alone.mib;
+    let figure = format!("{grown:+.1} MiB ({:.0} MiB without)", alone.mib);
+    report.row(
+        &title("memory"),
+        "<= +20 MiB",
+        figure,
+        grown <= GROWTH_MAX_MIB,
+    );
+    let figure = format!("{:.2} s ({:.2} s without)", viewed.age_s, alone.age_s);
+    let is_on_time = viewed.age_s <= alone.age_s.max(1.0) + 0.5;
+    let bar = "<= 0.5 s more";
+    report.row(
+        &title("greatest age of directives"),
+        bar,
+        figure,
+        is_on_time,
+    );
+    let rate = frames.load(Ordering::Relaxed) as f64 / VIEWERS as f64 / VIEWED.as_secs_f64();
+    let figure = format!("{rate:.2}/s beside one that reads nothing");
+    report.row(
+        &title("messages to each"),
+        ">= 0.95/s",
+        figure,
+        rate >= 0.95,
+    );
+}
+
+fn costs(controller: &Process, zone: &Process, span: Duration) -> Costs {
+    let (began, used) = (Instant::now(), processor_time(controller.id()).unwrap());
+    let (mut bytes, mut age_s) = (0, 0.0_f64);
+    while began.elapsed() < span {
+        bytes = bytes.max(resident_bytes(controller.id()).unwrap());
+        let page = http_get(zone.address("admin"), "/metrics").1;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let updated = metric(
+            &page,
+            "plimsoll_directive_last_update_timestamp_seconds",
+            "",
+        );
+        age_s = age_s.max(now.as_secs_f64() - updated);
+        sleep(POLL);
+    }
+    let used = processor_time(controller.id()).unwrap() - used;
+    Costs {
+        cores: used.as_secs_f64() / began.elapsed().as_secs_f64(),
+        mib: bytes as f64 / f64::from(1 << 20),
+        age_s,
+    }
+}
+
+fn open(admin: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    let asked = "GET /console/stream HTTP/1.1\r\nhost: console\r\nconnection: close\r\n\r\n";
+    stream.write_all(asked.as_bytes()).unwrap();
+    stream
+}
+
+/// Reads streams, each of which ends after a minute, and counts their messages.
+fn view(admin: SocketAddr, frames: &AtomicUsize, ended: &AtomicBool) {
+    while !ended.load(Ordering::Relaxed) {
+        for line in BufReader::new(open(admin)).lines().map_while(Result::ok) {
+            if ended.load(Ordering::Relaxed) {
+                return;
+            }
+            if line.starts_with("data:") {
+                frames.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
