@@ -15,10 +15,10 @@ use crate::streams::bucket;
 use crate::streams::process::{processor_time, resident_bytes};
 
 const BUCKETS: usize = 1_000;
-const CLIENTS: usize = 10;
+const CLIENTS: usize = 2;
 /// Below the sum of what the clients offer to a bucket.
 const LIMIT: usize = 1;
-const FLAGS: [&str; 3] = ["--names=3", "--buckets=1000", "--rps=200"];
+const FLAGS: [&str; 3] = ["--names=3", "--buckets=1000", "--rps=1000"];
 const VIEWERS: usize = 10;
 const EVERY: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_secs(60);
