@@ -3,11 +3,7 @@
 pub(super) mod trace;
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AsHeaderName, ORIGIN};
-use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
-
-const ATTEMPT: HeaderName = HeaderName::from_static("x-plimsoll-attempt");
-const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
-const ENVOY_ATTEMPT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
+use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 /// The head of a request, borrowed: all that decides about it, and not its body.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +45,16 @@ impl<'a> Head<'a> {
     /// Returns true if the caller says that it has sent the request before: by `x-plimsoll-attempt`, by
     /// `grpc-previous-rpc-attempts` of gRPC libraries, or by `x-envoy-attempt-count`.
     pub fn is_retried(self) -> bool {
-        let above = |name: &HeaderName, first: u32| {
-            let number = self.headers.get(name).and_then(|value| value.to_str().ok());
-            number.is_some_and(|number| number.parse().is_ok_and(|number: u32| number > first))
-        };
-        above(&ATTEMPT, 1) || above(&PREVIOUS_ATTEMPTS, 0) || above(&ENVOY_ATTEMPT, 1)
+        // One pass: a search for each name would hash all of its bytes.
+        self.headers.iter().any(|(name, value)| {
+            let first = match name.as_str() {
+                "x-plimsoll-attempt" | "x-envoy-attempt-count" => 1,
+                "grpc-previous-rpc-attempts" => 0,
+                _ => return false,
+            };
+            let number = value.to_str().ok().and_then(|it| it.parse::<u32>().ok());
+            number.is_some_and(|number| number > first)
+        })
     }
 
     /// Returns true for a CORS preflight, which a browser sends on its own (Fetch Standard, CORS-preflight fetch).
