@@ -115,7 +115,7 @@ export interface Why {
   limit_source: string;
   allocated_rps: number | null;
   others: { tenant: string; requests: Refusals; weight: number }[];
-  remedies: { change: string; refused_before: number; refused_after: number }[];
+  remedies: { change: string; refused_before: number; refused_after: number; others: { tenant: string; refused_before: number; refused_after: number }[] }[];
 }
 
 export interface FleetEvent { number: number; time_ms: number; severity: Severity; text: string; by?: string; why?: string }

@@ -103,10 +103,11 @@ function Skew({ shown }: { shown: Shown }) {
   );
 }
 
-/** Tells a screen reader when the problems change, and not each second. */
+/** Tells a screen reader when the problems or the words of the verdict change, and not each number. */
 function Told({ fleet }: { fleet: Fleet | undefined }) {
   const [text, setText] = useState('');
-  const key = fleet?.status.problems.map((it) => `${it.severity} ${it.subject}`).join('|');
+  const words = fleet?.status.verdict.replace(/[\d.]+/g, '');
+  const key = fleet?.status.problems.map((it) => `${it.severity} ${it.subject}`).concat(words ?? '').join('|');
   useEffect(() => setText(fleet?.status.verdict ?? ''), [key]);
   return <p class="hidden" role="status">{text}</p>;
 }

@@ -39,7 +39,7 @@ export function WhyAnswer({ tenant, bucket, at }: { tenant: string; bucket: stri
               <h3>What would help</h3>
               <ul>
                 {why.remedies.map((it) => (
-                  <li key={it.change}><code>{it.change}</code>: refused {percent(it.refused_after)} in place of {percent(it.refused_before)}</li>
+                  <li key={it.change}><code>{it.change}</code>: refused {percent(it.refused_after)} in place of {percent(it.refused_before)}{it.others.map((of) => `; ${of.tenant} ${percent(of.refused_after)} in place of ${percent(of.refused_before)}`)}</li>
                 ))}
               </ul>
             </>

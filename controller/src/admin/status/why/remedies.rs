@@ -106,7 +106,9 @@ impl Case<'_> {
         let remedies = tried.into_iter().filter_map(|(change, limit, claimants)| {
             let after = refused(limit, &claimants);
             let refused_after = after.get(self.at).copied()?;
-            (now - refused_after >= NONE).then(|| Remedy {
+            let starves = |(before, after): (&f64, &f64)| *after > 1.0 - NONE && before < after;
+            let harms = before.iter().zip(&after).any(starves);
+            (now - refused_after >= NONE && !harms).then(|| Remedy {
                 change,
                 refused_before: now,
                 refused_after,
@@ -225,6 +227,13 @@ mod tests {
         stopped.tenant_limit = 100.0;
         let found = remedies(1_000.0, &[stopped, claimant(10.0, 1.0), claimant(0.0, 1.0)]);
         assert_eq!(found, [("limit 400 of acme".to_owned(), 75, 0)]);
+    }
+
+    #[test]
+    fn no_remedy_takes_everything_from_another() {
+        let hot = claimant(400.0, 1.0);
+        let found = remedies(300.0, &[hot, claimant(60.0, 3.0), claimant(40.0, 3.0)]);
+        assert_eq!(found, [("limit 500 of orders".to_owned(), 50, 0)]);
     }
 
     #[test]
