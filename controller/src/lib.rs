@@ -28,6 +28,7 @@ use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{DECISIONS_PER_S_MAX, InstanceId};
+use plimsoll_etcd::Client;
 use plimsoll_host::Shared;
 use plimsoll_net::{ListenError, PENDING_MAX_DEFAULT};
 use plimsoll_proto::transport::ServeError;
@@ -186,16 +187,41 @@ pub struct Controller {
 /// # Errors
 /// When it cannot start, or one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
-    if let Some(client) = args.store.client()? {
-        let listeners = Listeners {
-            grpc: plimsoll_net::open("--listen", plimsoll_net::bind("--listen", args.listen)?)?,
-            admin: plimsoll_net::open("--admin", plimsoll_net::bind("--admin", args.admin)?)?,
-        };
-        return members::run(args, client, listeners, shutdown).await;
-    }
+    let client = args.store.client()?;
     // A start that fails leaves no state, which the next one would take for that of the fleet.
     let grpc = plimsoll_net::bind("--listen", args.listen)?;
     let admin = plimsoll_net::bind("--admin", args.admin)?;
+    let listeners = || {
+        Ok(Listeners {
+            grpc: plimsoll_net::open("--listen", grpc)?,
+            admin: plimsoll_net::open("--admin", admin)?,
+        })
+    };
+    start(args, client, listeners, shutdown).await
+}
+
+/// Runs a controller on listeners that are open until `shutdown` is cancelled.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    args: Args,
+    listeners: Listeners,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let client = args.store.client()?;
+    start(args, client, || Ok(listeners), shutdown).await
+}
+
+async fn start(
+    args: Args,
+    client: Option<Client>,
+    listeners: impl FnOnce() -> Result<Listeners, Error>,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    if let Some(client) = client {
+        return members::run(args, client, listeners()?, shutdown).await;
+    }
     // A disk that hangs must not keep the process from ending.
     let mut opening = spawn_blocking(move || Controller::open(&args));
     let controller = tokio::select! {
@@ -209,28 +235,9 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
             }
         }
     };
-    let listeners = Listeners {
-        grpc: plimsoll_net::open("--listen", grpc)?,
-        admin: plimsoll_net::open("--admin", admin)?,
-    };
+    let listeners = listeners()?;
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves");
-    controller.serve(listeners, shutdown).await
-}
-
-/// Runs a controller on listeners that are open until `shutdown` is cancelled.
-///
-/// # Errors
-/// As [`run`].
-pub async fn run_on(
-    args: Args,
-    listeners: Listeners,
-    shutdown: CancellationToken,
-) -> Result<(), Error> {
-    if let Some(client) = args.store.client()? {
-        return members::run(args, client, listeners, shutdown).await;
-    }
-    let controller = spawn_blocking(move || Controller::open(&args)).await??;
     controller.serve(listeners, shutdown).await
 }
 
