@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use plimsoll_client::internals::{Decided, Wiring};
 use plimsoll_client::{Limiter, Peek, QuotaLeft, Reason, Request, TenantLimit, Verdict};
 use plimsoll_core::quota::Quota;
+use plimsoll_tower::Head;
 use smallvec::SmallVec;
 
 use super::counters::{Counters, Overall};
@@ -86,10 +87,8 @@ impl<'a> Deciders<'a> {
     ) -> Option<Decision<'a>> {
         let all = descriptor.entries.iter();
         let all = all.map(|entry| (entry.key.as_str(), entry.value.as_str()));
-        let is_again = |attempt: &str| attempt.parse::<u64>().is_ok_and(|it| it > 1);
-        let is_retried = all
-            .clone()
-            .any(|(key, value)| key == ATTEMPT && is_again(value));
+        let mut attempts = all.clone().filter(|(key, _)| *key == ATTEMPT);
+        let is_retried = attempts.any(|(key, value)| Head::marks_retry(key, || Some(value)));
         let entries = all.filter(|(key, _)| *key != ATTEMPT);
         let ask = match self.rules.descriptor(&request.domain, entries) {
             Found::Limited(ask) => ask,

@@ -46,15 +46,20 @@ impl<'a> Head<'a> {
     /// `grpc-previous-rpc-attempts` of gRPC libraries, or by `x-envoy-attempt-count`.
     pub fn is_retried(self) -> bool {
         // One pass: a search for each name would hash all of its bytes.
-        self.headers.iter().any(|(name, value)| {
-            let first = match name.as_str() {
-                "x-plimsoll-attempt" | "x-envoy-attempt-count" => 1,
-                "grpc-previous-rpc-attempts" => 0,
-                _ => return false,
-            };
-            let number = value.to_str().ok().and_then(|it| it.parse::<u32>().ok());
-            number.is_some_and(|number| number > first)
-        })
+        let mut all = self.headers.iter();
+        all.any(|(name, value)| Self::marks_retry(name.as_str(), || value.to_str().ok()))
+    }
+
+    /// Returns true if a header says that the request was sent before. The value is read only of headers that can.
+    #[doc(hidden)]
+    pub fn marks_retry<'v>(name: &str, value: impl FnOnce() -> Option<&'v str>) -> bool {
+        let first = match name {
+            "x-plimsoll-attempt" | "x-envoy-attempt-count" => 1,
+            "grpc-previous-rpc-attempts" => 0,
+            _ => return false,
+        };
+        let number = value().and_then(|it| it.parse::<u32>().ok());
+        number.is_some_and(|number| number > first)
     }
 
     /// Returns true for a CORS preflight, which a browser sends on its own (Fetch Standard, CORS-preflight fetch).
