@@ -1,16 +1,15 @@
 //! Real servers of etcd: one, or a cluster of three, each with a folder of its own in memory.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Process, until};
+use crate::process::{Process, free_addresses, until};
 
 pub struct EtcdServer {
     pub address: SocketAddr,
@@ -88,23 +87,6 @@ pub fn is_installed(test: &str) -> bool {
         crate::skipped(&format!("etcd::{test}: etcd is not installed"));
     }
     found.is_ok()
-}
-
-/// Returns free ports, each once. The system gives none of these to outgoing connections, so a port
-/// stays free until its server has started, and while it is stopped.
-pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    [(); N].map(|()| {
-        loop {
-            // Test binaries that run at the same time begin far from each other.
-            let taken = TAKEN.fetch_add(1, Ordering::Relaxed);
-            let port = 10_000 + (std::process::id() * 37 + taken) % 20_000;
-            let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
-            if TcpListener::bind(address).is_ok() {
-                return address;
-            }
-        }
-    })
 }
 
 impl EtcdServer {

@@ -5,9 +5,9 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::etcd::{EtcdServer, free_addresses, start_cluster};
+use crate::etcd::{EtcdServer, start_cluster};
 use crate::fleet::{TENANTS, aggregator, controller_in, free};
-use crate::process::{Process, http, until};
+use crate::process::{Process, free_addresses, http, until};
 use crate::proxy::Proxy;
 
 pub const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];

@@ -2,7 +2,7 @@
 //! Envoy and a sidecar behind nginx. `./measure` uses it too.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::fleet::{BUCKET, LOAD, metric, policy, start_controller};
-use crate::process::{Process, http, http_get, until};
+use crate::process::{Process, free_addresses, http, http_get, until};
 
 /// Tenants with equal demands, and their weights.
 pub const WEIGHTS: [(&str, f64); 2] = [("acme", 3.0), ("corner-shop", 1.0)];
@@ -83,7 +83,7 @@ impl Mixed {
         let sidecars = ["sidecar-envoy", "sidecar-nginx"].map(sidecar);
         // It never finds an aggregator, and admits all.
         let backend = service("backend", "http://127.0.0.1:1");
-        let proxies = [free_address(), free_address()];
+        let proxies = free_addresses();
         let to = backend.address("listen");
         let configuration = [
             envoy_configuration(proxies[0], sidecars[0].address("listen"), to),
@@ -223,13 +223,6 @@ pub fn latest_rates(answered: &[Answered], span: Duration) -> Option<(f64, [f64;
         .rev()
         .find(|line| last.at_s - line.at_s >= span.as_secs_f64())?;
     Some(from.rates_until(last))
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 /// Calls the sidecar for every request, with the tenant of its header, and fails open as Envoy does

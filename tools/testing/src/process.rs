@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -322,6 +323,24 @@ pub fn binary(name: &str) -> PathBuf {
         path.display()
     );
     path
+}
+
+/// Returns free ports, each once: tests that run at the same time never share one, as they may if
+/// each asks the system. The system gives none of these to outgoing connections, so a port stays
+/// free until its server has started, and while it is stopped.
+pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    [(); N].map(|()| {
+        loop {
+            // Test binaries that run at the same time begin far from each other.
+            let taken = TAKEN.fetch_add(1, Ordering::Relaxed);
+            let port = 10_000 + (std::process::id() * 37 + taken) % 20_000;
+            let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+            if TcpListener::bind(address).is_ok() {
+                return address;
+            }
+        }
+    })
 }
 
 pub fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {

@@ -5,10 +5,10 @@ pub(crate) mod extra_gates;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use plimsoll_testing::process::http;
+use plimsoll_testing::process::{free_addresses, http};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -33,12 +33,8 @@ impl RealPrometheus {
         rules: &str,
     ) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let itself = SocketAddr::from(([127, 0, 0, 1], port));
+        let [itself] = free_addresses();
+        let port = itself.port();
         let targets: Vec<String> = [itself]
             .into_iter()
             .chain(pages)

@@ -7,7 +7,8 @@ use std::time::Duration;
 use plimsoll_etcd::{Client, Error, Operation, Options, Transaction};
 use tokio::time::{Instant, sleep};
 
-use plimsoll_testing::etcd::{free_addresses, start, start_cluster};
+use plimsoll_testing::etcd::{start, start_cluster};
+use plimsoll_testing::process::free_addresses;
 
 use crate::server::{client, connect, ready};
 

@@ -1,28 +1,19 @@
 //! `plimsoll-bench streams`: every client connects, applies each decision and counts its requests.
 
-use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
 use plimsoll_testing::fleet::metric;
-use plimsoll_testing::process::{Process, binary, http_get, until};
+use plimsoll_testing::process::{Process, binary, free_addresses, http_get, until};
 
 use crate::books::{self, Run};
 
 const STREAMS: u64 = 200;
 
-/// Address with a free port: the aggregator needs it before the controller listens on it.
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
-}
-
 #[test]
 fn every_client_connects_applies_decisions_and_counts() {
-    let controller = free_address();
+    // The aggregator needs the address before a controller listens there.
+    let controller = free_addresses::<1>()[0].to_string();
     let uplink = format!("http://{controller}");
     let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let aggregator =

@@ -6,7 +6,7 @@ mod http;
 mod same;
 mod trust;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use plimsoll_client::internals::Decided;
 use plimsoll_client::{FeedHandle, Limiter, Metrics, QuotaStore, Request};
 use plimsoll_testing::fleet::{Fleet, TENANTS, metric};
-use plimsoll_testing::process::{PATIENCE, Process, http_get, until};
+use plimsoll_testing::process::{PATIENCE, Process, free_addresses, http_get, until};
 use redis::{Client, Connection};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -134,8 +134,7 @@ impl Redis {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [address, tls] = listeners.map(|listener| listener.local_addr().unwrap());
+        let [address, tls] = free_addresses();
         let [port, tls_port] = [address, tls].map(|address| address.port().to_string());
         let mut command = Command::new("redis-server");
         command

@@ -125,7 +125,10 @@ pub(in crate::sidecar) fn exchange(stream: &mut TcpStream, sent: &[u8], wanted: 
     let mut read = Vec::new();
     let mut part = [0; 4096];
     loop {
-        let count = stream.read(&mut part).unwrap();
+        let count = stream.read(&mut part).unwrap_or_else(|error| {
+            let text = String::from_utf8_lossy(&read);
+            panic!("{error} while waiting for {wanted:?}: {text}")
+        });
         read.extend_from_slice(&part[..count]);
         let text = String::from_utf8_lossy(&read);
         if text.contains(wanted) {

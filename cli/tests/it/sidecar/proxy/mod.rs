@@ -5,13 +5,13 @@ mod backend;
 mod caller;
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::{Cohort, Percent};
-use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::process::{Process, free_addresses, until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -77,7 +77,7 @@ impl Setting {
             "tenants: {{ default: {{ weight: 1.0 }}, {inside}: {{ weight: 1.0 }}, {outside}: {{ weight: 1.0 }} }}\n"
         );
         let fleet = Fleet::start(policy, &tenants, rules, &["--name", NAME]);
-        let [address, spare] = [free(), free()];
+        let [address, spare] = free_addresses();
         Self {
             fleet,
             backend: Backend::start(),
@@ -118,13 +118,6 @@ impl Setting {
         });
         proxy
     }
-}
-
-pub(super) fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 /// A policy of the bucket without gates and guardrails.
