@@ -76,7 +76,7 @@ enum Command {
     /// Buckets that refuse are first, with the share of requests that each reason refused, by counts. `law` is the share that
     /// the control law means to refuse now, without guards and quotas; in shadow, as `would refuse`, it is not carried out.
     ///
-    /// Exit code 0: healthy; 1: there is a problem, or no controller answers; 2: invalid arguments. A bucket that refuses is
+    /// Exit code 0: no problem; 1: there is a problem, or no controller answers; 2: invalid arguments. A bucket that refuses is
     /// no problem, and --tenant shows no problems.
     Status(status::StatusArgs),
     Top(top::TopArgs),

@@ -72,7 +72,7 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     );
     until("the fleet to be healthy", || {
         let (code, text) = command(&fleet, &["status"]);
-        (code == Some(0) && text.starts_with("healthy: ")).then_some(())
+        (code == Some(0) && text.starts_with("no problems: ")).then_some(())
     });
     // Both zones have their shares.
     fleet.until_rates("the limit to hold", Duration::from_secs(5), |rates| {

@@ -23,12 +23,12 @@ export function span(seconds: number): string {
   return s < 172800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} days`;
 }
 
-/** UTC, as logs have it; with the date on another day than `today`. */
+/** UTC, as the sentences of the controller have it; with the date on another day than `today`. */
 export function clock(unix_s: number | null, today?: number): string {
   if (unix_s === null) return 'an unknown time';
   const [date, time] = new Date(unix_s * 1000).toISOString().split('T') as [string, string];
   const isToday = today !== undefined && new Date(today * 1000).toISOString().startsWith(date);
-  return `${isToday ? '' : `${date} `}${time.slice(0, 8)} UTC`;
+  return `${isToday ? '' : `${date}T`}${time.slice(0, 8)}Z`;
 }
 
 export function refused(of: Refusals): number {

@@ -68,6 +68,7 @@ export interface BucketRow {
 }
 
 export interface Refusals {
+  span_s: number;
   asked: number;
   cluster_overload: number;
   tenant_limit: number;

@@ -37,6 +37,7 @@ export function WhyAnswer({ tenant, bucket, at }: { tenant: string; bucket: stri
           {why.remedies.length > 0 && (
             <>
               <h3>What would help</h3>
+              <p class="muted">Shares by the law for the load of now; those above and below are counted over ten seconds.</p>
               <ul>
                 {why.remedies.map((it) => (
                   <li key={it.change}><code>{it.change}</code>: refused {percent(it.refused_after)} in place of {percent(it.refused_before)}{it.others.map((of) => `; ${of.tenant} ${percent(of.refused_after)} in place of ${percent(of.refused_before)}`)}</li>
@@ -47,12 +48,12 @@ export function WhyAnswer({ tenant, bucket, at }: { tenant: string; bucket: stri
           {why.others.length > 0 && (
             <table>
               <caption>Beside it, in the same ten seconds</caption>
-              <thead><tr><th scope="col">Tenant</th><th scope="col" class="number">Weight</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Refused</th></tr></thead>
+              <thead><tr><th scope="col">Tenant</th><th scope="col" class="number">Weight</th><th scope="col" class="number">Requests/s</th><th scope="col" class="number">Refused</th></tr></thead>
               <tbody>
                 {why.others.map((it) => (
                   <tr key={it.tenant}>
                     <th scope="row">{it.tenant}</th><td class="number">{rate(it.weight)}</td>
-                    <td class="number">{it.requests.asked.toLocaleString('en')}</td><td class="number">{share(it.requests)}</td>
+                    <td class="number">{rate(it.requests.span_s > 0 ? it.requests.asked / it.requests.span_s : null)}</td><td class="number">{share(it.requests)}</td>
                   </tr>
                 ))}
               </tbody>

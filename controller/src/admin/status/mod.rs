@@ -35,7 +35,7 @@ use crate::members::MembersStatus;
 /// The state of the fleet at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// `healthy` with the summary, or the number of problems with their subjects.
+    /// `no problems` with the summary, or the number of problems with their subjects.
     #[serde(default)]
     pub verdict: String,
     /// Buckets, zones and clients, and what was refused in the last 10 s.

@@ -153,7 +153,7 @@ fn refusing(status: &Status) -> String {
 /// Returns the first line that an operator reads.
 pub(super) fn verdict(problems: &[Problem], summary: &str) -> String {
     if problems.is_empty() {
-        return format!("healthy: {summary}");
+        return format!("no problems: {summary}");
     }
     if let [problem] = problems {
         return format!("1 problem: {}", problem.text);

@@ -190,7 +190,7 @@ fn summary_names_the_bucket_that_refuses_most() {
         world.checkout().refusals_10_s = refusals;
         verdict(&[], &summary(&world.status))
     };
-    let fleet = "healthy: 1 bucket in enforce, 2 zones, 214 clients";
+    let fleet = "no problems: 1 bucket in enforce, 2 zones, 214 clients";
     assert_eq!(said(0, 0), format!("{fleet}; nothing refused in 10 s"));
     assert_eq!(
         said(38, 5),
