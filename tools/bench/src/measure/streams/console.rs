@@ -1,4 +1,5 @@
-//! Viewers of the console of a controller with a thousand buckets: processor time, memory, and the age of directives.
+//! Viewers of the console of a controller with a thousand buckets: processor time, memory, and the age of directives, beside
+//! a controller with the same load and no viewers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use plimsoll_testing::fleet::{metric, start_aggregator, start_controller};
 use plimsoll_testing::process::{Process, http_get};
+use tempfile::TempDir;
 
 use super::Streams;
 use crate::measure::report::Report;
@@ -22,51 +24,41 @@ const FLAGS: [&str; 3] = ["--names=3", "--buckets=1000", "--rps=1000"];
 const VIEWERS: usize = 10;
 const EVERY: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_secs(60);
-const ALONE: Duration = Duration::from_secs(240);
 const VIEWED: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(100);
 const CORE_MAX: f64 = 0.05;
 const GROWTH_MAX_MIB: f64 = 20.0;
 
+/// A controller with its zone and load.
+struct Loaded {
+    controller: Process,
+    zone: Process,
+    _load: Streams,
+    _directory: TempDir,
+}
+
 /// Costs of a controller over a span.
 struct Costs {
     cores: f64,
-    /// Memory at the end.
-    mib: f64,
-    /// What it grew by in a minute, as the history of refusals does for a day.
-    mib_per_minute: f64,
+    grown_mib: f64,
     /// The greatest age of directives at the aggregator, in seconds.
     age_s: f64,
 }
 
 pub(crate) fn measure(report: &mut Report) {
-    let directory = tempfile::tempdir().unwrap();
-    let line = |number| {
-        format!(
-            "  {}: {{ limit: {LIMIT}, mode: enforce }}\n",
-            bucket(number)
-        )
-    };
-    let buckets: String = (0..BUCKETS).map(line).collect();
-    let policy =
-        format!("buckets:\n{buckets}rollout: {{ require_gates: false }}\nguardrails: off\n");
-    let tenants = "tenants: { default: { weight: 1 } }\n";
-    let controller = start_controller(&directory, &policy, tenants);
-    let zone = start_aggregator("zone-a", controller.address("listen"));
-    let _load = Streams::below(&[(&zone, CLIENTS)], EVERY, &FLAGS.map(str::to_owned));
+    let [with, without] = [(); 2].map(|()| Loaded::start());
     sleep(SETTLE);
-    let alone = costs(&controller, &zone, ALONE);
-    let admin = controller.address("admin");
+    let admin = with.controller.address("admin");
     let (frames, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let viewed = scope(|scope| {
+    let [viewed, alone] = scope(|scope| {
         for _ in 0..VIEWERS {
             scope.spawn(|| view(admin, &frames, &ended));
         }
         // Its answers fill the buffers of its connection.
         let _reads_nothing = open(admin);
-        let viewed = costs(&controller, &zone, VIEWED);
+        let costs = costs([&with, &without], VIEWED);
         ended.store(true, Ordering::Relaxed);
-        viewed
+        costs
     });
 
     let title = |what: &str| format!("{BUCKETS} buckets, {VIEWERS} viewers for 10 min: {what}");
@@ -82,11 +74,10 @@ pub(crate) fn measure(report: &mut Report) {
         figure,
         cores <= CORE_MAX,
     );
-    let due = alone.mib_per_minute * VIEWED.as_secs_f64() / 60.0;
-    let grown = viewed.mib - alone.mib - due;
+    let grown = viewed.grown_mib - alone.grown_mib;
     let figure = format!(
-        "{grown:+.1} MiB beside the {due:.1} MiB that the history of refusals grows by ({:.0} MiB without)",
-        alone.mib
+        "{grown:+.1} MiB ({:.1} MiB without: the history of refusals)",
+        alone.grown_mib
     );
     report.row(
         &title("memory"),
@@ -113,27 +104,59 @@ pub(crate) fn measure(report: &mut Report) {
     );
 }
 
-fn costs(controller: &Process, zone: &Process, span: Duration) -> Costs {
-    let (began, used) = (Instant::now(), processor_time(controller.id()).unwrap());
-    let mib = || resident_bytes(controller.id()).unwrap() as f64 / f64::from(1 << 20);
-    let (before, mut age_s) = (mib(), 0.0_f64);
+fn costs(fleets: [&Loaded; 2], span: Duration) -> [Costs; 2] {
+    let used = |fleet: &Loaded| processor_time(fleet.controller.id()).unwrap();
+    let mib =
+        |fleet: &Loaded| resident_bytes(fleet.controller.id()).unwrap() as f64 / f64::from(1 << 20);
+    let before = fleets.map(|fleet| (used(fleet), mib(fleet)));
+    let (began, mut ages) = (Instant::now(), [0.0_f64; 2]);
     while began.elapsed() < span {
-        let page = http_get(zone.address("admin"), "/metrics").1;
+        for (fleet, age) in fleets.iter().zip(&mut ages) {
+            *age = age.max(fleet.age_s());
+        }
+        sleep(POLL);
+    }
+    let span_s = began.elapsed().as_secs_f64();
+    [0, 1].map(|at| Costs {
+        cores: (used(fleets[at]) - before[at].0).as_secs_f64() / span_s,
+        grown_mib: mib(fleets[at]) - before[at].1,
+        age_s: ages[at],
+    })
+}
+
+impl Loaded {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let line = |number| {
+            format!(
+                "  {}: {{ limit: {LIMIT}, mode: enforce }}\n",
+                bucket(number)
+            )
+        };
+        let buckets: String = (0..BUCKETS).map(line).collect();
+        let policy =
+            format!("buckets:\n{buckets}rollout: {{ require_gates: false }}\nguardrails: off\n");
+        let tenants = "tenants: { default: { weight: 1 } }\n";
+        let controller = start_controller(&directory, &policy, tenants);
+        let zone = start_aggregator("zone-a", controller.address("listen"));
+        Self {
+            _load: Streams::below(&[(&zone, CLIENTS)], EVERY, &FLAGS.map(str::to_owned)),
+            controller,
+            zone,
+            _directory: directory,
+        }
+    }
+
+    /// Age of the directives at the aggregator.
+    fn age_s(&self) -> f64 {
+        let page = http_get(self.zone.address("admin"), "/metrics").1;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let updated = metric(
             &page,
             "plimsoll_directive_last_update_timestamp_seconds",
             "",
         );
-        age_s = age_s.max(now.as_secs_f64() - updated);
-        sleep(POLL);
-    }
-    let used = processor_time(controller.id()).unwrap() - used;
-    Costs {
-        cores: used.as_secs_f64() / began.elapsed().as_secs_f64(),
-        mib: mib(),
-        mib_per_minute: (mib() - before) / span.as_secs_f64() * 60.0,
-        age_s,
+        now.as_secs_f64() - updated
     }
 }
 
