@@ -110,6 +110,9 @@ pub struct Report {
     /// those connected below from an aggregator.
     #[prost(uint32, tag = "48")]
     pub killed_locally: u32,
+    /// Clients whose store of exact quotas does not answer: counted in the same way.
+    #[prost(uint32, tag = "66")]
+    pub quota_store_down: u32,
     /// From an aggregator: clients connected to it and to the aggregators below it. The parent believes a bounded
     /// number of requests of each.
     #[prost(uint32, tag = "56")]

@@ -124,13 +124,17 @@ impl Downstream {
     }
 
     pub(crate) fn clients_below(&self) -> u32 {
-        let clients = self.sessions.connected().map(|child| child.clients);
-        clients.fold(0, u32::saturating_add).min(CLIENTS_MAX)
+        self.clients_with(|child| child.clients)
+    }
+
+    /// Adds up a number of clients of all connected children.
+    pub(crate) fn clients_with(&self, count: impl Fn(&sessions::Child) -> u32) -> u32 {
+        let counts = self.sessions.connected().map(count);
+        counts.fold(0, u32::saturating_add).min(CLIENTS_MAX)
     }
 
     pub(crate) fn killed_locally(&self) -> u32 {
-        let counts = self.sessions.connected().map(|child| child.killed_locally);
-        counts.fold(0, u32::saturating_add).min(CLIENTS_MAX)
+        self.clients_with(|child| child.killed_locally)
     }
 
     /// The number of clients that are connected or have just left.

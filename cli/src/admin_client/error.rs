@@ -114,9 +114,15 @@ impl AdminPort {
                     "{address} speaks no plain HTTP ({cause}); if it is TLS, write {other} and give its CA with --ca"
                 )
             }
+            None if error.is_timeout() && !error.is_connect() => format!(
+                "{address} accepts connections and does not answer: its process hangs, or its machine is overloaded\n  = hint: \
+                 restart it if that lasts{}",
+                meanwhile(address.tier)
+            ),
             None => format!(
-                "nothing answers at {address}: {cause}\n  = hint: {}",
-                remedy(address.tier)
+                "nothing answers at {address}: {cause}\n  = hint: {}{}",
+                remedy(address.tier),
+                meanwhile(address.tier)
             ),
             Some(failure) => match failure.label() {
                 "not_tls" => format!("{address} speaks no TLS; if it is plain HTTP, write {other}"),
@@ -139,8 +145,7 @@ const fn remedy(tier: Tier) -> &'static str {
     match tier {
         Tier::Controller => {
             "give the admin port of the controller with --controller URL: http://127.0.0.1:PORT on its own machine if it \
-             is not 7401, https://HOST:7401 from another; while it is down, `plimsoll kill on --aggregator URL` stops one \
-             zone, and a --kill-file one service"
+             is not 7401, https://HOST:7401 from another"
         }
         Tier::Aggregator => {
             "give the admin port of an aggregator, which is 7411, or stop one service by its --kill-file"
@@ -149,6 +154,17 @@ const fn remedy(tier: Tier) -> &'static str {
             "give the admin port of the quota server with --server URL: http://127.0.0.1:PORT on its own machine if it is \
              not 7432, https://HOST:7432 from another"
         }
+    }
+}
+
+/// What goes on without a tier, and without a remedy at it.
+const fn meanwhile(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Controller => {
+            "; while it is down, services go on by the directives they have, `plimsoll kill on --aggregator URL` stops one \
+             zone, and a --kill-file one service"
+        }
+        Tier::Aggregator | Tier::Quota => "",
     }
 }
 

@@ -121,6 +121,7 @@ impl Subscription {
                 .filter(|_| leader != session.sequence.leader())
                 .and_then(|leader| leader.instance),
             killed_locally: u32::from(self.enforcement.observes),
+            quota_store_down: u32::from(self.table.layered.is_store_down()),
             subscriptions: subscribed
                 .into_iter()
                 .map(|bucket| self.buckets[bucket].clone())

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plimsoll_core::exchange::sessions::Child;
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
 use plimsoll_core::kill::{Claims, KillClaim, KillOrder, KilledBucketsFull, Kills, OrderId, Scope};
 use plimsoll_core::names::Bucket;
@@ -154,11 +155,13 @@ impl Brain {
     }
 
     pub(crate) fn killed_locally(&self) -> u32 {
-        self.downstream
-            .sessions
-            .connected()
-            .map(|child| child.killed_locally)
-            .fold(0, u32::saturating_add)
+        self.clients_with(|child| child.killed_locally)
+    }
+
+    /// Adds up a number of clients of all connected aggregators.
+    pub(crate) fn clients_with(&self, count: impl Fn(&Child) -> u32) -> u32 {
+        let counts = self.downstream.sessions.connected().map(count);
+        counts.fold(0, u32::saturating_add)
     }
 
     /// Begins a drill among the aggregators.

@@ -62,6 +62,11 @@ impl Layered {
         self.store.get().map(|store| &**store)
     }
 
+    /// Returns true while requests are kept from a store that does not answer.
+    pub(crate) fn is_store_down(&self) -> bool {
+        self.store().is_some_and(|store| !store.is_up())
+    }
+
     pub(crate) fn tally(&self, bucket: u32) -> QuotaTally {
         let counters = self.tallies.get(bucket as usize);
         counters.map_or([0; 5], |counters| {

@@ -77,6 +77,9 @@ pub struct Status {
     /// Connected clients that a kill file stops from refusing. A client of several
     /// aggregators counts at each of them.
     pub killed_locally: u32,
+    /// Connected clients whose store of exact quotas does not answer, counted in the same way.
+    #[serde(default)]
+    pub quota_store_down: u32,
     /// Kill generations that aggregators or clients hold without an order; they kill nothing elsewhere.
     pub kill_claims: Vec<Claimed>,
     /// Buckets without room, at most 64: they are unprotected, regardless of the policy.
@@ -179,6 +182,7 @@ impl Status {
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),
+            quota_store_down: brain.clients_with(|child| child.quota_store_down),
             kill_claims: Claimed::list(brain.kill_claims()),
             unprotected: brain
                 .buckets

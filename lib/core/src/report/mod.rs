@@ -121,6 +121,8 @@ pub struct Report {
     /// The clients, this one or those connected below, that are killed locally: by a kill file or by their
     /// environment.
     pub killed_locally: u32,
+    /// The clients, this one or those connected below, whose store of exact quotas does not answer.
+    pub quota_store_down: u32,
     /// From an aggregator: the chain of aggregators below it; empty in a greeting.
     pub path: Path,
     /// New subscriptions to buckets on this stream, and from time to time all of them again: a parent drops a

@@ -151,6 +151,7 @@ impl ReportDecoder {
             children: part.children,
             clients: part.clients,
             killed_locally: part.killed_locally,
+            quota_store_down: part.quota_store_down,
             path: decode_path(&part.path)?,
             subscriptions: decode_buckets("subscriptions", &part.subscriptions)?,
             unsubscriptions: decode_buckets("unsubscriptions", &part.unsubscriptions)?,

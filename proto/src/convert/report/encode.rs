@@ -206,6 +206,7 @@ fn encode_head(report: &Report) -> wire::Report {
         drill: report.drill.0,
         claimed_drill: report.claimed_drill.0,
         killed_locally: report.killed_locally,
+        quota_store_down: report.quota_store_down,
         leaving: report.leaving,
         children: report.children,
         clients: report.clients,

@@ -152,6 +152,7 @@ fn any_report() -> impl Strategy<Value = Report> {
                 .into(),
                 children,
                 killed_locally: children / 2,
+                quota_store_down: children / 3,
                 clients: children / 3,
                 more: false,
                 path,

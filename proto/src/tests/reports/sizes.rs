@@ -102,6 +102,7 @@ fn largest_report(keys: usize) -> Report {
             .collect(),
         children: u32::MAX,
         killed_locally: u32::MAX,
+        quota_store_down: u32::MAX,
         clients: u32::MAX,
         more: false,
         path: Path(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),

@@ -120,11 +120,18 @@ fn killed_quota_server_returns_with_its_balances() {
     });
     assert_policies_apply_at_once(&instance);
     let granted = granted.load(Ordering::Relaxed);
+    let until_down = |clients: u64| {
+        until("the controller to know it", || {
+            (fleet.status()?["quota_store_down"] == clients).then_some(())
+        });
+    };
+    until_down(1);
 
     store = server(data.path(), &listen);
     until("the store to decide again", || {
         is_up(&instance).then_some(())
     });
+    until_down(0);
     let had = left(&store, "counted");
     assert!(
         had <= MAX - granted,

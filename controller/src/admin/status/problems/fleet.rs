@@ -138,6 +138,21 @@ fn revive(flag: &str) -> String {
     )
 }
 
+pub(super) fn quota_store(status: &Status) -> Vec<Problem> {
+    if status.quota_store_down == 0 {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} of {} clients get no answer from their store of exact quotas: the `on_store_error` of each quota decides in {}",
+        status.quota_store_down,
+        status.clients,
+        named(&buckets(status, |it| !it.quotas.is_empty()))
+    );
+    let remedy = "start what their --quota-store names, or mend the network to it; `/readyz` of a quota server says what it \
+                  lacks";
+    vec![Problem::warning("quotas", text, remedy)]
+}
+
 pub(super) fn claims(status: &Status) -> Vec<Problem> {
     let each = status.kill_claims.iter().map(|claim| {
         let flag = claim.bucket.as_ref().map(|it| format!(" --bucket {it}"));

@@ -60,12 +60,13 @@ impl Problem {
 
 /// Returns all problems, the worst first.
 pub(super) fn list(status: &Status, policies: &Policies, kills: &KillStatus) -> Vec<Problem> {
-    let kinds: [Vec<Problem>; 14] = [
+    let kinds: [Vec<Problem>; 15] = [
         controllers::leadership(status),
         fleet::aggregators(status),
         fleet::killed(status, kills),
         fleet::claims(status),
         fleet::clients(status),
+        fleet::quota_store(status),
         fleet::lowered(status),
         fleet::underadmitting(status),
         fleet::uncounted(status),

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Refusals below this share count as none.
 const NONE: f64 = 0.005;
+/// The part of the refusals that a remedy takes away at least.
+const NOTABLE: f64 = 0.1;
 /// Steps in the search for a limit: the last one is a millionth of the first.
 const STEPS: usize = 20;
 const OTHERS_MAX: usize = 3;
@@ -108,7 +110,7 @@ impl Case<'_> {
             let refused_after = after.get(self.at).copied()?;
             let starves = |(before, after): (&f64, &f64)| *after > 1.0 - NONE && before < after;
             let harms = before.iter().zip(&after).any(starves);
-            (now - refused_after >= NONE && !harms).then(|| Remedy {
+            (now - refused_after >= (now * NOTABLE).max(NONE) && !harms).then(|| Remedy {
                 change,
                 refused_before: now,
                 refused_after,

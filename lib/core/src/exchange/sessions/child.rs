@@ -28,6 +28,8 @@ pub struct Child {
     pub last_report: MonoTime,
     /// The clients that are killed locally, in its last report: the child itself, or those below it.
     pub killed_locally: u32,
+    /// The clients whose store of exact quotas does not answer, in its last report.
+    pub quota_store_down: u32,
     /// By bucket: the clients that carry out less than the mode that they were sent.
     pub(super) unapplied: BTreeMap<Bucket, u32>,
     /// The clients that its latest report is about: the child itself, or those connected below it.

@@ -127,6 +127,7 @@ impl Sessions {
         };
         if !report.more {
             child.killed_locally = report.killed_locally.min(child.clients);
+            child.quota_store_down = report.quota_store_down.min(child.clients);
             child.take_modes(report);
         }
         let is_news = entered.cut > 0 && child.cut / 2 >= child.cut_taken;
@@ -201,6 +202,7 @@ impl Sessions {
             since: now,
             last_report: now,
             killed_locally: 0,
+            quota_store_down: 0,
             unapplied: BTreeMap::new(),
             clients: 0,
             cut: 0,

@@ -241,6 +241,7 @@ fn fields_of_the_status_are_stable() {
         "kill_generation",
         "killed",
         "killed_locally",
+        "quota_store_down",
         "kill_claims",
         "unprotected",
         "unlisted",

@@ -7,8 +7,10 @@ use plimsoll_admin::security::TokensStatus;
 use plimsoll_core::decision::{Mode, ShownMode};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::names::Text;
+use plimsoll_core::quota::{OnStoreError, QuotaKey};
 
 use super::{World, bucket};
+use crate::admin::quota_status::QuotaStatus;
 use crate::admin::status::{CatalogueStatus, HeldStatus, UnlistedStatus};
 use crate::members::EndpointState;
 
@@ -27,6 +29,18 @@ fn killed(command: Option<KillOrder>, by_file: bool) -> KillState {
         by_file,
         command,
         ..KillState::default()
+    }
+}
+
+fn quota() -> QuotaStatus {
+    QuotaStatus {
+        name: "exports".to_owned(),
+        max: 10,
+        refill: 10,
+        every: "1h".to_owned(),
+        key: QuotaKey::default(),
+        on_store_error: OnStoreError::default(),
+        lease: 1,
     }
 }
 
@@ -141,6 +155,14 @@ pub(super) const CASES: &[Case] = &[
         "warning",
         |it| it.status.killed_locally = 4,
         "4 of 214 clients are killed by a kill file or their environment: they refuse nothing",
+    ),
+    (
+        "warning",
+        |it| {
+            it.checkout().quotas = vec![quota()];
+            it.status.quota_store_down = 4;
+        },
+        "4 of 214 clients get no answer from their store of exact quotas: the `on_store_error` of each quota decides in checkout",
     ),
     (
         "warning",
