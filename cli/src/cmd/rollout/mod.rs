@@ -113,6 +113,9 @@ pub(crate) fn run(command: &RolloutCommand) -> anyhow::Result<ExitCode> {
         RolloutCommand::Status { admin } => {
             let entries: Vec<EntryStatus> = admin.get("/rollout")?;
             admin.output.print(&entries, |out| {
+                if entries.is_empty() {
+                    writeln!(out, "no entries: the policy has no buckets")?;
+                }
                 entries
                     .iter()
                     .try_for_each(|entry| answers::write_status(out, entry))

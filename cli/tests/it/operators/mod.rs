@@ -10,3 +10,4 @@ mod history;
 pub(crate) mod kill;
 mod resume;
 pub(crate) mod rollout;
+mod situations;

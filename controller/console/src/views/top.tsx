@@ -113,7 +113,7 @@ function Told({ fleet }: { fleet: Fleet | undefined }) {
 }
 
 export function Problems({ fleet, ask }: { fleet: Fleet; ask(ask: Ask): void }) {
-  const { kill, in_shadow, killed_buckets, status } = fleet;
+  const { held, kill, in_shadow, killed_buckets, status } = fleet;
   const needed = status.killed || in_shadow > 0 || killed_buckets > 0;
   if (status.problems.length === 0 && !needed) return null;
   return (
@@ -137,6 +137,7 @@ export function Problems({ fleet, ask }: { fleet: Fleet; ask(ask: Ask): void }) 
           {kill.by_file ? 'The policy file orders the kill: remove it there.' : <button onClick={() => ask({ kind: 'end-kill', bucket: null })}>End the kill…</button>}
         </p>
       )}
+      {held !== null && <p class="actions"><a href="#pending">Pending policy: its differences, its effect, and how to apply it</a></p>}
       {killed_buckets > 0 && <p>{plural(killed_buckets, 'bucket')} killed on their own: the list has them first.</p>}
       {in_shadow > 0 && (
         <p class="actions">

@@ -141,15 +141,21 @@ fn killed_quota_server_returns_with_its_balances() {
         had >= (MAX - granted).saturating_sub(CALLERS),
         "{had} tokens are left after {granted} were granted"
     );
-    let more = (0..)
-        .take_while(|_| {
-            runtime
-                .block_on(instance.decide("counted"))
-                .verdict
-                .is_admit()
-        })
-        .count();
-    assert_eq!(more as u64, had, "no token more in all");
+    // On a busy machine an answer may come too late, with or without its token.
+    let (mut more, mut unanswered) = (0, 0);
+    loop {
+        match runtime.block_on(instance.decide("counted")).verdict {
+            Verdict::Admit => more += 1,
+            Verdict::Refuse(refusal) if refusal.reason() == Reason::QuotaDegraded => {
+                unanswered += 1;
+            }
+            Verdict::Refuse(_) => break,
+        }
+    }
+    assert!(
+        more <= had && more + unanswered >= had,
+        "{more} more and {unanswered} without an answer, of {had}"
+    );
     runtime.block_on(instance.feed.shutdown());
 }
 

@@ -2,9 +2,11 @@
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Tenant;
+use plimsoll_core::quota::QuotaKey;
 use plimsoll_policy::UnixSeconds;
 
 use super::Why;
+use crate::admin::quota_status::QuotaStatus;
 use crate::bucket::Refusals;
 
 /// A tenant or a class, as operators call it.
@@ -91,14 +93,70 @@ fn cause(why: &Why, requests: &Refusals) -> String {
         Some("guard") => "requests arrive faster for moments than its part of the limit lets pass, and the guard of each \
              client refuses those; the runbook has the causes"
             .to_owned(),
-        Some(_) => {
-            let quotas: Vec<String> = why
-                .quotas
-                .iter()
-                .map(|quota| format!("{} ({}, {} more every {})", quota.name, quota.max, quota.refill, quota.every))
-                .collect();
-            format!("it has used up a quota: {}; `plimsoll quota top` has its keys", quotas.join(", "))
-        }
+        Some(_) => used_up(&why.tenant, &why.quotas),
         None => "too few to tell the reason".to_owned(),
+    }
+}
+
+/// The quotas of the bucket, and the command that has the next refill, which only the store knows.
+fn used_up(tenant: &Tenant, quotas: &[QuotaStatus]) -> String {
+    let terms = |it: &QuotaStatus| {
+        format!(
+            "{} ({}, {} more every {})",
+            it.name, it.max, it.refill, it.every
+        )
+    };
+    let terms: Vec<String> = quotas.iter().map(terms).collect();
+    let key = |it: &QuotaStatus| match it.key {
+        QuotaKey::Global => Some(format!("{{*}}:{}", it.name)),
+        QuotaKey::Tenant if tenant.is_class() => None,
+        QuotaKey::Tenant => Some(format!("{{{tenant}}}:{}", it.name)),
+    };
+    let remedy = match quotas.iter().find_map(key) {
+        Some(key) => format!("`plimsoll quota get '{key}'` has its next refill"),
+        None => "`plimsoll quota top` has its keys".to_owned(),
+    };
+    format!("it has used up a quota: {}; {remedy}", terms.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::quota::OnStoreError;
+
+    use super::*;
+
+    #[test]
+    fn used_up_quota_leads_to_its_next_refill() {
+        let quota = |key| QuotaStatus {
+            name: "exports".to_owned(),
+            max: 10,
+            refill: 5,
+            every: "1h".to_owned(),
+            key,
+            on_store_error: OnStoreError::default(),
+            lease: 1,
+        };
+        for (tenant, key, command) in [
+            (
+                "acme",
+                QuotaKey::Tenant,
+                "`plimsoll quota get '{acme}:exports'` has its next refill",
+            ),
+            (
+                "acme",
+                QuotaKey::Global,
+                "`plimsoll quota get '{*}:exports'` has its next refill",
+            ),
+            (
+                "default",
+                QuotaKey::Tenant,
+                "`plimsoll quota top` has its keys",
+            ),
+        ] {
+            assert_eq!(
+                used_up(&Tenant::new(tenant).unwrap(), &[quota(key)]),
+                format!("it has used up a quota: exports (10, 5 more every 1h); {command}")
+            );
+        }
     }
 }

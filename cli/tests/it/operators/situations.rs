@@ -1,0 +1,225 @@
+//! What the commands that look say in every situation: the exit code and the text that leads on.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread;
+
+use plimsoll_testing::fleet::{TENANTS, restart_controller, start_controller};
+use plimsoll_testing::process::{Process, free_addresses, run, succeed, until};
+
+const COMMANDS: [&str; 8] = [
+    "status",
+    "why acme",
+    "diff",
+    "events",
+    "rollout status",
+    "kill status",
+    "doctor",
+    "audit show",
+];
+const SMALL: &str = "buckets: { api: { limit: 100, mode: shadow } }\n";
+const BUCKETS: usize = 10_000;
+const CUSTOMERS: usize = 100_000;
+
+/// Runs each command, and compares its exit code and a part of its text.
+fn look(situation: &str, flags: &[&str], expected: [(i32, &str); COMMANDS.len()]) {
+    for (command, (code, part)) in COMMANDS.iter().zip(expected) {
+        let args: Vec<&str> = command.split(' ').chain(flags.iter().copied()).collect();
+        let ended = run(&args);
+        let text = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+        assert!(
+            ended.status.code() == Some(code) && text.contains(part),
+            "{situation}: {command}: {:?} in place of {code} with {part:?}: {text}",
+            ended.status.code()
+        );
+    }
+}
+
+fn url(controller: &Process) -> String {
+    format!("http://{}", controller.address("admin"))
+}
+
+/// A server of another kind, or of a version without these routes.
+fn foreign() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4_096]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            );
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn commands_without_an_answer_say_why() {
+    let [nothing] = free_addresses();
+    let mut silent = [(1, "nothing answers at"); COMMANDS.len()];
+    silent[6] = (1, "fail  leader: no controller leads");
+    look(
+        "dead",
+        &["--controller", &format!("http://{nothing}")],
+        silent,
+    );
+
+    let unexpected = [(1, "404 Not Found; is it the admin port"); COMMANDS.len()];
+    look("another server", &["--controller", &foreign()], unexpected);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (tokens, others) = (path("tokens"), path("others"));
+    let (ann, ben) = (path("ann"), path("ben"));
+    for (name, file, out) in [("ann", &tokens, &ann), ("ben", &others, &ben)] {
+        succeed(&[
+            "tokens", "add", name, "--role", "admin", "--file", file, "--out", out,
+        ]);
+    }
+    let (policy, state) = (path("policy.yaml"), path("state"));
+    std::fs::write(&policy, SMALL).unwrap();
+    let controller = Process::start(&[
+        "controller",
+        "--policy",
+        &policy,
+        "--state-dir",
+        &state,
+        "--tokens",
+        &tokens,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    let refused = [(1, "add one there with `plimsoll tokens add`"); COMMANDS.len()];
+    let url = url(&controller);
+    look(
+        "wrong token",
+        &["--controller", &url, "--token-file", &ben],
+        refused,
+    );
+}
+
+#[test]
+fn commands_say_what_a_fleet_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut controller = start_controller(&folder, "buckets: {}\n", TENANTS);
+    let unrecorded = (1, "nothing is recorded yet");
+    look(
+        "empty",
+        &["--controller", &url(&controller)],
+        [
+            (1, "1 problem: no aggregator is known"),
+            unrecorded,
+            (0, "nothing is held back"),
+            (0, "the first one of this controller"),
+            (0, "no entries"),
+            (0, "fleet  off"),
+            (1, "no aggregator is known"),
+            (0, "a controller without an earlier policy starts"),
+        ],
+    );
+
+    save(folder.path(), SMALL);
+    let at = url(&controller);
+    let entries =
+        || String::from_utf8(run(&["rollout", "status", "--controller", &at]).stdout).unwrap();
+    until("the bucket", || {
+        entries().contains("api: shadow").then_some(())
+    });
+    succeed(&["kill", "on", "--reason", "practice", "--controller", &at]);
+    save(folder.path(), &SMALL.replace("100", "1000"));
+    until("the policy to be held back", || {
+        let shown = run(&["diff", "--controller", &at]);
+        String::from_utf8(shown.stdout)
+            .unwrap()
+            .contains("held back: ")
+            .then_some(())
+    });
+    let held_and_killed = [
+        (1, "3 problems: "),
+        unrecorded,
+        (0, "buckets.api.limit: 100 -> 1000"),
+        (0, "the fleet is killed"),
+        (0, "killed"),
+        (0, "fleet  on"),
+        (1, "fail  policy"),
+        (0, "practice"),
+    ];
+    look(
+        "killed, and a policy held back",
+        &["--controller", &at],
+        held_and_killed,
+    );
+
+    controller.kill_9();
+    controller = restart_controller(&folder);
+    look(
+        "the same after a restart",
+        &["--controller", &url(&controller)],
+        held_and_killed,
+    );
+}
+
+#[test]
+fn commands_answer_about_a_large_fleet() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |number| format!("  b{number:05}: {{ limit: 100, mode: enforce }}\n");
+    let policy = format!("buckets:\n{}", (0..BUCKETS).map(row).collect::<String>());
+    let row = |number| format!("customer-{number},free\n");
+    let catalogue = format!(
+        "tenant,plan\n{}",
+        (0..CUSTOMERS).map(row).collect::<String>()
+    );
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let files = [
+        ("policy.yaml", &*policy),
+        (
+            "tenants.yaml",
+            "plans: { free: { weight: 1 } }\ntenants: {}\n",
+        ),
+        ("catalogue.csv", &catalogue),
+    ];
+    for (name, text) in files {
+        std::fs::write(path(name), text).unwrap();
+    }
+    let controller = Process::start(&[
+        "controller",
+        "--policy",
+        &path("policy.yaml"),
+        "--tenants",
+        &path("tenants.yaml"),
+        "--catalogue",
+        &path("catalogue.csv"),
+        "--state-dir",
+        &path("state"),
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    look(
+        "large",
+        &["--controller", &url(&controller)],
+        [
+            (1, "1 problem: no aggregator is known"),
+            (1, "nothing is recorded yet"),
+            (0, "nothing is held back"),
+            (0, "the first one of this controller"),
+            (0, "b09999: enforce"),
+            (0, "fleet  off"),
+            (1, "no aggregator is known"),
+            (0, "a controller without an earlier policy starts"),
+        ],
+    );
+}
+
+/// Saves the policy as an editor does.
+fn save(folder: &Path, text: &str) {
+    let swap = folder.join(".policy.yaml.swp");
+    std::fs::write(&swap, text).unwrap();
+    std::fs::rename(swap, folder.join("policy.yaml")).unwrap();
+}
