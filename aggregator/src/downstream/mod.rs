@@ -124,17 +124,18 @@ impl Downstream {
     }
 
     pub(crate) fn clients_below(&self) -> u32 {
-        self.clients_with(|child| child.clients)
-    }
-
-    /// Adds up a number of clients of all connected children.
-    pub(crate) fn clients_with(&self, count: impl Fn(&sessions::Child) -> u32) -> u32 {
-        let counts = self.sessions.connected().map(count);
-        counts.fold(0, u32::saturating_add).min(CLIENTS_MAX)
+        self.sessions.sum(|child| child.clients).min(CLIENTS_MAX)
     }
 
     pub(crate) fn killed_locally(&self) -> u32 {
-        self.clients_with(|child| child.killed_locally)
+        let killed = self.sessions.sum(|child| child.killed_locally);
+        killed.min(CLIENTS_MAX)
+    }
+
+    /// The number of connected clients whose store of exact quotas does not answer.
+    pub(crate) fn quota_store_down(&self) -> u32 {
+        let down = self.sessions.sum(|child| child.quota_store_down);
+        down.min(CLIENTS_MAX)
     }
 
     /// The number of clients that are connected or have just left.

@@ -38,7 +38,7 @@ impl Child for Zone {
             children: self.downstream.connected(),
             clients: self.downstream.clients_below(),
             killed_locally: self.downstream.killed_locally(),
-            quota_store_down: self.downstream.clients_with(|child| child.quota_store_down),
+            quota_store_down: self.downstream.quota_store_down(),
             path: if is_greeting {
                 Path::default()
             } else {

@@ -157,7 +157,7 @@ const fn remedy(tier: Tier) -> &'static str {
     }
 }
 
-/// What goes on without a tier, and without a remedy at it.
+/// Returns the end of a hint: what goes on while a tier is down.
 const fn meanwhile(tier: Tier) -> &'static str {
     match tier {
         Tier::Controller => {

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_core::exchange::sessions::Child;
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
 use plimsoll_core::kill::{Claims, KillClaim, KillOrder, KilledBucketsFull, Kills, OrderId, Scope};
 use plimsoll_core::names::Bucket;
@@ -155,13 +154,7 @@ impl Brain {
     }
 
     pub(crate) fn killed_locally(&self) -> u32 {
-        self.clients_with(|child| child.killed_locally)
-    }
-
-    /// Adds up a number of clients of all connected aggregators.
-    pub(crate) fn clients_with(&self, count: impl Fn(&Child) -> u32) -> u32 {
-        let counts = self.downstream.sessions.connected().map(count);
-        counts.fold(0, u32::saturating_add)
+        self.downstream.sessions.sum(|child| child.killed_locally)
     }
 
     /// Begins a drill among the aggregators.

@@ -1,4 +1,4 @@
-//! What the commands that look say in every situation: the exit code and the text that leads on.
+//! Commands that look, in every situation: each has an exit code and a text that leads on.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -182,7 +182,10 @@ impl Status {
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),
-            quota_store_down: brain.clients_with(|child| child.quota_store_down),
+            quota_store_down: brain
+                .downstream
+                .sessions
+                .sum(|child| child.quota_store_down),
             kill_claims: Claimed::list(brain.kill_claims()),
             unprotected: brain
                 .buckets
@@ -193,12 +196,7 @@ impl Status {
             unlisted: UnlistedStatus::list(brain, now),
             leading: brain.downstream.takeover.leading,
             state_lost: durable.loss.clone(),
-            clients: brain
-                .downstream
-                .sessions
-                .connected()
-                .map(|child| child.clients)
-                .fold(0, u32::saturating_add),
+            clients: brain.downstream.sessions.sum(|child| child.clients),
             state_unsaved: brain.pending_saves.failure.clone(),
             audit_failing: false,
             buckets,

@@ -352,6 +352,11 @@ impl Sessions {
             .filter(|child| child.stream.is_some())
     }
 
+    /// Adds up a number of clients of every connected child.
+    pub fn sum(&self, count: impl Fn(&Child) -> u32) -> u32 {
+        self.connected().map(count).fold(0, u32::saturating_add)
+    }
+
     /// The clients, connected here or below, that carry out less than the mode that they were sent, by bucket.
     /// Linear in the children and in the buckets that they name.
     pub fn unapplied(&self) -> BTreeMap<&Bucket, u32> {
