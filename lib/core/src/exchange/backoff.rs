@@ -32,9 +32,12 @@ impl Backoff {
     }
 
     /// Returns the wait before the next attempt at controllers of which none leads: uniform between 0 and a span of at
-    /// most 1 s.
+    /// most 1 s. Any number of them counts as one failure: the member that becomes the leader may answer nothing for a
+    /// moment, and the next wait must not be the one of a long outage then.
     pub fn next_wait_in_election(&mut self, draw: u32) -> Duration {
-        self.jitter(ELECTION, draw)
+        let wait = self.jitter(ELECTION, draw);
+        self.failures = self.failures.min(1);
+        wait
     }
 
     /// Returns the wait before the next attempt at a parent that asked to stay away for `asked`: that long, and
@@ -81,6 +84,7 @@ mod tests {
             assert_eq!(lucky.next_wait_in_election(0), Duration::ZERO);
             assert_eq!(backoff.next_wait_in_election(u32::MAX), span);
         }
+        assert_eq!(backoff.next_wait(u32::MAX), ELECTION, "one failure");
     }
 
     #[test]
