@@ -2,18 +2,20 @@
 
 use std::io;
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::Parameters;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::admin::{Answer, on_disk, streamed, unavailable};
 use crate::audit::{AuditLog, HEAD_HEADER, ROUTE, Snapshot};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct AuditQuery {
+pub(super) struct AuditQuery {
     /// The number of lines from the end, of all leaders if several controllers share a store; if absent, all in the
     /// files of this controller.
     last: Option<u64>,
@@ -25,7 +27,7 @@ pub(crate) fn routes(audit: AuditLog) -> Routes {
         .with_state(audit)
 }
 
-async fn lines(State(audit): State<AuditLog>, Query(query): Query<AuditQuery>) -> Answer {
+async fn lines(State(audit): State<AuditLog>, Parameters(query): Parameters<AuditQuery>) -> Answer {
     let format = (header::CONTENT_TYPE.as_str(), "application/x-ndjson");
     if let (Some(last), Some(shared)) = (query.last, audit.shared()) {
         let lines = shared.latest(usize::try_from(last).unwrap_or(usize::MAX));

@@ -1,17 +1,18 @@
 //! `/history` on the admin port: export and import of the history as CSV.
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
-use plimsoll_admin::body::ErrorBody;
+use plimsoll_admin::body::{ErrorBody, Parameters};
 use plimsoll_core::names::Bucket;
 use plimsoll_host::Shared;
 use plimsoll_policy::UnixSeconds;
 use plimsoll_policy::learning::{Day, Filed, Minute};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -36,9 +37,9 @@ struct RouteState {
     recorder: HistoryRecorder,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ExportQuery {
+pub(super) struct ExportQuery {
     /// Names, separated by commas; all buckets if absent.
     buckets: Option<String>,
     /// The first minute; the oldest if absent.
@@ -47,15 +48,15 @@ struct ExportQuery {
     to: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ImportQuery {
+pub(super) struct ImportQuery {
     #[serde(default)]
     replace: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Imported {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Imported {
     minutes: usize,
     /// Ignored rows of the present day, which is still being counted.
     rows_of_today: usize,
@@ -64,7 +65,7 @@ struct Imported {
     days: Vec<ImportedDay>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ImportedDay {
     bucket: Bucket,
     /// The date, such as `2026-11-21`.
@@ -93,7 +94,10 @@ pub(crate) fn routes(commands: Commands, recorder: HistoryRecorder) -> Routes {
         })
 }
 
-async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuery>) -> Answer {
+async fn export(
+    State(shared): State<RouteState>,
+    Parameters(query): Parameters<ExportQuery>,
+) -> Answer {
     let minute = |text: Option<&String>, otherwise: i64| match text {
         None => Ok(Minute(otherwise)),
         Some(text) => UnixSeconds::parse(text).map(|time| Minute::of_unix(time.as_secs())),
@@ -140,7 +144,7 @@ async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuer
 async fn import(
     State(shared): State<RouteState>,
     Extension(caller): Extension<Caller>,
-    Query(query): Query<ImportQuery>,
+    Parameters(query): Parameters<ImportQuery>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer {

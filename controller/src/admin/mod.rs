@@ -6,7 +6,7 @@ pub(crate) mod console;
 mod history_routes;
 mod kill_routes;
 pub(crate) mod metrics;
-pub mod quota_status;
+pub(crate) mod openapi;
 pub mod rollout_routes;
 pub mod state_routes;
 pub mod status;
@@ -168,6 +168,7 @@ pub(crate) fn routes(
         metrics::page(commands, &counters, security, membership.as_ref())
     };
     admin_server::routes(metrics, || true)
+        .merge(openapi::routes(membership.is_some()))
         .merge(console::assets(&source.security))
         .merge(console.routes())
         .merge(source.routes())

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::Commands;
@@ -14,7 +15,7 @@ use crate::tasks::events::{Event, EventKind};
 pub const ACKNOWLEDGE_LOSS: &str = "/state/acknowledge-loss";
 
 /// The loss that was acknowledged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Acknowledged {
     /// The loss; null without one.
     pub loss: Option<String>,

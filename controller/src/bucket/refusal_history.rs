@@ -129,7 +129,7 @@ impl RefusalHistory {
         };
         let at = self.parts.partition_point(|part| part.at_s < at_s);
         let part = self.parts.get(at)?;
-        (part.at_s - at_s <= part.span_s.ceil() as i64).then_some(at)
+        (part.at_s.saturating_sub(at_s) <= part.span_s.ceil() as i64).then_some(at)
     }
 
     pub(crate) fn part(&self, at: usize) -> Option<&Part> {
@@ -327,6 +327,7 @@ mod tests {
         assert_eq!(since(1_300), None);
         assert_eq!(since(1_050), None);
         assert_eq!(history.find(Some(900)), None, "before the history");
+        assert_eq!(history.find(Some(i64::MIN)), None);
         assert_eq!(history.find(Some(1_601)), None, "later");
         assert_eq!(history.since_s(), Some(1_010));
     }

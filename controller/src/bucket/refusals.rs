@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::BucketState;
@@ -18,7 +19,7 @@ const HALVES_MAX: usize = 10;
 const HALF: usize = 30;
 
 /// The requests of one bucket over a time, and the reason of each refusal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusals {
     /// The time in seconds.
     pub span_s: f64,

@@ -23,6 +23,7 @@ use plimsoll_policy::learning::{
     Sample, window,
 };
 use plimsoll_policy::{LEARNED_MAX, Learned, LimitSource, Policy, UnixSeconds};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::history::sampler::Sampler;
@@ -52,7 +53,7 @@ pub(crate) struct Counters {
 }
 
 /// The progress of learning the limit of one bucket.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LearningStatus {
     /// The learned limit in requests/s; null before there is one.
     pub limit_rps: Option<f64>,

@@ -21,14 +21,13 @@ pub use self::roster::{EndpointState, MemberStatus, MembersStatus};
 pub(crate) use self::routes::routes;
 pub use self::routes::{RESIGN, Resigned};
 pub(crate) use self::run::run;
-#[cfg(test)]
-pub(crate) use self::standby::OF_THE_LEADER;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_etcd::Client;
 pub use plimsoll_etcd::StoreAddress;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
@@ -40,7 +39,7 @@ const MEMBERS_MAX: u64 = 16;
 const MEMBERS: &str = "members/";
 
 /// A controller of several, as it is registered in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Member {
     /// Its address for aggregators: `https://HOST:PORT`, or `http://` without certificates.
     pub address: String,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_etcd::{Client, EndpointStatus};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -13,7 +14,7 @@ use super::{MEMBERS, MEMBERS_MAX, Member, Membership};
 const READ_EVERY: Duration = Duration::from_secs(2);
 
 /// The controllers of a fleet, and their store.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MembersStatus {
     /// True if the member that answers leads.
     pub leading: bool,
@@ -26,7 +27,7 @@ pub struct MembersStatus {
 }
 
 /// One member.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {
     /// Its record.
     #[serde(flatten)]
@@ -36,7 +37,7 @@ pub struct MemberStatus {
 }
 
 /// One endpoint of the store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndpointState {
     /// Its address.
     pub endpoint: String,

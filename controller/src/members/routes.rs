@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
 use plimsoll_admin::access::Routes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MembersStatus, Membership};
@@ -14,7 +15,7 @@ use crate::admin::{Answer, conflict};
 pub const RESIGN: &str = "/lead/resign";
 
 /// The answer of a leader that handed the lead over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resigned {
     /// Its admin port.
     pub address: String,

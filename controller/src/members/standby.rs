@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{Caller, Route, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_admin::kill_api::{KillOn, KillOrder, KillState, KillStatus, ON, Tier};
 use plimsoll_admin::ports::Ports;
@@ -21,41 +21,12 @@ use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
 use super::{Membership, kill_orders, routes};
+use crate::admin::openapi::{self, OPERATIONS};
 use crate::admin::{Answer, Refused, console, metrics, refused, unavailable, with_valid_ttl};
 use crate::{Args, Error, Listeners};
 
 /// Between two looks for aggregators that seek the leader.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The routes of a leader that a standby answers with the address of the leader.
-pub(crate) const OF_THE_LEADER: [(Method, &str); 26] = [
-    (Method::GET, "/console/stream"),
-    (Method::GET, "/status"),
-    (Method::GET, "/catalogue"),
-    (Method::GET, "/why"),
-    (Method::GET, "/rollout"),
-    (Method::GET, "/rollout/history"),
-    (Method::POST, "/rollout/promote"),
-    (Method::POST, "/rollout/abort"),
-    (Method::GET, "/rollout/resume"),
-    (Method::POST, "/rollout/resume"),
-    (Method::POST, "/rollout/reset"),
-    (Method::GET, "/policy"),
-    (Method::POST, "/policy/ack"),
-    (Method::GET, "/policy/forecast"),
-    (Method::POST, "/policy/dry-run"),
-    (Method::GET, "/policy/undo"),
-    (Method::POST, "/policy/undo"),
-    (Method::GET, "/kill"),
-    (Method::POST, "/kill/off"),
-    (Method::POST, "/kill/drill"),
-    (Method::POST, "/aggregators/forget"),
-    (Method::POST, "/state/acknowledge-loss"),
-    (Method::GET, "/audit"),
-    (Method::GET, "/events"),
-    (Method::GET, "/history"),
-    (Method::POST, "/history"),
-];
-
 /// Serves both ports of a standby until `stop` is cancelled.
 ///
 /// # Errors
@@ -79,17 +50,18 @@ pub(super) async fn serve(
         stop.clone().cancelled_owned(),
     );
     let own = Routes::new().operator(Method::POST, ON, kill);
-    let standby = OF_THE_LEADER
-        .into_iter()
-        .fold(own, |routes, (method, path)| {
-            routes.viewer(method, path, misdirected)
-        });
+    let of_leader = OPERATIONS.iter().filter(|operation| !operation.is_of_all);
+    let standby = of_leader.fold(own, |routes, operation| {
+        let Route { method, path, .. } = operation.route.clone();
+        routes.viewer(method, path, misdirected)
+    });
     let standby = standby.with_state(membership.clone());
     let page = {
         let (membership, ports, security) = (membership.clone(), ports.clone(), security.clone());
         move || metrics::page_of_standby(&membership, &ports, &security)
     };
     let pages = admin_server::routes(page, || true)
+        .merge(openapi::routes(true))
         .merge(console::assets(security))
         .merge(routes(Some(membership.clone())))
         .merge(standby);

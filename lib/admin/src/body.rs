@@ -1,19 +1,27 @@
-//! JSON bodies of requests, and the body of every error answer.
+//! JSON bodies and parameters of requests, and the body of every error answer.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::object::Object;
 
 /// A JSON request body. An invalid one is answered with an [`ErrorBody`].
 #[derive(Clone, Copy, Debug)]
 pub struct JsonBody<T>(pub T);
 
+/// The parameters after the `?` of a path. Invalid ones are answered with an [`ErrorBody`].
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters<T>(pub T);
+
 /// The JSON body of every error answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// The reason, in words.
     pub error: String,
@@ -38,8 +46,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        match Json::<T>::from_request(request, state).await {
-            Ok(Json(body)) => Ok(Self(body)),
+        match Json::<Object<T>>::from_request(request, state).await {
+            Ok(Json(Object(body))) => Ok(Self(body)),
             Err(rejection) => {
                 let status = match rejection {
                     JsonRejection::BytesRejection(_) | JsonRejection::MissingJsonContentType(_) => {
@@ -50,5 +58,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
                 Err(error_response(status, rejection.body_text()))
             }
         }
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let parameters = Query::from_request_parts(parts, state).await;
+        parameters
+            .map(|Query(parameters)| Self(parameters))
+            .map_err(|rejection| error_response(rejection.status(), rejection.body_text()))
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::kill::drill::Spread;
 use plimsoll_core::kill::{Claims, KillGeneration};
 use plimsoll_core::names::{Bucket, Text, Zone, nearest};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The path that answers [`KillStatus`] by GET.
@@ -22,7 +23,7 @@ pub const TTL_MAX_S: u64 = 366 * 24 * 3_600;
 pub const DRILL_MAX_MS: u64 = 60_000;
 
 /// A request to kill: clients admit every request of the fleet or of one bucket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KillOn {
     /// The operator's reason.
@@ -31,13 +32,14 @@ pub struct KillOn {
     pub bucket: Option<Bucket>,
     /// Seconds after which the kill ends by itself, from 1 to [`TTL_MAX_S`]; absent: it lasts until
     /// [`KillOff`]. Controllers only.
+    #[schemars(range(min = 1, max = TTL_MAX_S))]
     pub ttl_s: Option<u64>,
     /// The operator's name, unverified.
     pub by: Option<Text>,
 }
 
 /// A request to end a kill.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KillOff {
     /// The bucket to revive; absent: the whole fleet.
@@ -49,7 +51,7 @@ pub struct KillOff {
 }
 
 /// The kill switches of the fleet and of single buckets, as one process holds them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KillStatus {
     /// The tier of the process that answers.
     pub tier: Tier,
@@ -74,7 +76,7 @@ pub struct KillStatus {
 
 /// A kill generation that a process holds above that of its parent, without an order. The process stays in shadow
 /// until an order or a command for the scope passes the generation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Claimed {
     /// The bucket; null: the whole fleet.
     pub bucket: Option<Bucket>,
@@ -103,7 +105,7 @@ impl Claimed {
 }
 
 /// The answer to [`KillOff`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KillEnded {
     /// True if the request ended a kill.
     pub ended: bool,
@@ -116,7 +118,7 @@ pub struct KillEnded {
 }
 
 /// The tier of the process that answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// A controller, which knows the causes of each kill.
@@ -126,7 +128,7 @@ pub enum Tier {
 }
 
 /// The kill switch of the fleet or of one bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KillState {
     /// The kill generation; an odd one means killed.
     pub generation: KillGeneration,
@@ -143,7 +145,7 @@ pub struct KillState {
 }
 
 /// A kill that was ordered by command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KillOrder {
     /// The operator's reason; null if this process learned of the kill from a child.
     pub reason: Option<Text>,
@@ -165,15 +167,16 @@ pub fn unknown_bucket<'a>(bucket: &Bucket, known: impl Iterator<Item = &'a str>)
 }
 
 /// A request to measure how long a kill generation takes to reach every client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrillOrder {
     /// The time to wait for acknowledgements, in milliseconds, up to [`DRILL_MAX_MS`].
+    #[schemars(range(max = DRILL_MAX_MS))]
     pub timeout_ms: u64,
 }
 
 /// The result of a drill.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrillReport {
     /// The number of the drill.
     pub drill: u64,
@@ -189,7 +192,7 @@ pub struct DrillReport {
 
 /// Latencies from the order of a drill to the arrival of the clients' acknowledgements: upper bounds of the
 /// time to reach a client, since the way back is included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrillLatency {
     /// Clients that have acknowledged the drill.
     pub clients: u64,

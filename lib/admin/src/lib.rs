@@ -6,6 +6,7 @@ pub mod body;
 pub mod drill;
 mod http;
 pub mod kill_api;
+pub mod object;
 pub mod other_controllers;
 pub mod ports;
 pub mod rejected_streams;

@@ -3,10 +3,11 @@
 use plimsoll_core::directive::Leader;
 use plimsoll_core::exchange::other_controllers::{OtherControllers, Sighting};
 use plimsoll_core::quantity::MonoTime;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A controller other than the current one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherController {
     /// Its epoch.
     pub epoch: u64,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_core::exchange::{OnRejected, Rejection};
 use plimsoll_core::stats::metrics::{Metric, one, rows};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A child counts as refused after this number of refusals. It returns within 12 s each time.
@@ -40,7 +41,7 @@ struct Refused {
 }
 
 /// A child with one refused stream after another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedChild {
     /// Role, and `ZONE/SERVICE/NAME`.
     pub child: String,

@@ -1,15 +1,13 @@
 //! Routes of the admin port for operators to look up, list and reset buckets.
 
-use axum::extract::{FromRequestParts, Query, State};
-use axum::http::request::Parts;
+use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
-use plimsoll_admin::body::{JsonBody, error_response};
+use plimsoll_admin::body::{JsonBody, Parameters, error_response};
 use plimsoll_core::quota::QuotaTime;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::api::{
     BucketStatus, Buckets, GET, Holds, LIST, PAGE_DEFAULT, PAGE_MAX, RESET, RESET_KEYS_MAX, Reset,
@@ -41,19 +39,6 @@ struct TopQuery {
     limit: Option<usize>,
 }
 
-struct Params<T>(T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let params = Query::<T>::from_request_parts(parts, state).await;
-        params
-            .map(|Query(params)| Self(params))
-            .map_err(|error| invalid(error.body_text()))
-    }
-}
-
 type Answer<T> = Result<Json<T>, Response>;
 
 pub(super) fn routes(engine: Engine) -> Routes {
@@ -65,7 +50,10 @@ pub(super) fn routes(engine: Engine) -> Routes {
         .with_state(engine)
 }
 
-async fn list(State(engine): State<Engine>, Params(query): Params<ListQuery>) -> Answer<Buckets> {
+async fn list(
+    State(engine): State<Engine>,
+    Parameters(query): Parameters<ListQuery>,
+) -> Answer<Buckets> {
     let prefix = key("prefix", unescape(&query.prefix))?;
     let after = query.after.as_deref().map(decode).transpose();
     let after = after.map_err(|_| invalid("after: give the `next` of the page before"))?;
@@ -82,7 +70,10 @@ async fn list(State(engine): State<Engine>, Params(query): Params<ListQuery>) ->
     }))
 }
 
-async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> Answer<Buckets> {
+async fn get(
+    State(engine): State<Engine>,
+    Parameters(query): Parameters<GetQuery>,
+) -> Answer<Buckets> {
     let key = key("key", unescape(&query.key))?;
     let now = engine.now();
     let buckets = engine.get(&key).await.map_err(unavailable)?;
@@ -95,7 +86,7 @@ async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> A
     }))
 }
 
-async fn top(State(engine): State<Engine>, Params(query): Params<TopQuery>) -> Answer<Top> {
+async fn top(State(engine): State<Engine>, Parameters(query): Parameters<TopQuery>) -> Answer<Top> {
     let limit = limit(query.limit, TOP_DEFAULT, TOP_MAX)?;
     // Reads every bucket in memory, which takes a while for millions.
     let top = tokio::task::spawn_blocking(move || engine.top(limit)).await;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 
-use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::process::{Process, python, until};
+use plimsoll_testing::skipped;
 use plimsoll_testing::turns::turn;
 use serde_json::Value;
 
@@ -136,6 +137,47 @@ fn addresses(output: &str) -> Vec<SocketAddr> {
         url.split('/').next()?.parse().ok()
     });
     urls.collect()
+}
+
+/// Reads dashboards as Grafana's own models do, and fails for a field that these do not keep: Grafana would ignore it.
+const MODELS: &str = "
+import json, sys
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+def lost(given, kept, path):
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for name, value in given.items():
+            if value not in (None, [], {}, '', False):
+                yield from lost(value, kept.get(name), f'{path}.{name}')
+    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for number, value in enumerate(given):
+            yield from lost(value, kept[number], f'{path}[{number}]')
+    elif given != kept:
+        yield path
+
+register_default_plugins()
+for name, dashboard in json.load(sys.stdin).items():
+    kept = json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard)))
+    if found := list(lost(dashboard, kept, name)):
+        sys.exit(', '.join(found))
+";
+
+#[test]
+fn models_of_grafana_keep_every_field() {
+    if let Err(error) = python("import grafana_foundation_sdk", "") {
+        return skipped(&format!(
+            "prometheus::dashboards: {error}; ./test installs the packages with pip"
+        ));
+    }
+    let dashboards = entries(&root().join("dashboards")).into_iter().map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().display().to_string();
+        (name, serde_json::from_str(&text).unwrap())
+    });
+    let dashboards = Value::Object(dashboards.collect());
+    python(MODELS, &dashboards.to_string()).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_core::names::{Name, Zone};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{Answer, Commands, conflict, invalid};
@@ -18,7 +19,7 @@ use crate::tasks::events::{Event, EventKind};
 pub const FORGET: &str = "/aggregators/forget";
 
 /// A request to forget an aggregator.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Forget {
     /// The aggregator, as `ZONE/NAME`.
@@ -26,7 +27,7 @@ pub struct Forget {
 }
 
 /// The aggregator that was forgotten.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forgotten {
     /// Its zone.
     pub zone: Zone,

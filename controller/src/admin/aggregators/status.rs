@@ -1,13 +1,14 @@
 //! The status of each aggregator.
 
 use plimsoll_core::quantity::MonoTime;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::aggregators::Place;
 use crate::brain::Brain;
 
 /// One aggregator.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AggregatorStatus {
     /// Its zone.
     pub zone: String,

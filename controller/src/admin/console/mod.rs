@@ -16,3 +16,4 @@ mod view;
 
 pub(crate) use self::assets::routes as assets;
 pub(crate) use self::stream::Console;
+pub(super) use self::view::View;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use futures_util::stream::unfold;
 use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::body::Parameters;
 use plimsoll_core::names::Bucket;
 use serde_json::json;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -86,7 +87,7 @@ impl Console {
 pub(super) async fn stream(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
-    Query(view): Query<View>,
+    Parameters(view): Parameters<View>,
 ) -> Answer {
     view.check().map_err(invalid)?;
     let full = |_| {

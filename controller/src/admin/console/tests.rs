@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::body::BodyDataStream;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use plimsoll_admin::access::Role;
+use plimsoll_admin::body::Parameters;
 use plimsoll_core::names::Bucket;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -41,7 +42,7 @@ async fn open(console: &Console) -> Result<BodyDataStream, StatusCode> {
     let answer = stream(
         State(console.clone()),
         axum::Extension(caller),
-        Query(View::default()),
+        Parameters(View::default()),
     );
     let answer = answer.await.map_err(|(status, _)| status)?;
     Ok(answer.into_body().into_data_stream())

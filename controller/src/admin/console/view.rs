@@ -2,6 +2,7 @@
 //! not in a browser.
 
 use plimsoll_core::names::Bucket;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of rows of a page.
@@ -10,10 +11,11 @@ pub(super) const ROWS_MAX: usize = 50;
 const SEARCH_BYTES_MAX: usize = 128;
 
 /// The parameters of the stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct View {
+pub(in crate::admin) struct View {
     /// A part of the names of buckets.
+    #[schemars(length(max = SEARCH_BYTES_MAX))]
     pub(super) search: String,
     pub(super) sort: Sort,
     /// From 0; the last one if there are fewer.
@@ -21,12 +23,13 @@ pub(super) struct View {
     /// The bucket that is shown with its tenants.
     pub(super) bucket: Option<Bucket>,
     /// A part of the names of its tenants.
+    #[schemars(length(max = SEARCH_BYTES_MAX))]
     pub(super) tenant: String,
     pub(super) tenant_page: usize,
 }
 
 /// The order of buckets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
     /// Killed ones and the most refused requests/s first, then by name.

@@ -19,6 +19,7 @@ use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_host::Shared;
 use plimsoll_policy::BucketPolicy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{
@@ -34,7 +35,7 @@ use crate::tasks::events::EventLog;
 use crate::tasks::journal;
 
 /// The rollout of one entry of the policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryStatus {
     /// The bucket or pattern.
     pub entry: String,
@@ -63,7 +64,7 @@ pub struct EntryStatus {
 }
 
 /// A request to promote an entry.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Promote {
     /// The entry.
@@ -77,7 +78,7 @@ pub struct Promote {
 }
 
 /// A request to return an entry to shadow.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Abort {
     /// The entry.
@@ -87,7 +88,7 @@ pub struct Abort {
 }
 
 /// The result of a request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// The change; null if there was nothing to change.
     pub change: Option<Change>,

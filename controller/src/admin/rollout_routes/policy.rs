@@ -13,6 +13,7 @@ use plimsoll_admin::body::JsonBody;
 use plimsoll_core::names::Text;
 use plimsoll_host::Shared;
 use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Policy, PolicyError, Source, differences};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -34,7 +35,7 @@ use crate::tasks::policy::one_line;
 const DRY_RUN_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 
 /// A request to activate a held policy.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ack {
     /// The hash of the policy: 16 hex digits.
@@ -45,7 +46,7 @@ pub struct Ack {
 }
 
 /// A text that is not saved, with the name of its file for faults.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedText {
     /// The name of the file.
@@ -61,7 +62,7 @@ impl NamedText {
 }
 
 /// A request to judge a policy that is not saved.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DryRun {
     /// The text of `policy.yaml`.
@@ -71,7 +72,7 @@ pub struct DryRun {
 }
 
 /// The effect that a policy would have if it were saved.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DryRunResult {
     /// The hash of the current policy.
     pub in_force: String,

@@ -12,6 +12,7 @@ use plimsoll_admin::body::JsonBody;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{add_stage, done, not_moved};
@@ -22,7 +23,7 @@ use crate::rollout::Rollouts;
 use crate::state::Change;
 
 /// An entry that a kill put in shadow, or a bucket that was killed without its pattern, and where it can return to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Returning {
     /// The entry of the policy, or the bucket.
     pub entry: String,
@@ -41,7 +42,7 @@ pub struct Returning {
 }
 
 /// A request to return entries and buckets to their stages before a kill.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
     /// Their names.
@@ -51,7 +52,7 @@ pub struct Resume {
 }
 
 /// The answer to [`Resume`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Resumed {
     /// The changes that were made.
     pub changes: Vec<Change>,
@@ -62,7 +63,7 @@ pub struct Resumed {
 }
 
 /// A request to begin the evidence of an entry anew.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reset {
     /// The entry.

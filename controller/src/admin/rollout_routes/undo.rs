@@ -10,6 +10,7 @@ use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_core::names::Text;
 use plimsoll_policy::Policy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policy::{DryRunResult, Judges};
@@ -21,7 +22,7 @@ use crate::tasks::events::{Event, EventKind};
 use crate::tasks::policy::one_line;
 
 /// A request to return to the policy before the last change.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Undo {
     /// The reason.

@@ -8,16 +8,17 @@ use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
 use plimsoll_core::report::Counts;
 use plimsoll_core::stats::AdmissionFigures;
 use plimsoll_policy::LimitSource;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TenantGrants;
-use crate::admin::quota_status::QuotaStatus;
+use crate::admin::status::QuotaStatus;
 use crate::brain::Brain;
 use crate::bucket::{BucketState, Listing, Refusals, Share};
 use crate::history::{self, LearningStatus};
 
 /// One bucket.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BucketStatus {
     /// The matching entry of the policy; null if none matches.
     pub entry: Option<String>,
@@ -77,7 +78,7 @@ pub struct BucketStatus {
 }
 
 /// The last good answer to a query for a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queried {
     /// Requests/s, before they are clamped to the bounds of the policy.
     pub answer_rps: f64,
@@ -87,7 +88,7 @@ pub struct Queried {
 
 /// A candidate limit and its results. It is evaluated while the controller sends rates for the bucket's own
 /// limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CandidateStatus {
     /// Requests/s over all zones.
     pub limit_rps: f64,
@@ -100,7 +101,7 @@ pub struct CandidateStatus {
 }
 
 /// Offered traffic and decisions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     /// Requests/s offered at present.
     pub offered_rps: f64,

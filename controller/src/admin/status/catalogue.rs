@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::Method;
 use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::Parameters;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_host::Shared;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TenantGrants;
@@ -16,7 +18,7 @@ use crate::admin::BrainState;
 use crate::brain::Brain;
 
 /// The catalogue of tenants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogueStatus {
     /// Its rows.
     pub rows: usize,
@@ -41,7 +43,7 @@ impl CatalogueStatus {
 }
 
 /// What the row of a tenant grants it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RowGrants {
     /// The line of the row in the file.
     pub line: u32,
@@ -50,9 +52,9 @@ pub struct RowGrants {
 }
 
 /// The tenant that is asked for.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct RowQuery {
+pub(crate) struct RowQuery {
     name: Tenant,
 }
 
@@ -65,7 +67,7 @@ pub(crate) fn routes(brain: Shared<Brain>) -> Routes {
 /// Answers with the row of a tenant, and with null if the catalogue has none.
 async fn row(
     State(brain): BrainState,
-    Query(RowQuery { name }): Query<RowQuery>,
+    Parameters(RowQuery { name }): Parameters<RowQuery>,
 ) -> Json<Option<RowGrants>> {
     let policy = brain.with(|brain, _| Arc::clone(brain.policy()));
     let grants = policy.row(name.as_str()).map(|row| {

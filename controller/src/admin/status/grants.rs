@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::quota_status::QuotaStatus;
+use crate::admin::status::QuotaStatus;
 
 /// The grants of one tenant, or of each tenant of a plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantGrants {
     /// The plan.
     pub plan: Option<String>,

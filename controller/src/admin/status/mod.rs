@@ -1,10 +1,11 @@
 //! The answer of `/status`: the controller's view of the fleet.
 
 mod bucket;
-mod catalogue;
+pub(super) mod catalogue;
 mod grants;
 mod policies;
 mod problems;
+mod quotas;
 mod source;
 pub mod why;
 
@@ -14,6 +15,7 @@ pub use catalogue::{CatalogueStatus, RowGrants};
 pub use grants::TenantGrants;
 pub use policies::{HeldStatus, Policies};
 pub use problems::{Problem, security_problems};
+pub use quotas::QuotaStatus;
 pub(crate) use source::StatusSource;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ use plimsoll_admin::rejected_streams::RefusedChild;
 use plimsoll_admin::security::SecurityStatus;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use super::aggregators::AggregatorStatus;
@@ -33,7 +36,7 @@ pub use crate::bucket::Refusals;
 use crate::members::MembersStatus;
 
 /// The state of the fleet at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// `no problems` with the summary, or the number of problems with their subjects.
     #[serde(default)]
@@ -105,7 +108,7 @@ pub struct Status {
 }
 
 /// The name of a bucket that clients ask for and the policy does not cover.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnlistedStatus {
     /// The name.
     pub bucket: Bucket,

@@ -1,12 +1,13 @@
 //! The answer of `/policy`: the current policy, the one that is held back, and why the files are refused.
 
 use plimsoll_policy::Difference;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::brain::Brain;
 
 /// The current policy and the held one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policies {
     /// The hash of the current policy.
     pub in_force: String,
@@ -39,7 +40,7 @@ impl Policies {
 }
 
 /// A policy that waits for acknowledgement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldStatus {
     /// The hash of the policy.
     pub hash: String,

@@ -11,6 +11,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::rollout::gates::LatencyBasis;
 use plimsoll_policy::UnixSeconds;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::state::DurableState;
@@ -37,7 +38,7 @@ pub struct Stage {
 }
 
 /// One change of a stage, or the beginning of new evidence in the same stage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// The number of the change, from 1.
     pub number: u64,
@@ -58,7 +59,7 @@ pub struct Change {
 }
 
 /// The cause of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The entry is new in the policy.
@@ -95,7 +96,7 @@ pub enum Cause {
 }
 
 /// The statistics of a stage, over the window of its gate.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// The time with data in the whole stage, in milliseconds.
     pub with_data_ms: u64,
@@ -144,7 +145,7 @@ impl Evidence {
 }
 
 /// The result of one query gate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueryEvidence {
     /// The name of the gate.
     pub name: String,
@@ -161,7 +162,7 @@ pub struct QueryEvidence {
 }
 
 /// The sums over one cohort.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CohortSums {
     /// Requests offered.
     pub offered: u64,

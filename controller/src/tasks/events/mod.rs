@@ -24,10 +24,11 @@ pub use self::webhook::{EventArgs, EventArgsError};
 pub(crate) use self::certificates::follow as follow_certificates;
 pub(crate) use self::log::{EventLog, EventSaver};
 pub(crate) use self::place::EventPlace;
-pub(crate) use self::routes::routes;
+pub(crate) use self::routes::{EventQuery, routes};
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::cut;
@@ -36,7 +37,7 @@ use crate::audit::cut;
 const TEXT_BYTES_MAX: usize = 512;
 
 /// Something that happened to the fleet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Greater than the number of every event before, also over restarts and other leaders. Numbers have gaps.
     pub number: u64,
@@ -60,7 +61,9 @@ pub struct Event {
 }
 
 /// How urgently an operator wants to know of an event or a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Everything works as it should.
@@ -72,7 +75,9 @@ pub enum Severity {
 }
 
 /// The kind of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum EventKind {

@@ -1,9 +1,11 @@
 //! `/events` on the admin port: a page of the list.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::Method;
 use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::Parameters;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, EventLog};
@@ -15,7 +17,7 @@ pub const EVENTS: &str = "/events";
 pub const PAGE_MAX: usize = 1_000;
 
 /// Some events, the oldest first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventPage {
     /// The events.
     pub events: Vec<Event>,
@@ -23,13 +25,15 @@ pub struct EventPage {
     pub more: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct EventQuery {
+pub(crate) struct EventQuery {
     /// The earliest time, in milliseconds since 1970.
     since: Option<i64>,
     /// The number of the last event that is known.
     after: Option<u64>,
+    /// The maximum if absent.
+    #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
 }
 
@@ -41,7 +45,7 @@ pub(crate) fn routes(events: EventLog) -> Routes {
 
 async fn page(
     State(events): State<EventLog>,
-    Query(query): Query<EventQuery>,
+    Parameters(query): Parameters<EventQuery>,
 ) -> Answer<Json<EventPage>> {
     let limit = query.limit.unwrap_or(PAGE_MAX);
     if !(1..=PAGE_MAX).contains(&limit) {

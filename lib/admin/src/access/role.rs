@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plimsoll_core::names::Text;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The permissions of a token. Each role includes those before it.
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
     Serialize,
     Deserialize,
     clap::ValueEnum,
+    JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -4,12 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::stats::metrics::{Metric, Series, Value, maybe, one, rows};
 use plimsoll_tls::Health;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Opened;
 
 /// The state of the certificates and tokens of a process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecurityStatus {
     /// The certificate in use; null without certificates.
     pub certificate: Option<CertificateStatus>,
@@ -22,7 +23,7 @@ pub struct SecurityStatus {
 }
 
 /// The certificate of a process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateStatus {
     /// The identity in it.
     pub identity: String,
@@ -41,7 +42,7 @@ pub struct CertificateStatus {
 }
 
 /// The tokens of an admin port.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokensStatus {
     /// The accepted tokens.
     pub accepted: usize,

@@ -135,6 +135,7 @@ const _: () = assert!(Refusal::UNTIL_RESET <= Refusal::REASON);
 
 /// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The coin: more is offered than the bucket may serve. Retry with backoff.

@@ -91,9 +91,14 @@ const fn is_plain(byte: u8) -> bool {
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident, $check:ident) => {
+    ($(#[$doc:meta])* $name:ident, $check:ident, $longest:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[cfg_attr(feature = "schema", schemars(extend(
+            "pattern" = "^[A-Za-z0-9._:/@%~-]+$",
+            "maxLength" = $longest
+        )))]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Arc<str>);
 
@@ -156,21 +161,21 @@ macro_rules! name {
 
 name! {
     /// A protected resource, such as `checkout`.
-    Bucket, check_name
+    Bucket, check_name, NAME_BYTES_MAX
 }
 name! {
     /// The tenant that a request belongs to: the [`Encoded`] name of what a caller sent. Tenants that the policy does
     /// not list share the class [`DEFAULT_TENANT`].
-    Tenant, check_tenant
+    Tenant, check_tenant, TENANT_BYTES_MAX
 }
 name! {
     /// A failure domain with its own aggregators, such as `eu-west-1a`.
-    Zone, check_name
+    Zone, check_name, NAME_BYTES_MAX
 }
 
 name! {
     /// The name of a service or of one of its instances, such as `checkout-api` or `host-7:8080`.
-    Name, check_name
+    Name, check_name, NAME_BYTES_MAX
 }
 
 impl Tenant {

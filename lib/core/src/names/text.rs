@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// A line of free text: 1 to [`Text::BYTES_MAX`] bytes, not all blank, no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("minLength" = 1, "maxLength" = Text::BYTES_MAX)))]
 #[serde(try_from = "String", into = "String")]
 pub struct Text(String);
 

@@ -45,6 +45,7 @@ struct Slice {
 
 /// The result for status pages and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdmissionFigures {
     /// Requests that coin and guards refused, over those offered; null without requests.
     pub refused_ratio: Option<f64>,

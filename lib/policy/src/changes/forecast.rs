@@ -2,6 +2,7 @@
 //! refused then, gains beside losses.
 
 use plimsoll_core::names::{Bucket, Tenant};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{Effect, Offered, Regime, effects};
@@ -12,7 +13,7 @@ pub const FORECAST_MAX: usize = 20;
 const SHARE_MIN: f64 = 0.0005;
 
 /// The share of the requests that are refused before and after a change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shift {
     /// The bucket.
     pub bucket: Bucket,
@@ -27,7 +28,7 @@ pub struct Shift {
 }
 
 /// Some of many shifts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shifts {
     /// The largest ones, at most [`FORECAST_MAX`].
     pub largest: Vec<Shift>,
@@ -36,7 +37,7 @@ pub struct Shifts {
 }
 
 /// The effect of a change on the traffic of the last minutes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
     /// All buckets with traffic, changed or not.
     pub buckets: Shifts,

@@ -11,6 +11,7 @@ pub(crate) mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::yaml::Document;
@@ -24,7 +25,7 @@ pub use guardrails::{
 };
 
 /// One difference.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
     /// The field, such as `buckets.checkout.limit`, or `catalogue`.
     pub path: String,

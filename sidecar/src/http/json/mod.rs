@@ -5,7 +5,6 @@
 //! error: an empty tenant counts as the class `default`.
 
 mod check;
-mod object;
 mod read;
 mod report;
 mod types;

@@ -2,12 +2,12 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
+use plimsoll_admin::object::Object;
 use plimsoll_core::names::check_name;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::BATCH_MAX;
-use super::object::Object;
 use super::types::Text;
 use crate::http::problem::Problem;
 use crate::rules::Rules;

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
+use plimsoll_admin::object::objects;
 use plimsoll_policy::Number;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-
-use super::object::objects;
 
 /// Borrowed from the body unless it has escapes.
 #[derive(Clone, Debug, Deserialize)]

@@ -13,6 +13,7 @@ use std::fmt::Display;
 use plimsoll_admin::kill_api::KillStatus;
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BucketStatus, Policies, Refusals, Status};
@@ -26,7 +27,7 @@ const EACH_MAX: usize = 8;
 const NAMED_MAX: usize = 5;
 
 /// One problem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,

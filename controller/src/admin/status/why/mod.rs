@@ -6,17 +6,18 @@ mod routes;
 mod sentence;
 
 pub use self::remedies::{Moved, Remedy};
-pub(crate) use self::routes::routes;
+pub(crate) use self::routes::{WhyQuery, routes};
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::{LimitSource, Policy, UnixSeconds};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::remedies::Case;
 use super::TenantGrants;
-use crate::admin::quota_status::QuotaStatus;
+use crate::admin::status::QuotaStatus;
 use crate::brain::Brain;
 use crate::bucket::{BucketState, Refusals, RefusalsOfBucket};
 
@@ -24,7 +25,7 @@ use crate::bucket::{BucketState, Refusals, RefusalsOfBucket};
 const OTHERS_MAX: usize = 10;
 
 /// The answer to why a tenant is refused, or is not.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
     /// The answer in a sentence.
     pub summary: String,
@@ -72,7 +73,7 @@ pub struct Why {
 }
 
 /// Another tenant of the bucket.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Other {
     /// The tenant, or a class of names.
     pub tenant: Tenant,
@@ -83,7 +84,7 @@ pub struct Other {
 }
 
 /// A name that the policy does not list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Caller {
     /// The name, with its plan if it has one.
     pub tenant: Tenant,

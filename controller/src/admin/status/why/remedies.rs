@@ -2,6 +2,7 @@
 
 use plimsoll_core::law::{Claimant, Division};
 use plimsoll_core::names::{Bucket, Tenant};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Refusals below this share count as none.
@@ -13,7 +14,7 @@ const STEPS: usize = 20;
 const OTHERS_MAX: usize = 3;
 
 /// A change and its effect.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
     /// The change, as a setting of the policy files.
     pub change: String,
@@ -26,7 +27,7 @@ pub struct Remedy {
 }
 
 /// The effect of a remedy on another tenant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     /// The tenant.
     pub tenant: Tenant,

@@ -1,20 +1,22 @@
 //! `/why` on the admin port.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::Parameters;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_host::Shared;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Why;
 use crate::admin::{Refused, refused};
 use crate::brain::Brain;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WhyQuery {
+pub(crate) struct WhyQuery {
     tenant: Tenant,
     /// The one where the tenant is refused most if absent.
     bucket: Option<Bucket>,
@@ -30,7 +32,7 @@ pub(crate) fn routes(brain: Shared<Brain>) -> Routes {
 
 async fn why(
     State(brain): State<Shared<Brain>>,
-    Query(query): Query<WhyQuery>,
+    Parameters(query): Parameters<WhyQuery>,
 ) -> Result<Json<Why>, Refused> {
     let WhyQuery { tenant, bucket, at } = query;
     let answer = brain.with(|brain, _| brain.why(&tenant, bucket.as_ref(), at));

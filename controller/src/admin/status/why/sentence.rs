@@ -6,7 +6,7 @@ use plimsoll_core::quota::QuotaKey;
 use plimsoll_policy::UnixSeconds;
 
 use super::Why;
-use crate::admin::quota_status::QuotaStatus;
+use crate::admin::status::QuotaStatus;
 use crate::bucket::Refusals;
 
 /// A tenant or a class, as operators call it.

@@ -10,7 +10,7 @@ use plimsoll_core::names::Text;
 use plimsoll_core::quota::{OnStoreError, QuotaKey};
 
 use super::{World, bucket};
-use crate::admin::quota_status::QuotaStatus;
+use crate::admin::status::QuotaStatus;
 use crate::admin::status::{CatalogueStatus, HeldStatus, UnlistedStatus};
 use crate::members::EndpointState;
 

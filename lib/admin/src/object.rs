@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-pub(super) struct Object<T>(pub(super) T);
+/// A value that is read from an object, and from nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -27,7 +29,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-pub(super) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Reads a list of objects, for `deserialize_with`.
+///
+/// # Errors
+/// If the value is not a list, or an item is not an object.
+pub fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     let objects = Vec::<Object<T>>::deserialize(deserializer)?;

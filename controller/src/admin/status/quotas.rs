@@ -5,10 +5,11 @@ use std::sync::Arc;
 use plimsoll_core::names::Tenant;
 use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey};
 use plimsoll_policy::every_text;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One exact quota, as the policy defines it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuotaStatus {
     /// The name in the policy.
     pub name: String,
