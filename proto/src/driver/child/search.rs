@@ -375,7 +375,7 @@ mod tests {
         for expected in [&[3][..], &[1, 3], &[2, 3]] {
             assert_eq!(pass(&mut search, fail).await, expected);
             assert!(search.wait(u32::MAX) <= ELECTION);
-            advance(Duration::from_secs(8)).await;
+            advance(Duration::from_millis(7_900)).await;
         }
         // Without another one, the earliest end of a rest is awaited.
         search.end_rests();
