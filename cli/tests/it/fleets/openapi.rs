@@ -61,7 +61,8 @@ fn admin_port_does_as_its_document_says() {
         .map(|path| format!(" --exclude-path {path}"))
         .collect();
     let options = format!(
-        "--checks all --exclude-checks {UNFIT}{without} --max-examples {EXAMPLES} --seed 1 --continue-on-failure"
+        "--checks all --exclude-checks {UNFIT}{without} --max-examples {EXAMPLES} --seed 1 --continue-on-failure \
+         --suppress-health-check all --request-timeout 60"
     );
     let input = json!([address, options]).to_string();
     python(PROGRAM, &input).unwrap_or_else(|error| panic!("{error}"));
