@@ -1,9 +1,10 @@
 //! The OpenAPI document of the admin port, made of the types that its handlers read and write.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
-use axum::Json;
-use axum::http::Method;
+use axum::body::Bytes;
+use axum::http::{Method, header};
 use plimsoll_admin::access::{Needs, Role, Route, Routes};
 use plimsoll_admin::body::ErrorBody;
 use plimsoll_admin::kill_api::{DrillOrder, DrillReport, KillEnded, KillOff, KillOn, KillStatus};
@@ -195,7 +196,7 @@ pub(crate) static OPERATIONS: [Operation; 34] = [
         .json::<Imported>(),
 ];
 
-/// Those of a controller that has others beside it.
+/// Operations of a controller that shares a store with others.
 static OF_MEMBERS: [Operation; 2] = [
     get("/members", "The controllers of a fleet that has several")
         .json::<MembersStatus>()
@@ -243,7 +244,12 @@ const fn post(path: &'static str, role: Role, summary: &'static str) -> Operatio
 
 /// The route of the document, which all callers may read.
 pub(crate) fn routes(has_members: bool) -> Routes {
-    Routes::new().open(Method::GET, PATH, async move || Json(document(has_members)))
+    // Made once: callers without a token ask for it, too.
+    let text: Arc<LazyLock<Bytes, _>> = Arc::new(LazyLock::new(move || {
+        document(has_members).to_string().into()
+    }));
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Routes::new().open(Method::GET, PATH, async move || (kind, Bytes::clone(&text)))
 }
 
 fn document(has_members: bool) -> Value {

@@ -27,6 +27,7 @@ use crate::{Args, Error, Listeners};
 
 /// Between two looks for aggregators that seek the leader.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
 /// Serves both ports of a standby until `stop` is cancelled.
 ///
 /// # Errors

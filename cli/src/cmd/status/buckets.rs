@@ -4,8 +4,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use plimsoll_controller::admin::status::QuotaStatus;
-use plimsoll_controller::admin::status::{BucketStatus, Refusals, Status, Traffic};
+use plimsoll_controller::admin::status::{BucketStatus, QuotaStatus, Refusals, Status, Traffic};
 use plimsoll_core::decision::ShownMode;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quota::QuotaKey;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use plimsoll_controller::admin::status::QuotaStatus;
-use plimsoll_controller::admin::status::{RowGrants, Status, TenantGrants, Traffic};
+use plimsoll_controller::admin::status::{QuotaStatus, RowGrants, Status, TenantGrants, Traffic};
 use plimsoll_core::names::{Bucket, Tenant};
 use serde::Serialize;
 
