@@ -13,6 +13,9 @@ pub struct Report {
     /// The child. Set in the first report of a stream only.
     #[prost(message, optional, tag = "2")]
     pub identity: ::core::option::Option<Identity>,
+    /// From an aggregator, in a greeting: its version of Plimsoll. Shown to operators, without effect.
+    #[prost(string, tag = "67")]
+    pub version: ::prost::alloc::string::String,
     /// The child's monotonic clock in microseconds; the child chooses the origin. Absent until the parent has
     /// answered the greeting: the report is a keepalive without counts, because counts go only to a parent that
     /// acknowledges them.

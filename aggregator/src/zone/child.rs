@@ -9,7 +9,7 @@ use plimsoll_core::directive::{
 };
 use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
-use plimsoll_core::names::{Bucket, Key};
+use plimsoll_core::names::{Bucket, Key, Name};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Report, ReportedMode};
 
@@ -34,6 +34,9 @@ impl Child for Zone {
         let (subscriptions, unsubscriptions) = self.upstream.subscriptions.take();
         let mut report = Report {
             identity: is_greeting.then(|| self.identity.clone()),
+            version: Name::new(env!("CARGO_PKG_VERSION"))
+                .ok()
+                .filter(|_| is_greeting),
             time: counting.then_some(now),
             children: self.downstream.connected(),
             clients: self.downstream.clients_below(),

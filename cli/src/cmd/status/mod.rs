@@ -13,6 +13,7 @@ pub(crate) mod why;
 pub(crate) use members::resign;
 pub(crate) use memory::{ForgetArgs, acknowledge_loss, forget};
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -102,13 +103,8 @@ fn write_status(out: &mut dyn Write, status: &Status, is_all: bool) -> io::Resul
         "controller: epoch {}, policy {}, version {}{more}",
         status.epoch, status.policy_hash, status.version
     )?;
-    let members = status.members.iter().flat_map(|it| &it.members);
-    let others = members.filter(|it| it.member.version != status.version);
-    let others: Vec<String> = others
-        .map(|it| format!("{} {}", it.member.admin, it.member.version))
-        .collect();
-    if !others.is_empty() {
-        writeln!(out, "other versions: {}", others.join(", "))?;
+    if let Some(others) = other_versions(status) {
+        writeln!(out, "other versions: {others}")?;
     }
     if is_all {
         if let Some(catalogue) = &status.catalogue {
@@ -146,6 +142,31 @@ fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<
     Ok(())
 }
 
+/// Returns the versions that differ from that of the leader, each with a process that has it; `None` without any.
+fn other_versions(status: &Status) -> Option<String> {
+    let members = status.members.iter().flat_map(|it| &it.members);
+    let members = members.map(|it| (it.member.version.as_str(), it.member.admin.to_string()));
+    let aggregators = status.aggregators.iter().filter(|it| it.connected);
+    let aggregators = aggregators.map(|it| {
+        let version = it.version.as_deref().unwrap_or("unknown");
+        (version, format!("aggregator {}/{}", it.zone, it.name))
+    });
+    let mut names = BTreeMap::<&str, Vec<String>>::new();
+    for (version, name) in members.chain(aggregators) {
+        if version != status.version {
+            names.entry(version).or_default().push(name);
+        }
+    }
+    let texts = names.iter().map(|(version, names)| match &names[..] {
+        [first, more @ ..] if !more.is_empty() => {
+            format!("{version} of {first} and {} more", more.len())
+        }
+        names => format!("{version} of {}", names.concat()),
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
 const fn state_of(aggregator: &AggregatorStatus) -> &'static str {
     match (aggregator.expired, aggregator.connected) {
         (true, _) => "expired",
@@ -162,7 +183,8 @@ fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::R
         (!ago.is_zero()).then(|| format!(", last report {} ago", humantime::format_duration(ago)));
     writeln!(
         out,
-        "aggregator {zone}/{name}: {state}{}",
+        "aggregator {zone}/{name}: {state}, version {}{}",
+        aggregator.version.as_deref().unwrap_or("unknown"),
         ago.unwrap_or_default()
     )
 }
@@ -188,11 +210,18 @@ mod tests {
             last_report_s: 61.9,
             ..AggregatorStatus::default()
         };
+        let older = |name: &str| AggregatorStatus {
+            name: name.to_owned(),
+            version: Some("1".to_owned()),
+            connected: true,
+            ..aggregator.clone()
+        };
         let status = Status {
+            version: "2".to_owned(),
             verdict: "2 problems: zone-a/n".to_owned(),
             summary: "no bucket".to_owned(),
             problems: vec![problem.clone(), problem],
-            aggregators: vec![aggregator],
+            aggregators: vec![older("o"), older("p"), aggregator],
             ..Status::default()
         };
         let text = |is_all| {
@@ -202,15 +231,20 @@ mod tests {
         };
         let first = "2 problems: zone-a/n\ncritical: zone-a/n disconnected for 48 s\n  start it again\n\
                      critical: zone-a/n disconnected for 48 s\n  start it again\nno bucket\n";
+        let others = "other versions: 1 of aggregator zone-a/o and 1 more\n";
         assert_eq!(
             text(false),
-            format!("{first}controller: epoch 0, policy , version ; all by --all\n")
+            format!(
+                "{first}controller: epoch 0, policy , version 2; all by --all\n{others}"
+            )
         );
         assert_eq!(
             text(true),
             format!(
-                "{first}aggregator zone-a/n: disconnected, last report 1m 1s ago\n\
-                 controller: epoch 0, policy , version \n"
+                "{first}aggregator zone-a/o: connected, version 1, last report 1m 1s ago\n\
+                 aggregator zone-a/p: connected, version 1, last report 1m 1s ago\n\
+                 aggregator zone-a/n: disconnected, version unknown, last report 1m 1s ago\n\
+                 controller: epoch 0, policy , version 2\n{others}"
             )
         );
     }

@@ -14,6 +14,8 @@ pub struct AggregatorStatus {
     pub zone: String,
     /// Its stable name.
     pub name: String,
+    /// Its version of Plimsoll; null of one that has not named it to this controller.
+    pub version: Option<String>,
     /// True while it has a stream.
     pub connected: bool,
     /// Connected clients below it that a kill file stops from refusing.
@@ -51,6 +53,9 @@ impl AggregatorStatus {
             AggregatorStatus {
                 zone: place.0.to_string(),
                 name: place.1.to_string(),
+                version: child
+                    .and_then(|child| child.version.as_ref())
+                    .map(ToString::to_string),
                 connected: child.is_some_and(|child| child.stream.is_some()),
                 killed_locally: child
                     .filter(|child| child.stream.is_some())

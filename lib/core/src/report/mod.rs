@@ -34,7 +34,7 @@ use crate::exchange::path::Path;
 use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
 use crate::law::tail::Tail;
-use crate::names::{Bucket, Key, KeyId, Tenant, Zone};
+use crate::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use crate::quantity::{MonoTime, Rate};
 
 /// Maximum number of [callers](Report::callers) in one report.
@@ -82,6 +82,8 @@ pub struct Report {
     pub more: bool,
     /// The identity of the child, only in the greeting, the first report of a stream.
     pub identity: Option<Identity>,
+    /// From an aggregator, in a greeting: its version of Plimsoll. Shown to operators, without effect.
+    pub version: Option<Name>,
     /// The child's monotonic time. Absent while no counts are sent: until the parent has answered on this stream,
     /// and from an aggregator that has just started.
     pub time: Option<MonoTime>,

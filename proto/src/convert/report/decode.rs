@@ -136,6 +136,10 @@ impl ReportDecoder {
             seq: part.seq,
             more: false,
             identity: part.identity.map(decode_identity).transpose()?,
+            version: match part.version.as_str() {
+                "" => None,
+                version => Some(decode_name("version", version, Name::new)?),
+            },
             time: part.time_us.map(MonoTime::from_micros),
             epoch: decode_epoch(part.epoch)?,
             controller: decode_optional_instance(part.controller)?,

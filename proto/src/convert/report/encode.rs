@@ -1,6 +1,7 @@
 //! Encoding of reports into parts that stay within the size of a message.
 
 use plimsoll_core::directive::{CATALOGUED_MAX, LIMITED_MAX};
+use plimsoll_core::names::Name;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CALLERS_MAX, Counts, Identity, Report, Role};
 use prost::Message;
@@ -197,6 +198,7 @@ fn encode_head(report: &Report) -> wire::Report {
     wire::Report {
         seq: report.seq,
         identity: report.identity.as_ref().map(encode_identity),
+        version: report.version.as_ref().map_or_else(String::new, Name::to_string),
         time_us: report.time.map(MonoTime::as_micros),
         epoch: report.epoch.map(|epoch| epoch.0),
         controller: report.controller.map(encode_instance),

@@ -234,6 +234,13 @@ fn reports_out_of_range_are_rejected() {
         ),
         (
             vec![wire::Report {
+                version: "1 2".to_owned(),
+                ..report()
+            }],
+            invalid_name("version", space),
+        ),
+        (
+            vec![wire::Report {
                 holds: vec![hold("a b")],
                 ..report()
             }],

@@ -130,6 +130,7 @@ fn any_report() -> impl Strategy<Value = Report> {
                     .map(|(_, tenant)| tenant.clone())
                     .collect(),
                 seq: 0,
+                version: identity.as_ref().map(|it: &Identity| it.name.clone()),
                 identity,
                 time: micros.map(MonoTime::from_micros),
                 epoch: epoch.map(Epoch),

@@ -50,6 +50,7 @@ fn largest_report(keys: usize) -> Report {
             zone: Zone::new(&text(3)).unwrap(),
             role: Role::Aggregator,
         }),
+        version: Some(Name::new(&text(1)).unwrap()),
         time: Some(MonoTime::from_micros(MICROS_MAX)),
         epoch: Some(Epoch(u64::MAX)),
         kill: KillGeneration(u64::MAX),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::admin_client::AdminError;
+use crate::cmd::status::other_versions;
 
 /// Difference of two clocks from which times in events and the ends of kills and boosts mislead.
 const CLOCK_WARN_S: f64 = 2.0;
@@ -19,6 +20,7 @@ const CLOCK_FAIL_S: f64 = 60.0;
 const DESCRIPTORS_MIN: u64 = 4_096;
 /// Seconds without an answer of the controller from which a zone lives on its holds.
 const UPSTREAM_OLD_S: f64 = 10.0;
+const UPDATE_ALL: &str = "update all to one version, controllers first";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -90,9 +92,9 @@ pub(super) fn of_status(name: &str, status: &Status) -> Vec<Check> {
     let epoch = status.epoch;
     let leads = format!("answers, leads, epoch {epoch}; your role is {role}");
     let mut checks = vec![Check::ok(name, leads), version(name, Some(&status.version))];
-    let members = status.members.iter().flat_map(|it| &it.members);
-    for other in members.filter(|it| !it.leads) {
-        checks.push(version(&other.member.admin, Some(&other.member.version)));
+    if let Some(others) = other_versions(status) {
+        let subject = "versions of other processes";
+        checks.push(Check::new(Grade::Warn, subject, others, UPDATE_ALL));
     }
     checks.extend(status.problems.iter().map(Check::of_problem));
     let is_well = |subjects: &[&str]| {
@@ -227,7 +229,7 @@ fn version(name: &str, version: Option<&str>) -> Check {
         Grade::Warn,
         &subject,
         text,
-        "update all to one version, controllers first",
+        UPDATE_ALL,
     )
 }
 

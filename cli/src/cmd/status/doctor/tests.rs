@@ -14,6 +14,7 @@ fn lines(checks: &[Check]) -> Vec<String> {
 fn problems_replace_what_is_well() {
     let aggregator = AggregatorStatus {
         connected: true,
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         ..AggregatorStatus::default()
     };
     let mut status = Status {
@@ -45,15 +46,18 @@ fn problems_replace_what_is_well() {
     ];
     (status.killed, status.killed_locally) = (true, 2);
     status.aggregators[0].stale = true;
+    status.aggregators[0].version = None;
     let ill = lines(&of_status("c", &status));
     assert_eq!(
-        ill[2..4],
+        ill[2..5],
         [
+            "warn  versions of other processes: unknown of aggregator /; remedy: update all to one version, \
+             controllers first",
             "fail  state: why; remedy: do",
             "warn  policy: why; remedy: do"
         ]
     );
-    assert_eq!(ill[4..], well[7..]);
+    assert_eq!(ill[5..], well[7..]);
 }
 
 #[test]

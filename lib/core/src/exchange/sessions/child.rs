@@ -9,7 +9,7 @@ use crate::directive::{Audience, Board, Directives, Epoch, Message};
 use crate::exchange::StreamId;
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
-use crate::names::Bucket;
+use crate::names::{Bucket, Name};
 use crate::quantity::MonoTime;
 use crate::report::{Books, Echo, Identity, InstanceId, Report};
 
@@ -18,6 +18,8 @@ use crate::report::{Books, Echo, Identity, InstanceId, Report};
 pub struct Child {
     /// The identity from its greeting.
     pub identity: Identity,
+    /// The version of Plimsoll from its greeting; only aggregators name theirs.
+    pub version: Option<Name>,
     /// The counts received from it.
     pub books: Books,
     /// Its present stream; `None` while it is away.

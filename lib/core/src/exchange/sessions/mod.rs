@@ -125,6 +125,9 @@ impl Sessions {
             Role::Client => 1,
             Role::Aggregator => report.clients.min(CLIENTS_MAX),
         };
+        if report.identity.is_some() {
+            child.version.clone_from(&report.version);
+        }
         if !report.more {
             child.killed_locally = report.killed_locally.min(child.clients);
             child.quota_store_down = report.quota_store_down.min(child.clients);
@@ -198,6 +201,7 @@ impl Sessions {
             share_since: shares.open(now, &mut books),
             books,
             identity: identity.clone(),
+            version: None,
             stream: None,
             since: now,
             last_report: now,
