@@ -17,10 +17,8 @@ const KEYS_PER_CHUNK_MAX: usize = 1_023;
 /// Maximum size of a head in bytes without the entries of its lists: fourteen fields of at most 12
 /// bytes, a truth value with 3, the frames of two packed lists, and two instance ids with 19.
 const HEAD_BYTES_MAX: usize = 217;
-/// The bytes that frame the kill generation of a bucket, or a grant: a tag and a length.
-const ENTRY_FRAME_BYTES: usize = 4;
-/// Maximum size of a standing in bytes: the gap between two ids, and a code.
-const STANDING_BYTES_MAX: usize = 5 + 2;
+/// Size in bytes of the mark that further parts follow, which a head is given last.
+const MORE_BYTES: usize = 3;
 const BUCKETS_TAG: u32 = 9;
 
 /// Iterator over the parts of a message, one or more, each within the bounds of a message. A part is built
@@ -69,45 +67,16 @@ impl Iterator for Parts {
             chunks: Vec::new(),
         };
         // Kill generations and orders, grants, standings and limits and plans of names are in the first part only.
-        self.message.head.kills.clear();
-        self.message.head.grants.clear();
-        self.message.head.standings.clear();
-        self.message.head.limits = None;
-        self.message.head.catalogue.names.clear();
-        self.message.head.catalogue.keys.clear();
-        self.message.head.orders.clear();
-        let kills: usize = part
-            .head
-            .kills
-            .iter()
-            .map(|kill| kill.encoded_len() + ENTRY_FRAME_BYTES)
-            .sum();
-        let grants: usize = part
-            .head
-            .grants
-            .iter()
-            .map(|grant| grant.encoded_len() + ENTRY_FRAME_BYTES)
-            .sum();
-        let standings = part.head.standings.len() * STANDING_BYTES_MAX;
-        let limits = part.head.limits.iter();
-        let limits = limits.map(|limit| limit.encoded_len() + ENTRY_FRAME_BYTES);
-        let names = part.head.catalogued.iter();
-        let names = names.map(|name| name.encoded_len() + ENTRY_FRAME_BYTES);
-        let keys = part.head.key_plans.iter();
-        let keys = keys.map(|key| key.encoded_len() + ENTRY_FRAME_BYTES);
-        let orders = part.head.kill_orders.iter();
-        let orders = orders.map(|order| order.encoded_len() + ENTRY_FRAME_BYTES);
-        let entries = [
-            limits.sum(),
-            orders.sum(),
-            names.sum(),
-            keys.sum(),
-            kills,
-            grants,
-            standings,
-        ];
-        let entries: usize = entries.iter().sum();
-        let (mut bytes, mut keys) = (HEAD_BYTES_MAX + entries, 0);
+        let head = &mut self.message.head;
+        head.kills.clear();
+        head.grants.clear();
+        head.standings.clear();
+        head.limits = None;
+        head.catalogue.names.clear();
+        head.catalogue.keys.clear();
+        head.orders.clear();
+        let head_bytes = part.head.encoded_len();
+        let (mut bytes, mut keys) = (head_bytes + MORE_BYTES, 0);
         let chunks = self.message.updates().flat_map(|bucket| {
             let chunks = bucket.encoded(encode_bucket);
             chunks
@@ -128,7 +97,7 @@ impl Iterator for Parts {
             part.chunks.push((Arc::clone(bucket), at));
         }
         debug_assert!(
-            !part.head.more || !part.chunks.is_empty() || entries > 0,
+            !part.head.more || !part.chunks.is_empty() || head_bytes > HEAD_BYTES_MAX,
             "a chunk fits into no part"
         );
         self.next_chunk += part.chunks.len();

@@ -7,7 +7,7 @@ use plimsoll_core::law::{Share, Sharing, parameters};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
-use super::allowances::{Allowances, is_divisible, rounded};
+use super::allowances::{Allowances, is_divisible, offered, rounded};
 use super::{Context, FastLoop};
 use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 
@@ -207,16 +207,7 @@ impl FastLoop {
 
     /// The ratio over all requests offered here; `None` where they are too few.
     fn ratio(&mut self, slot: u32, now: MonoTime, allowed: f64) -> Option<DropRatio> {
-        let of_children = self
-            .aggregator_rates
-            .get(slot as usize)
-            .copied()
-            .unwrap_or_default();
-        let own = self
-            .rates
-            .get_mut(slot as usize)
-            .map_or(0.0, |rates| rates.rate(now));
-        let offered = own + of_children;
+        let offered = offered(&mut self.rates, &self.aggregator_rates, slot, now);
         if offered.max(allowed) * parameters::WINDOW.as_secs_f64() < parameters::COUNTS_MIN {
             return None;
         }

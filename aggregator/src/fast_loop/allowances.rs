@@ -7,6 +7,7 @@ use plimsoll_core::law::{Claimant, divide_hold};
 use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::{Limit, MonoTime, Rate};
 
+use super::key_rates::KeyRates;
 use super::{BucketKeys, Context, FastLoop, NO_SLOT};
 use crate::downstream::Shares;
 
@@ -132,16 +133,7 @@ impl FastLoop {
             .keys()
             .zip(slots)
             .map(|((tenant, values), slot)| {
-                let own = self
-                    .rates
-                    .get_mut(*slot as usize)
-                    .map_or(0.0, |rates| rates.rate(now));
-                let offered = own
-                    + self
-                        .aggregator_rates
-                        .get(*slot as usize)
-                        .copied()
-                        .unwrap_or_default();
+                let offered = offered(&mut self.rates, &self.aggregator_rates, *slot, now);
                 let (floor, tenant_limit) = bounds(values);
                 let weight = weight(values);
                 if !tenant.is_class() {
@@ -192,6 +184,14 @@ pub(super) fn bounds(values: Values) -> (f64, f64) {
         entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
         limit.map_or(f64::INFINITY, Rate::per_second),
     )
+}
+
+/// The rate that a key is offered here and by the aggregators below, in requests/s.
+pub(super) fn offered(rates: &mut [KeyRates], below: &[f64], slot: u32, now: MonoTime) -> f64 {
+    let own = rates
+        .get_mut(slot as usize)
+        .map_or(0.0, |rates| rates.rate(now));
+    own + below.get(slot as usize).copied().unwrap_or_default()
 }
 
 pub(super) fn weight(values: Values) -> f64 {

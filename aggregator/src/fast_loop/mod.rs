@@ -18,7 +18,7 @@ use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
-use crate::downstream::{Shares, Traffic};
+use crate::downstream::Shares;
 use crate::key_counts::{Counted, Source};
 use crate::tails::Tails;
 use clock::Clock;
@@ -152,12 +152,6 @@ impl FastLoop {
 
     pub(crate) fn end(&mut self) {
         self.report = None;
-    }
-
-    /// Ends the report of a child aggregator. `span` is the time that it covers, `None` if it shows nothing about
-    /// the present rate.
-    pub(crate) fn settle_child(&self, span: Option<Duration>, traffic: &mut Traffic) {
-        traffic.settle(span);
     }
 
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {

@@ -329,10 +329,14 @@ impl KeyCounts {
 
     /// Removes a name. Its counts stay in the line of its class.
     pub(crate) fn remove_name(&mut self, id: KeyId) {
-        if let Some(account) = self.keys.remove(id) {
-            let quota = quota_at(&mut self.quotas, account.quota);
-            quota.keys = quota.keys.saturating_sub(1);
-        }
+        self.remove(id);
+    }
+
+    fn remove(&mut self, id: KeyId) -> Option<Account> {
+        let account = self.keys.remove(id)?;
+        let quota = quota_at(&mut self.quotas, account.quota);
+        quota.keys = quota.keys.saturating_sub(1);
+        Some(account)
     }
 
     #[inline]
@@ -397,11 +401,9 @@ impl KeyCounts {
         gone.extend(self.coldest());
         let mut listed = Vec::new();
         for id in gone {
-            let Some(account) = self.keys.remove(id) else {
+            let Some(account) = self.remove(id) else {
                 continue;
             };
-            let quota = quota_at(&mut self.quotas, account.quota);
-            quota.keys = quota.keys.saturating_sub(1);
             if account.source == Source::Name {
                 tails.close(account.line, id);
             } else {

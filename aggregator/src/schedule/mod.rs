@@ -21,7 +21,6 @@ const LATE_INTERVALS: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    fast_period: Duration,
     tick: Duration,
     pub(crate) report_interval: Duration,
     chooser: ReportInterval,
@@ -32,7 +31,6 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(parameters: &Parameters) -> Self {
         Self {
-            fast_period: parameters::FAST_PERIOD,
             tick: parameters.tick,
             report_interval: parameters.report_interval,
             chooser: ReportInterval::default(),
@@ -52,7 +50,7 @@ impl Schedule {
 
     pub(crate) fn is_due_on_tick(&self, now: MonoTime) -> bool {
         self.pushes
-            .is_due(now, self.report_interval, self.fast_period)
+            .is_due(now, self.report_interval, parameters::FAST_PERIOD)
     }
 
     /// Returns true if directives are due on this message of the parent. After a decision every

@@ -68,17 +68,15 @@ impl ReportInterval {
         } else {
             0
         };
-        if load.busy >= SATURATED {
-            *self = Self {
-                step: INTERVALS.len() - 1,
-                ..Self::default()
-            };
-        } else if self.overloaded >= LONGER_AFTER && self.step + 1 < INTERVALS.len() {
-            *self = Self {
-                step: self.step + 1,
-                ..Self::default()
-            };
-        } else if let Some(step) = shorter.filter(|_| self.calm >= SHORTER_AFTER) {
+        let last = INTERVALS.len() - 1;
+        let next = if load.busy >= SATURATED {
+            Some(last)
+        } else if self.overloaded >= LONGER_AFTER && self.step < last {
+            Some(self.step + 1)
+        } else {
+            shorter.filter(|_| self.calm >= SHORTER_AFTER)
+        };
+        if let Some(step) = next {
             *self = Self {
                 step,
                 ..Self::default()

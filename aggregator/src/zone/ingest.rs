@@ -184,7 +184,7 @@ impl Ingest<'_> {
                     traffic.add(entry.counted.line.index(), entry.counts.offered as f64);
                 }
                 if self.is_last {
-                    self.fast_loop.settle_child(self.span, traffic);
+                    traffic.settle(self.span);
                 }
             }
             None => {

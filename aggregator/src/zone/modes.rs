@@ -33,22 +33,13 @@ impl Modes {
         in_force: Mode,
         mode: Mode,
     ) -> bool {
-        let new = InForce {
+        let held = self.by_bucket.entry(bucket.clone()).or_insert(InForce {
             mode: in_force,
             before: None,
-        };
-        if !self.by_bucket.contains_key(bucket) {
-            self.by_bucket.insert(bucket.clone(), new);
-            return mode == in_force;
-        }
-        let Some(held) = self.by_bucket.get_mut(bucket) else {
-            return mode == in_force;
-        };
+        });
         if held.mode != in_force {
-            *held = InForce {
-                before: Some((held.mode, now)),
-                ..new
-            };
+            held.before = Some((held.mode, now));
+            held.mode = in_force;
         }
         let is_straggler =
             |(before, ended): (Mode, MonoTime)| before == mode && now.since(ended) < STRAGGLING;

@@ -275,7 +275,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
             keys: decode_key_plans(&part.key_plans)?,
         },
         unconfirmed: part.unconfirmed,
-        orders: decode_orders(part.kill_orders)?,
+        orders: decode_orders(&part.kill_orders)?,
         buckets: part
             .buckets
             .into_iter()
@@ -317,7 +317,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         pool: bucket.pool.map(decode_pool).transpose()?,
         cut: bucket.cut.map(decode_cut).transpose()?,
         new_share: bucket.new_share.map(NewShare::new).transpose()?,
-        plans: decode_plans(bucket.plans)?,
+        plans: decode_plans(&bucket.plans)?,
         coherence: bucket.coherence.map(decode_coherence).transpose()?,
         quotas: bucket.quotas.as_ref().map(decode_quotas).transpose()?,
     };

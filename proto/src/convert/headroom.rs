@@ -7,7 +7,7 @@ use plimsoll_core::directive::{GRANTS_MAX, Headroom, PoolDepth, ZonePool};
 use plimsoll_core::names::Bucket;
 
 use super::DecodeError;
-use super::scalars::{check_len, decode_name, decode_rate, encode_rate};
+use super::scalars::{decode_list, decode_name, decode_rate, encode_rate};
 use crate::wire;
 use wire::bucket_directive::Headroom as Wire;
 use wire::pool::Rate as WireRate;
@@ -64,10 +64,8 @@ pub(super) fn encode_grant(bucket: &Bucket, tokens: Tokens) -> wire::Grant {
 pub(super) fn decode_grants(
     grants: &[wire::Grant],
 ) -> Result<BTreeMap<Bucket, Tokens>, DecodeError> {
-    check_len("grants", grants.len(), GRANTS_MAX)?;
-    let grant = |grant: &wire::Grant| {
+    decode_list("grants", grants, GRANTS_MAX, |grant| {
         let bucket = decode_name("grants", &grant.bucket, Bucket::new)?;
         Ok((bucket, Tokens::new(f64::from(grant.tokens))))
-    };
-    grants.iter().map(grant).collect()
+    })
 }

@@ -11,7 +11,10 @@ use plimsoll_core::kill::{
 use plimsoll_core::names::{Bucket, Name, Zone};
 
 use super::DecodeError;
-use super::scalars::{check_column, check_len, decode_instance, decode_name, encode_instance};
+use super::scalars::{
+    check_column, check_len, decode_instance, decode_list, decode_name, encode_instance,
+    encode_millis,
+};
 use crate::wire;
 
 pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::BucketKill {
@@ -24,14 +27,10 @@ pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::
 pub(super) fn decode_kills(
     kills: &[wire::BucketKill],
 ) -> Result<BTreeMap<Bucket, KillGeneration>, DecodeError> {
-    check_len("kills", kills.len(), KILLED_BUCKETS_MAX)?;
-    let decode = |kill: &wire::BucketKill| {
-        Ok((
-            decode_name("kills", &kill.bucket, Bucket::new)?,
-            KillGeneration(kill.generation),
-        ))
-    };
-    kills.iter().map(decode).collect()
+    decode_list("kills", kills, KILLED_BUCKETS_MAX, |kill| {
+        let bucket = decode_name("kills", &kill.bucket, Bucket::new)?;
+        Ok((bucket, KillGeneration(kill.generation)))
+    })
 }
 
 pub(super) fn encode_order(id: &OrderId, order: &KillOrder) -> wire::KillOrder {
@@ -39,42 +38,31 @@ pub(super) fn encode_order(id: &OrderId, order: &KillOrder) -> wire::KillOrder {
         bucket: id.scope.bucket().map(ToString::to_string),
         given_at: encode_instance(id.given_at),
         generation: order.generation.0,
-        age_ms: u64::try_from(order.age.as_millis()).unwrap_or(u64::MAX),
+        age_ms: encode_millis(order.age),
         ends_held: order.ends_held,
     }
 }
 
 pub(super) fn decode_orders(
-    orders: Vec<wire::KillOrder>,
+    orders: &[wire::KillOrder],
 ) -> Result<BTreeMap<OrderId, KillOrder>, DecodeError> {
-    check_len("kill_orders", orders.len(), KILL_ORDERS_MAX)?;
-    let mut all = BTreeMap::new();
-    for wire::KillOrder {
-        bucket,
-        given_at,
-        generation,
-        age_ms,
-        ends_held,
-    } in orders
-    {
-        let bucket = bucket
-            .map(|bucket| decode_name("kill_orders", &bucket, Bucket::new))
-            .transpose()?;
+    decode_list("kill_orders", orders, KILL_ORDERS_MAX, |order| {
         let id = OrderId {
-            scope: Scope::from(bucket),
-            given_at: decode_instance(&given_at)?,
+            scope: decode_scope("kill_orders", order.bucket.as_deref())?,
+            given_at: decode_instance(&order.given_at)?,
         };
-        let (generation, age) = (KillGeneration(generation), Duration::from_millis(age_ms));
-        all.insert(
-            id,
-            KillOrder {
-                generation,
-                age,
-                ends_held,
-            },
-        );
-    }
-    Ok(all)
+        let decoded = KillOrder {
+            generation: KillGeneration(order.generation),
+            age: Duration::from_millis(order.age_ms),
+            ends_held: order.ends_held,
+        };
+        Ok((id, decoded))
+    })
+}
+
+fn decode_scope(field: &'static str, bucket: Option<&str>) -> Result<Scope, DecodeError> {
+    let bucket = bucket.map(|bucket| decode_name(field, bucket, Bucket::new));
+    Ok(Scope::from(bucket.transpose()?))
 }
 
 pub(super) fn encode_claim(scope: &Scope, claim: &KillClaim) -> wire::KillClaim {
@@ -88,30 +76,18 @@ pub(super) fn encode_claim(scope: &Scope, claim: &KillClaim) -> wire::KillClaim 
 }
 
 pub(super) fn decode_claims(
-    claims: Vec<wire::KillClaim>,
+    claims: &[wire::KillClaim],
 ) -> Result<BTreeMap<Scope, KillClaim>, DecodeError> {
-    check_len("kill_claims", claims.len(), CLAIMS_MAX)?;
-    let mut all: BTreeMap<Scope, KillClaim> = BTreeMap::new();
-    for wire::KillClaim {
-        bucket,
-        generation,
-        zone,
-        service,
-        name,
-    } in claims
-    {
-        let bucket = bucket
-            .map(|bucket| decode_name("kill_claims", &bucket, Bucket::new))
-            .transpose()?;
-        let claim = KillClaim {
-            generation: KillGeneration(generation),
-            zone: decode_name("kill_claims.zone", &zone, Zone::new)?,
-            service: decode_name("kill_claims.service", &service, Name::new)?,
-            name: decode_name("kill_claims.name", &name, Name::new)?,
+    decode_list("kill_claims", claims, CLAIMS_MAX, |claim| {
+        let scope = decode_scope("kill_claims", claim.bucket.as_deref())?;
+        let decoded = KillClaim {
+            generation: KillGeneration(claim.generation),
+            zone: decode_name("kill_claims.zone", &claim.zone, Zone::new)?,
+            service: decode_name("kill_claims.service", &claim.service, Name::new)?,
+            name: decode_name("kill_claims.name", &claim.name, Name::new)?,
         };
-        all.insert(Scope::from(bucket), claim);
-    }
-    Ok(all)
+        Ok((scope, decoded))
+    })
 }
 
 pub(super) fn encode_spread(zone: &Zone, spread: &Spread) -> wire::DrillLatencies {
@@ -127,26 +103,16 @@ pub(super) fn encode_spread(zone: &Zone, spread: &Spread) -> wire::DrillLatencie
 pub(super) fn decode_spreads(
     zones: &[wire::DrillLatencies],
 ) -> Result<BTreeMap<Zone, Spread>, DecodeError> {
-    check_len("drill_latencies", zones.len(), SPREAD_ZONES_MAX)?;
-    let mut all = BTreeMap::new();
-    for latencies in zones {
-        let zone = decode_name("drill_latencies", &latencies.zone, Zone::new)?;
+    decode_list("drill_latencies", zones, SPREAD_ZONES_MAX, |of_zone| {
+        let zone = decode_name("drill_latencies", &of_zone.zone, Zone::new)?;
+        let (waits, counts) = (&of_zone.latencies_us, &of_zone.counts);
         check_len(
             "drill_latencies.latencies_us",
-            latencies.latencies_us.len(),
+            waits.len(),
             SPREAD_STEPS_MAX,
         )?;
-        check_column(
-            "drill_latencies.counts",
-            latencies.counts.len(),
-            latencies.latencies_us.len(),
-        )?;
-        let waits = latencies
-            .latencies_us
-            .iter()
-            .copied()
-            .zip(latencies.counts.iter().copied());
-        all.insert(zone, Spread::of(waits, latencies.missing));
-    }
-    Ok(all)
+        check_column("drill_latencies.counts", counts.len(), waits.len())?;
+        let waits = waits.iter().copied().zip(counts.iter().copied());
+        Ok((zone, Spread::of(waits, of_zone.missing)))
+    })
 }

@@ -8,7 +8,7 @@ use plimsoll_core::quota::{
 };
 
 use super::DecodeError;
-use super::scalars::{check_len, decode_name};
+use super::scalars::{decode_list, decode_name};
 use crate::wire;
 
 pub(super) fn encode_quotas(quotas: &BucketQuotas) -> wire::Quotas {
@@ -47,12 +47,9 @@ fn encode_override((entry, quota): (&Tenant, &Arc<Quota>)) -> wire::QuotaOverrid
 
 /// Decodes the quotas of a bucket. An empty list means that it has none.
 pub(super) fn decode_quotas(quotas: &wire::Quotas) -> Result<BucketQuotas, DecodeError> {
-    check_len("quotas", quotas.quotas.len(), QUOTAS_PER_BUCKET_MAX)?;
-    let quotas = quotas
-        .quotas
-        .iter()
-        .map(|quota| decode_quota(quota).map(Arc::new));
-    Ok(BucketQuotas::new(quotas.collect::<Result<_, _>>()?)?)
+    let decode = |quota: &wire::Quota| decode_quota(quota).map(Arc::new);
+    let quotas = decode_list("quotas", &quotas.quotas, QUOTAS_PER_BUCKET_MAX, decode)?;
+    Ok(BucketQuotas::new(quotas)?)
 }
 
 fn decode_quota(quota: &wire::Quota) -> Result<Quota, DecodeError> {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::{Epoch, Leader};
-use plimsoll_core::names::InvalidName;
+use plimsoll_core::names::{InvalidName, Tenant};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::InstanceId;
 
@@ -75,6 +75,18 @@ pub(super) fn decode_name<N>(
     new(text).map_err(|source| DecodeError::Name { field, source })
 }
 
+/// Encodes the plan of a class, which is empty for the class `default`.
+pub(super) fn encode_class(class: &Tenant) -> String {
+    class.plan().unwrap_or_default().to_owned()
+}
+
+pub(super) fn decode_class(field: &'static str, plan: &str) -> Result<Tenant, DecodeError> {
+    match plan {
+        "" => Ok(Tenant::default_class()),
+        plan => decode_name(field, plan, Tenant::class_of_plan),
+    }
+}
+
 /// Rejects a list of `got` entries if `most` are allowed.
 pub(super) fn check_len(field: &'static str, got: usize, most: usize) -> Result<(), DecodeError> {
     if got > most {
@@ -82,6 +94,17 @@ pub(super) fn check_len(field: &'static str, got: usize, most: usize) -> Result<
     } else {
         Ok(())
     }
+}
+
+/// Decodes each entry of a list that has at most `most`.
+pub(super) fn decode_list<W, T, L: FromIterator<T>>(
+    field: &'static str,
+    list: &[W],
+    most: usize,
+    decode: impl Fn(&W) -> Result<T, DecodeError>,
+) -> Result<L, DecodeError> {
+    check_len(field, list.len(), most)?;
+    list.iter().map(decode).collect()
 }
 
 pub(super) fn check_column(

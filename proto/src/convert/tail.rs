@@ -9,7 +9,10 @@ use plimsoll_core::names::{Bucket, Key, KeyId, PLANS_MAX, Tenant};
 use plimsoll_core::quantity::{DropRatio, Rate};
 
 use super::DecodeError;
-use super::scalars::{check_column, check_len, decode_name, decode_rate, encode_rate};
+use super::scalars::{
+    check_column, check_len, decode_class, decode_list, decode_name, decode_rate, encode_class,
+    encode_rate,
+};
 use crate::wire;
 
 /// Maximum number of tails in one report. Further ones are left out, and their buckets are divided
@@ -19,7 +22,7 @@ pub(super) const TAILS_MAX: usize = 4_096;
 pub(super) fn encode_tail(class: &Key, tail: &Tail) -> wire::Tail {
     wire::Tail {
         bucket: class.bucket.to_string(),
-        plan: class.tenant.plan().unwrap_or_default().to_owned(),
+        plan: encode_class(&class.tenant),
         established: Some(encode_demand(&tail.established)),
         new: Some(encode_demand(&tail.new)),
         names: tail.names,
@@ -53,31 +56,21 @@ pub(super) fn decode_tail(tail: &wire::Tail) -> Result<(Key, Tail), DecodeError>
     };
     let class = Key {
         bucket: decode_name("tails", &tail.bucket, Bucket::new)?,
-        tenant: match tail.plan.as_str() {
-            "" => Tenant::default_class(),
-            plan => decode_name("tails", plan, Tenant::class_of_plan)?,
-        },
+        tenant: decode_class("tails", &tail.plan)?,
     };
     Ok((class, decoded))
 }
 
 fn decode_demand(demand: &wire::Demand) -> Result<Demand, DecodeError> {
-    check_len("tails.bin_gaps", demand.bin_gaps.len(), Bin::COUNT)?;
-    check_column(
-        "tails.milli_rps",
-        demand.milli_rps.len(),
-        demand.bin_gaps.len(),
-    )?;
-    let mut bins = vec![
-        0.0;
-        if demand.bin_gaps.is_empty() {
-            0
-        } else {
-            Bin::COUNT
-        }
-    ];
+    let (gaps, traffic) = (&demand.bin_gaps, &demand.milli_rps);
+    check_len("tails.bin_gaps", gaps.len(), Bin::COUNT)?;
+    check_column("tails.milli_rps", traffic.len(), gaps.len())?;
+    let mut bins = Vec::new();
+    if !gaps.is_empty() {
+        bins.resize(Bin::COUNT, 0.0);
+    }
     let mut next = 0_u32;
-    for (gap, traffic) in demand.bin_gaps.iter().zip(&demand.milli_rps) {
+    for (gap, traffic) in gaps.iter().zip(traffic) {
         let at = next.saturating_add(*gap);
         *bins.get_mut(at as usize).ok_or(DecodeError::Bin(at))? =
             decode_rate(*traffic)?.per_second();
@@ -122,20 +115,18 @@ pub(super) fn decode_name_rates(
     rates: &[wire::NameRate],
     most: usize,
 ) -> Result<Vec<(Key, Rate)>, DecodeError> {
-    check_len(field, rates.len(), most)?;
-    let each = rates.iter().map(|name| {
+    decode_list(field, rates, most, |name| {
         let key = Key {
             bucket: decode_name(field, &name.bucket, Bucket::new)?,
             tenant: decode_name(field, &name.tenant, Tenant::new)?,
         };
         Ok((key, decode_rate(name.milli_rps)?))
-    });
-    each.collect()
+    })
 }
 
 pub(super) fn encode_plans(plans: &BTreeMap<Tenant, ClassTerms>) -> Vec<wire::Plan> {
     let each = plans.iter().map(|(class, terms)| wire::Plan {
-        name: class.plan().unwrap_or_default().to_owned(),
+        name: encode_class(class),
         cut: terms.cut.map(encode_cut),
         new_share: terms.new_share.map(NewShare::millionths),
     });
@@ -143,18 +134,16 @@ pub(super) fn encode_plans(plans: &BTreeMap<Tenant, ClassTerms>) -> Vec<wire::Pl
 }
 
 pub(super) fn decode_plans(
-    plans: Vec<wire::Plan>,
+    plans: &[wire::Plan],
 ) -> Result<BTreeMap<Tenant, ClassTerms>, DecodeError> {
-    check_len("plans", plans.len(), PLANS_MAX)?;
-    let each = plans.into_iter().map(|plan| {
+    decode_list("plans", plans, PLANS_MAX, |plan| {
         let terms = ClassTerms {
             cut: plan.cut.map(decode_cut).transpose()?,
             new_share: plan.new_share.map(NewShare::new).transpose()?,
         };
         let class = decode_name("plans", &plan.name, Tenant::class_of_plan)?;
         Ok((class, terms))
-    });
-    each.collect()
+    })
 }
 
 /// Encodes standings as the gaps between their ids, and their codes.

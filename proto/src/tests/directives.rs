@@ -100,23 +100,16 @@ fn large_directives_keep_the_snapshot_flag() {
     );
 }
 
+fn round_trip(sent: BucketDirective) -> BucketDirective {
+    let part = first_part(&message(vec![sent]));
+    let arrived = DirectivesDecoder::default().decode(part).unwrap().unwrap();
+    arrived.buckets[0].clone()
+}
+
 fn round_trip_limit(limit: Limit) -> Limit {
-    let terms = Terms {
-        limit,
-        ..Terms::default()
-    };
-    let sent = message(vec![BucketDirective {
-        terms,
-        ..directive("a", true, 0)
-    }]);
-    let part = first_part(&sent);
-    DirectivesDecoder::default()
-        .decode(part)
-        .unwrap()
-        .unwrap()
-        .buckets[0]
-        .terms
-        .limit
+    let mut sent = directive("a", true, 0);
+    sent.terms.limit = limit;
+    round_trip(sent).terms.limit
 }
 
 #[test]
@@ -500,86 +493,55 @@ fn largest_directives_stay_within_message_bounds() {
     assert_eq!(check_directives(&buckets(1, 1_300)), 2);
     assert_eq!(check_directives(&buckets(3, 4_000)), 12);
     let killed = |number| {
-        (
-            Bucket::new(&longest(number)).unwrap(),
-            KillGeneration(u64::MAX),
-        )
+        let bucket = Bucket::new(&longest(number)).unwrap();
+        (bucket, KillGeneration(u64::MAX))
     };
-    let with_kills = |directives| Directives {
-        kills: (0..KILLED_BUCKETS_MAX).map(killed).collect(),
-        ..directives
-    };
-    assert_eq!(check_directives(&with_kills(buckets(0, 0))), 1);
-    let mut planned = buckets(1, 1_023);
-    planned.buckets[0].terms.plans = (0..PLANS_MAX).map(of_plan).collect();
-    planned.limits = Some(vec![(key.clone(), largest_rate()); LIMITED_MAX]);
-    assert_eq!(
-        check_directives(&planned),
-        2,
-        "limits of names precede the buckets, and plans fit into a piece"
-    );
-    let mut catalogued = buckets(1, 1_023);
-    let (class, _) = of_plan(0);
-    catalogued.catalogue.names = vec![(key.tenant.clone(), class.clone()); CATALOGUED_MAX];
-    catalogued.catalogue.keys = vec![(KeyId(u32::MAX), class); CATALOGUED_MAX];
-    assert_eq!(
-        check_directives(&catalogued),
-        2,
-        "what the catalogue says precedes the buckets"
-    );
-    assert_eq!(
-        check_directives(&with_kills(buckets(1, 1_023))),
-        2,
-        "kill generations precede the buckets"
-    );
     let granted = |number| {
-        (
-            Bucket::new(&longest(number)).unwrap(),
-            Tokens::new(f64::from(u32::MAX)),
-        )
+        let bucket = Bucket::new(&longest(number)).unwrap();
+        (bucket, Tokens::new(f64::from(u32::MAX)))
     };
-    let with_grants = |directives| Directives {
-        grants: (0..GRANTS_MAX).map(granted).collect(),
-        ..directives
-    };
-    assert_eq!(check_directives(&with_grants(buckets(0, 0))), 1);
-    assert_eq!(
-        check_directives(&with_grants(buckets(1, 1_023))),
-        1,
-        "a full part has room for them"
-    );
     let told = |number| {
+        let standing = Standing::from_code(Standing::CODE_MAX.into()).unwrap();
+        (KeyId(u32::MAX - number), standing)
+    };
+    let (class, _) = of_plan(0);
+    type Change<'a> = &'a dyn Fn(&mut Directives);
+    let table: [(usize, &str, Change<'_>); 5] = [
+        (2, "kill generations precede the buckets", &|sent| {
+            sent.kills = (0..KILLED_BUCKETS_MAX).map(killed).collect();
+        }),
+        (1, "a full part has room for grants", &|sent| {
+            sent.grants = (0..GRANTS_MAX).map(granted).collect();
+        }),
+        (2, "standings precede the buckets", &|sent| {
+            sent.standings = (0..STANDINGS_MAX as u32).rev().map(told).collect();
+        }),
         (
-            KeyId(u32::MAX - number),
-            Standing::from_code(Standing::CODE_MAX.into()).unwrap(),
-        )
-    };
-    let standings = || (0..STANDINGS_MAX as u32).rev().map(told).collect();
-    let with_standings = |directives| Directives {
-        standings: standings(),
-        ..directives
-    };
-    assert_eq!(check_directives(&with_standings(buckets(0, 0))), 1);
-    assert_eq!(check_directives(&with_standings(buckets(1, 1_023))), 2);
+            2,
+            "limits precede the buckets, plans fit into a piece",
+            &|sent| {
+                sent.buckets[0].terms.plans = (0..PLANS_MAX).map(of_plan).collect();
+                sent.limits = Some(vec![(key.clone(), largest_rate()); LIMITED_MAX]);
+            },
+        ),
+        (2, "what the catalogue says precedes the buckets", &|sent| {
+            sent.catalogue.names = vec![(key.tenant.clone(), class.clone()); CATALOGUED_MAX];
+            sent.catalogue.keys = vec![(KeyId(u32::MAX), class.clone()); CATALOGUED_MAX];
+        }),
+    ];
+    for (parts, why, change) in table {
+        let mut sent = buckets(1, 1_023);
+        change(&mut sent);
+        assert_eq!(check_directives(&sent), parts, "{why}");
+        sent.buckets.clear();
+        assert_eq!(check_directives(&sent), 1, "without buckets, where {why}");
+    }
 }
 
 fn round_trip_values(values: Values) -> Values {
-    let key = KeyDirective {
-        tenant: Tenant::default_class(),
-        values,
-    };
-    let sent = message(vec![BucketDirective {
-        keys: vec![key],
-        ..directive("a", true, 0)
-    }]);
-    let part = first_part(&sent);
-    DirectivesDecoder::default()
-        .decode(part)
-        .unwrap()
-        .unwrap()
-        .buckets[0]
-        .keys[0]
-        .values
+    let mut sent = directive("a", true, 1);
+    sent.keys[0].values = values;
+    round_trip(sent).keys[0].values
 }
 
 #[test]
@@ -598,49 +560,29 @@ fn older_controller_is_never_unconfirmed() {
 
 #[test]
 fn absent_values_differ_from_zero() {
-    let none = Values::default();
-    let zero = Some(Rate::ZERO);
-    let entitlement = |weight, tenant_limit| {
+    fn entitlement(weight: f64, tenant_limit: Option<Rate>) -> Option<Entitlement> {
         Some(Entitlement {
             weight: Weight::new(weight).unwrap(),
             floor: Rate::ZERO,
             tenant_limit,
             limit_owner: LimitOwner::Bucket,
         })
-    };
-    for values in [
-        none,
-        Values {
-            ratio: Some(DropRatio::NONE),
-            ..none
-        },
-        Values { rate: zero, ..none },
-        Values { cap: zero, ..none },
-        Values {
-            guard: zero,
-            ..none
-        },
-        Values {
-            offered: zero,
-            ..none
-        },
-        Values {
-            at_tenant_limit: Some(false),
-            ..none
-        },
-        Values {
-            at_tenant_limit: Some(true),
-            ..none
-        },
-        Values {
-            entitlement: entitlement(Weight::MIN, None),
-            ..none
-        },
-        Values {
-            entitlement: entitlement(Weight::MAX, zero),
-            ..none
-        },
-    ] {
+    }
+    let changes: [fn(&mut Values); 10] = [
+        |_| {},
+        |values| values.ratio = Some(DropRatio::NONE),
+        |values| values.rate = Some(Rate::ZERO),
+        |values| values.cap = Some(Rate::ZERO),
+        |values| values.guard = Some(Rate::ZERO),
+        |values| values.offered = Some(Rate::ZERO),
+        |values| values.at_tenant_limit = Some(false),
+        |values| values.at_tenant_limit = Some(true),
+        |values| values.entitlement = entitlement(Weight::MIN, None),
+        |values| values.entitlement = entitlement(Weight::MAX, Some(Rate::ZERO)),
+    ];
+    for change in changes {
+        let mut values = Values::default();
+        change(&mut values);
         assert_eq!(round_trip_values(values), values);
     }
 }

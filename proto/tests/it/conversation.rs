@@ -7,12 +7,9 @@ use plimsoll_core::directive::{BucketDirective, Epoch};
 use plimsoll_core::exchange::sessions::HEARTBEAT;
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::report::{Counts, KeyDefinition, Report, Tallies, Tally};
-use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_check_response::ServingStatus;
-use tonic_health::pb::health_client::HealthClient;
 
 use crate::scripted::{
-    ChildEvent, ParentEvent, Running, Server, directive, mute, patiently, until,
+    ChildEvent, ParentEvent, Running, Server, check_serving, directive, mute, patiently, until,
 };
 use plimsoll_proto::KEYS_PER_PART_MAX;
 
@@ -42,14 +39,13 @@ async fn directives_arrive_in_order() {
         child.applied_limit(limit).await;
     }
     let mut expected = 1..=10;
-    until(&mut server.events, |event| {
-        if let ParentEvent::Report(_, report) = event {
+    server
+        .reported(|report| {
             assert_eq!(Some(report.seq), expected.next());
             assert_eq!(report.identity.is_some(), report.seq == 1);
-        }
-        expected.is_empty().then_some(())
-    })
-    .await;
+            expected.is_empty().then_some(())
+        })
+        .await;
     child.stop().await;
 }
 
@@ -92,10 +88,7 @@ async fn oversized_messages_arrive_complete() {
     // The keys of each part arrive with it.
     let mut parts = Vec::new();
     while parts.last().is_none_or(|part: &Report| part.more) {
-        let part = until(&mut server.events, |event| match event {
-            ParentEvent::Report(_, report) => Some(*report).filter(|report| report.seq == 2),
-            ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
-        });
+        let part = server.reported(|report| Some(report).filter(|report| report.seq == 2));
         parts.push(part.await);
     }
     let most = parts
@@ -161,11 +154,9 @@ async fn child_reconnects_when_its_parent_restarts() {
         "the stream starts anew"
     );
     assert_eq!(first.buckets, [directive(2, 0)]);
-    until(&mut server.events, |event| match event {
-        ParentEvent::Report(_, report) => report.identity.map(|_| assert_eq!(report.seq, 1)),
-        ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
-    })
-    .await;
+    server
+        .reported(|report| report.identity.map(|_| assert_eq!(report.seq, 1)))
+        .await;
     child.stop().await;
 }
 
@@ -221,18 +212,5 @@ async fn child_shutdown_never_awaits_its_parent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_served_on_the_same_port() {
     let server = Server::start(9);
-    let channel = server.endpoint().connect().await.unwrap();
-    for service in ["", "plimsoll.exchange.v1.Exchange"] {
-        let request = HealthCheckRequest {
-            service: service.to_owned(),
-        };
-        let answer = patiently(HealthClient::new(channel.clone()).check(request))
-            .await
-            .unwrap();
-        assert_eq!(
-            answer.into_inner().status(),
-            ServingStatus::Serving,
-            "{service:?}"
-        );
-    }
+    check_serving(server.uri()).await;
 }

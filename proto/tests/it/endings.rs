@@ -53,43 +53,17 @@ async fn check_ends(reports: Vec<wire::Report>, code: Code, reason: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn protocol_violations_end_streams_and_count() {
-    let defined = wire::KeyDefinition {
-        bucket: "a b".to_owned(),
-        ..wire::KeyDefinition::default()
+    let second = |change: fn(&mut wire::Report)| {
+        let mut second = report(2);
+        change(&mut second);
+        vec![greeting(1), second]
     };
     for (reports, reason) in [
         (vec![report(0)], "invalid"),
         (vec![greeting(1), report(0)], "invalid"),
-        (
-            vec![
-                greeting(1),
-                wire::Report {
-                    epoch: Some(0),
-                    ..report(2)
-                },
-            ],
-            "invalid",
-        ),
-        (
-            vec![
-                greeting(1),
-                wire::Report {
-                    id_gaps: vec![3],
-                    ..report(2)
-                },
-            ],
-            "invalid",
-        ),
-        (
-            vec![
-                greeting(1),
-                wire::Report {
-                    definitions: vec![defined],
-                    ..report(2)
-                },
-            ],
-            "invalid",
-        ),
+        (second(|it| it.epoch = Some(0)), "invalid"),
+        (second(|it| it.id_gaps = vec![3]), "invalid"),
+        (second(|it| it.asked = vec!["a b".to_owned()]), "invalid"),
         (vec![report(1)], "greeting"),
         (vec![greeting(1), report(3)], "broken"),
         (vec![greeting(1), report(2), report(2)], "broken"),

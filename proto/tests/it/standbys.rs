@@ -2,15 +2,10 @@
 
 use std::net::SocketAddr;
 
-use plimsoll_core::report::Report;
 use plimsoll_proto::transport::Security;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tonic::transport::Endpoint;
-use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_check_response::ServingStatus;
-use tonic_health::pb::health_client::HealthClient;
 
-use crate::scripted::{ChildEvent, ParentEvent, Running, Server, Standby, patiently, until};
+use crate::scripted::{ChildEvent, ParentEvent, Running, Server, Standby, check_serving, until};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 const PLAIN: Security = Security::Plain { anywhere: false };
@@ -28,14 +23,6 @@ async fn probed(events: &mut UnboundedReceiver<ParentEvent>) {
         ParentEvent::Answered(_) => None,
     })
     .await;
-}
-
-async fn greeted(events: &mut UnboundedReceiver<ParentEvent>) -> Report {
-    until(events, |event| match event {
-        ParentEvent::Report(_, report) => report.identity.is_some().then_some(*report),
-        ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
-    })
-    .await
 }
 
 async fn renewed(child: &mut Running) {
@@ -59,7 +46,7 @@ async fn leader_is_found_among_standbys() {
     let mut leader = Server::leading(ANY, 5);
     let mut child = one_of(&[standbys[0].uri(), standbys[1].uri(), leader.uri()]);
     child.applied_limit(1).await;
-    greeted(&mut leader.events).await;
+    leader.greeted().await;
     child.stop().await;
 }
 
@@ -95,7 +82,7 @@ async fn child_follows_the_lead_after_a_death() {
     .await;
     let mut second = Server::leading(standby.stop().await, 6);
     child.applied_limit(1).await;
-    greeted(&mut second.events).await;
+    second.greeted().await;
     child.stop().await;
 }
 
@@ -108,7 +95,7 @@ async fn unconfirmed_parent_is_left_for_a_later_leader() {
     first.set_unconfirmed(true);
     let mut second = Server::leading(standby.stop().await, 6);
     renewed(&mut child).await;
-    greeted(&mut second.events).await;
+    second.greeted().await;
     until(&mut first.events, |event| match event {
         ParentEvent::Report(_, report) => {
             assert!(!report.leaving, "a move is no farewell");
@@ -126,11 +113,7 @@ async fn unconfirmed_parent_is_left_for_a_later_leader() {
     child.applied().await;
     drain(&mut second);
     child.stop().await;
-    until(&mut second.events, |event| match event {
-        ParentEvent::Report(_, report) => report.leaving.then_some(()),
-        ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
-    })
-    .await;
+    second.reported(|report| report.leaving.then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,20 +142,6 @@ async fn equal_and_earlier_epochs_are_left_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_is_alive() {
     let standby = Standby::start().await;
-    let endpoint = Endpoint::from_shared(standby.uri()).unwrap();
-    let channel = endpoint.connect().await.unwrap();
-    for service in ["", "plimsoll.exchange.v1.Exchange"] {
-        let request = HealthCheckRequest {
-            service: service.to_owned(),
-        };
-        let answer = patiently(HealthClient::new(channel.clone()).check(request))
-            .await
-            .unwrap();
-        assert_eq!(
-            answer.into_inner().status(),
-            ServingStatus::Serving,
-            "{service:?}"
-        );
-    }
+    check_serving(standby.uri()).await;
     standby.stop().await;
 }

@@ -117,25 +117,21 @@ fn headroom_parts_below_sum_to_the_whole() {
         clients,
     );
     tree.run(10.0);
-    let headroom = |lower: usize| {
-        let terms = tree.lowers[lower]
-            .zone
-            .board
-            .get(&bucket())
-            .unwrap()
-            .terms();
-        terms
-            .headroom
-            .and_then(Headroom::rate)
-            .unwrap()
-            .per_second()
+    let headroom = |tree: &Tree, lower: usize| {
+        let board = &tree.lowers[lower].zone.board;
+        let headroom = board.get(&bucket()).unwrap().terms().headroom;
+        headroom.and_then(Headroom::rate).unwrap().per_second()
     };
     let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;
-    for (part, share) in [(headroom(0), 0.4), (headroom(1), 0.3), (own, 0.3)] {
+    for (part, share) in [
+        (headroom(&tree, 0), 0.4),
+        (headroom(&tree, 1), 0.3),
+        (own, 0.3),
+    ] {
         let due = 800.0 * (0.9 * share + 0.1 / 3.0);
         assert!((part - due).abs() < 0.05 * due, "{part} instead of {due}");
     }
-    assert!((headroom(0) + headroom(1) + own - 800.0).abs() < 0.01);
+    assert!((headroom(&tree, 0) + headroom(&tree, 1) + own - 800.0).abs() < 0.01);
     assert!(
         tree.lowers
             .iter()
@@ -144,21 +140,8 @@ fn headroom_parts_below_sum_to_the_whole() {
 
     tree.controller = None;
     tree.run(5.0);
-    let headroom = |lower: usize| {
-        let terms = tree.lowers[lower]
-            .zone
-            .board
-            .get(&bucket())
-            .unwrap()
-            .terms();
-        terms
-            .headroom
-            .and_then(Headroom::rate)
-            .unwrap()
-            .per_second()
-    };
     let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;
-    let sum = headroom(0) + headroom(1) + own;
+    let sum = headroom(&tree, 0) + headroom(&tree, 1) + own;
     assert!(
         (sum - 800.0).abs() < 20.0,
         "what 200 requests/s leave of the hold: {sum}"

@@ -71,13 +71,7 @@ impl NotAllowed {
 /// If it may not: nothing of its reports counts.
 pub fn check_child(parent: &PeerId, child: &PeerId, greeting: &Identity) -> Result<(), NotAllowed> {
     check_trust_domain(parent, child)?;
-    let takes = match (parent.role(), child.role()) {
-        // Aggregators may be chained, also over zones.
-        (PeerRole::Controller | PeerRole::Aggregator { .. }, PeerRole::Aggregator { .. }) => true,
-        (PeerRole::Aggregator { zone: own }, PeerRole::Service { zone, .. }) => zone == own,
-        _ => false,
-    };
-    if !takes {
+    if !directs(parent, child) {
         return Err(NotAllowed::Child {
             parent: parent.clone(),
             child: child.clone(),
@@ -114,18 +108,22 @@ pub fn check_child(parent: &PeerId, child: &PeerId, greeting: &Identity) -> Resu
 /// If it may not: the child sends nothing.
 pub fn check_parent(child: &PeerId, parent: &PeerId) -> Result<(), NotAllowed> {
     check_trust_domain(child, parent)?;
-    let obeys = match (child.role(), parent.role()) {
-        (PeerRole::Aggregator { .. }, PeerRole::Controller | PeerRole::Aggregator { .. }) => true,
-        (PeerRole::Service { zone: own, .. }, PeerRole::Aggregator { zone }) => zone == own,
-        _ => false,
-    };
-    if obeys {
+    if directs(parent, child) {
         Ok(())
     } else {
         Err(NotAllowed::Parent {
             child: child.clone(),
             parent: parent.clone(),
         })
+    }
+}
+
+fn directs(parent: &PeerId, child: &PeerId) -> bool {
+    match (parent.role(), child.role()) {
+        // Aggregators may be chained, also over zones.
+        (PeerRole::Controller | PeerRole::Aggregator { .. }, PeerRole::Aggregator { .. }) => true,
+        (PeerRole::Aggregator { zone: own }, PeerRole::Service { zone, .. }) => zone == own,
+        _ => false,
     }
 }
 

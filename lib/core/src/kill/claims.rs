@@ -225,16 +225,20 @@ mod tests {
         Scope::Bucket(Bucket::new(&format!("b{number}")).unwrap())
     }
 
+    fn at(s: u64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_secs(s))
+    }
+
     fn note(claims: &mut Claims, held: u64, number: u128, generation: u64) {
         let child = child(number, Role::Client);
         let claim = KillClaim::of(&child, KillGeneration(generation));
-        claims.note(
-            MonoTime::ZERO,
-            KillGeneration(held),
-            &Scope::Fleet,
-            claim,
-            &child,
-        );
+        claims.note(at(0), KillGeneration(held), &Scope::Fleet, claim, &child);
+    }
+
+    /// Notes that a child claims a kill of this bucket, of which none is held.
+    fn note_bucket(claims: &mut Claims, s: u64, child: &Identity, number: usize, generation: u64) {
+        let claim = KillClaim::of(child, KillGeneration(generation));
+        claims.note(at(s), KillGeneration(0), &bucket(number), claim, child);
     }
 
     #[test]
@@ -276,27 +280,15 @@ mod tests {
     #[test]
     fn claims_are_bounded_by_client() {
         let mut claims = Claims::default();
-        let mut note = |number: u128, role, bucket_number: usize| {
+        for (number, role, most) in [
+            (1, Role::Client, OF_CLIENT_MAX),
+            (2, Role::Aggregator, CLAIMS_MAX),
+        ] {
             let child = child(number, role);
-            let claim = KillClaim::of(&child, KillGeneration(1));
-            claims.note(
-                MonoTime::ZERO,
-                KillGeneration(0),
-                &bucket(bucket_number),
-                claim,
-                &child,
-            );
-            claims.by_scope.len()
-        };
-        let of_client = (0..2 * CLAIMS_MAX)
-            .map(|bucket| note(1, Role::Client, bucket))
-            .last();
-        assert_eq!(of_client, Some(OF_CLIENT_MAX));
-        let of_aggregator = (0..2 * CLAIMS_MAX)
-            .map(|bucket| note(2, Role::Aggregator, bucket))
-            .last();
-        assert_eq!(of_aggregator, Some(CLAIMS_MAX));
-        super::tests::note(&mut claims, 0, 3, 1);
+            (0..2 * CLAIMS_MAX).for_each(|bucket| note_bucket(&mut claims, 0, &child, bucket, 1));
+            assert_eq!(claims.by_scope.len(), most);
+        }
+        note(&mut claims, 0, 3, 1);
         assert_eq!(
             claims.highest(&Scope::Fleet),
             KillGeneration(1),
@@ -306,26 +298,17 @@ mod tests {
 
     #[test]
     fn claim_that_no_child_repeats_expires() {
-        let at = |s| MonoTime::from_elapsed(Duration::from_secs(s));
         let mut claims = Claims::default();
-        let note = |claims: &mut Claims, s, number, scope: &Scope, generation| {
-            let child = child(number, Role::Client);
-            claims.note(
-                at(s),
-                KillGeneration(0),
-                scope,
-                KillClaim::of(&child, KillGeneration(generation)),
-                &child,
-            );
-            claims.prune(at(s));
-        };
-        note(&mut claims, 0, 1, &bucket(1), 7);
-        note(&mut claims, 0, 2, &bucket(2), 7);
+        let clients = [1, 2, 3].map(|number| child(number, Role::Client));
+        note_bucket(&mut claims, 0, &clients[0], 1, 7);
+        note_bucket(&mut claims, 0, &clients[1], 2, 7);
         // The first process has ended; a child repeats the claim of the second, and others claim
         // less.
         for s in (100..=3_000).step_by(100) {
-            note(&mut claims, s, 3, &bucket(2), 7);
-            note(&mut claims, s, 3, &bucket(1), 5);
+            note_bucket(&mut claims, s, &clients[2], 2, 7);
+            claims.prune(at(s));
+            note_bucket(&mut claims, s, &clients[2], 1, 5);
+            claims.prune(at(s));
         }
         let held = |claims: &Claims, number| claims.highest(&bucket(number)).0;
         assert_eq!(
@@ -340,16 +323,8 @@ mod tests {
     #[test]
     fn one_child_leaves_room_for_other_claims() {
         let mut claims = Claims::default();
-        let mut note = |number: u128, role, scope: usize| {
-            let child = child(number, role);
-            let claim = KillClaim::of(&child, KillGeneration(1));
-            claims.note(
-                MonoTime::ZERO,
-                KillGeneration(0),
-                &bucket(scope),
-                claim,
-                &child,
-            );
+        let mut note = |number, role, scope| {
+            note_bucket(&mut claims, 0, &child(number, role), scope, 1);
         };
         (0..2 * CLAIMS_MAX).for_each(|scope| note(1, Role::Aggregator, scope));
         (0..100).for_each(|scope| note(2, Role::Aggregator, 10_000 + scope));
@@ -369,7 +344,6 @@ mod tests {
     #[test]
     fn new_claims_are_logged_once_a_minute() {
         let mut claims = Claims::default();
-        let at = |s| MonoTime::from_elapsed(Duration::from_secs(s));
         let logged: Vec<usize> = [0, 15, 16, 45, 76, 77, 200]
             .into_iter()
             .zip([1, 1, 2, 3, 3, 4, 4])
@@ -387,9 +361,7 @@ mod tests {
         let mut logged = |s, generation, held| {
             note(&mut claims, held, 1, generation);
             claims.settle(|_| KillGeneration(held));
-            claims
-                .take_unlogged(MonoTime::from_elapsed(Duration::from_secs(s)))
-                .len()
+            claims.take_unlogged(at(s)).len()
         };
         // The client of two aggregators carries an order from one to the other, and the controller follows.
         assert_eq!(

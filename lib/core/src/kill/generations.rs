@@ -178,6 +178,11 @@ impl Kills {
         changed
     }
 
+    /// Kills a scope or ends its kill, with the next generation unless it is so already. Returns true if it changed.
+    pub(super) fn switch(&mut self, scope: &Scope, killed: bool) -> bool {
+        self.raise(scope, self.generation(scope).switched(killed))
+    }
+
     /// Takes a larger generation of a scope. Returns true if it changed.
     pub fn raise(&mut self, scope: &Scope, generation: KillGeneration) -> bool {
         if generation <= self.generation(scope) {

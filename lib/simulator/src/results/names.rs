@@ -1,6 +1,7 @@
 //! The names of a bucket's unlisted class: the admissions of each in comparison with its fair part.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -8,6 +9,8 @@ use super::entitlement;
 use super::figures::TenantFigures;
 use super::series::{BIN_S, NAME_BINS, Run};
 use crate::scenario::Scenario;
+
+const SLOT_S: f64 = NAME_BINS as f64 * BIN_S;
 
 /// Admitted / fair over the names of all seeds together. Fair is the max-min division of the
 /// entitlement of the class `default` over the offers of its names.
@@ -57,11 +60,10 @@ impl NamesOutcome {
         scenario: &Scenario,
         runs: &[Run],
         at: usize,
-        (from, to): (f64, f64),
+        window_s: (f64, f64),
     ) -> Option<Self> {
         let bucket = &scenario.buckets[at];
-        let slot_s = NAME_BINS as f64 * BIN_S;
-        let slots = (from / slot_s - 1e-9).ceil() as usize..(to / slot_s + 1e-9) as usize;
+        let slots = slots_in(window_s);
         if slots.is_empty() || bucket.names.iter().all(|names| *names == 0) {
             return None;
         }
@@ -116,17 +118,16 @@ pub(crate) fn of_own_limit(
     scenario: &Scenario,
     runs: &[Run],
     (at, tenant): (usize, usize),
-    (from, to): (f64, f64),
+    window_s: (f64, f64),
 ) -> Option<f64> {
     let bucket = &scenario.buckets[at];
     let limit = scenario
-        .policy_at(from)
+        .policy_at(window_s.0)
         .tenant_limit(&bucket.tenants[tenant], &bucket.name);
     let (limit, _) = limit.filter(|_| bucket.names[tenant] > 0)?;
-    let slot_s = NAME_BINS as f64 * BIN_S;
-    let due = limit.per_second() * 2.0 * slot_s;
+    let due = limit.per_second() * 2.0 * SLOT_S;
     let bound = 1.05 * due + 3.0 * due.sqrt();
-    let slots = (from / slot_s - 1e-9).ceil() as usize..(to / slot_s + 1e-9) as usize;
+    let slots = slots_in(window_s);
     let windows = slots.clone().zip(slots.skip(1));
     let worst = runs.iter().flat_map(|run| {
         let names = &run.buckets[at].names[tenant];
@@ -136,13 +137,13 @@ pub(crate) fn of_own_limit(
     worst.map(|[_, admitted]| admitted / bound).reduce(f64::max)
 }
 
+/// Returns the slots of separate counts that lie in a window.
+fn slots_in((from, to): (f64, f64)) -> Range<usize> {
+    (from / SLOT_S - 1e-9).ceil() as usize..(to / SLOT_S + 1e-9) as usize
+}
+
 /// Returns the names with separate counts of a run that offered anything, each against its fair part.
-fn served(
-    scenario: &Scenario,
-    run: &Run,
-    at: usize,
-    slots: &std::ops::Range<usize>,
-) -> Vec<Served> {
+fn served(scenario: &Scenario, run: &Run, at: usize, slots: &Range<usize>) -> Vec<Served> {
     let (bucket, series) = (&scenario.buckets[at], &run.buckets[at]);
     let (from, to) = (slots.start * NAME_BINS, slots.end * NAME_BINS);
     let (begins, seconds) = (from as f64 * BIN_S, (to - from) as f64 * BIN_S);

@@ -26,6 +26,15 @@ pub(crate) fn within(number: Number, field: &Field<'_>, min: f64, max: f64) -> C
     ))
 }
 
+/// Returns each entry of a list with its field.
+pub(crate) fn entries<'a, T>(
+    field: &Field<'a>,
+    list: impl IntoIterator<Item = T>,
+) -> impl Iterator<Item = (Field<'a>, T)> {
+    let numbered = list.into_iter().enumerate();
+    numbered.map(|(at, entry)| (field.then(&at.to_string()), entry))
+}
+
 pub(crate) fn all_within<const N: usize>(
     numbers: [(&str, Number); N],
     field: &Field<'_>,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::TargetBucket;
-use super::bounds::{Checked, RPS_MAX, within};
+use super::bounds::{Checked, RPS_MAX, entries, within};
 use crate::error::ScenarioError;
 
 #[derive(Debug, Deserialize)]
@@ -37,20 +37,15 @@ pub(super) fn read(
     duration_s: f64,
 ) -> Result<Vec<Change>, ScenarioError> {
     let mut changes: Vec<Change> = Vec::new();
-    for (index, spec) in specs.into_iter().enumerate() {
-        let field = field.then(&index.to_string());
+    for (field, spec) in entries(field, specs) {
         let before_s = changes.last().map_or(0.0, |change| change.at_s);
         let at_s = within(spec.at_s, &field.then("at_s"), before_s, duration_s)?;
         let before = changes.last().map_or(policy, |change| &change.policy);
         let (part, path, number) = place(&spec, &field)?;
         let texts = edited(before.texts(), part, &path, number, &field)?;
         let policy = texts.read().map_err(|error| {
-            let why = error
-                .faults()
-                .iter()
-                .map(Fault::summary)
-                .next()
-                .unwrap_or_default();
+            let first = error.faults().first();
+            let why = first.map(Fault::summary).unwrap_or_default();
             field.refuse(why, "write a change that leaves the policy valid")
         })?;
         let changed = |bucket: &TargetBucket| Some(bucket.name.as_str()) == spec.bucket.as_deref();

@@ -9,7 +9,8 @@ use plimsoll_core::names::{Bucket, Name, Planned, Tenant, check_plan};
 use plimsoll_policy::{Document, Field, ONE_CLASS_TENANTS, Policy, Source};
 
 use super::bounds::{
-    CLIENTS_MAX, Checked, DURATION_MAX_S, TRAFFIC_MAX, ZONES_MAX, all_within, whole, within,
+    CLIENTS_MAX, Checked, DURATION_MAX_S, TRAFFIC_MAX, ZONES_MAX, all_within, entries, whole,
+    within,
 };
 use super::expect::{self, Expectation};
 use super::faults::{self, FaultKind};
@@ -82,8 +83,7 @@ pub(crate) fn scenario(
             .refuse(why, "write the offered load of each bucket")
             .into());
     }
-    for (index, entry) in spec.traffic.into_iter().enumerate() {
-        let field = field.then(&index.to_string());
+    for (field, entry) in entries(&field, spec.traffic) {
         let (bucket, tenant) = place(&policy, &entry, &field, &mut buckets)?;
         let TrafficSpec {
             names,
@@ -102,12 +102,12 @@ pub(crate) fn scenario(
         if let Some(groups) = groups {
             whole(groups.of, &field.then("groups").then("of"), 1, GROUP_MAX)?;
         }
-        retry.map_or(Ok(()), |retry| {
-            loads::check_retry(retry, &field.then("retry"))
-        })?;
-        callers.map_or(Ok(()), |callers| {
-            loads::check_callers(callers, &field.then("callers"))
-        })?;
+        if let Some(retry) = retry {
+            loads::check_retry(retry, &field.then("retry"))?;
+        }
+        if let Some(callers) = callers {
+            loads::check_callers(callers, &field.then("callers"))?;
+        }
         let names = names
             .map(|names| loads::names(names, &field.then("names")))
             .transpose()?;
@@ -116,8 +116,8 @@ pub(crate) fn scenario(
         *of_tenant = counted.max(*of_tenant);
         let cost = whole(cost.unwrap_or(1), &field.then("cost"), 1, COST_MAX)?;
         let of = field.then("zones");
-        for (index, zone) in of_zones.iter().enumerate() {
-            whole(*zone, &of.then(&index.to_string()), 0, zones - 1)?;
+        for (field, zone) in entries(&of, &of_zones) {
+            whole(*zone, &field, 0, zones - 1)?;
         }
         if !of_zones.is_empty() && !shares.is_empty() {
             return Err(of
@@ -137,15 +137,9 @@ pub(crate) fn scenario(
             retry,
         });
     }
-    let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
-        one_fault(
-            fault,
-            &root.then("faults").then(&index.to_string()),
-            zones + upper,
-            all,
-            duration_s,
-        )
-    });
+    let field = root.then("faults");
+    let faults = entries(&field, &spec.faults)
+        .map(|(field, fault)| one_fault(fault, &field, zones + upper, all, duration_s));
     let faults = faults.collect::<Checked<_>>()?;
     check_network(&spec.network, &root.then("network"))?;
     check_pace(&spec.pace, &root.then("pace"), zones + upper, all)?;
@@ -158,10 +152,10 @@ pub(crate) fn scenario(
     )?;
     let report = millis(spec.report_ms, "report_ms", 100)?;
     let tick = millis(spec.tick_ms, "tick_ms", 500)?;
-    spec.start.map_or(Ok(()), |start| {
-        check_start(start, &root.then("start"), duration_s)
-    })?;
-    let scenario = Scenario {
+    if let Some(start) = spec.start {
+        check_start(start, &root.then("start"), duration_s)?;
+    }
+    Ok(Scenario {
         report,
         tick,
         expectations: expectations(
@@ -189,8 +183,7 @@ pub(crate) fn scenario(
         changes,
         pace: spec.pace,
         align_rollups: spec.align_rollups,
-    };
-    Ok(scenario)
+    })
 }
 
 fn policy(
@@ -308,18 +301,14 @@ fn check_network(network: &Network, field: &Field<'_>) -> Checked<()> {
     let delays = [
         ("client_delay_ms", client_delay_ms),
         ("uplink_delay_ms", uplink_delay_ms),
+        ("jitter_ms", jitter_ms),
     ];
     all_within(delays, field, 0.0, 10_000.0)?;
-    all_within([("jitter_ms", jitter_ms)], field, 0.0, 10_000.0)?;
-    all_within(
-        [
-            ("report_loss", report_loss),
-            ("directive_loss", directive_loss),
-        ],
-        field,
-        0.0,
-        0.95,
-    )
+    let losses = [
+        ("report_loss", report_loss),
+        ("directive_loss", directive_loss),
+    ];
+    all_within(losses, field, 0.0, 0.95)
 }
 
 fn check_pace(pace: &Pace, field: &Field<'_>, zones: u32, clients: u32) -> Checked<()> {
@@ -329,19 +318,19 @@ fn check_pace(pace: &Pace, field: &Field<'_>, zones: u32, clients: u32) -> Check
     ] {
         let field = field.then(name);
         whole(paces.len() as u32, &field, 0, count)?;
-        let mut paces = paces.iter().enumerate();
-        paces
-            .try_for_each(|(at, pace)| all_within([(&at.to_string(), *pace)], &field, 0.5, 2.0))?;
+        for (field, pace) in entries(&field, paces) {
+            within(*pace, &field, 0.5, 2.0)?;
+        }
     }
-    pace.controller.map_or(Ok(()), |pace| {
-        all_within([("controller", pace)], field, 0.5, 2.0)
-    })
+    if let Some(pace) = pace.controller {
+        within(pace, &field.then("controller"), 0.5, 2.0)?;
+    }
+    Ok(())
 }
 
 fn check_joins(joins: &[Join], field: &Field<'_>, clients: u32, duration_s: f64) -> Checked<()> {
     let (mut all, mut before_s) = (clients, 0.0);
-    for (index, join) in joins.iter().enumerate() {
-        let field = field.then(&index.to_string());
+    for (field, join) in entries(field, joins) {
         whole(
             join.clients,
             &field.then("clients"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plimsoll_policy::{Field, Number};
 
-use super::bounds::{Checked, DURATION_MAX_S, RPS_MAX, all_within, whole, within};
+use super::bounds::{Checked, DURATION_MAX_S, RPS_MAX, all_within, entries, whole, within};
 use super::{Callers, trace_file};
 use crate::traffic::{Load, Names, NamesSpec, Pareto, Retry, Share};
 
@@ -37,8 +37,7 @@ pub(crate) fn check_load(
         Load::Steps(steps) => {
             let field = field.then("steps");
             let mut before = None;
-            for (index, step) in steps.iter().enumerate() {
-                let field = field.then(&index.to_string());
+            for (field, step) in entries(&field, steps.iter()) {
                 let at = time(step.at_s, &field.then("at_s"))?;
                 if before.is_some_and(|before| before >= at) {
                     let why = "not later than the step before";
@@ -92,9 +91,10 @@ pub(crate) fn check_load(
             let field = field.then("square");
             rps([("high_rps", *high_rps), ("low_rps", *low_rps)], &field)?;
             spans([("on_s", *on_s), ("off_s", *off_s)], &field)?;
-            until_s.map_or(Ok(()), |until| {
-                time(until, &field.then("until_s")).map(drop)
-            })
+            if let Some(until) = until_s {
+                time(*until, &field.then("until_s"))?;
+            }
+            Ok(())
         }
         Load::Pareto(Pareto {
             mean_rps,
@@ -115,8 +115,7 @@ pub(crate) fn check_load(
 
 pub(crate) fn check_shares(shares: &[Share], field: &Field<'_>, clients: u32) -> Checked<()> {
     let mut before = None;
-    for (index, share) in shares.iter().enumerate() {
-        let field = field.then(&index.to_string());
+    for (field, share) in entries(field, shares) {
         if share.first == 0 || share.first > clients {
             let why = format!(
                 "there are {clients} clients, joined ones included, not {}",
@@ -145,9 +144,9 @@ pub(crate) fn check_shares(shares: &[Share], field: &Field<'_>, clients: u32) ->
 
 pub(crate) fn check_retry(retry: Retry, field: &Field<'_>) -> Checked<()> {
     all_within([("probability", retry.probability)], field, 0.0, 1.0)?;
-    retry.attempts.map_or(Ok(1), |attempts| {
-        whole(attempts, &field.then("attempts"), 1, CALLS_MAX)
-    })?;
+    if let Some(attempts) = retry.attempts {
+        whole(attempts, &field.then("attempts"), 1, CALLS_MAX)?;
+    }
     all_within([("backoff_s", retry.backoff_s)], field, 0.0, 3_600.0)?;
     all_within([("jitter", retry.jitter)], field, 0.0, 1.0)
 }

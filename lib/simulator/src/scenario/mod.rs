@@ -168,12 +168,16 @@ impl Pace {
     }
 
     pub(crate) fn zone(&self, zone: u32) -> f64 {
-        self.zones.get(zone as usize).map_or(1.0, |pace| pace.0)
+        pace_of(&self.zones, zone)
     }
 
     pub(crate) fn client(&self, client: u32) -> f64 {
-        self.clients.get(client as usize).map_or(1.0, |pace| pace.0)
+        pace_of(&self.clients, client)
     }
+}
+
+fn pace_of(paces: &[Number], number: u32) -> f64 {
+    paces.get(number as usize).map_or(1.0, |pace| pace.0)
 }
 
 impl Scenario {

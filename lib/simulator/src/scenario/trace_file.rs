@@ -31,9 +31,7 @@ pub(crate) fn read(
     folder: &Path,
     bucket: &str,
 ) -> Checked<()> {
-    trace.speed.map_or(Ok(1.0), |speed| {
-        within(speed, &field.then("speed"), 1e-3, 1e6)
-    })?;
+    within(trace.speed, &field.then("speed"), 1e-3, 1e6)?;
     let field = field.then("csv");
     let path = folder.join(&trace.csv);
     let hint = "a CSV file with the columns t_s,rps or time_utc,bucket,offered_rps; its path is relative to the \

@@ -5,7 +5,7 @@ use std::path::Path;
 use plimsoll_policy::{Document, Number, Source};
 use serde::Deserialize;
 
-use super::bounds::{Checked, RPS_MAX, within};
+use super::bounds::{Checked, RPS_MAX, entries, within};
 use super::spec::ScenarioSpec;
 use super::{Scenario, check};
 use crate::error::ScenarioError;
@@ -44,8 +44,7 @@ pub(super) fn read(source: Source<'_>, folder: &Path) -> Result<Vec<Scenario>, S
         return Err(field.refuse(why, "write { name, limit } for each").into());
     }
     let mut all: Vec<Scenario> = Vec::new();
-    for (index, variant) in variants.into_iter().enumerate() {
-        let field = field.then(&index.to_string());
+    for (index, (field, variant)) in entries(&field, variants).enumerate() {
         let limit = check_variant(&variant, &field)?;
         let text = in_requests(source.text, limit);
         let source = Source {

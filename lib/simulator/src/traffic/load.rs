@@ -69,15 +69,20 @@ pub(crate) enum Per {
     Tenant,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Trace {
     pub(crate) csv: String,
     /// Seconds of the file for each second of the run; 1 if absent.
-    pub(crate) speed: Option<Number>,
+    #[serde(default = "own_speed")]
+    pub(crate) speed: Number,
     /// Rows of the file: a rate holds until the next row, and the first rate also before its row.
     #[serde(skip)]
     pub(crate) rows: Vec<(f64, f64)>,
+}
+
+const fn own_speed() -> Number {
+    Number(1.0)
 }
 
 /// State of one source: on or off, and the time of the next change.
@@ -137,7 +142,7 @@ impl Load {
             }
             Self::Pareto(pareto) => pareto.mean_rps.0,
             Self::Trace(Trace { rows, speed, .. }) => {
-                let t = t * speed.map_or(1.0, |speed| speed.0);
+                let t = t * speed.0;
                 let begun = rows.partition_point(|(at, _)| *at <= t);
                 rows.get(begun.saturating_sub(1))
                     .map_or(0.0, |(_, rate)| *rate)
@@ -162,7 +167,7 @@ impl Load {
     /// Returns the seconds of the file for each second of the run, if the load is from a file.
     pub(crate) fn trace_speed(&self) -> Option<f64> {
         match self {
-            Self::Trace(trace) => Some(trace.speed.map_or(1.0, |speed| speed.0)),
+            Self::Trace(trace) => Some(trace.speed.0),
             _ => None,
         }
     }
@@ -319,8 +324,8 @@ mod tests {
         let rows = vec![(60.0, 5.0), (120.0, 8.0)];
         let trace = Load::Trace(Trace {
             rows,
-            speed: Some(Number(60.0)),
-            ..Trace::default()
+            speed: Number(60.0),
+            csv: String::new(),
         });
         check(
             &trace,

@@ -18,9 +18,11 @@ use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Text, Zone as ZoneName};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
-use plimsoll_policy::{Policy, Source};
+use plimsoll_policy::{ONE_CLASS_TENANTS, Policy};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::policy_of;
 
 const FLEET: Scope = Scope::Fleet;
 /// Aggregator under the controller, and the one under that aggregator.
@@ -29,21 +31,7 @@ const LOWER: usize = 1;
 
 fn policy() -> Arc<Policy> {
     let text = "buckets: { api: { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
-    let tenants = Source {
-        name: "tenants.yaml",
-        text: "tenants: { default: { weight: 1 } }\n",
-    };
-    Arc::new(
-        Policy::read(
-            Source {
-                name: "policy.yaml",
-                text,
-            },
-            tenants,
-        )
-        .unwrap()
-        .0,
-    )
+    policy_of(text, ONE_CLASS_TENANTS)
 }
 
 fn bucket(name: &str) -> Bucket {
@@ -285,6 +273,19 @@ impl World {
         self.settle();
     }
 
+    fn kills(&mut self, scope: &Scope) {
+        self.brain().on_kill(scope, command()).unwrap();
+        self.settle();
+    }
+
+    /// Returns true if there was something to end.
+    fn ends_kills(&mut self, scope: &Scope) -> bool {
+        let now = self.at();
+        let (has_ended, ..) = self.brain().on_kill_ends(now, scope);
+        self.settle();
+        has_ended
+    }
+
     /// Returns the generations of a scope at the controller, the upper and the lower aggregator.
     fn generations(&self, scope: &Scope) -> [u64; 3] {
         let brain = self
@@ -301,11 +302,8 @@ impl World {
             .brain
             .as_ref()
             .map_or(0, |brain| brain.kills().drill().0);
-        [
-            brain,
-            self.zones[UPPER].kills().drill().0,
-            self.zones[LOWER].kills().drill().0,
-        ]
+        let [upper, lower] = [UPPER, LOWER].map(|zone| self.zones[zone].kills().drill().0);
+        [brain, upper, lower]
     }
 }
 
@@ -343,8 +341,7 @@ fn repeated_claims_cut_no_aggregator_off() {
                 "the zone follows its controller"
             );
             // A real kill arrives, and its end.
-            world.brain().on_kill(&FLEET, command()).unwrap();
-            world.settle();
+            world.kills(&FLEET);
             assert!(
                 world
                     .generations(&FLEET)
@@ -414,8 +411,7 @@ fn invented_bucket_kills_leave_room() {
                 world.controller_starts();
             }
             world.settle();
-            world.brain().on_kill(&alone("api"), command()).unwrap();
-            world.settle();
+            world.kills(&alone("api"));
             let killed = |scope: &str| {
                 world
                     .generations(&alone(scope))
@@ -503,9 +499,7 @@ fn clients_carry_a_kill_over_aggregator_restarts() {
             [u64::from(killed), u64::from(killed), lower],
             "{zone}"
         );
-        let now = world.at();
-        world.brain().on_kill_ends(now, &FLEET);
-        world.settle();
+        world.ends_kills(&FLEET);
         assert_eq!(world.generations(&FLEET), [2; 3], "{zone}");
     }
 }
@@ -515,8 +509,7 @@ fn forgetful_controller_learns_kills_from_aggregators() {
     for (lost, learned) in [(true, 1), (false, 0)] {
         let mut world = World::new();
         let saved = world.durable.clone();
-        world.brain().on_kill(&FLEET, command()).unwrap();
-        world.settle();
+        world.kills(&FLEET);
         assert_eq!(world.generations(&FLEET), [1; 3]);
         world.controller_stops();
         // A backup from before the kill is a state anyway.
@@ -528,9 +521,7 @@ fn forgetful_controller_learns_kills_from_aggregators() {
             [learned, 1, 1],
             "the zones stay killed"
         );
-        let now = world.at();
-        world.brain().on_kill_ends(now, &FLEET);
-        world.settle();
+        world.ends_kills(&FLEET);
         assert_eq!(world.generations(&FLEET), [2; 3]);
     }
 }
@@ -543,12 +534,9 @@ fn ending_a_kill_passes_every_claim() {
                 let mut world = World::new();
                 world.claims(Role::Client, zone, fleet(claim));
                 if killed {
-                    world.brain().on_kill(&FLEET, command()).unwrap();
-                    world.settle();
+                    world.kills(&FLEET);
                 }
-                let now = world.at();
-                world.brain().on_kill_ends(now, &FLEET);
-                world.settle();
+                world.ends_kills(&FLEET);
                 let [brain, upper, lower] = world.generations(&FLEET);
                 assert!(
                     brain >= claim && brain % 2 == 0,
@@ -604,16 +592,13 @@ fn operator_stays_in_command_despite_claims() {
             }
         }
         for scope in [FLEET, alone("api")] {
-            world.brain().on_kill(&scope, command()).unwrap();
-            world.settle();
+            world.kills(&scope);
             assert_eq!(
                 world.generations(&scope).map(|of| of % 2),
                 [1; 3],
                 "{seed} {scope}"
             );
-            let now = world.at();
-            assert!(world.brain().on_kill_ends(now, &scope).0);
-            world.settle();
+            assert!(world.ends_kills(&scope));
             let [brain, upper, lower] = world.generations(&scope);
             assert_eq!(
                 ([upper, lower], brain % 2),

@@ -31,15 +31,17 @@ use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::{Command, DurableState};
 use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
-use plimsoll_core::kill::{Kill, KillGeneration, Scope};
+use plimsoll_core::kill::{Kill, KillGeneration, Kills, Scope};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::Text;
 use plimsoll_core::names::{Bucket, Name, Zone as ZoneName};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
-use plimsoll_policy::{Policy, Source};
+use plimsoll_policy::{ONE_CLASS_TENANTS, Policy};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::policy_of;
 
 const TRACES: u64 = 1_000;
 /// Length of a trace in milliseconds.
@@ -60,7 +62,7 @@ const LOWER: usize = 2;
 const UPPER: usize = 1;
 
 /// Orders that a process knows, by number.
-type Knowledge = BTreeSet<u64>;
+type Knowledge = BTreeSet<usize>;
 
 #[derive(Clone, Copy)]
 struct Known {
@@ -99,7 +101,7 @@ struct Stream {
 struct ZoneLife {
     zone: Zone,
     instance: u128,
-    knows: BTreeMap<u64, Known>,
+    knows: BTreeMap<usize, Known>,
     stream: Option<Stream>,
 }
 
@@ -165,21 +167,7 @@ fn policy(modes: [bool; 2]) -> Arc<Policy> {
                 mode(1),
                 mode(2)
             );
-            let tenants = Source {
-                name: "tenants.yaml",
-                text: "tenants: { default: { weight: 1 } }\n",
-            };
-            Arc::new(
-                Policy::read(
-                    Source {
-                        name: "policy.yaml",
-                        text: &text,
-                    },
-                    tenants,
-                )
-                .unwrap()
-                .0,
-            )
+            policy_of(&text, ONE_CLASS_TENANTS)
         };
         (0..4).map(read).collect()
     });
@@ -202,8 +190,23 @@ fn scopes() -> [Scope; 3] {
     ]
 }
 
+fn generations(kills: &Kills) -> BTreeMap<Scope, u64> {
+    let each = scopes().into_iter();
+    each.map(|scope| (scope.clone(), kills.generation(&scope).0))
+        .collect()
+}
+
 fn concerns(scope: &Scope, of: &str) -> bool {
     scope.bucket().is_none_or(|bucket| bucket.as_str() == of)
+}
+
+impl Stream {
+    /// Reports keep their order.
+    fn send_up(&mut self, sent: InFlight<Report>) {
+        let last = self.up.back().map_or(0, |last| last.due);
+        let due = last.max(sent.due);
+        self.up.push_back(InFlight { due, ..sent });
+    }
 }
 
 impl ZoneLife {
@@ -212,15 +215,11 @@ impl ZoneLife {
         &mut self,
         orders: &[Order],
         now: u64,
-        taken: Vec<u64>,
-        certain: impl Fn(u64) -> bool,
+        taken: Vec<usize>,
+        certain: impl Fn(usize) -> bool,
     ) {
         for id in taken {
-            let generation = self
-                .zone
-                .kills()
-                .generation(&orders[usize::try_from(id).unwrap()].scope)
-                .0;
+            let generation = self.zone.kills().generation(&orders[id].scope).0;
             let known = Known {
                 since: now,
                 generation,
@@ -235,12 +234,7 @@ impl ZoneLife {
 
     /// Forgets the orders known only by a generation that the aggregator has dropped.
     fn forget_evidence(&mut self, orders: &[Order]) {
-        let held = |id: u64| {
-            self.zone
-                .kills()
-                .generation(&orders[usize::try_from(id).unwrap()].scope)
-                .0
-        };
+        let held = |id: usize| self.zone.kills().generation(&orders[id].scope).0;
         self.knows
             .retain(|id, known| known.certain || held(*id) >= known.generation);
     }
@@ -518,7 +512,7 @@ impl World {
 
     fn kill(&mut self, scope: &Scope, place: usize, until_s: Option<i64>) {
         let now = at(self.now);
-        let id = self.orders.len() as u64;
+        let id = self.orders.len();
         let given_at = if let Some(Some(life)) = self.zones.get_mut(place) {
             life.zone.order_kill(now, scope, true).unwrap();
             let generation = life.zone.kills().generation(scope).0;
@@ -652,7 +646,7 @@ impl World {
                 });
                 // A bucket's generation may be in an earlier message that is still on its way.
                 taken.retain(|id| {
-                    let scope = &self.orders[usize::try_from(*id).unwrap()].scope;
+                    let scope = &self.orders[*id].scope;
                     let carried = match scope {
                         Scope::Fleet => Some(&sent.message.kill),
                         Scope::Bucket(bucket) => sent.message.kills.get(bucket),
@@ -753,7 +747,7 @@ impl World {
                 });
                 let entered = brain.on_report(now, id, report).is_ok();
                 let durable = brain.durable();
-                let counts = |id: &u64| {
+                let counts = |id: &usize| {
                     entered
                         && counts(
                             &self.orders,
@@ -785,7 +779,7 @@ impl World {
                         .into_iter()
                         .filter(|id| counts(orders, sent, &named, held, *id))
                         .collect();
-                    let is_named = |id| named.contains(&orders[usize::try_from(id).unwrap()].scope);
+                    let is_named = |id: usize| named.contains(&orders[id].scope);
                     life.learn(orders, ms, taken, |id| {
                         is_named(id) && sent.certain.contains(&id)
                     });
@@ -811,20 +805,12 @@ impl World {
                 let message = life.zone.report(now);
                 let wait = u64::try_from(life.zone.report_interval().as_millis()).unwrap();
                 stream.next_report = self.now + wait;
-                let kills = scopes()
-                    .map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0))
-                    .into();
-                let due = stream
-                    .up
-                    .back()
-                    .map_or(0, |last| last.due)
-                    .max(self.now + delay);
-                stream.up.push_back(InFlight {
-                    due,
+                stream.send_up(InFlight {
+                    due: self.now + delay,
                     message,
                     knows,
                     certain,
-                    kills,
+                    kills: generations(life.zone.kills()),
                 });
             }
         }
@@ -836,19 +822,12 @@ impl World {
             {
                 let message = life.subscription.report(now);
                 stream.next_report = self.now + 4 * STEP;
-                let kills = life.kills.clone();
-                let due = stream
-                    .up
-                    .back()
-                    .map_or(0, |last| last.due)
-                    .max(self.now + delay);
-                let (knows, certain) = (life.knows.clone(), Knowledge::new());
-                stream.up.push_back(InFlight {
-                    due,
+                stream.send_up(InFlight {
+                    due: self.now + delay,
                     message,
-                    knows,
-                    certain,
-                    kills,
+                    knows: life.knows.clone(),
+                    certain: Knowledge::new(),
+                    kills: life.kills.clone(),
                 });
             }
         }
@@ -867,20 +846,12 @@ impl World {
             let sent = match parent {
                 None => self.brain.as_mut().and_then(|brain| {
                     let message = brain.directives(now, id)?;
-                    let kills = scopes()
-                        .map(|scope| (scope.clone(), brain.kills().generation(&scope).0))
-                        .into();
-                    Some((
-                        message,
-                        kills,
-                        (self.controller_knows.clone(), self.controller_knows.clone()),
-                    ))
+                    let knows = self.controller_knows.clone();
+                    Some((message, generations(brain.kills()), (knows.clone(), knows)))
                 }),
                 Some(zone) => self.zones[zone].as_mut().and_then(|life| {
                     let message = life.zone.directives(now, id)?;
-                    let kills = scopes()
-                        .map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0))
-                        .into();
+                    let kills = generations(life.zone.kills());
                     Some((message, kills, life.knowledge()))
                 }),
             };
@@ -920,10 +891,10 @@ impl World {
                     continue;
                 }
                 self.refusing += 1;
-                let order = |id: u64| &self.orders[usize::try_from(id).unwrap()];
+                let order = |id: usize| &self.orders[id];
                 let is_due = |known: &Known| known.since.max(stream.began) + ALLOWED <= self.now;
                 let reached = life.knows.iter().filter(|(_, known)| is_due(known));
-                let reached: Vec<(u64, Known)> = reached
+                let reached: Vec<(usize, Known)> = reached
                     .map(|(id, known)| (*id, *known))
                     .filter(|(id, _)| concerns(&order(*id).scope, BUCKETS[at]))
                     .collect();
@@ -958,9 +929,9 @@ fn taken<M>(
     sent: &InFlight<M>,
     named: &BTreeSet<Scope>,
     held: impl Fn(&Scope) -> u64,
-) -> Vec<u64> {
-    let takes = |id: &&u64| {
-        let scope = &orders[usize::try_from(**id).unwrap()].scope;
+) -> Vec<usize> {
+    let takes = |id: &&usize| {
+        let scope = &orders[**id].scope;
         sent.kills[scope] >= held(scope) || named.contains(scope)
     };
     sent.knows.iter().filter(takes).copied().collect()
@@ -973,9 +944,9 @@ fn counts(
     sent: &InFlight<Report>,
     named: &BTreeSet<Scope>,
     held: impl Fn(&Scope) -> u64,
-    id: u64,
+    id: usize,
 ) -> bool {
-    let scope = &orders[usize::try_from(id).unwrap()].scope;
+    let scope = &orders[id].scope;
     named.contains(scope) || held(scope) >= sent.kills[scope]
 }
 

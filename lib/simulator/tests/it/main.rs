@@ -16,9 +16,22 @@ mod tiers;
 mod underadmission;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use plimsoll_policy::Source;
+use plimsoll_policy::{Policy, Source};
 use plimsoll_simulator::{Scenario, ScenarioError};
+
+fn policy_of(policy: &str, tenants: &str) -> Arc<Policy> {
+    let policy = Source {
+        name: "policy.yaml",
+        text: policy,
+    };
+    let tenants = Source {
+        name: "tenants.yaml",
+        text: tenants,
+    };
+    Arc::new(Policy::read(policy, tenants).unwrap().0)
+}
 
 fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     Ok(parse_all(text)?.swap_remove(0))

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::sleep;
 
-use super::search::Candidate;
+use super::draw;
+use super::search::{Candidate, share};
 use super::stream::{Certificate, Stream};
 use super::traffic::Traffic;
 use crate::transport::Dial;
@@ -42,8 +43,7 @@ pub(super) async fn renewed(
             .not_after
             .duration_since(SystemTime::now())
             .unwrap_or_default();
-        let draw = getrandom::u32().unwrap_or_default();
-        sleep(wait(left, draw).max(shortest)).await;
+        sleep(wait(left, draw()).max(shortest)).await;
         match Stream::open(dial, candidate, traffic, || None).await {
             Ok(stream) => return stream,
             Err(error) => {
@@ -59,7 +59,7 @@ pub(super) async fn renewed(
 /// before the very end. `draw` is uniform over `u32`.
 fn wait(left: Duration, draw: u32) -> Duration {
     let third = left.saturating_sub(LAST) / 3;
-    2 * third + third.mul_f64(f64::from(draw) / f64::from(u32::MAX))
+    2 * third + third.mul_f64(share(draw))
 }
 
 #[cfg(test)]

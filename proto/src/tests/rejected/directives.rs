@@ -3,6 +3,7 @@
 use plimsoll_core::names::InvalidName;
 
 use super::{check_last_rejected, invalid_name, too_many};
+use crate::DecodeError::{Range, Zero};
 use crate::tests::*;
 
 /// The highest rate that is accepted, in thousandths.
@@ -39,152 +40,106 @@ fn check_directives_rejected(parts: Vec<wire::Directives>, error: &DecodeError) 
     check_last_rejected(parts, error, |part| decoder.decode(part));
 }
 
+fn of_bucket(change: impl FnOnce(&mut wire::BucketDirective)) -> wire::Directives {
+    let mut changed = bucket("b", Vec::new());
+    change(&mut changed);
+    directives(vec![changed])
+}
+
+fn of_ratio(units: u32) -> wire::Directives {
+    of_bucket(|it| it.keys = vec![key("t", Some(units))])
+}
+
+fn of_weight(weight_nano: u64) -> wire::Directives {
+    let mut entitled = key("t", None);
+    entitled.entitlement.get_or_insert_default().weight_nano = weight_nano;
+    of_bucket(|it| it.keys = vec![entitled])
+}
+
 #[test]
 fn directives_out_of_range_are_rejected() {
-    let ratio = |units| directives(vec![bucket("b", vec![key("t", Some(units))])]);
-    let above = |units| DecodeError::Range(DropRatio::new(units).unwrap_err());
-    let mode = |value| {
-        directives(vec![wire::BucketDirective {
-            mode: value,
-            ..bucket("b", Vec::new())
-        }])
-    };
-    let enumeration = |value| DecodeError::Enumeration {
+    let above = |units| Range(DropRatio::new(units).unwrap_err());
+    let no_weight = |weight| Range(Weight::new(weight).unwrap_err());
+    let no_rate = |milli: u64| DecodeError::Rate(Rate::new(milli as f64 / 1e3).unwrap_err());
+    let no_presences = |thousandths| Range(Presences::new(thousandths).unwrap_err());
+    let no_mode = |value| DecodeError::Enumeration {
         field: "mode",
         value,
     };
-    let weight = |weight_nano| {
-        let entitlement = Some(wire::Entitlement {
-            weight_nano,
-            ..wire::Entitlement::default()
-        });
-        directives(vec![bucket(
-            "b",
-            vec![wire::KeyDirective {
-                entitlement,
-                ..key("t", None)
-            }],
-        )])
-    };
-    let no_weight = |weight| DecodeError::Range(Weight::new(weight).unwrap_err());
-    let hold = |milli| {
-        let hold_milli_rps = Some(milli);
-        directives(vec![wire::BucketDirective {
-            hold_milli_rps,
-            ..bucket("b", Vec::new())
-        }])
-    };
-    let no_rate = |milli: u64| DecodeError::Rate(Rate::new(milli as f64 / 1e3).unwrap_err());
-    let presences = |thousandths| {
-        let presences_milli = Some(thousandths);
-        directives(vec![wire::BucketDirective {
-            presences_milli,
-            ..bucket("b", Vec::new())
-        }])
-    };
-    let no_presences = |thousandths| DecodeError::Range(Presences::new(thousandths).unwrap_err());
-    let percent = |canary_milli_percent| {
-        directives(vec![wire::BucketDirective {
-            canary_milli_percent,
-            ..bucket("b", Vec::new())
-        }])
-    };
-    let first = |message| wire::Directives {
-        more: true,
-        ..message
-    };
-    let none = || directives(Vec::new());
-    let part_max = KEYS_PER_PART_MAX;
+    let hold = |milli| of_bucket(|it| it.hold_milli_rps = Some(milli));
+    let presences = |thousandths| of_bucket(|it| it.presences_milli = Some(thousandths));
+    let percent = |milli| of_bucket(|it| it.canary_milli_percent = milli);
+    let mode = |mode| of_bucket(|it| it.mode = mode);
+    let most = KEYS_PER_PART_MAX;
     let table = [
-        (vec![ratio((1 << 31) + 1)], above((1 << 31) + 1)),
-        (vec![ratio(u32::MAX)], above(u32::MAX)),
+        (of_ratio((1 << 31) + 1), above((1 << 31) + 1)),
+        (of_ratio(u32::MAX), above(u32::MAX)),
+        (of_weight(0), no_weight(0.0)),
+        (of_weight(999), no_weight(0.000_000_999)),
         (
-            vec![wire::Directives { seq: 0, ..none() }],
-            DecodeError::Zero("seq"),
-        ),
-        (
-            vec![wire::Directives {
-                epoch: Some(0),
-                ..none()
-            }],
-            DecodeError::Zero("epoch"),
-        ),
-        (
-            vec![wire::Directives {
-                report_interval_ms: Some(0),
-                ..none()
-            }],
-            DecodeError::Zero("report_interval_ms"),
-        ),
-        (
-            vec![wire::Directives {
-                epoch: None,
-                ..directives(vec![bucket("b", Vec::new())])
-            }],
-            DecodeError::ValuesWithoutEpoch,
-        ),
-        (vec![weight(0)], no_weight(0.0)),
-        (vec![weight(999)], no_weight(0.000_000_999)),
-        (
-            vec![weight(1_000_000_000_000_001)],
+            of_weight(1_000_000_000_000_001),
             no_weight(1_000_000.000_000_001),
         ),
-        (vec![weight(u64::MAX)], no_weight(u64::MAX as f64 / 1e9)),
-        (vec![hold(MILLI_RPS_MAX + 1)], no_rate(MILLI_RPS_MAX + 1)),
-        (vec![hold(u64::MAX)], no_rate(u64::MAX)),
-        (vec![presences(0)], no_presences(0)),
-        (vec![presences(999)], no_presences(999)),
-        (vec![percent(100_001)], DecodeError::Percent(100_001)),
-        (vec![percent(u32::MAX)], DecodeError::Percent(u32::MAX)),
-        (vec![mode(0)], enumeration(0)),
-        (vec![mode(4)], enumeration(4)),
+        (of_weight(u64::MAX), no_weight(u64::MAX as f64 / 1e9)),
+        (hold(MILLI_RPS_MAX + 1), no_rate(MILLI_RPS_MAX + 1)),
+        (hold(u64::MAX), no_rate(u64::MAX)),
+        (presences(0), no_presences(0)),
+        (presences(999), no_presences(999)),
+        (percent(100_001), DecodeError::Percent(100_001)),
+        (percent(u32::MAX), DecodeError::Percent(u32::MAX)),
+        (mode(0), no_mode(0)),
+        (mode(4), no_mode(4)),
         (
-            vec![directives(vec![bucket("", Vec::new())])],
+            of_bucket(|it| it.bucket.clear()),
             invalid_name("bucket", InvalidName::Empty),
         ),
         (
-            vec![directives(vec![bucket("b", vec![key("*", None)])])],
+            of_bucket(|it| it.keys = vec![key("*", None)]),
             invalid_name("tenant", InvalidName::Byte { byte: '*', at: 0 }),
         ),
         (
-            vec![directives(vec![
-                bucket("b", vec![key("t", None); 2_049]);
-                2
-            ])],
-            too_many("keys", 4_098, part_max),
+            directives(vec![bucket("b", vec![key("t", None); 2_049]); 2]),
+            too_many("keys", 4_098, most),
         ),
         (
-            vec![directives(vec![bucket("b", Vec::new()); 4_097])],
-            too_many("buckets", 4_097, part_max),
-        ),
-        (
-            vec![first(none()), wire::Directives { seq: 2, ..none() }],
-            DecodeError::Parts("seq"),
-        ),
-        (
-            vec![
-                first(none()),
-                wire::Directives {
-                    epoch: Some(2),
-                    ..none()
-                },
-            ],
-            DecodeError::Parts("epoch"),
-        ),
-        (
-            vec![
-                first(none()),
-                wire::Directives {
-                    epoch: None,
-                    ..none()
-                },
-            ],
-            DecodeError::Parts("epoch"),
+            directives(vec![bucket("b", Vec::new()); 4_097]),
+            too_many("buckets", 4_097, most),
         ),
     ];
-    for (parts, error) in table {
+    for (part, error) in table {
+        check_directives_rejected(vec![part], &error);
+    }
+    let heads: [(fn(&mut wire::Directives), DecodeError); 4] = [
+        (|it| it.seq = 0, Zero("seq")),
+        (|it| it.epoch = Some(0), Zero("epoch")),
+        (
+            |it| it.report_interval_ms = Some(0),
+            Zero("report_interval_ms"),
+        ),
+        (|it| it.epoch = None, DecodeError::ValuesWithoutEpoch),
+    ];
+    for (change, error) in heads {
+        let mut part = of_bucket(|_| ());
+        change(&mut part);
+        check_directives_rejected(vec![part], &error);
+    }
+    let seconds: [(fn(&mut wire::Directives), DecodeError); 3] = [
+        (|it| it.seq = 2, DecodeError::Parts("seq")),
+        (|it| it.epoch = Some(2), DecodeError::Parts("epoch")),
+        (|it| it.epoch = None, DecodeError::Parts("epoch")),
+    ];
+    for (change, error) in seconds {
+        let mut parts = vec![directives(Vec::new()); 2];
+        parts[0].more = true;
+        change(&mut parts[1]);
         check_directives_rejected(parts, &error);
     }
+}
+
+/// The terms of a bucket as a child decodes them.
+fn decoded_terms(change: impl FnOnce(&mut wire::BucketDirective)) -> Terms {
+    let decoded = DirectivesDecoder::default().decode(of_bucket(change));
+    decoded.unwrap().unwrap().buckets.remove(0).terms
 }
 
 #[test]
@@ -260,11 +215,8 @@ fn pool(depth_milli: u32) -> wire::Pool {
 #[test]
 fn out_of_range_pool_depth_is_rejected() {
     for depth_milli in [0, 999, 12_001, u32::MAX] {
-        let sent = wire::BucketDirective {
-            pool: Some(pool(depth_milli)),
-            ..bucket("b", Vec::new())
-        };
-        let decoded = DirectivesDecoder::default().decode(directives(vec![sent]));
+        let sent = of_bucket(|it| it.pool = Some(pool(depth_milli)));
+        let decoded = DirectivesDecoder::default().decode(sent);
         let error = DecodeError::Range(PoolDepth::new(depth_milli).unwrap_err());
         assert_eq!(decoded.unwrap_err(), error);
     }
@@ -278,16 +230,7 @@ fn headroom_without_value_means_unchanged() {
             rate,
             ..pool(1_000)
         };
-        let sent = wire::BucketDirective {
-            headroom,
-            pool: Some(pool),
-            ..bucket("b", Vec::new())
-        };
-        let decoded = DirectivesDecoder::default()
-            .decode(directives(vec![sent]))
-            .unwrap()
-            .unwrap();
-        let terms = decoded.buckets[0].terms.clone();
+        let terms = decoded_terms(|it| (it.headroom, it.pool) = (headroom, Some(pool)));
         (terms.headroom, terms.pool.unwrap().rate)
     };
     let zero = Headroom::Shared(Rate::ZERO);
@@ -315,19 +258,11 @@ fn headroom_without_value_means_unchanged() {
 
 #[test]
 fn false_unlimited_is_an_unknown_limit() {
-    let unlimited = |yes| wire::BucketDirective {
-        limit: Some(wire::bucket_directive::Limit::Unlimited(yes)),
-        ..bucket("b", Vec::new())
-    };
-    let decode = |bucket| {
-        let decoded = DirectivesDecoder::default()
-            .decode(directives(vec![bucket]))
-            .unwrap()
-            .unwrap();
-        decoded.buckets[0].terms.limit
-    };
-    assert_eq!(decode(unlimited(true)), Limit::Unlimited);
-    assert_eq!(decode(unlimited(false)), Limit::Unknown);
+    use wire::bucket_directive::Limit as Wire;
+    for (yes, expected) in [(true, Limit::Unlimited), (false, Limit::Unknown)] {
+        let terms = decoded_terms(|it| it.limit = Some(Wire::Unlimited(yes)));
+        assert_eq!(terms.limit, expected);
+    }
 }
 
 #[test]
@@ -353,15 +288,7 @@ fn unknown_coins_decode_to_the_default() {
         (4, Coin::Dithered),
         (-1, Coin::Dithered),
     ] {
-        let sent = wire::BucketDirective {
-            coin,
-            ..bucket("b", Vec::new())
-        };
-        let decoded = DirectivesDecoder::default()
-            .decode(directives(vec![sent]))
-            .unwrap()
-            .unwrap();
-        let terms = decoded.buckets[0].terms.clone();
+        let terms = decoded_terms(|it| it.coin = coin);
         assert_eq!(terms.coin, expected, "{coin}");
     }
 }

@@ -6,6 +6,7 @@ use plimsoll_core::names::InvalidName;
 use plimsoll_core::report::CALLERS_MAX;
 
 use super::{check_last_rejected, invalid_name, too_many};
+use crate::DecodeError::{Bin, Definition, Instance, Parts, Undefined, Unsorted, Zero};
 use crate::tests::*;
 
 fn report() -> wire::Report {
@@ -39,12 +40,7 @@ fn defines(bucket: &str, tenant: &str) -> wire::KeyDefinition {
 }
 
 fn definitions(from: u32, keys: u32) -> Vec<wire::KeyDefinition> {
-    (from..from + keys)
-        .map(|id| wire::KeyDefinition {
-            id,
-            ..defines("b", "t")
-        })
-        .collect()
+    (from..from + keys).map(defined).collect()
 }
 
 fn counts(ids: impl IntoIterator<Item = u32>, offered: u64) -> wire::Report {
@@ -105,387 +101,230 @@ fn check_report_rejected(parts: Vec<wire::Report>, error: &DecodeError) {
     check_last_rejected(parts, error, |part| decoder.decode(part));
 }
 
-#[test]
-fn reports_out_of_range_are_rejected() {
-    let with = |definition| wire::Report {
-        definitions: vec![definition],
-        ..report()
+fn defined(id: u32) -> wire::KeyDefinition {
+    wire::KeyDefinition {
+        id,
+        ..defines("b", "t")
+    }
+}
+
+fn callers(tenant: &str, names: usize) -> Vec<wire::NameRate> {
+    let caller = wire::NameRate {
+        bucket: "b".to_owned(),
+        tenant: tenant.to_owned(),
+        milli_rps: 1,
     };
-    let space = InvalidName::Byte { byte: ' ', at: 1 };
-    let enumeration = |value| DecodeError::Enumeration {
-        field: "role",
-        value,
-    };
-    let part_max = KEYS_PER_PART_MAX;
-    let called = |tenant: &str, names| wire::Report {
-        callers: vec![
-            wire::NameRate {
-                bucket: "b".to_owned(),
-                tenant: tenant.to_owned(),
-                milli_rps: 1,
-            };
-            names
-        ],
-        ..report()
-    };
-    let counted = |ids: &[u32], offered| wire::Report {
+    vec![caller; names]
+}
+
+fn path(lengths: &[usize]) -> Vec<Vec<u8>> {
+    lengths.iter().map(|length| vec![7; *length]).collect()
+}
+
+fn with(change: impl FnOnce(&mut wire::Report)) -> wire::Report {
+    let mut changed = report();
+    change(&mut changed);
+    changed
+}
+
+fn counted(ids: &[u32], offered: u64) -> wire::Report {
+    wire::Report {
         definitions: definitions(0, 3),
         ..counts(ids.iter().copied(), offered)
-    };
-    let with_columns = |change: fn(&mut wire::Columns)| {
-        let mut columns = wire::Columns::default();
-        change(&mut columns);
-        wire::Report {
-            count_deltas: Some(columns),
-            ..counted(&[0, 1, 2], 0)
-        }
-    };
-    let columns = |field, got| DecodeError::Columns {
+    }
+}
+
+/// The only space is the second byte.
+fn spaced(field: &'static str) -> DecodeError {
+    invalid_name(field, InvalidName::Byte { byte: ' ', at: 1 })
+}
+
+fn empty(field: &'static str) -> DecodeError {
+    invalid_name(field, InvalidName::Empty)
+}
+
+fn unknown(field: &'static str, value: i32) -> DecodeError {
+    DecodeError::Enumeration { field, value }
+}
+
+fn columns(field: &'static str, got: usize, expected: usize) -> DecodeError {
+    DecodeError::Columns {
         field,
         got,
-        expected: 3,
-    };
-    let path = |lengths: &[usize]| {
-        let path = lengths.iter().map(|length| vec![7; *length]).collect();
-        wire::Report { path, ..report() }
-    };
-    let table = [
-        (vec![wire::Report::default()], DecodeError::Zero("seq")),
+        expected,
+    }
+}
+
+#[test]
+fn reports_out_of_range_are_rejected() {
+    let most = KEYS_PER_PART_MAX;
+    let name = |length| invalid_name("tenant", InvalidName::TooLong(length));
+    let table: [(fn(&mut wire::Report), DecodeError); 25] = [
+        (|it| it.seq = 0, Zero("seq")),
+        (|it| it.version = "1 2".to_owned(), spaced("version")),
+        (|it| it.epoch = Some(0), Zero("epoch")),
+        (|it| it.path = path(&[16, 15]), Instance(15)),
+        (|it| it.path = path(&[17]), Instance(17)),
+        (|it| it.path = path(&[0]), Instance(0)),
+        (|it| it.path = path(&[16; 17]), too_many("path", 17, 16)),
         (
-            vec![wire::Report {
-                epoch: Some(0),
-                ..report()
-            }],
-            DecodeError::Zero("epoch"),
+            |it| it.subscriptions = vec!["a b".to_owned()],
+            spaced("subscriptions"),
         ),
         (
-            vec![greeting(|identity| identity.instance.truncate(15))],
-            DecodeError::Instance(15),
+            |it| it.subscriptions = vec!["b".to_owned(); 4_097],
+            too_many("subscriptions", 4_097, most),
+        ),
+        (|it| it.modes = vec![mode(4)], unknown("mode", 4)),
+        (|it| it.holds = vec![hold("a b")], spaced("holds")),
+        (|it| it.holds = vec![hold("a"), hold("")], empty("holds")),
+        (
+            |it| it.holds = vec![hold("b"); 4_097],
+            too_many("holds", 4_097, most),
         ),
         (
-            vec![greeting(|identity| identity.instance.push(0))],
-            DecodeError::Instance(17),
-        ),
-        (
-            vec![greeting(|identity| identity.instance.clear())],
-            DecodeError::Instance(0),
-        ),
-        (vec![path(&[16, 15])], DecodeError::Instance(15)),
-        (vec![path(&[17])], DecodeError::Instance(17)),
-        (vec![path(&[0])], DecodeError::Instance(0)),
-        (
-            vec![path(&[16; 17])],
-            DecodeError::TooMany {
-                field: "path",
-                got: 17,
-                most: 16,
-            },
-        ),
-        (
-            vec![more(report()), path(&[16])],
-            DecodeError::Parts("path"),
-        ),
-        (
-            vec![greeting(|identity| identity.name.clear())],
-            invalid_name("name", InvalidName::Empty),
-        ),
-        (
-            vec![greeting(|identity| identity.service = "a b".to_owned())],
-            invalid_name("service", space),
-        ),
-        (
-            vec![greeting(|identity| identity.zone = "a b".to_owned())],
-            invalid_name("zone", space),
-        ),
-        (vec![greeting(|identity| identity.role = 0)], enumeration(0)),
-        (vec![greeting(|identity| identity.role = 3)], enumeration(3)),
-        (
-            vec![greeting(|identity| identity.role = -1)],
-            enumeration(-1),
-        ),
-        (
-            vec![with(defines("", "t"))],
-            invalid_name("bucket", InvalidName::Empty),
-        ),
-        (
-            vec![with(defines("b", "a b"))],
-            invalid_name("tenant", space),
-        ),
-        (
-            vec![with(defines("b", &longest(0).repeat(2)))],
-            invalid_name("tenant", InvalidName::TooLong(256)),
-        ),
-        (
-            vec![wire::Report {
-                subscriptions: vec!["a b".to_owned()],
-                ..report()
-            }],
-            invalid_name("subscriptions", space),
-        ),
-        (
-            vec![wire::Report {
-                modes: vec![mode(4)],
-                ..report()
-            }],
-            DecodeError::Enumeration {
-                field: "mode",
-                value: 4,
-            },
-        ),
-        (
-            vec![wire::Report {
-                version: "1 2".to_owned(),
-                ..report()
-            }],
-            invalid_name("version", space),
-        ),
-        (
-            vec![wire::Report {
-                holds: vec![hold("a b")],
-                ..report()
-            }],
-            invalid_name("holds", space),
-        ),
-        (
-            vec![wire::Report {
-                holds: vec![hold("a"), hold("")],
-                ..report()
-            }],
-            invalid_name("holds", InvalidName::Empty),
-        ),
-        (
-            vec![with_evidence(|evidence| evidence.bucket = "a b".to_owned())],
-            invalid_name("evidence", space),
-        ),
-        (
-            vec![with_evidence(|evidence| evidence.mode = 0)],
-            DecodeError::Enumeration {
-                field: "mode",
-                value: 0,
-            },
-        ),
-        (
-            vec![with_evidence(|evidence| evidence.mode = 4)],
-            DecodeError::Enumeration {
-                field: "mode",
-                value: 4,
-            },
-        ),
-        (
-            vec![with_evidence(|evidence| {
-                evidence.latency_bin_gaps = vec![2_048]
-            })],
-            DecodeError::Bin(2_048),
-        ),
-        (
-            vec![with_evidence(|evidence| {
-                evidence.latency_bin_gaps = vec![u32::MAX]
-            })],
-            DecodeError::Bin(u32::MAX),
-        ),
-        (
-            vec![with_evidence(|evidence| {
-                evidence.latency_bin_gaps = vec![2_047, 0];
-                evidence.latency_counts = vec![1, 1];
-            })],
-            DecodeError::Bin(2_048),
-        ),
-        (
-            vec![with_evidence(|evidence| {
-                evidence.latency_counts = vec![1, 1]
-            })],
-            DecodeError::Columns {
-                field: "evidence.latency_counts",
-                got: 2,
-                expected: 1,
-            },
-        ),
-        (
-            vec![with_evidence(|evidence| {
-                evidence.latency_bin_gaps = vec![0; 2_049]
-            })],
-            DecodeError::TooMany {
-                field: "evidence.latency_bin_gaps",
-                got: 2_049,
-                most: 2_048,
-            },
-        ),
-        (
-            vec![with(wire::KeyDefinition {
-                id: 1,
-                ..defines("b", "t")
-            })],
-            DecodeError::Definition(1),
-        ),
-        (
-            vec![with(wire::KeyDefinition {
-                id: u32::MAX,
-                ..defines("b", "t")
-            })],
-            DecodeError::Definition(u32::MAX),
-        ),
-        (
-            vec![wire::Report {
-                definitions: vec![defines("b", "t"); 2],
-                ..report()
-            }],
-            DecodeError::Definition(0),
-        ),
-        (
-            vec![more(with(defines("b", "t"))), with(defines("b", "t"))],
-            DecodeError::Definition(0),
-        ),
-        (vec![counts([0], 1)], DecodeError::Undefined(0)),
-        (vec![counts([0, 1, 2, 7], 1)], DecodeError::Undefined(0)),
-        (
-            vec![wire::Report {
-                id_gaps: vec![u32::MAX; 3],
-                ..report()
-            }],
-            DecodeError::Undefined(u32::MAX),
-        ),
-        (vec![counted(&[0, 1, 3], 1)], DecodeError::Undefined(3)),
-        (
-            vec![more(counted(&[0, 2], 1)), counts([2], 1)],
-            DecodeError::Unsorted(2),
-        ),
-        (
-            vec![more(counted(&[0, 2], 1)), counts([1], 1)],
-            DecodeError::Unsorted(1),
-        ),
-        (
-            vec![
-                more(counted(&[0], 1)),
-                with(wire::KeyDefinition {
-                    id: 3,
-                    ..defines("b", "t")
-                }),
-            ],
-            DecodeError::Parts("definitions"),
-        ),
-        (
-            vec![wire::Report {
-                id_gaps: Vec::new(),
-                ..with_columns(|columns| columns.offered = vec![1])
-            }],
-            DecodeError::Columns {
-                field: "count_deltas",
-                got: 1,
-                expected: 0,
-            },
-        ),
-        (
-            vec![with_columns(|columns| columns.offered = vec![1; 2])],
-            columns("count_deltas", 2),
-        ),
-        (
-            vec![with_columns(|columns| columns.dropped = vec![1; 2])],
-            columns("count_deltas", 2),
-        ),
-        (
-            vec![with_columns(|columns| columns.guard_dropped = vec![1; 4])],
-            columns("count_deltas", 4),
-        ),
-        (
-            vec![with_columns(|columns| columns.would_dropped = vec![1; 2])],
-            columns("count_deltas", 2),
-        ),
-        (
-            vec![with_columns(|columns| {
-                columns.would_guard_dropped = vec![1; 2]
-            })],
-            columns("count_deltas", 2),
-        ),
-        (
-            vec![with_columns(|columns| columns.quota_dropped = vec![1; 2])],
-            columns("count_deltas", 2),
-        ),
-        (
-            vec![with_columns(|columns| {
-                columns.would_quota_dropped = vec![1; 4]
-            })],
-            columns("count_deltas", 4),
-        ),
-        (
-            vec![with_columns(|columns| columns.quota_repeated = vec![1; 2])],
-            columns("count_deltas", 2),
-        ),
-        (
-            vec![wire::Report {
-                late_deltas: Some(wire::Columns {
-                    dropped: vec![1; 2],
-                    ..wire::Columns::default()
-                }),
-                ..counted(&[0, 1, 2], 1)
-            }],
-            columns("late_deltas", 2),
-        ),
-        (
-            vec![counts(0..4_097, 1)],
-            too_many("id_gaps", 4_097, part_max),
-        ),
-        (
-            vec![wire::Report {
-                definitions: vec![defines("b", "t"); 4_097],
-                ..report()
-            }],
-            too_many("definitions", 4_097, part_max),
-        ),
-        (
-            vec![wire::Report {
-                subscriptions: vec!["b".to_owned(); 4_097],
-                ..report()
-            }],
-            too_many("subscriptions", 4_097, part_max),
-        ),
-        (
-            vec![wire::Report {
-                holds: vec![hold("b"); 4_097],
-                ..report()
-            }],
-            too_many("holds", 4_097, part_max),
-        ),
-        (
-            vec![more(called("t", 200)), called("t", 201)],
-            too_many("callers", 401, CALLERS_MAX),
-        ),
-        (
-            vec![called("t", 513)],
+            |it| it.callers = callers("t", 513),
             too_many("callers", 513, CALLERS_MAX),
         ),
-        (vec![called("t ", 1)], invalid_name("callers", space)),
+        (|it| it.callers = callers("t ", 1), spaced("callers")),
         (
-            vec![more(report()), wire::Report { seq: 2, ..report() }],
-            DecodeError::Parts("seq"),
+            |it| it.definitions = vec![defines("", "t")],
+            empty("bucket"),
         ),
         (
-            vec![
-                more(report()),
-                wire::Report {
-                    time_us: Some(1),
-                    ..report()
-                },
-            ],
-            DecodeError::Parts("time"),
+            |it| it.definitions = vec![defines("b", "a b")],
+            spaced("tenant"),
         ),
         (
-            vec![more(report()), greeting(|_| ())],
-            DecodeError::Parts("identity"),
+            |it| it.definitions = vec![defines("b", &longest(0).repeat(2))],
+            name(256),
         ),
+        (|it| it.definitions = vec![defined(1)], Definition(1)),
         (
-            vec![more(greeting(|_| ())), greeting(|_| ())],
-            DecodeError::Parts("identity"),
+            |it| it.definitions = vec![defined(u32::MAX)],
+            Definition(u32::MAX),
+        ),
+        (|it| it.definitions = vec![defined(0); 2], Definition(0)),
+        (
+            |it| it.definitions = vec![defined(0); 4_097],
+            too_many("definitions", 4_097, most),
+        ),
+        (|it| it.id_gaps = vec![u32::MAX; 3], Undefined(u32::MAX)),
+        (|it| *it = counts([0], 1), Undefined(0)),
+        (|it| *it = counts([0, 1, 2, 7], 1), Undefined(0)),
+    ];
+    for (change, error) in table {
+        check_report_rejected(vec![with(change)], &error);
+    }
+    check_report_rejected(vec![counted(&[0, 1, 3], 1)], &Undefined(3));
+    let many = too_many("id_gaps", 4_097, most);
+    check_report_rejected(vec![counts(0..4_097, 1)], &many);
+}
+
+#[test]
+fn greetings_out_of_range_are_rejected() {
+    let table: [(fn(&mut wire::Identity), DecodeError); 9] = [
+        (|it| it.instance.truncate(15), Instance(15)),
+        (|it| it.instance.push(0), Instance(17)),
+        (|it| it.instance.clear(), Instance(0)),
+        (|it| it.name.clear(), empty("name")),
+        (|it| it.service = "a b".to_owned(), spaced("service")),
+        (|it| it.zone = "a b".to_owned(), spaced("zone")),
+        (|it| it.role = 0, unknown("role", 0)),
+        (|it| it.role = 3, unknown("role", 3)),
+        (|it| it.role = -1, unknown("role", -1)),
+    ];
+    for (change, error) in table {
+        check_report_rejected(vec![greeting(change)], &error);
+    }
+}
+
+#[test]
+fn evidence_out_of_range_is_rejected() {
+    let bins = "evidence.latency_bin_gaps";
+    let two = columns("evidence.latency_counts", 2, 1);
+    let table: [(fn(&mut wire::Evidence), DecodeError); 8] = [
+        (|it| it.bucket = "a b".to_owned(), spaced("evidence")),
+        (|it| it.mode = 0, unknown("mode", 0)),
+        (|it| it.mode = 4, unknown("mode", 4)),
+        (|it| it.latency_bin_gaps = vec![2_048], Bin(2_048)),
+        (|it| it.latency_bin_gaps = vec![u32::MAX], Bin(u32::MAX)),
+        (
+            |it| (it.latency_bin_gaps, it.latency_counts) = (vec![2_047, 0], vec![1, 1]),
+            Bin(2_048),
+        ),
+        (|it| it.latency_counts = vec![1, 1], two),
+        (
+            |it| it.latency_bin_gaps = vec![0; 2_049],
+            too_many(bins, 2_049, 2_048),
         ),
     ];
-    for (parts, error) in table {
-        check_report_rejected(parts, &error);
+    for (change, error) in table {
+        check_report_rejected(vec![with_evidence(change)], &error);
+    }
+}
+
+#[test]
+fn parts_that_do_not_join_are_rejected() {
+    let with_callers = |names| with(|it| it.callers = callers("t", names));
+    let first = || with(|it| it.definitions = vec![defined(0)]);
+    let fourth = with(|it| it.definitions = vec![defined(3)]);
+    let table = [
+        (report(), with(|it| it.path = path(&[16])), Parts("path")),
+        (report(), with(|it| it.seq = 2), Parts("seq")),
+        (report(), with(|it| it.time_us = Some(1)), Parts("time")),
+        (report(), greeting(|_| ()), Parts("identity")),
+        (greeting(|_| ()), greeting(|_| ()), Parts("identity")),
+        (first(), first(), Definition(0)),
+        (counted(&[0], 1), fourth, Parts("definitions")),
+        (counted(&[0, 2], 1), counts([2], 1), Unsorted(2)),
+        (counted(&[0, 2], 1), counts([1], 1), Unsorted(1)),
+        (
+            with_callers(200),
+            with_callers(201),
+            too_many("callers", 401, CALLERS_MAX),
+        ),
+    ];
+    for (first, second, error) in table {
+        check_report_rejected(vec![more(first), second], &error);
+    }
+}
+
+type Column = fn(&mut wire::Columns) -> &mut Vec<u64>;
+
+const EACH_COLUMN: [Column; COLUMNS] = [
+    |columns| &mut columns.offered,
+    |columns| &mut columns.dropped,
+    |columns| &mut columns.guard_dropped,
+    |columns| &mut columns.would_dropped,
+    |columns| &mut columns.would_guard_dropped,
+    |columns| &mut columns.quota_dropped,
+    |columns| &mut columns.would_quota_dropped,
+    |columns| &mut columns.quota_repeated,
+    |columns| &mut columns.retried,
+];
+
+#[test]
+fn columns_of_another_length_are_rejected() {
+    for column in EACH_COLUMN {
+        for got in [2, 4] {
+            let mut deltas = wire::Columns::default();
+            *column(&mut deltas) = vec![1; got];
+            let mut part = counted(&[0, 1, 2], 1);
+            part.late_deltas = Some(deltas.clone());
+            check_report_rejected(vec![part.clone()], &columns("late_deltas", got, 3));
+            part.count_deltas = Some(deltas);
+            check_report_rejected(vec![part.clone()], &columns("count_deltas", got, 3));
+            part.id_gaps.clear();
+            check_report_rejected(vec![part], &columns("count_deltas", got, 0));
+        }
     }
 }
 
 /// Every column of a key may reach 2^64 - 1 and none may exceed it.
 #[test]
 fn deltas_that_overflow_a_count_are_rejected() {
-    let all = |with: fn(&mut wire::Columns) -> &mut Vec<u64>, seq, late, number| {
+    let all = |with: Column, seq, late, number| {
         let mut columns = wire::Columns::default();
         *with(&mut columns) = vec![0, number];
         let (count_deltas, late_deltas) = if late {
@@ -501,18 +340,7 @@ fn deltas_that_overflow_a_count_are_rejected() {
             ..report()
         }
     };
-    let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 9] = [
-        |columns| &mut columns.offered,
-        |columns| &mut columns.dropped,
-        |columns| &mut columns.guard_dropped,
-        |columns| &mut columns.would_dropped,
-        |columns| &mut columns.would_guard_dropped,
-        |columns| &mut columns.quota_dropped,
-        |columns| &mut columns.would_quota_dropped,
-        |columns| &mut columns.quota_repeated,
-        |columns| &mut columns.retried,
-    ];
-    for (column, late) in columns
+    for (column, late) in EACH_COLUMN
         .into_iter()
         .flat_map(|column| [(column, false), (column, true)])
     {

@@ -1,5 +1,7 @@
 //! Sizes of reports: parts within the bounds of a message, and bytes per key.
 
+use std::mem::swap;
+
 use super::{check_reports, defining};
 use plimsoll_core::directive::LIMITED_MAX;
 use plimsoll_core::report::CALLERS_MAX;
@@ -28,9 +30,10 @@ fn largest_report(keys: usize) -> Report {
         retried: u64::MAX,
     };
     let text = |number: usize| longest(number);
+    let bucket = |number| Bucket::new(&text(number)).unwrap();
     let definition = |number| KeyDefinition {
         key: Key {
-            bucket: Bucket::new(&text(0)).unwrap(),
+            bucket: bucket(0),
             tenant: Tenant::new(&text(number)).unwrap(),
         },
         base: most,
@@ -38,8 +41,30 @@ fn largest_report(keys: usize) -> Report {
         continues: true,
     };
     let planned = |number| Key {
-        bucket: Bucket::new(&text(0)).unwrap(),
+        bucket: bucket(0),
         tenant: Tenant::new(&(text(number) + "%~" + &"p".repeat(PLAN_BYTES_MAX))).unwrap(),
+    };
+    let order = |number| {
+        let id = OrderId {
+            scope: Scope::Bucket(bucket(number)),
+            given_at: InstanceId(u128::MAX),
+        };
+        let order = KillOrder {
+            generation: KillGeneration(u64::MAX),
+            age: Duration::from_millis(u64::MAX),
+            ends_held: true,
+        };
+        (id, order)
+    };
+    let claim = |number| {
+        let [service, name] = [1, 2].map(|_| Name::new(&text(number)).unwrap());
+        let claim = KillClaim {
+            generation: KillGeneration(u64::MAX),
+            zone: Zone::new(&text(number)).unwrap(),
+            service,
+            name,
+        };
+        (Scope::Bucket(bucket(number)), claim)
     };
     Report {
         seq: 1,
@@ -55,47 +80,10 @@ fn largest_report(keys: usize) -> Report {
         epoch: Some(Epoch(u64::MAX)),
         kill: KillGeneration(u64::MAX),
         kills: (0..keys.min(KILLED_BUCKETS_MAX))
-            .map(|number| {
-                (
-                    Bucket::new(&text(number)).unwrap(),
-                    KillGeneration(u64::MAX),
-                )
-            })
+            .map(|number| (bucket(number), KillGeneration(u64::MAX)))
             .collect(),
-        orders: (0..keys.min(KILL_ORDERS_MAX))
-            .map(|number| {
-                let scope = Scope::Bucket(Bucket::new(&text(number)).unwrap());
-                let (generation, age) = (KillGeneration(u64::MAX), Duration::from_millis(u64::MAX));
-                let order = KillOrder {
-                    generation,
-                    age,
-                    ends_held: true,
-                };
-                (
-                    OrderId {
-                        scope,
-                        given_at: InstanceId(u128::MAX),
-                    },
-                    order,
-                )
-            })
-            .collect(),
-        claims: (0..keys.min(CLAIMS_MAX))
-            .map(|number| {
-                let scope = Scope::Bucket(Bucket::new(&text(number)).unwrap());
-                let [service, name] = [1, 2].map(|_| Name::new(&text(number)).unwrap());
-                let zone = Zone::new(&text(number)).unwrap();
-                (
-                    scope,
-                    KillClaim {
-                        generation: KillGeneration(u64::MAX),
-                        zone,
-                        service,
-                        name,
-                    },
-                )
-            })
-            .collect(),
+        orders: (0..keys.min(KILL_ORDERS_MAX)).map(order).collect(),
+        claims: (0..keys.min(CLAIMS_MAX)).map(claim).collect(),
         drill: Drill(u64::MAX),
         claimed_drill: Drill(u64::MAX),
         spreads: (0..keys.min(SPREAD_ZONES_MAX))
@@ -107,17 +95,13 @@ fn largest_report(keys: usize) -> Report {
         clients: u32::MAX,
         more: false,
         path: Path(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
-        subscriptions: (0..keys)
-            .map(|number| Bucket::new(&text(number)).unwrap())
-            .collect(),
-        unsubscriptions: (0..keys)
-            .map(|number| Bucket::new(&text(number)).unwrap())
-            .collect(),
+        subscriptions: (0..keys).map(bucket).collect(),
+        unsubscriptions: (0..keys).map(bucket).collect(),
         holds: (0..keys)
-            .map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate()))
+            .map(|number| (bucket(number), largest_rate()))
             .collect(),
         modes: (0..keys)
-            .map(|number| (Bucket::new(&text(number)).unwrap(), largest_mode()))
+            .map(|number| (bucket(number), largest_mode()))
             .collect(),
         established: (0..keys).map(|number| definition(number).key).collect(),
         limited: (0..keys.min(LIMITED_MAX))
@@ -140,6 +124,14 @@ fn largest_report(keys: usize) -> Report {
     }
 }
 
+fn canary(bucket: &str) -> CohortKey {
+    CohortKey {
+        bucket: Bucket::new(bucket).unwrap(),
+        mode: Mode::Canary,
+        side: Side::Canary,
+    }
+}
+
 fn largest_evidence(buckets: usize) -> Evidence {
     let mut latency = Histogram::default();
     (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
@@ -155,59 +147,31 @@ fn largest_evidence(buckets: usize) -> Evidence {
     };
     let mut evidence = Evidence::default();
     for number in 0..buckets {
-        let bucket = Bucket::new(&longest(number)).unwrap();
-        evidence.put(
-            CohortKey {
-                bucket,
-                mode: Mode::Canary,
-                side: Side::Canary,
-            },
-            outcomes.clone(),
-        );
+        evidence.put(canary(&longest(number)), outcomes.clone());
     }
     evidence
 }
 
 #[test]
 fn latency_free_evidence_claims_nothing_unobserved() {
-    let bins = |count: u16| {
+    let outcomes = |bins: u16| {
         let mut latency = Histogram::default();
-        (0..count).for_each(|bin| latency.add(Bin::new(bin).unwrap(), 1));
-        latency
+        (0..bins).for_each(|bin| latency.add(Bin::new(bin).unwrap(), 1));
+        Outcomes {
+            offered: 9_999,
+            unobserved: 4,
+            latency,
+            ..Outcomes::default()
+        }
     };
     for (buckets, is_cut) in [(128, false), (129, true)] {
         let mut evidence = Evidence::default();
         for number in 0..buckets {
-            let latency = bins(if number == 0 { 0 } else { 2_048 });
-            let outcomes = Outcomes {
-                offered: 9_999,
-                unobserved: 4,
-                latency,
-                ..Outcomes::default()
-            };
-            let bucket = Bucket::new(&format!("b{number:03}")).unwrap();
-            evidence.put(
-                CohortKey {
-                    bucket,
-                    mode: Mode::Canary,
-                    side: Side::Canary,
-                },
-                outcomes,
-            );
+            let bins = if number == 0 { 0 } else { 2_048 };
+            evidence.put(canary(&format!("b{number:03}")), outcomes(bins));
         }
         // One bin more than a report may have.
-        let last = CohortKey {
-            bucket: Bucket::new("z").unwrap(),
-            mode: Mode::Canary,
-            side: Side::Canary,
-        };
-        let one = Outcomes {
-            offered: 9_999,
-            unobserved: 4,
-            latency: bins(1),
-            ..Outcomes::default()
-        };
-        evidence.put(last, one);
+        evidence.put(canary("z"), outcomes(1));
         let report = Report {
             seq: 1,
             evidence,
@@ -251,95 +215,37 @@ fn ten_thousand_longest_names_fit_their_messages() {
 /// Each report has only one list, so that no other list hides a wrong estimate of its entries.
 #[test]
 fn every_single_list_fits_its_messages() {
-    let largest = largest_report(5_000);
+    let mut largest = largest_report(5_000);
     let bare = Report {
         seq: u64::MAX,
         ..largest_report(0)
     };
-    let Report {
-        subscriptions,
-        unsubscriptions,
-        holds,
-        modes,
-        established,
-        orders,
-        claims,
-        definitions,
-        tallies,
-        ..
-    } = largest;
-    for (list, report) in [
-        (
-            "subscriptions",
-            Report {
-                subscriptions,
-                ..bare.clone()
-            },
-        ),
-        (
-            "unsubscriptions",
-            Report {
-                unsubscriptions,
-                ..bare.clone()
-            },
-        ),
-        (
-            "holds",
-            Report {
-                holds,
-                ..bare.clone()
-            },
-        ),
-        (
-            "modes",
-            Report {
-                modes,
-                ..bare.clone()
-            },
-        ),
-        (
-            "established",
-            Report {
-                established,
-                ..bare.clone()
-            },
-        ),
-        (
-            "kill_orders",
-            Report {
-                orders,
-                ..bare.clone()
-            },
-        ),
-        (
-            "kill_claims",
-            Report {
-                claims,
-                ..bare.clone()
-            },
-        ),
-        (
-            "definitions",
-            Report {
-                definitions,
-                ..bare.clone()
-            },
-        ),
-        (
-            "id_gaps",
-            Report {
-                tallies,
-                ..bare.clone()
-            },
-        ),
-        (
-            "evidence",
-            Report {
-                evidence: largest_evidence(4_096),
-                ..bare.clone()
-            },
-        ),
-    ] {
+    type Give = fn(&mut Report, &mut Report);
+    let lists: [(&str, Give); 10] = [
+        ("subscriptions", |to, of| {
+            swap(&mut to.subscriptions, &mut of.subscriptions)
+        }),
+        ("unsubscriptions", |to, of| {
+            swap(&mut to.unsubscriptions, &mut of.unsubscriptions)
+        }),
+        ("holds", |to, of| swap(&mut to.holds, &mut of.holds)),
+        ("modes", |to, of| swap(&mut to.modes, &mut of.modes)),
+        ("established", |to, of| {
+            swap(&mut to.established, &mut of.established)
+        }),
+        ("kill_orders", |to, of| swap(&mut to.orders, &mut of.orders)),
+        ("kill_claims", |to, of| swap(&mut to.claims, &mut of.claims)),
+        ("definitions", |to, of| {
+            swap(&mut to.definitions, &mut of.definitions)
+        }),
+        ("id_gaps", |to, of| swap(&mut to.tallies, &mut of.tallies)),
+        ("evidence", |to, of| {
+            swap(&mut to.evidence, &mut of.evidence)
+        }),
+    ];
+    for (list, give) in lists {
+        let mut report = bare.clone();
+        give(&mut report, &mut largest);
         let mut encoder = ReportEncoder::default();
         let _ = encoder.encode(&defining(5_000));
         let sizes: Vec<usize> = encoder
@@ -437,6 +343,10 @@ fn slowly_growing_key_takes_five_bytes() {
         dropped,
         ..Counts::ZERO
     };
+    let mut repeated = Counts::ZERO;
+    repeated.quota_repeated = 127;
+    let mut by_quota = of(127, 0);
+    by_quota.quota_dropped = 127;
     for (keys, grows, most) in [
         (10, of(1, 0), 5.0),
         (10, of(127, 127), 5.0),
@@ -446,22 +356,8 @@ fn slowly_growing_key_takes_five_bytes() {
         (10_000, of(127, 127), 3.1),
         (1_000, of(128, 127), 4.1),
         // A column that does not grow takes nothing.
-        (
-            1_000,
-            Counts {
-                quota_repeated: 127,
-                ..Counts::ZERO
-            },
-            2.1,
-        ),
-        (
-            1_000,
-            Counts {
-                quota_dropped: 127,
-                ..of(127, 0)
-            },
-            3.1,
-        ),
+        (1_000, repeated, 2.1),
+        (1_000, by_quota, 3.1),
     ] {
         let bytes = bytes_of_next(keys, grows, Counts::ZERO) as f64 / f64::from(keys);
         assert!(

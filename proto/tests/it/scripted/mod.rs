@@ -16,6 +16,10 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 pub(crate) use self::child::{ChildEvent, Running};
 pub(crate) use self::parent::{ParentEvent, Server, greeting};
@@ -79,6 +83,22 @@ pub(crate) fn identity(instance: u128) -> Identity {
         service: Name::new("checkout-api").unwrap(),
         zone: Zone::new("eu-west-1a").unwrap(),
         role: Role::Client,
+    }
+}
+
+/// Checks that the health service at an address says that it serves.
+pub(crate) async fn check_serving(uri: String) {
+    let endpoint = Endpoint::from_shared(uri).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    for service in ["", "plimsoll.exchange.v1.Exchange"] {
+        let request = HealthCheckRequest {
+            service: service.to_owned(),
+        };
+        let answer = patiently(HealthClient::new(channel.clone()).check(request))
+            .await
+            .unwrap();
+        let status = answer.into_inner().status();
+        assert_eq!(status, ServingStatus::Serving, "{service:?}");
     }
 }
 

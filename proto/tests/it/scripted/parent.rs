@@ -282,6 +282,20 @@ impl Server {
         until(&mut self.rejections, Some).await
     }
 
+    /// Waits for a report that `pick` takes.
+    pub(crate) async fn reported<T>(&mut self, mut pick: impl FnMut(Report) -> Option<T>) -> T {
+        until(&mut self.events, |event| match event {
+            ParentEvent::Report(_, report) => pick(*report),
+            ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
+        })
+        .await
+    }
+
+    /// Waits for a child's greeting.
+    pub(crate) async fn greeted(&mut self) {
+        self.reported(|report| report.identity.map(drop)).await;
+    }
+
     pub(crate) async fn logged(&mut self, text: &str) -> String {
         until(&mut self.log, |line| {
             Some(line).filter(|line| line.contains(text))

@@ -31,85 +31,30 @@ fn check_posted(board: &Board, limit: Limit, keys: &[(&str, Option<u32>)]) {
 
 #[test]
 fn each_absent_value_is_kept_independently() {
-    let held = everything(1);
-    let news = everything(2);
-    let nothing = Values::default();
-    let table = [
-        (nothing, held),
-        (
-            Values {
-                ratio: news.ratio,
-                ..nothing
-            },
-            Values {
-                ratio: news.ratio,
-                ..held
-            },
-        ),
-        (
-            Values {
-                rate: news.rate,
-                ..nothing
-            },
-            Values {
-                rate: news.rate,
-                ..held
-            },
-        ),
-        (
-            Values {
-                cap: news.cap,
-                ..nothing
-            },
-            Values {
-                cap: news.cap,
-                ..held
-            },
-        ),
-        (
-            Values {
-                entitlement: news.entitlement,
-                ..nothing
-            },
-            Values {
-                entitlement: news.entitlement,
-                ..held
-            },
-        ),
-        (
-            Values {
-                guard: news.guard,
-                ..nothing
-            },
-            Values {
-                guard: news.guard,
-                ..held
-            },
-        ),
-        (
-            Values {
-                offered: news.offered,
-                ..nothing
-            },
-            Values {
-                offered: news.offered,
-                ..held
-            },
-        ),
-        (news, news),
-        (
-            Values {
-                rate: Some(Rate::ZERO),
-                ..nothing
-            },
-            Values {
-                rate: Some(Rate::ZERO),
-                ..held
-            },
-        ),
+    let (held, news) = (everything(1), everything(2));
+    let each: [fn(&mut Values, Values); 7] = [
+        |to, from| to.ratio = from.ratio,
+        |to, from| to.rate = from.rate,
+        |to, from| to.cap = from.cap,
+        |to, from| to.entitlement = from.entitlement,
+        |to, from| to.guard = from.guard,
+        |to, from| to.offered = from.offered,
+        |to, from| to.at_tenant_limit = from.at_tenant_limit,
     ];
+    let with_one = |take: fn(&mut Values, Values)| {
+        let (mut told, mut due) = (Values::default(), held);
+        take(&mut told, news);
+        take(&mut due, news);
+        (told, due)
+    };
+    let mut table = each.map(with_one).to_vec();
+    table.extend([
+        (Values::default(), held),
+        (news, news),
+        with_one(|to, _| to.rate = Some(Rate::ZERO)),
+    ]);
     for whole in [false, true] {
-        for (told, due) in table {
+        for (told, due) in table.clone() {
             let limited = || terms(per_second(100));
             let mut board = Board::default();
             board.apply(&directive_of(true, limited(), &[("a", held)]));
@@ -278,66 +223,24 @@ fn a_change_of_any_term_is_sent() {
         hold: Some(rate(40)),
         ..terms(per_second(100))
     };
-    for changed in [
-        Terms {
-            limit: per_second(101),
-            ..held.clone()
-        },
-        Terms {
-            unlisted: Some(Unlisted::new(None)),
-            ..held.clone()
-        },
-        Terms {
-            mode: Mode::Enforce,
-            ..held.clone()
-        },
-        Terms {
-            cohort: Cohort {
-                percent: Percent::new(1.0).unwrap(),
-                salt: 0,
-            },
-            ..held.clone()
-        },
-        Terms {
-            cohort: Cohort {
-                salt: 1,
-                ..held.cohort
-            },
-            ..held.clone()
-        },
-        Terms {
-            coin: Coin::Coherent,
-            ..held.clone()
-        },
-        Terms {
-            coherence: Some(salted(1)),
-            ..held.clone()
-        },
-        Terms {
-            presences: Some(Presences::ONE),
-            ..held.clone()
-        },
-        Terms {
-            hold: Some(rate(41)),
-            ..held.clone()
-        },
-        Terms {
-            clients: Some(0),
-            ..held.clone()
-        },
-        Terms {
-            headroom: Some(Headroom::None),
-            ..held.clone()
-        },
-        Terms {
-            pool: Some(pool(3)),
-            ..held.clone()
-        },
-        Terms {
-            quotas: Some(quotas(7)),
-            ..held.clone()
-        },
-    ] {
+    let changes: [fn(&mut Terms); 13] = [
+        |it| it.limit = per_second(101),
+        |it| it.unlisted = Some(Unlisted::new(None)),
+        |it| it.mode = Mode::Enforce,
+        |it| it.cohort.percent = Percent::new(1.0).unwrap(),
+        |it| it.cohort.salt = 1,
+        |it| it.coin = Coin::Coherent,
+        |it| it.coherence = Some(salted(1)),
+        |it| it.presences = Some(Presences::ONE),
+        |it| it.hold = Some(rate(41)),
+        |it| it.clients = Some(0),
+        |it| it.headroom = Some(Headroom::None),
+        |it| it.pool = Some(pool(3)),
+        |it| it.quotas = Some(quotas(7)),
+    ];
+    for change in changes {
+        let mut changed = held.clone();
+        change(&mut changed);
         let mut board = Board::default();
         board.apply(&directive_of(true, held.clone(), &[("a", everything(1))]));
         let seen = board.version();

@@ -74,15 +74,19 @@ fn listener(roster: &mut Sessions) -> &mut Child {
 }
 
 impl Child {
-    fn next(
+    fn next(&mut self, ms: u64, board: &mut Board, values: bool) -> Option<Directives> {
+        self.next_with(ms, HEAD, board, values, Echo::default())
+    }
+
+    fn next_with(
         &mut self,
-        now: MonoTime,
+        ms: u64,
         head: Head,
         board: &mut Board,
         values: bool,
         echo: Echo,
     ) -> Option<Directives> {
-        self.next_message(now, head, board, values, echo, &Kills::default())
+        self.next_message(at(ms), head, board, values, echo, &Kills::default())
             .map(Directives::from)
     }
 }
@@ -252,7 +256,7 @@ fn the_first_message_is_whole_and_immediate() {
         covered: 1,
         confirmed: 0,
     };
-    let first = child.next(at(0), HEAD, &mut board(), true, echo).unwrap();
+    let first = child.next_with(0, HEAD, &mut board(), true, echo).unwrap();
     assert_eq!(
         (first.seq, first.epoch, first.policy_hash, first.echo),
         (1, HEAD.epoch, HEAD.policy_hash, echo)
@@ -266,7 +270,7 @@ fn first_message_is_sent_even_empty() {
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let nobody = Head::of(&Kills::default());
     let first = child
-        .next(at(0), nobody, &mut Board::default(), true, Echo::default())
+        .next_with(0, nobody, &mut Board::default(), true, Echo::default())
         .unwrap();
     assert_eq!(
         (first.seq, first.epoch, first.buckets),
@@ -280,7 +284,7 @@ fn a_child_gets_changes_or_a_heartbeat() {
     let child = listener(&mut roster);
     let mut board = board();
     let mut news = |now, head, board: &mut Board| {
-        let message = child.next(at(now), head, board, true, Echo::default());
+        let message = child.next_with(now, head, board, true, Echo::default());
         message.map(|message| (message.seq, message.kill.0, message.buckets))
     };
     assert_eq!(
@@ -324,9 +328,7 @@ fn child_first_gets_whole_subscribed_buckets() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let mut board = board();
-    let first = child
-        .next(at(0), HEAD, &mut board, true, Echo::default())
-        .unwrap();
+    let first = child.next(0, &mut board, true).unwrap();
     assert_eq!(first.buckets, []);
     assert!(!child.is_subscribed(&bucket()));
     for _ in 0..2 {
@@ -339,16 +341,10 @@ fn child_first_gets_whole_subscribed_buckets() {
             (true, 1)
         );
     }
-    let second = child
-        .next(at(1), HEAD, &mut board, true, Echo::default())
-        .unwrap();
+    let second = child.next(1, &mut board, true).unwrap();
     assert_eq!(second.buckets, [directive(Some(5), true)]);
     child.subscribe(&bucket());
-    assert_eq!(
-        child.next(at(2), HEAD, &mut board, true, Echo::default()),
-        None,
-        "it has heard all"
-    );
+    assert_eq!(child.next(2, &mut board, true), None, "it has heard all");
 }
 
 #[test]
@@ -356,28 +352,19 @@ fn withheld_values_are_sent_when_allowed() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
-    let quiet = child
-        .next(at(0), HEAD, &mut board, false, Echo::default())
-        .unwrap();
+    let quiet = child.next(0, &mut board, false).unwrap();
     assert_eq!(
         quiet.buckets,
         [directive(None, true)],
         "limit and mode pass, ratio and guard do not"
     );
     board.apply(&directive(Some(6), false));
-    let quiet = child
-        .next(at(1), HEAD, &mut board, false, Echo::default())
-        .unwrap();
+    let quiet = child.next(1, &mut board, false).unwrap();
     assert_eq!(quiet.buckets, [directive(None, false)]);
-    assert_eq!(
-        child.next(at(2), HEAD, &mut board, true, Echo::default()),
-        None
-    );
+    assert_eq!(child.next(2, &mut board, true), None);
 
     child.resend_all();
-    let told = child
-        .next(at(3), HEAD, &mut board, true, Echo::default())
-        .unwrap();
+    let told = child.next(3, &mut board, true).unwrap();
     assert_eq!(
         (told.seq, told.buckets),
         (3, vec![directive(Some(6), true)])
@@ -394,9 +381,7 @@ fn new_stream_repeats_everything_from_one() {
             .unwrap();
         assert_eq!(child.subscriptions().count(), 0);
         child.subscribe(&bucket());
-        let first = child
-            .next(at(stream), HEAD, &mut board, true, Echo::default())
-            .unwrap();
+        let first = child.next(stream, &mut board, true).unwrap();
         assert_eq!(
             (first.seq, first.buckets),
             (1, vec![directive(Some(5), true)])

@@ -328,9 +328,7 @@ impl KillRelay {
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
         for OrderId { scope, .. } in self.orders.in_force() {
-            changed |= self
-                .kills
-                .raise(scope, self.kills.generation(scope).switched(true));
+            changed |= self.kills.switch(scope, true);
         }
         changed
     }
@@ -351,12 +349,10 @@ impl KillRelay {
             is_new = true;
             self.evidence.on_order(&id.scope);
             if order.is_in_force() {
-                self.kills
-                    .raise(&id.scope, self.kills.generation(&id.scope).switched(true));
+                self.kills.switch(&id.scope, true);
             }
             if was_ordered && !self.is_ordered(&id.scope) {
-                self.kills
-                    .raise(&id.scope, self.kills.generation(&id.scope).switched(false));
+                self.kills.switch(&id.scope, false);
             }
         }
         is_new

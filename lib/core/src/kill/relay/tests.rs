@@ -41,9 +41,9 @@ fn directives(generation: u64, confirmed: u64) -> Directives {
     }
 }
 
-fn process(instance: InstanceId, role: Role) -> Identity {
+fn process(instance: u128, role: Role) -> Identity {
     Identity {
-        instance,
+        instance: InstanceId(instance),
         name: Name::new("host:1").unwrap(),
         service: Name::new("shop").unwrap(),
         zone: Zone::new("a").unwrap(),
@@ -56,11 +56,15 @@ fn relay() -> KillRelay {
 }
 
 fn report(relay: &mut KillRelay, seq: u64) -> Report {
+    report_at(0, relay, seq)
+}
+
+fn report_at(ms: u64, relay: &mut KillRelay, seq: u64) -> Report {
     let mut report = Report {
         seq,
         ..Report::default()
     };
-    relay.fill(at(0), &mut report);
+    relay.fill(at(ms), &mut report);
     report
 }
 
@@ -72,27 +76,28 @@ fn orders(report: &Report) -> Vec<(&Scope, u128, u64)> {
         .collect()
 }
 
-/// The report of a child aggregator with its order for the fleet, at this generation.
-fn child_order(child: InstanceId, generation: u64) -> Report {
-    let kill = KillGeneration(generation);
+/// An order for the fleet, given by this process.
+fn order(given_at: u128, generation: u64) -> (OrderId, KillOrder) {
+    let id = OrderId {
+        scope: FLEET,
+        given_at: InstanceId(given_at),
+    };
     let order = KillOrder {
-        generation: kill,
+        generation: KillGeneration(generation),
         age: Duration::from_millis(3),
         ends_held: false,
     };
-    let orders = [(
-        OrderId {
-            scope: FLEET,
-            given_at: child,
-        },
-        order,
-    )]
-    .into();
-    Report {
-        kill,
-        orders,
+    (id, order)
+}
+
+/// Takes a report of a child with an order, as given by `given_at`, and returns true if a report is due.
+fn child_order(relay: &mut KillRelay, child: &Identity, given_at: u128, generation: u64) -> bool {
+    let report = Report {
+        kill: KillGeneration(generation),
+        orders: [order(given_at, generation)].into(),
         ..Report::default()
-    }
+    };
+    relay.on_report(at(0), child, &report)
 }
 
 #[test]
@@ -143,21 +148,10 @@ fn unconfirmed_leader_confirms_no_order() {
 #[test]
 fn order_of_an_unconfirmed_leader_is_repeated_to_the_next() {
     let mut relay = relay();
-    let id = OrderId {
-        scope: FLEET,
-        given_at: InstanceId(7),
-    };
-    let sent = |generation| {
-        let order = KillOrder {
-            generation: KillGeneration(generation),
-            age: Duration::ZERO,
-            ends_held: false,
-        };
-        Directives {
-            unconfirmed: true,
-            orders: [(id.clone(), order)].into(),
-            ..directives(generation, 1)
-        }
+    let sent = |generation| Directives {
+        unconfirmed: true,
+        orders: [order(7, generation)].into(),
+        ..directives(generation, 1)
     };
     // The end of an order that is not held is nothing to repeat.
     relay.on_directives(at(0), &sent(2)).unwrap();
@@ -231,13 +225,11 @@ fn implausible_generation_is_rejected_and_confirms_nothing() {
 fn child_order_gains_one_generation() {
     let mut relay = relay();
     relay.on_directives(at(0), &directives(2, 0)).unwrap();
-    let child = InstanceId(1);
-    let order = child_order(child, 1);
     assert!(
-        !relay.on_report(at(0), &process(child, Role::Client), &order),
+        !child_order(&mut relay, &process(1, Role::Client), 1, 1),
         "a client gives no orders"
     );
-    assert!(relay.on_report(at(0), &process(child, Role::Aggregator), &order));
+    assert!(child_order(&mut relay, &process(1, Role::Aggregator), 1, 1));
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
     assert_eq!(orders(&report(&mut relay, 1)), [(&FLEET, 1, 1)]);
 }
@@ -246,33 +238,15 @@ fn child_order_gains_one_generation() {
 fn order_ages_at_every_aggregator() {
     let [mut lower, mut upper] = [InstanceId(1), InstanceId(2)].map(KillRelay::new);
     lower.order(at(1_000), &FLEET, true).unwrap();
-    let mut sent = Report {
-        seq: 1,
-        ..Report::default()
+    let ages = |report: &Report| -> Vec<u128> {
+        let orders = report.orders.values();
+        orders.map(|order| order.age.as_millis()).collect()
     };
-    lower.fill(at(1_500), &mut sent);
-    assert_eq!(
-        sent.orders
-            .values()
-            .map(|order| order.age.as_millis())
-            .collect::<Vec<_>>(),
-        [500]
-    );
+    let sent = report_at(1_500, &mut lower, 1);
+    assert_eq!(ages(&sent), [500]);
     // The clocks of two machines have nothing in common.
-    upper.on_report(at(70), &process(InstanceId(1), Role::Aggregator), &sent);
-    let mut relayed = Report {
-        seq: 1,
-        ..Report::default()
-    };
-    upper.fill(at(100), &mut relayed);
-    assert_eq!(
-        relayed
-            .orders
-            .values()
-            .map(|order| order.age.as_millis())
-            .collect::<Vec<_>>(),
-        [530]
-    );
+    upper.on_report(at(70), &process(1, Role::Aggregator), &sent);
+    assert_eq!(ages(&report_at(100, &mut upper, 1)), [530]);
 }
 
 /// Orders and ends at an aggregator (`here`) and at the aggregators below it, before the controller knows.
@@ -321,11 +295,11 @@ fn kill_above_ends_with_its_last_order() {
             match *act {
                 Here(killed) => drop(relay.order(at(0), &FLEET, killed).unwrap()),
                 Child(child, generation) => {
-                    let child = InstanceId(child);
-                    relay.on_report(
-                        at(0),
+                    child_order(
+                        &mut relay,
                         &process(child, Role::Aggregator),
-                        &child_order(child, generation),
+                        child,
+                        generation,
                     );
                 }
                 Parent(generation) => {
@@ -354,8 +328,7 @@ fn kill_above_ends_with_its_last_order() {
 fn child_cannot_change_a_local_order() {
     let mut relay = relay();
     relay.order(at(0), &FLEET, true).unwrap();
-    let child = process(InstanceId(1), Role::Aggregator);
-    relay.on_report(at(0), &child, &child_order(InstanceId(9), 2));
+    child_order(&mut relay, &process(1, Role::Aggregator), 9, 2);
     assert_eq!(orders(&report(&mut relay, 1)), [(&FLEET, 9, 1)]);
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
 }
@@ -363,30 +336,12 @@ fn child_cannot_change_a_local_order() {
 #[test]
 fn child_orders_leave_room_for_own() {
     let mut relay = relay();
-    let order = KillOrder {
-        generation: KillGeneration(1),
-        age: Duration::ZERO,
-        ends_held: false,
+    let orders = 10..10 + KILL_ORDERS_MAX as u128;
+    let full = Report {
+        orders: orders.map(|process| order(process, 1)).collect(),
+        ..Report::default()
     };
-    let of = |process: u128| {
-        (
-            OrderId {
-                scope: FLEET,
-                given_at: InstanceId(process),
-            },
-            order,
-        )
-    };
-    let orders = (10..10 + KILL_ORDERS_MAX as u128).map(of).collect();
-    let child = process(InstanceId(1), Role::Aggregator);
-    relay.on_report(
-        at(0),
-        &child,
-        &Report {
-            orders,
-            ..Report::default()
-        },
-    );
+    relay.on_report(at(0), &process(1, Role::Aggregator), &full);
     relay.order(at(0), &FLEET, true).unwrap();
     let sent = report(&mut relay, 1).orders;
     assert!(sent.len() < KILL_ORDERS_MAX && sent.keys().any(|id| id.given_at == InstanceId(9)));
@@ -414,7 +369,7 @@ fn confirmed_drill_is_joined_and_timed() {
         drill: Drill(7),
         ..Report::default()
     };
-    assert!(!relay.on_report(at(40), &process(InstanceId(1), Role::Client), &answer));
+    assert!(!relay.on_report(at(40), &process(1, Role::Client), &answer));
     let sent = report(&mut relay, 3);
     assert_eq!(
         (sent.spreads[&zone].confirmed(), sent.spreads[&zone].missing),

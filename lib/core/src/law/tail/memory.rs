@@ -90,9 +90,8 @@ impl NameMemory {
         faded.fade(tenths(now));
         let age = faded.last.saturating_sub(faded.first) as f32 * TENTH;
         let age = age + report_interval.as_secs_f32();
-        let memory = parameters::NAME_MEMORY.as_secs_f32();
         Some(f64::from(
-            faded.long / (memory * (1.0 - (-age / memory).exp())),
+            faded.long / seconds_in(parameters::NAME_MEMORY, age),
         ))
     }
 
@@ -135,10 +134,6 @@ impl NameMemory {
         // The first requests were gathered before they arrived.
         let gathered = report_interval.as_secs_f32();
         let age = self.last.saturating_sub(self.first) as f32 * TENTH + gathered;
-        let seconds_in = |memory: Duration, age: f32| {
-            let memory = memory.as_secs_f32();
-            memory * (1.0 - (-age / memory).exp())
-        };
         let rate = self.long / seconds_in(parameters::NAME_MEMORY, age);
         let filled = f32::from(self.filled) * TENTH + gathered;
         let fast_seconds = seconds_in(parameters::NAME_MEMORY_FAST, filled);
@@ -157,6 +152,12 @@ impl NameMemory {
         self.long = fast * seconds_in(parameters::NAME_MEMORY, since);
         fast
     }
+}
+
+/// The seconds whose requests a fading memory of this age holds.
+fn seconds_in(memory: Duration, age: f32) -> f32 {
+    let memory = memory.as_secs_f32();
+    memory * (1.0 - (-age / memory).exp())
 }
 
 fn tenths(now: MonoTime) -> u32 {

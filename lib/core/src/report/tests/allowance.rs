@@ -70,14 +70,8 @@ impl Parent {
 
     fn begun() -> Self {
         let mut parent = Self::new();
-        let define = |tenant: &str, sent: u64| KeyDefinition {
-            key: key(tenant),
-            base: Counts::ZERO,
-            sent: offered(sent),
-            continues: false,
-        };
         let mut first = parent.report(0, &[]);
-        first.definitions = [(KeyId(0), define("a", 0)), (KeyId(1), define("b", 0))].into();
+        first.definitions = [(KeyId(0), definition("a")), (KeyId(1), definition("b"))].into();
         parent.enter(&first);
         parent
     }
@@ -87,6 +81,11 @@ impl Parent {
         let report = self.report(ms, &[(0, tally(total))]);
         let entered = self.enter(&report);
         (entered.counted, entered.cut)
+    }
+
+    /// What was counted of the key `a`.
+    fn of_a(&self) -> Tally {
+        self.ledger.by_id[&u32::from(b'a')]
     }
 
     fn counted(&self) -> u64 {
@@ -133,58 +132,37 @@ fn cut_counts_stay_consistent_in_every_column() {
         quota_repeated: 3_000_000,
         retried: 2_999_999,
     };
-    let report = parent.report(
-        1_000,
-        &[
-            (
-                0,
-                Tally {
-                    counts,
-                    late: counts,
-                },
-            ),
-            (1, tally(7)),
-        ],
-    );
+    let late = Tally {
+        counts,
+        late: counts,
+    };
+    let report = parent.report(1_000, &[(0, late), (1, tally(7))]);
     let entered = parent.enter(&report);
     assert_eq!(entered.cut + entered.counted, 6_000_007);
     // Late counts are of an unknown time.
     assert_eq!(entered.cut, 0);
     let beyond = PER_S * 86_400 * 2;
-    let counts = Counts {
-        offered: beyond,
-        dropped: beyond,
-        ..Counts::ZERO
+    let counts = refused(beyond, beyond);
+    let late = Tally {
+        counts,
+        late: counts,
     };
     let mut parent = Parent::begun();
-    let report = parent.report(
-        1_000,
-        &[(
-            0,
-            Tally {
-                counts,
-                late: counts,
-            },
-        )],
-    );
+    let report = parent.report(1_000, &[(0, late)]);
     let entered = parent.enter(&report);
     assert_eq!((entered.counted, entered.cut), (beyond / 2, beyond / 2));
-    assert_eq!(
-        parent.ledger.by_id[&u32::from(b'a')].counts.dropped,
-        beyond / 2
-    );
+    assert_eq!(parent.of_a().counts.dropped, beyond / 2);
 }
 
 #[test]
 fn memory_refusals_are_cut_alone() {
-    let repeated = |offered, quota_repeated| Tally {
-        counts: Counts {
+    let repeated = |offered, quota_repeated| {
+        on_time(Counts {
             offered,
             quota_dropped: offered,
             quota_repeated,
             ..Counts::ZERO
-        },
-        late: Counts::ZERO,
+        })
     };
     for (reported, counted) in [
         (repeated(0, 1_100), repeated(0, 1_100)),
@@ -198,40 +176,10 @@ fn memory_refusals_are_cut_alone() {
         parent.enter(&report);
         let report = parent.report(200, &[(0, reported)]);
         let entered = parent.enter(&report);
-        assert_eq!(
-            parent.ledger.by_id[&u32::from(b'a')],
-            counted,
-            "{reported:?}"
-        );
+        assert_eq!(parent.of_a(), counted, "{reported:?}");
         assert_eq!(
             (entered.counted, entered.counted + entered.cut),
             (1_100, reported.counts.asked())
-        );
-    }
-}
-
-#[test]
-fn quota_refusals_wait_for_their_requests() {
-    let mut parent = Parent::begun();
-    let counts = |offered, quota_dropped| Tally {
-        counts: Counts {
-            offered,
-            quota_dropped,
-            ..Counts::ZERO
-        },
-        late: Counts::ZERO,
-    };
-    for (ms, reported, entered) in [
-        (100, counts(50, 0), counts(50, 0)),
-        (200, counts(60, 40), counts(60, 10)),
-        (300, counts(160, 40), counts(160, 40)),
-    ] {
-        let report = parent.report(ms, &[(0, reported)]);
-        parent.enter(&report);
-        assert_eq!(
-            parent.ledger.by_id[&u32::from(b'a')],
-            entered,
-            "after {ms} ms"
         );
     }
 }
@@ -339,28 +287,25 @@ fn only_unverified_times_exhaust_their_room() {
 
 #[test]
 fn refusals_wait_for_their_requests() {
-    let mut parent = Parent::begun();
-    let counts = |offered, dropped| Tally {
-        counts: Counts {
-            offered,
-            dropped,
-            ..Counts::ZERO
-        },
-        late: Counts::ZERO,
+    let by_quota = |offered, quota_dropped| Counts {
+        quota_dropped,
+        ..self::offered(offered)
     };
-    for (ms, reported, entered) in [
-        (100, counts(50, 0), counts(50, 0)),
-        (200, counts(60, 40), counts(60, 10)),
-        (300, counts(65, 40), counts(65, 15)),
-        (400, counts(165, 40), counts(165, 40)),
-    ] {
-        let report = parent.report(ms, &[(0, reported)]);
-        parent.enter(&report);
-        assert_eq!(
-            parent.ledger.by_id[&u32::from(b'a')],
-            entered,
-            "after {ms} ms"
-        );
+    let kinds: [fn(u64, u64) -> Counts; 2] = [refused, by_quota];
+    for counts in kinds {
+        let mut parent = Parent::begun();
+        for (ms, reported, entered) in [
+            (100, (50, 0), (50, 0)),
+            (200, (60, 40), (60, 10)),
+            (300, (65, 40), (65, 15)),
+            (400, (165, 40), (165, 40)),
+        ] {
+            let [reported, entered] =
+                [reported, entered].map(|(offered, dropped)| on_time(counts(offered, dropped)));
+            let report = parent.report(ms, &[(0, reported)]);
+            parent.enter(&report);
+            assert_eq!(parent.of_a(), entered, "after {ms} ms");
+        }
     }
 }
 

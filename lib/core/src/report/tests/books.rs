@@ -5,12 +5,7 @@ use crate::names::Place;
 
 fn books() -> Books {
     let mut books = Books::new(PARENT, 100);
-    let counts = Counts {
-        offered: 10,
-        dropped: 1,
-        would_dropped: 0,
-        ..Counts::ZERO
-    };
+    let counts = refused(10, 1);
     let first = Report {
         seq: 1,
         time: Some(MonoTime::from_micros(1)),
@@ -47,18 +42,13 @@ pub(super) fn enter(books: &mut Books, report: &Report) -> Result<Entered, Inval
 /// good report sent in its place counts as usual.
 fn check_refused(broken: &Report, why: &InvalidReport) {
     let mut books = books();
-    let refused = books.enter(MonoTime::ZERO, broken, |key| {
+    let answer = books.enter(MonoTime::ZERO, broken, |key| {
         panic!("{key:?} asked for room")
     });
-    assert_eq!(refused.as_ref(), Err(why));
+    assert_eq!(answer.as_ref(), Err(why));
     assert_eq!(books.seq(), 2);
 
-    let counts = Counts {
-        offered: 15,
-        dropped: 2,
-        would_dropped: 0,
-        ..Counts::ZERO
-    };
+    let counts = refused(15, 2);
     let good = Report {
         seq: 3,
         time: Some(MonoTime::from_micros(2_000)),
@@ -83,19 +73,10 @@ fn check_refused(broken: &Report, why: &InvalidReport) {
         delta,
         origin: Origin::Observed,
     };
-    let new = Tally {
-        counts: Counts {
-            offered: 5,
-            dropped: 1,
-            would_dropped: 0,
-            ..Counts::ZERO
-        },
-        late: Counts::ZERO,
-    };
     assert_eq!(
         entered.entries,
         [
-            observed(b'a', new),
+            observed(b'a', on_time(refused(5, 1))),
             observed(b'b', tally(4)),
             observed(b'c', tally(3))
         ],
@@ -179,68 +160,6 @@ fn invalid_report_leaves_the_books_unchanged() {
             counts(u32::MAX, of(1, 0, 0), none),
             InvalidReport::Undefined(u32::MAX),
         ),
-        (counts(0, of(12, 13, 0), offered(2)), inconsistent("a")),
-        (counts(0, of(12, 7, 6), offered(2)), inconsistent("a")),
-        (
-            counts(0, of(u64::MAX, u64::MAX, 1), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(0, guarded(12, 12, 0, 0), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(0, guarded(12, 6, 6, 0), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(0, guarded(12, 0, 4, 5), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(0, guarded(12, u64::MAX, 0, 0), offered(2)),
-            inconsistent("a"),
-        ),
-        // Nine passed.
-        (
-            counts(0, by_quota(12, 10, 0, 0), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(0, by_quota(12, 5, 5, 0), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(0, by_quota(12, u64::MAX, 9, 0), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(0, by_quota(12, 0, 0, u64::MAX), offered(2)),
-            inconsistent("a"),
-        ),
-        (
-            counts(
-                0,
-                by_quota(12, 3, 3, 3),
-                Counts {
-                    quota_repeated: 4,
-                    ..offered(2)
-                },
-            ),
-            inconsistent("a"),
-        ),
-        (counts(0, of(12, 1, 0), offered(13)), inconsistent("a")),
-        (
-            counts(
-                0,
-                of(12, 1, 0),
-                Counts {
-                    guard_dropped: 1,
-                    ..offered(2)
-                },
-            ),
-            inconsistent("a"),
-        ),
         (counts(1, of(3, 0, 0), of(3, 1, 0)), inconsistent("b")),
         (counts(0, of(9, 1, 0), offered(2)), went_back("a")),
         (counts(0, of(12, 0, 0), offered(2)), went_back("a")),
@@ -271,6 +190,39 @@ fn invalid_report_leaves_the_books_unchanged() {
     ];
     for (broken, why) in &table {
         check_refused(broken, why);
+    }
+    let late = offered(2);
+    for (now, late) in [
+        (of(12, 13, 0), late),
+        (of(12, 7, 6), late),
+        (of(u64::MAX, u64::MAX, 1), late),
+        (guarded(12, 12, 0, 0), late),
+        (guarded(12, 6, 6, 0), late),
+        (guarded(12, 0, 4, 5), late),
+        (guarded(12, u64::MAX, 0, 0), late),
+        // Nine passed.
+        (by_quota(12, 10, 0, 0), late),
+        (by_quota(12, 5, 5, 0), late),
+        (by_quota(12, u64::MAX, 9, 0), late),
+        (by_quota(12, 0, 0, u64::MAX), late),
+        // More late than counted.
+        (of(12, 1, 0), offered(13)),
+        (
+            of(12, 1, 0),
+            Counts {
+                guard_dropped: 1,
+                ..late
+            },
+        ),
+        (
+            by_quota(12, 3, 3, 3),
+            Counts {
+                quota_repeated: 4,
+                ..late
+            },
+        ),
+    ] {
+        check_refused(&counts(0, now, late), &inconsistent("a"));
     }
 }
 

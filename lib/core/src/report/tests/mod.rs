@@ -41,11 +41,22 @@ fn offered(offered: u64) -> Counts {
     }
 }
 
-fn tally(offered: u64) -> Tally {
+fn refused(offered: u64, dropped: u64) -> Counts {
+    Counts {
+        dropped,
+        ..self::offered(offered)
+    }
+}
+
+fn on_time(counts: Counts) -> Tally {
     Tally {
-        counts: self::offered(offered),
+        counts,
         late: Counts::ZERO,
     }
+}
+
+fn tally(offered: u64) -> Tally {
+    on_time(self::offered(offered))
 }
 
 fn identity() -> Identity {

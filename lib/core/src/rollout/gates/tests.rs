@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const HOUR: Duration = Duration::from_secs(3_600);
+const SHORTEST: Duration = Duration::from_nanos(1);
 const SAMPLES: u64 = 1_000;
 
 fn reading(value: f64) -> Reading {
@@ -62,281 +63,127 @@ fn stale() -> Option<StaleZone> {
     })
 }
 
+fn only_stale() -> Observed {
+    Observed {
+        stale: stale(),
+        ..Observed::default()
+    }
+}
+
 fn judged(observed: &Observed) -> [&'static str; 2] {
     let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, observed);
     let canary = leave_canary(&CanaryGate::default(), SAMPLES, observed);
     [shadow.as_str(), canary.as_str()]
 }
 
+fn texts(judgement: &Judgement) -> Vec<String> {
+    let reasons = judgement.reasons().iter();
+    reasons.map(ToString::to_string).collect()
+}
+
+type Change = fn(&mut Observed);
+
+const PASS: &str = "pass";
+const FAIL: &str = "fail";
+const OPEN: &str = "inconclusive";
+
 #[test]
 fn each_gate_input_is_judged_by_kind() {
-    type Change = fn(&mut Observed);
-    const PASS: &str = "pass";
-    const FAIL: &str = "fail";
-    const OPEN: &str = "inconclusive";
-    let table: [(&str, Change, [&str; 2]); 54] = [
-        ("all good", |_| {}, [PASS, PASS]),
-        ("no time", |o| o.with_data = Duration::ZERO, [OPEN, OPEN]),
+    let table: [(Change, [&str; 2]); 35] = [
+        (|_| {}, [PASS, PASS]),
+        // The time with data: none, enough for the canary alone, and a moment too short.
+        (|o| o.with_data = Duration::ZERO, [OPEN, OPEN]),
+        (|o| o.with_data = HOUR * 48, [OPEN, PASS]),
+        (|o| o.with_data = HOUR * 48 - SHORTEST, [OPEN, OPEN]),
+        // The ratio: at and above the most of the canary and of shadow.
+        (|o| o.drop_ratio = reading(0.0), [PASS, PASS]),
+        (|o| o.drop_ratio = reading(0.001), [PASS, PASS]),
+        (|o| o.drop_ratio = reading(0.001_001), [PASS, FAIL]),
+        (|o| o.drop_ratio = reading(0.005), [PASS, FAIL]),
+        (|o| o.drop_ratio = reading(0.005_001), [FAIL, FAIL]),
+        // The ratio: absent, of nothing, no number, and of too few, good or bad.
+        (|o| o.drop_ratio.value = None, [OPEN, OPEN]),
+        (|o| o.drop_ratio = Reading::share(0, 0), [OPEN, OPEN]),
+        (|o| o.drop_ratio = reading(f64::NAN), [OPEN, OPEN]),
+        (|o| o.drop_ratio = reading(f64::INFINITY), [OPEN, OPEN]),
+        (|o| o.drop_ratio.samples = SAMPLES - 1, [OPEN, OPEN]),
+        (|o| o.drop_ratio = Reading::share(999, 999), [OPEN, OPEN]),
+        // The canary's p99: faster, slower by more than the most, absent, no number, and of too few.
+        (|o| o.canary_p99 = reading(0.1), [PASS, PASS]),
+        (|o| o.canary_p99 = reading(0.205_1), [PASS, FAIL]),
+        (|o| o.canary_p99.value = None, [PASS, OPEN]),
+        (|o| o.canary_p99 = reading(f64::NAN), [PASS, OPEN]),
+        (|o| o.canary_p99 = reading(f64::INFINITY), [PASS, OPEN]),
+        (|o| o.canary_p99.samples = SAMPLES - 1, [PASS, OPEN]),
+        // The control's p99, likewise.
+        (|o| o.control_p99 = reading(0.3), [PASS, PASS]),
+        (|o| o.control_p99 = reading(0.199), [PASS, FAIL]),
+        (|o| o.control_p99.value = None, [PASS, OPEN]),
+        (|o| o.control_p99 = reading(f64::NAN), [PASS, OPEN]),
+        (|o| o.control_p99.samples = 0, [PASS, OPEN]),
+        (|o| o.stale = stale(), [OPEN, FAIL]),
+        (|o| o.queries.clear(), [PASS, PASS]),
+        (|o| *o = Observed::default(), [OPEN, OPEN]),
+        (|o| *o = only_stale(), [OPEN, FAIL]),
+        // A value known to be bad fails the gate, regardless of unknown values.
         (
-            "time for canary alone",
-            |o| o.with_data = HOUR * 48,
-            [OPEN, PASS],
-        ),
-        (
-            "a moment too early",
-            |o| o.with_data = HOUR * 48 - Duration::from_nanos(1),
-            [OPEN, OPEN],
-        ),
-        ("ratio 0", |o| o.drop_ratio = reading(0.0), [PASS, PASS]),
-        (
-            "ratio at canary's most",
-            |o| o.drop_ratio = reading(0.001),
-            [PASS, PASS],
-        ),
-        (
-            "ratio above canary's most",
-            |o| o.drop_ratio = reading(0.001_001),
-            [PASS, FAIL],
-        ),
-        (
-            "ratio at shadow's most",
-            |o| o.drop_ratio = reading(0.005),
-            [PASS, FAIL],
-        ),
-        (
-            "ratio above shadow's most",
-            |o| o.drop_ratio = reading(0.005_001),
-            [FAIL, FAIL],
-        ),
-        ("ratio absent", |o| o.drop_ratio.value = None, [OPEN, OPEN]),
-        (
-            "ratio of nothing",
-            |o| o.drop_ratio = Reading::share(0, 0),
-            [OPEN, OPEN],
-        ),
-        (
-            "ratio not a number",
-            |o| o.drop_ratio = reading(f64::NAN),
-            [OPEN, OPEN],
-        ),
-        (
-            "ratio infinite",
-            |o| o.drop_ratio = reading(f64::INFINITY),
-            [OPEN, OPEN],
-        ),
-        (
-            "ratio good on too few",
-            |o| o.drop_ratio.samples = SAMPLES - 1,
-            [OPEN, OPEN],
-        ),
-        (
-            "ratio bad on too few",
-            |o| {
-                o.drop_ratio = Reading {
-                    value: Some(1.0),
-                    samples: 999,
-                }
-            },
-            [OPEN, OPEN],
-        ),
-        (
-            "canary faster",
-            |o| o.canary_p99 = reading(0.1),
-            [PASS, PASS],
-        ),
-        (
-            "canary slower by more than the most",
-            |o| o.canary_p99 = reading(0.205_1),
-            [PASS, FAIL],
-        ),
-        (
-            "canary's p99 absent",
-            |o| o.canary_p99.value = None,
-            [PASS, OPEN],
-        ),
-        (
-            "canary's p99 not a number",
-            |o| o.canary_p99 = reading(f64::NAN),
-            [PASS, OPEN],
-        ),
-        (
-            "canary's p99 infinite",
-            |o| o.canary_p99 = reading(f64::INFINITY),
-            [PASS, OPEN],
-        ),
-        (
-            "canary's p99 on too few",
-            |o| o.canary_p99.samples = SAMPLES - 1,
-            [PASS, OPEN],
-        ),
-        (
-            "control slower",
-            |o| o.control_p99 = reading(0.3),
-            [PASS, PASS],
-        ),
-        (
-            "control faster by more than the most",
-            |o| o.control_p99 = reading(0.199),
-            [PASS, FAIL],
-        ),
-        (
-            "control's p99 absent",
-            |o| o.control_p99.value = None,
-            [PASS, OPEN],
-        ),
-        (
-            "control's p99 not a number",
-            |o| o.control_p99 = reading(f64::NAN),
-            [PASS, OPEN],
-        ),
-        (
-            "control's p99 on too few",
-            |o| o.control_p99.samples = 0,
-            [PASS, OPEN],
-        ),
-        ("a zone is stale", |o| o.stale = stale(), [OPEN, FAIL]),
-        ("no extra gate", |o| o.queries.clear(), [PASS, PASS]),
-        (
-            "tickets at the most",
-            |o| o.queries[0].answer = answer(20.0, 0),
-            [PASS, PASS],
-        ),
-        (
-            "tickets below the most",
-            |o| o.queries[0].answer = answer(-5.0, 0),
-            [PASS, PASS],
-        ),
-        (
-            "tickets above the most",
-            |o| o.queries[0].answer = answer(20.000_1, 0),
-            [FAIL, FAIL],
-        ),
-        (
-            "budget at the least",
-            |o| o.queries[1].answer = answer(0.1, 0),
-            [PASS, PASS],
-        ),
-        (
-            "budget above the least",
-            |o| o.queries[1].answer = answer(1e300, 0),
-            [PASS, PASS],
-        ),
-        (
-            "budget below the least",
-            |o| o.queries[1].answer = answer(0.099, 0),
-            [FAIL, FAIL],
-        ),
-        (
-            "budget below zero",
-            |o| o.queries[1].answer = answer(-0.1, 0),
-            [FAIL, FAIL],
-        ),
-        (
-            "tickets not answered yet",
-            |o| o.queries[0].answer = Answer::Awaited,
-            [OPEN, OPEN],
-        ),
-        (
-            "budget not answered yet",
-            |o| o.queries[1].answer = Answer::Awaited,
-            [OPEN, OPEN],
-        ),
-        (
-            "tickets missing",
-            |o| o.queries[0].answer = missing(),
-            [OPEN, OPEN],
-        ),
-        (
-            "budget missing",
-            |o| o.queries[1].answer = missing(),
-            [OPEN, OPEN],
-        ),
-        (
-            "tickets not a number",
-            |o| o.queries[0].answer = answer(f64::NAN, 0),
-            [OPEN, OPEN],
-        ),
-        (
-            "budget not a number",
-            |o| o.queries[1].answer = answer(f64::NAN, 0),
-            [OPEN, OPEN],
-        ),
-        (
-            "tickets infinite",
-            |o| o.queries[0].answer = answer(f64::INFINITY, 0),
-            [OPEN, OPEN],
-        ),
-        (
-            "budget infinite",
-            |o| o.queries[1].answer = answer(f64::INFINITY, 0),
-            [OPEN, OPEN],
-        ),
-        (
-            "tickets good and as old as may be",
-            |o| o.queries[0].answer = answer(0.0, 90),
-            [PASS, PASS],
-        ),
-        (
-            "tickets good and too old",
-            |o| o.queries[0].answer = answer(0.0, 91),
-            [OPEN, OPEN],
-        ),
-        (
-            "tickets bad and as old as may be",
-            |o| o.queries[0].answer = answer(21.0, 90),
-            [FAIL, FAIL],
-        ),
-        (
-            "tickets bad and too old",
-            |o| o.queries[0].answer = answer(21.0, 91),
-            [OPEN, OPEN],
-        ),
-        (
-            "one extra gate bad, one missing",
             |o| (o.queries[0].answer, o.queries[1].answer) = (answer(21.0, 0), missing()),
             [FAIL, FAIL],
         ),
         (
-            "nothing is known",
-            |o| *o = Observed::default(),
-            [OPEN, OPEN],
-        ),
-        (
-            "nothing but a stale zone",
-            |o| {
-                *o = Observed {
-                    stale: stale(),
-                    ..Observed::default()
-                }
-            },
-            [OPEN, FAIL],
-        ),
-        // A value known to be bad fails the gate, regardless of unknown values.
-        (
-            "bad ratio, no time",
             |o| (o.drop_ratio, o.with_data) = (reading(0.1), Duration::ZERO),
             [FAIL, FAIL],
         ),
         (
-            "bad ratio, no latency",
             |o| (o.drop_ratio, o.control_p99.value) = (reading(0.1), None),
             [FAIL, FAIL],
         ),
         (
-            "slow canary, no ratio",
             |o| (o.canary_p99, o.drop_ratio.value) = (reading(0.9), None),
             [OPEN, FAIL],
         ),
         (
-            "slow canary, no time",
             |o| (o.canary_p99, o.with_data) = (reading(0.9), Duration::ZERO),
             [OPEN, FAIL],
         ),
     ];
-    for (case, change, due) in table {
+    for (change, due) in table {
         let mut observed = good();
         change(&mut observed);
-        assert_eq!(judged(&observed), due, "{case}");
+        assert_eq!(judged(&observed), due, "{observed:?}");
+    }
+}
+
+/// Tickets have a most, and the budget has a least.
+#[test]
+fn extra_gates_count_in_both_stages() {
+    const TICKETS: usize = 0;
+    const BUDGET: usize = 1;
+    for (query, answer, due) in [
+        (TICKETS, answer(20.0, 0), PASS),
+        (TICKETS, answer(-5.0, 0), PASS),
+        (TICKETS, answer(20.000_1, 0), FAIL),
+        (BUDGET, answer(0.1, 0), PASS),
+        (BUDGET, answer(1e300, 0), PASS),
+        (BUDGET, answer(0.099, 0), FAIL),
+        (BUDGET, answer(-0.1, 0), FAIL),
+        (TICKETS, Answer::Awaited, OPEN),
+        (BUDGET, Answer::Awaited, OPEN),
+        (TICKETS, missing(), OPEN),
+        (BUDGET, missing(), OPEN),
+        (TICKETS, answer(f64::NAN, 0), OPEN),
+        (BUDGET, answer(f64::NAN, 0), OPEN),
+        (TICKETS, answer(f64::INFINITY, 0), OPEN),
+        (BUDGET, answer(f64::INFINITY, 0), OPEN),
+        // As old as may be, and older: good, then bad.
+        (TICKETS, answer(0.0, 90), PASS),
+        (TICKETS, answer(0.0, 91), OPEN),
+        (TICKETS, answer(21.0, 90), FAIL),
+        (TICKETS, answer(21.0, 91), OPEN),
+    ] {
+        let mut observed = good();
+        observed.queries[query].answer = answer;
+        assert_eq!(judged(&observed), [due; 2], "{observed:?}");
     }
 }
 
@@ -353,13 +200,6 @@ fn reasons_name_the_value_and_its_bound() {
             extra("budget", Bound::AtLeast(0.1), -2.0),
         ],
         ..good()
-    };
-    let texts = |judgement: &Judgement| {
-        judgement
-            .reasons()
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
     };
     let canary = leave_canary(&CanaryGate::default(), SAMPLES, &observed);
     assert_eq!(
@@ -444,123 +284,48 @@ fn unobserved() -> Observed {
 
 #[test]
 fn gate_without_latency_rests_on_refusals() {
-    type Change = fn(&mut Observed);
-    let table: [(&str, Change, &str, LatencyBasis); 17] = [
-        (
-            "no instance observes",
-            |_| {},
-            "pass",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "refusals at the most",
-            |o| o.drop_ratio = reading(0.001),
-            "pass",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "refusals above the most",
-            |o| o.drop_ratio = reading(0.001_1),
-            "fail",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "refusals of too few",
-            |o| o.drop_ratio.samples = 999,
-            "inconclusive",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "refusals absent",
-            |o| o.drop_ratio.value = None,
-            "inconclusive",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "too soon",
-            |o| o.with_data = HOUR,
-            "inconclusive",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "a zone is stale",
-            |o| o.stale = stale(),
-            "fail",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "extra gate bad",
-            |o| o.queries[0].answer = answer(21.0, 0),
-            "fail",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "extra gate awaited",
-            |o| o.queries[0].answer = Answer::Awaited,
-            "inconclusive",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "extra gate missing",
-            |o| o.queries[1].answer = missing(),
-            "inconclusive",
-            LatencyBasis::NotReported,
-        ),
-        (
-            "no extra gate",
-            |o| o.queries.clear(),
-            "pass",
-            LatencyBasis::NotReported,
-        ),
+    // No instance observes responses: the gate rests on refusals, time, zones and extra gates.
+    let not_reported: [(Change, &str); 11] = [
+        (|_| {}, PASS),
+        (|o| o.drop_ratio = reading(0.001), PASS),
+        (|o| o.drop_ratio = reading(0.001_1), FAIL),
+        (|o| o.drop_ratio.samples = 999, OPEN),
+        (|o| o.drop_ratio.value = None, OPEN),
+        (|o| o.with_data = HOUR, OPEN),
+        (|o| o.stale = stale(), FAIL),
+        (|o| o.queries[0].answer = answer(21.0, 0), FAIL),
+        (|o| o.queries[0].answer = Answer::Awaited, OPEN),
+        (|o| o.queries[1].answer = missing(), OPEN),
+        (|o| o.queries.clear(), PASS),
+    ];
+    let compared: [(Change, &str); 6] = [
         // Instances that neither observe responses nor say that they cannot.
-        (
-            "none says that it cannot",
-            |o| o.unobserved = 0,
-            "inconclusive",
-            LatencyBasis::Compared,
-        ),
+        (|o| o.unobserved = 0, OPEN),
         // A mixed fleet is judged by the responses that it observes, regardless of the number of
-        // others.
+        // others: before the window or a restart, one in either cohort, enough, and of a slow canary.
+        (|o| o.has_latencies = true, OPEN),
+        (|o| o.canary_p99.samples = 1, OPEN),
+        (|o| o.control_p99.samples = 1, OPEN),
         (
-            "observed before the window or a restart",
-            |o| o.has_latencies = true,
-            "inconclusive",
-            LatencyBasis::Compared,
-        ),
-        (
-            "one response in the canary",
-            |o| o.canary_p99.samples = 1,
-            "inconclusive",
-            LatencyBasis::Compared,
-        ),
-        (
-            "one response in the control",
-            |o| o.control_p99.samples = 1,
-            "inconclusive",
-            LatencyBasis::Compared,
-        ),
-        (
-            "enough responses, some unobserved",
             |o| (o.canary_p99, o.control_p99) = (reading(0.2), reading(0.2)),
-            "pass",
-            LatencyBasis::Compared,
+            PASS,
         ),
         (
-            "slow canary, most unobserved",
             |o| {
                 (o.canary_p99, o.control_p99, o.unobserved) = (reading(0.9), reading(0.2), u64::MAX)
             },
-            "fail",
-            LatencyBasis::Compared,
+            FAIL,
         ),
     ];
-    for (case, change, due, basis) in table {
+    let not_reported = not_reported.map(|row| (row, LatencyBasis::NotReported));
+    let compared = compared.map(|row| (row, LatencyBasis::Compared));
+    for ((change, due), basis) in not_reported.into_iter().chain(compared) {
         let mut observed = unobserved();
         change(&mut observed);
         assert_eq!(
             (judged(&observed)[1], observed.latency_basis()),
             (due, basis),
-            "{case}"
+            "{observed:?}"
         );
     }
     assert_eq!(
@@ -575,13 +340,8 @@ fn gate_without_latency_rests_on_refusals() {
         ..unobserved()
     };
     let judgement = leave_canary(&CanaryGate::default(), SAMPLES, &of_one);
-    let why: Vec<String> = judgement
-        .reasons()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
     assert_eq!(
-        why,
+        texts(&judgement),
         [
             "p99 of the canary cohort is unknown",
             "p99 of the control cohort has 1 samples of the 1000 due"

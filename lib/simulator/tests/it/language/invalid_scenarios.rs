@@ -55,6 +55,18 @@ fn check(from: &str, to: &str, at: &str, path: &str, words: &str) {
     );
 }
 
+/// Returns the rows of a table with cells between ` | `, where `\n` stands for the end of a line.
+fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [String; N]> {
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| {
+        let cells = line.split(" | ").map(|cell| cell.replace("\\n", "\n"));
+        let cells: Vec<String> = cells.collect();
+        cells
+            .try_into()
+            .unwrap_or_else(|_| panic!("a row has {N} cells: {line}"))
+    })
+}
+
 #[test]
 fn valid_scenario_is_accepted() {
     let scenario = parse(GOOD).unwrap();
@@ -70,238 +82,81 @@ fn valid_scenario_is_accepted() {
 
 #[test]
 fn wrong_keys_and_types_are_rejected() {
-    check(
-        "clients: 9",
-        "clints: 9",
-        "clints",
-        "clints",
-        "did you mean `clients`",
-    );
-    check("zones: 3\n", "", "name: good", "zones", "missing");
-    check("zones: 3", "zones: three", "three", "zones", "invalid u32");
-    check(
-        "{ kind: zone_crash",
-        "{ kind: zone_crsh",
-        "zone_crsh",
-        "faults.0.kind",
-        "did you mean `zone_crash`",
-    );
-    check(
-        "{ steps: [",
-        "{ stepps: [",
-        "{ stepps",
-        "traffic.0.load",
-        "did you mean `steps`",
-    );
-    check(
-        "first: 3,",
-        "first: 3, last: 4,",
-        "last",
-        "traffic.0.clients.share.0.last",
-        "unknown field",
-    );
-    check(
-        "zones: 3",
-        "zones: 3\nzones: 4",
-        "zones: 4",
-        "zones",
-        "duplicate",
-    );
-    check("name: good", "name: &a good", "&a", "name", "anchors");
+    let table = r"
+        clients: 9 | clints: 9 | clints | clints | did you mean `clients`
+        zones: 3\n |  | name: good | zones | missing
+        zones: 3 | zones: three | three | zones | invalid u32
+        { kind: zone_crash | { kind: zone_crsh | zone_crsh | faults.0.kind | did you mean `zone_crash`
+        { steps: [ | { stepps: [ | { stepps | traffic.0.load | did you mean `steps`
+        first: 3, | first: 3, last: 4, | last | traffic.0.clients.share.0.last | unknown field
+        zones: 3 | zones: 3\nzones: 4 | zones: 4 | zones | duplicate
+        name: good | name: &a good | &a | name | anchors
+    ";
+    for [from, to, at, path, words] in rows(table) {
+        check(&from, &to, &at, &path, &words);
+    }
 }
 
 #[test]
 fn numbers_out_of_range_are_rejected() {
-    check(
-        "duration_s: 30",
-        "duration_s: 86401",
-        "86401",
-        "duration_s",
-        "from 0.1 to 86400",
-    );
-    check(
-        "duration_s: 30",
-        "duration_s: .nan",
-        ".nan",
-        "duration_s",
-        "not a number",
-    );
-    check(
-        "warmup_s: 5",
-        "warmup_s: 30",
-        "30\nzones",
-        "warmup_s",
-        "out of range",
-    );
-    check(
-        "clients: 9",
-        "clients: 100001",
-        "100001",
-        "clients",
-        "from 1 to 100000",
-    );
-    check(
-        "report_loss: 0.1",
-        "report_loss: 1.1",
-        "1.1",
-        "network.report_loss",
-        "from 0 to 0.95",
-    );
-    check(
-        "rps: 500 }",
-        "rps: -500 }",
-        "-500",
-        "traffic.0.load.steps.0.rps",
-        "-500 is out of range",
-    );
-    check(
-        "at_s: 10, rps",
-        "at_s: 0, rps",
-        "0, rps: 5000",
-        "traffic.0.load.steps.1.at_s",
-        "not later",
-    );
-    check(
-        "bucket: api",
-        "bucket: api\n    names: 0",
-        "0\n    load",
-        "traffic.0.names",
-        "from 1 to 10000000",
-    );
-    check(
-        "first: 3",
-        "first: 13",
-        "13,",
-        "traffic.0.clients.share.0.first",
-        "there are 12 clients",
-    );
-    check(
-        "first: 3",
-        "first: 12",
-        "0.5 } ]",
-        "traffic.0.clients.share.0.of_load",
-        "no clients are left",
-    );
-    check(
-        "probability: 0.5",
-        "probability: 1.5",
-        "1.5",
-        "traffic.0.retry.probability",
-        "from 0 to 1",
-    );
-    check(
-        "at_s: 10, clients",
-        "at_s: 31, clients",
-        "31",
-        "joins.0.at_s",
-        "from 0 to 30",
-    );
+    let table = r"
+        duration_s: 30 | duration_s: 86401 | 86401 | duration_s | from 0.1 to 86400
+        duration_s: 30 | duration_s: .nan | .nan | duration_s | not a number
+        warmup_s: 5 | warmup_s: 30 | 30\nzones | warmup_s | out of range
+        clients: 9 | clients: 100001 | 100001 | clients | from 1 to 100000
+        report_loss: 0.1 | report_loss: 1.1 | 1.1 | network.report_loss | from 0 to 0.95
+        rps: 500 } | rps: -500 } | -500 | traffic.0.load.steps.0.rps | -500 is out of range
+        at_s: 10, rps | at_s: 0, rps | 0, rps: 5000 | traffic.0.load.steps.1.at_s | not later
+        bucket: api | bucket: api\n    names: 0 | 0\n    load | traffic.0.names | from 1 to 10000000
+        first: 3 | first: 13 | 13, | traffic.0.clients.share.0.first | there are 12 clients
+        first: 3 | first: 12 | 0.5 } ] | traffic.0.clients.share.0.of_load | no clients are left
+        probability: 0.5 | probability: 1.5 | 1.5 | traffic.0.retry.probability | from 0 to 1
+        at_s: 10, clients | at_s: 31, clients | 31 | joins.0.at_s | from 0 to 30
+    ";
+    for [from, to, at, path, words] in rows(table) {
+        check(&from, &to, &at, &path, &words);
+    }
 }
 
 #[test]
 fn faults_need_a_valid_target_and_time() {
-    check(
-        "zone: 1",
-        "zone: 3",
-        "3, at_s: 5, until",
-        "faults.0.zone",
-        "from 0 to 2",
-    );
-    check(
-        "zone: 1, ",
-        "",
-        "{ kind: zone",
-        "faults.0.zone",
-        "`zone` is missing",
-    );
-    check(
-        "zone: 1, ",
-        "zone: 1, client: 2, ",
-        "client: 2",
-        "faults.0.client",
-        "has no effect here",
-    );
-    check(
-        "at_s: 5, until",
-        "at_s: 50, until",
-        "50, until",
-        "faults.0.at_s",
-        "from 0 to 30",
-    );
-    check(
-        "until_s: 6",
-        "until_s: 4",
-        "4, reconnect",
-        "faults.0.until_s",
-        "from 5",
-    );
-    check(
-        ", until_s: 6",
-        "",
-        "{ kind: zone",
-        "faults.0.until_s",
-        "missing",
-    );
-    check(
-        "[0.5, 2]",
-        "[2, 0.5]",
-        "[2, 0.5]",
-        "faults.0.reconnect_s",
-        "from, to",
-    );
-    check(
-        "kind: zone_crash",
-        "kind: zone_dead",
-        "until_s",
-        "faults.0.until_s",
-        "has no effect here",
-    );
+    let table = r"
+        zone: 1 | zone: 3 | 3, at_s: 5, until | faults.0.zone | from 0 to 2
+        zone: 1,  |  | { kind: zone | faults.0.zone | `zone` is missing
+        zone: 1,  | zone: 1, client: 2,  | client: 2 | faults.0.client | has no effect here
+        at_s: 5, until | at_s: 50, until | 50, until | faults.0.at_s | from 0 to 30
+        until_s: 6 | until_s: 4 | 4, reconnect | faults.0.until_s | from 5
+        , until_s: 6 |  | { kind: zone | faults.0.until_s | missing
+        [0.5, 2] | [2, 0.5] | [2, 0.5] | faults.0.reconnect_s | from, to
+        kind: zone_crash | kind: zone_dead | until_s | faults.0.until_s | has no effect here
+    ";
+    for [from, to, at, path, words] in rows(table) {
+        check(&from, &to, &at, &path, &words);
+    }
 }
 
 #[test]
 fn faulty_variants_are_rejected_with_their_place() {
     let with = |variants: &str| format!("zones: 3\nvariants: [ {variants} ]");
-    let check = |variants: &str, at: &str, path: &str, words: &str| {
-        check("zones: 3", &with(variants), at, path, words);
-    };
-    check("", "[  ]", "variants", "there are 1 to 100");
-    check("{ name: a }", "{ name: a", "variants.0.limit", "missing");
     check(
-        "{ name: a, limit: 0 }",
-        "0 }",
-        "variants.0.limit",
-        "out of range",
+        "zones: 3",
+        &with(""),
+        "[  ]",
+        "variants",
+        "there are 1 to 100",
     );
-    check(
-        "{ name: ' ', limit: 9 }",
-        "' '",
-        "variants.0.name",
-        "empty name",
-    );
-    check(
-        "{ name: a, limit: 9, clints: 2 }",
-        "clints",
-        "variants.0.clints",
-        "did you mean `clients`",
-    );
-    check(
-        "{ name: a, limit: 9, clients: 0 }",
-        "0 }",
-        "variants.0.clients",
-        "from 1 to 100000",
-    );
-    check(
-        "{ name: a, limit: 9, expect: { apy: {} } }",
-        "apy",
-        "variants.0.expect.apy",
-        "buckets with traffic",
-    );
-    check(
-        "{ name: a, limit: 9 }, { name: a, limit: 8 }",
-        "a, limit: 8",
-        "variants.1.name",
-        "another variant",
-    );
+    let table = r"
+        { name: a } | { name: a | variants.0.limit | missing
+        { name: a, limit: 0 } | 0 } | variants.0.limit | out of range
+        { name: ' ', limit: 9 } | ' ' | variants.0.name | empty name
+        { name: a, limit: 9, clints: 2 } | clints | variants.0.clints | did you mean `clients`
+        { name: a, limit: 9, clients: 0 } | 0 } | variants.0.clients | from 1 to 100000
+        { name: a, limit: 9, expect: { apy: {} } } | apy | variants.0.expect.apy | buckets with traffic
+        { name: a, limit: 9 }, { name: a, limit: 8 } | a, limit: 8 | variants.1.name | another variant
+    ";
+    for [variants, at, path, words] in rows(table) {
+        check("zones: 3", &with(&variants), &at, &path, &words);
+    }
 }
 
 #[test]
@@ -311,20 +166,14 @@ fn limit_multiple_needs_variants() {
 
 #[test]
 fn faulty_groups_and_stalls_are_rejected() {
-    check(
-        "    retry:",
-        "    groups: { of: 0 }\n    retry:",
-        "0 }\n",
-        "traffic.0.groups.of",
-        "from 1 to 10000",
-    );
-    check(
-        "    retry:",
-        "    groups: { size: 5 }\n    retry:",
-        "size",
-        "traffic.0.groups.size",
-        "`of`",
-    );
+    let table = r"
+        retry: | groups: { of: 0 }\n    retry: | 0 }\n | traffic.0.groups.of | from 1 to 10000
+        retry: | groups: { size: 5 }\n    retry: | size | traffic.0.groups.size | `of`
+        kind: zone_crash, zone: 1 | kind: client_stall | { kind: client | faults.0.client | missing
+    ";
+    for [from, to, at, path, words] in rows(table) {
+        check(&from, &to, &at, &path, &words);
+    }
     let pareto = "{ pareto: { mean_rps: 9, alpha: 2, on_s: 1, off_s: 1, per: zone } }";
     let steps = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
     check(
@@ -334,46 +183,20 @@ fn faulty_groups_and_stalls_are_rejected() {
         "traffic.0.load.per",
         "`client`, `tenant`",
     );
-    check(
-        "kind: zone_crash, zone: 1",
-        "kind: client_stall",
-        "{ kind: client",
-        "faults.0.client",
-        "missing",
-    );
 }
 
 #[test]
 fn unknown_buckets_figures_and_files_are_rejected() {
-    check(
-        "- bucket: api",
-        "- bucket: apy",
-        "apy",
-        "traffic.0.bucket",
-        "the policy has: api",
-    );
-    check(
-        "expect: { api:",
-        "expect: { apy:",
-        "apy",
-        "expect.apy",
-        "buckets with traffic: api",
-    );
-    check(
-        "worst_1s",
-        "wurst_1s",
-        "wurst",
-        "expect.api.wurst_1s",
-        "worst_1s",
-    );
-    check(
-        "[0, 2]",
-        "[2, 0]",
-        "[2, 0]",
-        "expect.api.worst_1s",
-        "no value can be within",
-    );
-    check("[0, 2]", "[0]", "[0]", "expect.api.worst_1s", "two numbers");
+    let table = r"
+        - bucket: api | - bucket: apy | apy | traffic.0.bucket | the policy has: api
+        expect: { api: | expect: { apy: | apy | expect.apy | buckets with traffic: api
+        worst_1s | wurst_1s | wurst | expect.api.wurst_1s | worst_1s
+        [0, 2] | [2, 0] | [2, 0] | expect.api.worst_1s | no value can be within
+        [0, 2] | [0] | [0] | expect.api.worst_1s | two numbers
+    ";
+    for [from, to, at, path, words] in rows(table) {
+        check(&from, &to, &at, &path, &words);
+    }
     check(
         "worst_1s",
         "tenants.acme.deviation",
@@ -473,88 +296,42 @@ fn invalid_trace_row_names_its_line() {
 
 #[test]
 fn population_and_callers_are_checked() {
-    let check = |line: &str, at: &str, path: &str, words: &str| {
+    let table = r"
+        names: { zipf: 1.1 } | { zipf | traffic.0.names | write { count: 5000 }
+        names: { count: 0 } | 0 }\n    load | traffic.0.names.count | from 1 to
+        names: { cuont: 5 } | cuont | traffic.0.names.cuont | did you mean `count`
+        cost: 0 | 0\n    load | traffic.0.cost | from 1 to 10000
+        zones: [3] | 3] | traffic.0.zones.0 | from 0 to 2
+        zones: [0] | [0] | traffic.0.zones | not with `clients`
+        callers: { in_flight: 0, latency_s: 1 } | 0, latency | traffic.0.callers.in_flight | from 1
+    ";
+    for [line, at, path, words] in rows(table) {
         check(
             "bucket: api",
             &format!("bucket: api\n    {line}"),
-            at,
-            path,
-            words,
+            &at,
+            &path,
+            &words,
         );
-    };
-    check(
-        "names: { zipf: 1.1 }",
-        "{ zipf",
-        "traffic.0.names",
-        "write { count: 5000 }",
-    );
-    check(
-        "names: { count: 0 }",
-        "0 }\n    load",
-        "traffic.0.names.count",
-        "from 1 to",
-    );
-    check(
-        "names: { cuont: 5 }",
-        "cuont",
-        "traffic.0.names.cuont",
-        "did you mean `count`",
-    );
-    check(
-        "cost: 0",
-        "0\n    load",
-        "traffic.0.cost",
-        "from 1 to 10000",
-    );
-    check("zones: [3]", "3]", "traffic.0.zones.0", "from 0 to 2");
-    check("zones: [0]", "[0]", "traffic.0.zones", "not with `clients`");
-    check(
-        "callers: { in_flight: 0, latency_s: 1 }",
-        "0, latency",
-        "traffic.0.callers.in_flight",
-        "from 1",
-    );
+    }
 }
 
 #[test]
 fn changes_and_paces_are_checked() {
-    let check = |line: &str, at: &str, path: &str, words: &str| {
+    let table = r"
+        changes: [ { at_s: 31, bucket: api, limit: 5 } ] | 31 | changes.0.at_s | from 0 to 30
+        changes: [ { at_s: 1, bucket: api } ] | { at_s: 1 | changes.0 | { at_s, tenant, weight }
+        changes: [ { at_s: 1, bucket: apy, limit: 5 } ] | { at_s: 1 | changes.0 | no `apy` under
+        changes: [ { at_s: 1, tenant: default, weight: 0 } ] | 0 } ] | changes.0.weight | from 0.001
+        pace: { zones: [1, 3] } | 3] } | pace.zones.1 | from 0.5 to 2
+    ";
+    for [line, at, path, words] in rows(table) {
         check(
             "zones: 3\n",
             &format!("zones: 3\n{line}\n"),
-            at,
-            path,
-            words,
+            &at,
+            &path,
+            &words,
         );
-    };
-    check(
-        "changes: [ { at_s: 31, bucket: api, limit: 5 } ]",
-        "31",
-        "changes.0.at_s",
-        "from 0 to 30",
-    );
-    check(
-        "changes: [ { at_s: 1, bucket: api } ]",
-        "{ at_s: 1",
-        "changes.0",
-        "{ at_s, tenant, weight }",
-    );
-    check(
-        "changes: [ { at_s: 1, bucket: apy, limit: 5 } ]",
-        "{ at_s: 1",
-        "changes.0",
-        "no `apy` under",
-    );
-    check(
-        "changes: [ { at_s: 1, tenant: default, weight: 0 } ]",
-        "0 } ]",
-        "changes.0.weight",
-        "from 0.001",
-    );
-    check(
-        "pace: { zones: [1, 3] }",
-        "3] }",
-        "pace.zones.1",
-        "from 0.5 to 2",
-    );
+    }
 }

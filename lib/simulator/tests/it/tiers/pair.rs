@@ -1,7 +1,5 @@
 //! A controller and one aggregator below it, for tests with scripted clients.
 
-use std::sync::Arc;
-
 use plimsoll_aggregator::zone::{Bounds, Zone};
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::DurableState;
@@ -10,7 +8,8 @@ use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Name, Zone as ZoneName};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_policy::{Policy, Source};
+
+use crate::policy_of;
 
 const UPLINK: StreamId = StreamId(1_000_000);
 pub(crate) const AGGREGATOR: u128 = 1_000_000;
@@ -33,28 +32,10 @@ pub(crate) fn identity(role: Role, instance: u128) -> Identity {
 impl Pair {
     /// Starts both; the controller believes as many decisions of a client as the aggregator.
     pub(crate) fn new(policy: &str, tenants: &str, bounds: Bounds) -> Self {
-        let tenants = Source {
-            name: "tenants.yaml",
-            text: tenants,
-        };
-        let policy = Policy::read(
-            Source {
-                name: "policy.yaml",
-                text: policy,
-            },
-            tenants,
-        )
-        .unwrap()
-        .0;
+        let policy = policy_of(policy, tenants);
         let (state, parameters) = (DurableState::first_start(), Parameters::default());
-        let brain = Brain::new(
-            MonoTime::ZERO,
-            InstanceId(1),
-            state,
-            Arc::new(policy),
-            parameters,
-        )
-        .with_decisions_per_s_max(bounds.decisions_per_s_max);
+        let brain = Brain::new(MonoTime::ZERO, InstanceId(1), state, policy, parameters)
+            .with_decisions_per_s_max(bounds.decisions_per_s_max);
         let mut zone = Zone::new(identity(Role::Aggregator, AGGREGATOR), bounds, parameters);
         zone.on_open(MonoTime::ZERO);
         Self { brain, zone }
