@@ -65,7 +65,7 @@ impl Limiter {
         for request in request.keys() {
             if let Some(target) = self.target(request) {
                 let cost = request.cost.clamp(1, COST_MAX);
-                self.table.counters.count_retried(target.key, cost);
+                self.table.counters.quotas.add_retried(target.key, cost);
             }
         }
     }

@@ -142,17 +142,10 @@ impl LimiterBuilder {
         N: AsRef<OsStr>,
         V: AsRef<OsStr>,
     {
-        let mut given: BTreeMap<&'static str, OsString> = BTreeMap::new();
-        for (name, value) in variables {
-            let Some(name) = name.as_ref().to_str() else {
-                continue;
-            };
-            if let Some((name, _)) = all().find(|(own, _)| *own == name) {
-                given.insert(name, value.as_ref().to_owned());
-            }
-        }
+        let owned = |(name, value): (N, V)| (name.as_ref().to_owned(), value.as_ref().to_owned());
+        let given: BTreeMap<OsString, OsString> = variables.into_iter().map(owned).collect();
         for (name, apply) in all() {
-            let Some(value) = given.remove(name) else {
+            let Some(value) = given.get(OsStr::new(name)) else {
                 continue;
             };
             let earlier = self.error.take();
@@ -160,7 +153,7 @@ impl LimiterBuilder {
                 true => {
                     self.fail("the value is empty; give it one or unset the variable".to_owned())
                 }
-                false => apply(self, &value),
+                false => apply(self, value),
             };
             let fault = self.error.take().map(|error| {
                 let cause = match error {

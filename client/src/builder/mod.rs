@@ -23,7 +23,6 @@ use crate::hot::rng;
 use crate::hot::table::{BUCKETS_MAX, BUCKETS_MAX_DEFAULT, Table};
 use crate::hot::thread_counters::slots::THREAD_SLOTS_MAX;
 #[cfg(feature = "quota")]
-#[cfg(feature = "quota")]
 use crate::limiter::quota::Quotas;
 use crate::limiter::{BeforePolicy, KEYS_MAX_DEFAULT, Limiter};
 use crate::setup::SetupProblem;

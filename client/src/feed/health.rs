@@ -10,7 +10,7 @@ use crate::hot::sync::lock;
 
 /// The health of a limiter's connection to the control plane. Bad health changes no decision: the limiter applies the
 /// directives that it holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
     /// The state of the feed; `None` of a limiter without one.

@@ -1,7 +1,6 @@
 //! The life cycle of a feed: not run, running, or stopped, and the setup problems of a feed that should run.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ pub enum FeedState {
 }
 
 pub(crate) struct Lifecycle {
-    state: AtomicU8,
+    state: Mutex<FeedState>,
     built: Instant,
     /// The service, and the name that it has chosen for this instance; `None` with a name made up here.
     instance: Option<(Name, Name)>,
@@ -41,22 +40,18 @@ pub(crate) struct Lifecycle {
 impl Lifecycle {
     pub(crate) fn new(instance: Option<(Name, Name)>) -> Self {
         Self {
-            state: AtomicU8::new(FeedState::NotRun as u8),
+            state: Mutex::new(FeedState::NotRun),
             built: Instant::now(),
             instance,
         }
     }
 
     pub(super) fn state(&self) -> FeedState {
-        match self.state.load(Ordering::Acquire) {
-            0 => FeedState::NotRun,
-            1 => FeedState::Running,
-            _ => FeedState::Stopped,
-        }
+        *lock(&self.state)
     }
 
     fn set(&self, state: FeedState) {
-        self.state.store(state as u8, Ordering::Release);
+        *lock(&self.state) = state;
     }
 }
 
@@ -110,10 +105,7 @@ impl Running {
             });
         }
         control.lifecycle.set(FeedState::Running);
-        control
-            .table
-            .problems
-            .clear(SetupProblem::FeedNotRun.kind(), "");
+        control.table.problems.clear(&SetupProblem::FeedNotRun);
         Ok(Self {
             control,
             has_ended: false,

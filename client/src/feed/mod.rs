@@ -122,7 +122,7 @@ async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationTo
             Aggregators::None if control.has_work() => shutdown.cancelled().await,
             Aggregators::None => {}
             Aggregators::One(endpoint) => {
-                let log = StreamLog::new(&control, endpoint);
+                let log = StreamLog::new(&control.counters, &control.table, endpoint, || {});
                 match dial(endpoint, &control.security) {
                     Ok(dial) => {
                         child::run(control.subscription.clone(), dial, shutdown.clone(), log).await;

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use plimsoll_proto::driver::child::{Observer, StreamError};
 use tonic::Code;
 
-use super::Control;
 use super::health::Counters;
 use crate::hot::table::Table;
 use crate::setup::SetupProblem;
@@ -29,37 +28,34 @@ pub(super) struct StreamLog {
     /// The failures since the last connection that another server may have caused.
     strange: u32,
     foreign: Option<SetupProblem>,
+    /// Called when a stream has ended or an attempt to open one has failed.
+    on_lost: Box<dyn FnMut() + Send>,
 }
 
 impl StreamLog {
-    pub(super) fn new(control: &Control, address: &Arc<str>) -> Self {
-        Self::of(
-            Arc::clone(&control.counters),
-            Arc::clone(&control.table),
-            Arc::clone(address),
-        )
-    }
-
-    const fn of(counters: Arc<Counters>, table: Arc<Table>, address: Arc<str>) -> Self {
+    pub(super) fn new(
+        counters: &Arc<Counters>,
+        table: &Arc<Table>,
+        address: &Arc<str>,
+        on_lost: impl FnMut() + Send + 'static,
+    ) -> Self {
         Self {
-            counters,
-            table,
-            address,
+            counters: Arc::clone(counters),
+            table: Arc::clone(table),
+            address: Arc::clone(address),
             is_connected: false,
             refused: None,
             warned: Vec::new(),
             strange: 0,
             foreign: None,
+            on_lost: Box::new(on_lost),
         }
     }
 
     fn set_silent(&self, is_silent: bool) {
-        let problem = is_silent.then(|| SetupProblem::SilentAggregator {
-            address: self.address.to_string(),
-        });
-        self.table
-            .problems
-            .set(SetupProblem::SILENT_AGGREGATOR, &self.address, problem);
+        let address = self.address.to_string();
+        let problem = SetupProblem::SilentAggregator { address };
+        self.table.problems.set(problem, is_silent);
     }
 
     fn set_foreign(&mut self, zone: Option<&str>) {
@@ -67,16 +63,14 @@ impl StreamLog {
             zone: self.counters.zone.clone(),
             aggregator_zone: zone.to_owned(),
         });
-        if let Some(before) = self
-            .foreign
-            .take()
-            .filter(|before| foreign.as_ref() != Some(before))
+        if foreign != self.foreign
+            && let Some(before) = &self.foreign
         {
-            self.table.problems.clear(before.kind(), before.subject());
+            self.table.problems.clear(before);
         }
-        foreign
-            .iter()
-            .for_each(|problem| self.table.problems.raise(problem.clone()));
+        if let Some(problem) = &foreign {
+            self.table.problems.raise(problem.clone());
+        }
         self.foreign = foreign;
     }
 
@@ -129,6 +123,7 @@ impl Observer for StreamLog {
     }
 
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
+        (self.on_lost)();
         self.close();
         self.counters
             .disconnects
@@ -222,11 +217,8 @@ mod tests {
     }
 
     fn log(counters: &Arc<Counters>) -> StreamLog {
-        StreamLog::of(
-            Arc::clone(counters),
-            Arc::new(Table::new(8, 0, 7)),
-            "aggregator:7410".into(),
-        )
+        let table = Arc::new(Table::new(8, 0, 7));
+        StreamLog::new(counters, &table, &"aggregator:7410".into(), || {})
     }
 
     fn forbidden() -> StreamError {

@@ -11,7 +11,7 @@ use plimsoll_core::exchange::Child;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 use plimsoll_host::Shared;
-use plimsoll_proto::driver::child::{self, Observer, StreamError};
+use plimsoll_proto::driver::child;
 use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -120,15 +120,17 @@ impl Streams<'_> {
                 subscription: subscription.clone(),
                 id,
             });
-            let log = StreamLog::new(self.control, &name);
-            let observer = SessionObserver {
-                log,
-                subscription,
-                id,
-                lost: Arc::clone(&self.lost),
+            let lost = Arc::clone(&self.lost);
+            let on_lost = move || {
+                subscription.with(|subscription, now| subscription.on_lost(id, now));
+                lost.notify_one();
             };
+            let Control {
+                counters, table, ..
+            } = self.control;
+            let log = StreamLog::new(counters, table, &name, on_lost);
             self.tasks.spawn(async move {
-                child::run(child, dial, stop, observer).await;
+                child::run(child, dial, stop, log).await;
                 id
             });
         }
@@ -202,33 +204,5 @@ impl Child for SessionChild {
     fn report_interval(&self) -> Duration {
         self.subscription
             .with(|subscription, _| subscription.report_interval_to(self.id))
-    }
-}
-
-struct SessionObserver {
-    log: StreamLog,
-    subscription: Shared<Subscription>,
-    id: EndpointId,
-    lost: Arc<Notify>,
-}
-
-impl Observer for SessionObserver {
-    fn on_connected(&mut self, zone: Option<&str>) {
-        self.log.on_connected(zone);
-    }
-
-    fn on_renewed(&mut self) {
-        self.log.on_renewed();
-    }
-
-    fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
-        self.subscription
-            .with(|subscription, now| subscription.on_lost(self.id, now));
-        self.log.on_disconnected(error, was_connected);
-        self.lost.notify_one();
-    }
-
-    fn on_rejected(&mut self, error: &dyn Error) {
-        self.log.on_rejected(error);
     }
 }

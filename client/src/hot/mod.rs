@@ -6,11 +6,11 @@ pub(crate) mod directive_word;
 pub(crate) mod guard_pool;
 pub(crate) mod guards;
 pub(crate) mod interner;
-#[cfg(test)]
-#[cfg(feature = "loom")]
-mod loom;
 pub(crate) mod rng;
 pub(crate) mod shared_key;
 pub(crate) mod sync;
 pub(crate) mod table;
+#[cfg(test)]
+#[cfg(feature = "loom")]
+mod tests;
 pub(crate) mod thread_counters;

@@ -94,8 +94,7 @@ impl Limiter {
             source,
         })?;
         let place = place.ok_or_else(|| {
-            self.table.raise_full(name);
-            let (setting, max) = self.table.setting_reached(name);
+            let (setting, max) = self.table.raise_full(name);
             BucketError::Full {
                 bucket: name.to_owned(),
                 setting,

@@ -94,15 +94,8 @@ impl Limiter {
     /// Returns the health of the connection to the control plane: the feed, its streams, and the certificate that
     /// they need.
     pub fn health(&self) -> Health {
-        match &self.control {
-            Some(control) => control.health(),
-            None => Health {
-                feed: None,
-                connected: 0,
-                refused: BTreeMap::new(),
-                certificate: None,
-            },
-        }
+        let control = self.control.as_ref();
+        control.map_or_else(Health::default, |control| control.health())
     }
 
     /// Returns true if every bucket that was declared or had a request has a directive, of now or of the

@@ -17,7 +17,11 @@ impl Collector for Metrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        collected(self.source.families())
+        let families = self.source.families().into_iter();
+        families
+            .filter(|family| !family.series.is_empty())
+            .map(convert)
+            .collect()
     }
 }
 
@@ -39,15 +43,6 @@ pub(super) fn descs() -> Vec<Desc> {
     // An invalid name is excluded by a test.
     debug_assert!(descs.is_ok(), "{descs:?}");
     descs.unwrap_or_default()
-}
-
-/// Converts families; those without a series are left out.
-fn collected(families: Vec<Family>) -> Vec<MetricFamily> {
-    families
-        .into_iter()
-        .filter(|family| !family.series.is_empty())
-        .map(convert)
-        .collect()
 }
 
 fn convert(family: Family) -> MetricFamily {

@@ -1,5 +1,4 @@
-//! The counters of one bucket's responses: a block for each thread and cohort, so that threads
-//! that serve requests never write to one cache line.
+//! The counters of one bucket's responses, in a row for each thread: a block for each cohort.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,8 +7,7 @@ use plimsoll_core::stats::{BINS, Bin};
 
 use super::grpc::{FAILURES, LABELS, place};
 use super::{Cohort, Ending};
-use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
-use crate::hot::thread_counters::slots;
+use crate::hot::thread_counters::{Row, Rows};
 
 pub(super) const STATUSES: Range<u16> = 100..600;
 /// The lowest status that counts as a failure of the service.
@@ -29,66 +27,39 @@ const REFUSALS_LIKE_FAILURES: usize = 5;
 const SUCCESSES: usize = 6;
 const FIRST_STATUS: usize = 7;
 const FIRST_CODE: usize = FIRST_STATUS + (STATUSES.end - STATUSES.start) as usize;
-const FIRST_BIN: usize = (FIRST_CODE + LABELS.len()).next_multiple_of(LINE);
+const FIRST_BIN: usize = FIRST_CODE + LABELS.len();
 const WORDS: usize = FIRST_BIN + BINS;
 
 /// The bins of one bit.
 const CHUNK: usize = BINS.div_ceil(u64::BITS as usize);
-/// A cache line, in words.
-const LINE: usize = 64 / size_of::<AtomicU64>();
 
 /// The blocks of one bucket. A page takes no memory before a thread writes to it.
 #[derive(Debug)]
-pub(super) struct Blocks {
-    /// By thread slot, and last the block of all threads without a slot; within each, by cohort.
-    words: Vec<AtomicU64>,
-    thread_slots: usize,
-}
+pub(super) struct Blocks(Rows);
 
+/// The block of one cohort in the row of a thread.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
-    words: &'a [AtomicU64],
-    /// True for the block that several threads may write to.
-    is_shared: bool,
+    row: Row<'a>,
+    first: usize,
 }
 
 impl Blocks {
     pub(super) fn new(thread_slots: usize) -> Self {
-        let words = (thread_slots + 1) * Cohort::COUNT * WORDS;
-        Self {
-            words: zeroed(words),
-            thread_slots,
-        }
+        Self(Rows::new(thread_slots, Cohort::COUNT * WORDS))
     }
 
     #[inline]
     pub(super) fn of_current_thread(&self, cohort: Cohort) -> Block<'_> {
-        let slot = slots::current(self.thread_slots);
         Block {
-            words: self.words(slot.unwrap_or(self.thread_slots), cohort),
-            is_shared: slot.is_none(),
+            row: self.0.of_current_thread(),
+            first: first_word(cohort),
         }
     }
 
-    #[inline]
-    fn words(&self, slot: usize, cohort: Cohort) -> &[AtomicU64] {
-        let from = (slot * Cohort::COUNT + usize::from(cohort.to_bits())) * WORDS;
-        self.words.get(from..from + WORDS).unwrap_or_default()
-    }
-
     fn sum(&self, cohorts: &[Cohort], word: usize) -> u64 {
-        let words = self
-            .of_all_threads(cohorts)
-            .filter_map(|words| words.get(word));
-        words.map(|word| word.load(Ordering::Relaxed)).sum()
-    }
-
-    fn of_all_threads(&self, cohorts: &[Cohort]) -> impl Iterator<Item = &[AtomicU64]> {
-        let used = slots::high_watermark().min(self.thread_slots);
-        let slots = move || (0..used).chain([self.thread_slots]);
-        cohorts
-            .iter()
-            .flat_map(move |cohort| slots().map(|slot| self.words(slot, *cohort)))
+        let counters = cohorts.iter().map(|cohort| first_word(*cohort) + word);
+        counters.map(|counter| self.0.total(counter)).sum()
     }
 
     pub(super) fn total(&self, cohorts: &[Cohort], ending: Ending) -> u64 {
@@ -121,8 +92,9 @@ impl Blocks {
         &'a self,
         cohorts: &'a [Cohort],
     ) -> impl Iterator<Item = (Bin, u64)> + 'a {
-        let blocks = self.of_all_threads(cohorts);
-        let chunks = blocks.filter_map(|words| Some(words.get(CHUNKS)?.load(Ordering::Relaxed)));
+        let chunks = cohorts
+            .iter()
+            .flat_map(|cohort| self.0.each(first_word(*cohort) + CHUNKS));
         let chunks = chunks.fold(0, |all, chunks| all | chunks);
         let written = (0..BINS).filter(move |bin| chunks >> (bin / CHUNK) & 1 == 1);
         let bins = written.filter_map(|bin| Some((bin, Bin::new(u16::try_from(bin).ok()?)?)));
@@ -136,7 +108,7 @@ impl Block<'_> {
         let bin = usize::from(Bin::of(took).number());
         self.add(MICROS, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
         self.add(FIRST_BIN + bin, 1);
-        self.set(CHUNKS, 1 << (bin / CHUNK));
+        self.row.set(self.first + CHUNKS, 1 << (bin / CHUNK));
     }
 
     #[inline]
@@ -155,20 +127,13 @@ impl Block<'_> {
 
     #[inline]
     fn add(self, word: usize, n: u64) {
-        if let Some(word) = self.words.get(word) {
-            sync::add(word, n, self.is_shared);
-        }
+        self.row.add(self.first + word, n);
     }
+}
 
-    #[inline]
-    fn set(self, word: usize, bits: u64) {
-        let Some(word) = self.words.get(word) else {
-            return;
-        };
-        if word.load(Ordering::Relaxed) & bits != bits {
-            word.fetch_or(bits, Ordering::Relaxed);
-        }
-    }
+#[inline]
+fn first_word(cohort: Cohort) -> usize {
+    usize::from(cohort.to_bits()) * WORDS
 }
 
 #[inline]

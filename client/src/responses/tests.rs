@@ -32,10 +32,8 @@ fn histogram(durations: &[Duration]) -> Histogram {
 
 fn to(responses: &Responses, bucket: u32, cohort: Cohort) -> Recorder {
     Recorder {
-        limiter: responses.limiter,
-        bucket,
-        key: u32::MAX,
         cohort,
+        ..responses.recorder(bucket)
     }
 }
 
@@ -197,20 +195,9 @@ fn refusals_are_logged_every_ten_seconds() {
         (100.0, 2, Some(2)),
     ] {
         (0..refusals).for_each(|n| {
-            let side = if n % 2 == 0 {
-                Side::Control
-            } else {
-                Side::Canary
-            };
-            to(
-                &responses,
-                1,
-                Cohort {
-                    side,
-                    in_canary: n > 1,
-                },
-            )
-            .refused(Ending::Status(429));
+            let side = [Side::Control, Side::Canary][n % 2];
+            let in_canary = n > 1;
+            to(&responses, 1, Cohort { side, in_canary }).refused(Ending::Status(429));
         });
         assert_eq!(responses.event(1, seconds(at)), suppressed, "{at} s");
         logged += suppressed.map_or(0, |suppressed| suppressed + 1);

@@ -1,7 +1,7 @@
 //! The setup problems of one limiter, each logged once.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use super::SetupProblem;
 use crate::hot::sync::lock;
@@ -12,9 +12,7 @@ use crate::hot::sync::lock;
 pub(crate) const SETUP_PROBLEMS_MAX: usize = 64;
 
 #[derive(Default)]
-pub(crate) struct SetupProblems {
-    inner: Mutex<Inner>,
-}
+pub(crate) struct SetupProblems(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -36,10 +34,9 @@ impl SetupProblems {
     }
 
     fn hold(&self, problem: SetupProblem, unreported: Option<u64>) {
-        let mut inner = self.inner();
-        let (kind, subject) = (problem.kind(), problem.subject());
-        let same = |held: &SetupProblem| held.kind() == kind && held.subject() == subject;
-        match inner.held.iter().position(same) {
+        let mut inner = lock(&self.0);
+        let kind = problem.kind();
+        match inner.held.iter().position(|held| held.is_same(&problem)) {
             Some(at) => inner.held[at] = problem,
             None if inner.held.iter().filter(|held| held.kind() == kind).count()
                 >= SETUP_PROBLEMS_MAX => {}
@@ -49,8 +46,8 @@ impl SetupProblems {
                     .iter()
                     .filter(|(of_kind, _)| *of_kind == kind)
                     .count();
-                let is_new =
-                    logged < SETUP_PROBLEMS_MAX && inner.logged.insert((kind, subject.to_owned()));
+                let is_new = logged < SETUP_PROBLEMS_MAX
+                    && inner.logged.insert((kind, problem.subject().to_owned()));
                 inner.held.push(problem.clone());
                 drop(inner);
                 if is_new {
@@ -60,25 +57,22 @@ impl SetupProblems {
         }
     }
 
-    pub(crate) fn set(&self, kind: &'static str, subject: &str, problem: Option<SetupProblem>) {
-        match problem {
-            Some(problem) => self.raise(problem),
-            None => self.clear(kind, subject),
+    /// Raises a problem if it holds now, and else clears it.
+    pub(crate) fn set(&self, problem: SetupProblem, holds: bool) {
+        if holds {
+            self.raise(problem);
+        } else {
+            self.clear(&problem);
         }
     }
 
-    pub(crate) fn clear(&self, kind: &'static str, subject: &str) {
-        self.inner()
-            .held
-            .retain(|held| held.kind() != kind || held.subject() != subject);
+    /// Clears the problem of the same kind and subject.
+    pub(crate) fn clear(&self, problem: &SetupProblem) {
+        lock(&self.0).held.retain(|held| !held.is_same(problem));
     }
 
     pub(crate) fn list(&self) -> Vec<SetupProblem> {
-        self.inner().held.clone()
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.inner)
+        lock(&self.0).held.clone()
     }
 }
 
@@ -107,8 +101,8 @@ mod tests {
                 SetupProblem::FeedNotRun
             ]
         );
-        problems.clear("unknown_bucket", "other");
-        problems.clear("unknown_bucket", "chekout");
+        problems.clear(&unknown("other", None));
+        problems.clear(&unknown("chekout", None));
         assert_eq!(problems.list(), [SetupProblem::FeedNotRun]);
     }
 
@@ -118,7 +112,7 @@ mod tests {
         (0..10 * SETUP_PROBLEMS_MAX)
             .for_each(|number| problems.raise(unknown(&format!("b{number}"), None)));
         assert_eq!(problems.list().len(), SETUP_PROBLEMS_MAX);
-        assert_eq!(problems.inner().logged.len(), SETUP_PROBLEMS_MAX);
+        assert_eq!(lock(&problems.0).logged.len(), SETUP_PROBLEMS_MAX);
         problems.raise(SetupProblem::FeedStopped);
         assert_eq!(
             problems.list().last(),

@@ -150,27 +150,21 @@ pub enum SetupProblem {
 }
 
 impl SetupProblem {
-    pub(crate) const UNKNOWN_BUCKET: &str = "unknown_bucket";
-    pub(crate) const UNKNOWN_PLAN: &str = "unknown_plan";
-    pub(crate) const QUOTAS_WITHOUT_STORE: &str = "quotas_without_store";
-    pub(crate) const SILENT_AGGREGATOR: &str = "silent_aggregator";
-    pub(crate) const NEVER_CONNECTED: &str = "never_connected";
-
     /// Returns the value of the metric label `problem`.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::UnknownBucket { .. } => Self::UNKNOWN_BUCKET,
+            Self::UnknownBucket { .. } => "unknown_bucket",
             Self::FeedNotRun => "feed_not_run",
             Self::FeedStopped => "feed_stopped",
             Self::NoAggregator => "no_aggregator",
-            Self::NeverConnected { .. } => Self::NEVER_CONNECTED,
+            Self::NeverConnected { .. } => "never_connected",
             Self::NoTenant { .. } => "no_tenant",
             Self::NoRuleMatches { .. } => "no_rule_matches",
-            Self::UnknownPlan { .. } => Self::UNKNOWN_PLAN,
+            Self::UnknownPlan { .. } => "unknown_plan",
             Self::ForeignZone { .. } => "foreign_zone",
-            Self::SilentAggregator { .. } => Self::SILENT_AGGREGATOR,
+            Self::SilentAggregator { .. } => "silent_aggregator",
             Self::LayerTwice { .. } => "layer_twice",
-            Self::QuotasWithoutStore { .. } => Self::QUOTAS_WITHOUT_STORE,
+            Self::QuotasWithoutStore { .. } => "quotas_without_store",
             Self::QuotasInMemory { .. } => "quotas_in_memory",
             Self::BucketsFull { .. } => "buckets_full",
         }
@@ -194,6 +188,11 @@ impl SetupProblem {
             Self::UnknownPlan { plan } => plan,
             Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
         }
+    }
+
+    /// Returns true for the same kind and subject.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.kind() == other.kind() && self.subject() == other.subject()
     }
 }
 

@@ -96,7 +96,7 @@ impl Wiring {
     pub fn on_match(&self, rule: usize) {
         self.matches.add(rule);
         if !self.matching.is_met() && self.matching.meet() {
-            self.clear(&self.unmatched(""));
+            self.table.problems.clear(&self.unmatched(""));
         }
     }
 
@@ -135,7 +135,7 @@ impl Wiring {
             return;
         }
         match self.without_tenants() {
-            Some(problem) if is_found => self.clear(&problem),
+            Some(problem) if is_found => self.table.problems.clear(&problem),
             Some(problem) => self.raise(&self.finding, problem),
             None => {}
         }
@@ -160,24 +160,20 @@ impl Wiring {
         self.table.problems.raise(problem.clone());
         // Another thread may have cleared it before it was raised.
         if trial.is_met() {
-            self.clear(&problem);
+            self.table.problems.clear(&problem);
         }
-    }
-
-    fn clear(&self, problem: &SetupProblem) {
-        self.table.problems.clear(problem.kind(), problem.subject());
     }
 }
 
 impl Drop for Wiring {
     fn drop(&mut self) {
         if self.matching.meet() {
-            self.clear(&self.unmatched(""));
+            self.table.problems.clear(&self.unmatched(""));
         }
         if let Some(problem) = self.without_tenants()
             && self.finding.meet()
         {
-            self.clear(&problem);
+            self.table.problems.clear(&problem);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the canary.
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::Terms;
+use plimsoll_core::directive::{Posted, Terms};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name};
 use plimsoll_core::report::Side;
@@ -28,11 +28,11 @@ pub(super) enum Division {
     ByKey(Cohort),
 }
 
-/// Whether this instance carries out the refusals of one bucket.
+/// The directive of one bucket, and whether this instance carries out its refusals.
 #[derive(Clone, Copy)]
 pub(super) struct Stance<'a> {
+    pub(super) posted: &'a Posted,
     pub(super) mode: Mode,
-    cohort: Cohort,
     of: &'a Enforcement,
 }
 
@@ -72,10 +72,10 @@ impl Enforcement {
         )
     }
 
-    pub(super) fn stance(&self, bucket: &Bucket, terms: &Terms) -> Stance<'_> {
+    pub(super) fn stance<'a>(&'a self, bucket: &Bucket, posted: &'a Posted) -> Stance<'a> {
         Stance {
-            mode: self.mode(bucket, terms),
-            cohort: terms.cohort,
+            posted,
+            mode: self.mode(bucket, posted.terms()),
             of: self,
         }
     }
@@ -92,9 +92,10 @@ impl Stance<'_> {
 
     /// Returns the side of a tenant's key, which in other modes is where it would be.
     pub(super) fn side(&self, tenant: &str) -> Side {
+        let cohort = self.posted.terms().cohort;
         let is_member = match self.of.canary_by {
-            CanaryBy::Instance => self.cohort.contains(&self.of.name),
-            CanaryBy::Key => self.cohort.contains_key(&self.of.name, tenant),
+            CanaryBy::Instance => cohort.contains(&self.of.name),
+            CanaryBy::Key => cohort.contains_key(&self.of.name, tenant),
         };
         if is_member {
             Side::Canary
@@ -106,7 +107,7 @@ impl Stance<'_> {
     pub(super) fn division(&self) -> Division {
         match self.of.canary_by {
             CanaryBy::Instance => Division::Whole(self.side(DEFAULT_TENANT)),
-            CanaryBy::Key => Division::ByKey(self.cohort),
+            CanaryBy::Key => Division::ByKey(self.posted.terms().cohort),
         }
     }
 

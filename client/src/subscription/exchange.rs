@@ -199,7 +199,7 @@ impl Subscription {
                 continue;
             }
             let posted = self.directives.get(bucket);
-            let stance = posted.map(|posted| self.enforcement.stance(bucket, posted.terms()));
+            let stance = posted.map(|posted| self.enforcement.stance(bucket, posted));
             let cohort = stance.map(|stance| (stance.mode, stance.division()));
             self.evidence
                 .collect(&self.table, at, bucket, cohort, &mut collected);
@@ -339,10 +339,11 @@ impl Subscription {
         let Some(bucket) = bucket.filter(|_| is_registered) else {
             return;
         };
+        let posted = self.directives.get(bucket);
         let published = Published {
-            id: at,
+            id: at as u32,
             bucket,
-            posted: self.directives.get(bucket),
+            stance: posted.map(|posted| self.enforcement.stance(bucket, posted)),
             enforcement: &self.enforcement,
             registry: &self.registry,
         };

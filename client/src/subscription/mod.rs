@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::{Mode, Reason};
-use plimsoll_core::directive::{Directives, Posted};
+use plimsoll_core::directive::{Directives, Posted, Terms};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
@@ -233,9 +233,10 @@ impl Subscription {
     /// Ends the wait for the first answer.
     fn on_answer(&mut self) {
         if let Some(FirstAnswer { addresses, .. }) = self.first_answer.take() {
-            self.table
-                .problems
-                .clear(SetupProblem::NEVER_CONNECTED, &addresses);
+            self.table.problems.clear(&SetupProblem::NeverConnected {
+                addresses,
+                meanwhile: String::new(),
+            });
         }
     }
 
@@ -295,7 +296,7 @@ impl Subscription {
         if self
             .table
             .default_key(id as u32)
-            .is_some_and(|key| self.table.is_cold(key))
+            .is_some_and(|key| self.table.own_directive(key).is_cold())
         {
             self.add_refusals();
         }
@@ -304,39 +305,33 @@ impl Subscription {
         }
         let bucket = &self.buckets[id];
         let posted = self.directives.get(bucket);
-        self.raise_unlisted(bucket, posted);
-        self.raise_quotas_without_store(bucket, posted);
+        self.check_policy(bucket, posted.map(Posted::terms));
         let published = Published {
-            id,
+            id: id as u32,
             bucket,
-            posted,
+            stance: posted.map(|posted| self.enforcement.stance(bucket, posted)),
             enforcement: &self.enforcement,
             registry: &self.registry,
         };
         self.publisher.publish(&self.table, published);
     }
 
-    fn raise_unlisted(&self, bucket: &Bucket, posted: Option<&Posted>) {
-        let unlisted = posted.and_then(|posted| posted.terms().unlisted);
-        let problem = unlisted.map(|unlisted| SetupProblem::UnknownBucket {
+    /// Raises or clears the setup problems of a bucket that no policy names, and of one whose quotas have no store.
+    fn check_policy(&self, bucket: &Bucket, terms: Option<&Terms>) {
+        let problems = &self.table.problems;
+        let unlisted = terms.and_then(|terms| terms.unlisted.as_ref());
+        let unknown = SetupProblem::UnknownBucket {
             bucket: bucket.to_string(),
-            nearest: unlisted.nearest().map(str::to_owned),
-        });
-        self.table
-            .problems
-            .set(SetupProblem::UNKNOWN_BUCKET, bucket.as_str(), problem);
-    }
-
-    fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
-        let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
-        let quotas =
-            quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none());
-        let problem = quotas.map(|_| SetupProblem::QuotasWithoutStore {
-            bucket: bucket.to_string(),
-        });
-        self.table
-            .problems
-            .set(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str(), problem);
+            nearest: unlisted.and_then(|unlisted| Some(unlisted.nearest()?.to_owned())),
+        };
+        problems.set(unknown, unlisted.is_some());
+        let quotas = terms.and_then(|terms| terms.quotas.as_ref());
+        let has_quotas = quotas.is_some_and(|quotas| !quotas.is_empty());
+        let bucket = bucket.to_string();
+        problems.set(
+            SetupProblem::QuotasWithoutStore { bucket },
+            has_quotas && self.table.layered.store().is_none(),
+        );
     }
 
     fn publish_key(&mut self, id: u32) {
@@ -344,8 +339,8 @@ impl Subscription {
         self.publisher.set_class(&self.table, id, key);
         if let Some(posted) = self.directives.get(&key.bucket) {
             raise_unknown_plan(&self.table, posted, key);
-            self.publisher
-                .publish_key(&self.table, id, key, posted, &self.enforcement);
+            let stance = self.enforcement.stance(&key.bucket, posted);
+            self.publisher.publish_key(&self.table, id, key, &stance);
         }
     }
 }

@@ -53,18 +53,11 @@ impl Subscription {
         let Some(routing) = &mut self.routing else {
             return;
         };
-        let name = &self.registry.keys()[id as usize];
-        let bucket = self
-            .buckets
-            .iter()
-            .position(|bucket| *bucket == name.bucket);
-        debug_assert!(
-            bucket.is_some(),
-            "the registry enters keys of known buckets only"
-        );
-        let owner = bucket.and_then(|bucket| routing.add_key(id, bucket));
-        if let Some(owner) = owner {
-            self.sessions.assign_key(owner, id, name.clone(), handover);
+        // The registry enters keys of known buckets only.
+        let bucket = self.table.keys.owner_of(id) as usize;
+        if let Some(owner) = routing.add_key(id, bucket) {
+            let name = self.registry.keys()[id as usize].clone();
+            self.sessions.assign_key(owner, id, name, handover);
         }
     }
 
@@ -92,7 +85,7 @@ impl Subscription {
             if let Change::Released(id) = change {
                 self.table.limits.set_tenant(id, None);
                 self.publisher
-                    .withdraw_key(self.table.keys.owner_of(id) as usize, id);
+                    .withdraw_key(self.table.keys.owner_of(id), id);
             }
         }
     }

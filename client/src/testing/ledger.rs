@@ -1,7 +1,7 @@
 //! The fake store of exact quotas: token buckets in memory under the virtual clock of a test.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_core::decision::Reason;
@@ -36,11 +36,11 @@ type Id = (Name, Option<String>);
 
 impl QuotaLedger {
     pub(super) fn advance(&self, span: Duration) {
-        self.inner().now += span;
+        lock(&self.inner).now += span;
     }
 
     pub(super) fn fail(&self, is_failing: bool) {
-        self.inner().is_failing = is_failing;
+        lock(&self.inner).is_failing = is_failing;
     }
 
     pub(super) fn hold(&self, is_held: bool) {
@@ -48,17 +48,13 @@ impl QuotaLedger {
     }
 
     pub(super) fn asked(&self) -> u64 {
-        self.inner().asked
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.inner)
+        lock(&self.inner).asked
     }
 }
 
 impl Store for QuotaLedger {
     fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact> {
-        let inner = self.inner();
+        let inner = lock(&self.inner);
         asked.iter().enumerate().find_map(|(at, of)| {
             of.quotas.iter().find_map(|quota| {
                 let (cost, until_ms) = *inner.remembered.get(&id(quota, of.tenant))?;
@@ -71,7 +67,7 @@ impl Store for QuotaLedger {
     }
 
     fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
-        let inner = self.inner();
+        let inner = lock(&self.inner);
         let (rate, now_ms) = (quota.rate, inner.now_ms());
         let balance = inner
             .balances
@@ -91,7 +87,7 @@ impl Store for QuotaLedger {
         let has_leases = asked
             .iter()
             .all(|of| of.quotas.iter().all(|quota| quota.lease() > 1));
-        let exact = self.inner().take(asked, waits || has_leases);
+        let exact = lock(&self.inner).take(asked, waits || has_leases);
         if has_leases || !waits {
             return Taking::Ready(exact);
         }
@@ -104,7 +100,7 @@ impl Store for QuotaLedger {
     }
 
     fn is_up(&self) -> bool {
-        !self.inner().is_failing
+        !lock(&self.inner).is_failing
     }
 }
 
@@ -116,30 +112,23 @@ impl Inner {
     fn take(&mut self, asked: &[Asked<'_>], is_asked: bool) -> Exact {
         self.asked += u64::from(is_asked);
         let now = self.now_ms();
-        let of_key = |(at, of): (usize, &Asked<'_>)| {
-            let (tenant, cost) = (of.tenant.to_owned(), u64::from(of.cost));
-            of.quotas
-                .iter()
-                .map(|quota| (at, Arc::clone(quota), tenant.clone(), cost))
-                .collect::<Vec<_>>()
-        };
-        let all: Vec<_> = asked.iter().enumerate().flat_map(of_key).collect();
+        let mut all = asked.iter().enumerate().flat_map(|(at, of)| {
+            let quotas = of.quotas.iter();
+            quotas.map(move |quota| (at, quota, of.tenant, u64::from(of.cost)))
+        });
         if self.is_failing || !is_asked {
-            let mut degraded = all
-                .iter()
-                .filter(|(_, quota, tenant, cost)| !self.allow(now, quota, tenant, *cost));
-            return degraded
-                .next()
-                .map_or(Exact::Granted, |(at, quota, ..)| Exact::Refused {
-                    at: *at,
-                    quota: Arc::clone(quota),
-                    reason: Reason::QuotaDegraded,
-                    retry_after: None,
-                });
+            let degraded =
+                all.find(|(_, quota, tenant, cost)| !self.allow(now, quota, tenant, *cost));
+            return degraded.map_or(Exact::Granted, |(at, quota, ..)| Exact::Refused {
+                at,
+                quota: Arc::clone(quota),
+                reason: Reason::QuotaDegraded,
+                retry_after: None,
+            });
         }
         let mut after = self.balances.clone();
         for (at, quota, tenant, cost) in all {
-            let id = id(&quota, &tenant);
+            let id = id(quota, tenant);
             let balance = after
                 .entry(id.clone())
                 .or_insert_with(|| Balance::full(quota.rate, now));
@@ -149,7 +138,7 @@ impl Inner {
                     .holds_at_ms(quota.rate, cost)
                     .unwrap_or_else(|| held.next_refill_ms(quota.rate));
                 self.remembered.insert(id, (cost, at_ms));
-                return refused(at, &quota, at_ms.saturating_sub(now));
+                return refused(at, quota, at_ms.saturating_sub(now));
             }
             balance.reduce(quota.rate, now, cost, Refill::OnPhase);
         }

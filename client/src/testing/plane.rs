@@ -1,7 +1,7 @@
 //! The control plane of a test: rules by bucket, published to a limiter as a feed publishes directives.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Reason, WaitClass};
@@ -99,7 +99,7 @@ impl ControlPlane {
     /// Refuses every request of the buckets without their own rule, including buckets declared
     /// later.
     pub fn refuse_all(&self, reason: Reason) {
-        self.state().fallback = Rule::Refuse(reason);
+        lock(&self.state).fallback = Rule::Refuse(reason);
         self.publish_all();
     }
 
@@ -162,14 +162,14 @@ impl ControlPlane {
 
     /// Sets the kill switch of all buckets: while it is on, refusals are only counted.
     pub fn kill(&self, is_killed: bool) {
-        self.state().is_killed = is_killed;
+        lock(&self.state).is_killed = is_killed;
         self.publish_all();
     }
 
     /// Moves the virtual clock, and refills limits and quotas.
     pub fn advance(&self, span: Duration) {
         let table = self.table();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let limits = state
             .buckets
             .values_mut()
@@ -282,13 +282,16 @@ impl ControlPlane {
         set: impl FnOnce(&mut OfBucket, BucketPlace),
     ) -> Result<(), RuleError> {
         let place = self.limiter.bucket(bucket)?.place;
-        set(self.state().buckets.entry(place.bucket).or_default(), place);
+        set(
+            lock(&self.state).buckets.entry(place.bucket).or_default(),
+            place,
+        );
         self.publish_all();
         Ok(())
     }
 
     fn publish_all(&self) {
-        let (table, state) = (self.table(), self.state());
+        let (table, state) = (self.table(), lock(&self.state));
         table.hooks.set_fallback(state.word(None));
         for bucket in 0..BUCKETS_MAX_DEFAULT as u32 {
             if let Some(key) = table.default_key(bucket) {
@@ -299,10 +302,6 @@ impl ControlPlane {
 
     fn table(&self) -> &Table {
         &self.limiter.table
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 }
 

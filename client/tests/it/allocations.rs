@@ -3,6 +3,7 @@
 //! The allocator of `allocation-counter` counts by thread, which excludes the feed's work.
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 
 use allocation_counter::measure;
 use plimsoll_client::{Limiter, Request as Asked, TraceId, Verdict};
@@ -13,7 +14,7 @@ use plimsoll_core::directive::{Terms, Values};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::Rate;
 
-use crate::parent::{ALL, Fleet};
+use crate::parent::{ALL, Fleet, at_ratio};
 
 const DECISIONS: usize = 1_000;
 const HALF: u32 = DropRatio::ONE / 2;
@@ -33,22 +34,8 @@ fn names(prefix: &str) -> Vec<String> {
     (0..DECISIONS).map(|i| format!("{prefix}-{i}")).collect()
 }
 
-/// Checks the refusals among [`DECISIONS`] against the ratio. At one half the bounds are 8 standard
-/// deviations away.
-fn check_refused(ratio: u32, refused: usize, how: &str) {
-    let expected = match ratio {
-        0 => 0..=0,
-        ALL => DECISIONS..=DECISIONS,
-        _ => DECISIONS * 3 / 8..=DECISIONS * 5 / 8,
-    };
-    assert!(
-        expected.contains(&refused),
-        "{refused} of {DECISIONS} refused at {ratio} {how}"
-    );
-}
-
 /// Decides in every way with new names, on a new thread, including its first decision.
-fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) + Send + 'static) {
+fn every_way(limiter: Limiter, case: &'static str, refusals: RangeInclusive<usize>) {
     let decide = move || {
         let bucket = limiter.bucket("b").unwrap();
         let key = bucket.key("acme");
@@ -83,7 +70,10 @@ fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) +
         for (how, decide) in ways {
             let (allocations, refused) = count(decide);
             assert_eq!(allocations, 0, "{how}, {case}");
-            check(refused, how);
+            assert!(
+                refusals.contains(&refused),
+                "{refused} of {DECISIONS} refused {how}, {case}"
+            );
         }
     };
     std::thread::spawn(decide).join().unwrap();
@@ -97,11 +87,28 @@ fn allocation_counter_counts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn decision_allocates_nothing() {
     let fleet = Fleet::start(&["b"]).await;
-    for (coin, ratio, case) in [
-        (Coin::Dithered, 0, "nothing to refuse"),
-        (Coin::Dithered, HALF, "dithered"),
-        (Coin::Coherent, HALF, "coherent"),
-        (Coin::Dithered, ALL, "all refused"),
+    // At one half the bounds are 8 standard deviations away.
+    let about_half = DECISIONS * 3 / 8..=DECISIONS * 5 / 8;
+    for (case, coin, ratio, guard, refusals) in [
+        ("nothing to refuse", Coin::Dithered, 0, None, 0..=0),
+        ("dithered", Coin::Dithered, HALF, None, about_half.clone()),
+        ("coherent", Coin::Coherent, HALF, None, about_half),
+        (
+            "all refused",
+            Coin::Dithered,
+            ALL,
+            None,
+            DECISIONS..=DECISIONS,
+        ),
+        // The guard's burst is 3 requests for all ways together.
+        (
+            "a guard that refuses",
+            Coin::Dithered,
+            0,
+            Some(0.001),
+            DECISIONS - 4..=DECISIONS,
+        ),
+        ("a guard that does not", Coin::Dithered, 0, Some(1e9), 0..=0),
     ] {
         let coherence = Some(Coherence {
             key: CoinKey::from_bytes([7; 16]),
@@ -111,61 +118,17 @@ async fn decision_allocates_nothing() {
             mode: Mode::Enforce,
             coin,
             coherence,
+            clients: Some(1),
             ..Terms::default()
         };
         let values = Values {
-            ratio: Some(DropRatio::new(ratio).unwrap()),
-            ..Values::default()
+            guard: guard.map(|guard| Rate::new(guard).unwrap()),
+            ..at_ratio(ratio)
         };
         fleet
             .direct_values("b", terms, &[("default", values)])
             .await;
-        every_way(fleet.limiter.clone(), case, move |refused, how| {
-            check_refused(ratio, refused, how)
-        });
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn decision_with_a_guard_allocates_nothing() {
-    let fleet = Fleet::start(&["b"]).await;
-    for (per_second, case) in [
-        (0.001, "a guard that refuses"),
-        (1e9, "a guard that does not"),
-    ] {
-        let guard = Some(Rate::new(per_second).unwrap());
-        let ratio = Some(DropRatio::NONE);
-        let terms = Terms {
-            mode: Mode::Enforce,
-            clients: Some(1),
-            ..Terms::default()
-        };
-        fleet
-            .direct_values(
-                "b",
-                terms,
-                &[(
-                    "default",
-                    Values {
-                        guard,
-                        ratio,
-                        ..Values::default()
-                    },
-                )],
-            )
-            .await;
-        every_way(fleet.limiter.clone(), case, move |refused, how| {
-            // The guard's burst is 3 requests for all ways together.
-            let expected = if per_second < 1.0 {
-                DECISIONS - 4..=DECISIONS
-            } else {
-                0..=0
-            };
-            assert!(
-                expected.contains(&refused),
-                "{refused} of {DECISIONS} refused {how}, {case}"
-            );
-        });
+        every_way(fleet.limiter.clone(), case, refusals);
     }
 }
 

@@ -9,11 +9,12 @@ use plimsoll_client::{Limiter, Request};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::names::{Bucket, Key, Name, Tenant, Zone};
+use plimsoll_core::names::{Bucket, Key, Tenant};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::report::{Identity, InstanceId, Role};
+
+use crate::parent::{at_ratio, identity};
 
 const UNKNOWN: u64 = 10_000_000;
 /// One request in this many is from a hot tenant.
@@ -29,25 +30,8 @@ const BYTES_PER_REPORTED_KEY: u64 = 1_000;
 /// The drop ratio of each hot tenant, in percent.
 const HOT: [u32; 8] = [5, 10, 25, 40, 50, 75, 90, 99];
 
-fn units(percent: u32) -> DropRatio {
-    DropRatio::new((u64::from(DropRatio::ONE) * u64::from(percent) / 100) as u32).unwrap()
-}
-
 fn values(percent: u32) -> Values {
-    Values {
-        ratio: Some(units(percent)),
-        ..Values::default()
-    }
-}
-
-fn identity() -> Identity {
-    Identity {
-        instance: InstanceId(1),
-        name: Name::new("shop-1").unwrap(),
-        service: Name::new("shop").unwrap(),
-        zone: Zone::new("a").unwrap(),
-        role: Role::Client,
-    }
+    at_ratio((u64::from(DropRatio::ONE) * u64::from(percent) / 100) as u32)
 }
 
 fn hot_tenant(percent: u32) -> String {

@@ -13,11 +13,13 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_core::report::InstanceId;
+
+use crate::parent::{at_ratio, identity};
 
 /// Instructions of one decision in the profile of tests. The test fails when a decision differs by more than
 /// [`TOLERANCE`]; a cheaper one needs a new figure here.
@@ -58,9 +60,8 @@ fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
         keys: vec![KeyDirective {
             tenant: Tenant::default_class(),
             values: Values {
-                ratio: Some(DropRatio::new(ratio).unwrap()),
                 guard: guard.map(|guard| Rate::new(guard).unwrap()),
-                ..Values::default()
+                ..at_ratio(ratio)
             },
         }],
     };
@@ -79,14 +80,7 @@ fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
 }
 
 fn limiter() -> (Limiter, Subscription) {
-    let identity = Identity {
-        instance: InstanceId(1),
-        name: Name::new("shop-1").unwrap(),
-        service: Name::new("shop").unwrap(),
-        zone: Zone::new("z").unwrap(),
-        role: Role::Client,
-    };
-    let (limiter, mut subscription) = Limiter::without_transport(identity, 10_000, 4, 7);
+    let (limiter, mut subscription) = Limiter::without_transport(identity(), 10_000, 4, 7);
     for bucket in BUCKETS {
         limiter.bucket(bucket).unwrap();
     }

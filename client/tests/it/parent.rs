@@ -11,11 +11,11 @@ use plimsoll_core::directive::{
     BucketDirective, Directives, Epoch, KeyDirective, Message, Terms, Values,
 };
 use plimsoll_core::exchange::{OnRejected, Parent, Rejection, StreamId, StreamRejected};
-use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::report::{Counts, Echo, InstanceId, Report};
+use plimsoll_core::report::{Counts, Echo, Identity, InstanceId, Report, Role};
 use plimsoll_host::Shared;
 use plimsoll_net::Connections;
 use plimsoll_proto::driver::parent::ParentService;
@@ -29,6 +29,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS_MAX: usize = 25_000;
 
 pub(crate) const ALL: u32 = DropRatio::ONE;
+
+pub(crate) fn at_ratio(units: u32) -> Values {
+    Values {
+        ratio: Some(DropRatio::new(units).unwrap()),
+        ..Values::default()
+    }
+}
+
+pub(crate) fn identity() -> Identity {
+    Identity {
+        instance: InstanceId(1),
+        name: Name::new("shop-1").unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: Zone::new("a").unwrap(),
+        role: Role::Client,
+    }
+}
 
 pub(crate) struct Fleet {
     pub(crate) limiter: Limiter,
@@ -130,25 +147,15 @@ impl Aggregator {
     }
 
     pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&'static str, u32)]) {
-        let value = |(tenant, units): &(&'static str, u32)| {
-            (
-                *tenant,
-                Values {
-                    ratio: Some(DropRatio::new(*units).unwrap()),
-                    ..Values::default()
-                },
-            )
+        let values = ratios
+            .iter()
+            .map(|(tenant, units)| (*tenant, at_ratio(*units)));
+        let terms = Terms {
+            mode,
+            ..Terms::default()
         };
-        let values: Vec<_> = ratios.iter().map(value).collect();
-        self.direct_values(
-            bucket,
-            Terms {
-                mode,
-                ..Terms::default()
-            },
-            &values,
-        )
-        .await;
+        self.direct_values(bucket, terms, &values.collect::<Vec<_>>())
+            .await;
     }
 
     pub(crate) async fn direct_values(

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use plimsoll_client::{BuildError, Health, Limiter, LimiterBuilder, Metrics};
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{Epoch, Terms, Values};
+use plimsoll_core::directive::{Epoch, Terms};
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};
-use plimsoll_core::quantity::DropRatio;
 use plimsoll_tls::Certificates;
 use plimsoll_tls::testing::{Authority, Validity};
 use prometheus::{Registry, TextEncoder};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use crate::parent::{ALL, Aggregator};
+use crate::parent::{ALL, Aggregator, at_ratio};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -24,10 +23,16 @@ fn zone(name: &str) -> Zone {
     Zone::new(name).unwrap()
 }
 
-fn service_of(zone: Zone, service: &str) -> PeerRole {
+fn service_of(zone_name: &str, service: &str) -> PeerRole {
     PeerRole::Service {
-        zone,
+        zone: zone(zone_name),
         service: Name::new(service).unwrap(),
+    }
+}
+
+fn aggregator_of(zone_name: &str) -> PeerRole {
+    PeerRole::Aggregator {
+        zone: zone(zone_name),
     }
 }
 
@@ -39,10 +44,7 @@ struct Zonal {
 
 impl Zonal {
     async fn start() -> Self {
-        Self::with_aggregator(PeerRole::Aggregator {
-            zone: zone("default"),
-        })
-        .await
+        Self::with_aggregator(aggregator_of("default")).await
     }
 
     async fn with_aggregator(role: PeerRole) -> Self {
@@ -59,11 +61,8 @@ impl Zonal {
     }
 
     fn certify(&self, validity: Validity) {
-        self.authority.write(
-            &self.directory(),
-            service_of(zone("default"), "shop"),
-            validity,
-        );
+        self.authority
+            .write(&self.directory(), service_of("default", "shop"), validity);
     }
 
     fn directory(&self) -> std::path::PathBuf {
@@ -87,16 +86,12 @@ impl Zonal {
     }
 
     fn post(&self, units: u32) -> Epoch {
-        let ratio = DropRatio::new(units).unwrap();
-        let values = Values {
-            ratio: Some(ratio),
-            ..Values::default()
-        };
         let terms = Terms {
             mode: Mode::Enforce,
             ..Terms::default()
         };
-        self.aggregator.post("api", terms, &[("default", values)])
+        let values = [("default", at_ratio(units))];
+        self.aggregator.post("api", terms, &values)
     }
 }
 
@@ -217,13 +212,8 @@ async fn restarted_service_decides_by_its_cache() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_aggregator_certificate_is_refused_with_reason() {
     for (role, reason) in [
-        (
-            PeerRole::Aggregator {
-                zone: zone("other"),
-            },
-            "forbidden",
-        ),
-        (service_of(zone("default"), "shop"), "forbidden"),
+        (aggregator_of("other"), "forbidden"),
+        (service_of("default", "shop"), "forbidden"),
         (PeerRole::Controller, "forbidden"),
     ] {
         let zonal = Zonal::with_aggregator(role.clone()).await;
@@ -242,7 +232,7 @@ async fn wrong_aggregator_certificate_is_refused_with_reason() {
     let other = Authority::new("test.example");
     other.write(
         &zonal.directory(),
-        service_of(zone("default"), "shop"),
+        service_of("default", "shop"),
         Validity::lasting(DAY),
     );
     let limiter = zonal.spawn(zonal.builder());
@@ -296,17 +286,15 @@ fn mismatched_certificate_refusal_shows_both_identities() {
             "spiffe://test.example/plimsoll/controller",
         ),
         (
-            PeerRole::Aggregator {
-                zone: zone("default"),
-            },
+            aggregator_of("default"),
             "spiffe://test.example/plimsoll/zone/default/aggregator",
         ),
         (
-            service_of(zone("other"), "shop"),
+            service_of("other", "shop"),
             "spiffe://test.example/plimsoll/zone/other/service/shop",
         ),
         (
-            service_of(zone("default"), "shop2"),
+            service_of("default", "shop2"),
             "spiffe://test.example/plimsoll/zone/default/service/shop2",
         ),
     ] {
@@ -337,7 +325,7 @@ fn missing_file_refusal_names_the_method() {
     }
     authority.write(
         files.path(),
-        service_of(zone("default"), "shop"),
+        service_of("default", "shop"),
         Validity::lasting(DAY),
     );
     let builder = Limiter::builder("shop:api").aggregator("https://127.0.0.1:7410");

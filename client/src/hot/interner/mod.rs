@@ -16,9 +16,6 @@ pub(crate) mod frequency;
 mod ids;
 pub(crate) mod key_registry;
 pub(crate) mod log;
-#[cfg(feature = "loom")]
-#[cfg(test)]
-mod loom;
 pub(crate) mod pin;
 mod slots;
 #[cfg(not(feature = "loom"))]

@@ -6,7 +6,7 @@ use plimsoll_core::names::check_tenant;
 
 use super::ids::Ids;
 use super::{Interner, Lookup};
-use crate::hot::sync::Ordering;
+use crate::hot::sync::{AtomicU32, Ordering};
 use crate::hot::table::Table;
 
 #[derive(Debug)]
@@ -39,23 +39,21 @@ impl Interner {
     }
 
     pub(crate) fn pin_again(&self, id: u32) {
-        debug_assert!(
-            (id as usize) < self.pins.len(),
-            "id {id} was never assigned"
-        );
-        if let Some(pins) = self.pins.get(id as usize) {
+        if let Some(pins) = self.pins_of(id) {
             pins.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn unpin(&self, id: u32) {
-        debug_assert!(
-            (id as usize) < self.pins.len(),
-            "id {id} was never assigned"
-        );
-        if let Some(pins) = self.pins.get(id as usize) {
+        if let Some(pins) = self.pins_of(id) {
             pins.fetch_sub(1, Ordering::Release);
         }
+    }
+
+    fn pins_of(&self, id: u32) -> Option<&AtomicU32> {
+        let pins = self.pins.get(id as usize);
+        debug_assert!(pins.is_some(), "id {id} was never assigned");
+        pins
     }
 }
 

@@ -450,24 +450,21 @@ impl Table {
         }
     }
 
-    pub(crate) fn raise_full(&self, bucket: &str) {
-        let (setting, max) = self.setting_reached(bucket);
+    /// Raises the setup problem of a bucket without room. Returns the setting that leaves none, and its value.
+    pub(crate) fn raise_full(&self, bucket: &str) -> (&'static str, usize) {
+        let (buckets_max, keys_max) = (self.default_keys.len(), self.keys_max());
+        let has_no_key = self.buckets.known(0, bucket).is_some();
+        let (setting, max) = if has_no_key || buckets_max == keys_max {
+            ("keys_max", keys_max)
+        } else {
+            ("buckets_max", buckets_max)
+        };
         self.problems.raise(SetupProblem::BucketsFull {
             bucket: bucket.to_owned(),
             setting,
             max,
         });
-    }
-
-    /// Returns the setting that leaves no room for a bucket, and its value.
-    pub(crate) fn setting_reached(&self, bucket: &str) -> (&'static str, usize) {
-        let (buckets_max, keys_max) = (self.default_keys.len(), self.keys_max());
-        let has_no_key = self.buckets.known(0, bucket).is_some();
-        if has_no_key || buckets_max == keys_max {
-            ("keys_max", keys_max)
-        } else {
-            ("buckets_max", buckets_max)
-        }
+        (setting, max)
     }
 
     pub(crate) fn own_directive(&self, key: u32) -> DirectiveWord {
@@ -476,10 +473,6 @@ impl Table {
 
     pub(crate) fn has_own_directive(&self, key: u32) -> bool {
         self.own_directive(key).is_held()
-    }
-
-    pub(crate) fn is_cold(&self, key: u32) -> bool {
-        self.own_directive(key).is_cold()
     }
 
     /// Returns the number of the last refill, modulo 2^16.

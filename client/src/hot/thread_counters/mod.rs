@@ -12,7 +12,7 @@ pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
 pub(crate) use passes::Passes;
 pub use passes::{Pass, TenantFound};
 pub(crate) use quotas::QuotaOutcome;
-pub(crate) use rows::Rows;
+pub(crate) use rows::{Row, Rows};
 pub(crate) use token_batch::TokenBatch;
 
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ pub(crate) struct ThreadCounters {
     of_slots: Counters,
     /// The block that threads without a slot share.
     overflow: Counters,
-    quotas: QuotaCounters,
+    pub(crate) quotas: QuotaCounters,
     shards: Mutex<Vec<Arc<Counters>>>,
 }
 
@@ -64,15 +64,6 @@ impl ThreadCounters {
 
     pub(crate) fn slots_used(&self) -> usize {
         slots::high_watermark().min(self.slots)
-    }
-
-    pub(crate) fn count_quota(&self, key: u32, outcome: QuotaOutcome, n: u32) {
-        self.quotas.add(key, outcome, n);
-    }
-
-    /// Counts requests that were sent again, after their decision.
-    pub(crate) fn count_retried(&self, key: u32, n: u32) {
-        self.quotas.add_retried(key, n);
     }
 
     pub(crate) fn counts(&self, key: u32) -> Counts {

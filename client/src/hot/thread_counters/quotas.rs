@@ -25,7 +25,7 @@ type QuotaCells = [AtomicU64; 4];
 const RETRIED: usize = 3;
 
 /// The counters of all keys, allocated with the first count.
-pub(super) struct QuotaCounters {
+pub(crate) struct QuotaCounters {
     keys: usize,
     cells: OnceLock<Vec<QuotaCells>>,
 }
@@ -38,11 +38,12 @@ impl QuotaCounters {
         }
     }
 
-    pub(super) fn add(&self, key: u32, outcome: QuotaOutcome, n: u32) {
+    pub(crate) fn add(&self, key: u32, outcome: QuotaOutcome, n: u32) {
         self.add_to(key, outcome as usize, n);
     }
 
-    pub(super) fn add_retried(&self, key: u32, n: u32) {
+    /// Counts requests that were sent again, after their decision.
+    pub(crate) fn add_retried(&self, key: u32, n: u32) {
         self.add_to(key, RETRIED, n);
     }
 
@@ -91,9 +92,9 @@ mod tests {
             (QuotaOutcome::WouldDropped, 1),
             (QuotaOutcome::Repeated, 100),
         ] {
-            counters.count_quota(0, outcome, n);
+            counters.quotas.add(0, outcome, n);
         }
-        counters.count_retried(0, 5);
+        counters.quotas.add_retried(0, 5);
         let due = Counts {
             offered: 7,
             retried: 5,
@@ -117,7 +118,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..50_000 {
                         counters.current_thread().add(0, Outcome::Admitted, 1);
-                        counters.count_quota(0, QuotaOutcome::Dropped, 1);
+                        counters.quotas.add(0, QuotaOutcome::Dropped, 1);
                     }
                 })
             });

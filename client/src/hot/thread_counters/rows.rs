@@ -13,6 +13,34 @@ pub(crate) struct Rows {
     counters: usize,
 }
 
+/// The row of the current thread, or the one that threads without a slot share.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    words: &'a [AtomicU64],
+    first: usize,
+    is_shared: bool,
+}
+
+impl Row<'_> {
+    #[inline]
+    pub(crate) fn add(self, at: usize, n: u64) {
+        if let Some(counter) = self.words.get(self.first + at) {
+            sync::add(counter, n, self.is_shared);
+        }
+    }
+
+    /// Sets bits of a counter that is a set of them.
+    #[inline]
+    pub(crate) fn set(self, at: usize, bits: u64) {
+        let Some(word) = self.words.get(self.first + at) else {
+            return;
+        };
+        if word.load(Ordering::Relaxed) & bits != bits {
+            word.fetch_or(bits, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Rows {
     /// Makes rows for `slots` threads at a time, and one that further threads share.
     pub(crate) fn new(slots: usize, counters: usize) -> Self {
@@ -28,19 +56,31 @@ impl Rows {
     }
 
     #[inline]
-    pub(crate) fn add(&self, at: usize) {
-        debug_assert!(at < self.counters, "a counter of the row");
+    pub(crate) fn of_current_thread(&self) -> Row<'_> {
         let slot = slots::current(self.slots);
-        let row = slot.unwrap_or(self.slots) * (self.counters + LINE);
-        if let Some(counter) = self.words.get(row + at) {
-            sync::add(counter, 1, slot.is_none());
+        Row {
+            words: &self.words,
+            first: slot.unwrap_or(self.slots) * (self.counters + LINE),
+            is_shared: slot.is_none(),
         }
     }
 
+    #[inline]
+    pub(crate) fn add(&self, at: usize) {
+        debug_assert!(at < self.counters, "a counter of the row");
+        self.of_current_thread().add(at, 1);
+    }
+
+    /// Returns a counter of each thread. Rows that no thread has used are left out: reading them would take memory.
+    pub(crate) fn each(&self, at: usize) -> impl Iterator<Item = u64> {
+        let used = slots::high_watermark().min(self.slots);
+        let rows = (0..used).chain([self.slots]);
+        rows.filter_map(move |row| self.words.get(row * (self.counters + LINE) + at))
+            .map(|counter| counter.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn total(&self, at: usize) -> u64 {
-        let rows = self.words.chunks(self.counters + LINE);
-        rows.filter_map(|row| Some(row.get(at)?.load(Ordering::Relaxed)))
-            .sum()
+        self.each(at).sum()
     }
 }
 

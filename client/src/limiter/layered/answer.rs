@@ -62,7 +62,7 @@ impl Table {
         let cost = of.cost.min(COST_MAX);
         // The coin's decision, if there was one, was counted before. Should the key's id be tombstoned meanwhile, it
         // is not reused within the deadline of a store.
-        self.counters.count_quota(of.target.key, outcome, cost);
+        self.counters.quotas.add(of.target.key, outcome, cost);
         self.layered.count(of.bucket, outcome, reason, cost);
     }
 

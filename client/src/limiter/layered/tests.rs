@@ -49,6 +49,17 @@ async fn together(limiter: &Limiter, requests: &[Request<'_>]) -> Vec<Decided> {
         .into_vec()
 }
 
+async fn admits(limiter: &Limiter, request: &Request<'_>) -> bool {
+    limiter.check_async(request).await.is_admit()
+}
+
+fn offered(offered: u64) -> Counts {
+    Counts {
+        offered,
+        ..Counts::ZERO
+    }
+}
+
 fn reason(decided: &Decided) -> Option<Reason> {
     match decided.verdict {
         Verdict::Admit => None,
@@ -271,25 +282,12 @@ async fn names_and_handles_are_one_tenant() {
     let limiter = plane.limiter();
     let api = limiter.bucket("api").unwrap();
     for tenant in ["auth0|1a", "auth0|1b", "default"] {
-        assert!(
-            limiter
-                .check_async(&Request::new("api", tenant))
-                .await
-                .is_admit()
-        );
-        assert!(
-            limiter
-                .check_async(&api.key(tenant).request())
-                .await
-                .is_admit()
-        );
+        assert!(admits(&limiter, &Request::new("api", tenant)).await);
+        assert!(admits(&limiter, &api.key(tenant).request()).await);
     }
     for tenant in ["auth0|1a", ""] {
         assert!(
-            !limiter
-                .check_async(&Request::new(&api, tenant))
-                .await
-                .is_admit(),
+            !admits(&limiter, &Request::new(&api, tenant)).await,
             "{tenant}"
         );
     }
@@ -332,9 +330,9 @@ async fn background_job_outwaits_its_quota() {
     let plane = plane(1);
     let limiter = plane.limiter();
     let job = |within| Request::new("api", "acme").within(within);
-    assert!(limiter.check_async(&job(HOUR)).await.is_admit());
+    assert!(admits(&limiter, &job(HOUR)).await);
     assert!(
-        !limiter.check_async(&job(HOUR / 2)).await.is_admit(),
+        !admits(&limiter, &job(HOUR / 2)).await,
         "the reset is later"
     );
     let long = job(2 * HOUR);
@@ -352,20 +350,12 @@ async fn tenant_without_room_has_its_own_quota() {
     let limiter = plane.limiter();
     for tenant in 0..2 * crate::testing::KEYS_MAX {
         assert!(
-            limiter
-                .check_async(&Request::new("api", &format!("t{tenant}")))
-                .await
-                .is_admit(),
+            admits(&limiter, &Request::new("api", &format!("t{tenant}"))).await,
             "{tenant}"
         );
     }
     let last = format!("t{}", 2 * crate::testing::KEYS_MAX - 1);
-    assert!(
-        !limiter
-            .check_async(&Request::new("api", &last))
-            .await
-            .is_admit()
-    );
+    assert!(!admits(&limiter, &Request::new("api", &last)).await);
 }
 
 #[tokio::test]
@@ -485,13 +475,7 @@ async fn cancelled_request_is_spent_as_admitted() {
     plane.hold_quota_store(true);
     drop(limiter.explain(&request("api", "globex", 1)));
     plane.hold_quota_store(false);
-    assert_eq!(
-        counts(&limiter, "api", "globex"),
-        Counts {
-            offered: 1,
-            ..Counts::ZERO
-        }
-    );
+    assert_eq!(counts(&limiter, "api", "globex"), offered(1));
     assert_eq!(
         reason(&ask(&limiter, "globex").await),
         Some(Reason::TenantQuotaExceeded)
@@ -514,20 +498,9 @@ async fn quotas_without_a_store_are_not_enforced() {
         .set(api.place.bucket, Some(&quotas.unwrap()));
     assert!(!limiter.has_quotas("api"));
     for _ in 0..5 {
-        assert!(
-            limiter
-                .check_async(&Request::new(&api, "acme"))
-                .await
-                .is_admit()
-        );
+        assert!(admits(&limiter, &Request::new(&api, "acme")).await);
     }
-    assert_eq!(
-        counts(&limiter, "api", "acme"),
-        Counts {
-            offered: 5,
-            ..Counts::ZERO
-        }
-    );
+    assert_eq!(counts(&limiter, "api", "acme"), offered(5));
 }
 
 #[tokio::test]

@@ -18,14 +18,14 @@ const CALL_SECONDS: [f64; 11] = [
 /// Maximum number of quotas with their own count of lost tokens. Further ones count for `other`.
 pub(crate) const LOST_NAMES_MAX: usize = 1_000;
 const OTHER: &str = "other";
+const ANSWERS: [&str; 2] = ["granted", "refused"];
 const POLICIES: [&str; 3] = ["allow_bounded", "allow", "deny"];
 const _: () =
     assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
 
 #[derive(Default)]
 pub(super) struct Figures {
-    granted: AtomicU64,
-    refused: AtomicU64,
+    answers: [AtomicU64; ANSWERS.len()],
     failures: [AtomicU64; Failure::WORDS.len()],
     degraded: [AtomicU64; POLICIES.len()],
     late: AtomicU64,
@@ -57,14 +57,7 @@ pub(crate) struct StoreCounters {
 
 impl Figures {
     pub(super) fn answered(&self, is_granted: bool) {
-        add(
-            if is_granted {
-                &self.granted
-            } else {
-                &self.refused
-            },
-            1,
-        );
+        add(&self.answers[usize::from(!is_granted)], 1);
     }
 
     pub(super) fn failed(&self, failure: Failure) {
@@ -105,12 +98,8 @@ impl Figures {
     }
 
     pub(super) fn counters(&self, is_up: bool, (keys, leased): (usize, u64)) -> StoreCounters {
-        let failures = Failure::WORDS.into_iter().zip(&self.failures);
-        let mut requests = vec![
-            ("granted", get(&self.granted)),
-            ("refused", get(&self.refused)),
-        ];
-        requests.extend(failures.map(|(failure, counter)| (failure, get(counter))));
+        let results = ANSWERS.into_iter().chain(Failure::WORDS);
+        let requests = self.answers.iter().chain(&self.failures).map(get);
         let mut count = 0;
         let buckets = CALL_SECONDS.iter().zip(&self.bins).map(|(bound, counter)| {
             count += get(counter);
@@ -119,7 +108,7 @@ impl Figures {
         let buckets = buckets.collect();
         let count = count + self.bins.last().map_or(0, get);
         StoreCounters {
-            requests,
+            requests: results.zip(requests).collect(),
             degraded: POLICIES
                 .into_iter()
                 .zip(self.degraded.iter().map(get))

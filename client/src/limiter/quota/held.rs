@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::book::{Key, Tokens, Waiter};
+use super::book::{Key, Outcome, Tokens, Waiter};
 use super::calls::Shared;
 
 /// Maximum number of requests that wait for the store. Further ones follow the policies of their quotas.
@@ -45,14 +45,8 @@ impl Drop for Held {
     }
 }
 
-pub(super) enum Settled {
-    Took(Held),
-    /// The store has fewer, and how long until it has enough, if ever.
-    Refused(Option<std::time::Duration>),
-    Failed,
-}
-
-pub(super) struct Waits(pub(super) tokio::sync::oneshot::Sender<Settled>);
+/// A request that waits for the store. Dropped, it follows the policies of its quotas.
+pub(super) struct Waits(pub(super) tokio::sync::oneshot::Sender<Outcome<Held>>);
 
 impl Waiter for Waits {
     fn is_gone(&self) -> bool {

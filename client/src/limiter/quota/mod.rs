@@ -51,19 +51,6 @@ impl Quotas {
         })
     }
 
-    #[cfg(all(test, not(feature = "loom")))]
-    pub(crate) fn on_memory(memory: &tests::memory::Memory, timeout: Duration) -> Self {
-        let shared = Shared::new(
-            Store::Memory(memory.clone()),
-            "memory".to_owned(),
-            timeout,
-            1,
-        );
-        Self {
-            shared: Arc::new(shared),
-        }
-    }
-
     /// Takes what the lease of a key has, and begins a call ahead of need if one is due. Returns true if the lease
     /// covers the whole cost.
     #[inline]

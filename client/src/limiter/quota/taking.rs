@@ -11,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::book::holding::Holding;
-use super::book::{BucketId, Joined, Key, Reply, Tokens, lease_ends};
+use super::book::{BucketId, Joined, Key, Outcome, Reply, Tokens, lease_ends};
 use super::calls::Shared;
-use super::held::{Held, Settled, Waits};
+use super::held::{Held, Waits};
 use super::store::{Ask, Failure};
 use crate::limiter::layered::{Exact, Taking};
 
@@ -134,7 +134,7 @@ impl Shared {
                 request.open.push(open);
                 return Taking::Asking(Box::pin(request.ask_together(counted)));
             }
-            Some(Joined::Full(_)) => {
+            Some(Joined::Full) => {
                 self.figures.failed(Failure::Overflow);
                 return Taking::Ready(request.by_policy(&open, now));
             }
@@ -159,18 +159,17 @@ impl Request {
     async fn wait(
         mut self,
         open: Open,
-        settled: oneshot::Receiver<Settled>,
+        settled: oneshot::Receiver<Outcome<Held>>,
         _counted: OwnedSemaphorePermit,
     ) -> Exact {
         match timeout(self.shared.timeout, settled).await {
-            Ok(Ok(Settled::Took(held))) => {
+            Ok(Ok(Ok(held))) => {
                 self.has.push(held);
                 self.granted()
             }
-            Ok(Ok(Settled::Refused(wait))) => {
-                self.refused(&open, Reason::TenantQuotaExceeded, wait)
-            }
-            Ok(Ok(Settled::Failed) | Err(_)) | Err(_) => {
+            Ok(Ok(Err(wait))) => self.refused(&open, Reason::TenantQuotaExceeded, wait),
+            // The call has failed, or takes too long.
+            Ok(Err(_)) | Err(_) => {
                 let now = self.shared.now();
                 self.by_policy(&open, now)
             }
@@ -215,12 +214,7 @@ impl Request {
                     .map(|(replies, _place)| {
                         let replies = replies.into_iter().zip(&*asked);
                         replies
-                            .map(|(reply, ask)| {
-                                (
-                                    reply,
-                                    shared.hold(ask, reply.granted, reply.refill_in, sent),
-                                )
-                            })
+                            .map(|(reply, ask)| (reply, shared.hold(ask, reply, sent)))
                             .collect::<Vec<_>>()
                     })
             });
@@ -245,7 +239,7 @@ impl Request {
         &mut self,
         open: &'a [Open],
         group: &[usize],
-        replies: Vec<(Reply, Option<Held>)>,
+        replies: Vec<(Reply, Held)>,
     ) -> Option<(&'a Open, Option<Duration>)> {
         let now = self.shared.now();
         let (mut refusal, mut is_short) = (None, None);
@@ -262,7 +256,7 @@ impl Request {
             self.shared
                 .known(key, |holding| holding.heard(&key.quota, reply, now));
             if reply.granted >= need {
-                self.has.extend(held.map(|held| held.split(need)));
+                self.has.push(held.split(need));
             } else {
                 is_short.get_or_insert((open, Some(Duration::ZERO)));
             }
@@ -316,17 +310,11 @@ impl Request {
 }
 
 impl Shared {
-    fn hold(
-        self: &Arc<Self>,
-        ask: &Ask,
-        granted: u64,
-        refill_in: Duration,
-        sent: MonoTime,
-    ) -> Option<Held> {
+    fn hold(self: &Arc<Self>, ask: &Ask, reply: Reply, sent: MonoTime) -> Held {
         let tokens = Tokens {
-            count: granted,
-            ends: lease_ends(&ask.key.quota, refill_in, sent),
+            count: reply.granted,
+            ends: lease_ends(&ask.key.quota, reply.refill_in, sent),
         };
-        (granted > 0).then(|| Held::new(Arc::clone(self), ask.key.clone(), tokens))
+        Held::new(Arc::clone(self), ask.key.clone(), tokens)
     }
 }

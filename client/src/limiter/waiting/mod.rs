@@ -9,7 +9,7 @@ mod tests;
 mod turn;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use plimsoll_core::quantity::MonoTime;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn waiters(&self) -> u64 {
-        self.queues().waiters() as u64
+        lock(&self.queues).waiters() as u64
     }
 
     /// Returns the requests that waited, by result: admitted, waited until their deadline, or refused immediately
@@ -41,10 +41,6 @@ impl Waiting {
             ("overflowed", &self.overflowed),
         ];
         counters.map(|(result, counter)| (result, counter.load(Ordering::Relaxed)))
-    }
-
-    fn queues(&self) -> MutexGuard<'_, Queues> {
-        lock(&self.queues)
     }
 
     fn origin(&self) -> Instant {

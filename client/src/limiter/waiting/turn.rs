@@ -12,6 +12,7 @@ use super::pace::Outlook;
 use super::queues::{Ticket, Turn as Next};
 use crate::hot::decision::Decided;
 use crate::hot::rng::DrawSource;
+use crate::hot::sync::lock;
 use crate::hot::thread_counters::Outcome;
 use crate::limiter::handles::thread_ctx;
 use crate::limiter::layered::Step;
@@ -33,7 +34,7 @@ pub(crate) async fn wait(
 ) -> Verdict {
     let waiting = &limiter.table.waiting;
     let deadline = waiting.now() + time;
-    let Some(ticket) = waiting.queues().enter(key.place.key) else {
+    let Some(ticket) = lock(&waiting.queues).enter(key.place.key) else {
         waiting.overflowed.fetch_add(1, Ordering::Relaxed);
         return refusal(key, request.cost);
     };
@@ -59,9 +60,7 @@ pub(crate) async fn wait(
             }
         };
         let look = || outlook(key, request.cost);
-        let next = waiting
-            .queues()
-            .step(now, &place.ticket, request.cost, look, decide);
+        let next = lock(&waiting.queues).step(now, &place.ticket, request.cost, look, decide);
         let then = match next {
             Next::Decided(verdict) => {
                 place.end(verdict);
@@ -72,7 +71,7 @@ pub(crate) async fn wait(
                 };
             }
             _ if now >= deadline => {
-                let refused = waiting.queues().leave(&place.ticket);
+                let refused = lock(&waiting.queues).leave(&place.ticket);
                 let verdict = refused.map_or_else(|| refusal(key, request.cost), Verdict::Refuse);
                 place.end(verdict);
                 return verdict;
@@ -132,7 +131,7 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.waiting.queues().leave(&self.ticket);
+        lock(&self.waiting.queues).leave(&self.ticket);
     }
 }
 

@@ -9,6 +9,7 @@ use plimsoll_core::stats::metrics::{Metric, Series, rows};
 
 use super::Source;
 use crate::feed::Control;
+use crate::hot::sync::lock;
 use crate::limiter::layered::QuotaTally;
 use crate::subscription::Subscription;
 
@@ -107,7 +108,7 @@ fn decisions(source: &Source) -> Vec<Series> {
     let Some(control) = &source.limiter.control else {
         return Vec::new();
     };
-    let mut decisions = source.by_mode();
+    let mut decisions = lock(&source.decisions);
     let mut series = Vec::new();
     for (bucket, counts, mode) in counts(control) {
         let unseen = || ByMode {

@@ -7,13 +7,12 @@ mod requests;
 mod store;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use plimsoll_core::names::Bucket;
 use plimsoll_core::stats::metrics::{self, About, Family, Metric, families, one, rows};
 use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 
-use crate::hot::sync::lock;
 use crate::limiter::Limiter;
 use decisions::ByMode;
 
@@ -113,9 +112,5 @@ impl Source {
             all.extend(families(&ADMISSIONS, &admissions));
         }
         all
-    }
-
-    fn by_mode(&self) -> MutexGuard<'_, HashMap<Bucket, ByMode>> {
-        lock(&self.decisions)
     }
 }

@@ -135,16 +135,9 @@ impl Assignment {
     }
 
     pub(crate) fn remove_unused(&mut self) -> Vec<EndpointId> {
-        let Self {
-            liveness,
-            placements,
-            ..
-        } = self;
-        liveness.remove_unlisted(|id| {
-            placements
-                .iter()
-                .any(|placement| placement.owner == Some(id))
-        })
+        let placements = &self.placements;
+        self.liveness
+            .remove_unlisted(|id| owned(placements, id) > 0)
     }
 
     /// Adds a bucket; ids are dense from 0. It starts at its home.
@@ -201,9 +194,7 @@ impl Assignment {
     }
 
     pub(crate) fn owns_any(&self, id: EndpointId) -> bool {
-        self.placements
-            .iter()
-            .any(|placement| placement.owner == Some(id))
+        owned(&self.placements, id) > 0
     }
 
     pub(crate) fn name(&self, id: EndpointId) -> Option<&str> {
@@ -214,15 +205,9 @@ impl Assignment {
     }
 
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&str, bool, usize)> {
-        let owned = |id| {
-            self.placements
-                .iter()
-                .filter(|placement| placement.owner == Some(id))
-                .count()
-        };
         self.liveness
             .iter()
-            .map(move |(id, name, is_live)| (name, is_live, owned(id)))
+            .map(move |(id, name, is_live)| (name, is_live, owned(&self.placements, id)))
     }
 
     fn placement(&self, bucket: usize) -> Option<&Placement> {
@@ -230,6 +215,12 @@ impl Assignment {
         debug_assert!(placement.is_some(), "bucket {bucket} was never added");
         placement
     }
+}
+
+/// Returns the number of buckets that an aggregator owns.
+fn owned(placements: &[Placement], id: EndpointId) -> usize {
+    let owners = placements.iter().map(|placement| placement.owner);
+    owners.filter(|owner| *owner == Some(id)).count()
 }
 
 #[cfg(test)]

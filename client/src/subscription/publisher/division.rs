@@ -15,9 +15,9 @@ use crate::subscription::enforcement::{Division, Stance};
 #[derive(Default)]
 pub(super) struct Divisions {
     /// The cohort of the published sides of the keys.
-    cohorts: HashMap<usize, Cohort>,
+    cohorts: HashMap<u32, Cohort>,
     /// The buckets in canary, with marked keys.
-    pub(super) marked: HashSet<usize>,
+    pub(super) marked: HashSet<u32>,
 }
 
 impl Divisions {
@@ -40,11 +40,11 @@ impl Divisions {
         if !is_new_cohort && !is_new_canary {
             return;
         }
-        for (key, name) in published.registry.present(table, id as u32) {
-            let tenant = name.tenant.as_str();
-            table.responses.set_side(key, stance.side(tenant));
-            if stance.is_divided() && !table.has_own_directive(key) {
-                table.publish(key, names.word(key, tenant, published.posted, stance));
+        for (key, name) in published.registry.present(table, id) {
+            let side = stance.side(name.tenant.as_str());
+            table.responses.set_side(key, side);
+            if stance.is_divided() {
+                names.publish(table, key, name, stance);
             }
         }
     }
@@ -61,13 +61,8 @@ impl Divisions {
         if stance.is_divided() || !self.marked.remove(&published.id) {
             return;
         }
-        for (key, name) in published.registry.present(table, published.id as u32) {
-            if !table.has_own_directive(key) {
-                table.publish(
-                    key,
-                    names.word(key, name.tenant.as_str(), published.posted, stance),
-                );
-            }
+        for (key, name) in published.registry.present(table, published.id) {
+            names.publish(table, key, name, stance);
         }
     }
 }

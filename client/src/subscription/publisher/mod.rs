@@ -45,9 +45,10 @@ pub(super) struct Publisher {
 
 #[derive(Clone, Copy)]
 pub(super) struct Published<'a> {
-    pub(super) id: usize,
+    pub(super) id: u32,
     pub(super) bucket: &'a Bucket,
-    pub(super) posted: Option<&'a Posted>,
+    /// `None` before the first directive.
+    pub(super) stance: Option<Stance<'a>>,
     pub(super) enforcement: &'a Enforcement,
     pub(super) registry: &'a KeyRegistry,
 }
@@ -76,32 +77,28 @@ impl Publisher {
     /// Publishes a bucket, and withdraws the words of keys that do not have their own anymore.
     pub(super) fn publish(&mut self, table: &Table, published: Published<'_>) {
         let Published {
-            bucket,
-            posted,
-            enforcement,
-            ..
+            id, bucket, stance, ..
         } = published;
-        let stance = posted.map(|posted| enforcement.stance(bucket, posted.terms()));
-        if let Some(coherence) = posted.and_then(|posted| posted.terms().coherence) {
+        let posted = stance.map(|stance| stance.posted);
+        let terms = posted.map(Posted::terms);
+        if let Some(coherence) = terms.and_then(|terms| terms.coherence) {
             self.set_coherence(table, coherence);
         }
-        let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
-        table.quotas.set(published.id as u32, quotas);
-        if let Some(posted) = posted {
-            table.limits.set(published.id as u32, posted.terms().limit);
+        let quotas = terms.and_then(|terms| terms.quotas.as_ref());
+        table.quotas.set(id, quotas);
+        if let Some(terms) = terms {
+            table.limits.set(id, terms.limit);
         }
-        stance
-            .iter()
-            .for_each(|stance| self.divisions.begin(table, published, &self.names, stance));
+        if let Some(stance) = &stance {
+            self.divisions.begin(table, published, &self.names, stance);
+        }
         let cold_rate = self.cold_rate(bucket, posted);
-        let pool = posted.filter(|_| cold_rate.is_none()).map(Posted::terms);
+        let pool = terms.filter(|_| cold_rate.is_none());
         let pool = pool.and_then(|terms| Some((terms.pool?, terms.clients?, terms.limit)));
-        self.guards.set_pool(table, published.id as u32, pool);
-        let own = match (cold_rate, posted.zip(stance)) {
+        self.guards.set_pool(table, id, pool);
+        let own = match (cold_rate, &stance) {
             (Some(rate), _) => self.publish_cold(table, published, rate),
-            (None, Some((posted, stance))) => {
-                self.publish_directive(table, published.id, posted, &stance)
-            }
+            (None, Some(stance)) => self.publish_directive(table, id, stance),
             (None, None) if table.before_policy.is_held() => {
                 publish_before_policy(table, published)
             }
@@ -116,7 +113,7 @@ impl Publisher {
                 .map(|key| key.tenant.as_str());
             let word = stance
                 .zip(tenant)
-                .map(|(stance, tenant)| self.names.word(*key, tenant, posted, &stance));
+                .map(|(stance, tenant)| self.names.word(*key, tenant, &stance));
             table.publish(*key, word.unwrap_or(DirectiveWord::NOTHING));
             self.guards.remove(*key);
             self.waits.class(*key, None);
@@ -130,27 +127,17 @@ impl Publisher {
     }
 
     /// Publishes the word of a key that has taken an id or was revived.
-    pub(super) fn publish_key(
-        &mut self,
-        table: &Table,
-        id: u32,
-        key: &Key,
-        posted: &Posted,
-        enforcement: &Enforcement,
-    ) {
-        let (stance, tenant) = (
-            enforcement.stance(&key.bucket, posted.terms()),
-            key.tenant.as_str(),
-        );
+    pub(super) fn publish_key(&mut self, table: &Table, id: u32, key: &Key, stance: &Stance<'_>) {
+        let tenant = key.tenant.as_str();
         table.responses.set_side(id, stance.side(tenant));
-        let Some(values) = posted.own(own_name(tenant)) else {
-            let word = self.names.word(id, tenant, Some(posted), &stance);
+        let Some(values) = stance.posted.own(own_name(tenant)) else {
+            let word = self.names.word(id, tenant, stance);
             if word != DirectiveWord::NOTHING {
                 table.publish(id, word);
             }
             return;
         };
-        self.publish_values(table, id, posted, &values, (&stance, tenant));
+        self.publish_values(table, id, tenant, &values, stance);
         let own = self.own_words.entry(key.bucket.clone()).or_default();
         if let Err(at) = own.binary_search(&id) {
             own.insert(at, id);
@@ -163,24 +150,18 @@ impl Publisher {
         let Published {
             id,
             bucket,
-            posted,
             registry,
             ..
         } = published;
-        let Some(posted) = posted else { return };
-        let default = table.default_key(id as u32);
-        let established = default.map_or(DirectiveWord::NOTHING, |key| {
-            plans::established(table, key, posted, DEFAULT_TENANT)
+        let established = table.default_key(id).map_or(DirectiveWord::NOTHING, |key| {
+            plans::established(table, key, stance.posted, DEFAULT_TENANT)
         });
-        table.publish_established(id as u32, established);
-        if self.plans.publish(table, id as u32, posted) {
-            for (key, name) in registry.present(table, id as u32) {
-                let tenant = name.tenant.as_str();
-                let class = self.names.class_of(key, tenant);
-                self.plans.set_class(table, id as u32, key, class);
-                if !table.has_own_directive(key) {
-                    table.publish(key, self.names.word(key, tenant, Some(posted), stance));
-                }
+        table.publish_established(id, established);
+        if self.plans.publish(table, id, stance.posted) {
+            for (key, name) in registry.present(table, id) {
+                let class = self.names.class_of(key, name.tenant.as_str());
+                self.plans.set_class(table, id, key, class);
+                self.names.publish(table, key, name, stance);
             }
         }
         // Reading the words in the table would miss the cache for each name.
@@ -194,7 +175,7 @@ impl Publisher {
                 .keys()
                 .get(key as usize)
                 .map_or(DEFAULT_TENANT, |key| key.tenant.as_str());
-            table.publish(key, self.names.word(key, tenant, Some(posted), stance));
+            table.publish(key, self.names.word(key, tenant, stance));
         }
     }
 
@@ -214,8 +195,8 @@ impl Publisher {
         class: &Tenant,
     ) {
         self.names.set_class(key, class);
-        let number = published.id as u32;
-        self.plans.set_class(table, number, key, class.as_str());
+        self.plans
+            .set_class(table, published.id, key, class.as_str());
         self.publish_name(table, published, key);
     }
 
@@ -232,29 +213,15 @@ impl Publisher {
 
     /// Publishes the word of a name without its own directive.
     fn publish_name(&self, table: &Table, published: Published<'_>, key: u32) {
-        let Published {
-            bucket,
-            posted,
-            enforcement,
-            registry,
-            ..
-        } = published;
-        let (Some(posted), Some(name)) = (posted, registry.keys().get(key as usize)) else {
-            return;
-        };
-        if !table.has_own_directive(key) {
-            let stance = enforcement.stance(bucket, posted.terms());
-            table.publish(
-                key,
-                self.names
-                    .word(key, name.tenant.as_str(), Some(posted), &stance),
-            );
+        let name = published.registry.keys().get(key as usize);
+        if let (Some(stance), Some(name)) = (&published.stance, name) {
+            self.names.publish(table, key, name, stance);
         }
     }
 
     /// Withdraws the standing, guard and wait of a key before another key may take the id. Its word is
     /// withdrawn already.
-    pub(super) fn withdraw_key(&mut self, bucket: usize, id: u32) {
+    pub(super) fn withdraw_key(&mut self, bucket: u32, id: u32) {
         self.names.remove(bucket, id);
         self.guards.remove(id);
         self.waits.remove(id);
@@ -264,44 +231,34 @@ impl Publisher {
     }
 
     /// Publishes a directive. Returns the keys with a word of their own, sorted.
-    fn publish_directive(
-        &mut self,
-        table: &Table,
-        id: usize,
-        posted: &Posted,
-        stance: &Stance<'_>,
-    ) -> Vec<u32> {
+    fn publish_directive(&mut self, table: &Table, bucket: u32, stance: &Stance<'_>) -> Vec<u32> {
         let side = match stance.division() {
             Division::Whole(side) => side,
             // The keys have their own sides. A bucket's side is the side of refusals, and only keys
             // in the cohort refuse.
             Division::ByKey(_) => Side::Canary,
         };
-        table.responses.set_cohort(
-            id,
-            Cohort {
-                side,
-                in_canary: stance.mode == Mode::Canary,
-            },
-        );
+        let in_canary = stance.mode == Mode::Canary;
+        table
+            .responses
+            .set_cohort(bucket as usize, Cohort { side, in_canary });
         let mut own = Vec::new();
-        for (tenant, values) in posted.keys() {
+        for (tenant, values) in stance.posted.keys() {
             // A tenant without requests gets a key only while there are plenty; else its directive is
             // published when it enters.
-            let (bucket, name) = (id as u32, tenant.as_str());
+            let name = tenant.as_str();
             let key = match tenant.plan() {
                 Some(_) => self.plans.key_of_class(table, bucket, name),
                 // The first request enters the tenant, with its plan.
-                None if has_plans(posted) && name != DEFAULT_TENANT => {
+                None if has_plans(stance.posted) && name != DEFAULT_TENANT => {
                     table.keys.known(bucket, name).map(|word| word.id())
                 }
                 None => table.keys.intern_if_roomy(bucket, name),
             };
-            let Some(key) = key else {
-                continue;
-            };
-            self.publish_values(table, key, posted, &values, (stance, tenant.as_str()));
-            own.push(key);
+            if let Some(key) = key {
+                self.publish_values(table, key, name, &values, stance);
+                own.push(key);
+            }
         }
         own.sort_unstable();
         own
@@ -311,11 +268,11 @@ impl Publisher {
         &mut self,
         table: &Table,
         key: u32,
-        posted: &Posted,
+        tenant: &str,
         values: &Values,
-        (stance, tenant): (&Stance<'_>, &str),
+        stance: &Stance<'_>,
     ) {
-        let terms = posted.terms();
+        let terms = stance.posted.terms();
         let guard = guard_of(terms, values);
         match guard {
             // Before the word, so that no request finds a guard without tokens.
@@ -325,7 +282,7 @@ impl Publisher {
         table.limits.set_tenant(key, values.entitlement);
         let class = self.waits.class(key, values.ratio);
         let word = match (values.ratio, guard) {
-            (None, None) => self.names.word(key, tenant, Some(posted), stance),
+            (None, None) => self.names.word(key, tenant, stance),
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
                 let word =
@@ -354,11 +311,21 @@ impl Publisher {
     }
 }
 
+impl Published<'_> {
+    /// Returns true if the refusals of the default class are carried out, also before the first directive.
+    fn is_enforced(&self) -> bool {
+        match &self.stance {
+            Some(stance) => stance.enforces(DEFAULT_TENANT),
+            None => self.enforcement.mode_without_terms(self.bucket) == Mode::Enforce,
+        }
+    }
+}
+
 fn publish_before_policy(table: &Table, published: Published<'_>) -> Vec<u32> {
-    let is_enforced = published.enforcement.mode_without_terms(published.bucket) == Mode::Enforce;
-    let key = table.keys.intern(published.id as u32, DEFAULT_TENANT);
+    let key = table.keys.intern(published.id, DEFAULT_TENANT);
     if let Some(key) = key {
-        table.publish(key, table.before_policy.enforced(is_enforced));
+        let word = table.before_policy.enforced(published.is_enforced());
+        table.publish(key, word);
     }
     key.into_iter().collect()
 }
@@ -389,25 +356,12 @@ impl Publisher {
     }
 
     fn publish_cold(&mut self, table: &Table, published: Published<'_>, rate: Rate) -> Vec<u32> {
-        let Published {
-            id,
-            bucket,
-            posted,
-            enforcement,
-            ..
-        } = published;
-        let is_enforced = match posted {
-            Some(posted) => enforcement
-                .stance(bucket, posted.terms())
-                .enforces(DEFAULT_TENANT),
-            None => enforcement.mode_without_terms(bucket) == Mode::Enforce,
-        };
-        let key = table.keys.intern(id as u32, DEFAULT_TENANT);
+        let key = table.keys.intern(published.id, DEFAULT_TENANT);
         if let Some(key) = key {
             self.guards.set_alone(table, key, rate);
             self.waits.class(key, None);
             let word = DirectiveWord::new(DropRatio::NONE).cold(true);
-            table.publish(key, word.enforced(is_enforced).guarded(true));
+            table.publish(key, word.enforced(published.is_enforced()).guarded(true));
         }
         key.into_iter().collect()
     }

@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use plimsoll_core::directive::{Posted, TailCut};
 use plimsoll_core::law::tail::{Bin, Standing};
-use plimsoll_core::names::{DEFAULT_TENANT, Tenant, split_class};
+use plimsoll_core::names::{DEFAULT_TENANT, Key, Tenant, split_class};
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::directive_word::DirectiveWord;
+use crate::hot::table::Table;
 use crate::subscription::enforcement::Stance;
 
 #[derive(Default)]
@@ -16,13 +17,13 @@ pub(crate) struct Names {
     /// By key.
     standings: Vec<Standing>,
     /// By bucket: the names with a bin for their rate, which have their own ratios.
-    counted: HashMap<usize, BTreeSet<u32>>,
+    counted: HashMap<u32, BTreeSet<u32>>,
     /// By key: the class of a name with a plan that only the catalogue has.
     classes: HashMap<u32, Tenant>,
 }
 
 impl Names {
-    pub(super) fn set(&mut self, bucket: usize, key: u32, standing: Standing) {
+    pub(super) fn set(&mut self, bucket: u32, key: u32, standing: Standing) {
         if self.standings.len() <= key as usize {
             self.standings.resize(key as usize + 1, Standing::default());
         }
@@ -55,7 +56,7 @@ impl Names {
     }
 
     /// Forgets a name before another key may take its id.
-    pub(super) fn remove(&mut self, bucket: usize, key: u32) {
+    pub(super) fn remove(&mut self, bucket: u32, key: u32) {
         self.classes.remove(&key);
         if self.of(key) != Standing::default() {
             self.set(bucket, key, Standing::default());
@@ -69,33 +70,33 @@ impl Names {
             .unwrap_or_default()
     }
 
-    pub(super) fn counted(&self, bucket: usize) -> impl Iterator<Item = u32> {
+    pub(super) fn counted(&self, bucket: u32) -> impl Iterator<Item = u32> {
         self.counted.get(&bucket).into_iter().flatten().copied()
+    }
+
+    /// Publishes the word of a key, unless it has its own directive.
+    pub(super) fn publish(&self, table: &Table, key: u32, name: &Key, stance: &Stance<'_>) {
+        if !table.has_own_directive(key) {
+            table.publish(key, self.word(key, name.tenant.as_str(), stance));
+        }
     }
 
     /// Returns the word of a key without its own directive: it follows its bucket's default class,
     /// as far as its standing and its side of a canary let it.
-    pub(super) fn word(
-        &self,
-        key: u32,
-        tenant: &str,
-        posted: Option<&Posted>,
-        stance: &Stance<'_>,
-    ) -> DirectiveWord {
+    pub(super) fn word(&self, key: u32, tenant: &str, stance: &Stance<'_>) -> DirectiveWord {
         // The default class follows nothing. Without a ratio its mode remains, because quotas
         // refuse by it.
         if tenant == DEFAULT_TENANT {
             return DirectiveWord::new(DropRatio::NONE).enforced(stance.enforces(tenant));
         }
         let Standing { established, bin } = self.of(key);
-        let has_plans = posted.is_some_and(has_plans);
-        let cut = posted.and_then(|posted| match has_plans {
-            true => {
-                let class = posted.class_of(self.class_of(key, tenant));
-                posted.terms().of_class(class).cut
-            }
-            false => posted.terms().cut,
-        });
+        let (posted, has_plans) = (stance.posted, has_plans(stance.posted));
+        let cut = if has_plans {
+            let class = posted.class_of(self.class_of(key, tenant));
+            posted.terms().of_class(class).cut
+        } else {
+            posted.terms().cut
+        };
         let of_bin = bin
             .zip(cut)
             .map(|(bin, cut): (Bin, TailCut)| cut.ratio_of(established, bin.rate()));

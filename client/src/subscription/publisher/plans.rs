@@ -74,7 +74,8 @@ impl Plans {
         numbers.insert(class.into(), number);
         let plan = plan_of(class).unwrap_or_default();
         table.classes.begin(number, plan);
-        table.problems.clear(SetupProblem::UNKNOWN_PLAN, plan);
+        let plan = plan.to_owned();
+        table.problems.clear(&SetupProblem::UnknownPlan { plan });
         Some(number)
     }
 }

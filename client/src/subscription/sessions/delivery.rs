@@ -19,11 +19,7 @@ pub(super) struct Delivery {
 impl Delivery {
     /// Begins a new stream, which repeats everything unacknowledged.
     pub(super) fn open(&mut self) {
-        self.repeated += self
-            .sent
-            .drain(..)
-            .map(|(_, decisions)| decisions)
-            .sum::<u64>();
+        self.repeated += self.take(self.sent.len());
     }
 
     /// Records a report with counts: `new` decisions that no earlier report carried.
@@ -39,11 +35,13 @@ impl Delivery {
 
     pub(super) fn on_covered(&mut self, seq: u64) {
         let covered = self.sent.iter().take_while(|(at, _)| *at <= seq).count();
-        self.acknowledged += self
-            .sent
-            .drain(..covered)
-            .map(|(_, decisions)| decisions)
-            .sum::<u64>();
+        self.acknowledged += self.take(covered);
+    }
+
+    /// Removes the first `count` reports. Returns their decisions.
+    fn take(&mut self, count: usize) -> u64 {
+        let taken = self.sent.drain(..count);
+        taken.map(|(_, decisions)| decisions).sum()
     }
 }
 

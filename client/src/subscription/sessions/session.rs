@@ -40,6 +40,16 @@ pub(super) enum Keys {
     Assigned(AssignedKeys),
 }
 
+impl Keys {
+    /// Returns the key with a slot of the outbox.
+    fn of_slot(&self, slot: KeyId) -> Option<u32> {
+        match self {
+            Self::All => Some(slot.0),
+            Self::Assigned(keys) => keys.table_id(slot),
+        }
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct StreamState {
     is_subscribed: Vec<bool>,
@@ -187,18 +197,18 @@ impl Session {
             counts,
             late: Counts::ZERO,
         };
-        let (names, keys) = match &self.keys {
-            Keys::All => (all_keys, None),
-            Keys::Assigned(keys) => (keys.names(), Some(keys)),
+        let keys = &self.keys;
+        let names = match keys {
+            Keys::All => all_keys,
+            Keys::Assigned(keys) => keys.names(),
         };
-        let key_of = |slot: KeyId| keys.map_or(Some(slot.0), |keys| keys.table_id(slot));
-        let tally_of = |slot| tally(key_of(slot).map_or(Counts::ZERO, &counts_of));
+        let tally_of = |slot| tally(keys.of_slot(slot).map_or(Counts::ZERO, &counts_of));
         let mut decisions = 0;
         let on_increase = |slot, new: Counts| {
             decisions += new.asked();
-            key_of(slot)
-                .into_iter()
-                .for_each(|key| on_increase(key, new));
+            if let Some(key) = keys.of_slot(slot) {
+                on_increase(key, new);
+            }
         };
         self.outbox.fill_with(report, names, tally_of, on_increase);
         if report.time.is_some() {
@@ -264,15 +274,8 @@ impl Session {
     }
 
     pub(crate) fn keys_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<u32>> {
-        let key_of = |slot: KeyId| match &self.keys {
-            Keys::All => Some(slot.0),
-            Keys::Assigned(keys) => keys.table_id(slot),
-        };
-        self.outbox
-            .slots_of(ids)
-            .into_iter()
-            .map(|slot| slot.and_then(key_of))
-            .collect()
+        let slots = self.outbox.slots_of(ids).into_iter();
+        slots.map(|slot| self.keys.of_slot(slot?)).collect()
     }
 
     fn slot(&self, key: u32) -> Option<KeyId> {

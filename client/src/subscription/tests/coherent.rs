@@ -94,14 +94,7 @@ fn shadow_and_guard_apply_to_traced_requests() {
         &[("default", ratio(0.5))],
     );
     assert!(client.refusals("globex").iter().all(|refused| !refused));
-    let total = |client: &mut TestClient| {
-        client
-            .subscription
-            .counts()
-            .into_values()
-            .fold(Counts::ZERO, Counts::plus)
-    };
-    assert_eq!(total(&mut client).would_dropped, refused);
+    assert_eq!(client.counts().would_dropped, refused);
 
     // The guard admits fewer than the coin, and a request refused by the coin takes no token.
     let mut client = TestClient::new();
@@ -123,7 +116,7 @@ fn shadow_and_guard_apply_to_traced_requests() {
         .filter(|(now, due)| !**now && **due)
         .count();
     assert_eq!(passed, 0, "the guard refuses more, never less");
-    let total = total(&mut client);
+    let total = client.counts();
     assert_eq!((total.dropped, total.offered), (refused, 400));
     assert!(
         total.guard_dropped > 0 && total.guard_dropped < 400 - refused,
@@ -218,7 +211,7 @@ fn latest_salt_applies() {
     client.direct(coherent(Some(other)), &[("default", ratio(0.5))]);
     assert_eq!(client.refusals("acme"), due(other, 0.5));
     // A bucket without a coherent coin ignores traces.
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.5))]);
+    client.enforce(&[("default", ratio(0.5))]);
     assert_ne!(client.refusals("acme"), due(other, 0.5));
 }
 
@@ -267,10 +260,7 @@ fn keys_of_a_request_share_its_draw() {
     for terms in [coherent(Some(salted(1))), limited(Mode::Enforce)] {
         let mut message = client.message(limited(Mode::Enforce), &[]);
         message.buckets = vec![of_users(terms, 0.5)];
-        client
-            .subscription
-            .on_directives(client.now, message)
-            .unwrap();
+        client.receive(message).unwrap();
         assert_eq!(
             refused(&mut client, &|id| Some(trace(id))),
             due(salted(1), 0.5),

@@ -4,9 +4,7 @@ use super::*;
 
 fn cold(rps: f64) -> TestClient {
     let mut client = TestClient::new();
-    client
-        .subscription
-        .set_cold_rate(Bucket::new("api").unwrap(), rate(rps));
+    client.subscription.set_cold_rate(api(), rate(rps));
     client
 }
 
@@ -40,10 +38,7 @@ fn bucket_without_directive_passes_service_rate() {
             ..Counts::ZERO
         }
     );
-    assert_eq!(
-        client.subscription.mode_of(&Bucket::new("api").unwrap()),
-        Some(Mode::Enforce)
-    );
+    assert_eq!(client.subscription.mode_of(&api()), Some(Mode::Enforce));
 }
 
 #[test]
@@ -66,20 +61,8 @@ fn first_directive_ends_the_service_rate() {
     for (terms, values) in [
         (limited(Mode::Enforce), ratio(0.0)),
         (limited(Mode::Shadow), ratio(1.0)),
-        (
-            Terms {
-                limit: Limit::Unlimited,
-                ..limited(Mode::Enforce)
-            },
-            ratio(None),
-        ),
-        (
-            Terms {
-                limit: Limit::Unknown,
-                ..limited(Mode::Enforce)
-            },
-            ratio(None),
-        ),
+        (enforced_with(Limit::Unlimited), ratio(None)),
+        (enforced_with(Limit::Unknown), ratio(None)),
     ] {
         let mut client = cold(1.0);
         assert!(pass(&mut client, 10, 10) < 10);
@@ -91,10 +74,7 @@ fn first_directive_ends_the_service_rate() {
 #[test]
 fn directive_without_ratios_keeps_service_rate() {
     let mut client = cold(0.0);
-    client.direct(
-        limited(Mode::Enforce),
-        &[("acme", ratio(None)), ("default", ratio(None))],
-    );
+    client.enforce(&[("acme", ratio(None)), ("default", ratio(None))]);
     assert_eq!(pass(&mut client, 10, 10), 0);
     client.direct(limited(Mode::Shadow), &[("default", ratio(None))]);
     assert_eq!(pass(&mut client, 10, 10), 100);
@@ -102,15 +82,16 @@ fn directive_without_ratios_keeps_service_rate() {
 }
 
 #[test]
-fn kill_stops_the_rate_of_the_service() {
-    let mut client = cold(0.0);
-    let kill = Directives {
-        kill: KillGeneration(1),
-        seq: 1,
-        ..Directives::default()
-    };
-    client.subscription.on_directives(client.now, kill).unwrap();
-    assert_eq!(pass(&mut client, 10, 10), 100);
+fn kill_stops_refusals_before_a_policy() {
+    for mut client in [cold(0.0), TestClient::before_policy(BeforePolicy::Deny)] {
+        let kill = Directives {
+            kill: KillGeneration(1),
+            seq: 1,
+            ..Directives::default()
+        };
+        client.receive(kill).unwrap();
+        assert_eq!(pass(&mut client, 10, 10), 100);
+    }
 }
 
 #[test]
@@ -126,7 +107,7 @@ fn unknown_policy_is_decided_as_set() {
         assert_eq!(pass(&mut client, 10, 10), expected);
         assert!(!client.subscription.are_policies_known());
         assert_eq!(client.subscription.decided_before_policy(), 101);
-        client.direct(limited(Mode::Enforce), &[("default", ratio(None))]);
+        client.enforce(&[("default", ratio(None))]);
         assert!(client.subscription.are_policies_known());
         assert_eq!(pass(&mut client, 10, 10), 100, "{decision:?}");
         assert_eq!(client.subscription.decided_before_policy(), 101);
@@ -138,18 +119,6 @@ fn unknown_policy_is_decided_as_set() {
         assert!(!client.subscription.are_policies_known());
         assert_eq!(client.subscription.decided_before_policy(), 102);
     }
-}
-
-#[test]
-fn kill_stops_the_refusal_before_a_policy() {
-    let mut client = TestClient::before_policy(BeforePolicy::Deny);
-    let kill = Directives {
-        kill: KillGeneration(1),
-        seq: 1,
-        ..Directives::default()
-    };
-    client.subscription.on_directives(client.now, kill).unwrap();
-    assert_eq!(pass(&mut client, 10, 10), 100);
 }
 
 #[test]
@@ -172,9 +141,7 @@ fn later_process_starts_from_saved_directives() {
 
     let mut later = TestClient::new();
     later.subscription.restore(saved);
-    later
-        .subscription
-        .set_cold_rate(Bucket::new("api").unwrap(), rate(0.0));
+    later.subscription.set_cold_rate(api(), rate(0.0));
     // They apply to names as well that are used for the first time.
     let admitted = pass(&mut later, 1, 100);
     assert_eq!(admitted, 0, "acme");
@@ -204,10 +171,7 @@ fn later_process_starts_from_saved_directives() {
         epoch: Some(Epoch(4)),
         ..later.message(terms.clone(), &[("acme", ratio(0.0))])
     };
-    later
-        .subscription
-        .on_directives(later.now, message)
-        .unwrap_err();
+    later.receive(message).unwrap_err();
     later.direct(terms, &[("acme", ratio(0.0)), ("default", ratio(0.0))]);
     assert_eq!(pass(&mut later, 10, 10), 100);
     assert!(!later.subscription.directives.is_restored);
@@ -217,7 +181,7 @@ fn later_process_starts_from_saved_directives() {
 #[test]
 fn restored_directives_await_later_names() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    client.enforce(&[("default", ratio(1.0))]);
     let saved = client.subscription.unsaved().unwrap().1;
     let table = Arc::new(Table::new(100, 0, 7));
     let mut later = Subscription::new(client.subscription.identity.clone(), Arc::clone(&table));
@@ -231,18 +195,18 @@ fn restored_directives_await_later_names() {
 #[test]
 fn restored_kill_holds_and_is_reported() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    client.enforce(&[("default", ratio(1.0))]);
     let kill = Directives {
         kill: KillGeneration(3),
         ..Directives::default()
     };
-    let _ = client.subscription.on_directives(client.now, kill);
+    let _ = client.receive(kill);
     let saved = client.subscription.unsaved().unwrap().1;
     let mut later = TestClient::new();
     later.subscription.restore(saved);
     later.check(&[("acme", 0.0)]);
     assert_eq!(later.subscription.report(later.now).kill, KillGeneration(3));
-    later.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    later.enforce(&[("default", ratio(1.0))]);
     later.check(&[("acme", 0.0)]);
 }
 
@@ -261,7 +225,7 @@ fn overdue_answer_tells_what_applies_meanwhile() {
         ),
         (
             |client| {
-                let bucket = Bucket::new("api").unwrap();
+                let bucket = api();
                 client.subscription.set_cold_rate(bucket, rate(100.0));
             },
             Some("cold_rps limits its buckets, and everything else is admitted"),
@@ -273,7 +237,7 @@ fn overdue_answer_tells_what_applies_meanwhile() {
         (
             |client| {
                 let directives = Directives { seq: 1, ..saved() };
-                let _ = client.subscription.on_directives(client.now, directives);
+                let _ = client.receive(directives);
             },
             None,
         ),

@@ -5,17 +5,13 @@ use super::*;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::report::ReportedMode;
 
-fn api() -> Bucket {
-    Bucket::new("api").unwrap()
-}
-
 fn killed(name: &str, generation: u64) -> BTreeMap<Bucket, KillGeneration> {
     [(Bucket::new(name).unwrap(), KillGeneration(generation))].into()
 }
 
 fn enforcing() -> TestClient {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    client.enforce(&[("default", ratio(1.0))]);
     client
 }
 
@@ -25,7 +21,17 @@ fn apply_kills(client: &mut TestClient, kills: BTreeMap<Bucket, KillGeneration>)
         buckets: Vec::new(),
         ..client.message(Terms::default(), &[])
     };
-    client.subscription.on_directives(now(), message).unwrap();
+    client.receive(message).unwrap();
+}
+
+/// Directs what was decided with knowledge of these generations.
+fn decide(client: &mut TestClient, fleet: u64, bucket: u64) {
+    let [fleet, bucket] = [fleet, bucket].map(KillGeneration);
+    let terms = Terms {
+        kill: Kill { fleet, bucket },
+        ..limited(Mode::Enforce)
+    };
+    client.direct(terms, &[("default", ratio(1.0))]);
 }
 
 #[test]
@@ -39,31 +45,11 @@ fn bucket_kill_ends_with_a_knowing_decision() {
     apply_kills(&mut client, killed("api", 2));
     client.check(&[("acme", 0.0)]);
     for (known, share) in [(0, 0.0), (1, 0.0), (2, 1.0)] {
-        let kill = Kill {
-            bucket: KillGeneration(known),
-            ..Kill::default()
-        };
-        client.direct(
-            Terms {
-                kill,
-                ..limited(Mode::Enforce)
-            },
-            &[("default", ratio(1.0))],
-        );
+        decide(&mut client, 0, known);
         client.check(&[("acme", share)]);
     }
     // The claim of a decision is capped, so a later kill voids it.
-    let kill = Kill {
-        fleet: KillGeneration(99),
-        bucket: KillGeneration(99),
-    };
-    client.direct(
-        Terms {
-            kill,
-            ..limited(Mode::Enforce)
-        },
-        &[("default", ratio(1.0))],
-    );
+    decide(&mut client, 99, 99);
     apply_kills(&mut client, killed("api", 4));
     client.check(&[("acme", 0.0)]);
 }
@@ -93,7 +79,7 @@ fn generations_are_reported_on_change() {
         buckets: Vec::new(),
         ..client.message(Terms::default(), &[])
     };
-    client.subscription.on_directives(now(), drill).unwrap();
+    client.receive(drill).unwrap();
     assert!(client.subscription.is_report_due());
     assert_eq!(client.subscription.report(now()).drill, Drill(5));
     assert!(!client.subscription.is_report_due());
@@ -109,7 +95,7 @@ fn generations_are_reported_on_change() {
         ..client.message(Terms::default(), &[])
     };
     assert!(matches!(
-        client.subscription.on_directives(now(), liar),
+        client.receive(liar),
         Err(StaleDirective::KillJump { .. })
     ));
 }
@@ -154,17 +140,7 @@ fn mode_decided_without_the_generation_is_reported() {
     let mut client = enforcing();
     apply_kills(&mut client, killed("api", 2));
     assert_eq!(client.subscription.report(now()).modes, unapplied(1));
-    let kill = Kill {
-        bucket: KillGeneration(2),
-        ..Kill::default()
-    };
-    client.direct(
-        Terms {
-            kill,
-            ..limited(Mode::Enforce)
-        },
-        &[("default", ratio(1.0))],
-    );
+    decide(&mut client, 0, 2);
     assert_eq!(client.subscription.report(now()).modes, unapplied(0));
 }
 
@@ -173,7 +149,7 @@ fn process_kill_switch_only_observes() {
     let mut client = enforcing();
     assert!(client.subscription.observe(true) && !client.subscription.observe(true));
     client.check(&[("acme", 0.0)]);
-    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    client.enforce(&[("default", ratio(1.0))]);
     client.check(&[("acme", 0.0)]);
     assert_eq!(client.subscription.mode_of(&api()), Some(Mode::Shadow));
     let report = client.subscription.report(now());

@@ -39,6 +39,10 @@ struct TestClient {
     now: MonoTime,
 }
 
+fn api() -> Bucket {
+    Bucket::new("api").unwrap()
+}
+
 fn now() -> MonoTime {
     MonoTime::from_elapsed(Duration::from_secs(1))
 }
@@ -52,6 +56,13 @@ fn limited(mode: Mode) -> Terms {
         limit: Limit::PerSecond(rate(100.0)),
         mode,
         ..Terms::default()
+    }
+}
+
+fn enforced_with(limit: Limit) -> Terms {
+    Terms {
+        limit,
+        ..limited(Mode::Enforce)
     }
 }
 
@@ -123,9 +134,8 @@ impl TestClient {
             tenant: Tenant::new(tenant).unwrap(),
             values: *values,
         };
-        let bucket = Bucket::new("api").unwrap();
         let directive = BucketDirective {
-            bucket,
+            bucket: api(),
             whole: true,
             terms,
             keys: keys.iter().map(key).collect(),
@@ -140,7 +150,15 @@ impl TestClient {
 
     fn direct(&mut self, terms: Terms, keys: &[(&str, Values)]) {
         let message = self.message(terms, keys);
-        self.subscription.on_directives(self.now, message).unwrap();
+        self.receive(message).unwrap();
+    }
+
+    fn enforce(&mut self, keys: &[(&str, Values)]) {
+        self.direct(limited(Mode::Enforce), keys);
+    }
+
+    fn receive(&mut self, message: Directives) -> Result<(), StaleDirective> {
+        self.subscription.on_directives(self.now, message)
     }
 
     fn admit(&mut self, tenant: &str) -> Verdict {
@@ -200,45 +218,30 @@ fn missing_directives_admit_and_count_everything() {
 #[test]
 fn tenant_without_directive_follows_the_default_class() {
     let mut client = TestClient::new();
-    client.direct(
-        limited(Mode::Enforce),
-        &[("acme", ratio(0.9)), ("default", ratio(0.3))],
-    );
+    client.enforce(&[("acme", ratio(0.9)), ("default", ratio(0.3))]);
     client.check(&[
         ("acme", 0.9),
         ("stranger", 0.3),
         ("default", 0.3),
         ("not a name", 0.3),
     ]);
-    client.direct(
-        limited(Mode::Enforce),
-        &[("acme", ratio(0.0)), ("default", ratio(1.0))],
-    );
+    client.enforce(&[("acme", ratio(0.0)), ("default", ratio(1.0))]);
     client.check(&[("acme", 0.0), ("stranger", 1.0)]);
 }
 
 #[test]
 fn absent_ratio_keeps_the_ratio_in_force() {
     let mut client = TestClient::new();
-    client.direct(
-        limited(Mode::Enforce),
-        &[("acme", ratio(0.9)), ("default", ratio(0.3))],
-    );
-    client.direct(
-        limited(Mode::Enforce),
-        &[("acme", ratio(None)), ("default", ratio(None))],
-    );
+    client.enforce(&[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    client.enforce(&[("acme", ratio(None)), ("default", ratio(None))]);
     client.check(&[("acme", 0.9), ("stranger", 0.3)]);
 }
 
 #[test]
 fn delisted_tenant_returns_to_the_default_class() {
     let mut client = TestClient::new();
-    client.direct(
-        limited(Mode::Enforce),
-        &[("acme", ratio(0.9)), ("default", ratio(0.3))],
-    );
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.3))]);
+    client.enforce(&[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    client.enforce(&[("default", ratio(0.3))]);
     client.check(&[("acme", 0.3)]);
 }
 
@@ -246,15 +249,9 @@ fn delisted_tenant_returns_to_the_default_class() {
 fn limit_without_a_number_clears_every_ratio() {
     for cleared in [Limit::Unknown, Limit::Unlimited] {
         let mut client = TestClient::new();
+        client.enforce(&[("acme", ratio(0.9)), ("default", ratio(1.0))]);
         client.direct(
-            limited(Mode::Enforce),
-            &[("acme", ratio(0.9)), ("default", ratio(1.0))],
-        );
-        client.direct(
-            Terms {
-                limit: cleared,
-                ..limited(Mode::Enforce)
-            },
+            enforced_with(cleared),
             &[("acme", ratio(None)), ("default", ratio(None))],
         );
         client.check(&[("acme", 0.0), ("stranger", 0.0)]);
@@ -302,7 +299,7 @@ fn only_cohort_instances_refuse_in_canary() {
             (u64::from(refuses), u64::from(!refuses))
         );
         enforcing += usize::from(refuses);
-        client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+        client.enforce(&[("default", ratio(1.0))]);
         assert!(!client.admit("acme").is_admit(), "{name}");
     }
     assert!((8..30).contains(&enforcing), "{enforcing} of 60");
@@ -341,7 +338,7 @@ fn decisions_use_the_directed_coin() {
 #[test]
 fn tenants_without_keys_share_a_coin() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.99))]);
+    client.enforce(&[("default", ratio(0.99))]);
     let admitted = (0..90)
         .filter(|n| client.admit(&format!("once-{n}")).is_admit())
         .count();
@@ -354,10 +351,7 @@ fn tenants_without_keys_share_a_coin() {
 #[test]
 fn only_a_later_generation_ends_kills() {
     let mut client = TestClient::new();
-    client.direct(
-        limited(Mode::Enforce),
-        &[("acme", ratio(1.0)), ("default", ratio(1.0))],
-    );
+    client.enforce(&[("acme", ratio(1.0)), ("default", ratio(1.0))]);
     let with_kill = |client: &mut TestClient, epoch: u64, generation: u64, known: u64| {
         let kill = Kill {
             fleet: KillGeneration(known),
@@ -373,15 +367,12 @@ fn only_a_later_generation_ends_kills() {
             kill: KillGeneration(generation),
             ..message
         };
-        client.subscription.on_directives(now(), message)
+        client.receive(message)
     };
     // From an older epoch: its directives are stale, its kill is not.
     with_kill(&mut client, 1, 3, 0).unwrap_err();
     client.check(&[("acme", 0.0), ("stranger", 0.0)]);
-    assert_eq!(
-        client.subscription.mode_of(&Bucket::new("api").unwrap()),
-        Some(Mode::Shadow)
-    );
+    assert_eq!(client.subscription.mode_of(&api()), Some(Mode::Shadow));
     with_kill(&mut client, 5, 2, 2).unwrap();
     client.check(&[("acme", 0.0)]);
     // The end of the kill does not bring back a mode that was decided before it.
@@ -394,20 +385,14 @@ fn only_a_later_generation_ends_kills() {
 #[test]
 fn stale_messages_change_nothing_and_are_counted() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    client.enforce(&[("default", ratio(1.0))]);
     let older = client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
     let from_older_epoch = Directives {
         epoch: Some(Epoch(4)),
         ..older.clone()
     };
-    client
-        .subscription
-        .on_directives(now(), from_older_epoch.clone())
-        .unwrap_err();
-    client
-        .subscription
-        .on_directives(now(), Directives { seq: 1, ..older })
-        .unwrap_err();
+    client.receive(from_older_epoch.clone()).unwrap_err();
+    client.receive(Directives { seq: 1, ..older }).unwrap_err();
     let poisoned = Directives {
         seq: 9,
         ..client.message(limited(Mode::Enforce), &[("default", ratio(0.0))])
@@ -416,29 +401,19 @@ fn stale_messages_change_nothing_and_are_counted() {
         epoch: Some(Epoch(u64::MAX)),
         ..poisoned.clone()
     };
-    client
-        .subscription
-        .on_directives(now(), too_high)
-        .unwrap_err();
+    client.receive(too_high).unwrap_err();
     let too_killed = Directives {
         kill: KillGeneration(u64::MAX),
         ..poisoned
     };
-    client
-        .subscription
-        .on_directives(now(), too_killed)
-        .unwrap_err();
+    client.receive(too_killed).unwrap_err();
     // A new stream does not make an old epoch valid.
     client.subscription.on_open(now());
     client
-        .subscription
-        .on_directives(
-            now(),
-            Directives {
-                seq: 1,
-                ..from_older_epoch
-            },
-        )
+        .receive(Directives {
+            seq: 1,
+            ..from_older_epoch
+        })
         .unwrap_err();
     assert_eq!(client.subscription.rejected, 5);
     client.check(&[("stranger", 1.0)]);
@@ -449,7 +424,7 @@ fn directive_without_a_subscription_takes_no_room() {
     let mut client = TestClient::new();
     let mut message = client.message(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     message.buckets[0].bucket = Bucket::new("other").unwrap();
-    client.subscription.on_directives(now(), message).unwrap();
+    client.receive(message).unwrap();
     let Subscription {
         directives,
         enforcement,
@@ -510,7 +485,7 @@ fn new_policy_renews_the_subscriptions() {
             policy_hash: Some(hash),
             ..message
         };
-        client.subscription.on_directives(now(), message).unwrap();
+        client.receive(message).unwrap();
         assert_eq!(
             client.subscription.report(now()).subscriptions.len(),
             subscribed,
@@ -528,7 +503,7 @@ fn controller_state_ages_by_the_local_clock() {
         upstream_age: Some(Duration::from_secs(7)),
         ..message
     };
-    client.subscription.on_directives(now(), message).unwrap();
+    client.receive(message).unwrap();
     let age = client
         .subscription
         .upstream_age(now() + Duration::from_secs(5));
@@ -537,7 +512,7 @@ fn controller_state_ages_by_the_local_clock() {
 
 #[test]
 fn unknown_bucket_suggests_the_nearest() {
-    let (mut client, api) = (TestClient::new(), Bucket::new("api").unwrap());
+    let (mut client, api) = (TestClient::new(), api());
     assert_eq!(
         (
             client.table.problems.list(),

@@ -85,7 +85,9 @@ proptest! {
                     let keys: Vec<_> =
                         acme.into_iter().map(|acme| ("acme", acme)).chain([("default", default)]).collect();
                     client.direct(terms.clone(), &keys);
-                    let enforces = client.subscription.enforcement.stance(&Bucket::new("api").unwrap(), &terms).enforces("acme");
+                    let api = api();
+                    let posted = client.subscription.directives.get(&api).unwrap();
+                    let enforces = client.subscription.enforcement.stance(&api, posted).enforces("acme");
                     may_refuse = enforces && terms.limit != Limit::Unknown;
                     may_guard = terms.clients.is_some() && terms.limit != Limit::Unknown;
                 }
@@ -93,7 +95,7 @@ proptest! {
                     let kill = KillGeneration(client.subscription.enforcement.kills.fleet().0 / 2 * 2 + 1);
                     let message = Directives { kill, ..Directives::default() };
                     // Without an epoch only the kill applies.
-                    let _ = client.subscription.on_directives(client.now, message);
+                    let _ = client.receive(message);
                     may_refuse = false;
                 }
                 Step::Ask { tenant, times } => {
@@ -121,7 +123,7 @@ proptest! {
         }
         let counts = client.subscription.counts();
         for (tenant, verdicts) in TENANTS.iter().zip(verdicts) {
-            let key = Key { bucket: Bucket::new("api").unwrap(), tenant: Tenant::new(tenant).unwrap() };
+            let key = Key { bucket: api(), tenant: Tenant::new(tenant).unwrap() };
             let counts = counts.get(&key).copied().unwrap_or_default();
             prop_assert_eq!(Verdicts { offered: counts.offered, refused: counts.refused() }, verdicts, "{}", tenant);
         }

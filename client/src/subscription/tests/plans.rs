@@ -119,10 +119,7 @@ fn standing_of_a_name_is_cut_by_its_class() {
     };
     let mut message = client.message(enforced(cut), &keys);
     message.standings = vec![(id, standing)];
-    client
-        .subscription
-        .on_directives(client.now, message)
-        .unwrap();
+    client.receive(message).unwrap();
     client.check_in_plan(&[("jo", "free", 0.75)]);
 }
 

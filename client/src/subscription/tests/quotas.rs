@@ -15,18 +15,18 @@ fn with_quota(max: u64) -> Terms {
     }
 }
 
+fn without_quotas() -> Terms {
+    Terms {
+        quotas: Some(BucketQuotas::default()),
+        ..limited(Mode::Enforce)
+    }
+}
+
 fn sizes(client: &TestClient) -> Vec<u64> {
-    let Some(id) = client.table.known_bucket("api").map(|place| place.bucket) else {
-        return Vec::new();
-    };
-    client
-        .table
-        .quotas
-        .get(id)
-        .iter()
-        .flat_map(|quotas| quotas.iter())
-        .map(|quota| quota.rate.max())
-        .collect()
+    let place = client.table.known_bucket("api");
+    let quotas = place.and_then(|place| client.table.quotas.get(place.bucket));
+    let quotas = quotas.unwrap_or_default();
+    quotas.iter().map(|quota| quota.rate.max()).collect()
 }
 
 #[test]
@@ -39,13 +39,7 @@ fn quotas_hold_until_a_directive_changes_them() {
     assert_eq!(sizes(&client), [10], "absent is unchanged");
     client.direct(with_quota(20), &[]);
     assert_eq!(sizes(&client), [20]);
-    client.direct(
-        Terms {
-            quotas: Some(BucketQuotas::default()),
-            ..limited(Mode::Enforce)
-        },
-        &[],
-    );
+    client.direct(without_quotas(), &[]);
     assert_eq!(sizes(&client), [0_u64; 0]);
 }
 
@@ -102,13 +96,7 @@ fn quotas_without_store_are_a_temporary_problem() {
         problem.to_string().contains("PLIMSOLL_QUOTA_STORE"),
         "{problem}"
     );
-    client.direct(
-        Terms {
-            quotas: Some(BucketQuotas::default()),
-            ..limited(Mode::Enforce)
-        },
-        &[],
-    );
+    client.direct(without_quotas(), &[]);
     assert_eq!(client.table.problems.list(), []);
 
     let mut client = TestClient::new();

@@ -2,7 +2,7 @@
 
 use plimsoll_core::decision::Reason;
 
-use super::guards::{guard, shared_by};
+use super::guards::{guard, shared_by, stopped};
 use super::*;
 
 impl TestClient {
@@ -23,13 +23,6 @@ impl TestClient {
             .find(|(bucket, _)| bucket.as_str() == "api")
             .unwrap();
         by_reason.map(|refused| (refused.enforced, refused.would))
-    }
-}
-
-fn stopped(values: Values) -> Values {
-    Values {
-        at_tenant_limit: Some(true),
-        ..values
     }
 }
 
@@ -76,13 +69,11 @@ fn refusal_names_its_cause() {
 #[test]
 fn service_rate_refuses_as_cold_start() {
     let mut client = TestClient::new();
-    client
-        .subscription
-        .set_cold_rate(Bucket::new("api").unwrap(), rate(1.0));
+    client.subscription.set_cold_rate(api(), rate(1.0));
     assert_eq!(client.reason("acme"), Reason::ColdStart);
     (0..9).for_each(|_| assert_eq!(client.reason("acme"), Reason::ColdStart));
     client.subscription.on_tick(client.now);
-    client.direct(shared_by(1, Mode::Enforce), &[("default", guard(0.0, 1e9))]);
+    client.guard_class(1, guard(0.0, 1e9));
     assert_eq!(client.reason("acme"), Reason::BurstGuard);
     assert_eq!(
         client.by_reason(),

@@ -75,10 +75,7 @@ fn waits_are_spread_under_any_overload() {
 #[test]
 fn wait_grows_with_overload_without_directives() {
     let mut client = TestClient::new();
-    client.direct(
-        limited(Mode::Enforce),
-        &[("default", ratio(1.0)), ("own", ratio(0.5))],
-    );
+    client.enforce(&[("default", ratio(1.0)), ("own", ratio(0.5))]);
     for (passed, span) in [
         (0.0, 1..3),
         (10.0, 8..22),
@@ -101,12 +98,9 @@ fn wait_grows_with_overload_without_directives() {
 #[test]
 fn directive_that_is_withdrawn_ends_its_overload() {
     let mut client = TestClient::new();
-    client.direct(
-        limited(Mode::Enforce),
-        &[("default", ratio(0.5)), ("own", ratio(0.5))],
-    );
+    client.enforce(&[("default", ratio(0.5)), ("own", ratio(0.5))]);
     client.pass(60.0);
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.5))]);
+    client.enforce(&[("default", ratio(0.5))]);
     assert!(
         client
             .waits("own", 10)
@@ -115,10 +109,7 @@ fn directive_that_is_withdrawn_ends_its_overload() {
         "follows its default class"
     );
     client.pass(10.0);
-    client.direct(
-        limited(Mode::Enforce),
-        &[("default", ratio(0.5)), ("own", ratio(0.5))],
-    );
+    client.enforce(&[("default", ratio(0.5)), ("own", ratio(0.5))]);
     assert!(
         client
             .waits("own", 10)

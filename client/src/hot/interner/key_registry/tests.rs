@@ -133,7 +133,8 @@ fn remembered_refusal_keeps_its_key_active() {
         known
             .table
             .counters
-            .count_quota(1, QuotaOutcome::Repeated, 1);
+            .quotas
+            .add(1, QuotaOutcome::Repeated, 1);
         assert_eq!(known.wait(1, &[]), []);
     }
     assert_eq!(
@@ -153,10 +154,7 @@ fn late_quota_refusal_leaves_counts_consistent() {
     assert_eq!(known.request("globex", 1), 1);
     assert_eq!(known.sync(), [Change::Replaced(1)]);
     // The store answers two requests of acme only now.
-    known
-        .table
-        .counters
-        .count_quota(1, QuotaOutcome::Dropped, 2);
+    known.table.counters.quotas.add(1, QuotaOutcome::Dropped, 2);
     let counts = known.registry.counts(&known.table, KeyId(1));
     assert!(counts.is_consistent(), "{counts:?}");
     assert_eq!((counts.offered, counts.quota_dropped), (1, 1));

@@ -23,23 +23,18 @@ pub(crate) trait Waiter {
     fn is_gone(&self) -> bool;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The tokens that the request needed.
-    Took(Tokens),
-    /// The store has fewer tokens, and how long until it has enough, if ever.
-    Refused(Option<Duration>),
-}
+/// The tokens that a request needed; or else the store has fewer, and how long until it has enough, if ever.
+pub(crate) type Outcome<T> = Result<T, Option<Duration>>;
 
-pub(crate) enum Joined<W> {
+pub(crate) enum Joined {
     /// A call to make for this request, and for the requests that join it.
     Call(Demand),
     Waits,
-    Full(W),
+    Full,
 }
 
 pub(crate) struct Landed<W> {
-    pub(crate) settled: SmallVec<[(W, Outcome); 4]>,
+    pub(crate) settled: SmallVec<[(W, Outcome<Tokens>); 4]>,
     /// The next call, for the requests that still wait.
     pub(crate) again: Option<Demand>,
     /// Unneeded tokens, to give back to the store.
@@ -98,13 +93,7 @@ impl<W: Waiter> Holding<W> {
             return None;
         }
         let extra = self.lease.extra(quota, now);
-        (extra > 0).then(|| {
-            self.call(now);
-            Demand {
-                least: 1,
-                wanted: extra,
-            }
-        })
+        (extra > 0).then(|| self.call(now, 1, extra))
     }
 
     /// Begins a call for the lease and for what is owed, without a request that waits for it.
@@ -119,13 +108,7 @@ impl<W: Waiter> Holding<W> {
         };
         let owed = self.allowance.owed(now);
         let wanted = lease.saturating_add(owed);
-        (wanted > 0).then(|| {
-            self.call(now);
-            Demand {
-                least: least(quota, 0, owed).max(1),
-                wanted,
-            }
-        })
+        (wanted > 0).then(|| self.call(now, least(quota, 0, owed).max(1), wanted))
     }
 
     /// Adds tokens to the lease. Returns the tokens that it has no room for.
@@ -165,7 +148,7 @@ impl<W: Waiter> Holding<W> {
         (need, cost): (u64, u64),
         waiter: W,
         now: MonoTime,
-    ) -> Joined<W> {
+    ) -> Joined {
         while self
             .waiting
             .front()
@@ -174,16 +157,14 @@ impl<W: Waiter> Holding<W> {
             self.waiting.pop_front();
         }
         if self.waiting.len() >= WAITING_PER_KEY_MAX {
-            return Joined::Full(waiter);
+            return Joined::Full;
         }
         self.waiting.push_back(Waiting { need, cost, waiter });
         if self.calls > 0 && now < self.recall_at {
             return Joined::Waits;
         }
-        match self.next_call(quota, 0, now) {
-            Some(demand) => Joined::Call(demand),
-            None => Joined::Waits,
-        }
+        self.next_call(quota, 0, now)
+            .map_or(Joined::Waits, Joined::Call)
     }
 
     /// Returns the demand of a call for several keys: a lease only if no other call asks for one.
@@ -219,15 +200,13 @@ impl<W: Waiter> Holding<W> {
                 None
             } else if first.need <= left {
                 left -= first.need;
-                Some(Outcome::Took(Tokens {
-                    count: first.need,
-                    ends,
-                }))
+                let count = first.need;
+                Some(Ok(Tokens { count, ends }))
             } else if reply.granted == 0 && least(quota, first.need, owed) > reply.remaining {
                 let wait = holds_in(quota.rate, reply, least(quota, first.need, owed));
                 let (cost, until) = (first.cost, now + wait.unwrap_or(REFUSAL_LASTS_MAX));
                 self.remember(cost, until, now);
-                Some(Outcome::Refused(wait))
+                Some(Err(wait))
             } else {
                 break;
             };
@@ -376,29 +355,20 @@ impl<W: Waiter> Holding<W> {
                 least = needs;
             }
         }
-        self.call(now);
-        Some(Demand {
-            least,
-            wanted: needs.saturating_add(extra),
-        })
+        Some(self.call(now, least, needs.saturating_add(extra)))
     }
 
     /// Makes the call that pays with what is left of a bucket that has less than is owed.
     fn pay(&mut self, reply: Reply, now: MonoTime) -> Option<Demand> {
         let count = self.allowance.owed(now).min(reply.remaining);
-        (reply.granted == 0 && count > 0).then(|| {
-            self.call(now);
-            Demand {
-                least: count,
-                wanted: count,
-            }
-        })
+        (reply.granted == 0 && count > 0).then(|| self.call(now, count, count))
     }
 
-    /// Counts a call. Each further one that is not answered doubles the time to the next.
-    fn call(&mut self, now: MonoTime) {
+    /// Begins a call. Each further one that is not answered doubles the time to the next.
+    fn call(&mut self, now: MonoTime, least: u64, wanted: u64) -> Demand {
         self.recall_at = now + self.patience.saturating_mul(1 << self.calls.min(10));
         self.calls += 1;
+        Demand { least, wanted }
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::Shared;
-use crate::limiter::quota::book::{Demand, Key, Outcome};
-use crate::limiter::quota::held::{Held, Settled};
+use crate::limiter::quota::book::holding::Holding;
+use crate::limiter::quota::book::{Demand, Key};
+use crate::limiter::quota::held::Held;
 use crate::limiter::quota::store::Ask;
 
-/// The call of one key, for all requests that wait for it. Dropped before its end, it ends their wait.
+/// The call of one key, for all requests that wait for it. Dropped before its end, it drops them, which ends their wait.
 pub(super) struct Flight {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,
@@ -40,8 +41,9 @@ impl Flight {
             let Some(landed) = landed else { return };
             self.shared.figures.lost(&self.key.quota, landed.ended);
             for (waits, outcome) in landed.settled {
+                let held = |tokens| Held::new(Arc::clone(&self.shared), self.key.clone(), tokens);
                 // A request that has just left drops its tokens, which return.
-                let _ = waits.0.send(self.settled(outcome));
+                let _ = waits.0.send(outcome.map(held));
             }
             self.shared.give(self.key.clone(), landed.surplus);
             match landed.again {
@@ -53,30 +55,12 @@ impl Flight {
             }
         }
     }
-
-    fn settled(&self, outcome: Outcome) -> Settled {
-        match outcome {
-            Outcome::Took(tokens) => Settled::Took(Held::new(
-                Arc::clone(&self.shared),
-                self.key.clone(),
-                tokens,
-            )),
-            Outcome::Refused(wait) => Settled::Refused(wait),
-        }
-    }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.is_landed {
-            for waits in self
-                .shared
-                .known(&self.key, |holding| holding.fail())
-                .into_iter()
-                .flatten()
-            {
-                let _ = waits.0.send(Settled::Failed);
-            }
+            drop(self.shared.known(&self.key, Holding::fail));
         }
     }
 }

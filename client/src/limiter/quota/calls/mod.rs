@@ -45,8 +45,8 @@ pub(super) struct Shared {
     is_probing: AtomicBool,
     calls: Arc<Semaphore>,
     gives: Arc<Semaphore>,
-    /// The gives that wait for a breaker to close, with the ends of their tokens.
-    gives_waiting: Mutex<VecDeque<(Ask, MonoTime)>>,
+    /// The gives that wait for a breaker to close.
+    gives_waiting: Mutex<VecDeque<(Key, Tokens)>>,
     is_closed: AtomicBool,
     origin: Instant,
 }
@@ -185,29 +185,26 @@ impl Shared {
     /// Gives tokens back to the store in the background, once a breaker before it is closed. Tokens
     /// that would arrive after the refill are lost: they would overfill the bucket.
     pub(super) fn give(self: &Arc<Self>, key: Key, tokens: Tokens) {
-        if tokens.count > 0 {
-            self.give_when_closed(Ask::all(key, tokens.count), tokens.ends);
+        if tokens.count == 0 {
+            return;
         }
-    }
-
-    fn give_when_closed(self: &Arc<Self>, ask: Ask, ends: MonoTime) {
         if self.may_give() {
             let place = Arc::clone(&self.gives).try_acquire_owned();
             let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else {
-                return self.lost(&ask);
+                return self.figures.lost(&key.quota, tokens.count);
             };
             let shared = Arc::clone(self);
             runtime.spawn(async move {
                 let _place = place;
-                shared.give_now(&ask, ends).await;
+                shared.give_now(&key, tokens).await;
             });
             return;
         }
         let waiting = || lock(&self.gives_waiting);
         if waiting().len() >= GIVES_MAX {
-            return self.lost(&ask);
+            return self.figures.lost(&key.quota, tokens.count);
         }
-        waiting().push_back((ask, ends));
+        waiting().push_back((key, tokens));
         // The breaker may have closed meanwhile.
         if self.is_answering() {
             self.give_waiting();
@@ -219,28 +216,22 @@ impl Shared {
         let waiting = std::mem::take(&mut *lock(&self.gives_waiting));
         waiting
             .into_iter()
-            .for_each(|(ask, ends)| self.give_when_closed(ask, ends));
+            .for_each(|(key, tokens)| self.give(key, tokens));
     }
 
-    /// Gives tokens back that end at `ends`. What the store does not acknowledge may have arrived, and is not repeated.
-    async fn give_now(self: &Arc<Self>, ask: &Ask, ends: MonoTime) {
+    /// Gives tokens back. What the store does not acknowledge may have arrived, and is not repeated.
+    async fn give_now(self: &Arc<Self>, key: &Key, tokens: Tokens) {
         let now = self.now();
-        let is_due = Tokens {
-            count: ask.demand.least,
-            ends,
-        }
-        .returnable(now)
-            && self.may_give();
-        let within = ends.since(now).min(LATE_MAX);
-        if is_due && matches!(timeout(within, self.store.give(ask)).await, Ok(Ok(()))) {
-            self.figures.given(ask.demand.least);
+        let is_due = tokens.returnable(now) && self.may_give();
+        let given = timeout(
+            tokens.ends.since(now).min(LATE_MAX),
+            self.store.give(key, tokens.count),
+        );
+        if is_due && matches!(given.await, Ok(Ok(()))) {
+            self.figures.given(tokens.count);
         } else {
-            self.lost(ask);
+            self.figures.lost(&key.quota, tokens.count);
         }
-    }
-
-    fn lost(&self, ask: &Ask) {
-        self.figures.lost(&ask.key.quota, ask.demand.least);
     }
 
     /// Connects in the background, and asks once: a store that is configured wrongly is in the log before requests are
@@ -285,11 +276,7 @@ impl Shared {
                 && let Some((key, tokens)) = leases.next()
             {
                 let shared = Arc::clone(self);
-                gives.spawn(async move {
-                    shared
-                        .give_now(&Ask::all(key, tokens.count), tokens.ends)
-                        .await
-                });
+                gives.spawn(async move { shared.give_now(&key, tokens).await });
             }
             if gives.join_next().await.is_none() {
                 return;

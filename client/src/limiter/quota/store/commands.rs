@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Script, Value, cmd, from_redis_value};
 
-use super::{Ask, Reply, millis};
+use super::{Ask, Key, Reply, millis};
 
 const TAKE: &str = include_str!("take.lua");
 const GIVE: &str = include_str!("give.lua");
@@ -47,8 +47,8 @@ pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], is_full: bool) -> Cm
         Dialect::Server => {
             let mut command = cmd("QUOTA.TAKE");
             for ask in asks {
-                command.arg(server_key(ask));
-                rate_and_demand(&mut command, ask);
+                command.arg(server_key(&ask.key));
+                add_rate_and_demand(&mut command, ask);
             }
             command
         }
@@ -56,37 +56,39 @@ pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], is_full: bool) -> Cm
             let mut command = script(take, TAKE, is_full);
             command.arg(asks.len());
             for ask in asks {
-                command.arg(redis_key(ask));
+                command.arg(redis_key(&ask.key));
             }
             for ask in asks {
-                rate_and_demand(&mut command, ask);
+                add_rate_and_demand(&mut command, ask);
             }
             command
         }
     }
 }
 
-pub(super) fn give_command(dialect: &Dialect, ask: &Ask, mark: u64, is_full: bool) -> Cmd {
-    let (rate, tokens) = (ask.key.quota.rate, ask.demand.least);
+pub(super) fn give_command(
+    dialect: &Dialect,
+    key: &Key,
+    tokens: u64,
+    mark: u64,
+    is_full: bool,
+) -> Cmd {
     match dialect {
         Dialect::Server => {
             let mut command = cmd("QUOTA.GIVE");
-            command
-                .arg(server_key(ask))
-                .arg(rate.max())
-                .arg(rate.refill())
-                .arg(rate.every_ms())
-                .arg(tokens);
+            command.arg(server_key(key));
+            add_rate(&mut command, key);
+            command.arg(tokens);
             command
         }
         Dialect::Redis { give, process, .. } => {
             let mut command = script(give, GIVE, is_full);
-            command.arg(2).arg(redis_key(ask));
+            command.arg(2).arg(redis_key(key));
             command.arg(format!(
                 "plimsoll:{{{}}}:give:{process:016x}:{mark}",
-                ask.tenant_in_key()
+                key.stored_tenant()
             ));
-            command.arg(rate.max()).arg(tokens);
+            command.arg(key.quota.rate.max()).arg(tokens);
             command
         }
     }
@@ -125,26 +127,30 @@ fn script(script: &Script, text: &str, is_full: bool) -> Cmd {
     command
 }
 
-fn rate_and_demand(command: &mut Cmd, ask: &Ask) {
-    let (rate, demand) = (ask.key.quota.rate, ask.demand);
+fn add_rate_and_demand(command: &mut Cmd, Ask { key, demand }: &Ask) {
+    add_rate(command, key);
+    command.arg(demand.least).arg(demand.wanted);
+}
+
+fn add_rate(command: &mut Cmd, key: &Key) {
+    let rate = key.quota.rate;
     command
         .arg(rate.max())
         .arg(rate.refill())
-        .arg(rate.every_ms())
-        .arg(demand.least)
-        .arg(demand.wanted);
+        .arg(rate.every_ms());
 }
 
 /// Returns the key at a quota server. The rate is not in it, because the command has it.
-fn server_key(ask: &Ask) -> String {
-    format!("{{{}}}:{}", ask.tenant_in_key(), ask.key.quota.name)
+fn server_key(key: &Key) -> String {
+    format!("{{{}}}:{}", key.stored_tenant(), key.quota.name)
 }
 
 /// Returns the key at Redis, with the rate. The tenant in braces is what Redis Cluster finds the slot by.
-fn redis_key(ask: &Ask) -> String {
-    let (tenant, name, rate) = (ask.tenant_in_key(), &ask.key.quota.name, ask.key.quota.rate);
+fn redis_key(key: &Key) -> String {
+    let (name, rate) = (&key.quota.name, key.quota.rate);
     format!(
-        "plimsoll:{{{tenant}}}:{name}:{}:{}:{}",
+        "plimsoll:{{{}}}:{name}:{}:{}:{}",
+        key.stored_tenant(),
         rate.max(),
         rate.refill(),
         rate.every_ms()
@@ -158,7 +164,7 @@ mod tests {
 
     use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
-    use super::super::{Demand, Key};
+    use super::super::Demand;
     use super::*;
 
     fn asks(count: usize) -> Vec<Ask> {

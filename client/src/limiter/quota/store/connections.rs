@@ -1,7 +1,7 @@
 //! The connections to a store: a few, each shared by all requests, made when they are needed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -76,7 +76,7 @@ impl Connections {
         }
         match result {
             Ok(value) => {
-                *self.last_fault() = None;
+                *lock(&self.fault) = None;
                 Ok(value)
             }
             Err(error) => {
@@ -96,7 +96,7 @@ impl Connections {
     }
 
     pub(super) fn fault(&self) -> Option<String> {
-        self.last_fault().clone()
+        lock(&self.fault).clone()
     }
 
     async fn connected(&self, slot: &Slot) -> Result<(u64, Connection), Failure> {
@@ -111,12 +111,8 @@ impl Connections {
         if let Some(hint) = hint(self.config.kind, &text) {
             text = format!("{hint} ({text})");
         }
-        *self.last_fault() = Some(text);
+        *lock(&self.fault) = Some(text);
         failure(error)
-    }
-
-    fn last_fault(&self) -> MutexGuard<'_, Option<String>> {
-        lock(&self.fault)
     }
 
     pub(super) async fn close(&self) {

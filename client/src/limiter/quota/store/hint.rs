@@ -5,43 +5,33 @@ use crate::limiter::quota::config::StoreKind;
 pub(super) fn hint(kind: StoreKind, error: &str) -> Option<&'static str> {
     let error = error.to_ascii_lowercase();
     let has = |text: &str| error.contains(text);
-    if has("unknown command") {
-        return Some(match kind {
-            StoreKind::Server => {
-                "the address is that of a Redis: write redis:// in place of plimsoll://"
-            }
-            _ => "the address is that of a quota server: write plimsoll:// in place of redis://",
-        });
-    }
-    if has("cluster support disabled") {
-        return Some(
-            "the address is that of a single Redis: write redis:// in place of redis+cluster://",
-        );
-    }
-    if has("parse error") {
-        return Some(
-            "the port speaks another protocol: give that of the quota server (9049) or of Redis, not an admin port",
-        );
-    }
-    if has("invalidcontenttype") {
-        return Some(
-            "the port speaks no TLS: leave out the `s` of plimsolls:// or rediss://, or give the store a certificate",
-        );
-    }
-    if has("moved") && kind == StoreKind::Redis {
-        return Some(
-            "the address is that of a Redis Cluster: write redis+cluster:// in place of redis://",
-        );
-    }
-    if has("noauth") || has("authentication required") {
-        return Some("the store asks for a password: give the file with it");
-    }
-    if has("unknownissuer") || has("badsignature") {
-        return Some(
-            "the certificate of the store is not signed by the authorities that are trusted here",
-        );
-    }
-    None
+    Some(match kind {
+        StoreKind::Server if has("unknown command") => {
+            "the address is that of a Redis: write redis:// in place of plimsoll://"
+        }
+        _ if has("unknown command") => {
+            "the address is that of a quota server: write plimsoll:// in place of redis://"
+        }
+        _ if has("cluster support disabled") => {
+            "the address is that of a single Redis: write redis:// in place of redis+cluster://"
+        }
+        _ if has("parse error") => {
+            "the port speaks another protocol: give that of the quota server (9049) or of Redis, not an admin port"
+        }
+        _ if has("invalidcontenttype") => {
+            "the port speaks no TLS: leave out the `s` of plimsolls:// or rediss://, or give the store a certificate"
+        }
+        StoreKind::Redis if has("moved") => {
+            "the address is that of a Redis Cluster: write redis+cluster:// in place of redis://"
+        }
+        _ if has("noauth") || has("authentication required") => {
+            "the store asks for a password: give the file with it"
+        }
+        _ if has("unknownissuer") || has("badsignature") => {
+            "the certificate of the store is not signed by the authorities that are trusted here"
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod hint;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::names::check_tenant;
+use plimsoll_core::names::{DEFAULT_TENANT, check_tenant};
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use tokio::time::timeout;
 
@@ -46,22 +46,18 @@ impl Ask {
         // A quota server answers this key for any token.
         let name = "plimsoll-start".parse().ok()?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
-        let tenant = Arc::from(plimsoll_core::names::DEFAULT_TENANT);
-        Some(Self::all(
-            Key {
-                quota: Arc::new(quota),
-                tenant,
-            },
-            0,
-        ))
+        let (quota, tenant) = (Arc::new(quota), DEFAULT_TENANT.into());
+        Some(Self::all(Key { quota, tenant }, 0))
     }
+}
 
+impl Key {
     /// Returns the tenant in the keys of a store: one with an invalid name is the default class.
-    pub(super) fn tenant_in_key(&self) -> &str {
-        match (&*self.key.tenant, self.key.quota.key) {
+    pub(super) fn stored_tenant(&self) -> &str {
+        match (&*self.tenant, self.quota.key) {
             (_, QuotaKey::Global) => EVERY_TENANT,
             (tenant, QuotaKey::Tenant) if check_tenant(tenant).is_ok() => tenant,
-            _ => plimsoll_core::names::DEFAULT_TENANT,
+            _ => DEFAULT_TENANT,
         }
     }
 }
@@ -125,7 +121,9 @@ impl Store {
                 let first = group.first().and_then(|first| asks.get(*first));
                 group.len() < KEYS_PER_TAKE_MAX
                     && (!is_cluster
-                        || first.is_some_and(|first| first.tenant_in_key() == ask.tenant_in_key()))
+                        || first.is_some_and(|first| {
+                            first.key.stored_tenant() == ask.key.stored_tenant()
+                        }))
             });
             match group {
                 Some(group) => group.push(at),
@@ -152,8 +150,7 @@ impl Store {
         }
     }
 
-    /// Gives tokens back; `ask.demand.least` of them.
-    pub(super) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
+    pub(super) async fn give(&self, key: &Key, tokens: u64) -> Result<(), Failure> {
         match self {
             Self::Remote {
                 dialect,
@@ -161,12 +158,12 @@ impl Store {
             } => {
                 let mark = dialect.next_mark();
                 connections
-                    .run(|is_full| give_command(dialect, ask, mark, is_full))
+                    .run(|is_full| give_command(dialect, key, tokens, mark, is_full))
                     .await
                     .map(drop)
             }
             #[cfg(all(test, not(feature = "loom")))]
-            Self::Memory(memory) => memory.give(ask).await,
+            Self::Memory(memory) => memory.give(key, tokens).await,
         }
     }
 

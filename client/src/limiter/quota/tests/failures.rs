@@ -5,7 +5,7 @@ use super::*;
 use crate::limiter::quota::calls::breaker::{FAILS_FOR, FAILURES_MAX};
 
 fn per_hour(policy: OnStoreError, lease: u64) -> [Arc<Quota>; 1] {
-    [quota("calls", (1_000, 1_000, 3_600_000), lease, policy)]
+    [hourly_or("calls", 1_000, lease, policy)]
 }
 
 async fn open_breaker(quotas: &Quotas) {
@@ -69,14 +69,7 @@ async fn mute_store_is_down_from_the_start() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(!quotas.counters().is_up);
         let of = per_hour(OnStoreError::Deny, 1);
-        let taking = quotas.take(
-            &[Asked {
-                quotas: &of,
-                tenant: "acme",
-                cost: 1,
-            }],
-            true,
-        );
+        let taking = quotas.take(&[asked(&of, "acme", 1)], true);
         assert!(matches!(taking, Taking::Ready(_)), "no request waits");
         memory.behave(Behaviour::Answers);
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -122,14 +115,7 @@ async fn open_breaker_spares_requests_then_closes() {
     let calls = memory.calls();
     let of = per_hour(OnStoreError::AllowBounded, 1);
     for _ in 0..100 {
-        let taking = quotas.take(
-            &[Asked {
-                quotas: &of,
-                tenant: "acme",
-                cost: 1,
-            }],
-            true,
-        );
+        let taking = quotas.take(&[asked(&of, "acme", 1)], true);
         assert!(matches!(taking, Taking::Ready(_)), "no request waits");
     }
     assert_eq!(memory.calls(), calls);
@@ -173,12 +159,7 @@ async fn refusing_policy_returns_the_other_tokens() {
     let memory = Memory::new();
     memory.behave(Behaviour::Fails);
     let quotas = on(&memory);
-    let bounded = quota(
-        "bounded",
-        (1_000, 1_000, 3_600_000),
-        5,
-        OnStoreError::AllowBounded,
-    );
+    let bounded = hourly_or("bounded", 1_000, 5, OnStoreError::AllowBounded);
     let both = [
         bounded.clone(),
         quota("denied", (10, 10, 1_000), 1, OnStoreError::Deny),
@@ -217,14 +198,7 @@ async fn request_waits_no_longer_than_the_deadline() {
 fn outside_of_a_runtime_the_policy_decides() {
     let quotas = on(&Memory::new());
     let of = per_hour(OnStoreError::Deny, 1);
-    let Taking::Ready(exact) = quotas.take(
-        &[Asked {
-            quotas: &of,
-            tenant: "acme",
-            cost: 1,
-        }],
-        true,
-    ) else {
+    let Taking::Ready(exact) = quotas.take(&[asked(&of, "acme", 1)], true) else {
         panic!("nothing runs the call");
     };
     assert_eq!(

@@ -23,11 +23,7 @@ async fn leases_and_remembered_refusals_allocate_nothing() {
     }
     let spent = [hourly("spent", 1, 1)];
     take(&quotas, &spent, "acme", 2).await;
-    let asked = [Asked {
-        quotas: &calls,
-        tenant: "acme",
-        cost: 1,
-    }];
+    let asked = [asked(&calls, "acme", 1)];
     let used = measure(|| {
         for _ in 0..10 {
             assert!(quotas.remembered(&asked).is_none());

@@ -52,20 +52,7 @@ async fn keys_of_several_tenants_are_taken_together() {
         [hourly("users", 2, 1)],
     );
     let quotas = on(&memory);
-    let ask = || {
-        [
-            Asked {
-                quotas: &calls,
-                tenant: "acme",
-                cost: 1,
-            },
-            Asked {
-                quotas: &users,
-                tenant: "jo",
-                cost: 1,
-            },
-        ]
-    };
+    let ask = || [asked(&calls, "acme", 1), asked(&users, "jo", 1)];
     for _ in 0..2 {
         assert_eq!(settled(quotas.take(&ask(), true)).await, Exact::Granted);
     }
@@ -85,21 +72,9 @@ async fn shared_quota_is_debited_by_larger_cost() {
     let (memory, calls) = (Memory::new(), [hourly("calls", 10, 1)]);
     let quotas = on(&memory);
     let asked = [
-        Asked {
-            quotas: &calls,
-            tenant: "acme",
-            cost: 2,
-        },
-        Asked {
-            quotas: &calls,
-            tenant: "acme",
-            cost: 3,
-        },
-        Asked {
-            quotas: &calls,
-            tenant: "other",
-            cost: 0,
-        },
+        asked(&calls, "acme", 2),
+        asked(&calls, "acme", 3),
+        asked(&calls, "other", 0),
     ];
     assert_eq!(settled(quotas.take(&asked, true)).await, Exact::Granted);
     assert_eq!((memory.debited_and_given().0, memory.calls()), (3, 1));

@@ -133,14 +133,7 @@ async fn request_that_is_dropped_returns_its_tokens() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, 1)]);
     memory.behave(Behaviour::AnswersAfter(Duration::from_millis(5)));
     let quotas = on(&memory);
-    let Taking::Asking(answer) = quotas.take(
-        &[Asked {
-            quotas: &quota,
-            tenant: "acme",
-            cost: 3,
-        }],
-        true,
-    ) else {
+    let Taking::Asking(answer) = quotas.take(&[asked(&quota, "acme", 3)], true) else {
         panic!("no lease covers it");
     };
     drop(answer);
@@ -155,10 +148,7 @@ async fn late_answer_returns_its_tokens_or_pays() {
         (OnStoreError::Allow, 2),
         (OnStoreError::AllowBounded, 0),
     ] {
-        let (memory, quota) = (
-            Memory::new(),
-            [quota("calls", (1_000, 1_000, 3_600_000), 1, policy)],
-        );
+        let (memory, quota) = (Memory::new(), [hourly_or("calls", 1_000, 1, policy)]);
         memory.behave(Behaviour::AnswersAfter(Duration::from_millis(200)));
         let quotas = on(&memory);
         take(&quotas, &quota, "acme", 2).await;
@@ -237,14 +227,7 @@ async fn closing_returns_leases_of_pending_calls() {
             answers_after,
         )));
         let cost = u32::try_from(held).unwrap() + 1;
-        let taking = quotas.take(
-            &[Asked {
-                quotas: &quota,
-                tenant: "acme",
-                cost,
-            }],
-            true,
-        );
+        let taking = quotas.take(&[asked(&quota, "acme", cost)], true);
         assert!(matches!(taking, Taking::Asking(_)));
         turn().await;
         let (exact, ()) = tokio::join!(settled(taking), quotas.close(Duration::from_secs(1)));

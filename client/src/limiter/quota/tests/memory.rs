@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_core::quota::{Balance, lease};
 use tokio::time::Instant;
 
-use crate::limiter::quota::book::Reply;
+use crate::limiter::quota::book::{Key, Reply};
 use crate::limiter::quota::store::{Ask, Failure};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,13 +93,16 @@ impl Memory {
         Ok(replies)
     }
 
-    pub(in crate::limiter::quota) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
+    pub(in crate::limiter::quota) async fn give(
+        &self,
+        key: &Key,
+        tokens: u64,
+    ) -> Result<(), Failure> {
         self.probe().await?;
         self.with(|state| {
-            let tokens = ask.demand.least;
             state.given += tokens;
-            if let Some(balance) = state.balances.get_mut(&key(ask)) {
-                balance.give_back(ask.key.quota.rate, tokens);
+            if let Some(balance) = state.balances.get_mut(&name(key)) {
+                balance.give_back(key.quota.rate, tokens);
             }
         });
         Ok(())
@@ -143,7 +146,7 @@ impl State {
             .iter()
             .map(|ask| {
                 let rate = ask.key.quota.rate;
-                let known = self.balances.get(&key(ask)).copied();
+                let known = self.balances.get(&name(&ask.key)).copied();
                 known
                     .unwrap_or_else(|| Balance::full(rate, at))
                     .refilled(rate, at)
@@ -162,7 +165,7 @@ impl State {
             };
             balance.tokens -= granted;
             self.debited += granted;
-            self.balances.insert(key(ask), balance);
+            self.balances.insert(name(&ask.key), balance);
             let refill_in = Duration::from_millis(balance.next_refill_ms(rate) - at);
             Reply {
                 granted,
@@ -174,11 +177,7 @@ impl State {
     }
 }
 
-fn key(ask: &Ask) -> String {
-    format!(
-        "{}:{}:{:?}",
-        ask.tenant_in_key(),
-        ask.key.quota.name,
-        ask.key.quota.rate
-    )
+fn name(key: &Key) -> String {
+    let (tenant, quota) = (key.stored_tenant(), &key.quota);
+    format!("{tenant}:{}:{:?}", quota.name, quota.rate)
 }

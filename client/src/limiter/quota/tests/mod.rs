@@ -17,25 +17,40 @@ use std::time::Duration;
 use plimsoll_core::decision::Reason;
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
-use super::Quotas;
-use super::StoreCounters;
+use super::calls::Shared;
 use super::config::TIMEOUT_DEFAULT;
+use super::store::Store;
+use super::{Quotas, StoreCounters};
 use crate::limiter::layered::{Asked, Exact, Store as _, Taking};
 use memory::Memory;
 
 impl Quotas {
+    fn on_memory(memory: &Memory, timeout: Duration) -> Self {
+        let (store, name) = (Store::Memory(memory.clone()), "memory".to_owned());
+        Self {
+            shared: Arc::new(Shared::new(store, name, timeout, 1)),
+        }
+    }
+
     fn counters(&self) -> StoreCounters {
         self.shared.counters()
     }
 }
 
 fn hourly(name: &str, max: u64, lease: u64) -> Arc<Quota> {
-    quota(
-        name,
-        (max, max, 3_600_000),
-        lease,
-        OnStoreError::AllowBounded,
-    )
+    hourly_or(name, max, lease, OnStoreError::AllowBounded)
+}
+
+fn hourly_or(name: &str, max: u64, lease: u64, policy: OnStoreError) -> Arc<Quota> {
+    quota(name, (max, max, 3_600_000), lease, policy)
+}
+
+fn asked<'a>(quotas: &'a [Arc<Quota>], tenant: &'a str, cost: u32) -> Asked<'a> {
+    Asked {
+        quotas,
+        tenant,
+        cost,
+    }
 }
 
 fn quota(
@@ -60,23 +75,11 @@ async fn settled(taking: Taking) -> Exact {
 }
 
 async fn take(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Exact {
-    settled(quotas.take(
-        &[Asked {
-            quotas: of,
-            tenant,
-            cost,
-        }],
-        true,
-    ))
-    .await
+    settled(quotas.take(&[asked(of, tenant, cost)], true)).await
 }
 
 fn remembered(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Option<Exact> {
-    quotas.remembered(&[Asked {
-        quotas: of,
-        tenant,
-        cost,
-    }])
+    quotas.remembered(&[asked(of, tenant, cost)])
 }
 
 fn refusal(exact: Exact) -> Option<(String, Reason, Option<u64>)> {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::quota::book::holding::Holding;
-use crate::limiter::quota::book::{Demand, Joined, Outcome, Reply, Tokens, Waiter};
+use crate::limiter::quota::book::{Demand, Joined, Reply, Tokens, Waiter};
 
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -154,7 +154,7 @@ impl World {
                         self.calls.push((demand, now));
                     }
                     Joined::Waits => assert!(!self.calls.is_empty(), "a call is under way"),
-                    Joined::Full(_) => unreachable!("few requests"),
+                    Joined::Full => unreachable!("few requests"),
                 }
                 self.waiting.push((caller, covered));
             }
@@ -187,8 +187,8 @@ impl World {
                         .unwrap();
                     let (_, held) = self.waiting.remove(at);
                     match outcome {
-                        Outcome::Took(tokens) => self.used += held.count + tokens.count,
-                        Outcome::Refused(_) => self.bank(held),
+                        Ok(tokens) => self.used += held.count + tokens.count,
+                        Err(_) => self.bank(held),
                     }
                 }
                 self.give(landed.surplus);

@@ -62,12 +62,7 @@ async fn until_up(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str) {
 }
 
 async fn until_open(quotas: &Quotas, tenant: &str) {
-    let of = [quota(
-        "opens",
-        (1_000, 1_000, 3_600_000),
-        1,
-        OnStoreError::Allow,
-    )];
+    let of = [hourly_or("opens", 1_000, 1, OnStoreError::Allow)];
     while quotas.counters().is_up {
         assert_eq!(take(quotas, &of, tenant, 1).await, Exact::Granted);
     }
@@ -75,7 +70,7 @@ async fn until_open(quotas: &Quotas, tenant: &str) {
 
 fn assert_policies_apply_at_once(quotas: &Quotas, tenant: &str) {
     let admitted = |policy, name: &str| {
-        let of = [quota(name, (1_000, 1_000, 3_600_000), 1, policy)];
+        let of = [hourly_or(name, 1_000, 1, policy)];
         let asked = [Asked {
             quotas: &of,
             tenant,
@@ -131,12 +126,7 @@ async fn breaker_opens_for_killed_redis_then_closes() {
         &format!("redis://127.0.0.1:{}", server.port),
         Duration::from_millis(200),
     );
-    let of = [quota(
-        "calls",
-        (1_000, 1_000, 3_600_000),
-        1,
-        OnStoreError::Deny,
-    )];
+    let of = [hourly_or("calls", 1_000, 1, OnStoreError::Deny)];
     quotas.warm();
     until_up(&quotas, &of, "acme").await;
     server.kill();
@@ -206,19 +196,8 @@ async fn dead_cluster_node_affects_its_keys() {
     }
     // Keys of several nodes: in sequence, and what was taken returns if a later one refuses.
     let of = [hourly("several", 5, 1)];
-    let first = Asked {
-        quotas: &of,
-        tenant: &tenants[0],
-        cost: 1,
-    };
-    let both = [
-        first,
-        Asked {
-            quotas: &of,
-            tenant: &tenants[1],
-            cost: 2,
-        },
-    ];
+    let first = asked(&of, &tenants[0], 1);
+    let both = [first, asked(&of, &tenants[1], 2)];
     let mut granted = 0;
     for _ in 0..5 {
         granted += u64::from(settled(quotas.take(&both, true)).await == Exact::Granted);
@@ -230,12 +209,7 @@ async fn dead_cluster_node_affects_its_keys() {
     }
 
     let quick = connect(&url, Duration::from_millis(300));
-    let of = [quota(
-        "after",
-        (1_000, 1_000, 3_600_000),
-        1,
-        OnStoreError::Deny,
-    )];
+    let of = [hourly_or("after", 1_000, 1, OnStoreError::Deny)];
     for tenant in &tenants {
         until_up(&quick, &of, tenant).await;
     }

@@ -1,35 +1,11 @@
 //! The evidence in reports: every outcome once, under one constant mode and side.
 
 use super::super::*;
+use super::{canary, collected};
 use crate::responses::{Ending, Recorder};
-use plimsoll_core::report::{CohortKey, Outcomes, Side};
+use plimsoll_core::report::Side;
 
 const MS: Duration = Duration::from_millis(1);
-
-fn pass(client: &mut TestClient, ms: u64) {
-    client.now = MonoTime::from_micros(client.now.as_micros() + 1_000 * ms);
-}
-
-fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
-    pass(client, 500);
-    let report = client.subscription.report(client.now);
-    report
-        .evidence
-        .iter()
-        .map(|(stand, outcomes)| (stand.clone(), outcomes.clone()))
-        .collect()
-}
-
-fn canary(percent: f64) -> Terms {
-    let cohort = Cohort {
-        percent: Percent::new(percent).unwrap(),
-        salt: 0,
-    };
-    Terms {
-        cohort,
-        ..limited(Mode::Canary)
-    }
-}
 
 fn send(client: &mut TestClient, requests: usize) -> usize {
     (0..requests)
@@ -98,14 +74,10 @@ fn outcomes_across_a_change_are_dropped() {
         ..Directives::default()
     };
     client
-        .subscription
-        .on_directives(
-            client.now,
-            Directives {
-                epoch: Some(Epoch(5)),
-                ..kill
-            },
-        )
+        .receive(Directives {
+            epoch: Some(Epoch(5)),
+            ..kill
+        })
         .unwrap();
     assert_eq!(collected(&mut client), []);
     send(&mut client, 50);
@@ -118,7 +90,7 @@ fn evidence_follows_answers_twice_a_second() {
     client.direct(limited(Mode::Shadow), &[("default", ratio(0.0))]);
     collected(&mut client);
     send(&mut client, 10);
-    pass(&mut client, 499);
+    client.now = client.now + MS * 499;
     assert!(client.subscription.report(client.now).evidence.is_empty());
     client.subscription.on_open(client.now);
     assert_eq!(

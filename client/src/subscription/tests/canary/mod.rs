@@ -331,7 +331,7 @@ fn quota_refusals_stay_out_of_evidence() {
     client.send("jo", 100);
     let key = client.table.target_by_names("api", "jo").unwrap().key;
     for (outcome, n) in [(QuotaOutcome::Dropped, 30), (QuotaOutcome::Repeated, 500)] {
-        client.table.counters.count_quota(key, outcome, n);
+        client.table.counters.quotas.add(key, outcome, n);
     }
     let outcomes = collected(&mut client)[0].1.clone();
     assert_eq!(

@@ -7,7 +7,7 @@ use plimsoll_core::law::{Guard, parameters};
 use proptest::prelude::*;
 
 use super::super::*;
-use super::{TICK, depth, guard, shared_by};
+use super::{TICK, depth, guard, shared_by, stopped};
 use crate::hot::decision::Part;
 
 fn pool(shared: Option<f64>, offered: f64) -> ZonePool {
@@ -28,13 +28,6 @@ fn pooled(clients: u32, mode: Mode, pool: impl Into<Option<ZonePool>>) -> Terms 
 
 fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
     Guard::pool(pool, None, clients, Tokens::NONE).depth.whole()
-}
-
-fn stopped(values: Values) -> Values {
-    Values {
-        at_tenant_limit: Some(true),
-        ..values
-    }
 }
 
 #[test]
@@ -68,10 +61,7 @@ fn keys_share_one_headroom_pool() {
         ..message.buckets[0].clone()
     };
     message.buckets.push(other);
-    client
-        .subscription
-        .on_directives(client.now, message)
-        .unwrap();
+    client.receive(message).unwrap();
     let guard_alone = depth(0.0) as u64;
     assert_eq!(u64::from(client.drain("stopped")), guard_alone);
     assert_eq!(
@@ -132,9 +122,7 @@ fn headroom_tokens_vanish_and_return_with_time() {
 fn pool_adds_nothing_to_a_cold_rate() {
     let mut client = TestClient::new();
     let zone = pool(Some(180.0), 60.0);
-    client
-        .subscription
-        .set_cold_rate(Bucket::new("api").unwrap(), Rate::ZERO);
+    client.subscription.set_cold_rate(api(), Rate::ZERO);
     client.direct(pooled(1, Mode::Enforce, zone), &[("default", ratio(None))]);
     assert_eq!(client.drain("acme"), 0);
     client.direct(
@@ -179,14 +167,10 @@ fn granted(tokens: f64) -> (TestClient, u64) {
     let grants = [("api", tokens), ("unknown", 9.0)];
     let grants = grants.map(|(bucket, tokens)| (Bucket::new(bucket).unwrap(), Tokens::new(tokens)));
     client
-        .subscription
-        .on_directives(
-            client.now,
-            Directives {
-                grants: grants.into(),
-                ..message
-            },
-        )
+        .receive(Directives {
+            grants: grants.into(),
+            ..message
+        })
         .unwrap();
     (client, depth(0.0) as u64 + pool_depth(&zone, 10))
 }

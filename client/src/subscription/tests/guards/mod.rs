@@ -16,6 +16,14 @@ pub(super) fn guard(guard: f64, offered: f64) -> Values {
     }
 }
 
+/// The values of a key at its tenant limit.
+pub(super) fn stopped(values: Values) -> Values {
+    Values {
+        at_tenant_limit: Some(true),
+        ..values
+    }
+}
+
 pub(super) fn shared_by(clients: u32, mode: Mode) -> Terms {
     Terms {
         clients: Some(clients),
@@ -24,6 +32,11 @@ pub(super) fn shared_by(clients: u32, mode: Mode) -> Terms {
 }
 
 impl TestClient {
+    /// Directs only the default class, with a guard that `clients` share.
+    pub(super) fn guard_class(&mut self, clients: u32, values: Values) {
+        self.direct(shared_by(clients, Mode::Enforce), &[("default", values)]);
+    }
+
     /// Lets `ticks` of 10 ms pass, a report every tenth, with `per_tick` requests of a tenant before each.
     /// Returns the number of admitted requests.
     pub(super) fn run(&mut self, tenant: &str, ticks: u32, per_tick: impl Fn(u32) -> u32) -> u32 {
@@ -56,10 +69,7 @@ pub(super) fn depth(g: f64) -> f64 {
 fn surge_is_cut_to_burst_and_refills() {
     let mut client = TestClient::new();
     client.run("acme", 100, |_| 2);
-    client.direct(
-        shared_by(4, Mode::Enforce),
-        &[("default", guard(1_000.0, 800.0))],
-    );
+    client.guard_class(4, guard(1_000.0, 800.0));
     // A quarter of the zone's traffic: g = 1,000 * (0.9 / 4 + 0.1 / 4).
     assert_eq!(
         client.run("acme", 400, |_| 2),
@@ -83,18 +93,12 @@ fn surge_is_cut_to_burst_and_refills() {
 #[test]
 fn first_measurement_replaces_the_even_part() {
     let mut client = TestClient::new();
-    client.direct(
-        shared_by(10, Mode::Enforce),
-        &[("default", guard(1_000.0, 100.0))],
-    );
+    client.guard_class(10, guard(1_000.0, 100.0));
     // g = 1,000 * 0.1 / 10.
     assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
     // All the zone's traffic arrives here: with the next directive g grows to 1,000 * (0.9 + 0.01).
     client.run("acme", 40, |_| 100);
-    client.direct(
-        shared_by(10, Mode::Enforce),
-        &[("default", guard(1_000.0, 99.0))],
-    );
+    client.guard_class(10, guard(1_000.0, 99.0));
     let passed = client.run("acme", 100, |_| 100);
     assert!(
         (800..=910 + 80).contains(&passed),
@@ -118,7 +122,7 @@ fn tokens_outlive_directives_within_the_depth() {
         "a smaller depth cuts the tokens"
     );
     // A guard that was removed and set again starts full.
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.0))]);
+    client.enforce(&[("default", ratio(0.0))]);
     client.check(&[("acme", 0.0)]);
     client.direct(shared_by(1, Mode::Enforce), &zone(10.0));
     assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
@@ -131,10 +135,7 @@ fn late_refill_lets_the_backlog_pass() {
         let between = Duration::from_millis(between_ms);
         let paused = || {
             let mut client = TestClient::new();
-            client.direct(
-                shared_by(1, Mode::Enforce),
-                &[("default", guard(3_000.0, 1e12))],
-            );
+            client.guard_class(1, guard(3_000.0, 1e12));
             client.subscription.on_tick(client.now);
             client.now = client.now + between;
             client.subscription.on_tick(client.now);
@@ -188,16 +189,16 @@ fn coin_refusal_takes_no_guard_token() {
         ratio: ratio(share).ratio,
         ..guard(100.0, 1e9)
     };
-    client.direct(shared_by(1, Mode::Enforce), &[("default", both(1.0))]);
+    client.guard_class(1, both(1.0));
     client.check(&[("acme", 1.0)]);
-    client.direct(shared_by(1, Mode::Enforce), &[("default", both(0.0))]);
+    client.guard_class(1, both(0.0));
     assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
 }
 
 #[test]
 fn guard_needs_the_number_of_clients() {
     let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", guard(10.0, 10.0))]);
+    client.enforce(&[("default", guard(10.0, 10.0))]);
     client.check(&[("acme", 0.0)]);
 }
 
@@ -214,7 +215,7 @@ fn guard_counts_would_drops_without_refusing() {
             buckets: Vec::new(),
             ..kill
         };
-        client.subscription.on_directives(now(), kill).unwrap();
+        client.receive(kill).unwrap();
         client.check(&[("acme", 0.0)]);
         let burst = depth(10.0).floor() as u64;
         let counts = client.counts();
@@ -229,10 +230,7 @@ fn guard_counts_would_drops_without_refusing() {
 #[test]
 fn offered_rate_is_measured_without_reports() {
     let mut client = TestClient::new();
-    client.direct(
-        shared_by(1, Mode::Enforce),
-        &[("default", guard(1_000.0, 1_000.0))],
-    );
+    client.guard_class(1, guard(1_000.0, 1_000.0));
     client.run("acme", 20, |_| 0);
     // Only ticks from now on: 3 s at 1,000 requests/s. A tenth passes at first.
     let mut last = 0;
@@ -255,7 +253,7 @@ proptest! {
         let zone = guard(own * room * f64::from(clients), own * f64::from(clients));
         // The first measurement precedes the directive.
         client.run("acme", 20, |_| per_tick);
-        client.direct(shared_by(clients, Mode::Enforce), &[("default", zone)]);
+        client.guard_class(clients, zone);
         client.run("acme", 300, |_| per_tick);
         prop_assert_eq!(client.counts().guard_dropped, 0);
     }
@@ -268,7 +266,7 @@ proptest! {
     ) {
         let mut client = TestClient::new();
         // One client with hardly any of the zone's traffic gets a tenth.
-        client.direct(shared_by(1, Mode::Enforce), &[("default", guard(g * 10.0, 1e12))]);
+        client.guard_class(1, guard(g * 10.0, 1e12));
         client.subscription.on_tick(client.now);
         let (mut passed, mut elapsed) = (0, Duration::ZERO);
         for (requests, ticks) in offered {
@@ -289,7 +287,7 @@ fn guard_refusing_without_a_ratio_is_named() {
         (ratio(0.5), None),
     ] {
         let mut client = TestClient::new();
-        client.direct(shared_by(1, Mode::Enforce), &[("default", refusing)]);
+        client.guard_class(1, refusing);
         client.run("acme", 1_200, |_| 1);
         let (_, figures) = client.subscription.admission_figures().next().unwrap();
         assert_eq!(figures.underadmitting, expected, "{figures:?}");

@@ -22,8 +22,8 @@ pub(super) struct Aggregator {
     pub(super) fresh: u64,
     pub(super) covered: u64,
     pub(super) confirmed: u64,
-    pub(super) ratio: f64,
-    pub(super) values: bool,
+    /// The ratio that it directs; `None` while it directs no values.
+    pub(super) ratio: Option<f64>,
 }
 
 pub(super) struct Fleet {
@@ -65,8 +65,7 @@ impl Fleet {
             fresh: 0,
             covered: 0,
             confirmed: 0,
-            ratio: 0.0,
-            values: true,
+            ratio: Some(0.0),
         };
         let aggregators = (0..count).map(aggregator).collect();
         let mut fleet = Self {
@@ -173,18 +172,14 @@ impl Fleet {
         aggregator.subscribed.extend(report.subscriptions);
         aggregator.covered = report.seq;
         aggregator.seq += 1;
-        let value = if aggregator.values {
-            ratio(aggregator.ratio)
-        } else {
-            ratio(None)
-        };
+        let values = ratio(aggregator.ratio);
         let directive = |bucket: &Bucket| BucketDirective {
             bucket: bucket.clone(),
             whole: true,
             terms: limited(Mode::Enforce),
             keys: vec![KeyDirective {
                 tenant: Tenant::default_class(),
-                values: value,
+                values,
             }],
         };
         let message = Directives {

@@ -52,7 +52,7 @@ fn crashed_owners_buckets_return_without_loss() {
 fn only_ratios_of_the_owner_apply() {
     let mut fleet = Fleet::new(2);
     let of_1: Vec<usize> = {
-        fleet.aggregators[1].ratio = 1.0;
+        fleet.aggregators[1].ratio = Some(1.0);
         fleet.pass(Duration::from_secs(1));
         (0..BUCKETS.len())
             .filter(|bucket| fleet.send(*bucket, 100) == 0)
@@ -71,11 +71,11 @@ fn only_ratios_of_the_owner_apply() {
     fleet.pass(Duration::from_secs(3));
     assert!(!refused(&mut fleet));
     // While the returned aggregator directs no ratio, no bucket moves to it.
-    fleet.aggregators[1].values = false;
+    fleet.aggregators[1].ratio = None;
     fleet.connect(1);
     fleet.pass(Duration::from_secs(30));
     assert_eq!(fleet.owners()[1], 0);
-    fleet.aggregators[1].values = true;
+    fleet.aggregators[1].ratio = Some(1.0);
     fleet.pass(Duration::from_secs(10));
     assert_eq!(fleet.owners()[1], of_1.len());
     assert!(refused(&mut fleet));
@@ -104,14 +104,14 @@ fn absent_controller_moves_no_bucket() {
 #[test]
 fn any_owner_rejects_older_epoch_directives() {
     let mut fleet = Fleet::new(2);
-    fleet.aggregators[0].ratio = 1.0;
-    fleet.aggregators[1].ratio = 1.0;
+    fleet.aggregators[0].ratio = Some(1.0);
+    fleet.aggregators[1].ratio = Some(1.0);
     fleet.epoch = 6;
     fleet.pass(Duration::from_secs(1));
     // The other aggregator has not received the new epoch, and directs under the old one.
     fleet.epoch = 5;
     fleet.disconnect(1);
-    fleet.aggregators[0].ratio = 0.0;
+    fleet.aggregators[0].ratio = Some(0.0);
     let refused = fleet.client.subscription.rejected;
     fleet
         .client
@@ -170,7 +170,7 @@ fn kill_from_any_aggregator_holds_for_all() {
     fleet
         .aggregators
         .iter_mut()
-        .for_each(|place| place.ratio = 1.0);
+        .for_each(|place| place.ratio = Some(1.0));
     fleet.pass(Duration::from_secs(1));
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     let kill = Directives {

@@ -1,10 +1,10 @@
-//! Loom models of the interner: lookups, insertions, tombstones and reuse under every interleaving.
+//! Loom models of the interner: lookups, insertions, tombstones and reuse.
 
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Interner, Lookup};
 use crate::hot::directive_word::KeyWord;
+use crate::hot::interner::{Interner, Lookup};
 
 /// Makes the smallest interner with colliding names: every atomic access multiplies the
 /// interleavings.

@@ -1,7 +1,4 @@
-//! Loom models of the lock-free state that threads share, run under every interleaving of their reads and
-//! writes.
-//!
-//! `cargo test -p plimsoll-client --no-default-features --features loom --lib loom`
+//! Loom models of the lock-free state that threads share.
 
 use loom::sync::Arc;
 use loom::thread;
