@@ -3,12 +3,13 @@
 use plimsoll_host::Shared;
 use tokio::task::JoinSet;
 
+use crate::admin::Commands;
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::rollout::Ready;
 
 /// Makes promotions, forever. They wait while they cannot be recorded.
-pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
+pub(crate) async fn run(Commands { brain, audit, .. }: Commands) {
     let mut wakeups = brain.changes();
     let mut is_waiting = false;
     while wakeups.changed().await.is_ok() {

@@ -7,7 +7,7 @@ use plimsoll_host::Shared;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::AuditLog;
+use crate::admin::Commands;
 use crate::brain::Brain;
 use crate::state::DurableState;
 use crate::state::store::StoreError;
@@ -20,10 +20,13 @@ const SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// Saves the state by `save`, which may block, whenever it changed, until `stop` is cancelled.
 pub(crate) async fn run(
-    brain: Shared<Brain>,
+    Commands {
+        brain,
+        audit,
+        events,
+    }: Commands,
     save: impl Fn(&DurableState) -> Result<(), StoreError> + Clone + Send + 'static,
     mut kill_log: KillLog,
-    (audit, events): (AuditLog, EventLog),
     stop: CancellationToken,
 ) {
     let mut bell = brain.changes();
