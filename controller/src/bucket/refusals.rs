@@ -80,8 +80,8 @@ impl Refusals {
     }
 
     pub(crate) fn plus(self, other: Self) -> Self {
-        let (one, other_counts) = (self.counts(), other.counts());
-        let sums = std::array::from_fn(|at| one[at] + other_counts[at]);
+        let (own, others) = (self.counts(), other.counts());
+        let sums = std::array::from_fn(|at| own[at] + others[at]);
         Self::new(self.span_s + other.span_s, sums)
     }
 
