@@ -167,17 +167,15 @@ pub struct Listeners {
 /// A controller that is ready to serve.
 #[derive(Debug)]
 pub struct Controller {
-    brain: Shared<Brain>,
+    commands: Commands,
     store: Arc<StateStore>,
     membership: Option<Membership>,
     recorder: HistoryRecorder,
     policy: PolicyTask,
     counters: Counters,
-    events: EventLog,
     saver: EventSaver,
     receivers: Vec<Receiver>,
     kill_log: KillLog,
-    audit: AuditLog,
     query_every: Duration,
     security: Opened,
 }
@@ -299,10 +297,13 @@ impl Controller {
         }
         let receivers = args.events.receivers()?;
         let (store, opened) = open()?;
-        let place = match &store {
-            StateStore::Etcd(store) => EventPlace::Store(Arc::clone(store)),
-            StateStore::Directory(_) => EventPlace::directory(&args.state_dir),
+        let etcd = match &store {
+            StateStore::Etcd(store) => Some(Arc::clone(store)),
+            StateStore::Directory(_) => None,
         };
+        let place = etcd
+            .clone()
+            .map_or_else(|| EventPlace::directory(&args.state_dir), EventPlace::Store);
         let (events, saver) = EventLog::open(place);
         let ended = events.latest(1).pop().map(|last| last.kind);
         if let Some(loss) = &opened.loss {
@@ -317,14 +318,11 @@ impl Controller {
             // A first start, a loss, or a state of a build without keys.
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
-        let shared = match (&store, &membership) {
-            (StateStore::Etcd(store), Some(membership)) => {
-                let member = membership.own.borrow().admin.clone();
-                let opening = SharedLines::open(Arc::clone(store), member);
-                Some(Arc::new(Handle::current().block_on(opening)))
-            }
-            _ => None,
-        };
+        let shared = etcd.clone().zip(membership.as_ref());
+        let shared = shared.map(|(store, membership)| {
+            let member = membership.own.borrow().admin.clone();
+            Arc::new(Handle::current().block_on(SharedLines::open(store, member)))
+        });
         let audit = AuditLog::open(&args.state_dir, shared);
         let saved = policy::saved_policy(&durable, read.as_ref().ok().map(|(policy, ..)| policy));
         let (in_force, read) = match (saved, read) {
@@ -349,10 +347,7 @@ impl Controller {
         .with_decisions_per_s_max(args.decisions_per_s_max);
         events.add(tasks::lead::begun(&brain, membership.as_ref(), ended));
         // Learned limits are part of what a changed policy is judged by.
-        let shared = match &store {
-            StateStore::Etcd(store) => Some(SharedHistory::new(Arc::clone(store))),
-            StateStore::Directory(_) => None,
-        };
+        let shared = etcd.map(SharedHistory::new);
         let recorder = HistoryRecorder::open(&args.state_dir, shared, &mut brain);
         brain.rollouts.ready = Some(Vec::new());
         if is_elected {
@@ -400,30 +395,30 @@ impl Controller {
         policy::log_stages(None, &brain);
         let mut counters = Counters::default();
         counters.ports = Ports::new(args.pending_max);
-        let brain = Shared::new(brain);
+        let commands = Commands {
+            brain: Shared::new(brain),
+            audit,
+            events,
+        };
         counters.with(|counts| counts.policy_read_s = tasks::unix_s());
         let policy = PolicyTask {
-            brain: brain.clone(),
+            commands: commands.clone(),
             files,
             current,
             logged: warnings,
             counters: counters.clone(),
-            events: events.clone(),
-            audit: audit.clone(),
             unrecorded,
         };
         Ok(Self {
-            brain,
+            commands,
             store: Arc::new(store),
             membership,
             recorder,
             policy,
             counters,
-            events,
             saver,
             receivers,
             kill_log,
-            audit,
             query_every: args.query_every,
             security,
         })
@@ -431,16 +426,12 @@ impl Controller {
 
     /// Returns the state machine, to be read.
     pub fn brain(&self) -> Shared<Brain> {
-        self.brain.clone()
+        self.commands.brain.clone()
     }
 
     fn source(&self) -> StatusSource {
         StatusSource {
-            commands: Commands {
-                brain: self.brain.clone(),
-                audit: self.audit.clone(),
-                events: self.events.clone(),
-            },
+            commands: self.commands.clone(),
             rejected: self.counters.rejected_streams.clone(),
             security: self.security.clone(),
             membership: self.membership.clone(),
@@ -463,8 +454,7 @@ pub mod parsers {
     use plimsoll_policy::learning::{Day, Minute};
 
     use crate::brain::Brain;
-    use crate::history::csv;
-    use crate::history::csv::import::Import;
+    use crate::history::csv::{self, Import};
     use crate::history::store::Restored;
     use crate::prometheus::answer;
     use crate::state::{DurableState, store};

@@ -10,8 +10,8 @@ use plimsoll_admin::body::Parameters;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::admin::{Answer, on_disk, streamed, unavailable};
-use crate::audit::{AuditLog, HEAD_HEADER, ROUTE, Snapshot};
+use crate::admin::{Answer, Commands, on_disk, streamed, unavailable};
+use crate::audit::{HEAD_HEADER, ROUTE, Snapshot};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -21,13 +21,14 @@ pub(super) struct AuditQuery {
     last: Option<u64>,
 }
 
-pub(crate) fn routes(audit: AuditLog) -> Routes {
-    Routes::new()
-        .viewer(Method::GET, ROUTE, lines)
-        .with_state(audit)
+pub(crate) fn routes() -> Routes<Commands> {
+    Routes::new().viewer(Method::GET, ROUTE, lines)
 }
 
-async fn lines(State(audit): State<AuditLog>, Parameters(query): Parameters<AuditQuery>) -> Answer {
+async fn lines(
+    State(Commands { audit, .. }): State<Commands>,
+    Parameters(query): Parameters<AuditQuery>,
+) -> Answer {
     let format = (header::CONTENT_TYPE.as_str(), "application/x-ndjson");
     if let (Some(last), Some(shared)) = (query.last, audit.shared()) {
         let lines = shared.latest(usize::try_from(last).unwrap_or(usize::MAX));

@@ -9,7 +9,6 @@ use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::{ErrorBody, Parameters};
 use plimsoll_core::names::Bucket;
-use plimsoll_host::Shared;
 use plimsoll_policy::UnixSeconds;
 use plimsoll_policy::learning::{Day, Filed, Minute};
 use schemars::JsonSchema;
@@ -18,11 +17,8 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use crate::admin::{Answer, Commands, internal, invalid, on_disk, refused, streamed, unavailable};
-use crate::audit::{Actor, AuditLog, Entry};
-use crate::brain::Brain;
-use crate::history::csv::import::Import;
-use crate::history::csv::{self, CsvError, HEADER};
-use crate::tasks::events::EventLog;
+use crate::audit::Entry;
+use crate::history::csv::{self, CsvError, HEADER, Import};
 use crate::tasks::history::{HistoryRecorder, LEARNED};
 use crate::tasks::unix_s;
 
@@ -31,9 +27,7 @@ const MINUTES_PER_CHUNK: usize = 16;
 
 #[derive(Clone, Debug)]
 struct RouteState {
-    brain: Shared<Brain>,
-    audit: AuditLog,
-    events: EventLog,
+    commands: Commands,
     recorder: HistoryRecorder,
 }
 
@@ -74,11 +68,6 @@ struct ImportedDay {
 }
 
 pub(crate) fn routes(commands: Commands, recorder: HistoryRecorder) -> Routes {
-    let Commands {
-        brain,
-        audit,
-        events,
-    } = commands;
     Routes::new()
         .viewer(Method::GET, "/history", export)
         .admin(
@@ -86,12 +75,7 @@ pub(crate) fn routes(commands: Commands, recorder: HistoryRecorder) -> Routes {
             "/history",
             import.layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX)),
         )
-        .with_state(RouteState {
-            brain,
-            audit,
-            events,
-            recorder,
-        })
+        .with_state(RouteState { commands, recorder })
 }
 
 async fn export(
@@ -116,9 +100,9 @@ async fn export(
         .collect::<Result<_, _>>()
         .map_err(invalid)?;
     let days = move || {
-        shared
-            .recorder
-            .with_store(&shared.brain, |store| Ok((store.days()?, store.clone())))
+        shared.recorder.with_store(&shared.commands.brain, |store| {
+            Ok((store.days()?, store.clone()))
+        })
     };
     let (days, store) = on_disk("the history", days).await?.map_err(unavailable)?;
     let body = streamed(move |send| {
@@ -147,7 +131,7 @@ async fn import(
     Parameters(query): Parameters<ImportQuery>,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer {
+) -> Answer<Json<Imported>> {
     // A form on a web page cannot send this type without a preflight request.
     let kind = headers
         .get(header::CONTENT_TYPE)
@@ -159,14 +143,18 @@ async fn import(
         ));
     }
     let added = spawn_blocking(move || add_days(&shared, &caller, query.replace, &body)).await;
-    added
-        .map_err(internal)?
-        .map(|imported| Json(imported).into_response())
+    added.map_err(internal)?.map(Json)
 }
 
-fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) -> Answer<Imported> {
+fn add_days(
+    RouteState { commands, recorder }: &RouteState,
+    caller: &Caller,
+    replace: bool,
+    body: &[u8],
+) -> Answer<Imported> {
+    let brain = &commands.brain;
     let text = std::str::from_utf8(body).map_err(invalid)?;
-    let policy = shared.brain.with(|brain, _| brain.policy().clone());
+    let policy = brain.with(|brain, _| brain.policy().clone());
     let today = Minute::of_unix(unix_s()).day();
     let import = Import::parse(text, &policy, today).map_err(|CsvError { line, reason }| {
         (
@@ -193,26 +181,20 @@ fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) ->
         }
         .to_owned(),
     };
-    let recording = shared.audit.record(Actor::from(caller), change);
-    let logged = Handle::current().block_on(recording).map_err(unavailable)?;
+    let logged = Handle::current().block_on(commands.record(caller, change))?;
     // Saved first: nothing is learned from days that a restart would lose.
     let full = |error: String| refused(StatusCode::INSUFFICIENT_STORAGE, error);
-    let saved = shared
-        .recorder
-        .with_store(&shared.brain, |store| store.merge(&import.minutes, replace));
+    let saved = recorder.with_store(brain, |store| store.merge(&import.minutes, replace));
     if let Err(error) = saved {
         logged.refused(&error);
         return Err(full(error.to_string()));
     }
-    let (filed, closed, changes) = shared
-        .brain
-        .with(|brain, _| brain.import_history(&days, today, replace));
-    shared.events.add_limits(&changes, LEARNED);
-    shared.brain.notify();
+    let (filed, closed, changes) =
+        brain.with(|brain, _| brain.import_history(&days, today, replace));
+    commands.events.add_limits(&changes, LEARNED);
+    brain.notify();
     if let Some(closed) = closed {
-        let saved = shared
-            .recorder
-            .with_store(&shared.brain, |store| store.write_closed(&closed));
+        let saved = recorder.with_store(brain, |store| store.write_closed(&closed));
         saved.map_err(|error| {
             full(format!(
                 "the import is in force, but the next restart loses it: {error}"

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Method;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
@@ -17,16 +17,14 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_host::Shared;
 use plimsoll_policy::UnixSeconds;
 
-use crate::admin::{
-    Answer, BrainState, Commands, conflict, in_effect, invalid, to_the_end, unavailable,
-};
+use crate::admin::{Answer, BrainState, Commands, conflict, in_effect, invalid, to_the_end};
 use crate::audit::{Actor, Entry};
 use crate::brain::{Brain, display};
 use crate::state::Command;
 use crate::tasks::kill_log::{self, describe};
 use crate::tasks::unix_s;
 
-pub(crate) fn routes(commands: Commands) -> Routes {
+pub(crate) fn routes() -> Routes<Commands> {
     Routes::new()
         .viewer(Method::GET, STATUS, async |State(brain): BrainState| {
             Json(brain.with(kill_status))
@@ -34,14 +32,13 @@ pub(crate) fn routes(commands: Commands) -> Routes {
         .operator(Method::POST, ON, kill)
         .operator(Method::POST, OFF, end_kill)
         .operator(Method::POST, DRILL, run_drill)
-        .with_state(commands)
 }
 
 async fn kill(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOn>,
-) -> Answer {
+) -> Answer<Json<KillStatus>> {
     with_valid_ttl(&order)?;
     let brain = &commands.brain;
     check_known(brain, order.bucket.as_ref())?;
@@ -65,48 +62,41 @@ async fn kill(
         why,
     };
     commands.note(&caller, change).await;
-    Ok(Json(brain.with(kill_status)).into_response())
+    Ok(Json(brain.with(kill_status)))
 }
 
 async fn end_kill(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOff>,
-) -> Answer {
+) -> Answer<Json<KillEnded>> {
     check_known(&commands.brain, order.bucket.as_ref())?;
     to_the_end(async move {
-        let Commands {
-            brain,
-            audit,
-            events,
-        } = commands;
+        let brain = &commands.brain;
         let scope = Scope::from(order.bucket);
         let reason = order.reason.map(|text| text.to_string());
+        let reason = reason.unwrap_or_default();
         let change = Entry {
             what: format!("kill off {scope}"),
             before: brain.with(|brain, _| describe(brain.durable(), &scope)),
             after: "off".to_owned(),
-            why: reason.clone().unwrap_or_default(),
+            why: reason.clone(),
         };
         // The kill ends once that is recorded.
-        let _recorded = audit
-            .record(Actor::from(&caller), change)
-            .await
-            .map_err(unavailable)?;
+        let _recorded = commands.record(&caller, change).await?;
         let (ended, passed) = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
         if ended || passed {
             let by = caller.by(order.by);
             let by = by.map_or_else(|| caller.name.to_string(), |by| by.to_string());
             let event = kill_log::ended(&scope, None).by(by);
-            events.add(event.why(reason.unwrap_or_default()));
+            commands.events.add(event.why(reason));
         }
-        in_effect(&brain).await;
+        in_effect(brain).await;
         Ok(Json(KillEnded {
             ended,
             passed,
             status: brain.with(kill_status),
-        })
-        .into_response())
+        }))
     })
     .await
 }
@@ -116,15 +106,12 @@ async fn run_drill(
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<DrillOrder>,
 ) -> Response {
-    let after = format!("within {} ms", order.timeout_ms);
-    audit.note(
-        Actor::from(&caller),
-        Entry {
-            what: "kill drill".to_owned(),
-            after,
-            ..Entry::default()
-        },
-    );
+    let change = Entry {
+        what: "kill drill".to_owned(),
+        after: format!("within {} ms", order.timeout_ms),
+        ..Entry::default()
+    };
+    audit.note(Actor::from(&caller), change);
     let away = |brain: &Brain| brain.aggregators_away().count();
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
 }
@@ -144,19 +131,13 @@ fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
     let Some(bucket) = bucket else { return Ok(()) };
     brain.with(|brain, _| {
         let scope = Scope::Bucket(bucket.clone());
-        let had_kill = brain
-            .kills()
-            .bucket(bucket)
-            .max(brain.kill_claims().highest(&scope))
-            .0
-            > 0;
+        let claimed = brain.kill_claims().highest(&scope);
+        let had_kill = brain.kills().bucket(bucket).max(claimed).0 > 0;
         if brain.knows(bucket) || had_kill {
             return Ok(());
         }
-        Err(invalid(unknown_bucket(
-            bucket,
-            brain.known_buckets().map(Bucket::as_str),
-        )))
+        let known = brain.known_buckets().map(Bucket::as_str);
+        Err(invalid(unknown_bucket(bucket, known)))
     })
 }
 
@@ -166,18 +147,14 @@ pub(super) fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     let killed = durable.bucket_kills.iter().filter(|(_, switch)| {
         switch.generation > durable.forgotten || switch.command.is_some() || switch.held.is_some()
     });
-    let buckets = killed.map(|(bucket, _)| bucket);
+    let buckets = killed.map(|(bucket, _)| {
+        let state = kill_state(brain, &Scope::Bucket(bucket.clone()));
+        (bucket.clone(), state)
+    });
     KillStatus {
         tier: Tier::Controller,
         fleet: kill_state(brain, &Scope::Fleet),
-        buckets: buckets
-            .map(|bucket| {
-                (
-                    bucket.clone(),
-                    kill_state(brain, &Scope::Bucket(bucket.clone())),
-                )
-            })
-            .collect(),
+        buckets: buckets.collect(),
         in_shadow: durable.in_shadow_since_kill().map(str::to_owned).collect(),
         away: brain
             .aggregators_away()

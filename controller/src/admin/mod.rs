@@ -35,7 +35,7 @@ pub use self::aggregators::routes as aggregator_routes;
 pub(crate) use self::kill_routes::with_valid_ttl;
 use crate::admin::console::Console;
 use crate::admin::status::StatusSource;
-use crate::audit::{Actor, AuditLog, Entry};
+use crate::audit::{Actor, AuditLog, Entry, Logged};
 use crate::brain::Brain;
 use crate::members;
 use crate::policy_file::PolicyFiles;
@@ -62,6 +62,15 @@ impl FromRef<Commands> for Shared<Brain> {
 }
 
 impl Commands {
+    /// Records a change that may add refusals, before it is made.
+    ///
+    /// # Errors
+    /// With an answer if it cannot be recorded. The change must not be made then.
+    async fn record(&self, caller: &Caller, change: Entry) -> Answer<Logged> {
+        let recorded = self.audit.record(Actor::from(caller), change).await;
+        recorded.map_err(unavailable)
+    }
+
     /// Records a change that was made. Waits for 3 s at most until it takes effect, and until its line is on disk or
     /// the disk fails. Returns true if it is saved.
     async fn note(&self, caller: &Caller, change: Entry) -> bool {
@@ -79,7 +88,9 @@ pub(crate) type Answer<T = Response> = Result<T, Refused>;
 pub(crate) type Refused = (StatusCode, Json<ErrorBody>);
 
 /// Completes a command even if the caller disconnects after its line was written.
-async fn to_the_end(command: impl Future<Output = Answer> + Send + 'static) -> Answer {
+async fn to_the_end<T: Send + 'static>(
+    command: impl Future<Output = Answer<T>> + Send + 'static,
+) -> Answer<T> {
     tokio::spawn(command)
         .await
         .unwrap_or_else(|error| Err(internal(error)))
@@ -167,19 +178,22 @@ pub(crate) fn routes(
         } = &of_metrics;
         metrics::page(commands, &counters, security, membership.as_ref())
     };
+    let of_commands = status::catalogue_routes()
+        .merge(status::why::routes())
+        .merge(rollout_routes::routes())
+        .merge(kill_routes::routes())
+        .merge(aggregator_routes::routes())
+        .merge(state_routes::routes())
+        .merge(audit_routes::routes())
+        .merge(events::routes())
+        .with_state(commands.clone());
     admin_server::routes(metrics, || true)
         .merge(openapi::routes(membership.is_some()))
         .merge(console::assets(&source.security))
         .merge(console.routes())
         .merge(source.routes())
-        .merge(status::catalogue_routes(commands.brain.clone()))
-        .merge(status::why::routes(commands.brain.clone()))
-        .merge(rollout_routes::routes(commands.clone(), files))
-        .merge(kill_routes::routes(commands.clone()))
-        .merge(aggregator_routes::routes(commands.clone()))
-        .merge(state_routes::routes(commands.clone()))
-        .merge(audit_routes::routes(commands.audit.clone()))
-        .merge(events::routes(commands.events.clone()))
+        .merge(of_commands)
+        .merge(rollout_routes::policy_routes(commands.clone(), files))
         .merge(history_routes::routes(commands, recorder))
         .merge(members::routes(membership))
 }

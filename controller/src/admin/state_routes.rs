@@ -23,10 +23,8 @@ pub struct Acknowledged {
     pub saved: bool,
 }
 
-pub(crate) fn routes(commands: Commands) -> Routes {
-    Routes::new()
-        .operator(Method::POST, ACKNOWLEDGE_LOSS, acknowledge)
-        .with_state(commands)
+pub(crate) fn routes() -> Routes<Commands> {
+    Routes::new().operator(Method::POST, ACKNOWLEDGE_LOSS, acknowledge)
 }
 
 async fn acknowledge(

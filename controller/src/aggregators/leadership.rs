@@ -104,28 +104,24 @@ impl Leadership {
             .instance
             .is_some_and(|instance| instance != self.own);
         let uptime = now.since(self.started_at);
-        if self.is_unconfirmed() {
-            self.others.note(now, own, claimed, Role::Aggregator, name);
-            return None;
-        }
-        if is_other
+        let is_alive = is_other
             && self.mandate == Mandate::Directory
             && report
                 .controller_age
-                .is_some_and(|age| uptime > age + REPLACED_WITHIN)
+                .is_some_and(|age| uptime > age + REPLACED_WITHIN);
+        let is_soon = self.stepped_at.is_some_and(|at| now.since(at) < STEP_EVERY);
+        if self.is_unconfirmed()
+            || is_alive
+            || is_soon
+            || claimed.epoch.0 - epoch.0 > EPOCH_STEP_MAX
         {
             self.others.note(now, own, claimed, Role::Aggregator, name);
-            if claimed > own {
+            if is_alive && claimed > own {
                 self.lost.get_or_insert_with(|| LostLead {
                     to: claimed,
                     through: name(),
                 });
             }
-            return None;
-        }
-        let is_soon = self.stepped_at.is_some_and(|at| now.since(at) < STEP_EVERY);
-        if is_soon || claimed.epoch.0 - epoch.0 > EPOCH_STEP_MAX {
-            self.others.note(now, own, claimed, Role::Aggregator, name);
             return None;
         }
         self.stepped_at = Some(now);

@@ -15,21 +15,23 @@ fn place(name: &str) -> Place {
 fn aggregators(names: &[&str]) -> Aggregators {
     let mut aggregators = Aggregators::default();
     for (name, instance) in names.iter().zip(1..) {
-        assert_eq!(
-            aggregators.greet(
-                MonoTime::ZERO,
-                place(name),
-                InstanceId(instance),
-                BTreeMap::new()
-            ),
-            None
-        );
+        assert_eq!(greet(&mut aggregators, name, instance), None);
     }
     aggregators
 }
 
+fn greet(aggregators: &mut Aggregators, name: &str, instance: u128) -> Option<InstanceId> {
+    let instance = InstanceId(instance);
+    aggregators.greet(MonoTime::ZERO, place(name), instance, BTreeMap::new())
+}
+
 /// Enters a report with `offered` requests of key 0 over `span_ms`, a quarter of them refused.
 fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) {
+    enter_part(aggregators, name, span_ms, offered, false);
+}
+
+/// Enters a report like [`enter`], or an earlier part of one.
+fn enter_part(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64, more: bool) {
     let counts = Counts {
         offered,
         dropped: offered / 4,
@@ -44,21 +46,17 @@ fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) 
         delta,
         origin: Origin::Observed,
     };
-    let span = Some(Duration::from_millis(span_ms));
-    let entries = if offered > 0 { vec![entry] } else { Vec::new() };
+    let entered = Entered {
+        span: Some(Duration::from_millis(span_ms)),
+        entries: if offered > 0 { vec![entry] } else { Vec::new() },
+        ..Entered::default()
+    };
     let report = Report {
         time: Some(MonoTime::ZERO),
+        more,
         ..Report::default()
     };
-    aggregators.enter(
-        &place(name),
-        &report,
-        &Entered {
-            span,
-            entries,
-            ..Entered::default()
-        },
-    );
+    aggregators.enter(&place(name), &report, &entered);
 }
 
 fn tick(aggregators: &mut Aggregators) -> Vec<Activity> {
@@ -74,64 +72,37 @@ fn rate(aggregators: &Aggregators, name: &str) -> f64 {
     aggregators.get(&place(name)).unwrap().rate(KeyId(0))
 }
 
-fn enter_part(aggregators: &mut Aggregators, offered: u64, more: bool) {
-    let delta = Tally {
-        counts: Counts {
-            offered,
-            ..Counts::ZERO
-        },
-        late: Counts::ZERO,
-    };
-    let entries = vec![Entry {
-        own: Some(KeyId(0)),
-        delta,
-        origin: Origin::Observed,
-    }];
-    let report = Report {
-        time: Some(MonoTime::ZERO),
-        more,
-        ..Report::default()
-    };
-    aggregators.enter(
-        &place("a"),
-        &report,
-        &Entered {
-            span: Some(TICK),
-            entries,
-            ..Entered::default()
-        },
-    );
+fn activity(aggregators: &Aggregators, name: &str) -> Activity {
+    aggregators.get(&place(name)).unwrap().activity
 }
+
+#[track_caller]
+fn check_rate(aggregators: &Aggregators, expected: f64) {
+    let rate = rate(aggregators, "a");
+    assert!((rate - expected).abs() < 1e-6, "{rate}");
+}
+
+const COUNTED: Activity = Activity::Counted {
+    span: TICK,
+    gap: TICK,
+};
 
 #[test]
 fn complete_report_parts_give_a_rate() {
     let mut aggregators = aggregators(&["a"]);
-    enter_part(&mut aggregators, 300, true);
-    assert_eq!(
-        tick(&mut aggregators),
-        [Activity::Idle],
-        "a tick between two parts"
-    );
+    enter_part(&mut aggregators, "a", 500, 300, true);
+    // A tick between two parts.
+    assert_eq!(tick(&mut aggregators), [Activity::Idle]);
     assert_eq!(rate(&aggregators, "a"), 0.0);
-    enter_part(&mut aggregators, 200, false);
-    assert_eq!(
-        tick(&mut aggregators),
-        [Activity::Counted {
-            span: TICK,
-            gap: TICK
-        }]
-    );
+    enter(&mut aggregators, "a", 500, 200);
+    assert_eq!(tick(&mut aggregators), [COUNTED]);
     assert_eq!(rate(&aggregators, "a"), 1_000.0);
     // The last part of this report never arrives.
-    enter_part(&mut aggregators, 9_000, true);
-    aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(1), BTreeMap::new());
-    enter_part(&mut aggregators, 500, false);
+    enter_part(&mut aggregators, "a", 500, 9_000, true);
+    greet(&mut aggregators, "a", 1);
+    enter(&mut aggregators, "a", 500, 500);
     tick(&mut aggregators);
-    assert!(
-        (rate(&aggregators, "a") - 1_000.0).abs() < 1e-9,
-        "{}",
-        rate(&aggregators, "a")
-    );
+    check_rate(&aggregators, 1_000.0);
 }
 
 #[test]
@@ -144,11 +115,7 @@ fn rate_uses_report_spans_and_absent_keys() {
         let span = Duration::from_millis(span);
         assert_eq!(aggregator.activity, Activity::Counted { span, gap: span });
         assert_eq!(aggregator.passed(KeyId(0)), (offered - offered / 4) as f64);
-        assert!(
-            (rate(&aggregators, "a") - expected).abs() < 1e-9,
-            "{}",
-            rate(&aggregators, "a")
-        );
+        check_rate(&aggregators, expected);
         aggregators.clear_fresh();
     }
 }
@@ -163,15 +130,9 @@ fn silence_is_counted_once_from_its_beginning() {
             enter(&mut aggregators, "b", 500, 100);
         }
         aggregators.on_tick(TICK, &Parameters::default());
-        let activity = aggregators.get(&place("b")).unwrap().activity;
+        let activity = activity(&aggregators, "b");
         match step {
-            1 => assert_eq!(
-                activity,
-                Activity::Counted {
-                    span: TICK,
-                    gap: TICK
-                }
-            ),
+            1 => assert_eq!(activity, COUNTED),
             2 | 3 => assert_eq!(activity, Activity::Idle, "its report may only be late"),
             4 => assert_eq!(activity, Activity::Silent(3 * TICK), "from its last report"),
             _ => assert_eq!(activity, Activity::Silent(TICK)),
@@ -215,19 +176,10 @@ fn delayed_reports_are_no_silence() {
     tick(&mut aggregators);
     (0..3).for_each(|_| enter(&mut aggregators, "a", 500, 500));
     aggregators.on_tick(TICK, &Parameters::default());
-    assert_eq!(
-        aggregators.get(&place("a")).unwrap().activity,
-        Activity::Counted {
-            span: 3 * TICK,
-            gap: TICK
-        }
-    );
-    let left = 0.4_f64.powi(3) * 9_000.0;
-    assert!(
-        (rate(&aggregators, "a") - (1_000.0 + left)).abs() < 1e-6,
-        "{}",
-        rate(&aggregators, "a")
-    );
+    let (span, gap) = (3 * TICK, TICK);
+    let counted = Activity::Counted { span, gap };
+    assert_eq!(activity(&aggregators, "a"), counted);
+    check_rate(&aggregators, 1_000.0 + 0.4_f64.powi(3) * 9_000.0);
 }
 
 #[test]
@@ -255,14 +207,10 @@ fn new_process_keeps_the_rates() {
     enter(&mut aggregators, "a", 500, 500);
     aggregators.on_tick(TICK, &Parameters::default());
     aggregators.by_place.get_mut(&place("a")).unwrap().served = true;
-    let replaced = aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new());
-    assert_eq!(replaced, Some(InstanceId(1)));
+    assert_eq!(greet(&mut aggregators, "a", 7), Some(InstanceId(1)));
     assert_eq!(rate(&aggregators, "a"), 1_000.0);
     assert!(aggregators.get(&place("a")).unwrap().served);
-    assert_eq!(
-        aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new()),
-        None
-    );
+    assert_eq!(greet(&mut aggregators, "a", 7), None);
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Brain {
             .durable
             .on_command(scope, command, &self.policies.in_force)?;
         self.pending_saves.kills.insert(scope.clone());
-        self.on_kill_change(changed || has_passed);
+        self.on_moves(changed || has_passed);
         if self.pending_saves.failure.is_some() {
             self.order_unsaved();
         }
@@ -80,7 +80,7 @@ impl Brain {
             let generation = self.durable.generation(&scope);
             given.insert(scope, (generation, None));
         }
-        self.on_kill_change(has_passed);
+        self.on_moves(has_passed);
     }
 
     /// The kills that could not be saved, until they are, and the ends of such kills.
@@ -122,7 +122,7 @@ impl Brain {
         let ended = self
             .durable
             .on_command_ends(scope, now, &self.policies.in_force);
-        self.on_kill_change(true);
+        self.on_moves(true);
         (ended, passed)
     }
 
@@ -183,7 +183,7 @@ impl Brain {
         let is_due = self.durable.count_down(now, unix_s);
         self.pending_saves.note_wanted(is_due);
         let changed = self.durable.on_time(unix_s, &self.policies.in_force);
-        self.on_kill_change(changed);
+        self.on_moves(changed);
     }
 
     /// Takes the orders in an aggregator's report. Generations without an order are claims, or evidence for a
@@ -196,7 +196,7 @@ impl Brain {
             .on_report(report, evidence, time, &self.policies.in_force);
         let place = place_of(child);
         let changed = self.recover(now, &place, report) || changed;
-        self.on_kill_change(changed);
+        self.on_moves(changed);
         self.note_claims(now, child, report);
         self.kills
             .on_confirmation(now, child.instance, Role::Aggregator, report);
@@ -262,14 +262,6 @@ impl Brain {
         let claims = self.kills.claims_mut();
         claims.prune(self.clock.at);
         claims.settle(|scope| durable.generation(scope));
-    }
-
-    fn on_kill_change(&mut self, changed: bool) {
-        if changed {
-            self.close_ended_stages();
-            self.pending_saves.note_change(true);
-            self.post();
-        }
     }
 }
 

@@ -49,8 +49,7 @@ use crate::aggregators::leadership::Leadership;
 use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
 use crate::bucket::{ActiveRows, Buckets, Listing};
-use crate::rollout::Rollouts;
-use crate::rollout::recovery::Recovery;
+use crate::rollout::{Recovery, Rollouts};
 use crate::state::DurableState;
 
 pub(crate) use self::aggregators::{ForgetError, display};

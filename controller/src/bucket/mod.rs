@@ -2,7 +2,6 @@
 //! each zone, and the directives that follow.
 
 mod active_rows;
-mod admissions;
 mod candidate;
 mod directive;
 mod refusal_history;

@@ -47,17 +47,8 @@ struct BucketPart {
 }
 
 /// [`Refusals`] in less room: more than four billion requests in 10 s count as as many.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    asked: u32,
-    cluster_overload: u32,
-    tenant_limit: u32,
-    burst_guard: u32,
-    quota: u32,
-    quota_repeated: u32,
-    would_refuse: u32,
-    retried: u32,
-}
+#[derive(Clone, Copy, Debug)]
+struct Counted([u32; 8]);
 
 /// A bucket in one part.
 #[derive(Clone, Copy, Debug)]
@@ -252,33 +243,16 @@ impl RefusalsOfBucket<'_> {
 
 impl From<Refusals> for Counted {
     fn from(of: Refusals) -> Self {
-        let short = |count| u32::try_from(count).unwrap_or(u32::MAX);
-        Self {
-            asked: short(of.asked),
-            cluster_overload: short(of.cluster_overload),
-            tenant_limit: short(of.tenant_limit),
-            burst_guard: short(of.burst_guard),
-            quota: short(of.quota),
-            quota_repeated: short(of.quota_repeated),
-            would_refuse: short(of.would_refuse),
-            retried: short(of.retried),
-        }
+        Self(
+            of.counts()
+                .map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        )
     }
 }
 
 impl Counted {
     fn over(self, span_s: f64) -> Refusals {
-        Refusals {
-            span_s,
-            asked: self.asked.into(),
-            cluster_overload: self.cluster_overload.into(),
-            tenant_limit: self.tenant_limit.into(),
-            burst_guard: self.burst_guard.into(),
-            quota: self.quota.into(),
-            quota_repeated: self.quota_repeated.into(),
-            would_refuse: self.would_refuse.into(),
-            retried: self.retried.into(),
-        }
+        Refusals::new(span_s, self.0.map(u64::from))
     }
 }
 

@@ -80,16 +80,46 @@ impl Refusals {
     }
 
     pub(crate) fn plus(self, other: Self) -> Self {
+        let (own, others) = (self.counts(), other.counts());
+        let sums = std::array::from_fn(|at| own[at] + others[at]);
+        Self::new(self.span_s + other.span_s, sums)
+    }
+
+    /// The counts, in the order of the fields.
+    pub(super) const fn counts(&self) -> [u64; 8] {
+        [
+            self.asked,
+            self.cluster_overload,
+            self.tenant_limit,
+            self.burst_guard,
+            self.quota,
+            self.quota_repeated,
+            self.would_refuse,
+            self.retried,
+        ]
+    }
+
+    pub(super) const fn new(span_s: f64, counts: [u64; 8]) -> Self {
+        let [
+            asked,
+            cluster_overload,
+            tenant_limit,
+            burst_guard,
+            quota,
+            quota_repeated,
+            would_refuse,
+            retried,
+        ] = counts;
         Self {
-            span_s: self.span_s + other.span_s,
-            asked: self.asked + other.asked,
-            cluster_overload: self.cluster_overload + other.cluster_overload,
-            tenant_limit: self.tenant_limit + other.tenant_limit,
-            burst_guard: self.burst_guard + other.burst_guard,
-            quota: self.quota + other.quota,
-            quota_repeated: self.quota_repeated + other.quota_repeated,
-            would_refuse: self.would_refuse + other.would_refuse,
-            retried: self.retried + other.retried,
+            span_s,
+            asked,
+            cluster_overload,
+            tenant_limit,
+            burst_guard,
+            quota,
+            quota_repeated,
+            would_refuse,
+            retried,
         }
     }
 
@@ -208,6 +238,17 @@ fn sum(parts: &VecDeque<Refusals>) -> Refusals {
 // === impl BucketState ===
 
 impl BucketState {
+    /// Judges the last seconds: whether the fleet admits what the limit of the bucket allows, from the counts of all
+    /// zones. `divisible` is the rate that is divided between zones, `None` while
+    /// not all of them live on rates and report. Counts do not distinguish refusals of a tenant
+    /// limit, so a bucket with a tenant limit is not judged.
+    pub(crate) fn check_admissions(&mut self, now: MonoTime, divisible: Option<f64>) {
+        let is_judged = !self.tenants.have_limits();
+        self.admissions
+            .on_tick(now, |_| divisible.filter(|rate| is_judged && *rate > 0.0));
+        self.refusals.on_tick(now);
+    }
+
     /// Adds the requests of a tenant that were just reported, and returns them by reason.
     pub(crate) fn note_refusals(&mut self, tenant: &Tenant, counts: Counts) -> Refusals {
         let is_at_limit = counts.dropped > 0

@@ -147,31 +147,23 @@ impl Buckets {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use plimsoll_policy::Source;
+    use crate::brain::tests::policy_of;
 
     fn name(number: usize) -> Bucket {
         Bucket::new(&format!("b{number}")).unwrap()
     }
 
-    fn policy(tenants: usize) -> Policy {
+    fn policy(tenants: usize) -> Arc<Policy> {
         let listed: String = (1..tenants)
             .map(|number| format!("  t{number}: {{}}\n"))
             .collect();
-        let tenants = format!("tenants:\n  default: {{}}\n{listed}");
-        let policy = Source {
-            name: "policy.yaml",
-            text: "buckets: { a: { limit: 1 }, 'api/*': { limit: 1 } }\n",
-        };
-        Policy::read(
-            policy,
-            Source {
-                name: "tenants.yaml",
-                text: &tenants,
-            },
+        policy_of(
+            "buckets: { a: { limit: 1 }, 'api/*': { limit: 1 } }\n",
+            &format!("tenants:\n  default: {{}}\n{listed}"),
         )
-        .unwrap()
-        .0
     }
 
     #[test]
@@ -215,19 +207,7 @@ mod tests {
             .collect();
         let text =
             format!("buckets:\n  checkout: {{ limit: 1 }}\n  'api/*': {{ limit: 1 }}\n{listed}");
-        let tenants = Source {
-            name: "tenants.yaml",
-            text: "tenants:\n  default: {}\n",
-        };
-        let policy = Policy::read(
-            Source {
-                name: "policy.yaml",
-                text: &text,
-            },
-            tenants,
-        )
-        .unwrap()
-        .0;
+        let policy = policy_of(&text, "tenants:\n  default: {}\n");
         let mut buckets = Buckets::default();
         for name in ["chekout", "xyzzy-unlike", "check-out", "zzz"] {
             buckets

@@ -167,24 +167,11 @@ impl BucketTenants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_policy::Source;
+    use crate::brain::tests::policy_of;
 
     #[test]
     fn unlisted_tenant_counts_once_in_its_class() {
-        let tenants = "tenants: { default: {}, listed: {} }\n";
-        let policy = Source {
-            name: "policy.yaml",
-            text: "buckets: {}\n",
-        };
-        let policy = Policy::read(
-            policy,
-            Source {
-                name: "tenants.yaml",
-                text: tenants,
-            },
-        )
-        .unwrap()
-        .0;
+        let policy = policy_of("buckets: {}\n", "tenants: { default: {}, listed: {} }\n");
         let mut tenants = BucketTenants::new(&policy, &Bucket::new("b").unwrap());
         let mut gathered = Vec::new();
         tenants.gather(|_| 5.0, &mut gathered);

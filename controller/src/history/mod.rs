@@ -238,11 +238,11 @@ impl History {
             let is_known = self.baselines.contains_key(bucket) || has_place(policy, bucket);
             if !is_known && self.room(policy) == 0 {
                 self.make_room(policy);
-            }
-            if !is_known && self.room(policy) == 0 {
-                self.counters.rejected += 1;
-                filed.push((bucket.clone(), *day, None));
-                continue;
+                if self.room(policy) == 0 {
+                    self.counters.rejected += 1;
+                    filed.push((bucket.clone(), *day, None));
+                    continue;
+                }
             }
             let baseline = self.baselines.entry(bucket.clone()).or_insert_with(|| {
                 let mut baseline = Baseline::default();

@@ -1,5 +1,6 @@
 //! Sampling, learning, restarts and capacity.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::sampler::UNWRITTEN_MAX;
@@ -8,25 +9,10 @@ use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Counts;
 use plimsoll_policy::learning::MINUTES_PER_DAY;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
-fn policy(text: &str) -> Policy {
-    let tenants = Source {
-        name: "tenants",
-        text: ONE_CLASS_TENANTS,
-    };
-    Policy::read(
-        Source {
-            name: "policy",
-            text,
-        },
-        tenants,
-    )
-    .unwrap()
-    .0
-}
+use crate::brain::tests::policy;
 
-fn learns() -> Policy {
+fn learns() -> Arc<Policy> {
     policy(
         "buckets: { \"api/*\": { limit: { learned: { until_history: 800 } } }, fixed: { limit: 5 } }",
     )
@@ -107,104 +93,29 @@ fn sample_is_the_difference_of_the_totals() {
     };
     assert_eq!(turn(0, 10, off, tally(500, 3)), None);
     assert_eq!(turn(30, 10, off, tally(900, 3)), None);
+    let [clean, unclean] = [true, false].map(|clean| Some(sample(10.0, clean)));
     let cases = [
-        (
-            60,
-            11,
-            off,
-            tally(6_500, 3),
-            Some(sample(100.0, true)),
-            "nothing new was refused",
-        ),
-        (
-            120,
-            12,
-            off,
-            tally(7_100, 40),
-            Some(sample(10.0, false)),
-            "something would have been",
-        ),
-        (180, 13, off, tally(7_100, 40), None, "no requests"),
-        (
-            190,
-            50,
-            off,
-            tally(9_900, 40),
-            None,
-            "the clock jumped: this was no minute",
-        ),
-        (
-            250,
-            20,
-            off,
-            tally(10_500, 40),
-            Some(sample(10.0, true)),
-            "it jumped back, and a minute has passed",
-        ),
-        (
-            310,
-            21,
-            fleet(1),
-            tally(11_100, 40),
-            Some(sample(10.0, false)),
-            "killed since",
-        ),
-        (
-            370,
-            22,
-            fleet(2),
-            tally(11_700, 40),
-            Some(sample(10.0, false)),
-            "killed until then",
-        ),
-        (
-            430,
-            23,
-            fleet(2),
-            tally(12_300, 40),
-            Some(sample(10.0, true)),
-            "not killed any more",
-        ),
-        (
-            490,
-            24,
-            alone(1),
-            tally(12_900, 40),
-            Some(sample(10.0, false)),
-            "killed alone",
-        ),
-        (
-            550,
-            25,
-            alone(2),
-            tally(13_500, 40),
-            Some(sample(10.0, false)),
-            "killed alone until then",
-        ),
-        (
-            610,
-            26,
-            alone(2),
-            tally(14_100, 40),
-            Some(sample(10.0, true)),
-            "no longer killed alone",
-        ),
-        (
-            670,
-            27,
-            alone(2),
-            tally(100, 0),
-            None,
-            "counts that went back are nothing",
-        ),
+        (60, 11, off, tally(6_500, 3), Some(sample(100.0, true))),
+        // Something would have been refused, and then there were no requests.
+        (120, 12, off, tally(7_100, 40), unclean),
+        (180, 13, off, tally(7_100, 40), None),
+        // The clock jumped, so that this was no minute; it jumped back, and a minute has passed.
+        (190, 50, off, tally(9_900, 40), None),
+        (250, 20, off, tally(10_500, 40), clean),
+        // Killed since, until then, and not any more; then the bucket alone.
+        (310, 21, fleet(1), tally(11_100, 40), unclean),
+        (370, 22, fleet(2), tally(11_700, 40), unclean),
+        (430, 23, fleet(2), tally(12_300, 40), clean),
+        (490, 24, alone(1), tally(12_900, 40), unclean),
+        (550, 25, alone(2), tally(13_500, 40), unclean),
+        (610, 26, alone(2), tally(14_100, 40), clean),
+        // Counts that went back are nothing.
+        (670, 27, alone(2), tally(100, 0), None),
     ];
     let mut over = 10;
-    for (s, minute, kill, total, expected, why) in cases {
-        assert_eq!(
-            turn(s, minute, kill, total),
-            Some((Minute(over), expected)),
-            "{why}"
-        );
+    for (s, minute, kill, total, expected) in cases {
+        let ended = turn(s, minute, kill, total);
+        assert_eq!(ended, Some((Minute(over), expected)), "at {s} s");
         over = minute;
     }
 }
@@ -249,7 +160,7 @@ fn buckets_of_a_pattern_learn_separately() {
     );
 }
 
-fn policy_all() -> Policy {
+fn policy_all() -> Arc<Policy> {
     policy("buckets: { \"*\": { limit: { learned: {} } } }")
 }
 
@@ -385,19 +296,7 @@ fn surplus_new_buckets_await_forgotten_ones() {
 fn named_bucket_always_has_a_history() {
     let text =
         "buckets: { 'api/*': { limit: { learned: {} } }, checkout: { limit: { learned: {} } } }\n";
-    let tenants = Source {
-        name: "tenants.yaml",
-        text: ONE_CLASS_TENANTS,
-    };
-    let policy = Policy::read(
-        Source {
-            name: "policy.yaml",
-            text,
-        },
-        tenants,
-    )
-    .unwrap()
-    .0;
+    let policy = policy(text);
     let mut history = History::default();
     let mut names: Vec<Bucket> = (0..BUCKETS_MAX + 50)
         .map(|n| bucket(&format!("api/{n}")))

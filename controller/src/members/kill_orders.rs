@@ -154,12 +154,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let args = crate::tasks::tests::args(directory.path());
         let controller = Controller::open(&args).unwrap();
-        let brain = controller.brain.clone();
-        let commands = Commands {
-            brain: brain.clone(),
-            audit: controller.audit.clone(),
-            events: controller.events.clone(),
-        };
+        let (brain, commands) = (controller.brain(), controller.commands.clone());
         let mut changes = brain.changes();
         let following = tokio::spawn(follow(store, commands));
         let killed = async {

@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
-use axum::response::IntoResponse;
 use plimsoll_admin::access::Routes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +48,7 @@ async fn members(State(membership): State<Membership>) -> Json<MembersStatus> {
 }
 
 /// Hands the lead over, and leaves it to other members for a while.
-async fn resign(State(membership): State<Membership>) -> Answer {
+async fn resign(State(membership): State<Membership>) -> Answer<Json<Resigned>> {
     let mut part = membership.part.clone();
     let lead = part.borrow_and_update().lead();
     let Some(lead) = lead else {
@@ -64,5 +63,5 @@ async fn resign(State(membership): State<Membership>) -> Answer {
     // The answer is sent by a port that closes with the lead.
     let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
     let address = membership.own.borrow().admin.clone();
-    Ok(Json(Resigned { address }).into_response())
+    Ok(Json(Resigned { address }))
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
-use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Route, Routes};
 use plimsoll_admin::body::JsonBody;
@@ -109,7 +108,7 @@ async fn kill(
     State(membership): State<Membership>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOn>,
-) -> Answer {
+) -> Answer<Json<KillStatus>> {
     with_valid_ttl(&order)?;
     let bucket = order.bucket.clone();
     let command = kill_orders::append(&membership.client, &caller, order)
@@ -137,6 +136,5 @@ async fn kill(
         killed_locally: 0,
         claims: Vec::new(),
         saved: true,
-    })
-    .into_response())
+    }))
 }

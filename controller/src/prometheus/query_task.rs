@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_host::Shared;
 use plimsoll_policy::{LimitSource, Policy, Prometheus};
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
-use crate::brain::{Brain, LimitAnswer};
-use crate::prometheus::answer;
-use crate::prometheus::query::{self, QueryError};
+use crate::admin::Commands;
+use crate::brain::LimitAnswer;
+use crate::prometheus::{QueryError, answer, client, query};
 use crate::rollout::query_gates::{GateAnswer, gate_queries};
 use crate::tasks::counters::Counters;
-use crate::tasks::events::EventLog;
 
 /// Intervals for which an answer counts at a gate.
 const ANSWER_INTERVALS: u32 = 3;
@@ -51,9 +49,8 @@ pub(super) struct Progress {
 }
 
 pub(crate) struct QueryTask {
-    pub(crate) brain: Shared<Brain>,
+    pub(crate) commands: Commands,
     pub(crate) counters: Counters,
-    pub(crate) events: EventLog,
     pub(crate) every: Duration,
 }
 
@@ -62,7 +59,7 @@ pub(crate) struct QueryTask {
 impl QueryTask {
     /// Sends every query of the policy once per interval, forever.
     pub(crate) async fn run(self) {
-        let client = match query::client() {
+        let client = match client() {
             Ok(client) => client,
             Err(error) => {
                 tracing::error!(%error, "no HTTP client: limits and gates by Prometheus stay unknown");
@@ -84,18 +81,19 @@ impl QueryTask {
                 }
                 _ = periods.tick() => {}
             }
-            let policy = self.brain.with(|brain, _| brain.policy().clone());
-            let now = self.brain.now();
+            let brain = &self.commands.brain;
+            let policy = brain.with(|brain, _| brain.policy().clone());
+            let now = brain.now();
             update(&mut queries, &policy);
-            for (query, progress) in due(&mut queries, now, every) {
+            for (asked, progress) in due(&mut queries, now, every) {
                 if in_flight.len() >= IN_FLIGHT_MAX {
                     break;
                 }
                 (progress.sent_at, progress.in_flight) = (Some(now), true);
-                let (client, query) = (client.clone(), query.clone());
+                let (client, asked) = (client.clone(), asked.clone());
                 in_flight.spawn(async move {
-                    let answer = query::query(&client, &query.url, &query.query).await;
-                    (query, answer)
+                    let answer = query(&client, &asked.url, &asked.query).await;
+                    (asked, answer)
                 });
             }
         }
@@ -131,11 +129,11 @@ impl QueryTask {
                     );
                 }
                 progress.limit_failures = 0;
-                let changes = self
-                    .brain
-                    .with(|brain, now| brain.on_answer(source, LimitAnswer { rate, at: now }));
-                self.events.add_limits(&changes, "its query answers");
-                self.brain.notify();
+                let Commands { brain, events, .. } = &self.commands;
+                let changes =
+                    brain.with(|brain, at| brain.on_answer(source, LimitAnswer { rate, at }));
+                events.add_limits(&changes, "its query answers");
+                brain.notify();
             }
             Err(error) => {
                 if progress.limit_failures.is_multiple_of(LOGGED_EVERY) {
@@ -179,7 +177,7 @@ impl QueryTask {
             progress.gate_failures += 1;
         }
         let valid_for = self.every * ANSWER_INTERVALS;
-        self.brain.with(|brain, at| {
+        self.commands.brain.with(|brain, at| {
             let answer = GateAnswer {
                 at,
                 valid_for,

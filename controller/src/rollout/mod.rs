@@ -76,12 +76,8 @@
 //!
 //! [change]: crate::state::Change
 
-mod judged_limits;
 mod promotion;
 pub(crate) mod query_gates;
-pub(crate) mod recovery;
-mod renewal;
-mod resume;
 mod stage_stats;
 mod tightening;
 
@@ -89,6 +85,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CohortKey, Outcomes, Weighing};
 use plimsoll_core::rollout::gates::{
@@ -97,17 +94,19 @@ use plimsoll_core::rollout::gates::{
 use plimsoll_policy::{Policy, RolloutPolicy};
 
 use self::query_gates::GateAnswers;
-use self::recovery::Recovery;
 use self::stage_stats::StageStats;
 use crate::aggregators::Place;
 use crate::state::{Cause, DurableState, Evidence, Stage};
 
 pub(crate) use self::promotion::{Promotion, RolloutError};
-pub(crate) use self::renewal::MovingLimit;
+pub(crate) use self::tightening::MovingLimit;
 
 /// Number of ticks between saves of the stats: with ticks of 500 ms, a crash costs at most half a
 /// minute of counts. Latencies are not saved; their window starts anew.
 const SAVED_EVERY: u64 = 60;
+/// Time after a start without a state when aggregators are believed: long enough for all to
+/// reconnect.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 /// Time that evidence may still arrive after the end of its mode: until the directive arrives, and
 /// the reports of a client and its aggregators.
 const STRAGGLING: Duration = Duration::from_secs(5);
@@ -132,6 +131,21 @@ pub(crate) struct Rollouts {
     ended: BTreeMap<String, Vec<(Mode, MonoTime)>>,
 }
 
+/// Claims of aggregators about stages that the controller has lost, for a while after its start.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    pub(crate) until: MonoTime,
+    pub(crate) claims: BTreeMap<Place, Claim>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Claim {
+    /// The modes that an earlier controller sent to the aggregator.
+    pub(crate) modes: BTreeMap<Bucket, Mode>,
+    /// The buckets with their own kill, ended or not.
+    pub(crate) killed: Vec<Bucket>,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TickOutcome {
     pub(crate) changed: bool,
@@ -153,6 +167,17 @@ struct Move {
     to: Mode,
     cause: Cause,
     why: Vec<String>,
+}
+
+// === impl Recovery ===
+
+impl Recovery {
+    pub(crate) fn new(now: MonoTime) -> Self {
+        Self {
+            until: now + RECOVERED_WITHIN,
+            claims: BTreeMap::new(),
+        }
+    }
 }
 
 // === impl Rollouts ===
@@ -188,16 +213,12 @@ impl Rollouts {
         if durable.kill_of(&cohort.bucket).is_on() || cohort.mode != stage.stage || is_straggler {
             return;
         }
-        let is_first_latency = match self.stats.get_mut(entry) {
-            Some(stats) if stats.change == stage.change => stats.record(cohort.side, outcomes),
-            _ => {
-                let mut stats = StageStats::begin(stage.change);
-                let is_first_latency = stats.record(cohort.side, outcomes);
-                self.stats.insert(entry.to_owned(), stats);
-                is_first_latency
-            }
-        };
-        if is_first_latency {
+        let begins = || StageStats::begin(stage.change);
+        let stats = self.stats.entry(entry.to_owned()).or_insert_with(begins);
+        if stats.change != stage.change {
+            *stats = begins();
+        }
+        if stats.record(cohort.side, outcomes) {
             // Saved with the next tick: after a restart the gate must know that latencies are reported.
             self.unsaved_ticks = SAVED_EVERY;
         }
@@ -389,10 +410,13 @@ impl Rollouts {
 
     /// Returns what restricts the judgement of an entry's present stage: see [`Evidence::notes`].
     fn notes(&self, entry: &str, stage: Mode) -> Vec<String> {
-        self.stats
-            .get(entry)
-            .map(|stats| stats.evidence().notes(stage))
-            .unwrap_or_default()
+        self.sums(entry).notes(stage)
+    }
+
+    /// Returns the evidence of an entry's present stage without that of query gates.
+    fn sums(&self, entry: &str) -> Evidence {
+        let stats = self.stats.get(entry);
+        stats.map(StageStats::evidence).unwrap_or_default()
     }
 
     /// Returns true if the gate out of canary compares no latency, because no instance reports it.
@@ -411,11 +435,7 @@ impl Rollouts {
             .collect();
         Evidence {
             queries,
-            ..self
-                .stats
-                .get(entry)
-                .map(StageStats::evidence)
-                .unwrap_or_default()
+            ..self.sums(entry)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The evidence of one entry's present stage: counts by cohort, in a queue of slots that covers the window of
 //! the gate. Only ticks with requests count as time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
@@ -11,7 +11,7 @@ use plimsoll_core::report::{Outcomes, Side};
 use plimsoll_core::rollout::gates::{LatencyBasis, Observed, Reading};
 use plimsoll_core::stats::{Histogram, Quantile};
 
-use super::judged_limits::JudgedLimits;
+use super::tightening::DRIFT_MAX;
 use crate::state::{CohortSums, Evidence, SavedSlot, SavedStageStats};
 
 /// Slots into which a window is divided. The stats cover the window and less than two further slots. After
@@ -47,6 +47,25 @@ struct Slot {
 struct Cohorts {
     canary: Outcomes,
     control: Outcomes,
+}
+
+/// The lowest limits that the evidence was counted under, for buckets with a limit that moves by itself.
+///
+/// A limit counts as judged once no higher one was active for a window of the gate. Else many small
+/// steps would pass on the evidence of the first.
+#[derive(Clone, Debug, Default)]
+struct JudgedLimits {
+    by_bucket: BTreeMap<Bucket, JudgedLimit>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct JudgedLimit {
+    /// The lowest limit judged so far; at first the limit when the evidence began.
+    lowest: Rate,
+    /// The highest limit in the present window.
+    highest: Rate,
+    /// The time with requests when the present window began.
+    from: Duration,
 }
 
 // === impl StageStats ===
@@ -250,6 +269,62 @@ impl Cohorts {
     }
 }
 
+// === impl JudgedLimits ===
+
+impl JudgedLimits {
+    /// Restores the lowest limits. The present window begins anew.
+    fn restored(lowest: &BTreeMap<Bucket, Rate>, with_data: Duration) -> Self {
+        let limits = lowest
+            .iter()
+            .map(|(bucket, lowest)| (bucket.clone(), JudgedLimit::new(*lowest, with_data)));
+        Self {
+            by_bucket: limits.collect(),
+        }
+    }
+
+    fn lowest(&self) -> BTreeMap<Bucket, Rate> {
+        self.by_bucket
+            .iter()
+            .map(|(bucket, limit)| (bucket.clone(), limit.lowest))
+            .collect()
+    }
+
+    /// Notes the present limit of a bucket after so much time with requests. Returns the lowest limit judged
+    /// so far, if the present one is too far below it for this evidence.
+    fn note(
+        &mut self,
+        bucket: &Bucket,
+        limit: Rate,
+        with_data: Duration,
+        window: Duration,
+    ) -> Option<Rate> {
+        let begun = JudgedLimit::new(limit, with_data);
+        let Some(judged) = self.by_bucket.get_mut(bucket) else {
+            self.by_bucket.insert(bucket.clone(), begun);
+            return None;
+        };
+        judged.highest = judged.highest.max(limit);
+        if with_data.saturating_sub(judged.from) >= window {
+            *judged = JudgedLimit {
+                lowest: judged.lowest.min(judged.highest),
+                ..begun
+            };
+        }
+        let is_far = limit.per_second() < judged.lowest.per_second() * (1.0 - DRIFT_MAX);
+        is_far.then_some(judged.lowest)
+    }
+}
+
+impl JudgedLimit {
+    const fn new(limit: Rate, from: Duration) -> Self {
+        Self {
+            lowest: limit,
+            highest: limit,
+            from,
+        }
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -298,22 +373,13 @@ fn sums(outcomes: &Outcomes) -> CohortSums {
 }
 
 const fn counts(outcomes: &Outcomes) -> [u64; 6] {
-    let Outcomes {
-        offered,
-        refused,
-        would_dropped,
-        failed,
-        unobserved,
-        instances,
-        ..
-    } = *outcomes;
     [
-        offered,
-        refused,
-        would_dropped,
-        failed,
-        unobserved,
-        instances as u64,
+        outcomes.offered,
+        outcomes.refused,
+        outcomes.would_dropped,
+        outcomes.failed,
+        outcomes.unobserved,
+        outcomes.instances as u64,
     ]
 }
 

@@ -1,21 +1,25 @@
 //! Rollouts with scripted evidence: good evidence moves up, bad evidence moves down, and missing evidence
 //! waits.
 
-use plimsoll_core::names::Bucket;
+use std::sync::Arc;
+
+use plimsoll_core::names::{Bucket, Text};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Side;
-use plimsoll_core::stats::{Bin, Histogram};
-use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
+use plimsoll_core::stats::Bin;
+use plimsoll_policy::ONE_CLASS_TENANTS;
 
 use super::query_gates::GateAnswer;
 use super::*;
+use crate::brain::tests::policy_of;
+use crate::state::Change;
 
 const TICK: Duration = Duration::from_millis(500);
 
 struct Scene {
     durable: DurableState,
     rollouts: Rollouts,
-    policy: Policy,
+    policy: Arc<Policy>,
     stale: Option<StaleZone>,
     now: MonoTime,
 }
@@ -45,24 +49,12 @@ const PROXIED: Seen = Seen {
 };
 const NOT_COMPARED: &str = "latency is not compared: no instance reports it";
 
-fn policy(bucket: &str, more: &str, tenants: &str) -> Policy {
+fn policy(bucket: &str, more: &str, tenants: &str) -> Arc<Policy> {
     let text = format!(
         "buckets: {{ b: {{ {bucket} }} }}\nrollout:\n  shadow: {{ min_days: 0.0001157, window_h: 0.01 }}\n  \
          canary: {{ min_hours: 0.002777, window_min: 1 }}\n{more}"
     );
-    let source = Source {
-        name: "policy.yaml",
-        text: &text,
-    };
-    Policy::read(
-        source,
-        Source {
-            name: "tenants.yaml",
-            text: tenants,
-        },
-    )
-    .unwrap()
-    .0
+    policy_of(&text, tenants)
 }
 
 impl Scene {
@@ -74,7 +66,7 @@ impl Scene {
         ))
     }
 
-    fn of(policy: Policy) -> Self {
+    fn of(policy: Arc<Policy>) -> Self {
         let mut durable = DurableState::first_start();
         let mut rollouts = Rollouts::restored(&durable);
         durable.on_policy(&policy);
@@ -88,12 +80,11 @@ impl Scene {
         }
     }
 
-    fn edit(&mut self, policy: Policy) {
+    fn edit(&mut self, policy: Arc<Policy>) {
         self.durable.on_policy(&policy);
         self.rollouts
             .on_edit(&mut self.durable, &self.policy, &policy, 0);
-        self.rollouts
-            .close_ended_stages(&mut self.durable, &self.policy, self.now);
+        self.close();
         self.policy = policy;
     }
 
@@ -106,8 +97,7 @@ impl Scene {
         };
         self.rollouts
             .on_limit(&mut self.durable, &self.policy, moving);
-        self.rollouts
-            .close_ended_stages(&mut self.durable, &self.policy, self.now);
+        self.close();
     }
 
     fn stage(&self) -> Mode {
@@ -118,43 +108,28 @@ impl Scene {
         let stage = self.stage();
         for tick in 1..=ticks {
             for side in [Side::Canary, Side::Control] {
-                let Seen {
-                    offered,
-                    bad,
-                    canary_ms,
-                    control_ms,
-                    is_behind_proxy,
-                } = seen;
-                let ms = if side == Side::Canary {
-                    canary_ms
-                } else {
-                    control_ms
+                let ms = match side {
+                    Side::Canary => seen.canary_ms,
+                    Side::Control => seen.control_ms,
                 };
-                let mut latency = Histogram::default();
-                latency.add(
-                    Bin::of(Duration::from_millis(ms)),
-                    if ms > 0 { offered } else { 0 },
-                );
                 let mut outcomes = Outcomes {
-                    offered,
-                    latency,
+                    offered: seen.offered,
                     ..Outcomes::default()
                 };
+                if ms > 0 {
+                    let bin = Bin::of(Duration::from_millis(ms));
+                    outcomes.latency.add(bin, seen.offered);
+                }
                 match (self.stage(), side) {
                     (Mode::Shadow, _) | (Mode::Canary, Side::Control) => {
-                        outcomes.would_dropped = bad
+                        outcomes.would_dropped = seen.bad
                     }
-                    _ => outcomes.refused = bad,
+                    _ => outcomes.refused = seen.bad,
                 }
-                if is_behind_proxy && ms == 0 {
-                    outcomes.unobserved = offered - outcomes.refused;
+                if seen.is_behind_proxy && ms == 0 {
+                    outcomes.unobserved = seen.offered - outcomes.refused;
                 }
-                let cohort = CohortKey {
-                    bucket: Bucket::new("b").unwrap(),
-                    mode: self.stage(),
-                    side,
-                };
-                self.rollouts.record(&self.durable, "b", &cohort, &outcomes);
+                self.record("b", self.stage(), side, &outcomes);
             }
             self.now = self.now + TICK;
             self.rollouts.on_tick(
@@ -172,11 +147,8 @@ impl Scene {
     }
 
     fn rollout_policy(&self) -> &RolloutPolicy {
-        &self
-            .policy
-            .bucket(&Bucket::new("b").unwrap())
-            .unwrap()
-            .rollout
+        let bucket = Bucket::new("b").unwrap();
+        &self.policy.bucket(&bucket).unwrap().rollout
     }
 
     fn evidence(&self) -> Evidence {
@@ -195,8 +167,44 @@ impl Scene {
             .insert(&self.policy, "http://p", query, answer);
     }
 
+    fn last(&self) -> &Change {
+        self.durable.history.back().unwrap()
+    }
+
     fn cause(&self) -> Cause {
-        self.durable.history.back().unwrap().cause
+        self.last().cause
+    }
+
+    fn record(&mut self, entry: &str, mode: Mode, side: Side, outcomes: &Outcomes) {
+        let bucket = Bucket::new("b").unwrap();
+        let cohort = CohortKey { bucket, mode, side };
+        self.rollouts
+            .record(&self.durable, entry, &cohort, outcomes);
+    }
+
+    fn enter(&mut self, to: Mode, cause: Cause) {
+        self.durable.enter_stage("b", to, cause, Vec::new());
+    }
+
+    fn close(&mut self) {
+        self.rollouts
+            .close_ended_stages(&mut self.durable, &self.policy, self.now);
+    }
+
+    fn promote_ready(&mut self, ready: &Ready) -> bool {
+        self.rollouts.promote_ready(&mut self.durable, ready)
+    }
+
+    fn promote(&mut self, promotion: Promotion<'_>) -> Result<(), RolloutError> {
+        let (durable, policy) = (&mut self.durable, &self.policy);
+        self.rollouts
+            .promote(durable, policy, self.now, None, promotion)
+    }
+
+    fn restart(&mut self) {
+        let text = serde_json::to_string(&self.durable).unwrap();
+        self.durable = serde_json::from_str(&text).unwrap();
+        self.rollouts = Rollouts::restored(&self.durable);
     }
 }
 
@@ -208,14 +216,7 @@ fn only_auto_promote_enforces_good_evidence() {
         (20, Mode::Canary, Cause::Gate)
     );
     assert_eq!((scene.run(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
-    let evidence = scene
-        .durable
-        .history
-        .back()
-        .unwrap()
-        .evidence
-        .clone()
-        .unwrap();
+    let evidence = scene.last().evidence.clone().unwrap();
     assert_eq!(
         (
             evidence.with_data_ms,
@@ -236,17 +237,11 @@ fn only_auto_promote_enforces_good_evidence() {
         (scene.run(1_000, GOOD), scene.stage()),
         (1_000, Mode::Shadow)
     );
-    let rollout = &scene
-        .policy
-        .bucket(&Bucket::new("b").unwrap())
-        .unwrap()
-        .rollout;
-    assert_eq!(
-        scene
-            .rollouts
-            .judge(scene.now, &scene.durable, "b", rollout, None),
-        Some(Judgement::Pass)
-    );
+    let (now, rollout) = (scene.now, scene.rollout_policy());
+    let judged = scene
+        .rollouts
+        .judge(now, &scene.durable, "b", rollout, None);
+    assert_eq!(judged, Some(Judgement::Pass));
     // The file asks for enforce: one gate after the other.
     scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
     assert_eq!((scene.run(1, GOOD), scene.stage()), (1, Mode::Canary));
@@ -265,12 +260,9 @@ fn recorded_promotion_waits_unlike_returns() {
         (ready.len(), ready[0].from, ready[0].to),
         (1, Mode::Shadow, Mode::Canary)
     );
-    assert!(scene.rollouts.promote_ready(&mut scene.durable, &ready[0]));
+    assert!(scene.promote_ready(&ready[0]));
     assert_eq!((scene.stage(), scene.cause()), (Mode::Canary, Cause::Gate));
-    assert!(
-        !scene.rollouts.promote_ready(&mut scene.durable, &ready[0]),
-        "it is made once"
-    );
+    assert!(!scene.promote_ready(&ready[0]), "it is made once");
     scene.run(1_000, Seen { bad: 1, ..GOOD });
     assert_eq!(
         (scene.stage(), scene.cause()),
@@ -279,10 +271,8 @@ fn recorded_promotion_waits_unlike_returns() {
     // A stage that has changed since.
     assert_eq!(scene.run(100, GOOD), 100);
     let ready = scene.rollouts.ready.clone().unwrap();
-    scene
-        .durable
-        .enter_stage("b", Mode::Shadow, Cause::Abort, Vec::new());
-    assert!(!scene.rollouts.promote_ready(&mut scene.durable, &ready[0]));
+    scene.enter(Mode::Shadow, Cause::Abort);
+    assert!(!scene.promote_ready(&ready[0]));
     assert_eq!(scene.stage(), Mode::Shadow);
 }
 
@@ -303,7 +293,7 @@ fn bad_canary_returns_to_shadow_immediately() {
             (scene.run(1_000, seen), scene.stage(), scene.cause()),
             (2, Mode::Shadow, Cause::Breach)
         );
-        let last = scene.durable.history.back().unwrap();
+        let last = scene.last();
         assert!(last.why[0].starts_with(reason), "{:?}", last.why);
         assert_eq!(last.evidence.as_ref().unwrap().canary.offered, 1_000);
         assert_eq!(
@@ -342,24 +332,13 @@ fn foreign_or_killed_evidence_is_dropped() {
         refused: 5_000,
         ..Outcomes::default()
     };
-    let cohort = |mode| CohortKey {
-        bucket: Bucket::new("b").unwrap(),
-        mode,
-        side: Side::Canary,
-    };
     for mode in [Mode::Shadow, Mode::Enforce] {
-        scene
-            .rollouts
-            .record(&scene.durable, "b", &cohort(mode), &bad);
+        scene.record("b", mode, Side::Canary, &bad);
     }
-    scene
-        .rollouts
-        .record(&scene.durable, "c", &cohort(Mode::Canary), &bad);
+    scene.record("c", Mode::Canary, Side::Canary, &bad);
     assert_eq!((scene.run(5, GOOD), scene.stage()), (5, Mode::Canary));
     scene.durable.kill = scene.durable.kill.switched(true);
-    scene
-        .rollouts
-        .record(&scene.durable, "b", &cohort(Mode::Canary), &bad);
+    scene.record("b", Mode::Canary, Side::Canary, &bad);
     assert_eq!(
         (scene.run(5, GOOD), scene.evidence().canary.offered),
         (5, 2_500)
@@ -371,18 +350,11 @@ fn stats_are_saved_every_sixty_ticks() {
     let mut scene = Scene::new("shadow", "");
     let mut saves = 0;
     for _ in 0..3 * SAVED_EVERY {
-        let cohort = CohortKey {
-            bucket: Bucket::new("b").unwrap(),
-            mode: Mode::Shadow,
-            side: Side::Control,
-        };
         let outcomes = Outcomes {
             offered: 1,
             ..Outcomes::default()
         };
-        scene
-            .rollouts
-            .record(&scene.durable, "b", &cohort, &outcomes);
+        scene.record("b", Mode::Shadow, Side::Control, &outcomes);
         let outcome =
             scene
                 .rollouts
@@ -426,22 +398,9 @@ fn query_gate_waits_for_its_answer() {
         (scene.run(20, GOOD), scene.stage(), scene.cause()),
         (1, Mode::Canary, Cause::Gate)
     );
-    let evidence = scene
-        .durable
-        .history
-        .back()
-        .unwrap()
-        .evidence
-        .clone()
-        .unwrap();
-    assert_eq!(
-        evidence
-            .queries
-            .iter()
-            .map(|query| query.value)
-            .collect::<Vec<_>>(),
-        [Some(3.0), Some(0.5)]
-    );
+    let evidence = scene.last().evidence.clone().unwrap();
+    let values: Vec<_> = evidence.queries.iter().map(|query| query.value).collect();
+    assert_eq!(values, [Some(3.0), Some(0.5)]);
     // The saved state is restored without changes.
     let text = serde_json::to_string(&scene.durable).unwrap();
     assert_eq!(
@@ -476,7 +435,7 @@ fn excess_value_ends_the_canary() {
         (scene.run(10, GOOD), scene.stage(), scene.cause()),
         (1, Mode::Shadow, Cause::Breach)
     );
-    let last = scene.durable.history.back().unwrap();
+    let last = scene.last();
     assert_eq!(last.why, ["tickets is 21, above the maximum of 20"]);
     assert_eq!(last.evidence.as_ref().unwrap().queries[0].value, Some(21.0));
 }
@@ -498,21 +457,10 @@ fn answer_leaves_with_its_query() {
             query.name
         );
     }
-    scene.rollouts.answers.insert(
-        &without.policy,
-        "http://p",
-        "t",
-        GateAnswer {
-            at: scene.now,
-            valid_for: TICK,
-            value: Ok(1.0),
-        },
-    );
-    assert_eq!(
-        scene.rollouts.evidence(scene.now, "b", &rollout).queries[0].value,
-        None,
-        "the policy has no such query"
-    );
+    scene.policy = without.policy;
+    scene.answer("t", Ok(1.0));
+    let evidence = scene.rollouts.evidence(scene.now, "b", &rollout);
+    assert_eq!(evidence.queries[0].value, None, "not in the policy");
 }
 
 /// Number of ticks that stragglers are left out after evidence begins anew.
@@ -583,7 +531,7 @@ fn stricter_edit_restarts_evidence() {
             assert_eq!(scene.run(15, GOOD), 15, "five ticks before the gate passes");
             let change = scene.durable.changes;
             scene.edit(policy(&format!("{bucket}, mode: {mode}"), auto, tenants));
-            let last = scene.durable.history.back().unwrap().clone();
+            let last = scene.last().clone();
             assert_eq!(
                 (last.from, last.to, last.cause),
                 (Some(mode), mode, Cause::Edit),
@@ -659,9 +607,7 @@ fn edit_keeps_a_pending_mode_waiting() {
     scene.edit(policy("limit: 61, mode: enforce", "", ONE_CLASS_TENANTS));
     assert_eq!(scene.durable.stages["b"].pending, Some(Mode::Enforce));
     scene.run(STRAGGLING_TICKS + 5, GOOD);
-    let text = serde_json::to_string(&scene.durable).unwrap();
-    scene.durable = serde_json::from_str(&text).unwrap();
-    scene.rollouts = Rollouts::restored(&scene.durable);
+    scene.restart();
     let same = policy("limit: 61, mode: enforce", "", ONE_CLASS_TENANTS);
     scene.edit(same);
     let since = scene
@@ -685,26 +631,17 @@ fn edit_keeps_a_pending_mode_waiting() {
 fn promotion_past_edits_explains_the_gate() {
     let mut scene = Scene::new("shadow", "");
     scene.run(20, GOOD);
-    let promote = |scene: &mut Scene| {
-        let promotion = Promotion {
-            entry: "b",
-            ..Promotion::default()
-        };
-        scene.rollouts.promote(
-            &mut scene.durable,
-            &scene.policy,
-            scene.now,
-            None,
-            promotion,
-        )
+    let promotion = Promotion {
+        entry: "b",
+        ..Promotion::default()
     };
     let mut unedited = Scene::new("shadow", "");
     unedited.run(20, GOOD);
-    assert_eq!(promote(&mut unedited), Ok(()));
+    assert_eq!(unedited.promote(promotion), Ok(()));
     scene.edit(policy("limit: 61", "", ONE_CLASS_TENANTS));
     scene.durable.stamp(1_796_083_200);
     scene.run(STRAGGLING_TICKS + 4, GOOD);
-    let refused = promote(&mut scene).unwrap_err().to_string();
+    let refused = scene.promote(promotion).unwrap_err().to_string();
     assert_eq!(
         refused,
         "the gate from shadow to canary is not passed: 2 s with data of the 10 s due; evidence counts since \
@@ -714,14 +651,9 @@ fn promotion_past_edits_explains_the_gate() {
 
 #[test]
 fn only_a_far_fallen_limit_restarts_evidence() {
-    let learned = || {
-        policy(
-            "limit: { learned: {} }",
-            "  auto_promote: true\n",
-            ONE_CLASS_TENANTS,
-        )
-    };
-    let mut scene = Scene::of(learned());
+    let auto = "  auto_promote: true\n";
+    let learned = policy("limit: { learned: {} }", auto, ONE_CLASS_TENANTS);
+    let mut scene = Scene::of(learned);
     scene.run(4, GOOD);
     for limit in [100.0, 140.0, 91.0, 100.0, 90.0] {
         scene.moves(limit);
@@ -732,7 +664,7 @@ fn only_a_far_fallen_limit_restarts_evidence() {
         "a limit within 10 % keeps the evidence"
     );
     scene.moves(89.0);
-    let last = scene.durable.history.back().unwrap();
+    let last = scene.last();
     assert_eq!(
         (last.cause, &last.why[..]),
         (Cause::Drift, &["limit of b 100.0 -> 89.0".to_owned()][..])
@@ -748,10 +680,7 @@ fn only_a_far_fallen_limit_restarts_evidence() {
     scene.moves(81.0);
     assert_eq!(scene.durable.changes, 2);
     scene.moves(80.0);
-    assert_eq!(
-        scene.durable.history.back().unwrap().why,
-        ["limit of b 89.0 -> 80.0"]
-    );
+    assert_eq!(scene.last().why, ["limit of b 89.0 -> 80.0"]);
     assert_eq!(
         (scene.run(100, GOOD), scene.stage()),
         (STRAGGLING_TICKS + 20, Mode::Canary)
@@ -781,10 +710,7 @@ fn creeping_limit_passes_only_slowly() {
         fast.moves(limit);
         fast.run(1, GOOD);
     }
-    assert_eq!(
-        fast.durable.history.back().unwrap().why,
-        ["limit of b 100.0 -> 85.8"]
-    );
+    assert_eq!(fast.last().why, ["limit of b 100.0 -> 85.8"]);
 }
 
 #[test]
@@ -800,7 +726,7 @@ fn ended_boost_may_restart_evidence() {
         scene
             .rollouts
             .on_boosts_ended(&mut scene.durable, &scene.policy, from_s, to_s);
-        scene.durable.history.back().unwrap().clone()
+        scene.last().clone()
     };
     let last = after(2.0, 99, 100);
     assert_eq!(last.cause, Cause::Drift);
@@ -826,12 +752,8 @@ fn late_evidence_of_former_canaries_is_ignored() {
     let mut scene = Scene::new("canary", "");
     scene.run(2, GOOD);
     for to in [Mode::Shadow, Mode::Canary] {
-        scene
-            .durable
-            .enter_stage("b", to, Cause::Forced, Vec::new());
-        scene
-            .rollouts
-            .close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
+        scene.enter(to, Cause::Forced);
+        scene.close();
     }
     let bad = Seen { bad: 500, ..GOOD };
     let late = STRAGGLING_TICKS;
@@ -852,17 +774,11 @@ fn evidence_goes_to_the_first_change() {
     scene.run(2, GOOD);
     // A kill and the mode of the file move the entry in the same load.
     for to in [Mode::Shadow, Mode::Canary] {
-        scene.durable.enter_stage("b", to, Cause::File, Vec::new());
+        scene.enter(to, Cause::File);
     }
-    scene
-        .rollouts
-        .close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
-    let evidence: Vec<_> = scene
-        .durable
-        .history
-        .iter()
-        .map(|change| change.evidence.clone())
-        .collect();
+    scene.close();
+    let changes = scene.durable.history.iter();
+    let evidence: Vec<_> = changes.map(|change| change.evidence.clone()).collect();
     assert_eq!((&evidence[0], &evidence[2]), (&None, &None));
     assert_eq!(evidence[1].as_ref().unwrap().canary.offered, 1_000);
 }
@@ -871,7 +787,7 @@ fn evidence_goes_to_the_first_change() {
 fn proxied_canary_moves_only_by_refusals() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
     assert_eq!((scene.run(100, PROXIED), scene.stage()), (20, Mode::Canary));
-    let why = |scene: &Scene| scene.durable.history.back().unwrap().why.clone();
+    let why = |scene: &Scene| scene.last().why.clone();
     assert_eq!(
         why(&scene),
         ["auto_promote"],
@@ -882,14 +798,7 @@ fn proxied_canary_moves_only_by_refusals() {
         (20, Mode::Enforce)
     );
     assert_eq!(why(&scene), ["auto_promote", NOT_COMPARED]);
-    let evidence = scene
-        .durable
-        .history
-        .back()
-        .unwrap()
-        .evidence
-        .clone()
-        .unwrap();
+    let evidence = scene.last().evidence.clone().unwrap();
     assert!(evidence.latency_unreported);
     assert_eq!(
         (evidence.canary.unobserved, evidence.canary.samples),
@@ -917,60 +826,36 @@ fn proxied_canary_moves_only_by_refusals() {
         let mut scene = Scene::new("canary", "");
         scene.run(ticks, PROXIED);
         assert!(scene.rollouts.is_latency_unreported("b"));
-        let force = force.map(|reason| plimsoll_core::names::Text::new(reason).unwrap());
-        let calm = plimsoll_core::names::Text::new("a calm night").unwrap();
+        let force = force.map(|reason| Text::new(reason).unwrap());
+        let calm = Text::new("a calm night").unwrap();
         let promotion = Promotion {
             entry: "b",
             to: None,
             force: force.as_ref(),
             reason: Some(&calm),
         };
-        scene
-            .rollouts
-            .promote(
-                &mut scene.durable,
-                &scene.policy,
-                scene.now,
-                None,
-                promotion,
-            )
-            .unwrap();
-        assert_eq!(
-            (
-                why(&scene)[0].as_str(),
-                why(&scene).last().unwrap().as_str()
-            ),
-            (first, NOT_COMPARED)
-        );
-        let is_kept = why(&scene).contains(&calm.to_string());
+        scene.promote(promotion).unwrap();
+        let why = why(&scene);
+        assert_eq!((&*why[0], &**why.last().unwrap()), (first, NOT_COMPARED));
+        let is_kept = why.contains(&calm.to_string());
         assert_eq!(is_kept, force.is_none());
     }
 
     // Instances that say nothing about responses wait, as ever.
     let mut scene = Scene::new("canary", "  auto_promote: true\n");
-    assert_eq!(
-        scene.run(
-            100,
-            Seen {
-                is_behind_proxy: false,
-                ..PROXIED
-            }
-        ),
-        100
-    );
+    let silent = Seen {
+        is_behind_proxy: false,
+        ..PROXIED
+    };
+    assert_eq!(scene.run(100, silent), 100);
 }
 
 #[test]
 fn restart_remembers_that_latencies_were_reported() {
-    let restarted = |scene: &mut Scene| {
-        let text = serde_json::to_string(&scene.durable).unwrap();
-        scene.durable = serde_json::from_str(&text).unwrap();
-        scene.rollouts = Rollouts::restored(&scene.durable);
-    };
     // One latency, and a crash right after the next tick.
     let mut scene = Scene::new("canary", "  auto_promote: true\n");
     scene.run(1, Seen { offered: 1, ..GOOD });
-    restarted(&mut scene);
+    scene.restart();
     assert_eq!(
         (scene.run(300, PROXIED), scene.stage()),
         (300, Mode::Canary)
@@ -979,7 +864,7 @@ fn restart_remembers_that_latencies_were_reported() {
     let mut scene = Scene::new("canary", "");
     scene.run(SAVED_EVERY, PROXIED);
     let before = scene.evidence();
-    restarted(&mut scene);
+    scene.restart();
     assert_eq!(scene.evidence(), before);
     assert!(before.latency_unreported && before.control.unobserved == before.control.offered);
 }

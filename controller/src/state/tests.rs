@@ -1,24 +1,21 @@
 //! First start and loss, the key, and kills and modes of the file.
 
 use plimsoll_core::decision::Mode;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
 use super::*;
+use crate::brain::tests;
 
-fn policy(kill: bool, mode: &str, gates: bool) -> Policy {
-    let text = format!(
+fn policy(kill: bool, mode: &str, gates: bool) -> Arc<Policy> {
+    tests::policy(&format!(
         "kill_switch: {kill}\nbuckets:\n  b: {{ limit: 1, mode: {mode} }}\n  \"p/*\": {{ limit: 1, mode: enforce }}\n\
          rollout: {{ require_gates: {gates} }}\n"
-    );
-    let policy = Source {
-        name: "policy.yaml",
-        text: &text,
-    };
-    let tenants = Source {
-        name: "tenants.yaml",
-        text: ONE_CLASS_TENANTS,
-    };
-    Policy::read(policy, tenants).unwrap().0
+    ))
+}
+
+/// The rows of a table: its lines without blank ones and comments.
+pub(super) fn rows(table: &str) -> impl Iterator<Item = &str> {
+    let lines = table.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//"))
 }
 
 fn stage(durable: &DurableState) -> Mode {

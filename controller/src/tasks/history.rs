@@ -11,6 +11,7 @@ use plimsoll_host::Shared;
 use tokio::runtime::Handle;
 use tokio::time::interval;
 
+use crate::admin::Commands;
 use crate::brain::Brain;
 use crate::history::store::shared::SharedHistory;
 use crate::history::store::{HistoryStore, Restored};
@@ -75,7 +76,7 @@ impl HistoryRecorder {
             .with_store(brain, f)
     }
 
-    pub(crate) async fn run(self, brain: Shared<Brain>, events: EventLog) {
+    pub(crate) async fn run(self, Commands { brain, events, .. }: Commands) {
         let mut periods = interval(PERIOD);
         loop {
             periods.tick().await;

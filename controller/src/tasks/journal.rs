@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use plimsoll_admin::other_controllers;
 use plimsoll_core::quantity::Rate;
-use plimsoll_host::Shared;
 use plimsoll_policy::Policy;
 
+use crate::admin::Commands;
 use crate::aggregators::Place;
 use crate::aggregators::leadership::LostLead;
-use crate::audit::{Actor, AuditLog, Entry};
+use crate::audit::{Actor, Entry};
 use crate::brain::{Brain, display};
 use crate::state::{Cause, Change};
-use crate::tasks::events::{Event, EventKind, EventLog};
+use crate::tasks::events::{Event, EventKind};
 
 /// Maximum number of buckets that an event names with their shares.
 const SHARES_MAX: usize = 3;
@@ -41,7 +41,13 @@ pub(crate) struct Snapshot {
     ticked_s: Option<i64>,
 }
 
-pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog, events: EventLog) {
+pub(crate) async fn follow(
+    Commands {
+        brain,
+        audit,
+        events,
+    }: Commands,
+) {
     let mut wakeups = brain.changes();
     let (mut before, mut number) =
         brain.with(|brain, _| (Snapshot::of(brain, None), brain.durable().changes));

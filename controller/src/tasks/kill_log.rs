@@ -169,32 +169,23 @@ fn end<'a>(durable: &'a DurableState, scope: &Scope) -> Option<&'a End> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId};
     use plimsoll_core::names::{Bucket, Text};
     use plimsoll_core::quantity::MonoTime;
     use plimsoll_core::report::{InstanceId, Report};
-    use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+    use plimsoll_policy::Policy;
 
     use super::*;
+    use crate::brain::tests;
     use crate::state::Now;
 
-    fn policy(kill_switch: bool) -> Policy {
-        let text = format!("kill_switch: {kill_switch}\nbuckets: {{ b: {{ limit: 1 }} }}\n");
-        let policy = Source {
-            name: "policy.yaml",
-            text: &text,
-        };
-        Policy::read(
-            policy,
-            Source {
-                name: "tenants.yaml",
-                text: ONE_CLASS_TENANTS,
-            },
-        )
-        .unwrap()
-        .0
+    fn policy(kill_switch: bool) -> Arc<Policy> {
+        tests::policy(&format!(
+            "kill_switch: {kill_switch}\nbuckets: {{ b: {{ limit: 1 }} }}\n"
+        ))
     }
 
     fn ordered(ttl_s: Option<u64>) -> Command {

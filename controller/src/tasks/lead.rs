@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use plimsoll_host::Shared;
 use tokio::time::{Instant, interval};
 
+use crate::admin::Commands;
 use crate::aggregators::leadership::Mandate;
-use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::members::Membership;
-use crate::tasks::events::{Event, EventKind, EventLog};
+use crate::tasks::events::{Event, EventKind};
 
 const PERIOD: Duration = Duration::from_millis(100);
 const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
@@ -23,8 +22,11 @@ const LED_MIN: Duration = Duration::from_secs(60);
 /// Follows the lead, forever.
 pub(crate) async fn follow(
     membership: Membership,
-    brain: Shared<Brain>,
-    (audit, events): (AuditLog, EventLog),
+    Commands {
+        brain,
+        audit,
+        events,
+    }: Commands,
 ) {
     let add = |kind, text: &str| events.add(Event::new(kind, "controller", text));
     let part = membership.part.clone();

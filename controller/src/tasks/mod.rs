@@ -26,6 +26,7 @@ use plimsoll_proto::transport;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::Commands;
 use crate::admin::console::Console;
 use crate::brain::Brain;
 use crate::events::{Event, EventKind};
@@ -92,19 +93,17 @@ impl Controller {
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
-        let (brain, audit, events) = (&self.brain, &self.audit, &self.events);
-        let told = || (audit.clone(), events.clone());
+        let commands = &self.commands;
+        let Commands {
+            brain,
+            audit,
+            events,
+        } = commands.clone();
         spawn(&stop, tick(brain.clone()));
-        spawn(
-            &stop,
-            journal::follow(brain.clone(), audit.clone(), events.clone()),
-        );
-        spawn(&stop, promotions::run(brain.clone(), audit.clone()));
+        spawn(&stop, journal::follow(commands.clone()));
+        spawn(&stop, promotions::run(commands.clone()));
         spawn(&stop, self.policy.run());
-        spawn(
-            &stop,
-            self.recorder.clone().run(brain.clone(), events.clone()),
-        );
+        spawn(&stop, self.recorder.clone().run(commands.clone()));
         spawn(&stop, self.security.clone().follow());
         spawn(
             &stop,
@@ -114,9 +113,8 @@ impl Controller {
             spawn(&stop, receiver.run(events.clone(), self.counters.clone()));
         }
         let queries = QueryTask {
-            brain: brain.clone(),
+            commands: commands.clone(),
             counters: self.counters.clone(),
-            events: events.clone(),
             every: self.query_every,
         };
         spawn(&stop, queries.run());
@@ -132,19 +130,18 @@ impl Controller {
         let store = Arc::clone(&self.store);
         let save = move |durable: &DurableState| store.save(durable);
         let saving = tokio::spawn(save::run(
-            brain.clone(),
+            commands.clone(),
             save,
             self.kill_log,
-            told(),
             stop.clone(),
         ));
         if let Some(membership) = self.membership.clone() {
-            spawn(&stop, lead::follow(membership, brain.clone(), told()));
+            spawn(&stop, lead::follow(membership, commands.clone()));
         }
         if let StateStore::Etcd(store) = &*self.store {
             spawn(
                 &stop,
-                members::follow_kill_orders(Arc::clone(store), source.commands.clone()),
+                members::follow_kill_orders(Arc::clone(store), commands.clone()),
             );
         }
         let (epoch, membership) = (
@@ -152,7 +149,7 @@ impl Controller {
             self.membership.clone(),
         );
         let parent = ParentService::new(
-            self.brain.clone(),
+            brain.clone(),
             stop.clone(),
             self.counters.rejected_streams.clone(),
         )

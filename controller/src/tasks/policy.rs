@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use plimsoll_core::directive::Epoch;
-use plimsoll_host::Shared;
 use plimsoll_policy::{Difference, Policy, PolicyHash, Warning, differences};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use crate::admin::Commands;
 use crate::audit::{Actor, AuditLog, Entry, Logged, NotLogged};
 use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload, Version};
@@ -21,15 +21,13 @@ const DIFFERENCES_MAX: usize = 20;
 
 #[derive(Debug)]
 pub(crate) struct PolicyTask {
-    pub(crate) brain: Shared<Brain>,
+    pub(crate) commands: Commands,
     pub(crate) files: PolicyFiles,
     /// The content of the files as the start read them; `None` if they are not valid.
     pub(crate) current: Option<Version>,
     /// The warnings of the latest policy, which were logged.
     pub(crate) logged: Vec<Warning>,
     pub(crate) counters: Counters,
-    pub(crate) events: EventLog,
-    pub(crate) audit: AuditLog,
     /// The policy that waits until the audit log can be written.
     pub(crate) unrecorded: Option<Arc<Policy>>,
 }
@@ -45,7 +43,7 @@ impl PolicyTask {
                 .watch(self.current.clone(), on_read, sender),
         );
         loop {
-            let audit = self.audit.clone();
+            let audit = self.commands.audit.clone();
             tokio::select! {
                 reload = reloads.recv() => match reload {
                     Some(reload) => self.apply(reload).await,
@@ -64,6 +62,7 @@ impl PolicyTask {
     }
 
     async fn apply(&mut self, reload: Reload) {
+        let Commands { brain, events, .. } = &self.commands;
         self.counters.with(|counts| {
             counts.last_reload_refused = reload.is_err();
             counts.reloads.count(reload.is_ok());
@@ -75,23 +74,21 @@ impl PolicyTask {
                 // All faults, each with its lines.
                 tracing::error!("policy refused, the last good one stays in force: {error}");
                 let error = error.to_string();
-                self.events.add_unlogged(refused(&error));
-                self.brain
-                    .with(|brain, _| brain.policies.refused = Some(error));
+                events.add_unlogged(refused(&error));
+                brain.with(|brain, _| brain.policies.refused = Some(error));
                 return;
             }
         };
         log_warnings(&warnings, &self.logged);
         self.logged = warnings;
-        let (in_force, was_refused) = self.brain.with(|brain, _| {
+        let (in_force, was_refused) = brain.with(|brain, _| {
             let was_refused = brain.policies.refused.is_some();
             (Arc::clone(brain.policy()), was_refused)
         });
         // Outside of the brain: a comparison of catalogues takes longer than a decision may.
-        if policy.hash() == in_force.hash() && self.brain.with(|brain, _| brain.recalls_nothing()) {
+        if policy.hash() == in_force.hash() && brain.with(|brain, _| brain.recalls_nothing()) {
             if was_refused {
-                self.events
-                    .add(unchanged(policy.hash(), "the policy files are valid again"));
+                events.add(unchanged(policy.hash(), "the policy files are valid again"));
             }
             return;
         }
@@ -105,7 +102,12 @@ impl PolicyTask {
     }
 
     async fn offer(&mut self, policy: Arc<Policy>) {
-        let (change, kills) = self.brain.with(|brain, _| {
+        let Commands {
+            brain,
+            audit,
+            events,
+        } = &self.commands;
+        let (change, kills) = brain.with(|brain, _| {
             let kills = policy.kill_switch && !brain.durable().killed_by_file;
             if kills {
                 // A kill waits for no disk.
@@ -117,23 +119,19 @@ impl PolicyTask {
             (change(brain, &policy), kills)
         });
         if kills {
-            self.brain.notify();
+            brain.notify();
         }
         let recorded = match change {
-            Some(change) => self
-                .audit
-                .record(actor(&self.files), change)
-                .await
-                .map(Some),
+            Some(change) => audit.record(actor(&self.files), change).await.map(Some),
             None => Ok(None),
         };
         self.unrecorded = recorded.is_err().then(|| Arc::clone(&policy));
-        self.brain.with(|brain, _| {
+        brain.with(|brain, _| {
             let before = brain.durable().clone();
-            put_in_force(brain, policy, recorded, &self.events);
+            put_in_force(brain, policy, recorded, events);
             log_stages(Some(&before), brain);
         });
-        self.brain.notify();
+        brain.notify();
     }
 }
 

@@ -1,14 +1,14 @@
 //! Makes the promotions with passed gates, once they are recorded in the audit log.
 
-use plimsoll_host::Shared;
 use tokio::task::JoinSet;
 
-use crate::audit::{Actor, AuditLog, Entry};
-use crate::brain::Brain;
+use crate::admin::Commands;
+use crate::audit::{Actor, Entry};
 use crate::rollout::Ready;
 
 /// Makes promotions, forever. They wait while they cannot be recorded.
-pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
+pub(crate) async fn run(commands: Commands) {
+    let Commands { brain, audit, .. } = &commands;
     let mut wakeups = brain.changes();
     let mut is_waiting = false;
     while wakeups.changed().await.is_ok() {
@@ -26,13 +26,13 @@ pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
         }
         let mut promotions = JoinSet::new();
         for ready in ready {
-            promotions.spawn(promote(brain.clone(), audit.clone(), ready));
+            promotions.spawn(promote(commands.clone(), ready));
         }
         while promotions.join_next().await.is_some() {}
     }
 }
 
-async fn promote(brain: Shared<Brain>, audit: AuditLog, ready: Ready) {
+async fn promote(Commands { brain, audit, .. }: Commands, ready: Ready) {
     let Ready {
         entry,
         from,

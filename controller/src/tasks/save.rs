@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use plimsoll_host::Shared;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::AuditLog;
-use crate::brain::Brain;
+use crate::admin::Commands;
 use crate::state::DurableState;
 use crate::state::store::StoreError;
-use crate::tasks::events::{Event, EventKind, EventLog};
+use crate::tasks::events::{Event, EventKind};
 use crate::tasks::kill_log::KillLog;
 
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -20,12 +18,16 @@ const SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// Saves the state by `save`, which may block, whenever it changed, until `stop` is cancelled.
 pub(crate) async fn run(
-    brain: Shared<Brain>,
+    commands: Commands,
     save: impl Fn(&DurableState) -> Result<(), StoreError> + Clone + Send + 'static,
     mut kill_log: KillLog,
-    (audit, events): (AuditLog, EventLog),
     stop: CancellationToken,
 ) {
+    let Commands {
+        brain,
+        audit,
+        events,
+    } = &commands;
     let mut bell = brain.changes();
     // The save at the start may have failed, which was logged.
     let mut failing = brain.with(|brain, _| brain.pending_saves.failure.is_some());
@@ -49,7 +51,7 @@ pub(crate) async fn run(
             Ok(saved) => saved,
             Err(_) => {
                 let reason = format!("no answer from the disk within {} s", SAVE_MAX.as_secs());
-                on_failure(&brain, &events, reason, &mut failing);
+                on_failure(&commands, reason, &mut failing);
                 tokio::select! {
                     () = stop.cancelled() => return,
                     saved = &mut saving => saved,
@@ -62,7 +64,7 @@ pub(crate) async fn run(
             Err(error) => Some(format!("the save panicked: {error}")),
         };
         if let Some(reason) = failure {
-            on_failure(&brain, &events, reason, &mut failing);
+            on_failure(&commands, reason, &mut failing);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(RETRY_DELAY) => {}
@@ -78,7 +80,7 @@ pub(crate) async fn run(
     }
 }
 
-fn on_failure(brain: &Shared<Brain>, events: &EventLog, reason: String, failing: &mut bool) {
+fn on_failure(Commands { brain, events, .. }: &Commands, reason: String, failing: &mut bool) {
     if !std::mem::replace(failing, true) {
         let text = format!(
             "state save failed: kills and stages are in force, and a restart loses them until it succeeds: {reason}"

@@ -144,13 +144,12 @@ impl Drop for Disk {
 async fn kill_survives_a_hanging_disk() {
     let directory = tempfile::tempdir().unwrap();
     let Controller {
-        brain,
+        commands,
         store,
         kill_log,
-        audit,
-        events,
         ..
     } = Controller::open(&args(directory.path())).unwrap();
+    let brain = commands.brain.clone();
     let disk = Disk::default();
     disk.hang(true);
     let hanging = Arc::clone(&disk.0);
@@ -164,13 +163,7 @@ async fn kill_survives_a_hanging_disk() {
         store.save(durable)
     };
     let stop = CancellationToken::new();
-    let saving = tokio::spawn(tasks::save::run(
-        brain.clone(),
-        save,
-        kill_log,
-        (audit, events),
-        stop.clone(),
-    ));
+    let saving = tokio::spawn(tasks::save::run(commands, save, kill_log, stop.clone()));
     let until = async |what: &str, wanted: fn(&Brain) -> bool| {
         let mut changes = brain.changes();
         let reached = async {

@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use axum::http::Method;
-use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
@@ -37,17 +36,15 @@ pub struct Forgotten {
     pub saved: bool,
 }
 
-pub(crate) fn routes(commands: Commands) -> Routes {
-    Routes::new()
-        .operator(Method::POST, FORGET, forget)
-        .with_state(commands)
+pub(crate) fn routes() -> Routes<Commands> {
+    Routes::new().operator(Method::POST, FORGET, forget)
 }
 
 async fn forget(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(asked): JsonBody<Forget>,
-) -> Answer {
+) -> Answer<Json<Forgotten>> {
     let forgotten = commands
         .brain
         .with(|brain, _| brain.forget(&asked.aggregator));
@@ -58,13 +55,12 @@ async fn forget(
     let text = format!("aggregator {zone}/{name} forgotten: its share is free");
     let event = Event::new(EventKind::AggregatorForgotten, &asked.aggregator, text);
     commands.events.add(event.by(&caller.name));
-    let (before, after) = ("known".to_owned(), "forgotten".to_owned());
     let change = Entry {
         what: format!("forget {}", asked.aggregator),
-        before,
-        after,
+        before: "known".to_owned(),
+        after: "forgotten".to_owned(),
         why: String::new(),
     };
     let saved = commands.note(&caller, change).await;
-    Ok(Json(Forgotten { zone, name, saved }).into_response())
+    Ok(Json(Forgotten { zone, name, saved }))
 }

@@ -121,7 +121,7 @@ async fn slow_viewer_gets_the_newest() {
     }
     let refused = Some("newest".to_owned());
     controller
-        .brain
+        .brain()
         .with(|brain, _| brain.policies.refused = refused);
     assert!(read(&mut quick).await.unwrap().contains("newest"));
     assert!(read(&mut slow).await.unwrap().contains("newest"));

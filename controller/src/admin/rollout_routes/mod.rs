@@ -1,16 +1,15 @@
-//! The rollout on the admin port: stages and their history, promotion and abort.
+//! The rollout on the admin port: stages and their history, promotion and abort, the return of entries after a kill to the
+//! stages that they had, with what would be refused then, and evidence that begins anew.
 
 mod policy;
-mod resume;
-mod undo;
 
-pub use policy::{Ack, DryRun, DryRunResult, NamedText};
-pub use resume::{Reset, Resume, Resumed, Returning};
-pub use undo::Undo;
+pub(crate) use policy::routes as policy_routes;
+pub use policy::{Ack, DryRun, DryRunResult, NamedText, Undo};
+
+use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::http::Method;
-use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
@@ -23,13 +22,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{
-    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, to_the_end, unavailable,
+    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, to_the_end,
 };
 use crate::audit::{Actor, Entry};
 use crate::brain::Brain;
 use crate::bucket::Refusals;
-use crate::policy_file::PolicyFiles;
-use crate::rollout::{Promotion, RolloutError, reasons};
+use crate::rollout::{Promotion, RolloutError, Rollouts, reasons};
 use crate::state::{Change, Evidence};
 use crate::tasks::events::EventLog;
 use crate::tasks::journal;
@@ -87,6 +85,56 @@ pub struct Abort {
     pub reason: Option<Text>,
 }
 
+/// An entry that a kill put in shadow, or a bucket that was killed without its pattern, and where it can return to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Returning {
+    /// The entry of the policy, or the bucket.
+    pub entry: String,
+    /// The stage to which it returns; null if it cannot.
+    pub to: Option<Mode>,
+    /// Why it cannot return.
+    pub refused: Option<String>,
+    /// True while it is killed.
+    pub killed: bool,
+    /// True if the kill that put it in shadow has ended. It may be killed again since.
+    pub ended: bool,
+    /// Requests/s offered now.
+    pub offered_rps: f64,
+    /// The share of them that would be refused in that stage, by the present ratio of the law; null while that is unknown.
+    pub would_refuse: Option<f64>,
+}
+
+/// A request to return entries and buckets to their stages before a kill.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {
+    /// Their names.
+    pub entries: Vec<String>,
+    /// The reason.
+    pub reason: Text,
+}
+
+/// The answer to [`Resume`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Resumed {
+    /// The changes that were made.
+    pub changes: Vec<Change>,
+    /// The entries that were not resumed, with the reason.
+    pub refused: BTreeMap<String, String>,
+    /// True once the changes are saved and survive a restart.
+    pub saved: bool,
+}
+
+/// A request to begin the evidence of an entry anew.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reset {
+    /// The entry.
+    pub entry: String,
+    /// The reason.
+    pub reason: Text,
+}
+
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
@@ -96,21 +144,24 @@ pub struct Done {
     pub saved: bool,
 }
 
-pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
-    let get = Method::GET;
-    let of_rollouts = Routes::new()
+pub(crate) fn routes() -> Routes<Commands> {
+    let (get, post) = (Method::GET, Method::POST);
+    Routes::new()
         .viewer(get.clone(), "/rollout", async |State(brain): BrainState| {
             Json(brain.with(statuses))
         })
-        .viewer(get, "/rollout/history", async |State(brain): BrainState| {
-            Json(brain.with(changes))
+        .viewer(
+            get.clone(),
+            "/rollout/history",
+            async |State(brain): BrainState| Json(brain.with(changes)),
+        )
+        .operator(post.clone(), "/rollout/promote", promote)
+        .operator(post.clone(), "/rollout/abort", abort)
+        .viewer(get, "/rollout/resume", async |State(brain): BrainState| {
+            Json(brain.with(returning))
         })
-        .operator(Method::POST, "/rollout/promote", promote)
-        .operator(Method::POST, "/rollout/abort", abort)
-        .with_state(commands.clone());
-    of_rollouts
-        .merge(resume::routes(commands.clone()))
-        .merge(policy::routes(commands, files))
+        .operator(post.clone(), "/rollout/resume", resume)
+        .operator(post, "/rollout/reset", reset)
 }
 
 fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
@@ -175,13 +226,9 @@ async fn promote(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(asked): JsonBody<Promote>,
-) -> Answer {
+) -> Answer<Json<Done>> {
     to_the_end(async move {
-        let Commands {
-            brain,
-            audit,
-            events,
-        } = commands;
+        let brain = &commands.brain;
         let mut promotion = Promotion {
             entry: &asked.entry,
             to: asked.to,
@@ -189,23 +236,20 @@ async fn promote(
             reason: asked.reason.as_ref(),
         };
         let planned = brain.with(|brain, now| brain.preview_promotion(now, promotion));
-        let planned = planned.map_err(|error| not_moved(&error))?;
+        let planned = planned.map_err(not_moved)?;
         let change = Entry::of_change("promote", &planned);
-        let logged = audit
-            .record(Actor::from(&caller), change)
-            .await
-            .map_err(unavailable)?;
+        let logged = commands.record(&caller, change).await?;
         // To the stage that was recorded, regardless of later changes.
         promotion.to = Some(planned.to);
         match brain.with(|brain, now| brain.promote(now, promotion)) {
             Ok(change) => {
-                add_stage(&events, &caller, &change);
-                let saved = in_effect(&brain).await;
-                Ok(done(&brain, Some(change), saved))
+                add_stage(&commands.events, &caller, &change);
+                let saved = in_effect(brain).await;
+                Ok(done(brain, Some(change), saved))
             }
             Err(error) => {
                 logged.refused(&error);
-                Err(not_moved(&error))
+                Err(not_moved(error))
             }
         }
     })
@@ -216,10 +260,10 @@ async fn abort(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(asked): JsonBody<Abort>,
-) -> Answer {
+) -> Answer<Json<Done>> {
     let brain = &commands.brain;
     let change = brain.with(|brain, _| brain.abort(&asked.entry, asked.reason.as_ref()));
-    let change = change.map_err(|error| not_moved(&error))?;
+    let change = change.map_err(not_moved)?;
     let saved = match &change {
         None => in_effect(brain).await,
         Some(change) => {
@@ -232,27 +276,138 @@ async fn abort(
     Ok(done(brain, change, saved))
 }
 
+fn returning(brain: &mut Brain, _now: MonoTime) -> Vec<Returning> {
+    let (durable, policy) = (brain.durable(), brain.policy());
+    // Offered and refused requests/s, by entry and by bucket.
+    let mut rates: BTreeMap<&str, (f64, Option<f64>)> = BTreeMap::new();
+    for bucket in brain.buckets.states.values() {
+        let is_limited = bucket.divided_limit().per_second().is_some();
+        let own = Some(bucket.name.as_str()).filter(|own| bucket.entry.as_deref() != Some(own));
+        for name in bucket.entry.as_deref().into_iter().chain(own) {
+            let (offered, refused) = rates.entry(name).or_default();
+            for (_, share) in bucket.shares() {
+                *offered += share.offered;
+                if is_limited {
+                    *refused.get_or_insert(0.0) += share.offered * share.ratio.as_f64();
+                }
+            }
+        }
+    }
+    let percents: BTreeMap<String, f64> = policy
+        .entries()
+        .map(|(name, entry)| (name, entry.rollout.canary_percent.get()))
+        .collect();
+    let row = |name: &str| {
+        let to = Rollouts::stage_after_kill(durable, policy, name);
+        let entry = durable.held_below(name).unwrap_or(name);
+        let (offered_rps, refused) = rates.get(name).copied().unwrap_or_default();
+        let carried_out = match to {
+            Ok(Mode::Canary) => percents.get(entry).copied().unwrap_or_default() / 100.0,
+            _ => 1.0,
+        };
+        let share = |refused: f64| carried_out * refused / offered_rps.max(f64::MIN_POSITIVE);
+        Returning {
+            entry: name.to_owned(),
+            refused: to.as_ref().err().map(ToString::to_string),
+            would_refuse: refused.filter(|_| to.is_ok()).map(share),
+            to: to.ok(),
+            killed: durable.is_entry_killed(name),
+            ended: durable.before_kill(name).is_some_and(|before| before.ended),
+            offered_rps,
+        }
+    };
+    durable.returning().map(row).collect()
+}
+
+async fn resume(
+    State(commands): State<Commands>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(Resume { entries, reason }): JsonBody<Resume>,
+) -> Answer<Json<Resumed>> {
+    to_the_end(async move {
+        let (mut changes, mut refused) = (Vec::new(), BTreeMap::new());
+        for entry in entries {
+            match resume_one(&commands, &caller, &entry, &reason).await {
+                Ok(change) => changes.push(change),
+                Err(why) => drop(refused.insert(entry, why)),
+            }
+        }
+        Ok(Json(Resumed {
+            changes,
+            refused,
+            saved: in_effect(&commands.brain).await,
+        }))
+    })
+    .await
+}
+
+/// Returns the change, or why there is none.
+async fn resume_one(
+    commands: &Commands,
+    caller: &Caller,
+    entry: &str,
+    reason: &Text,
+) -> Result<Change, String> {
+    let brain = &commands.brain;
+    let planned =
+        brain.with(|brain, _| Rollouts::resumed_stage(brain.durable(), brain.policy(), entry));
+    let to = planned.map_err(|error| error.to_string())?;
+    let planned = Entry {
+        what: format!("resume {entry}"),
+        before: Mode::Shadow.to_string(),
+        after: to.to_string(),
+        why: reason.to_string(),
+    };
+    // An entry resumes once that is recorded, to no higher stage.
+    let recorded = commands.audit.record(Actor::from(caller), planned).await;
+    let logged = recorded.map_err(|error| error.to_string())?;
+    let resumed = brain.with(|brain, _| brain.resume(entry, to, reason));
+    match resumed {
+        Ok(change) => {
+            add_stage(&commands.events, caller, &change);
+            Ok(change)
+        }
+        Err(error) => {
+            logged.refused(&error);
+            Err(error.to_string())
+        }
+    }
+}
+
+async fn reset(
+    State(commands): State<Commands>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(Reset { entry, reason }): JsonBody<Reset>,
+) -> Answer<Json<Done>> {
+    let brain = &commands.brain;
+    let change = brain.with(|brain, _| brain.reset(&entry, &reason));
+    let change = change.map_err(not_moved)?;
+    add_stage(&commands.events, &caller, &change);
+    let saved = commands
+        .note(&caller, Entry::of_change("reset evidence of", &change))
+        .await;
+    Ok(done(brain, Some(change), saved))
+}
+
 /// Adds the event of a stage that an operator moved.
 fn add_stage(events: &EventLog, caller: &Caller, change: &Change) {
     let event = journal::of_stage(change).map(|event| event.by(&caller.name));
     event.into_iter().for_each(|event| events.add(event));
 }
 
-fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Response {
+fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Json<Done> {
     // The statistics and the time of the change may have been filled in since.
     let change = change.map(|change| {
         brain
             .with(|brain, _| brain.durable().change(change.number).cloned())
             .unwrap_or(change)
     });
-    Json(Done { change, saved }).into_response()
+    Json(Done { change, saved })
 }
 
-fn not_moved(error: &RolloutError) -> Refused {
-    let is_unknown = matches!(error, RolloutError::Unknown { .. });
-    if is_unknown {
-        invalid(error)
-    } else {
-        conflict(error)
+fn not_moved(error: RolloutError) -> Refused {
+    match error {
+        RolloutError::Unknown { .. } => invalid(error),
+        _ => conflict(error),
     }
 }

@@ -1,17 +1,15 @@
-//! The policy on the admin port: the current one, the held one and its acknowledgement, and the effect of one that is not
-//! saved.
+//! The policy on the admin port: the current one, the held one and its acknowledgement, the effect of one that is not
+//! saved, and the undo of the last change.
 
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_core::names::Text;
-use plimsoll_host::Shared;
 use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Policy, PolicyError, Source, differences};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,14 +17,13 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::undo;
 use crate::admin::status::{HeldStatus, Policies};
 use crate::admin::{
-    Answer, BrainState, Commands, TIMEOUT, conflict, in_effect, internal, invalid, on_disk,
-    to_the_end, unavailable,
+    Answer, Commands, TIMEOUT, conflict, in_effect, internal, invalid, on_disk, to_the_end,
+    unavailable,
 };
-use crate::audit::{Actor, Entry};
-use crate::brain::{AckError, Brain};
+use crate::audit::Entry;
+use crate::brain::{AckError, UndoError};
 use crate::policy_file::{PolicyFiles, ReadError};
 use crate::tasks::events::{Event, EventKind};
 use crate::tasks::policy::one_line;
@@ -83,9 +80,19 @@ pub struct DryRunResult {
     pub forecast: Forecast,
 }
 
+/// A request to return to the policy before the last change.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    /// The reason.
+    pub reason: Text,
+    /// True to return to it even if guardrails hold it back.
+    pub release: bool,
+}
+
 #[derive(Clone, Debug)]
-pub(super) struct Judges {
-    pub(super) brain: Shared<Brain>,
+struct Judges {
+    commands: Commands,
     files: PolicyFiles,
     /// One judgement at a time: it takes a processor for a while.
     turn: Arc<Semaphore>,
@@ -96,7 +103,7 @@ impl Judges {
     ///
     /// # Errors
     /// If others take too long.
-    pub(super) async fn judge<T: Send + 'static>(
+    async fn judge<T: Send + 'static>(
         self,
         judge: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Answer<T> {
@@ -111,7 +118,8 @@ impl Judges {
     }
 
     fn dry_run(&self, asked: &DryRun) -> Result<DryRunResult, ReadError> {
-        let in_force = self.brain.with(|brain, _| Arc::clone(brain.policy()));
+        let brain = &self.commands.brain;
+        let in_force = brain.with(|brain, _| Arc::clone(brain.policy()));
         let tenants = asked.tenants.as_ref().map(NamedText::source).transpose()?;
         let policy = self
             .files
@@ -119,8 +127,8 @@ impl Judges {
         Ok(self.judged(&Arc::new(policy.compared_to(&in_force)), &in_force))
     }
 
-    pub(super) fn judged(&self, policy: &Arc<Policy>, in_force: &Policy) -> DryRunResult {
-        let trial = self.brain.with(|brain, _| brain.trial(policy));
+    fn judged(&self, policy: &Arc<Policy>, in_force: &Policy) -> DryRunResult {
+        let trial = self.commands.brain.with(|brain, _| brain.trial(policy));
         DryRunResult {
             in_force: in_force.hash().to_string(),
             judged: HeldStatus {
@@ -136,8 +144,18 @@ impl Judges {
         }
     }
 
+    fn undo(&self) -> Result<(Arc<Policy>, DryRunResult), UndoError> {
+        let brain = &self.commands.brain;
+        let (earlier, in_force) = brain.with(|brain, _| brain.undoable())?;
+        let catalogue = in_force.shared_catalogue().cloned();
+        let policy = earlier.read()?.with_catalogue(catalogue);
+        let policy = Arc::new(policy.compared_to(&in_force));
+        let result = self.judged(&policy, &in_force);
+        Ok((policy, result))
+    }
+
     fn forecast_of_held(&self) -> Option<Forecast> {
-        let trial = self.brain.with(|brain, _| {
+        let trial = self.commands.brain.with(|brain, _| {
             let held = brain.policies.held.as_ref()?;
             Some(brain.trial(&held.policy))
         });
@@ -145,59 +163,52 @@ impl Judges {
     }
 }
 
-pub(super) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
-    let judges = Judges {
-        brain: commands.brain.clone(),
-        files: files.clone(),
-        turn: Arc::new(Semaphore::new(1)),
+pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
+    let dry_run = dry_run.layer(DefaultBodyLimit::max(DRY_RUN_BYTES_MAX));
+    let acknowledge = async |State(judges): State<Judges>, Extension(caller), JsonBody(asked)| {
+        to_the_end(acknowledge(judges, caller, asked)).await
     };
-    let acknowledge =
-        async move |State(commands): State<Commands>, Extension(caller), JsonBody(asked)| {
-            to_the_end(acknowledge(commands, files, caller, asked)).await
-        };
-    let of_commands = Routes::new()
-        .viewer(Method::GET, "/policy", async |State(brain): BrainState| {
-            Json(brain.with(|brain, _| Policies::of(brain)))
-        })
+    let undo_now = async |State(judges): State<Judges>, Extension(caller), JsonBody(asked)| {
+        to_the_end(undo(judges, caller, asked)).await
+    };
+    Routes::new()
+        .viewer(Method::GET, "/policy", policies)
         .admin(Method::POST, "/policy/ack", acknowledge)
-        .with_state(commands.clone());
-    let of_judges = Routes::new()
         .viewer(Method::GET, "/policy/forecast", forecast_of_held)
-        .viewer(
-            Method::POST,
-            "/policy/dry-run",
-            dry_run.layer(DefaultBodyLimit::max(DRY_RUN_BYTES_MAX)),
-        )
-        .with_state(judges.clone());
-    of_commands
-        .merge(of_judges)
-        .merge(undo::routes(commands, judges))
+        .viewer(Method::POST, "/policy/dry-run", dry_run)
+        .viewer(Method::GET, "/policy/undo", undo_effect)
+        .admin(Method::POST, "/policy/undo", undo_now)
+        .with_state(Judges {
+            commands,
+            files,
+            turn: Arc::new(Semaphore::new(1)),
+        })
 }
 
-async fn forecast_of_held(State(judges): State<Judges>) -> Answer {
-    let forecast = judges.judge(Judges::forecast_of_held).await?;
-    Ok(Json(forecast).into_response())
+async fn policies(State(judges): State<Judges>) -> Json<Policies> {
+    let brain = judges.commands.brain;
+    Json(brain.with(|brain, _| Policies::of(brain)))
 }
 
-async fn dry_run(State(judges): State<Judges>, JsonBody(asked): JsonBody<DryRun>) -> Answer {
+async fn forecast_of_held(State(judges): State<Judges>) -> Answer<Json<Option<Forecast>>> {
+    judges.judge(Judges::forecast_of_held).await.map(Json)
+}
+
+async fn dry_run(
+    State(judges): State<Judges>,
+    JsonBody(asked): JsonBody<DryRun>,
+) -> Answer<Json<DryRunResult>> {
     let judged = judges.judge(move |judges| judges.dry_run(&asked)).await?;
-    Ok(Json(judged.map_err(invalid)?).into_response())
+    judged.map(Json).map_err(invalid)
 }
 
-async fn acknowledge(
-    Commands {
-        brain,
-        audit,
-        events,
-    }: Commands,
-    files: PolicyFiles,
-    caller: Caller,
-    asked: Ack,
-) -> Answer {
+async fn acknowledge(judges: Judges, caller: Caller, asked: Ack) -> Answer<Json<Policies>> {
+    let files = judges.files.clone();
     let on_disk = on_disk("the policy", move || files.hash())
         .await?
         .map_err(conflict)?;
-    let planned = brain.with(|brain, _| {
+    let commands = &judges.commands;
+    let planned = commands.brain.with(|brain, _| {
         let policy = brain.policies.acknowledged(&asked.hash, on_disk)?;
         let changes = one_line(&differences(brain.policy(), &policy));
         let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
@@ -216,19 +227,58 @@ async fn acknowledge(
         Ok::<_, AckError>((entry, event))
     });
     let (planned, event) = planned.map_err(conflict)?;
-    let logged = audit
-        .record(Actor::from(&caller), planned)
-        .await
-        .map_err(unavailable)?;
-    match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
-        Ok(_) => {
-            events.add(event);
-            in_effect(&brain).await;
-            Ok(Json(brain.with(|brain, _| Policies::of(brain))).into_response())
-        }
-        Err(error) => {
-            logged.refused(&error);
-            Err(conflict(error))
-        }
+    let logged = commands.record(&caller, planned).await?;
+    let released = commands
+        .brain
+        .with(|brain, _| brain.acknowledge(&asked.hash, on_disk));
+    if let Err(error) = released {
+        logged.refused(&error);
+        return Err(conflict(error));
     }
+    commands.events.add(event);
+    in_effect(&commands.brain).await;
+    Ok(policies(State(judges)).await)
+}
+
+async fn undo_effect(State(judges): State<Judges>) -> Answer<Json<DryRunResult>> {
+    let judged = judges.judge(Judges::undo).await?;
+    let (_, result) = judged.map_err(conflict)?;
+    Ok(Json(result))
+}
+
+async fn undo(
+    judges: Judges,
+    caller: Caller,
+    Undo { reason, release }: Undo,
+) -> Answer<Json<Policies>> {
+    let judged = judges.clone().judge(Judges::undo).await?;
+    let (policy, result) = judged.map_err(conflict)?;
+    let DryRunResult {
+        in_force, judged, ..
+    } = result;
+    if !judged.reasons.is_empty() && !release {
+        return Err(conflict(UndoError::Held(judged.reasons)));
+    }
+    let differences = one_line(&judged.differences);
+    let entry = Entry {
+        what: "undo".to_owned(),
+        before: in_force.clone(),
+        after: judged.hash.clone(),
+        why: format!("{reason}; {differences}"),
+    };
+    let Commands { brain, events, .. } = &judges.commands;
+    let logged = judges.commands.record(&caller, entry).await?;
+    let why = format!("undone by {}: {reason}", caller.name);
+    if let Err(error) = brain.with(|brain, _| brain.undo(policy, why)) {
+        logged.refused(&error);
+        return Err(conflict(error));
+    }
+    let text = format!(
+        "policy {} in force again, and {in_force} undone: {differences}",
+        judged.hash
+    );
+    let event = Event::new(EventKind::PolicyUndone, "policy", text);
+    events.add(event.by(&caller.name).why(reason));
+    in_effect(brain).await;
+    Ok(policies(State(judges)).await)
 }

@@ -189,8 +189,7 @@ impl BucketStatus {
             }),
             admissions: protected.admissions.figures(),
             traffic,
-            tenants: BTreeMap::new(),
-            grants: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -9,12 +9,11 @@ use axum::http::Method;
 use plimsoll_admin::access::Routes;
 use plimsoll_admin::body::Parameters;
 use plimsoll_core::names::{Bucket, Tenant};
-use plimsoll_host::Shared;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TenantGrants;
-use crate::admin::BrainState;
+use crate::admin::{BrainState, Commands};
 use crate::brain::Brain;
 
 /// The catalogue of tenants.
@@ -58,10 +57,8 @@ pub(crate) struct RowQuery {
     name: Tenant,
 }
 
-pub(crate) fn routes(brain: Shared<Brain>) -> Routes {
-    Routes::new()
-        .viewer(Method::GET, "/catalogue", row)
-        .with_state(brain)
+pub(crate) fn routes() -> Routes<Commands> {
+    Routes::new().viewer(Method::GET, "/catalogue", row)
 }
 
 /// Answers with the row of a tenant, and with null if the catalogue has none.

@@ -1,14 +1,14 @@
-//! What the policy grants single tenants and plans in a bucket, in `/status`.
+//! The exact quotas of a bucket in `/status`, and what the policy grants single tenants and plans there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::Rate;
-use plimsoll_policy::Policy;
+use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey};
+use plimsoll_policy::{Policy, every_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::admin::status::QuotaStatus;
 
 /// The grants of one tenant, or of each tenant of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,9 +31,8 @@ pub struct TenantGrants {
 impl TenantGrants {
     /// Returns the grants of the tenants with a plan, or with a limit or a quota that is not the bucket's.
     pub(crate) fn list(policy: &Policy, bucket: &Bucket) -> BTreeMap<Tenant, Self> {
-        let attached = policy.bucket(bucket).map(|of| &of.quotas);
         let each = policy.tenants().filter_map(|(name, tenant)| {
-            let quotas = attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, name));
+            let quotas = differing(policy, bucket, name);
             let is_own = tenant.limit_in(bucket).is_some() || tenant.plan.is_some();
             let has_grants = is_own || !quotas.is_empty();
             has_grants.then(|| (name.clone(), Self::of(policy, bucket, name, quotas)))
@@ -70,4 +69,50 @@ impl TenantGrants {
 fn differing(policy: &Policy, bucket: &Bucket, entry: &Tenant) -> Vec<QuotaStatus> {
     let attached = policy.bucket(bucket).map(|of| &of.quotas);
     attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, entry))
+}
+
+/// One exact quota, as the policy defines it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaStatus {
+    /// The name in the policy.
+    pub name: String,
+    /// The tokens of a full bucket.
+    pub max: u64,
+    /// The tokens of one refill.
+    pub refill: u64,
+    /// The time between two refills, such as `1h`.
+    pub every: String,
+    /// The requests that share one bucket.
+    pub key: QuotaKey,
+    /// The decision of a client while the store does not answer.
+    pub on_store_error: OnStoreError,
+    /// Maximum number of tokens that an instance takes in one lease.
+    pub lease: u64,
+}
+
+impl QuotaStatus {
+    pub(crate) fn list(quotas: &BucketQuotas) -> Vec<Self> {
+        quotas.iter().map(|quota| Self::of(quota)).collect()
+    }
+
+    /// Returns the quotas of a bucket whose numbers differ for a listed tenant or a class.
+    pub(crate) fn differing(quotas: &BucketQuotas, entry: &Tenant) -> Vec<Self> {
+        let differing = |quota: &Arc<Quota>| {
+            let of_entry = quota.overrides().get(entry)?;
+            (of_entry.rate != quota.rate).then(|| Self::of(of_entry))
+        };
+        quotas.iter().filter_map(differing).collect()
+    }
+
+    fn of(quota: &Quota) -> Self {
+        Self {
+            name: quota.name.to_string(),
+            max: quota.rate.max(),
+            refill: quota.rate.refill(),
+            every: every_text(quota.rate),
+            key: quota.key,
+            on_store_error: quota.on_store_error,
+            lease: quota.lease(),
+        }
+    }
 }

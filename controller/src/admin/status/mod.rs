@@ -5,17 +5,15 @@ pub(super) mod catalogue;
 mod grants;
 mod policies;
 mod problems;
-mod quotas;
 mod source;
 pub mod why;
 
 pub use bucket::{BucketStatus, CandidateStatus, Queried, Traffic};
 pub(super) use catalogue::routes as catalogue_routes;
 pub use catalogue::{CatalogueStatus, RowGrants};
-pub use grants::TenantGrants;
+pub use grants::{QuotaStatus, TenantGrants};
 pub use policies::{HeldStatus, Policies};
 pub use problems::{Problem, security_problems};
-pub use quotas::QuotaStatus;
 pub(crate) use source::StatusSource;
 
 use std::collections::BTreeMap;
@@ -166,20 +164,13 @@ impl Status {
         });
         let buckets = buckets.collect();
         Self {
-            verdict: String::new(),
-            summary: String::new(),
-            problems: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            role: None,
             epoch: durable.epoch.0,
             instance: format!("{:?}", brain.downstream.sessions.own()),
             lost_lead: brain.leadership.lost().map(|lost| {
                 OtherController::new(lost.to, &lost.through, lost.to.epoch == durable.epoch)
             }),
-            members: None,
             other_controllers: OtherController::list(&brain.leadership.others, now),
-            refused_children: Vec::new(),
-            security: SecurityStatus::default(),
             policy_hash: brain.policy().hash().to_string(),
             catalogue: CatalogueStatus::of(brain),
             kill_generation: durable.kill.0,
@@ -201,9 +192,9 @@ impl Status {
             state_lost: durable.loss.clone(),
             clients: brain.downstream.sessions.sum(|child| child.clients),
             state_unsaved: brain.pending_saves.failure.clone(),
-            audit_failing: false,
             buckets,
             aggregators: AggregatorStatus::list(brain, now),
+            ..Self::default()
         }
     }
 

@@ -254,9 +254,9 @@ impl Writer {
     fn note(&mut self, what: &str, after: String, why: &str, unix_s: i64) {
         let entry = Entry {
             what: what.to_owned(),
-            before: String::new(),
             after,
             why: why.to_owned(),
+            ..Entry::default()
         };
         self.own.push(Record::new(
             unix_s,

@@ -114,14 +114,19 @@ impl Brain {
             .close_ended_stages(&mut self.durable, &self.policies.in_force, self.clock.at);
     }
 
-    /// Makes a promotion whose gate has passed. Returns false if it does not pass anymore.
-    pub(crate) fn promote_ready(&mut self, ready: &Ready) -> bool {
-        let has_moved = self.rollouts.promote_ready(&mut self.durable, ready);
-        if has_moved {
+    /// Follows moves of stages or of the kill switch, if there are `any`: they are saved, and then sent.
+    pub(super) fn on_moves(&mut self, any: bool) {
+        if any {
             self.close_ended_stages();
             self.pending_saves.note_change(true);
             self.post();
         }
+    }
+
+    /// Makes a promotion whose gate has passed. Returns false if it does not pass anymore.
+    pub(crate) fn promote_ready(&mut self, ready: &Ready) -> bool {
+        let has_moved = self.rollouts.promote_ready(&mut self.durable, ready);
+        self.on_moves(has_moved);
         has_moved
     }
 
@@ -198,9 +203,7 @@ impl Brain {
     }
 
     fn on_operator_move(&mut self, entry: &str) -> Result<Change, RolloutError> {
-        self.close_ended_stages();
-        self.pending_saves.note_change(true);
-        self.post();
+        self.on_moves(true);
         let change = self.durable.history.back().cloned();
         debug_assert!(
             change.as_ref().is_some_and(|change| change.entry == entry),

@@ -11,7 +11,7 @@ use plimsoll_core::report::Report;
 
 use crate::aggregators::Place;
 use crate::brain::Brain;
-use crate::rollout::recovery::Claim;
+use crate::rollout::Claim;
 
 impl Brain {
     /// Returns true while aggregators are believed, because this controller has started without a state.

@@ -38,8 +38,7 @@ fn shortfall_counts_what_the_law_let_pass() {
     }
     let fleet = run("", Behind::Wall);
     let refused = figures(&fleet).refused_ratio.unwrap();
-    let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
-    let shown = &status.buckets[&bucket()];
+    let shown = fleet.bucket_status();
     let law = shown.traffic.law_ratio;
     assert_eq!(shown.refusals_10_s.ratio(), refused);
     assert!(

@@ -1,16 +1,14 @@
 //! The candidate limit: it counts the requests that it would refuse, and refuses none.
 
 use super::*;
-use crate::admin::status::Status;
+use crate::admin::status::CandidateStatus;
 
 fn with_candidate(candidate: &str) -> Fleet {
     settled(policy(&enforced_with(&format!(", candidate: {candidate}"))))
 }
 
-fn figures(fleet: &Fleet) -> crate::admin::status::CandidateStatus {
-    Status::of(&fleet.brain, fleet.now()).buckets[&bucket()]
-        .candidate
-        .unwrap()
+fn figures(fleet: &Fleet) -> CandidateStatus {
+    fleet.bucket_status().candidate.unwrap()
 }
 
 #[test]
@@ -59,10 +57,7 @@ fn only_a_changed_candidate_begins_anew() {
         (0, 600.0)
     );
     fleet.brain.on_policy(enforced());
-    assert_eq!(
-        Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].candidate,
-        None
-    );
+    assert_eq!(fleet.bucket_status().candidate, None);
 }
 
 #[test]

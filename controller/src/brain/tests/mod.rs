@@ -28,22 +28,10 @@ use scripted::{Fleet, Scripted, at, save};
 
 const LIMIT: f64 = 1000.0;
 
-fn policy_of(policy: &str, tenants: &str) -> Arc<Policy> {
-    let policy = Source {
-        name: "policy.yaml",
-        text: policy,
-    };
-    Arc::new(
-        Policy::read(
-            policy,
-            Source {
-                name: "tenants.yaml",
-                text: tenants,
-            },
-        )
-        .unwrap()
-        .0,
-    )
+pub(crate) fn policy_of(policy: &str, tenants: &str) -> Arc<Policy> {
+    let [policy, tenants] = [("policy.yaml", policy), ("tenants.yaml", tenants)]
+        .map(|(name, text)| Source { name, text });
+    Arc::new(Policy::read(policy, tenants).unwrap().0)
 }
 
 pub(crate) fn policy(text: &str) -> Arc<Policy> {

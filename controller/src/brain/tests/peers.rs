@@ -165,136 +165,52 @@ fn refused_report_changes_nothing_whatever_the_cause() {
             dropped,
             ..Counts::ZERO
         };
-        [(
-            KeyId(id),
-            Tally {
-                counts,
-                late: Counts::ZERO,
-            },
-        )]
-        .into_iter()
-        .collect()
+        let tally = Tally {
+            counts,
+            late: Counts::ZERO,
+        };
+        [(KeyId(id), tally)].into_iter().collect()
     };
-    let ids = |ids: &[u128]| Path(ids.iter().copied().map(InstanceId).collect());
+    let deep = Path([1, 2, 3, 4, 5].map(InstanceId).into());
     let own = Identity {
         instance: brain.downstream.sessions.own(),
         ..identity.clone()
     };
     let client = Identity {
         role: Role::Client,
-        ..identity.clone()
+        ..identity
     };
-    let greets = |cause, report| (cause, StreamId(21), report);
-    let reports = |cause, report| (cause, zone.stream, report);
-    for (cause, stream, report) in [
-        greets(
-            "nameless",
-            Report {
-                identity: None,
-                ..greeting.clone()
-            },
-        ),
-        greets(
-            "client",
-            Report {
-                identity: Some(client),
-                ..greeting.clone()
-            },
-        ),
-        greets(
-            "number",
-            Report {
-                seq: 0,
-                ..greeting.clone()
-            },
-        ),
-        greets(
-            "undefined",
-            Report {
-                tallies: tallies(9, 1, 0),
-                ..greeting.clone()
-            },
-        ),
-        greets(
-            "inconsistent",
-            Report {
-                tallies: tallies(0, 1, 2),
-                ..greeting.clone()
-            },
-        ),
-        greets(
-            "itself",
-            Report {
-                identity: Some(own),
-                ..greeting.clone()
-            },
-        ),
-        greets(
-            "deep",
-            Report {
-                path: ids(&[1, 2, 3, 4, 5]),
-                ..greeting.clone()
-            },
-        ),
-        (
-            "overtaken",
-            StreamId(19),
-            Report {
-                identity: Some(zone.identity.clone()),
-                ..greeting.clone()
-            },
-        ),
-        reports(
-            "named twice",
-            Report {
-                identity: Some(zone.identity.clone()),
-                ..next.clone()
-            },
-        ),
-        reports(
-            "number",
-            Report {
-                seq: 1,
-                ..next.clone()
-            },
-        ),
-        reports(
-            "no time",
-            Report {
-                time: None,
-                ..next.clone()
-            },
-        ),
-        reports(
-            "undefined",
-            Report {
-                tallies: tallies(9, 1, 0),
-                ..next.clone()
-            },
-        ),
-        reports(
-            "inconsistent",
-            Report {
-                tallies: tallies(0, 900, 901),
-                ..next.clone()
-            },
-        ),
-        reports(
-            "went back",
-            Report {
-                tallies: tallies(0, 1, 0),
-                ..next.clone()
-            },
-        ),
-        reports(
-            "deep",
-            Report {
-                path: ids(&[1, 2, 3, 4, 5]),
-                ..next.clone()
-            },
-        ),
+    type Change<'a> = (&'a str, &'a dyn Fn(&mut Report));
+    let of_greetings: [Change<'_>; 7] = [
+        ("nameless", &|it| it.identity = None),
+        ("client", &|it| it.identity = Some(client.clone())),
+        ("number", &|it| it.seq = 0),
+        ("undefined", &|it| it.tallies = tallies(9, 1, 0)),
+        ("inconsistent", &|it| it.tallies = tallies(0, 1, 2)),
+        ("itself", &|it| it.identity = Some(own.clone())),
+        ("deep", &|it| it.path = deep.clone()),
+    ];
+    let named = |it: &mut Report| it.identity = Some(zone.identity.clone());
+    let of_reports: [Change<'_>; 7] = [
+        ("named twice", &named),
+        ("number", &|it| it.seq = 1),
+        ("no time", &|it| it.time = None),
+        ("undefined", &|it| it.tallies = tallies(9, 1, 0)),
+        ("inconsistent", &|it| it.tallies = tallies(0, 900, 901)),
+        ("went back", &|it| it.tallies = tallies(0, 1, 0)),
+        ("deep", &|it| it.path = deep.clone()),
+    ];
+    let of_others: [Change<'_>; 1] = [("overtaken", &named)];
+    for (stream, report, changes) in [
+        (StreamId(21), &greeting, &of_greetings[..]),
+        (StreamId(19), &greeting, &of_others[..]),
+        (zone.stream, &next, &of_reports[..]),
     ] {
-        check_unmoved(&mut brain, cause, stream, report);
+        for (cause, change) in changes {
+            let mut report = report.clone();
+            change(&mut report);
+            check_unmoved(&mut brain, cause, stream, report);
+        }
     }
     for number in 1..CHILDREN_MAX as u64 {
         let mut one = Scripted::new(&format!("z{number}"), 100 + number);

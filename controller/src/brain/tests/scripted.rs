@@ -9,10 +9,19 @@ use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
 use plimsoll_core::report::{Counts, Identity, Outbox, ReportedMode};
 
+use crate::admin::status::{BucketStatus, Status};
+
 const STEP: Duration = Duration::from_millis(500);
 
 pub(super) fn at(ms: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(ms))
+}
+
+/// A process that has saved its epoch.
+fn started(now: MonoTime, id: u128, durable: DurableState, policy: Arc<Policy>) -> Brain {
+    let mut brain = Brain::new(now, InstanceId(id), durable, policy, Parameters::default());
+    save(&mut brain);
+    brain
 }
 
 pub(super) fn save(brain: &mut Brain) {
@@ -292,16 +301,8 @@ impl Fleet {
         policy: Arc<Policy>,
         zones: Vec<Scripted>,
     ) -> Self {
-        let mut brain = Brain::new(
-            MonoTime::ZERO,
-            InstanceId(9_999),
-            durable,
-            policy,
-            Parameters::default(),
-        );
-        save(&mut brain);
         Self {
-            brain,
+            brain: started(MonoTime::ZERO, 9_999, durable, policy),
             zones,
             now: Duration::ZERO,
             unix_s: 0,
@@ -316,27 +317,13 @@ impl Fleet {
     /// Replaces the controller by a new one without its state.
     pub(super) fn loses_state(&mut self, durable: DurableState) {
         let policy = Arc::clone(self.brain.policy());
-        self.brain = Brain::new(
-            self.now(),
-            InstanceId(7_777),
-            durable,
-            policy,
-            Parameters::default(),
-        );
-        save(&mut self.brain);
+        self.brain = started(self.now(), 7_777, durable, policy);
         self.zones.iter_mut().for_each(Scripted::reconnects);
     }
 
     pub(super) fn restarts_with(&mut self, policy: Arc<Policy>) {
         let durable = self.brain.durable().clone();
-        self.brain = Brain::new(
-            self.now(),
-            InstanceId(8_888),
-            durable,
-            policy,
-            Parameters::default(),
-        );
-        save(&mut self.brain);
+        self.brain = started(self.now(), 8_888, durable, policy);
         self.zones.iter_mut().for_each(Scripted::reconnects);
     }
 
@@ -357,6 +344,26 @@ impl Fleet {
             }
             self.tick();
         }
+    }
+
+    /// An aggregator leaves cleanly.
+    pub(super) fn leaves(&mut self, zone: usize) {
+        let now = self.now();
+        let zone = &mut self.zones[zone];
+        let farewell = Report {
+            leaving: true,
+            ..zone.report(now)
+        };
+        let left = self.brain.on_report(now, zone.stream, farewell);
+        left.unwrap();
+    }
+
+    pub(super) fn status(&self) -> Status {
+        Status::of(&self.brain, self.now())
+    }
+
+    pub(super) fn bucket_status(&self) -> BucketStatus {
+        self.status().buckets.remove(&bucket()).unwrap()
     }
 
     pub(super) fn tick(&mut self) {

@@ -1,7 +1,6 @@
 //! Silent zones: their share is held, then released, and their requests are accounted for once.
 
 use super::*;
-use crate::admin::status::Status;
 use crate::aggregators::leadership::Mandate;
 
 /// A fleet in steady state after zone b was cut off for some seconds.
@@ -99,15 +98,7 @@ fn unreleased_share_is_freed_only_by_farewell() {
     let mut fleet = after_silence_of(1_000.0, never);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);
     assert_eq!(fleet.presences(), 2.0);
-    let now = fleet.now();
-    let farewell = Report {
-        leaving: true,
-        ..fleet.zones[1].report(now)
-    };
-    fleet
-        .brain
-        .on_report(now, fleet.zones[1].stream, farewell)
-        .unwrap();
+    fleet.leaves(1);
     fleet.tick();
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
 }
@@ -131,15 +122,7 @@ fn wrong_assumption_about_silence_is_corrected() {
 #[test]
 fn farewell_frees_a_share_at_once() {
     let mut fleet = settled(enforced());
-    let now = fleet.now();
-    let farewell = Report {
-        leaving: true,
-        ..fleet.zones[1].report(now)
-    };
-    fleet
-        .brain
-        .on_report(now, fleet.zones[1].stream, farewell)
-        .unwrap();
+    fleet.leaves(1);
     assert!(fleet.brain.is_superseded(fleet.zones[1].stream));
     fleet.zones.truncate(1);
     fleet.run(0.5);
@@ -238,7 +221,7 @@ fn saved_expiry_is_final() {
 fn signals_follow_the_release_of_a_share() {
     let mut fleet = settled(enforced());
     let gone = |fleet: &Fleet| {
-        let status = Status::of(&fleet.brain, fleet.now());
+        let status = fleet.status();
         let bucket = &status.buckets[&bucket()];
         let released = status
             .aggregators

@@ -24,14 +24,7 @@ fn new_zones_shrink_the_even_part() {
             assert_eq!((zone.ratio("acme"), zone.rate("acme")), (None, None));
         }
     }
-    let farewell = Report {
-        leaving: true,
-        ..fleet.zones[2].report(now)
-    };
-    fleet
-        .brain
-        .on_report(now, fleet.zones[2].stream, farewell)
-        .unwrap();
+    fleet.leaves(2);
     save(&mut fleet.brain);
     fleet.zones[0].receive(&mut fleet.brain, now);
     assert_eq!(

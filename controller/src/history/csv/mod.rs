@@ -1,19 +1,20 @@
 //! The history as CSV, `time_utc,bucket,offered_rps` and optionally `clean`: what `plimsoll history export`
 //! writes, and what `import` and the traffic of a simulated scenario are read from.
 
-pub(crate) mod import;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 use ::csv::{DeserializeErrorKind, Error, ErrorKind, ReaderBuilder, StringRecord, Trim};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
-use plimsoll_policy::UnixSeconds;
-use plimsoll_policy::learning::{Minute, Sample};
+use plimsoll_policy::learning::{Day, DaySamples, Minute, Sample};
+use plimsoll_policy::{Policy, UnixSeconds};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::history::MinuteSamples;
+use crate::history::{MinuteSamples, Samples};
 
 /// The columns of an exported history. The last one may be left out of a file that is read.
 pub const COLUMNS: [&str; 4] = ["time_utc", "bucket", "offered_rps", "clean"];
@@ -35,6 +36,16 @@ pub struct HistoryRow {
     /// from. True if left out.
     #[serde(default = "clean_if_absent", deserialize_with = "read_clean")]
     pub clean: bool,
+}
+
+/// Days from a file, checked against the policy, that the history can add to its own.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Import {
+    pub(crate) minutes: BTreeMap<Minute, Samples>,
+    /// Rows of the present day, which are ignored: the day is still being counted.
+    pub(crate) rows_of_today: usize,
+    /// Rows without traffic, which are ignored: such a minute is no sample.
+    pub(crate) rows_of_nothing: usize,
 }
 
 /// An error in a file, with its line.
@@ -119,6 +130,76 @@ fn read_clean<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 
 const fn clean_if_absent() -> bool {
     true
+}
+
+// === impl Import ===
+
+impl Import {
+    /// Reads a file. `today` is the present day.
+    ///
+    /// # Errors
+    /// With the first line that is wrong.
+    pub(crate) fn parse(text: &str, policy: &Policy, today: Day) -> Result<Self, CsvError> {
+        let mut import = Self::default();
+        for row in rows(text)? {
+            let (line, row) = row?;
+            import
+                .add(row, policy, today)
+                .map_err(|reason| CsvError { line, reason })?;
+        }
+        Ok(import)
+    }
+
+    fn add(&mut self, row: HistoryRow, policy: &Policy, today: Day) -> Result<(), String> {
+        let HistoryRow {
+            time_utc,
+            ref bucket,
+            offered_rps,
+            ..
+        } = row;
+        if policy.bucket(bucket).is_none() {
+            return Err(format!(
+                "the policy has no entry for bucket {bucket}; add one, or leave its rows out"
+            ));
+        }
+        let minute = Minute::of_unix(time_utc.as_secs());
+        if minute.day() > today {
+            return Err(format!("{time_utc} lies in the future"));
+        }
+        if minute.day() == today {
+            self.rows_of_today += 1;
+            return Ok(());
+        }
+        if offered_rps == Rate::ZERO {
+            self.rows_of_nothing += 1;
+            return Ok(());
+        }
+        let sample = row.sample();
+        let before = self
+            .minutes
+            .entry(minute)
+            .or_default()
+            .insert(row.bucket, sample);
+        if before.is_some() {
+            return Err(
+                "this minute of this bucket was given before; write one row for each minute"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn days(&self) -> BTreeMap<(Bucket, Day), DaySamples> {
+        let mut days: BTreeMap<(Bucket, Day), DaySamples> = BTreeMap::new();
+        for (minute, samples) in &self.minutes {
+            for (bucket, sample) in samples {
+                days.entry((bucket.clone(), minute.day()))
+                    .or_default()
+                    .record(*minute, *sample);
+            }
+        }
+        days
+    }
 }
 
 // === impl CsvError ===

@@ -1,23 +1,11 @@
 //! Files as they are exported, as other tools write them, and wrong ones.
 
-use std::collections::BTreeMap;
-
-use plimsoll_policy::learning::Day;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
-
-use super::import::Import;
 use super::*;
+use crate::brain::tests::policy;
 
 fn parse(text: &str) -> Result<Import, CsvError> {
-    let tenants = Source {
-        name: "tenants",
-        text: ONE_CLASS_TENANTS,
-    };
-    let policy = Source {
-        name: "policy",
-        text: "buckets: { api: { limit: 1 }, \"shop/*\": { limit: 1 } }",
-    };
-    Import::parse(text, &Policy::read(policy, tenants).unwrap().0, Day(20_000))
+    let policy = policy("buckets: { api: { limit: 1 }, \"shop/*\": { limit: 1 } }");
+    Import::parse(text, &policy, Day(20_000))
 }
 
 fn written(minute: &MinuteSamples, buckets: &[Bucket]) -> String {

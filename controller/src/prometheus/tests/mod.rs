@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_policy::{Bounds, Policy, Prometheus, Source};
+use plimsoll_policy::{Bounds, Prometheus};
 use reqwest::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::answer;
-use super::query::{BYTES_MAX, QueryError, client, query};
 use super::query_task::{Progress, Purpose, Query, due, queries_of};
+use super::{BYTES_MAX, QueryError, answer, client, query};
+use crate::brain::tests::policy;
 
 const GOOD: &str = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"700"]}]}}"#;
 
@@ -124,22 +124,6 @@ async fn slow_answer_times_out() {
         let error = query(&client().unwrap(), &url, "up").await.unwrap_err();
         assert!(matches!(error, QueryError::Timeout), "{error}");
     }
-}
-
-fn policy(text: &str) -> Policy {
-    let tenants = Source {
-        name: "tenants.yaml",
-        text: plimsoll_policy::ONE_CLASS_TENANTS,
-    };
-    Policy::read(
-        Source {
-            name: "policy.yaml",
-            text,
-        },
-        tenants,
-    )
-    .unwrap()
-    .0
 }
 
 #[test]

@@ -9,8 +9,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::{GOOD, http, serving};
-use crate::prometheus::query::{client, query};
-use crate::prometheus::trusting;
+use crate::prometheus::{client, query, trusting};
 
 /// Starts a server with its own certificate for `localhost`. Returns its URL and the store that
 /// trusts it.

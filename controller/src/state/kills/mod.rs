@@ -33,6 +33,13 @@ pub struct BucketSwitch {
     pub learned: bool,
 }
 
+/// The parts of the kill switch of a scope, to be changed.
+struct Switch<'a> {
+    generation: &'a mut KillGeneration,
+    command: &'a mut Option<Command>,
+    ended: &'a mut Option<End>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Here,
@@ -97,10 +104,10 @@ impl DurableState {
         if claimed <= self.generation(scope) {
             return false;
         }
-        let Ok((generation, _)) = self.switch(scope, Source::Here) else {
+        let Ok(switch) = self.switch(scope, Source::Here) else {
             return false;
         };
-        *generation = claimed.switched(killed);
+        *switch.generation = claimed.switched(killed);
         true
     }
 
@@ -133,21 +140,13 @@ impl DurableState {
     /// before now have ended as well. Returns true if there was a command.
     pub(crate) fn on_command_ends(&mut self, scope: &Scope, now: Now, policy: &Policy) -> bool {
         let was_killed = self.generation(scope).is_killed();
-        let end = Some(End {
-            at: Some(now.at),
-            at_s: now.unix_s,
-            was_killed,
-        });
-        match scope {
-            Scope::Fleet => self.fleet_kill_ended = end,
-            // Without room for the bucket, no order for it has any either.
-            Scope::Bucket(bucket) => {
-                if self.switch(scope, Source::Here).is_ok()
-                    && let Some(switch) = self.bucket_kills.get_mut(bucket)
-                {
-                    switch.ended = end;
-                }
-            }
+        // Without room for the bucket, no order for it has any either.
+        if let Ok(switch) = self.switch(scope, Source::Here) {
+            *switch.ended = Some(End {
+                at: Some(now.at),
+                at_s: now.unix_s,
+                was_killed,
+            });
         }
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }
@@ -235,7 +234,7 @@ impl DurableState {
     /// it concerns into shadow; its end releases none.
     pub(super) fn settle_generation(&mut self, scope: &Scope, policy: &Policy) {
         let killed = self.is_ordered(scope);
-        let Some(generation) = self.generation_mut(scope) else {
+        let Some(Switch { generation, .. }) = self.present(scope) else {
             return;
         };
         *generation = generation.switched(killed);
@@ -258,19 +257,24 @@ impl DurableState {
         self.killed_by_command.iter().chain(of_buckets)
     }
 
-    /// The generation of the fleet, or of a bucket that has a switch.
-    fn generation_mut(&mut self, scope: &Scope) -> Option<&mut KillGeneration> {
-        match scope {
-            Scope::Fleet => Some(&mut self.kill),
-            Scope::Bucket(bucket) => Some(&mut self.bucket_kills.get_mut(bucket)?.generation),
-        }
-    }
-
-    fn ended_mut(&mut self, scope: &Scope) -> Option<&mut End> {
-        match scope {
-            Scope::Fleet => self.fleet_kill_ended.as_mut(),
-            Scope::Bucket(bucket) => self.bucket_kills.get_mut(bucket)?.ended.as_mut(),
-        }
+    /// The switch of the fleet, or of a bucket that has one.
+    fn present(&mut self, scope: &Scope) -> Option<Switch<'_>> {
+        let (generation, command, ended) = match scope {
+            Scope::Fleet => (
+                &mut self.kill,
+                &mut self.killed_by_command,
+                &mut self.fleet_kill_ended,
+            ),
+            Scope::Bucket(bucket) => {
+                let of = self.bucket_kills.get_mut(bucket)?;
+                (&mut of.generation, &mut of.command, &mut of.ended)
+            }
+        };
+        Some(Switch {
+            generation,
+            command,
+            ended,
+        })
     }
 
     /// Replaces the command for a scope, and updates its generation. Returns true if anything changed.
@@ -280,36 +284,31 @@ impl DurableState {
         command: Option<Command>,
         policy: &Policy,
     ) -> Result<bool, KilledBucketsFull> {
-        let (_, present) = self.switch(scope, Source::Here)?;
-        if *present == command {
+        let switch = self.switch(scope, Source::Here)?;
+        if *switch.command == command {
             return Ok(false);
         }
-        *present = command;
+        *switch.command = command;
         self.settle_generation(scope, policy);
         Ok(true)
     }
 
-    /// The generation and the command of a scope. A bucket without a switch gets one if there is room.
-    fn switch(
-        &mut self,
-        scope: &Scope,
-        from: Source,
-    ) -> Result<(&mut KillGeneration, &mut Option<Command>), KilledBucketsFull> {
-        let Scope::Bucket(bucket) = scope else {
-            return Ok((&mut self.kill, &mut self.killed_by_command));
-        };
-        if !self.bucket_kills.contains_key(bucket) {
-            self.make_room(from)?;
+    /// The switch of a scope. A bucket without one gets one if there is room.
+    fn switch(&mut self, scope: &Scope, from: Source) -> Result<Switch<'_>, KilledBucketsFull> {
+        if let Scope::Bucket(bucket) = scope {
+            if !self.bucket_kills.contains_key(bucket) {
+                self.make_room(from)?;
+            }
+            let learned = from == Source::Aggregator;
+            let new = BucketSwitch {
+                generation: self.forgotten,
+                learned,
+                ..BucketSwitch::default()
+            };
+            let switch = self.bucket_kills.entry(bucket.clone()).or_insert(new);
+            switch.learned &= learned;
         }
-        let learned = from == Source::Aggregator;
-        let new = BucketSwitch {
-            generation: self.forgotten,
-            learned,
-            ..BucketSwitch::default()
-        };
-        let switch = self.bucket_kills.entry(bucket.clone()).or_insert(new);
-        switch.learned &= learned;
-        Ok((&mut switch.generation, &mut switch.command))
+        self.present(scope).ok_or(KilledBucketsFull)
     }
 
     /// Makes room for one more bucket. If the switches are full, forgets one that is over: first those without the time

@@ -9,7 +9,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Report;
 use plimsoll_policy::Policy;
 
-use super::{Command, Held, Now, Source, hex};
+use super::{Command, Held, Now, Source, Switch, hex};
 use crate::state::DurableState;
 
 impl DurableState {
@@ -58,7 +58,12 @@ impl DurableState {
         if reported <= self.generation(scope) {
             return false;
         }
-        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else {
+        let Ok(Switch {
+            generation,
+            command,
+            ..
+        }) = self.switch(scope, Source::Aggregator)
+        else {
             return false;
         };
         *generation = reported;
@@ -116,7 +121,13 @@ impl DurableState {
             .map(|command| command.ordered_by.len())
             .sum::<usize>()
             < KILL_ORDERS_MAX;
-        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else {
+        let has_given = self.has_given(id);
+        let Ok(Switch {
+            generation,
+            command,
+            ended,
+        }) = self.switch(scope, Source::Aggregator)
+        else {
             return false;
         };
         let before = (*generation, command.clone());
@@ -124,32 +135,23 @@ impl DurableState {
         let reported = if is_new { reported } else { *generation };
         *generation = reported;
         let instance = hex(id.given_at);
-        if let Some(end) = self
-            .ended_mut(scope)
-            .filter(|end| end.is_after(order.age, now))
-        {
+        if let Some(end) = ended.as_mut().filter(|end| end.is_after(order.age, now)) {
             // Buckets that were promoted since the end stay as they are if they were in shadow before it.
             let was_killed = std::mem::replace(&mut end.was_killed, true);
             if is_new || !was_killed {
                 self.pass_kill(scope, is_new, policy);
             }
-        } else if order.is_in_force() && self.has_given(id) {
-            self.settle_generation(scope, policy);
         } else if order.is_in_force() {
-            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else {
-                return false;
-            };
-            let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
-            if let Some(given) = command.ordered_by.get_mut(&instance) {
-                given.merge(order.generation);
-            } else if has_room {
-                command.ordered_by.insert(instance, order.generation);
+            if !has_given {
+                let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
+                if let Some(given) = command.ordered_by.get_mut(&instance) {
+                    given.merge(order.generation);
+                } else if has_room {
+                    command.ordered_by.insert(instance, order.generation);
+                }
             }
             self.settle_generation(scope, policy);
         } else {
-            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else {
-                return false;
-            };
             command.take_if(|command| {
                 // Another aggregator may know of a later order of this process.
                 let given = command.ordered_by.get(&instance);
@@ -178,7 +180,7 @@ impl DurableState {
     /// `is_new` from there has passed the kill already.
     fn pass_kill(&mut self, scope: &Scope, is_new: bool, policy: &Policy) {
         let killed = self.is_ordered(scope);
-        let Some(generation) = self.generation_mut(scope) else {
+        let Some(Switch { generation, .. }) = self.present(scope) else {
             return;
         };
         let passed = if is_new {

@@ -1,33 +1,21 @@
 //! Generations and modes after every sequence of commands, aggregators' reports, policy files and restarts.
 
+use std::fmt::Debug;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::kill::{KillOrder, OrderId};
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{InstanceId, Report};
-use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
 use super::*;
+use crate::brain::tests;
+use crate::state::tests::rows;
 
-fn policy_of(text: &str) -> Policy {
-    let policy = Source {
-        name: "policy.yaml",
-        text,
-    };
-    Policy::read(
-        policy,
-        Source {
-            name: "tenants.yaml",
-            text: ONE_CLASS_TENANTS,
-        },
-    )
-    .unwrap()
-    .0
-}
-
-fn policy(kill: bool, api: &str, pattern: &str) -> Policy {
-    policy_of(&format!(
+fn policy(kill: bool, api: &str, pattern: &str) -> Arc<Policy> {
+    tests::policy(&format!(
         "kill_switch: {kill}\nbuckets:\n  api: {{ limit: 1, mode: {api} }}\n  \"p/*\": {{ limit: 1, mode: {pattern} }}\n\
          rollout: {{ require_gates: false }}\n"
     ))
@@ -53,34 +41,8 @@ fn ordered(until_s: Option<i64>) -> Command {
 
 struct Scene {
     durable: DurableState,
-    policy: Policy,
+    policy: Arc<Policy>,
     now: MonoTime,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    File(bool),
-    Modes(&'static str, &'static str),
-    On,
-    OnFor(i64),
-    Off,
-    Time(i64),
-    /// Seconds by the clock of the process.
-    Wait(u64),
-    /// A generation without an order, at a controller that has lost its state.
-    Learn(u64),
-    Claim(u64),
-    /// An aggregator process that ended a kill without knowing an order for it, and its generation.
-    EndHeld(u128, u64),
-    PassClaim(u64),
-    /// An aggregator process, the generation of its order for the fleet, and its age in milliseconds.
-    Order(u128, u64, u64),
-    Restart,
-    OnApi,
-    OffApi,
-    LearnApi(u64),
-    OnP1,
-    OffP1,
 }
 
 impl Scene {
@@ -95,462 +57,275 @@ impl Scene {
         }
     }
 
-    fn act(&mut self, act: Act) {
+    /// Does what [`TABLE`] says in a few words. A second passes with every act.
+    fn act(&mut self, act: &str) {
+        let words: Vec<&str> = act.split(' ').collect();
         let (durable, policy) = (&mut self.durable, &self.policy);
-        let fleet = &Scope::Fleet;
-        // A second passes with every act.
         self.now = self.now + Duration::from_secs(1);
         let now = Now {
             at: self.now,
             unix_s: Some(self.now.as_micros() as i64 / 1_000_000),
         };
-        match act {
-            Act::File(kill) => {
-                let [api, pattern] =
-                    ["api", "p/*"].map(|entry| durable.stages[entry].file.as_str());
-                self.policy = super::tests::policy(kill, api, pattern);
+        let scope = words.get(1).map_or(Scope::Fleet, |name| alone(name));
+        let mut report = Report::default();
+        match words[0] {
+            "file" | "modes" | "up" | "down" => {
+                let file = ["api", "p/*"].map(|entry| durable.stages[entry].file.as_str());
+                let ([api, pattern], kill) = match words[0] {
+                    "file" => (file, words[1] == "true"),
+                    "up" => (["enforce"; 2], durable.killed_by_file),
+                    "down" => (["shadow"; 2], durable.killed_by_file),
+                    _ => ([words[1], words[2]], durable.killed_by_file),
+                };
+                self.policy = self::policy(kill, api, pattern);
                 durable.on_policy(&self.policy);
             }
-            Act::Modes(api, pattern) => {
-                self.policy = super::tests::policy(durable.killed_by_file, api, pattern);
-                durable.on_policy(&self.policy);
+            "on" => drop(durable.on_command(&scope, ordered(None), policy).unwrap()),
+            "on-for" => {
+                let command = ordered(Some(number(&words, 1)));
+                durable.on_command(&Scope::Fleet, command, policy).unwrap();
             }
-            Act::On => drop(durable.on_command(fleet, ordered(None), policy).unwrap()),
-            Act::OnFor(until) => drop(
-                durable
-                    .on_command(fleet, ordered(Some(until)), policy)
-                    .unwrap(),
-            ),
-            Act::Off => drop(durable.on_command_ends(fleet, now, policy)),
-            Act::Time(unix_s) => {
-                durable.count_down(self.now, unix_s);
-                durable.on_time(unix_s, policy);
+            "off" => drop(durable.on_command_ends(&scope, now, policy)),
+            "time" => {
+                durable.count_down(self.now, number(&words, 1));
+                durable.on_time(number(&words, 1), policy);
             }
-            Act::Wait(s) => self.now = self.now + Duration::from_secs(s),
-            Act::Learn(generation) | Act::Claim(generation) => {
-                let report = Report {
-                    kill: KillGeneration(generation),
-                    ..Report::default()
-                };
-                durable.on_report(&report, matches!(act, Act::Learn(_)), now, policy);
+            "wait" => self.now = self.now + Duration::from_secs(number(&words, 1)),
+            "learn" | "claim" => {
+                report.kill = KillGeneration(number(&words, 1));
+                durable.on_report(&report, words[0] == "learn", now, policy);
             }
-            Act::EndHeld(process, generation) => {
+            "learn-api" => {
+                report.kills = [(bucket("api"), KillGeneration(number(&words, 1)))].into();
+                durable.on_report(&report, true, now, policy);
+            }
+            "order" | "end-held" => {
                 let id = OrderId {
                     scope: Scope::Fleet,
-                    given_at: InstanceId(process),
+                    given_at: InstanceId(number(&words, 1)),
                 };
-                let generation = KillGeneration(generation);
+                report.kill = KillGeneration(number(&words, 2));
+                let ends_held = words[0] == "end-held";
+                let age_ms = if ends_held { 0 } else { number(&words, 3) };
                 let order = KillOrder {
-                    generation,
-                    age: Duration::ZERO,
-                    ends_held: true,
-                };
-                let report = Report {
-                    kill: generation,
-                    orders: [(id, order)].into(),
-                    ..Report::default()
-                };
-                durable.on_report(&report, false, now, policy);
-            }
-            Act::PassClaim(generation) => {
-                durable.pass_claim(fleet, KillGeneration(generation));
-            }
-            Act::Order(process, generation, age_ms) => {
-                let id = OrderId {
-                    scope: Scope::Fleet,
-                    given_at: InstanceId(process),
-                };
-                let generation = KillGeneration(generation);
-                let order = KillOrder {
-                    generation,
+                    generation: report.kill,
                     age: Duration::from_millis(age_ms),
-                    ends_held: false,
+                    ends_held,
                 };
-                let report = Report {
-                    kill: generation,
-                    orders: [(id, order)].into(),
-                    ..Report::default()
-                };
+                report.orders = [(id, order)].into();
                 durable.on_report(&report, false, now, policy);
             }
-            Act::Restart => {
+            "pass-claim" => {
+                durable.pass_claim(&Scope::Fleet, KillGeneration(number(&words, 1)));
+            }
+            "restart" => {
                 let text = serde_json::to_string(&durable).unwrap();
                 *durable = serde_json::from_str(&text).unwrap();
                 durable.on_policy(policy);
             }
-            Act::OnApi => drop(
-                durable
-                    .on_command(&alone("api"), ordered(None), policy)
-                    .unwrap(),
-            ),
-            Act::OffApi => drop(durable.on_command_ends(&alone("api"), now, policy)),
-            Act::LearnApi(generation) => {
-                let kills = [(bucket("api"), KillGeneration(generation))].into();
-                durable.on_report(
-                    &Report {
-                        kills,
-                        ..Report::default()
-                    },
-                    true,
-                    now,
-                    policy,
-                );
-            }
-            Act::OnP1 => drop(
-                durable
-                    .on_command(&alone("p/1"), ordered(None), policy)
-                    .unwrap(),
-            ),
-            Act::OffP1 => drop(durable.on_command_ends(&alone("p/1"), now, policy)),
+            other => panic!("{other}"),
         }
         // The brain does so before it computes directives.
         self.durable.settle_held(&self.policy);
     }
 
-    /// The generations of the fleet, `api` and `p/1`, and flags for whether `api`, `p/1` and `p/2` enforce.
-    fn seen(&self) -> ([u64; 3], [bool; 3]) {
-        let generation = |scope: &Scope| self.durable.generation(scope).0;
-        let enforces = |(entry, name): (&str, &str)| {
-            self.durable
-                .mode_of(&bucket(name), self.durable.stages[entry].stage)
-                == Mode::Enforce
-        };
-        (
-            [
-                generation(&Scope::Fleet),
-                generation(&alone("api")),
-                generation(&alone("p/1")),
-            ],
-            [("api", "api"), ("p/*", "p/1"), ("p/*", "p/2")].map(enforces),
-        )
+    fn seen(&self) -> String {
+        let scopes = [Scope::Fleet, alone("api"), alone("p/1")];
+        let [fleet, api, p1] = scopes.map(|scope| self.durable.generation(&scope).0);
+        let buckets = [("api", "api"), ("p/*", "p/1"), ("p/*", "p/2")];
+        let enforcing = buckets.into_iter().filter(|(entry, name)| {
+            let stage = self.durable.stages[*entry].stage;
+            self.durable.mode_of(&bucket(name), stage) == Mode::Enforce
+        });
+        let enforcing: Vec<&str> = enforcing.map(|(_, name)| name).collect();
+        match enforcing.is_empty() {
+            true => format!("{fleet} {api} {p1}: none"),
+            false => format!("{fleet} {api} {p1}: {}", enforcing.join(" ")),
+        }
     }
 }
 
+fn number<T: FromStr<Err: Debug>>(words: &[&str], at: usize) -> T {
+    words[at].parse().unwrap()
+}
+
+/// Acts, and the generations of the fleet, `api` and `p/1` with the buckets that enforce after them. Times are in seconds.
+/// `learn` is a generation without an order at a controller that has lost its state, and `claim` at any other. `order` has
+/// an aggregator process, the generation of its order and its age in ms; `end-held` ends a kill without knowing an order.
+const TABLE: &str = "
+    => 0 0 0: api p/1 p/2
+    // Each cause without the other; both survive a restart.
+    on => 1 0 0: none
+    on, restart => 1 0 0: none
+    file true => 1 0 0: none
+    file true, restart => 1 0 0: none
+    // The end of a kill leaves shadow, until the modes are raised.
+    on, off => 2 0 0: none
+    on, off, restart => 2 0 0: none
+    on, off, up => 2 0 0: none
+    on, off, down, up => 2 0 0: api p/1 p/2
+    file true, file false => 2 0 0: none
+    file true, file false, down, up => 2 0 0: api p/1 p/2
+    on, down, up, off => 2 0 0: none
+    on, down, off, up => 2 0 0: api p/1 p/2
+    // Both causes: the generation changes only with the first and the last of them.
+    file true, on => 1 0 0: none
+    on, on => 1 0 0: none
+    file true, on, off => 1 0 0: none
+    on, file true, file false => 1 0 0: none
+    file true, on, file false, off => 2 0 0: none
+    off, file false => 0 0 0: api p/1 p/2
+    on, off, on => 3 0 0: none
+    // A time to live: its expiry is like an end by command, and happens once.
+    on-for 600, time 599 => 1 0 0: none
+    on-for 600, time 600 => 2 0 0: none
+    on-for 600, time 600, restart, time 0 => 2 0 0: none
+    on-for 600, restart, time 600 => 2 0 0: none
+    on-for 600, time -600, time 599 => 1 0 0: none
+    on-for 600, file true, time 600 => 1 0 0: none
+    on-for 600, on, time 600 => 1 0 0: none
+    on, on-for 600, time 600 => 2 0 0: none
+    on-for 600, time 600, down, up, time 0, time 700 => 2 0 0: api p/1 p/2
+    // A time of day that jumps back does not lengthen a kill, also not across a restart.
+    on-for 600, time 0, wait 590, time -9000 => 1 0 0: none
+    on-for 600, time 0, wait 600, time -9000 => 2 0 0: none
+    on-for 600, time 0, wait 570, time 0, restart, time -9000, wait 35, time -9000 => 2 0 0: none
+    on-for 600, time 0, restart, time 550, wait 50, time 0 => 2 0 0: none
+    // A generation without an order moves nothing here. A command moves past it, and lowers no mode if nothing
+    // was killed.
+    claim 7 => 0 0 0: api p/1 p/2
+    claim 8 => 0 0 0: api p/1 p/2
+    on, claim 2 => 1 0 0: none
+    pass-claim 7, off => 8 0 0: api p/1 p/2
+    pass-claim 8, off => 8 0 0: api p/1 p/2
+    pass-claim 7, on => 9 0 0: none
+    on, pass-claim 7, off => 8 0 0: none
+    on, pass-claim 8, off => 10 0 0: none
+    // The end of a kill that an aggregator held ends the orders of others, but no command given here.
+    order 7 1 0, end-held 8 2 => 2 0 0: none
+    order 7 1 0, order 8 1 0, end-held 9 2 => 2 0 0: none
+    on, end-held 8 2 => 3 0 0: none
+    on-for 600, order 7 1 0, end-held 8 2, time 600 => 4 0 0: none
+    order 7 1 0, order 8 5 0, end-held 9 2 => 5 0 0: none
+    // An implausible generation counts only for its order.
+    order 7 18446744073709551615 0 => 1 0 0: none
+    // Generations of an aggregator at a controller without state: an older one is ignored, an odd one is an order, an even
+    // one moves the number only.
+    learn 0 => 0 0 0: api p/1 p/2
+    learn 7 => 7 0 0: none
+    learn 7, learn 6, learn 5 => 7 0 0: none
+    learn 7, restart, file false => 7 0 0: none
+    learn 7, file true, file false => 7 0 0: none
+    learn 7, off => 8 0 0: none
+    learn 7, learn 8 => 8 0 0: none
+    learn 7, learn 8, down, up => 8 0 0: api p/1 p/2
+    learn 2 => 2 0 0: api p/1 p/2
+    learn 2, down, up, learn 2, learn 1 => 2 0 0: api p/1 p/2
+    on, off, down, up, learn 1 => 2 0 0: api p/1 p/2
+    on, learn 2 => 3 0 0: none
+    file true, learn 2 => 3 0 0: none
+    file true, learn 4, file false => 6 0 0: none
+    on-for 600, learn 3, time 600 => 4 0 0: none
+    // Ordered and ended at an aggregator with its own generations: the modes were raised
+    // without knowledge of it.
+    order 7 2 0 => 2 0 0: none
+    order 7 2 0, restart, up => 2 0 0: none
+    order 7 2 0, down, up => 2 0 0: api p/1 p/2
+    on, off, down, up, order 7 2 0 => 4 0 0: none
+    on, order 7 2 0 => 3 0 0: none
+    on, order 7 2 0, off => 4 0 0: none
+    // An order kills with any generation, and the kill ends with its last order.
+    order 7 1 0 => 1 0 0: none
+    on, off, down, up, order 7 1 0 => 3 0 0: none
+    order 7 1 0, restart, order 7 2 0 => 2 0 0: none
+    learn 4, order 7 1 0 => 5 0 0: none
+    learn 4, order 7 1 0, order 7 2 0 => 6 0 0: none
+    learn 4, order 7 1 0, restart, order 7 2 0 => 6 0 0: none
+    learn 4, order 7 1 0, order 8 1 0, order 7 2 0 => 5 0 0: none
+    learn 4, order 7 1 0, order 8 1 0, order 7 2 0, order 8 2 0 => 6 0 0: none
+    order 7 1 0, order 8 1 0, order 7 2 0 => 3 0 0: none
+    learn 1, order 7 2 0 => 2 0 0: none
+    order 7 1 0, on, order 7 2 0 => 3 0 0: none
+    order 7 1 0, off => 2 0 0: none
+    // A kill that was ended by command does not return with an aggregator that returns later,
+    // and later promotions stay.
+    on, off, order 7 1 1001 => 2 0 0: none
+    on, off, down, up, order 7 1 3001 => 2 0 0: api p/1 p/2
+    on, off, down, up, order 7 2 3001 => 2 0 0: api p/1 p/2
+    order 8 1 0, off, order 7 1 5000 => 2 0 0: none
+    order 8 1 0, off, order 7 1 5000, order 8 1 5000 => 2 0 0: none
+    order 8 1 0, off, restart, order 7 1 4000 => 2 0 0: none
+    // The order is a later one, or may be.
+    on, off, order 7 1 1000 => 3 0 0: none
+    on, off, down, up, order 7 1 3000 => 3 0 0: none
+    on, off, restart, order 7 1 2001 => 3 0 0: none
+    // The end arrived before any order was known: the buckets go to shadow with the first one.
+    off, order 7 1 5000 => 2 0 0: none
+    off, order 7 1 5000, down, up, order 8 1 9000 => 2 0 0: api p/1 p/2
+    on, off, down, up, off, order 7 1 9000 => 4 0 0: none
+    // A generation that is news shows that the switch was used again elsewhere.
+    on, off, down, up, order 7 5 9000 => 6 0 0: none
+    // The end of a kill by its time, or by the file, ends no order.
+    on-for 2, time 2, order 7 1 9000 => 3 0 0: none
+    file true, file false, order 7 1 9000 => 3 0 0: none
+    // An order outlasts the time to live of a command, until it is ended where it was given, or by
+    // command.
+    on-for 600, order 7 1 0, time 600 => 1 0 0: none
+    on-for 600, order 7 1 0, restart, time 600, time 700 => 1 0 0: none
+    order 7 1 0, on-for 600, time 600 => 1 0 0: none
+    on-for 600, order 7 1 0, on-for 700, time 700 => 1 0 0: none
+    on-for 600, order 7 1 0, time 600, order 7 2 0 => 2 0 0: none
+    on-for 600, order 7 1 0, order 8 1 0, time 600, order 7 2 0 => 3 0 0: none
+    on-for 600, order 7 1 0, order 7 2 0, time 600 => 4 0 0: none
+    on-for 600, order 7 1 0, learn 2, time 600 => 4 0 0: none
+    on-for 600, order 7 1 0, time 600, off => 2 0 0: none
+    on-for 600, order 7 1 0, off => 2 0 0: none
+    // The end of the order leaves a kill by another cause.
+    on, off, on, order 7 1 9000 => 3 0 0: none
+    file true, off, order 7 1 9000 => 1 0 0: none
+    // Only one bucket.
+    on api => 0 1 0: p/1 p/2
+    on api, restart => 0 1 0: p/1 p/2
+    on api, off api => 0 2 0: p/1 p/2
+    on api, off api, restart, up => 0 2 0: p/1 p/2
+    on api, off api, modes shadow enforce, up => 0 2 0: api p/1 p/2
+    on api, modes shadow enforce, up => 0 1 0: p/1 p/2
+    on api, modes shadow enforce, up, off api => 0 2 0: p/1 p/2
+    on api, on, off, down, up => 2 1 0: p/1 p/2
+    on api, on, off api, off, down, up => 2 2 0: api p/1 p/2
+    learn-api 3 => 0 3 0: p/1 p/2
+    learn-api 3, learn-api 4, restart => 0 4 0: p/1 p/2
+    // A bucket that shares its entry: the others enforce, and it is released when the entry is raised.
+    on p/1 => 0 0 1: api p/2
+    on p/1, off p/1 => 0 0 2: api p/2
+    on p/1, off p/1, restart, up => 0 0 2: api p/2
+    on p/1, off p/1, modes enforce canary, up => 0 0 2: api p/1 p/2
+    on p/1, modes enforce canary, up, off p/1 => 0 0 2: api p/2
+    on p/1, modes enforce canary, off p/1, up => 0 0 2: api p/1 p/2
+    on p/1, off p/1, on, off, down, up => 2 0 2: api p/1 p/2
+";
+
 #[test]
 fn any_causes_move_modes_validly() {
-    use Act::*;
-    const NONE: [bool; 3] = [false; 3];
-    const ALL: [bool; 3] = [true; 3];
-    let up = Modes("enforce", "enforce");
-    let down = Modes("shadow", "shadow");
-    let table: &[(&[Act], [u64; 3], [bool; 3])] = &[
-        (&[], [0, 0, 0], ALL),
-        // Each cause without the other; both survive a restart.
-        (&[On], [1, 0, 0], NONE),
-        (&[On, Restart], [1, 0, 0], NONE),
-        (&[File(true)], [1, 0, 0], NONE),
-        (&[File(true), Restart], [1, 0, 0], NONE),
-        // The end of a kill leaves shadow, until the modes are raised.
-        (&[On, Off], [2, 0, 0], NONE),
-        (&[On, Off, Restart], [2, 0, 0], NONE),
-        (&[On, Off, up], [2, 0, 0], NONE),
-        (&[On, Off, down, up], [2, 0, 0], ALL),
-        (&[File(true), File(false)], [2, 0, 0], NONE),
-        (&[File(true), File(false), down, up], [2, 0, 0], ALL),
-        (&[On, down, up, Off], [2, 0, 0], NONE),
-        (&[On, down, Off, up], [2, 0, 0], ALL),
-        // Both causes: the generation changes only with the first and the last of them.
-        (&[File(true), On], [1, 0, 0], NONE),
-        (&[On, On], [1, 0, 0], NONE),
-        (&[File(true), On, Off], [1, 0, 0], NONE),
-        (&[On, File(true), File(false)], [1, 0, 0], NONE),
-        (&[File(true), On, File(false), Off], [2, 0, 0], NONE),
-        (&[Off, File(false)], [0, 0, 0], ALL),
-        (&[On, Off, On], [3, 0, 0], NONE),
-        // A time to live: its expiry is like an end by command, and happens once.
-        (&[OnFor(600), Time(599)], [1, 0, 0], NONE),
-        (&[OnFor(600), Time(600)], [2, 0, 0], NONE),
-        (&[OnFor(600), Time(600), Restart, Time(0)], [2, 0, 0], NONE),
-        (&[OnFor(600), Restart, Time(600)], [2, 0, 0], NONE),
-        (&[OnFor(600), Time(-600), Time(599)], [1, 0, 0], NONE),
-        (&[OnFor(600), File(true), Time(600)], [1, 0, 0], NONE),
-        (&[OnFor(600), On, Time(600)], [1, 0, 0], NONE),
-        (&[On, OnFor(600), Time(600)], [2, 0, 0], NONE),
-        (
-            &[OnFor(600), Time(600), down, up, Time(0), Time(700)],
-            [2, 0, 0],
-            ALL,
-        ),
-        // A time of day that jumps back does not lengthen a kill, also not across a restart.
-        (
-            &[OnFor(600), Time(0), Wait(590), Time(-9_000)],
-            [1, 0, 0],
-            NONE,
-        ),
-        (
-            &[OnFor(600), Time(0), Wait(600), Time(-9_000)],
-            [2, 0, 0],
-            NONE,
-        ),
-        (
-            &[
-                OnFor(600),
-                Time(0),
-                Wait(570),
-                Time(0),
-                Restart,
-                Time(-9_000),
-                Wait(35),
-                Time(-9_000),
-            ],
-            [2, 0, 0],
-            NONE,
-        ),
-        (
-            &[OnFor(600), Time(0), Restart, Time(550), Wait(50), Time(0)],
-            [2, 0, 0],
-            NONE,
-        ),
-        // A generation without an order moves nothing here. A command moves past it, and lowers no mode if nothing
-        // was killed.
-        (&[Claim(7)], [0, 0, 0], ALL),
-        (&[Claim(8)], [0, 0, 0], ALL),
-        (&[On, Claim(2)], [1, 0, 0], NONE),
-        (&[PassClaim(7), Off], [8, 0, 0], ALL),
-        (&[PassClaim(8), Off], [8, 0, 0], ALL),
-        (&[PassClaim(7), On], [9, 0, 0], NONE),
-        (&[On, PassClaim(7), Off], [8, 0, 0], NONE),
-        (&[On, PassClaim(8), Off], [10, 0, 0], NONE),
-        // The end of a kill that an aggregator held ends the orders of others, but no command given here.
-        (&[Order(7, 1, 0), EndHeld(8, 2)], [2, 0, 0], NONE),
-        (
-            &[Order(7, 1, 0), Order(8, 1, 0), EndHeld(9, 2)],
-            [2, 0, 0],
-            NONE,
-        ),
-        (&[On, EndHeld(8, 2)], [3, 0, 0], NONE),
-        (
-            &[OnFor(600), Order(7, 1, 0), EndHeld(8, 2), Time(600)],
-            [4, 0, 0],
-            NONE,
-        ),
-        (
-            &[Order(7, 1, 0), Order(8, 5, 0), EndHeld(9, 2)],
-            [5, 0, 0],
-            NONE,
-        ),
-        // An implausible generation counts only for its order.
-        (&[Order(7, u64::MAX, 0)], [1, 0, 0], NONE),
-        // Generations of an aggregator at a controller without state: an older one is ignored, an odd one is an order, an even
-        // one moves the number only.
-        (&[Learn(0)], [0, 0, 0], ALL),
-        (&[Learn(7)], [7, 0, 0], NONE),
-        (&[Learn(7), Learn(6), Learn(5)], [7, 0, 0], NONE),
-        (&[Learn(7), Restart, File(false)], [7, 0, 0], NONE),
-        (&[Learn(7), File(true), File(false)], [7, 0, 0], NONE),
-        (&[Learn(7), Off], [8, 0, 0], NONE),
-        (&[Learn(7), Learn(8)], [8, 0, 0], NONE),
-        (&[Learn(7), Learn(8), down, up], [8, 0, 0], ALL),
-        (&[Learn(2)], [2, 0, 0], ALL),
-        (&[Learn(2), down, up, Learn(2), Learn(1)], [2, 0, 0], ALL),
-        (&[On, Off, down, up, Learn(1)], [2, 0, 0], ALL),
-        (&[On, Learn(2)], [3, 0, 0], NONE),
-        (&[File(true), Learn(2)], [3, 0, 0], NONE),
-        (&[File(true), Learn(4), File(false)], [6, 0, 0], NONE),
-        (&[OnFor(600), Learn(3), Time(600)], [4, 0, 0], NONE),
-        // Ordered and ended at an aggregator with its own generations: the modes were raised
-        // without knowledge of it.
-        (&[Order(7, 2, 0)], [2, 0, 0], NONE),
-        (&[Order(7, 2, 0), Restart, up], [2, 0, 0], NONE),
-        (&[Order(7, 2, 0), down, up], [2, 0, 0], ALL),
-        (&[On, Off, down, up, Order(7, 2, 0)], [4, 0, 0], NONE),
-        (&[On, Order(7, 2, 0)], [3, 0, 0], NONE),
-        (&[On, Order(7, 2, 0), Off], [4, 0, 0], NONE),
-        // An order kills with any generation, and the kill ends with its last order.
-        (&[Order(7, 1, 0)], [1, 0, 0], NONE),
-        (&[On, Off, down, up, Order(7, 1, 0)], [3, 0, 0], NONE),
-        (&[Order(7, 1, 0), Restart, Order(7, 2, 0)], [2, 0, 0], NONE),
-        (&[Learn(4), Order(7, 1, 0)], [5, 0, 0], NONE),
-        (&[Learn(4), Order(7, 1, 0), Order(7, 2, 0)], [6, 0, 0], NONE),
-        (
-            &[Learn(4), Order(7, 1, 0), Restart, Order(7, 2, 0)],
-            [6, 0, 0],
-            NONE,
-        ),
-        (
-            &[Learn(4), Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)],
-            [5, 0, 0],
-            NONE,
-        ),
-        (
-            &[
-                Learn(4),
-                Order(7, 1, 0),
-                Order(8, 1, 0),
-                Order(7, 2, 0),
-                Order(8, 2, 0),
-            ],
-            [6, 0, 0],
-            NONE,
-        ),
-        (
-            &[Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)],
-            [3, 0, 0],
-            NONE,
-        ),
-        (&[Learn(1), Order(7, 2, 0)], [2, 0, 0], NONE),
-        (&[Order(7, 1, 0), On, Order(7, 2, 0)], [3, 0, 0], NONE),
-        (&[Order(7, 1, 0), Off], [2, 0, 0], NONE),
-        // A kill that was ended by command does not return with an aggregator that returns later,
-        // and later promotions stay.
-        (&[On, Off, Order(7, 1, 1_001)], [2, 0, 0], NONE),
-        (&[On, Off, down, up, Order(7, 1, 3_001)], [2, 0, 0], ALL),
-        (&[On, Off, down, up, Order(7, 2, 3_001)], [2, 0, 0], ALL),
-        (&[Order(8, 1, 0), Off, Order(7, 1, 5_000)], [2, 0, 0], NONE),
-        (
-            &[Order(8, 1, 0), Off, Order(7, 1, 5_000), Order(8, 1, 5_000)],
-            [2, 0, 0],
-            NONE,
-        ),
-        (
-            &[Order(8, 1, 0), Off, Restart, Order(7, 1, 4_000)],
-            [2, 0, 0],
-            NONE,
-        ),
-        // The order is a later one, or may be.
-        (&[On, Off, Order(7, 1, 1_000)], [3, 0, 0], NONE),
-        (&[On, Off, down, up, Order(7, 1, 3_000)], [3, 0, 0], NONE),
-        (&[On, Off, Restart, Order(7, 1, 2_001)], [3, 0, 0], NONE),
-        // The end arrived before any order was known: the buckets go to shadow with the first one.
-        (&[Off, Order(7, 1, 5_000)], [2, 0, 0], NONE),
-        (
-            &[Off, Order(7, 1, 5_000), down, up, Order(8, 1, 9_000)],
-            [2, 0, 0],
-            ALL,
-        ),
-        (
-            &[On, Off, down, up, Off, Order(7, 1, 9_000)],
-            [4, 0, 0],
-            NONE,
-        ),
-        // A generation that is news shows that the switch was used again elsewhere.
-        (&[On, Off, down, up, Order(7, 5, 9_000)], [6, 0, 0], NONE),
-        // The end of a kill by its time, or by the file, ends no order.
-        (&[OnFor(2), Time(2), Order(7, 1, 9_000)], [3, 0, 0], NONE),
-        (
-            &[File(true), File(false), Order(7, 1, 9_000)],
-            [3, 0, 0],
-            NONE,
-        ),
-        // An order outlasts the time to live of a command, until it is ended where it was given, or by
-        // command.
-        (&[OnFor(600), Order(7, 1, 0), Time(600)], [1, 0, 0], NONE),
-        (
-            &[OnFor(600), Order(7, 1, 0), Restart, Time(600), Time(700)],
-            [1, 0, 0],
-            NONE,
-        ),
-        (&[Order(7, 1, 0), OnFor(600), Time(600)], [1, 0, 0], NONE),
-        (
-            &[OnFor(600), Order(7, 1, 0), OnFor(700), Time(700)],
-            [1, 0, 0],
-            NONE,
-        ),
-        (
-            &[OnFor(600), Order(7, 1, 0), Time(600), Order(7, 2, 0)],
-            [2, 0, 0],
-            NONE,
-        ),
-        (
-            &[
-                OnFor(600),
-                Order(7, 1, 0),
-                Order(8, 1, 0),
-                Time(600),
-                Order(7, 2, 0),
-            ],
-            [3, 0, 0],
-            NONE,
-        ),
-        (
-            &[OnFor(600), Order(7, 1, 0), Order(7, 2, 0), Time(600)],
-            [4, 0, 0],
-            NONE,
-        ),
-        (
-            &[OnFor(600), Order(7, 1, 0), Learn(2), Time(600)],
-            [4, 0, 0],
-            NONE,
-        ),
-        (
-            &[OnFor(600), Order(7, 1, 0), Time(600), Off],
-            [2, 0, 0],
-            NONE,
-        ),
-        (&[OnFor(600), Order(7, 1, 0), Off], [2, 0, 0], NONE),
-        // The end of the order leaves a kill by another cause.
-        (&[On, Off, On, Order(7, 1, 9_000)], [3, 0, 0], NONE),
-        (&[File(true), Off, Order(7, 1, 9_000)], [1, 0, 0], NONE),
-        // Only one bucket.
-        (&[OnApi], [0, 1, 0], [false, true, true]),
-        (&[OnApi, Restart], [0, 1, 0], [false, true, true]),
-        (&[OnApi, OffApi], [0, 2, 0], [false, true, true]),
-        (
-            &[OnApi, OffApi, Restart, up],
-            [0, 2, 0],
-            [false, true, true],
-        ),
-        (
-            &[OnApi, OffApi, Modes("shadow", "enforce"), up],
-            [0, 2, 0],
-            ALL,
-        ),
-        (
-            &[OnApi, Modes("shadow", "enforce"), up],
-            [0, 1, 0],
-            [false, true, true],
-        ),
-        (
-            &[OnApi, Modes("shadow", "enforce"), up, OffApi],
-            [0, 2, 0],
-            [false, true, true],
-        ),
-        (&[OnApi, On, Off, down, up], [2, 1, 0], [false, true, true]),
-        (&[OnApi, On, OffApi, Off, down, up], [2, 2, 0], ALL),
-        (&[LearnApi(3)], [0, 3, 0], [false, true, true]),
-        (
-            &[LearnApi(3), LearnApi(4), Restart],
-            [0, 4, 0],
-            [false, true, true],
-        ),
-        // A bucket that shares its entry: the others enforce, and it is released when the entry is raised.
-        (&[OnP1], [0, 0, 1], [true, false, true]),
-        (&[OnP1, OffP1], [0, 0, 2], [true, false, true]),
-        (&[OnP1, OffP1, Restart, up], [0, 0, 2], [true, false, true]),
-        (
-            &[OnP1, OffP1, Modes("enforce", "canary"), up],
-            [0, 0, 2],
-            ALL,
-        ),
-        (
-            &[OnP1, Modes("enforce", "canary"), up, OffP1],
-            [0, 0, 2],
-            [true, false, true],
-        ),
-        (
-            &[OnP1, Modes("enforce", "canary"), OffP1, up],
-            [0, 0, 2],
-            ALL,
-        ),
-        (&[OnP1, OffP1, On, Off, down, up], [2, 0, 2], ALL),
-    ];
-    for (acts, generations, enforces) in table {
+    for row in rows(TABLE) {
+        let (acts, expected) = row.split_once("=> ").unwrap();
         let mut scene = Scene::new();
-        acts.iter().for_each(|act| scene.act(*act));
-        assert_eq!(scene.seen(), (*generations, *enforces), "{acts:?}");
+        let acts = acts.trim().split(", ").filter(|act| !act.is_empty());
+        acts.for_each(|act| scene.act(act));
+        assert_eq!(scene.seen(), expected, "{row}");
     }
 }
 
 #[test]
 fn edited_killed_bucket_stays_in_shadow() {
     let mut scene = Scene::new();
-    scene.act(Act::OnApi);
-    scene.act(Act::OffApi);
+    scene.act("on api");
+    scene.act("off api");
     // Its own entry is removed, and an enforcing pattern covers it.
     let pattern =
         "buckets: { \"a*\": { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
     let under = |text: &str, durable: &mut DurableState| {
-        let policy = policy_of(text);
+        let policy = tests::policy(text);
         durable.on_policy(&policy);
         let stage = durable.stages[&policy.entry(&bucket("api")).unwrap()].stage;
         durable.mode_of(&bucket("api"), stage)
@@ -598,15 +373,15 @@ fn bucket_kills_never_block_fleet_kills() {
         unix_s: None,
     };
     assert!(!scene.durable.on_report(&report, true, now, &scene.policy));
-    scene.act(Act::On);
+    scene.act("on");
     assert_eq!(scene.durable.kill, KillGeneration(1));
 }
 
 #[test]
 fn needless_ends_leave_room_for_kills() {
     let mut scene = Scene::new();
-    scene.act(Act::OnApi);
-    scene.act(Act::OffApi);
+    scene.act("on api");
+    scene.act("off api");
     let (durable, policy) = (&mut scene.durable, &scene.policy);
     let time = |second: u64| Now {
         at: MonoTime::ZERO + Duration::from_secs(second),

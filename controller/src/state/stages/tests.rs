@@ -1,33 +1,25 @@
 //! Every transition of a stage by the policy file, promotions, aborts, breaches, kills and
 //! restarts, as far as only the durable state decides it. The brain's tests add gates and commands.
 
+use std::sync::Arc;
+
 use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+use plimsoll_policy::Policy;
+use serde::de::DeserializeOwned;
 
 use super::*;
+use crate::brain::tests;
+use crate::state::tests::rows;
 use crate::state::{Command, Now};
 use Mode::{Canary, Enforce, Shadow};
 
-fn policy(mode: Mode, gates: bool, kill: bool) -> Policy {
-    let text = format!(
+fn policy(mode: Mode, gates: bool, kill: bool) -> Arc<Policy> {
+    tests::policy(&format!(
         "kill_switch: {kill}\nbuckets: {{ b: {{ limit: 1, mode: {mode} }} }}\nrollout: {{ require_gates: {gates} }}\n"
-    );
-    let source = Source {
-        name: "policy.yaml",
-        text: &text,
-    };
-    Policy::read(
-        source,
-        Source {
-            name: "tenants.yaml",
-            text: ONE_CLASS_TENANTS,
-        },
-    )
-    .unwrap()
-    .0
+    ))
 }
 
 fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> DurableState {
@@ -38,334 +30,132 @@ fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> DurableState {
     durable
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    /// The policy file gets this mode, with gates required or not.
-    File(Mode, bool),
-    Held(Mode),
-    Enter(Mode, Cause),
-    Kill,
-    Resume,
-    KillAlone,
-    Learn,
-    Restart,
-    /// The controller restarts and cannot read its state.
-    Loss,
+fn read<T: DeserializeOwned>(word: &str) -> T {
+    serde_json::from_value(word.into()).unwrap()
 }
 
-fn act(durable: &mut DurableState, act: Act) {
+fn act(durable: &mut DurableState, act: &str) {
+    let words: Vec<&str> = act.split(' ').collect();
     let file = durable.stages["b"].file;
-    match act {
-        Act::File(mode, gates) => durable.on_policy(&policy(mode, gates, false)),
-        Act::Held(mode) => durable.on_held(&policy(mode, true, false), &policy(file, true, false)),
-        Act::Enter(to, cause) => durable.enter_stage("b", to, cause, Vec::new()),
-        Act::Kill => durable.on_policy(&policy(file, true, true)),
-        Act::Resume => durable.on_policy(&policy(file, true, false)),
-        Act::KillAlone => {
+    let same = policy(file, true, false);
+    match words[..] {
+        ["file", to] => durable.on_policy(&policy(read(to), true, false)),
+        ["file", to, "ungated"] => durable.on_policy(&policy(read(to), false, false)),
+        ["held", to] => durable.on_held(&policy(read(to), true, false), &same),
+        ["enter", to, cause] => durable.enter_stage("b", read(to), read(cause), Vec::new()),
+        ["kill"] => durable.on_policy(&policy(file, true, true)),
+        ["resume"] => durable.on_policy(&same),
+        ["kill-alone"] => {
             let alone = Scope::Bucket(Bucket::new("b").unwrap());
-            durable
-                .on_command(&alone, Command::default(), &policy(file, true, false))
-                .unwrap();
+            let killed = durable.on_command(&alone, Command::default(), &same);
+            killed.unwrap();
         }
-        Act::Learn => {
-            let kill = KillGeneration(durable.kill.0 + 1).switched(true);
+        ["learn"] => {
             let report = Report {
-                kill,
+                kill: KillGeneration(durable.kill.0 + 1).switched(true),
                 ..Report::default()
             };
             let now = Now {
                 at: MonoTime::ZERO,
                 unix_s: None,
             };
-            durable.on_report(&report, true, now, &policy(file, true, false));
+            durable.on_report(&report, true, now, &same);
         }
-        Act::Restart => {
+        ["restart"] => {
             let text = serde_json::to_string(&*durable).unwrap();
             *durable = serde_json::from_str(&text).unwrap();
-            durable.on_policy(&policy(file, true, false));
+            durable.on_policy(&same);
         }
-        Act::Loss => {
+        ["loss"] => {
             *durable = DurableState::lost();
-            durable.on_policy(&policy(file, true, false));
+            durable.on_policy(&same);
         }
+        _ => panic!("{act}"),
     }
 }
 
+/// A stage and the mode of the file, with `?` if that waits for gates; an act; both afterwards; and the cause of the change.
+const TABLE: &str = "
+    // Raising in the file waits for gates, unless none are required.
+    shadow / shadow    | file canary           | shadow / canary?   | -
+    shadow / shadow    | file enforce          | shadow / enforce?  | -
+    canary / canary    | file enforce          | canary / enforce?  | -
+    shadow / shadow    | file enforce ungated  | enforce / enforce  | file
+    shadow / canary?   | file enforce          | shadow / enforce?  | -
+    shadow / enforce?  | file canary           | shadow / canary?   | -
+    // Removing the required gates from the file is an order as well.
+    shadow / enforce?  | file enforce ungated  | enforce / enforce  | file
+    // Lowering takes effect immediately, and withdraws a waiting change.
+    enforce / enforce  | file canary           | canary / canary    | file
+    enforce / enforce  | file shadow           | shadow / shadow    | file
+    canary / enforce?  | file canary           | canary / canary    | -
+    shadow / enforce?  | file shadow           | shadow / shadow    | -
+    // An entry promoted beyond the mode of the file follows the file once that changes.
+    enforce / shadow   | file canary           | canary / canary    | file
+    enforce / shadow   | file enforce          | enforce / enforce  | -
+    // The same file again is no order.
+    shadow / enforce   | file enforce          | shadow / enforce   | -
+    shadow / enforce   | file enforce ungated  | shadow / enforce   | -
+    enforce / shadow   | file shadow ungated   | enforce / shadow   | -
+    // A held policy lowers, and raises nothing.
+    enforce / enforce  | held shadow           | shadow / shadow    | file
+    enforce / enforce  | held canary           | canary / canary    | file
+    shadow / shadow    | held enforce          | shadow / shadow    | -
+    shadow / enforce?  | held shadow           | shadow / shadow    | -
+    shadow / enforce?  | held enforce          | shadow / enforce?  | -
+    // On the way up a pending mode stays pending until the stage reaches it.
+    shadow / enforce?  | enter canary gate     | canary / enforce?  | gate
+    shadow / canary?   | enter canary gate     | canary / canary    | gate
+    canary / enforce?  | enter enforce promote | enforce / enforce  | promote
+    canary / shadow    | enter enforce forced  | enforce / shadow   | forced
+    // On the way down nothing stays pending: an operator begins anew.
+    canary / enforce?  | enter shadow breach   | shadow / enforce   | breach
+    canary / enforce?  | enter shadow stale    | shadow / enforce   | stale
+    enforce / enforce  | enter shadow abort    | shadow / enforce   | abort
+    shadow / enforce?  | enter shadow abort    | shadow / enforce   | abort
+    // Every kind of kill leaves shadow behind.
+    enforce / enforce  | kill                  | shadow / enforce   | kill
+    canary / enforce?  | kill                  | shadow / enforce   | kill
+    shadow / enforce?  | kill                  | shadow / enforce   | kill
+    shadow / shadow    | kill                  | shadow / shadow    | -
+    enforce / shadow   | learn                 | shadow / shadow    | kill
+    enforce / enforce  | kill-alone            | shadow / enforce   | kill
+    shadow / enforce?  | kill-alone            | shadow / enforce   | kill
+    shadow / enforce   | resume                | shadow / enforce   | -
+    // A restart changes nothing, and a loss means shadow.
+    enforce / shadow   | restart               | enforce / shadow   | -
+    canary / enforce?  | restart               | canary / enforce?  | -
+    shadow / enforce   | restart               | shadow / enforce   | -
+    enforce / enforce  | loss                  | shadow / enforce   | lost
+";
+
 #[test]
 fn every_transition_has_one_result() {
-    type State = (Mode, Mode, Option<Mode>);
-    let table: [(State, Act, State, Option<Cause>); 41] = [
-        // Raising in the file waits for gates, unless none are required.
-        (
-            (Shadow, Shadow, None),
-            Act::File(Canary, true),
-            (Shadow, Canary, Some(Canary)),
-            None,
-        ),
-        (
-            (Shadow, Shadow, None),
-            Act::File(Enforce, true),
-            (Shadow, Enforce, Some(Enforce)),
-            None,
-        ),
-        (
-            (Canary, Canary, None),
-            Act::File(Enforce, true),
-            (Canary, Enforce, Some(Enforce)),
-            None,
-        ),
-        (
-            (Shadow, Shadow, None),
-            Act::File(Enforce, false),
-            (Enforce, Enforce, None),
-            Some(Cause::File),
-        ),
-        (
-            (Shadow, Canary, Some(Canary)),
-            Act::File(Enforce, true),
-            (Shadow, Enforce, Some(Enforce)),
-            None,
-        ),
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::File(Canary, true),
-            (Shadow, Canary, Some(Canary)),
-            None,
-        ),
-        // Removing the required gates from the file is an order as well.
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::File(Enforce, false),
-            (Enforce, Enforce, None),
-            Some(Cause::File),
-        ),
-        // Lowering takes effect immediately, and withdraws a waiting change.
-        (
-            (Enforce, Enforce, None),
-            Act::File(Canary, true),
-            (Canary, Canary, None),
-            Some(Cause::File),
-        ),
-        (
-            (Enforce, Enforce, None),
-            Act::File(Shadow, true),
-            (Shadow, Shadow, None),
-            Some(Cause::File),
-        ),
-        (
-            (Canary, Enforce, Some(Enforce)),
-            Act::File(Canary, true),
-            (Canary, Canary, None),
-            None,
-        ),
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::File(Shadow, true),
-            (Shadow, Shadow, None),
-            None,
-        ),
-        // An entry promoted beyond the mode of the file follows the file once that changes.
-        (
-            (Enforce, Shadow, None),
-            Act::File(Canary, true),
-            (Canary, Canary, None),
-            Some(Cause::File),
-        ),
-        (
-            (Enforce, Shadow, None),
-            Act::File(Enforce, true),
-            (Enforce, Enforce, None),
-            None,
-        ),
-        // The same file again is no order.
-        (
-            (Shadow, Enforce, None),
-            Act::File(Enforce, true),
-            (Shadow, Enforce, None),
-            None,
-        ),
-        (
-            (Shadow, Enforce, None),
-            Act::File(Enforce, false),
-            (Shadow, Enforce, None),
-            None,
-        ),
-        (
-            (Enforce, Shadow, None),
-            Act::File(Shadow, false),
-            (Enforce, Shadow, None),
-            None,
-        ),
-        // A held policy lowers, and raises nothing.
-        (
-            (Enforce, Enforce, None),
-            Act::Held(Shadow),
-            (Shadow, Shadow, None),
-            Some(Cause::File),
-        ),
-        (
-            (Enforce, Enforce, None),
-            Act::Held(Canary),
-            (Canary, Canary, None),
-            Some(Cause::File),
-        ),
-        (
-            (Shadow, Shadow, None),
-            Act::Held(Enforce),
-            (Shadow, Shadow, None),
-            None,
-        ),
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::Held(Shadow),
-            (Shadow, Shadow, None),
-            None,
-        ),
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::Held(Enforce),
-            (Shadow, Enforce, Some(Enforce)),
-            None,
-        ),
-        // On the way up a pending mode stays pending until the stage reaches it.
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::Enter(Canary, Cause::Gate),
-            (Canary, Enforce, Some(Enforce)),
-            Some(Cause::Gate),
-        ),
-        (
-            (Shadow, Canary, Some(Canary)),
-            Act::Enter(Canary, Cause::Gate),
-            (Canary, Canary, None),
-            Some(Cause::Gate),
-        ),
-        (
-            (Canary, Enforce, Some(Enforce)),
-            Act::Enter(Enforce, Cause::Promote),
-            (Enforce, Enforce, None),
-            Some(Cause::Promote),
-        ),
-        (
-            (Canary, Shadow, None),
-            Act::Enter(Enforce, Cause::Forced),
-            (Enforce, Shadow, None),
-            Some(Cause::Forced),
-        ),
-        // On the way down nothing stays pending: an operator begins anew.
-        (
-            (Canary, Enforce, Some(Enforce)),
-            Act::Enter(Shadow, Cause::Breach),
-            (Shadow, Enforce, None),
-            Some(Cause::Breach),
-        ),
-        (
-            (Canary, Enforce, Some(Enforce)),
-            Act::Enter(Shadow, Cause::Stale),
-            (Shadow, Enforce, None),
-            Some(Cause::Stale),
-        ),
-        (
-            (Enforce, Enforce, None),
-            Act::Enter(Shadow, Cause::Abort),
-            (Shadow, Enforce, None),
-            Some(Cause::Abort),
-        ),
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::Enter(Shadow, Cause::Abort),
-            (Shadow, Enforce, None),
-            Some(Cause::Abort),
-        ),
-        // Every kind of kill leaves shadow behind.
-        (
-            (Enforce, Enforce, None),
-            Act::Kill,
-            (Shadow, Enforce, None),
-            Some(Cause::Kill),
-        ),
-        (
-            (Canary, Enforce, Some(Enforce)),
-            Act::Kill,
-            (Shadow, Enforce, None),
-            Some(Cause::Kill),
-        ),
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::Kill,
-            (Shadow, Enforce, None),
-            Some(Cause::Kill),
-        ),
-        (
-            (Shadow, Shadow, None),
-            Act::Kill,
-            (Shadow, Shadow, None),
-            None,
-        ),
-        (
-            (Enforce, Shadow, None),
-            Act::Learn,
-            (Shadow, Shadow, None),
-            Some(Cause::Kill),
-        ),
-        (
-            (Enforce, Enforce, None),
-            Act::KillAlone,
-            (Shadow, Enforce, None),
-            Some(Cause::Kill),
-        ),
-        (
-            (Shadow, Enforce, Some(Enforce)),
-            Act::KillAlone,
-            (Shadow, Enforce, None),
-            Some(Cause::Kill),
-        ),
-        (
-            (Shadow, Enforce, None),
-            Act::Resume,
-            (Shadow, Enforce, None),
-            None,
-        ),
-        // A restart changes nothing, and a loss means shadow.
-        (
-            (Enforce, Shadow, None),
-            Act::Restart,
-            (Enforce, Shadow, None),
-            None,
-        ),
-        (
-            (Canary, Enforce, Some(Enforce)),
-            Act::Restart,
-            (Canary, Enforce, Some(Enforce)),
-            None,
-        ),
-        (
-            (Shadow, Enforce, None),
-            Act::Restart,
-            (Shadow, Enforce, None),
-            None,
-        ),
-        (
-            (Enforce, Enforce, None),
-            Act::Loss,
-            (Shadow, Enforce, None),
-            Some(Cause::Lost),
-        ),
-    ];
-    for ((stage, file, pending), edge, expected, cause) in table {
-        let mut durable = at(stage, file, pending);
+    for row in rows(TABLE) {
+        let [before, edge, after, cause] = row.split('|').map(str::trim).collect::<Vec<_>>()[..]
+        else {
+            panic!("{row}");
+        };
+        let (stage, file) = before.split_once(" / ").unwrap();
+        let mode = read(file.trim_end_matches('?'));
+        let mut durable = at(read(stage), mode, file.ends_with('?').then_some(mode));
         let before = durable.changes;
         act(&mut durable, edge);
         let held = durable.stages["b"];
-        let case = format!("{stage} ({file} in the file, {pending:?} waits), {edge:?}");
-        assert_eq!((held.stage, held.file, held.pending), expected, "{case}");
+        assert!(held.pending.is_none_or(|waits| waits == held.file), "{row}");
+        let waits = if held.pending.is_some() { "?" } else { "" };
+        assert_eq!(
+            format!("{} / {}{waits}", held.stage, held.file),
+            after,
+            "{row}"
+        );
         let last = durable
             .history
             .back()
-            .filter(|last| cause == Some(Cause::Lost) || last.number > before);
-        assert_eq!(last.map(|last| last.cause), cause, "{case}");
+            .filter(|last| edge == "loss" || last.number > before);
+        assert_eq!(last.map_or("-", |last| last.cause.as_str()), cause, "{row}");
         if let Some(last) = last {
-            assert_eq!((last.to, held.change), (held.stage, last.number), "{case}");
+            assert_eq!((last.to, held.change), (held.stage, last.number), "{row}");
         }
     }
 }

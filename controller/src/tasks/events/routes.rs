@@ -8,8 +8,8 @@ use plimsoll_admin::body::Parameters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventLog};
-use crate::admin::{Answer, invalid};
+use super::Event;
+use crate::admin::{Answer, Commands, invalid};
 
 /// The route of [`EventPage`].
 pub const EVENTS: &str = "/events";
@@ -37,24 +37,18 @@ pub(crate) struct EventQuery {
     limit: Option<usize>,
 }
 
-pub(crate) fn routes(events: EventLog) -> Routes {
-    Routes::new()
-        .viewer(Method::GET, EVENTS, page)
-        .with_state(events)
+pub(crate) fn routes() -> Routes<Commands> {
+    Routes::new().viewer(Method::GET, EVENTS, page)
 }
 
 async fn page(
-    State(events): State<EventLog>,
+    State(Commands { events, .. }): State<Commands>,
     Parameters(query): Parameters<EventQuery>,
 ) -> Answer<Json<EventPage>> {
     let limit = query.limit.unwrap_or(PAGE_MAX);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(invalid(format_args!("limit: must be from 1 to {PAGE_MAX}")));
     }
-    let since_ms = query.since.unwrap_or(i64::MIN);
-    Ok(Json(events.page(
-        query.after.unwrap_or_default(),
-        since_ms,
-        limit,
-    )))
+    let (after, since_ms) = (query.after.unwrap_or(0), query.since.unwrap_or(i64::MIN));
+    Ok(Json(events.page(after, since_ms, limit)))
 }

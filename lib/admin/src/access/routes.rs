@@ -127,6 +127,12 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self
     }
 
+    /// Adds the routes of another part.
+    pub fn merge(mut self, other: Self) -> Self {
+        self.entries.extend(other.entries);
+        self
+    }
+
     /// Gives the handlers their state.
     #[must_use]
     pub fn with_state(self, state: S) -> Routes {
@@ -140,12 +146,6 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 }
 
 impl Routes {
-    /// Adds the routes of another part.
-    pub fn merge(mut self, other: Self) -> Self {
-        self.entries.extend(other.entries);
-        self
-    }
-
     /// Lists the routes.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         self.entries.iter().map(|(route, _)| route)

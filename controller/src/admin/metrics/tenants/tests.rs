@@ -10,7 +10,7 @@ use plimsoll_core::stats::metrics::text;
 
 use super::*;
 use crate::Controller;
-use crate::admin::{Commands, metrics};
+use crate::admin::metrics;
 use crate::tasks::tests::args;
 
 fn of(
@@ -127,7 +127,7 @@ fn page_has_listed_and_unlisted_tenants() {
             counts,
             late: Counts::ZERO,
         });
-        controller.brain.with(|brain, _| {
+        controller.commands.brain.with(|brain, _| {
             brain.on_report(now, StreamId(1), report).unwrap();
             brain.on_tick(now, 0);
             if let Some((number, _)) = brain.unsaved() {
@@ -142,13 +142,8 @@ fn page_has_listed_and_unlisted_tenants() {
             }
         });
     }
-    let commands = Commands {
-        brain: controller.brain.clone(),
-        audit: controller.audit.clone(),
-        events: controller.events.clone(),
-    };
     let page = text(&metrics::page(
-        &commands,
+        &controller.commands,
         &controller.counters,
         &controller.security,
         None,

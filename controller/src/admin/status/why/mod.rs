@@ -2,12 +2,15 @@
 //! the last 24 hours and from the law as it divides now.
 
 mod remedies;
-mod routes;
 mod sentence;
 
 pub use self::remedies::{Moved, Remedy};
-pub(crate) use self::routes::{WhyQuery, routes};
 
+use axum::Json;
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::Parameters;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::Rate;
@@ -18,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use self::remedies::Case;
 use super::TenantGrants;
 use crate::admin::status::QuotaStatus;
+use crate::admin::{Answer, BrainState, Commands, refused};
 use crate::brain::Brain;
 use crate::bucket::{BucketState, Refusals, RefusalsOfBucket};
 
@@ -103,6 +107,30 @@ pub(crate) enum Unanswered {
     NoRequests(Tenant),
     #[error("no bucket {0} had requests then; `plimsoll status --all` shows the buckets")]
     NoBucket(Bucket),
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WhyQuery {
+    tenant: Tenant,
+    /// The one where the tenant is refused most if absent.
+    bucket: Option<Bucket>,
+    /// In seconds since 1970; now if absent.
+    at: Option<i64>,
+}
+
+pub(crate) fn routes() -> Routes<Commands> {
+    Routes::new().viewer(Method::GET, "/why", why)
+}
+
+async fn why(
+    State(brain): BrainState,
+    Parameters(WhyQuery { tenant, bucket, at }): Parameters<WhyQuery>,
+) -> Answer<Json<Why>> {
+    let answer = brain.with(|brain, _| brain.why(&tenant, bucket.as_ref(), at));
+    answer
+        .map(Json)
+        .map_err(|error| refused(StatusCode::NOT_FOUND, error))
 }
 
 impl Brain {

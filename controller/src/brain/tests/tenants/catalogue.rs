@@ -36,10 +36,6 @@ impl Fleet {
         let posted = self.zones[0].board.get(&bucket()).unwrap();
         posted.own(name).is_some()
     }
-
-    fn status(&self) -> crate::admin::status::Status {
-        crate::admin::status::Status::of(&self.brain, self.now())
-    }
 }
 
 #[test]

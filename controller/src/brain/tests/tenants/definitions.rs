@@ -3,7 +3,6 @@
 use plimsoll_core::quota::BucketQuotas;
 
 use super::*;
-use crate::admin::status::Status;
 
 /// The quotas that each zone holds for the bucket, by name and size; `None` before any were sent.
 fn held(fleet: &Fleet) -> Vec<Option<Vec<(String, u64)>>> {
@@ -48,10 +47,9 @@ fn aggregators_are_sent_every_quota_change() {
 
 #[test]
 fn status_lists_the_quotas_of_a_bucket() {
-    let fleet = settled(with_quota(10));
-    let status = Status::of(&fleet.brain, fleet.now());
+    let quotas = settled(with_quota(10)).bucket_status().quotas;
     assert_eq!(
-        serde_json::to_value(&status.buckets[&bucket()].quotas).unwrap(),
+        serde_json::to_value(quotas).unwrap(),
         serde_json::json!([{
             "name": "calls", "max": 10, "refill": 10, "every": "1h",
             "key": "tenant", "on_store_error": "allow_bounded", "lease": 1,
@@ -69,8 +67,7 @@ tenants: { default: {}, acme: { quotas: { calls: { max: 70 } } }, tiny: { plan: 
 ";
     let mut fleet = Fleet::new(policy_of(&text, tenants), two_zones());
     fleet.run(5.0);
-    let status = Status::of(&fleet.brain, fleet.now());
-    let grants = &status.buckets[&bucket()].grants;
+    let grants = fleet.bucket_status().grants;
     let shown = grants.iter().map(|(entry, of)| {
         let quotas = of.quotas.iter();
         let quotas: Vec<_> = quotas.map(|of| (of.name.as_str(), of.max)).collect();

@@ -7,6 +7,8 @@ mod definitions;
 mod quotas;
 mod why;
 
+use std::collections::BTreeSet;
+
 use super::*;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::law::tail::{Bin, Demand, Tail};
@@ -22,11 +24,11 @@ fn tenants(listed: &str, floor: u32) -> String {
 }
 
 fn steady(policy: Arc<Policy>, offered: &[(&str, f64)]) -> Fleet {
-    let mut zones: Vec<Scripted> = ["a", "b", "c"]
-        .into_iter()
-        .zip(1..)
-        .map(|(zone, number)| Scripted::new(zone, number))
-        .collect();
+    let mut zones = vec![
+        Scripted::new("a", 1),
+        Scripted::new("b", 2),
+        Scripted::new("c", 3),
+    ];
     for (zone, part) in zones.iter_mut().zip([0.5, 0.3, 0.2]) {
         for (name, rps) in offered {
             zone.offers(name, rps * part);
@@ -45,9 +47,7 @@ fn traffic_without_a_limit_is_shown() {
             policy_of(&policy, &tenants(WEIGHTS, 0)),
             &[("plain", 2000.0), ("free", 100.0)],
         );
-        let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
-        let bucket = &status.buckets[&bucket()];
-        check_near(bucket.traffic.offered_rps, 2_100.0, 100.0);
+        check_near(fleet.bucket_status().traffic.offered_rps, 2_100.0, 100.0);
     }
 }
 
@@ -67,11 +67,7 @@ fn tail(names: u32, rate: f64) -> Tail {
 #[test]
 fn unlisted_names_share_one_default_level() {
     let policy = policy_of(&enforced_with(""), &tenants("acme: { weight: 1 }", 0));
-    let mut zones: Vec<Scripted> = ["a", "b"]
-        .into_iter()
-        .zip(1..)
-        .map(|(zone, number)| Scripted::new(zone, number))
-        .collect();
+    let mut zones = vec![Scripted::new("a", 1), Scripted::new("b", 2)];
     // Ten heavy names in one zone, and as many requests of a hundred light ones in the other.
     zones[0].offers("default", 1_000.0);
     zones[1].offers("default", 1_000.0);
@@ -81,14 +77,7 @@ fn unlisted_names_share_one_default_level() {
     fleet.run(30.0);
     // A share for each of them would leave 9 requests/s to acme.
     check_near(fleet.passing(20.0, &["acme"])[0], 500.0, 25.0);
-    let rates = [0, 1].map(|zone| {
-        fleet.zones[zone]
-            .values("default")
-            .unwrap()
-            .rate
-            .unwrap()
-            .per_second()
-    });
+    let rates = [0, 1].map(|zone: usize| fleet.zones[zone].rate("default").unwrap());
     let levels = [rates[0] / 10.0, rates[1] / 100.0];
     assert!((levels[0] / levels[1] - 1.0).abs() < 0.05, "{levels:?}");
     check_near(rates.iter().sum(), 500.0, 25.0);
@@ -146,22 +135,13 @@ fn evicted_tenant_is_added_on_return() {
     let mut fleet = Fleet::new(policy, vec![zone]);
     fleet.run(20.0);
     let known = |fleet: &Fleet| -> Vec<String> {
-        let mut names: Vec<String> = fleet
-            .brain
-            .keys
-            .totals()
-            .map(|(key, _)| key.tenant.as_str().to_owned())
-            .collect();
-        names.sort_unstable();
-        names
+        let keys = fleet.brain.keys.totals();
+        let names: BTreeSet<_> = keys.map(|(key, _)| key.tenant.to_string()).collect();
+        names.into_iter().collect()
     };
     let counted = |fleet: &Fleet| -> u64 {
-        fleet
-            .brain
-            .keys
-            .totals()
-            .map(|(_, tally)| tally.counts.offered)
-            .sum()
+        let keys = fleet.brain.keys.totals();
+        keys.map(|(_, tally)| tally.counts.offered).sum()
     };
     assert_eq!(known(&fleet), ["default", "free", "gold", "passing"]);
     for name in ["passing", "free"] {
@@ -213,17 +193,20 @@ fn asking(aggregator: &Scripted, seq: u64, subscriptions: Vec<Bucket>) -> Report
     }
 }
 
+/// Enters a report of names that an aggregator asks for.
+fn ask(brain: &mut Brain, ms: u64, aggregator: &Scripted, seq: u64, names: Vec<Bucket>) {
+    let report = asking(aggregator, seq, names);
+    brain.on_report(at(ms), aggregator.stream, report).unwrap();
+}
+
+fn started(policy: Arc<Policy>) -> Brain {
+    Fleet::new(policy, Vec::new()).brain
+}
+
 fn patterned() -> Brain {
-    let policy = policy(
+    started(policy(
         "buckets: { b: { limit: 5 }, '*': { limit: 5 } }\nrollout: { require_gates: false }\n",
-    );
-    Brain::new(
-        at(0),
-        InstanceId(999),
-        Default::default(),
-        policy,
-        Parameters::default(),
-    )
+    ))
 }
 
 fn is_sent(brain: &mut Brain, now: MonoTime, stream: StreamId, bucket: &Bucket) -> bool {
@@ -241,23 +224,11 @@ fn junk_buckets_never_block_later_ones() {
                 "buckets: {{ {pattern}{more} }}\nrollout: {{ require_gates: false }}\n"
             ))
         };
-        let mut brain = Brain::new(
-            at(0),
-            InstanceId(999),
-            Default::default(),
-            with(""),
-            Parameters::default(),
-        );
+        let mut brain = started(with(""));
         for number in 0..3 {
             let hostile = Scripted::new(&format!("evil{number}"), number + 10);
             let from = number as usize * 10_000;
-            brain
-                .on_report(
-                    at(0),
-                    hostile.stream,
-                    asking(&hostile, 1, junk(from..from + 6_000)),
-                )
-                .unwrap();
+            ask(&mut brain, 0, &hostile, 1, junk(from..from + 6_000));
         }
         assert!(brain.buckets.states.len() <= 10_000);
         assert!(brain.buckets.no_room.count + brain.buckets.unlisted.count >= 10_000);
@@ -267,9 +238,7 @@ fn junk_buckets_never_block_later_ones() {
         brain.on_policy(with(&late));
         save(&mut brain);
         let honest = Scripted::new("a", 1);
-        brain
-            .on_report(at(10), honest.stream, asking(&honest, 1, vec![]))
-            .unwrap();
+        ask(&mut brain, 10, &honest, 1, vec![]);
         save(&mut brain);
         let message = brain.message(at(10), honest.stream).unwrap();
         let sent = message.updates().filter(|update| {
@@ -284,24 +253,10 @@ fn junk_buckets_never_block_later_ones() {
 fn one_aggregator_leaves_room_for_the_others() {
     let mut brain = patterned();
     let (hostile, honest) = (Scripted::new("evil", 1), Scripted::new("a", 2));
-    brain
-        .on_report(at(0), hostile.stream, asking(&hostile, 1, junk(0..10_000)))
-        .unwrap();
-    brain
-        .on_report(
-            at(0),
-            hostile.stream,
-            asking(&hostile, 2, junk(10_000..20_000)),
-        )
-        .unwrap();
+    ask(&mut brain, 0, &hostile, 1, junk(0..10_000));
+    ask(&mut brain, 0, &hostile, 2, junk(10_000..20_000));
     assert_eq!(brain.buckets.states.len(), 1 + 2_500);
-    brain
-        .on_report(
-            at(10),
-            honest.stream,
-            asking(&honest, 1, vec![named("orders")]),
-        )
-        .unwrap();
+    ask(&mut brain, 10, &honest, 1, vec![named("orders")]);
     save(&mut brain);
     assert!(is_sent(&mut brain, at(10), honest.stream, &named("orders")));
 }
@@ -331,32 +286,18 @@ fn names_that_are_given_up_make_room() {
     );
     brain.on_tick(at(700_000), 0);
     let honest = Scripted::new("a", 2);
-    brain
-        .on_report(
-            at(700_100),
-            honest.stream,
-            asking(&honest, 1, vec![named("orders")]),
-        )
-        .unwrap();
+    ask(&mut brain, 700_100, &honest, 1, vec![named("orders")]);
     assert!(brain.buckets.states.contains_key(&named("orders")));
 }
 
 #[test]
 fn unlisted_name_is_answered_with_the_nearest() {
-    let mut brain = Brain::new(
-        at(0),
-        InstanceId(999),
-        Default::default(),
-        enforced(),
-        Parameters::default(),
-    );
+    let mut brain = started(enforced());
     let zone = Scripted::new("a", 1);
     let known = brain.policy().exact_buckets().next().unwrap().0.to_string();
     let meant = named(&format!("{known}s"));
     let names = junk(0..10_000).into_iter().chain([meant.clone()]);
-    brain
-        .on_report(at(0), zone.stream, asking(&zone, 1, names.collect()))
-        .unwrap();
+    ask(&mut brain, 0, &zone, 1, names.collect());
     assert_eq!(
         (
             brain.buckets.states.len(),
@@ -384,44 +325,24 @@ fn unlisted_name_is_answered_with_the_nearest() {
 fn junk_names_leave_room_for_pattern_matches() {
     let patterned =
         policy("buckets: { 'api/*': { limit: 5 } }\nrollout: { require_gates: false }\n");
-    let mut brain = Brain::new(
-        at(0),
-        InstanceId(999),
-        Default::default(),
-        patterned,
-        Parameters::default(),
-    );
+    let mut brain = started(patterned);
     let zone = Scripted::new("a", 1);
-    brain
-        .on_report(at(0), zone.stream, asking(&zone, 1, junk(0..10_000)))
-        .unwrap();
+    ask(&mut brain, 0, &zone, 1, junk(0..10_000));
     let covered: Vec<Bucket> = (0..2_500)
         .map(|number| named(&format!("api/{number}")))
         .collect();
-    brain
-        .on_report(at(1), zone.stream, asking(&zone, 2, covered.clone()))
-        .unwrap();
-    assert!(
-        covered
-            .iter()
-            .all(|bucket| brain.buckets.states.contains_key(bucket))
-    );
-    assert!(
-        !brain
-            .buckets
-            .no_room
-            .iter()
-            .any(|(bucket, _)| bucket.as_str().starts_with("api/"))
-    );
+    ask(&mut brain, 1, &zone, 2, covered.clone());
+    let is_known = |bucket: &Bucket| brain.buckets.states.contains_key(bucket);
+    assert!(covered.iter().all(is_known));
+    let mut without_room = brain.buckets.no_room.iter();
+    assert!(!without_room.any(|(bucket, _)| bucket.as_str().starts_with("api/")));
 }
 
 #[test]
 fn idle_asked_buckets_return_with_new_counts() {
     let mut brain = patterned();
     let (zone, other) = (Scripted::new("a", 1), named("other"));
-    brain
-        .on_report(at(0), zone.stream, asking(&zone, 1, junk(0..100)))
-        .unwrap();
+    ask(&mut brain, 0, &zone, 1, junk(0..100));
     save(&mut brain);
     let key = Key {
         bucket: other.clone(),
@@ -435,53 +356,32 @@ fn idle_asked_buckets_return_with_new_counts() {
             offered += 10;
             seq += 1;
             let now = at(from + 1_000 * step);
-            let definition = KeyDefinition {
-                key: key.clone(),
-                base: Counts {
-                    offered: offered - 10,
-                    ..Counts::ZERO
-                },
-                sent: Counts {
-                    offered: offered - 10,
-                    ..Counts::ZERO
-                },
-                continues: false,
-            };
-            let counts = Counts {
+            let of = |offered| Counts {
                 offered,
                 ..Counts::ZERO
             };
+            let definition = KeyDefinition {
+                key: key.clone(),
+                base: of(offered - 10),
+                sent: of(offered - 10),
+                continues: false,
+            };
+            let tally = Tally {
+                counts: of(offered),
+                late: Counts::ZERO,
+            };
+            let definition = (step == 0).then_some((KeyId(round as u32), definition));
             let report = Report {
                 time: Some(now),
-                definitions: (step == 0)
-                    .then_some((KeyId(round as u32), definition))
-                    .into_iter()
-                    .collect(),
-                tallies: std::iter::once((
-                    KeyId(round as u32),
-                    Tally {
-                        counts,
-                        late: Counts::ZERO,
-                    },
-                ))
-                .collect(),
+                definitions: definition.into_iter().collect(),
+                tallies: [(KeyId(round as u32), tally)].into_iter().collect(),
                 ..asking(&zone, seq, vec![])
             };
             brain.on_report(now, zone.stream, report).unwrap();
             brain.on_tick(now, 0);
         }
-        assert_eq!(
-            brain
-                .keys
-                .totals()
-                .find(|(of, _)| **of == key)
-                .unwrap()
-                .1
-                .counts
-                .offered,
-            30,
-            "{round}"
-        );
+        let (_, tally) = brain.keys.totals().find(|(of, _)| **of == key).unwrap();
+        assert_eq!(tally.counts.offered, 30, "{round}");
         save(&mut brain);
         assert!(is_sent(&mut brain, at(from + 2_000), zone.stream, &other));
         seq += 1;
@@ -511,13 +411,7 @@ fn subscribed_bucket_stays() {
     let zone = Scripted::new("a", 1);
     for step in 0..100 {
         let names = if step == 0 { junk(0..2) } else { Vec::new() };
-        brain
-            .on_report(
-                at(step * 30_000),
-                zone.stream,
-                asking(&zone, step + 1, names),
-            )
-            .unwrap();
+        ask(&mut brain, step * 30_000, &zone, step + 1, names);
         brain.on_tick(at(step * 30_000), 0);
     }
     assert_eq!(brain.buckets.states.len(), 3);
@@ -573,36 +467,18 @@ fn connected_aggregator_is_posted_its_answers() {
     let mut fleet = Fleet::new(policy(&text), Vec::new());
     let of = |fleet: &Fleet, zone: &Scripted| -> Vec<Bucket> {
         let place = (zone.identity.zone.clone(), zone.identity.name.clone());
-        let board = &fleet
-            .brain
-            .downstream
-            .aggregators
-            .get(&place)
-            .unwrap()
-            .board;
-        board.iter().map(|(bucket, _)| bucket.clone()).collect()
+        let aggregator = fleet.brain.downstream.aggregators.get(&place).unwrap();
+        let posted = aggregator.board.iter();
+        posted.map(|(bucket, _)| bucket.clone()).collect()
     };
     let (asker, other) = (Scripted::new("a", 1), Scripted::new("b", 2));
     let asked = Bucket::new("asked").unwrap();
-    fleet
-        .brain
-        .on_report(at(0), asker.stream, asking(&asker, 1, vec![asked.clone()]))
-        .unwrap();
-    fleet
-        .brain
-        .on_report(at(0), other.stream, asking(&other, 1, Vec::new()))
-        .unwrap();
+    ask(&mut fleet.brain, 0, &asker, 1, vec![asked.clone()]);
+    ask(&mut fleet.brain, 0, &other, 1, Vec::new());
     assert_eq!(of(&fleet, &asker), [bucket(), asked.clone()]);
     assert_eq!(of(&fleet, &other), [bucket()]);
     let later = asking(&other, 2, vec![asked.clone()]);
-    let answered = fleet.brain.on_report(
-        at(10),
-        other.stream,
-        Report {
-            identity: None,
-            ..later
-        },
-    );
+    let answered = fleet.brain.on_report(at(10), other.stream, later);
     assert!(answered.unwrap(), "the streams are woken");
     assert_eq!(
         of(&fleet, &other),

@@ -9,11 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use plimsoll_core::directive::Epoch;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
+use crate::brain::tests::policy;
 
 /// A reason, and a way to put something else in the place of the state file.
 type Replacement<'a> = (&'a str, &'a dyn Fn(&Path));
@@ -33,6 +32,10 @@ impl Draws {
         (self.next() % end as u64) as usize
     }
 
+    fn pick(&mut self, all: &[&'static str]) -> &'static str {
+        all[self.below(all.len())]
+    }
+
     fn range(&mut self, end: usize) -> Range<usize> {
         let start = self.below(end);
         start..start + 1 + self.below(end - start)
@@ -43,19 +46,8 @@ fn whole() -> DurableState {
     let entries: String = (0..40)
         .map(|n| format!("  b{n}: {{ limit: {n}, mode: enforce }}\n"))
         .collect();
-    let policy = Source {
-        name: "policy.yaml",
-        text: &format!("buckets:\n{entries}"),
-    };
-    let tenants = Source {
-        name: "tenants.yaml",
-        text: ONE_CLASS_TENANTS,
-    };
-    let mut state = DurableState {
-        epoch: Epoch(9),
-        ..DurableState::first_start()
-    };
-    state.on_policy(&Policy::read(policy, tenants).unwrap().0);
+    let mut state = state(9);
+    state.on_policy(&policy(&format!("buckets:\n{entries}")));
     state
 }
 
@@ -113,21 +105,18 @@ fn damage(bytes: &mut Vec<u8>, draws: &mut Draws) -> &'static str {
             let mut body = bytes[line + 1..].to_vec();
             match draws.below(3) {
                 0 => {
-                    body = ["[", "{\"a\":"][draws.below(2)]
-                        .repeat(1 + draws.below(100_000))
-                        .into_bytes()
+                    let open = draws.pick(&["[", "{\"a\":"]);
+                    body = open.repeat(1 + draws.below(100_000)).into_bytes();
                 }
                 1 => {
-                    body = ["null", "[]", "{\"epoch\":-1}", "1e999", "\"\\ud800\""][draws.below(5)]
-                        .into()
+                    let all = ["null", "[]", "{\"epoch\":-1}", "1e999", "\"\\ud800\""];
+                    body = draws.pick(&all).into();
                 }
                 _ => {
                     let text = String::from_utf8(body).unwrap();
-                    let value =
-                        ["\"nine\"", "-9", "9.5", "null", "18446744073709551616"][draws.below(5)];
-                    body = text
-                        .replacen("\"epoch\":9", &format!("\"epoch\":{value}"), 1)
-                        .into_bytes();
+                    let all = ["\"nine\"", "-9", "9.5", "null", "18446744073709551616"];
+                    let other = format!("\"epoch\":{}", draws.pick(&all));
+                    body = text.replacen("\"epoch\":9", &other, 1).into_bytes();
                 }
             }
             *bytes = with_checksum(&body);
@@ -162,14 +151,7 @@ fn open_damaged(directory: &Path, whole: &DurableState, what: &str) -> bool {
     // It saves again, and the next start reads that.
     store.save(&durable).unwrap();
     drop(store);
-    assert_eq!(
-        Store::open(directory).unwrap().1,
-        Opened {
-            durable,
-            loss: None
-        },
-        "{what}"
-    );
+    assert_eq!(read(directory), durable, "{what}");
     loss.is_some()
 }
 
@@ -185,11 +167,8 @@ fn damaged_copies_are_read_or_set_aside() {
         let way = damage(&mut bytes, &mut Draws(seed));
         fs::write(directory.path().join(FILE), bytes).unwrap();
         *ways.entry(way).or_default() += 1;
-        lost += u32::from(open_damaged(
-            directory.path(),
-            &whole,
-            &format!("seed {seed}, {way}"),
-        ));
+        let what = format!("seed {seed}, {way}");
+        lost += u32::from(open_damaged(directory.path(), &whole, &what));
     }
     assert!(
         ways.len() == 10 && ways.values().all(|count| *count > 20),
@@ -285,20 +264,11 @@ fn damaged_state_is_kept_until_disk_works() {
         claim: Mutex::new(claim),
     };
     store.save(&whole()).unwrap();
-    assert_eq!(
-        fs::read_to_string(aside).unwrap(),
-        "damaged",
-        "the first save keeps the damaged state"
-    );
+    // The first save keeps the damaged state.
+    assert_eq!(fs::read_to_string(aside).unwrap(), "damaged");
     store.save(&whole()).unwrap();
     drop(store);
-    assert_eq!(
-        Store::open(directory.path()).unwrap().1,
-        Opened {
-            durable: whole(),
-            loss: None
-        }
-    );
+    assert_eq!(read(directory.path()), whole());
 }
 
 #[test]
@@ -317,18 +287,11 @@ fn unusable_directory_is_retried_each_save() {
     );
     fs::remove_file(&file).unwrap();
     store.save(&whole()).unwrap();
-    assert!(
-        matches!(Store::open(&directory), Err(StoreError::InUse(_))),
-        "it is locked from now on"
-    );
+    // It is locked from now on.
+    let in_use = Store::open(&directory);
+    assert!(matches!(in_use, Err(StoreError::InUse(_))));
     drop(store);
-    assert_eq!(
-        Store::open(&directory).unwrap().1,
-        Opened {
-            durable: whole(),
-            loss: None
-        }
-    );
+    assert_eq!(read(&directory), whole());
 }
 
 #[test]

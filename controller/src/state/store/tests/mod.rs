@@ -11,6 +11,13 @@ fn open(directory: &Path) -> (Store, Opened) {
     Store::open(directory).unwrap()
 }
 
+/// Opens a directory without a loss, and returns its state.
+fn read(directory: &Path) -> DurableState {
+    let (_, opened) = open(directory);
+    assert_eq!(opened.loss, None);
+    opened.durable
+}
+
 fn state(epoch: u64) -> DurableState {
     DurableState {
         epoch: Epoch(epoch),
@@ -22,25 +29,13 @@ fn state(epoch: u64) -> DurableState {
 fn saved_state_is_read_from_locked_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b");
-    let (store, opened) = open(&path);
-    assert_eq!(
-        opened,
-        Opened {
-            durable: DurableState::first_start(),
-            loss: None
-        }
-    );
+    assert_eq!(read(&path), DurableState::first_start());
+    let (store, _) = open(&path);
     store.save(&state(40)).unwrap();
     store.save(&state(41)).unwrap();
     assert!(matches!(Store::open(&path), Err(StoreError::InUse(_))));
     drop(store);
-    assert_eq!(
-        open(&path).1,
-        Opened {
-            durable: state(41),
-            loss: None
-        }
-    );
+    assert_eq!(read(&path), state(41));
 }
 
 #[test]
@@ -76,21 +71,11 @@ fn crash_before_rename_keeps_the_former_state() {
     let (store, _) = open(directory.path());
     store.save(&state(9)).unwrap();
     drop(store);
-    fs::write(
-        directory.path().join("controller.state.new"),
-        "plimsoll-state 1 xx",
-    )
-    .unwrap();
-    let (store, opened) = open(directory.path());
-    assert_eq!(
-        opened,
-        Opened {
-            durable: state(9),
-            loss: None
-        }
-    );
-    store.save(&state(10)).unwrap();
-    assert!(!directory.path().join("controller.state.new").exists());
+    let beside = directory.path().join("controller.state.new");
+    fs::write(&beside, "plimsoll-state 1 xx").unwrap();
+    assert_eq!(read(directory.path()), state(9));
+    open(directory.path()).0.save(&state(10)).unwrap();
+    assert!(!beside.exists());
 }
 
 #[test]
@@ -101,18 +86,14 @@ fn failed_save_keeps_the_former_state() {
     // A directory of that name refuses the write, regardless of the user who runs the test.
     let beside = directory.path().join("controller.state.new");
     fs::create_dir(&beside).unwrap();
-    assert!(matches!(
-        store.save(&state(10)),
-        Err(StoreError::Write { .. })
-    ));
-    assert_eq!(
-        file::read(&directory.path().join(FILE)).unwrap(),
-        Some(state(9))
-    );
+    let refused = store.save(&state(10));
+    assert!(matches!(refused, Err(StoreError::Write { .. })));
+    let left = file::read(&directory.path().join(FILE)).unwrap();
+    assert_eq!(left, Some(state(9)));
     fs::remove_dir(&beside).unwrap();
     store.save(&state(11)).unwrap();
     drop(store);
-    assert_eq!(open(directory.path()).1.durable, state(11));
+    assert_eq!(read(directory.path()), state(11));
 }
 
 #[cfg(unix)]
@@ -126,7 +107,7 @@ fn deleted_lock_lets_one_controller_save() {
     second.save(&state(2)).unwrap();
     assert!(matches!(first.save(&state(1)), Err(StoreError::InUse(_))));
     drop(second);
-    assert_eq!(open(directory.path()).1.durable, state(2));
+    assert_eq!(read(directory.path()), state(2));
 }
 
 #[cfg(unix)]
@@ -138,10 +119,8 @@ fn recreated_directory_is_locked_again() {
     store.save(&state(1)).unwrap();
     fs::remove_dir_all(&state_directory).unwrap();
     store.save(&state(2)).unwrap();
-    assert!(matches!(
-        Store::open(&state_directory),
-        Err(StoreError::InUse(_))
-    ));
+    let in_use = Store::open(&state_directory);
+    assert!(matches!(in_use, Err(StoreError::InUse(_))));
     drop(store);
-    assert_eq!(open(&state_directory).1.durable, state(2));
+    assert_eq!(read(&state_directory), state(2));
 }

@@ -53,93 +53,73 @@ fn other(same_epoch: bool) -> OtherController {
     }
 }
 
-pub(super) type Case = (&'static str, fn(&mut World), &'static str);
+pub(super) type Case = (fn(&mut World), &'static str);
 
-/// The severity, what is wrong, and the sentence.
+/// What is wrong, and its severity with the sentence.
 pub(super) const CASES: &[Case] = &[
     (
-        "warning",
         |it| it.status.aggregators.clear(),
-        "no aggregator is known: this controller limits nothing",
+        "warning: no aggregator is known: this controller limits nothing",
     ),
     (
-        "critical",
         |it| it.lost(4.0).stale = true,
-        "zone-b/agg-1 disconnected for 4 s: its share is released from second 30 on, and its clients go on by their last directives",
+        "critical: zone-b/agg-1 disconnected for 4 s: its share is released from second 30 on, and its clients go on by their last directives",
     ),
     (
-        "critical",
         |it| it.lost(48.0).released = 0.6,
-        "zone-b/agg-1 disconnected for 48 s: 60 % of its share is released to the others, and its clients go on by their last directives",
+        "critical: zone-b/agg-1 disconnected for 48 s: 60 % of its share is released to the others, and its clients go on by their last directives",
     ),
     (
-        "critical",
         |it| it.lost(300.0).silent_s = 200.0,
-        "zone-b/agg-1 disconnected for 5 min: its share is held, and its clients go on by their last directives",
+        "critical: zone-b/agg-1 disconnected for 5 min: its share is held, and its clients go on by their last directives",
     ),
     (
-        "critical",
         |it| it.lost(9_000.0).expired = true,
-        "zone-b/agg-1 expired, its last report was 2 h ago: its share is released to the others, and its clients may admit as much beyond the limit",
+        "critical: zone-b/agg-1 expired, its last report was 2 h ago: its share is released to the others, and its clients may admit as much beyond the limit",
     ),
     (
-        "critical",
         |it| {
-            (
-                it.status.aggregators[1].stale,
-                it.status.aggregators[1].last_report_s,
-            ) = (true, 20.0)
+            let it = &mut it.status.aggregators[1];
+            (it.stale, it.last_report_s) = (true, 20.0);
         },
-        "zone-b/agg-1 is connected and sent no report for 20 s: its requests are not counted",
+        "critical: zone-b/agg-1 is connected and sent no report for 20 s: its requests are not counted",
     ),
     (
-        "critical",
         |it| it.status.aggregators[1].name_conflict = true,
-        "two processes call themselves zone-b/agg-1 and replace each other: meanwhile the zone lives on its hold",
+        "critical: two processes call themselves zone-b/agg-1 and replace each other: meanwhile the zone lives on its hold",
     ),
     (
-        "warning",
         |it| it.status.leading = false,
-        "this controller sends no rates yet: its takeover is not complete, and zones live on their holds",
+        "warning: this controller sends no rates yet: its takeover is not complete, and zones live on their holds",
     ),
     (
-        "critical",
         |it| it.status.lost_lead = Some(other(false)),
-        "this controller does not lead and sends no values: another one leads, c4 at epoch 7, as aggregator zone-b/agg-1 reports",
+        "critical: this controller does not lead and sends no values: another one leads, c4 at epoch 7, as aggregator zone-b/agg-1 reports",
     ),
     (
-        "critical",
         |it| it.status.other_controllers.push(other(true)),
-        "a second controller runs: c4 at epoch 7, as aggregator zone-b/agg-1 reports",
+        "critical: a second controller runs: c4 at epoch 7, as aggregator zone-b/agg-1 reports",
     ),
     (
-        "warning",
         |it| it.status.other_controllers.push(other(false)),
-        "an epoch is claimed without effect, c4 at epoch 7, as aggregator zone-b/agg-1 reports: it follows no directive until the epoch is above that",
+        "warning: an epoch is claimed without effect, c4 at epoch 7, as aggregator zone-b/agg-1 reports: it follows no directive until the epoch is above that",
     ),
     (
-        "warning",
         |it| it.kills.fleet = killed(Some(order()), false),
-        "the whole fleet is killed since 2026-12-01T00:00:00Z, by ann, because `it refuses paying callers`: nothing is refused",
+        "warning: the whole fleet is killed since 2026-12-01T00:00:00Z, by ann, because `it refuses paying callers`: nothing is refused",
     ),
     (
-        "warning",
         |it| it.kills.fleet = killed(None, true),
-        "the whole fleet is killed by the policy file: nothing is refused",
+        "warning: the whole fleet is killed by the policy file: nothing is refused",
     ),
     (
-        "warning",
         |it| {
-            drop(
-                it.kills
-                    .buckets
-                    .insert(bucket("checkout"), killed(None, false)),
-            )
+            let switch = killed(None, false);
+            it.kills.buckets.insert(bucket("checkout"), switch);
         },
-        "bucket checkout is killed: nothing is refused",
+        "warning: bucket checkout is killed: nothing is refused",
     ),
     (
-        "warning",
         |it| {
             it.status.kill_claims.push(Claimed {
                 bucket: None,
@@ -149,85 +129,67 @@ pub(super) const CASES: &[Case] = &[
                 name: "h".to_owned(),
             })
         },
-        "shop a/h holds kill generation 7 of the whole fleet, without an order: it stays in shadow, and nothing else is killed",
+        "warning: shop a/h holds kill generation 7 of the whole fleet, without an order: it stays in shadow, and nothing else is killed",
     ),
     (
-        "warning",
         |it| it.status.killed_locally = 4,
-        "4 of 214 clients are killed by a kill file or their environment: they refuse nothing",
+        "warning: 4 of 214 clients are killed by a kill file or their environment: they refuse nothing",
     ),
     (
-        "warning",
         |it| {
             it.checkout().quotas = vec![quota()];
             it.status.quota_store_down = 4;
         },
-        "4 of 214 clients get no answer from their store of exact quotas: the `on_store_error` of each quota decides in checkout",
+        "warning: 4 of 214 clients get no answer from their store of exact quotas: the `on_store_error` of each quota decides in checkout",
     ),
     (
-        "warning",
         |it| it.checkout().clients_unapplied = 3,
-        "3 of 214 clients do not carry out the mode of checkout: they refuse less than it asks for",
+        "warning: 3 of 214 clients do not carry out the mode of checkout: they refuse less than it asks for",
     ),
     (
-        "critical",
         |it| it.checkout().clients_unapplied = 30,
-        "30 of 214 clients do not carry out the mode of checkout: they refuse less than it asks for",
+        "critical: 30 of 214 clients do not carry out the mode of checkout: they refuse less than it asks for",
     ),
     (
-        "warning",
         |it| {
             (it.checkout().mode, it.checkout().file_mode) = (ShownMode::Shadow, Some(Mode::Enforce))
         },
-        "since an abort or a kill the mode of checkout is below that in the policy file: less is refused",
+        "warning: since an abort or a kill the mode of checkout is below that in the policy file: less is refused",
     ),
     (
-        "critical",
         |it| {
-            (
-                it.checkout().admissions.underadmitting,
-                it.checkout().admissions.underadmitted_ratio,
-            ) = (Some(true), Some(0.988))
+            let it = &mut it.checkout().admissions;
+            (it.underadmitting, it.underadmitted_ratio) = (Some(true), Some(0.988));
         },
-        "bucket checkout is underadmitting: 98.8 % of what limit and load allow did not pass in 5 s",
+        "critical: bucket checkout is underadmitting: 98.8 % of what limit and load allow did not pass in 5 s",
     ),
     (
-        "warning",
         |it| {
-            (
-                it.checkout().admissions.refused_ratio,
-                it.checkout().traffic.offered_rps,
-            ) = (None, 100.0)
+            it.checkout().admissions.refused_ratio = None;
+            it.checkout().traffic.offered_rps = 100.0;
         },
-        "no counts of checkout arrived in 10 s: what is admitted now is unknown",
+        "warning: no counts of checkout arrived in 10 s: what is admitted now is unknown",
     ),
     (
-        "critical",
         |it| it.status.state_lost = Some("no state was found".to_owned()),
-        "state lost: no state was found",
+        "critical: state lost: no state was found",
     ),
     (
-        "warning",
         |it| it.status.state_unsaved = Some("No space left".to_owned()),
-        "state not saved: No space left; epoch, kills and stages would be lost with a restart",
+        "warning: state not saved: No space left; epoch, kills and stages would be lost with a restart",
     ),
     (
-        "critical",
         |it| it.status.audit_failing = true,
-        "the audit log cannot be written: kills work, and whatever adds refusals is refused",
+        "critical: the audit log cannot be written: kills work, and whatever adds refusals is refused",
     ),
     (
-        "warning",
         |it| {
-            (it.policies.refused, it.policies.refused_since_s) = (
-                Some("policy.yaml:3: no\n  3 | x".to_owned()),
-                Some(1_796_083_200),
-            )
+            it.policies.refused = Some("policy.yaml:3: no\n  3 | x".to_owned());
+            it.policies.refused_since_s = Some(1_796_083_200);
         },
-        "the policy files are refused since 2026-12-01T00:00:00Z, and the last good policy stays in force: policy.yaml:3: no",
+        "warning: the policy files are refused since 2026-12-01T00:00:00Z, and the last good policy stays in force: policy.yaml:3: no",
     ),
     (
-        "warning",
         |it| {
             it.policies.held = Some(HeldStatus {
                 hash: "0d69".to_owned(),
@@ -236,30 +198,25 @@ pub(super) const CASES: &[Case] = &[
                 differences: vec![],
             })
         },
-        "policy 0d69 is held back since 2026-12-01T00:00:00Z, and the one before stays in force: api would refuse 50 %",
+        "warning: policy 0d69 is held back since 2026-12-01T00:00:00Z, and the one before stays in force: api would refuse 50 %",
     ),
     (
-        "critical",
         |it| it.members().confirmed = Some(false),
-        "the store does not confirm that this controller leads: it sends values as before, and whatever may add refusals waits",
+        "critical: the store does not confirm that this controller leads: it sends values as before, and whatever may add refusals waits",
     ),
     (
-        "warning",
         |it| it.members().members.truncate(1),
-        "no other controller is registered: nothing takes over if this one is lost",
+        "warning: no other controller is registered: nothing takes over if this one is lost",
     ),
     (
-        "warning",
         |it| it.members().members[1].member.files = Some("b".to_owned()),
-        "the policy files of member http://c2:7401 differ from those of the leader: after a takeover they would be held back",
+        "warning: the policy files of member http://c2:7401 differ from those of the leader: after a takeover they would be held back",
     ),
     (
-        "warning",
         |it| it.members().members[1].member.files = None,
-        "the policy files of member http://c2:7401 cannot be read: after a takeover they would be held back",
+        "warning: the policy files of member http://c2:7401 cannot be read: after a takeover they would be held back",
     ),
     (
-        "warning",
         |it| {
             it.members().store.push(EndpointState {
                 endpoint: "h:2379".to_owned(),
@@ -269,40 +226,34 @@ pub(super) const CASES: &[Case] = &[
                 problems: vec!["refused".to_owned()],
             })
         },
-        "store h:2379: refused",
+        "warning: store h:2379: refused",
     ),
     (
-        "warning",
         |it| it.certificate().expires_in_s = 200_000.0,
-        "the certificate of spiffe://p/controller expires in 2 days: its process loses its streams then",
+        "warning: the certificate of spiffe://p/controller expires in 2 days: its process loses its streams then",
     ),
     (
-        "critical",
         |it| it.certificate().expires_in_s = -600.0,
-        "the certificate of spiffe://p/controller expired 10 min ago: peers refuse it",
+        "critical: the certificate of spiffe://p/controller expired 10 min ago: peers refuse it",
     ),
     (
-        "critical",
         |it| it.certificate().untrusted = true,
-        "no authority of ca.crt signs the certificate of spiffe://p/controller: peers refuse it",
+        "critical: no authority of ca.crt signs the certificate of spiffe://p/controller: peers refuse it",
     ),
     (
-        "warning",
         |it| it.certificate().refused = Some("no key".to_owned()),
-        "the certificate files are refused, the earlier ones are in use: no key",
+        "warning: the certificate files are refused, the earlier ones are in use: no key",
     ),
     (
-        "warning",
         |it| {
             it.status.security.tokens = Some(TokensStatus {
                 accepted: 1,
                 refused: Some("line 2".to_owned()),
             })
         },
-        "the tokens file is refused, the earlier tokens are accepted: line 2",
+        "warning: the tokens file is refused, the earlier tokens are accepted: line 2",
     ),
     (
-        "warning",
         |it| {
             it.status.refused_children.push(RefusedChild {
                 child: "client a/shop/h".to_owned(),
@@ -310,15 +261,13 @@ pub(super) const CASES: &[Case] = &[
                 cause: "counts decreased".to_owned(),
             })
         },
-        "client a/shop/h was refused 3 times in a row: counts decreased; its requests are not counted",
+        "warning: client a/shop/h was refused 3 times in a row: counts decreased; its requests are not counted",
     ),
     (
-        "warning",
         |it| it.status.unprotected.push(bucket("x")),
-        "there is no room for x: nothing limits them",
+        "warning: there is no room for x: nothing limits them",
     ),
     (
-        "warning",
         |it| {
             it.status.unlisted.push(UnlistedStatus {
                 bucket: bucket("chekout"),
@@ -327,10 +276,9 @@ pub(super) const CASES: &[Case] = &[
                 age_s: 0.0,
             })
         },
-        "no policy names bucket chekout: nothing limits it",
+        "warning: no policy names bucket chekout: nothing limits it",
     ),
     (
-        "warning",
         |it| {
             it.status.catalogue = Some(CatalogueStatus {
                 rows: 9,
@@ -339,6 +287,6 @@ pub(super) const CASES: &[Case] = &[
                 full: true,
             })
         },
-        "the catalogue has no room for more tenants with terms of their own: 5 are listed, and others have the terms of their plan",
+        "warning: the catalogue has no room for more tenants with terms of their own: 5 are listed, and others have the terms of their plan",
     ),
 ];
