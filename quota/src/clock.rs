@@ -71,10 +71,7 @@ impl Clock {
             unsure: u64::from(unsure_ms > UNSURE_MS),
         };
         opened.now();
-        opened.keep().map_err(|error| OpenError::Io {
-            path: opened.path.clone(),
-            error,
-        })?;
+        opened.keep().map_err(OpenError::io(&opened.path))?;
         Ok(opened)
     }
 

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Ports, Sources};
-use crate::args::{Args, Durability, Error};
+use crate::args::{Args, Error};
 use crate::engine::{Engine, Settings};
 use crate::leases::Leases;
 use crate::resp::{self, Counters, Port};
@@ -32,7 +32,6 @@ pub struct Listeners {
 pub struct Server {
     engine: Engine,
     security: Opened,
-    durability: Durability,
     at_ahead_max: Duration,
 }
 
@@ -83,7 +82,6 @@ impl Server {
         Ok(Self {
             engine,
             security,
-            durability: args.durability,
             at_ahead_max: args.at_ahead_max,
         })
     }
@@ -100,7 +98,6 @@ impl Server {
         let Self {
             engine,
             security,
-            durability,
             at_ahead_max,
         } = self;
         let (listen, admin) = (listeners.resp.local_addr()?, listeners.admin.local_addr()?);
@@ -130,9 +127,9 @@ impl Server {
             ports,
             resp: counters,
             security,
-            durability,
         };
         let routes = admin::routes(sources);
+        let durability = engine.durability();
         tracing::info!(%listen, %admin, %durability, "quota server serves");
 
         // The admin port ends last: it shows how the other ends.

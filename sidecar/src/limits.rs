@@ -13,13 +13,8 @@ use crate::rules::{HttpTenant, Rules};
 /// Limiter with its current rules. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
     limiter: Limiter,
-    in_force: ArcSwap<InForce>,
+    in_force: Arc<ArcSwap<InForce>>,
 }
 
 /// Rules bound to the limiter, also for requests over HTTP.
@@ -72,23 +67,21 @@ impl Limits {
     pub fn new(limiter: Limiter, rules: Rules) -> Result<Self, LimitsError> {
         let in_force = InForce::bind(&limiter, rules)?;
         Ok(Self {
-            inner: Arc::new(Inner {
-                limiter,
-                in_force: ArcSwap::from_pointee(in_force),
-            }),
+            limiter,
+            in_force: Arc::new(ArcSwap::from_pointee(in_force)),
         })
     }
 
     /// Returns the limiter.
     #[must_use]
-    pub fn limiter(&self) -> &Limiter {
-        &self.inner.limiter
+    pub const fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     /// Returns the current rules. Cheap: it takes no lock.
     #[must_use]
     pub fn in_force(&self) -> Guard<Arc<InForce>> {
-        self.inner.in_force.load()
+        self.in_force.load()
     }
 
     /// Replaces the rules for all later requests.
@@ -97,9 +90,8 @@ impl Limits {
     /// When the limiter has no room for a bucket, or the name of the tenant is invalid. The old rules
     /// then stay; buckets before that one are declared.
     pub fn replace(&self, rules: Rules) -> Result<(), LimitsError> {
-        self.inner
-            .in_force
-            .store(Arc::new(InForce::bind(&self.inner.limiter, rules)?));
+        let in_force = InForce::bind(&self.limiter, rules)?;
+        self.in_force.store(Arc::new(in_force));
         Ok(())
     }
 }

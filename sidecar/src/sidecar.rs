@@ -127,31 +127,22 @@ impl Sidecar {
         let feed = feed.spawn()?;
         tracing::info!(admin = %addresses.2, "sidecar starts: its ports open once it knows the policies of its buckets");
 
-        let (ports, reloads) = (Ports::new(), Reloads::default());
-        tokio::spawn(
-            shutdown
-                .clone()
-                .run_until_cancelled_owned(security.clone().follow()),
-        );
-        tokio::spawn(
-            shutdown
-                .clone()
-                .run_until_cancelled_owned(ports.lag.clone().watch()),
-        );
+        let (ports, reloads) = (Ports::new(), Arc::<Reloads>::default());
+        spawn_until(&shutdown, security.clone().follow());
+        spawn_until(&shutdown, ports.lag.clone().watch());
         if let Some(file) = file {
-            let following = file.follow(limits.clone(), reloads.clone());
-            tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));
+            spawn_until(&shutdown, file.follow(limits.clone(), reloads.clone()));
         }
         let access = security.access().clone();
         let rls_service = rls::Service::new(limits.clone(), shutdown.clone());
-        let http_service = http::Service::new(limits.clone(), access.clone());
+        let http_service = Arc::new(http::Service::new(limits.clone(), access.clone()));
         let is_open = Arc::new(AtomicBool::new(false));
         let routes = admin::routes(Sources {
             limits: limits.clone(),
             reloads,
             ports: ports.clone(),
             security: security.clone(),
-            rls: rls_service.counters().clone(),
+            rls: rls_service.counters(),
             http: http_service.clone(),
             is_open: Arc::clone(&is_open),
         });
@@ -200,7 +191,7 @@ impl Sidecar {
                     rls_service.clone().answer(request)
                 }),
                 serve_http1(http, shutdown.clone(), move |caller, request| {
-                    let service = http_service.clone();
+                    let service = Arc::clone(&http_service);
                     async move { service.answer(caller, request).await }
                 })
             );
@@ -214,6 +205,10 @@ impl Sidecar {
         };
         tokio::join!(decisions, admin).0
     }
+}
+
+fn spawn_until(shutdown: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(shutdown.clone().run_until_cancelled_owned(task));
 }
 
 /// Reports the last counts. No decision follows.

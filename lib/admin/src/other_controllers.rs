@@ -49,11 +49,12 @@ pub fn log(due: Vec<(String, Sighting)>) {
         },
     ) in due
     {
-        let (epoch, instance) = (other.epoch.0, other.instance);
+        let epoch = other.epoch.0;
+        let instance = other.instance.map(tracing::field::debug);
         if is_rival {
             tracing::error!(
                 epoch,
-                instance = instance.map(tracing::field::debug),
+                instance,
                 through,
                 "two controllers run at one epoch, as on copies of one state directory: the one with the higher instance \
                  leads. Stop one of them, and then restart the other"
@@ -61,7 +62,7 @@ pub fn log(due: Vec<(String, Sighting)>) {
         } else {
             tracing::warn!(
                 epoch,
-                instance = instance.map(tracing::field::debug),
+                instance,
                 through,
                 "claimed epoch ignored: it is above the one in force. If the peer was led by a controller that is gone, it \
                  follows again once a controller has a later epoch"

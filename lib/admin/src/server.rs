@@ -7,7 +7,7 @@ use plimsoll_net::{Acceptor, Connections, Protection};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Access, Needs, Route, Routes};
+use crate::access::{Access, Needs, Routes};
 use crate::http;
 
 /// Routes of every admin port. `metrics` reads the metrics; `ready` returns true if the process can do
@@ -35,15 +35,10 @@ pub fn routes(
             (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
         }
     };
-    let route = |path, needs| Route {
-        method: Method::GET,
-        path,
-        needs,
-    };
     Routes::new()
-        .with(route("/metrics", Needs::Metrics), page)
-        .with(route("/healthz", Needs::Nothing), async || "alive\n")
-        .with(route("/readyz", Needs::Nothing), readiness)
+        .with(Method::GET, "/metrics", Needs::Metrics, page)
+        .open(Method::GET, "/healthz", async || "alive\n")
+        .open(Method::GET, "/readyz", readiness)
 }
 
 /// Serves `routes` on `listener` until `shutdown` is cancelled, to the callers that `access` accepts. Requests in

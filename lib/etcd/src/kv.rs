@@ -115,10 +115,7 @@ impl Client {
     }
 
     pub(crate) fn single(&self, key: &[u8]) -> Keys {
-        Keys {
-            first: [self.prefix(), key].concat().into(),
-            end: Bytes::new(),
-        }
+        Keys::one([self.prefix(), key].concat().into())
     }
 
     pub(crate) fn beginning(&self, prefix_key: &[u8]) -> Keys {
@@ -139,6 +136,11 @@ impl Client {
 }
 
 impl Keys {
+    pub(crate) fn one(key: Bytes) -> Self {
+        let end = Bytes::new();
+        Self { first: key, end }
+    }
+
     pub(crate) fn read(&self) -> wire::RangeRequest {
         wire::RangeRequest {
             key: self.first.clone(),

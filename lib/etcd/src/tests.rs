@@ -23,9 +23,10 @@ fn entry(key: &'static str, created: i64, modified: i64) -> wire::KeyValue {
 
 #[test]
 fn statuses_say_what_was_applied() {
+    let refused = Failure::Refused;
     let other = |code: Code, message: &str| {
         let (code, message) = (code.into(), message.to_owned());
-        Failure::Refused(Error::Other { code, message })
+        refused(Error::Other { code, message })
     };
     let lost = |text: &str| Failure::Lost(text.to_owned());
     let no_lease = "etcdserver: requested lease not found";
@@ -34,12 +35,13 @@ fn statuses_say_what_was_applied() {
     let wrong = "etcdserver: authentication failed, invalid user ID or password";
     let old = "etcdserver: revision of auth store is old";
     let passed_on = "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token";
+    let denied = |text: &str| Failure::Token(Error::denied(text));
+    let full = "etcdserver: mvcc: database space exceeded";
+    let long = "Error, decoded message length too large";
+    let many = "etcdserver: too many requests";
+    let exhausted = Code::ResourceExhausted;
     for (code, message, expected) in [
-        (
-            Code::NotFound,
-            no_lease,
-            Failure::Refused(Error::LeaseNotFound),
-        ),
+        (Code::NotFound, no_lease, refused(Error::LeaseNotFound)),
         (
             Code::Unavailable,
             "etcdserver: no leader",
@@ -56,38 +58,14 @@ fn statuses_say_what_was_applied() {
             "h2 protocol error",
             lost("h2 protocol error"),
         ),
-        (
-            Code::InvalidArgument,
-            old,
-            Failure::Token(Error::denied(old)),
-        ),
-        (
-            Code::Unknown,
-            passed_on,
-            Failure::Token(Error::denied(passed_on)),
-        ),
-        (
-            Code::InvalidArgument,
-            wrong,
-            Failure::Refused(Error::denied(wrong)),
-        ),
-        (
-            Code::ResourceExhausted,
-            "etcdserver: mvcc: database space exceeded",
-            Failure::Refused(Error::NoSpace),
-        ),
-        (
-            Code::OutOfRange,
-            "Error, decoded message length too large",
-            Failure::Oversized("Error, decoded message length too large".to_owned()),
-        ),
-        (
-            Code::ResourceExhausted,
-            "etcdserver: too many requests",
-            other(Code::ResourceExhausted, "etcdserver: too many requests"),
-        ),
+        (Code::InvalidArgument, old, denied(old)),
+        (Code::Unknown, passed_on, denied(passed_on)),
+        (Code::InvalidArgument, wrong, refused(Error::denied(wrong))),
+        (exhausted, full, refused(Error::NoSpace)),
+        (Code::OutOfRange, long, Failure::Oversized(long.to_owned())),
+        (exhausted, many, other(exhausted, many)),
         // From a proxy, or from an HTTP/2 connection that is told to calm down.
-        (Code::ResourceExhausted, "calm down", lost("calm down")),
+        (exhausted, "calm down", lost("calm down")),
     ] {
         assert_eq!(
             Failure::of(&Status::new(code, message)),

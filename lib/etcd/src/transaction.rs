@@ -122,8 +122,7 @@ impl Operation {
 
     /// Reads a key. The answer is in [`Committed::reads`].
     pub fn get(key: impl Into<Bytes>) -> Self {
-        let (first, end) = (key.into(), Bytes::new());
-        Self(Request::Range(Keys { first, end }.read()))
+        Self(Request::Range(Keys::one(key.into()).read()))
     }
 
     /// Returns the operation with the prefix of the store before its keys.
@@ -157,8 +156,8 @@ fn decode(
 ) -> Result<Option<Option<KeyValue>>, Error> {
     match (&request.request, answer.response) {
         (Some(Request::Range(asked)), Some(Answer::Range(answer))) => {
-            let (first, end) = (asked.key.clone(), Bytes::new());
-            Keys { first, end }.only(answer, client).map(Some)
+            let keys = Keys::one(asked.key.clone());
+            keys.only(answer, client).map(Some)
         }
         (Some(Request::Put(_)), Some(Answer::Put(_)))
         | (Some(Request::DeleteRange(_)), Some(Answer::DeleteRange(_))) => Ok(None),

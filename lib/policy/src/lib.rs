@@ -156,18 +156,12 @@ impl Policy {
 
     /// The patterns of buckets as written, `*` included, in the order of their beginnings.
     pub fn patterns(&self) -> impl Iterator<Item = (String, &BucketPolicy)> {
-        self.buckets
-            .patterns
-            .iter()
-            .map(|(pattern, policy)| (pattern.to_string(), policy))
+        self.buckets.patterns()
     }
 
     /// All entries of the policy by their names as written, exact buckets first, then patterns, `*` included.
     pub fn entries(&self) -> impl Iterator<Item = (String, &BucketPolicy)> {
-        let exact = self
-            .exact_buckets()
-            .map(|(bucket, policy)| (bucket.to_string(), policy));
-        exact.chain(self.patterns())
+        self.buckets.iter()
     }
 
     /// The exact quotas, attached or not, in the order of names.

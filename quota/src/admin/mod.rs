@@ -20,7 +20,6 @@ use plimsoll_core::stats::metrics::About;
 
 pub(crate) use self::ports::Ports;
 use self::status::Status;
-use crate::args::Durability;
 use crate::engine::Engine;
 use crate::resp::Counters;
 
@@ -30,7 +29,6 @@ pub(crate) struct Sources {
     pub(crate) ports: Ports,
     pub(crate) resp: Arc<Counters>,
     pub(crate) security: Opened,
-    pub(crate) durability: Durability,
 }
 
 /// Returns the descriptions of all metrics of the admin port. Not part of the API.

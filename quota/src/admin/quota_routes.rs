@@ -63,11 +63,7 @@ async fn list(
         .list(&prefix, after, limit)
         .await
         .map_err(unavailable)?;
-    let buckets = buckets.iter().map(|bucket| status(bucket, now)).collect();
-    Ok(Json(Buckets {
-        buckets,
-        next: next.map(|next| escape(&next)),
-    }))
+    Ok(page(&buckets, next, now))
 }
 
 async fn get(
@@ -80,10 +76,14 @@ async fn get(
     if buckets.is_empty() {
         return Err(unknown(&query.key));
     }
-    Ok(Json(Buckets {
+    Ok(page(&buckets, None, now))
+}
+
+fn page(buckets: &[Bucket], next: Option<Vec<u8>>, now: QuotaTime) -> Json<Buckets> {
+    Json(Buckets {
         buckets: buckets.iter().map(|bucket| status(bucket, now)).collect(),
-        next: None,
-    }))
+        next: next.map(|next| escape(&next)),
+    })
 }
 
 async fn top(State(engine): State<Engine>, Parameters(query): Parameters<TopQuery>) -> Answer<Top> {

@@ -41,7 +41,7 @@ impl Status {
         let stats = sources.engine.stats();
         Self {
             ready: sources.engine.is_ready(),
-            durability: sources.durability.to_string(),
+            durability: sources.engine.durability().to_string(),
             unsaved_age_s: stats.unsaved.unwrap_or_default().as_secs_f64(),
             last_commit_s: stats.since_commit.map(|since| since.as_secs_f64()),
             buckets_in_memory: stats.buckets,

@@ -22,10 +22,9 @@ const TABLE: &str = "
 ";
 
 fn sources(directory: &Path) -> Sources {
-    let durability = Durability::default();
     let settings = Settings {
         data: directory.join("data"),
-        durability,
+        durability: Durability::default(),
         cache_bytes: 16 << 20,
     };
     Sources {
@@ -33,7 +32,6 @@ fn sources(directory: &Path) -> Sources {
         ports: Ports::new(),
         resp: Arc::default(),
         security: Opened::default(),
-        durability,
     }
 }
 

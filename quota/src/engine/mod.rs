@@ -100,31 +100,20 @@ impl Engine {
             shared: shared.clone(),
             threads: Vec::new(),
         };
-        let spawned = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-            thread.map_err(|error| OpenError::Io {
-                path: settings.data.clone(),
-                error,
-            })
+        let mut spawn = |name: &str, run: fn(&Shared)| {
+            let its = shared.clone();
+            let builder = thread::Builder::new().name(name.to_owned());
+            let spawned = builder.spawn(move || run(&its));
+            let spawned = spawned.map_err(OpenError::io(&settings.data))?;
+            let thread = spawned.thread().clone();
+            threads.threads.push(spawned);
+            Ok::<_, OpenError>(thread)
         };
-        let commits = shared.clone();
-        let committer = spawned(
-            "quota-commit",
-            Box::new(move || Committer::default().run(&commits)),
-        )?;
-        let _ = shared.committer.set(committer.thread().clone());
-        threads.threads.push(committer);
-        let settles = shared.clone();
-        let settler = spawned(
-            "quota-settle",
-            Box::new(move || commits::settle_all(&settles)),
-        )?;
-        shared.settling.set_thread(settler.thread().clone());
-        threads.threads.push(settler);
-        let sweeps = shared.clone();
-        threads
-            .threads
-            .push(spawned("quota-sweep", Box::new(move || sweep(&sweeps)))?);
+        let committer = spawn("quota-commit", |shared| Committer::default().run(shared))?;
+        let _ = shared.committer.set(committer);
+        let settler = spawn("quota-settle", commits::settle_all)?;
+        shared.settling.set_thread(settler);
+        spawn("quota-sweep", sweep)?;
         Ok(Self {
             shared,
             _threads: Arc::new(threads),
@@ -154,6 +143,10 @@ impl Engine {
             clock_unsure: shared.time.unsure,
             ..shared.counters.stats()
         }
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.shared.durability
     }
 
     /// Returns true unless the last save or settling failed, or a debit is far too late for the

@@ -1,6 +1,6 @@
 //! A take from several buckets: all of them, or none.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use plimsoll_core::quota::{Balance, lease};
 use smallvec::SmallVec;
@@ -28,11 +28,8 @@ impl Shared {
         // All takes lock in this order.
         shards.sort_unstable();
         shards.dedup();
-        let mut guards: SmallVec<[MutexGuard<'_, Shard>; 1]> = shards
-            .iter()
-            .filter_map(|shard| self.shards.get(*shard))
-            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
-            .collect();
+        let mut guards: SmallVec<[MutexGuard<'_, Shard>; 1]> =
+            shards.iter().map(|shard| self.lock(*shard)).collect();
         let now_ms = moment.now_ms;
         // Guard, slot and balance of each bucket.
         let found: Option<SmallVec<[(usize, u32, Balance); 1]>> = demands

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll_host::atomic_file::sync_directory;
 use plimsoll_host::panics::stopped_at_panic;
 
 use super::directory::Directory;
@@ -245,14 +246,11 @@ fn decode(value: &[u8]) -> Result<Row, StoreError> {
 /// Writes the journals again. After a failed synchronisation, a later one proves nothing about
 /// earlier writes.
 fn rewrite_journals(store: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(store)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "jnl") {
-            let new = path.with_extension("rewritten");
-            fs::copy(&path, &new)?;
-            File::open(&new)?.sync_all()?;
-            fs::rename(&new, &path)?;
-        }
+    for path in journals::files(store)? {
+        let new = path.with_extension("rewritten");
+        fs::copy(&path, &new)?;
+        File::open(&new)?.sync_all()?;
+        fs::rename(&new, &path)?;
     }
-    File::open(store)?.sync_all()
+    sync_directory(store)
 }

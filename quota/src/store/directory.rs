@@ -2,10 +2,11 @@
 //! disk.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use plimsoll_host::atomic_file::{self, sync_directory};
 use plimsoll_host::private_directory;
 
 use super::error::OpenError;
@@ -93,11 +94,10 @@ impl Directory {
             .and_then(|file| file.sync_all())
             .map_err(OpenError::io(&creating))?;
         self.sync()?;
-        match fs::remove_dir_all(&store) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(OpenError::io(&store)(error));
-            }
-            _ => {}
+        if let Err(error) = fs::remove_dir_all(&store)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(OpenError::io(&store)(error));
         }
         private_directory::create(&store).map_err(OpenError::io(&store))?;
         let created = create(&store)?;
@@ -108,21 +108,19 @@ impl Directory {
 
     /// Returns the number of the last commit on disk. `None` if unknown.
     pub(super) fn synced(&self) -> Option<u64> {
-        let mut bytes = [0; 16];
-        self.synced.read_exact_at(&mut bytes, 0).ok()?;
-        let (number, check) = bytes.split_at(8);
-        let number = u64::from_le_bytes(number.try_into().ok()?);
-        (u64::from_le_bytes(check.try_into().ok()?) == !number).then_some(number)
+        let mut numbers = [[0; 8]; 2];
+        let bytes = numbers.as_flattened_mut();
+        self.synced.read_exact_at(bytes, 0).ok()?;
+        let [number, check] = numbers.map(u64::from_le_bytes);
+        (check == !number).then_some(number)
     }
 
     /// Notes the number of a commit that is on disk. The note may be behind after a power failure,
     /// never ahead.
     pub(super) fn set_synced(&self, number: u64) {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&number.to_le_bytes());
-        bytes[8..].copy_from_slice(&(!number).to_le_bytes());
+        let numbers = [number, !number].map(u64::to_le_bytes);
         // The commit is safe without the note, which only makes damage visible.
-        let _ = self.synced.write_all_at(&bytes, 0);
+        let _ = self.synced.write_all_at(numbers.as_flattened(), 0);
     }
 
     fn check_format(&self) -> Result<(), OpenError> {
@@ -144,21 +142,12 @@ impl Directory {
 
     fn write_format(&self) -> Result<(), OpenError> {
         let path = self.path.join(FORMAT_FILE);
-        let new = path.with_extension("new");
-        let write = || {
-            let mut file = File::create(&new)?;
-            writeln!(file, "{FORMAT}")?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        };
-        write().map_err(OpenError::io(&path))?;
-        self.sync()
+        let text = format!("{FORMAT}\n");
+        atomic_file::replace(&path, text.as_bytes()).map_err(OpenError::io(&path))
     }
 
     fn sync(&self) -> Result<(), OpenError> {
-        File::open(&self.path)
-            .and_then(|file| file.sync_all())
-            .map_err(OpenError::io(&self.path))
+        sync_directory(&self.path).map_err(OpenError::io(&self.path))
     }
 }
 

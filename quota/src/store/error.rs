@@ -65,7 +65,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io {
             path: path.to_owned(),
             error,

@@ -28,26 +28,32 @@ pub(super) struct Chain {
 
 /// Reads the commits in all journals of a database. A gap between two of them is an error.
 pub(super) fn check(database: &Path) -> Result<Chain, OpenError> {
-    let mut journals = Vec::new();
-    for entry in fs::read_dir(database).map_err(OpenError::io(database))? {
-        let path = entry.map_err(OpenError::io(database))?.path();
-        if path.extension().is_some_and(|extension| extension == "jnl") {
-            let number = path
-                .file_stem()
-                .and_then(|stem| stem.to_str())
-                .and_then(|stem| stem.parse().ok());
-            journals.push((number.unwrap_or(u64::MAX), path));
-        }
-    }
-    journals.sort();
+    let mut journals = files(database).map_err(OpenError::io(database))?;
+    journals.sort_by_cached_key(|path| {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let number = stem.and_then(|stem| stem.parse().ok());
+        (number.unwrap_or(u64::MAX), path.clone())
+    });
     let mut chain = Chain::default();
-    for (_, journal) in journals {
+    for journal in journals {
         check_one(&journal, &mut chain)?;
     }
     Ok(chain)
 }
 
-fn check_one(journal: &PathBuf, chain: &mut Chain) -> Result<(), OpenError> {
+/// Returns the journals of a database, in no order.
+pub(super) fn files(database: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(database)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "jnl") {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+fn check_one(journal: &Path, chain: &mut Chain) -> Result<(), OpenError> {
     let mut reader = BufReader::with_capacity(
         1 << 16,
         File::open(journal).map_err(OpenError::io(journal))?,

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fjall::compaction::filter::Factory;
 use fjall::{
     AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch,
     PersistMode,
@@ -69,14 +70,8 @@ impl Opened {
         sizes: Sizes,
         journaled: Option<u64>,
     ) -> Result<Self, StoreError> {
-        let filters = move |keyspace: &str| {
-            let expiry = (keyspace == BUCKETS).then(|| {
-                Arc::new(Expiry {
-                    clock: clock.clone(),
-                })
-            })?;
-            Some(expiry as Arc<dyn fjall::compaction::filter::Factory>)
-        };
+        let expiry: Arc<dyn Factory> = Arc::new(Expiry { clock });
+        let filters = move |keyspace: &str| (keyspace == BUCKETS).then(|| expiry.clone());
         let database = Database::builder(path)
             .cache_size(sizes.blocks)
             .max_journaling_size(JOURNAL_BYTES)
@@ -308,22 +303,15 @@ impl Opened {
 
 /// Reads the numbers of a commit; 0 where there is none.
 fn commit(value: Option<fjall::Slice>) -> Result<Commit, StoreError> {
-    let Some(value) = value else {
-        return Ok(Commit::default());
-    };
-    let unreadable =
-        || StoreError::Failed("the number of the last commit is unreadable".to_owned());
-    Commit::decode(&value).ok_or_else(unreadable)
+    let commit = value.map_or(Some(Commit::default()), |value| Commit::decode(&value));
+    commit
+        .ok_or_else(|| StoreError::Failed("the number of the last commit is unreadable".to_owned()))
 }
 
 /// Reads the number of the last commit that left the log completely; 0 where there is none.
 fn number(value: Option<fjall::Slice>) -> Result<u64, StoreError> {
-    let Some(value) = value else { return Ok(0) };
-    let unreadable =
-        || StoreError::Failed("the number of settled changes is unreadable".to_owned());
-    value
-        .as_ref()
-        .try_into()
+    let number = value.map_or(Ok([0; 8]), |value| value.as_ref().try_into());
+    number
         .map(u64::from_le_bytes)
-        .map_err(|_| unreadable())
+        .map_err(|_| StoreError::Failed("the number of settled changes is unreadable".to_owned()))
 }

@@ -49,8 +49,8 @@ pub(super) struct Commit {
 impl Commit {
     pub(super) fn encode(self) -> [u8; 16] {
         let mut value = [0; 16];
-        value[..8].copy_from_slice(&self.number.to_le_bytes());
-        value[8..].copy_from_slice(&self.before.to_le_bytes());
+        let numbers = [self.number, self.before].map(u64::to_le_bytes);
+        value.copy_from_slice(numbers.as_flattened());
         value
     }
 

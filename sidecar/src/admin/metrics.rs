@@ -39,13 +39,13 @@ const METRICS: [Metric<Sources>; 9] = [
         &["endpoint", "result"],
         "Requests of the HTTP port, and each part of a batch: `allowed`, `refused`, `withheld`, `passed` (no rule limits it), \
          `invalid`, `recorded` (a report), `unknown_bucket`.",
-        |sources| rows(sources.http.counts()),
+        |sources| rows(sources.http.counts.requests()),
     ),
     Metric::counter(
         "plimsoll_sidecar_http_mistakes_total",
         &["kind"],
         "Missing or malformed headers in requests of proxies, which are admitted without a decision or count as one.",
-        |sources| labelled(sources.http.mistakes()),
+        |sources| labelled(sources.http.counts.mistakes()),
     ),
     Metric::gauge(
         "plimsoll_sidecar_rules_info",

@@ -22,11 +22,11 @@ use crate::{http, rls};
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub(crate) limits: Limits,
-    pub(crate) reloads: Reloads,
+    pub(crate) reloads: Arc<Reloads>,
     pub(crate) ports: Ports,
     pub(crate) security: Opened,
-    pub(crate) rls: rls::Counters,
-    pub(crate) http: http::Service,
+    pub(crate) rls: Arc<rls::Counters>,
+    pub(crate) http: Arc<http::Service>,
     /// True once the ports are open.
     pub(crate) is_open: Arc<AtomicBool>,
 }

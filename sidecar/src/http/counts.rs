@@ -63,7 +63,7 @@ pub(super) enum Mistake {
 }
 
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     requests: [Tally<{ RESULTS.len() }>; ENDPOINTS.len()],
     mistakes: Tally<6>,
 }
@@ -105,7 +105,8 @@ impl Counts {
         }
     }
 
-    pub(super) fn requests(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
+    /// Returns the requests by endpoint and result. A batch counts once for each of its requests.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         let by_endpoint = ENDPOINTS.into_iter().zip(&self.requests);
         by_endpoint.flat_map(|(endpoint, results)| {
             results
@@ -114,7 +115,8 @@ impl Counts {
         })
     }
 
-    pub(super) fn mistakes(&self) -> [(&'static str, u64); 6] {
+    /// Returns the mistakes in requests of proxies by kind: missing or malformed headers.
+    pub(crate) fn mistakes(&self) -> [(&'static str, u64); 6] {
         self.mistakes.rows()
     }
 }

@@ -11,10 +11,8 @@ mod proxy;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use http::header::{ALLOW, HOST};
+use http::header::{ALLOW, CONTENT_TYPE, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -31,16 +29,11 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Header with a proxy's token, so that `authorization` may be its caller's.
 const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-token");
 
-#[derive(Clone, Debug)]
-pub(crate) struct Service {
-    inner: Arc<Inner>,
-}
-
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Service {
     limits: Limits,
     access: Access,
-    counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 /// A request whose head was read: it is answered, or its body is needed.
@@ -53,11 +46,9 @@ impl Service {
     /// Serves the decisions of this limiter. `access` has the tokens of callers beyond loopback.
     pub(crate) fn new(limits: Limits, access: Access) -> Self {
         Self {
-            inner: Arc::new(Inner {
-                limits,
-                access,
-                counts: Counts::default(),
-            }),
+            limits,
+            access,
+            counts: Counts::default(),
         }
     }
 
@@ -68,33 +59,20 @@ impl Service {
     ) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         if let Err(problem) = check_host(&head) {
-            let endpoint = Endpoint::of(head.uri.path());
-            endpoint
-                .into_iter()
-                .for_each(|endpoint| self.inner.counts.count(endpoint, Outcome::Invalid));
+            if let Some(endpoint) = Endpoint::of(head.uri.path()) {
+                self.counts.count(endpoint, Outcome::Invalid);
+            }
             return problem.response();
         }
-        match self.inner.begin(caller, head).await {
+        match self.begin(caller, head).await {
             Begun::Answered(response) => response,
             Begun::NeedsBody(call) => match read_within(body, BODY_BYTES_MAX).await {
-                Ok(body) => self.inner.end(call, &body).await,
-                Err(error) => self.inner.invalid(call, Problem::of_body(&error)),
+                Ok(body) => self.end(call, &body).await,
+                Err(error) => self.invalid(call, Problem::of_body(&error)),
             },
         }
     }
 
-    /// Returns the requests by endpoint and result. A batch counts once for each of its requests.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
-        self.inner.counts.requests()
-    }
-
-    /// Returns the mistakes in requests of proxies by kind: missing or malformed headers.
-    pub(crate) fn mistakes(&self) -> [(&'static str, u64); 6] {
-        self.inner.counts.mistakes()
-    }
-}
-
-impl Inner {
     async fn begin(&self, caller: Caller, head: Parts) -> Begun {
         let path = head.uri.path();
         if caller.needs_token
@@ -156,6 +134,22 @@ fn check_host(head: &Parts) -> Result<(), Problem> {
             format!("the request has {count} `host` header fields: send one"),
         )),
     }
+}
+
+/// Returns the response with a body of this type.
+fn with_body(body: impl Into<Bytes>, content_type: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Returns the response without a body.
+fn empty(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
 }
 
 fn not_allowed(methods: &'static str) -> Response<Full<Bytes>> {

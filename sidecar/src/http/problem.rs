@@ -1,7 +1,6 @@
 //! Problem documents (RFC 9457) for requests that cannot be served.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use plimsoll_admin::access::Denied;
@@ -51,13 +50,9 @@ impl Problem {
         } else {
             format!("`{field}`: {fault}")
         };
-        let field = Some(field).filter(|field| !field.is_empty());
-        Self(Box::new(Fault {
-            status: StatusCode::BAD_REQUEST,
-            detail,
-            field,
-            header: None,
-        }))
+        let mut problem = Self::new(StatusCode::BAD_REQUEST, detail);
+        problem.0.field = Some(field).filter(|field| !field.is_empty());
+        problem
     }
 
     pub(super) fn of_body(error: &BodyError) -> Self {
@@ -97,12 +92,8 @@ impl Problem {
         };
         // Texts and a number always serialize.
         let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = Response::new(Full::new(Bytes::from(body)));
+        let mut response = super::with_body(body, "application/problem+json");
         *response.status_mut() = status;
-        response.headers_mut().insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
         response.headers_mut().extend(header);
         response
     }
@@ -110,11 +101,8 @@ impl Problem {
 
 impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
-        Self(Box::new(Fault {
-            status: denied.status,
-            detail: denied.error,
-            field: None,
-            header: denied.field,
-        }))
+        let mut problem = Self::new(denied.status, denied.error);
+        problem.0.header = denied.field;
+        problem
     }
 }

@@ -1,19 +1,11 @@
 //! The counts of the rate limit service since the start, for metrics.
 
-use std::sync::Arc;
-
 use super::input::InputError;
 use super::messages::RateLimitDescriptor;
 use crate::tally::Tally;
 
-/// Clones share the counts.
-#[derive(Clone, Debug)]
-pub(crate) struct Counters {
-    inner: Arc<Inner>,
-}
-
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Counters {
     requests: Tally<4>,
     passed: Tally<2>,
     rejected: Tally<{ InputError::LABELS.len() }>,
@@ -30,26 +22,23 @@ const REJECTED: usize = 3;
 
 impl Default for Counters {
     fn default() -> Self {
-        let inner = Inner {
+        Self {
             requests: Tally::new(["ok", "withheld", "over_limit", "rejected"]),
             passed: Tally::new(["no_rule", "unlimited"]),
             rejected: Tally::new(InputError::LABELS),
-        };
-        Self {
-            inner: Arc::new(inner),
         }
     }
 }
 
 impl Counters {
     pub(super) fn on_request(&self, overall: Overall) {
-        self.inner.requests.add(overall as usize);
+        self.requests.add(overall as usize);
     }
 
     /// Counts a descriptor that no rule matches, and logs the first: a proxy asks where limits are
     /// meant. Values may name tenants, and are not logged.
     pub(super) fn on_unmatched(&self, domain: &str, descriptor: &RateLimitDescriptor) {
-        if self.inner.passed.add(0) {
+        if self.passed.add(0) {
             let keys: Vec<&str> = descriptor
                 .entries
                 .iter()
@@ -66,27 +55,27 @@ impl Counters {
     }
 
     pub(super) fn on_unlimited(&self) {
-        self.inner.passed.add(1);
+        self.passed.add(1);
     }
 
     /// Counts a request that is not decided, and logs the first for each reason: proxies hide the
     /// error, and serve the request.
     pub(super) fn on_rejected(&self, error: &InputError) {
-        self.inner.requests.add(REJECTED);
-        if self.inner.rejected.add(error.index()) {
+        self.requests.add(REJECTED);
+        if self.rejected.add(error.index()) {
             tracing::warn!(%error, "request of a proxy is not decided, logged once");
         }
     }
 
     pub(crate) fn requests(&self) -> [(&'static str, u64); 4] {
-        self.inner.requests.rows()
+        self.requests.rows()
     }
 
     pub(crate) fn passed(&self) -> [(&'static str, u64); 2] {
-        self.inner.passed.rows()
+        self.passed.rows()
     }
 
     pub(crate) fn rejected(&self) -> [(&'static str, u64); InputError::LABELS.len()] {
-        self.inner.rejected.rows()
+        self.rejected.rows()
     }
 }

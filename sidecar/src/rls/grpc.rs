@@ -73,25 +73,24 @@ pub(super) fn answered(message: &impl Message, more: &[u8]) -> Response<Reply> {
 
 /// Returns the answer with an already framed message, and the status OK.
 pub(super) fn answered_with(framed: Bytes) -> Response<Reply> {
-    of_body(Reply {
-        message: Some(framed),
-        open_until: None,
-        status: Some(STATUS_OK),
-    })
+    of_body(framed, None, STATUS_OK)
 }
 
 /// Returns the answer with an already framed message. The stream stays open until `closing`.
 pub(super) fn open(framed: Bytes, closing: CancellationToken) -> Response<Reply> {
-    let open_until = Some(Box::pin(closing.cancelled_owned()));
-    of_body(Reply {
-        message: Some(framed),
-        open_until,
-        status: Some(STATUS_UNAVAILABLE),
-    })
+    of_body(framed, Some(closing), STATUS_UNAVAILABLE)
 }
 
-fn of_body(reply: Reply) -> Response<Reply> {
-    let mut response = Response::new(reply);
+fn of_body(
+    framed: Bytes,
+    open_until: Option<CancellationToken>,
+    status: HeaderValue,
+) -> Response<Reply> {
+    let mut response = Response::new(Reply {
+        message: Some(framed),
+        open_until: open_until.map(|closing| Box::pin(closing.cancelled_owned())),
+        status: Some(status),
+    });
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }

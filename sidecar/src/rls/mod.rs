@@ -11,6 +11,7 @@ mod response;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -41,7 +42,7 @@ const QUOTED_MAX: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     limits: Limits,
-    counters: Counters,
+    counters: Arc<Counters>,
     closing: CancellationToken,
 }
 
@@ -51,13 +52,13 @@ impl Service {
     pub(crate) fn new(limits: Limits, closing: CancellationToken) -> Self {
         Self {
             limits,
-            counters: Counters::default(),
+            counters: Arc::default(),
             closing,
         }
     }
 
-    pub(crate) const fn counters(&self) -> &Counters {
-        &self.counters
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Answers a request of this service or of the health service. Counts errors, and logs the first of

@@ -9,7 +9,7 @@ mod http;
 mod read;
 mod spec;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree;
 
 pub use bounds::{

@@ -63,21 +63,15 @@ fn subject(refused: &RefusalOf<'_>) -> String {
 /// Returns the metadata of the `ErrorInfo`: the bucket, its limit in requests/s, and the exact quota with the requests
 /// of a full one, as far as they are known.
 fn facts(refused: &RefusalOf<'_>) -> HashMap<String, String> {
-    let bucket = refused
-        .bucket
-        .map(|bucket| ("bucket".to_owned(), bucket.to_owned()));
-    let limit = refused
-        .exceeded()
-        .map(|limit| ("limit".to_owned(), limit.to_string()));
-    let quota = refused.used_up().map(|quota| {
-        [
-            ("quota".to_owned(), quota.name.to_string()),
-            ("max".to_owned(), quota.rate.max().to_string()),
-        ]
-    });
-    bucket
-        .into_iter()
-        .chain(limit)
-        .chain(quota.into_iter().flatten())
+    let quota = refused.used_up();
+    let facts = [
+        ("bucket", refused.bucket.map(str::to_owned)),
+        ("limit", refused.exceeded().map(|limit| limit.to_string())),
+        ("quota", quota.map(|quota| quota.name.to_string())),
+        ("max", quota.map(|quota| quota.rate.max().to_string())),
+    ];
+    let known = facts.into_iter();
+    known
+        .filter_map(|(name, fact)| Some((name.to_owned(), fact?)))
         .collect()
 }

@@ -119,32 +119,21 @@ impl Quota {
 
     /// Returns the policy of a bucket: `"checkout";q=1000;w=1`.
     fn policy(self, bucket: &str) -> Option<String> {
-        list(
-            bucket,
-            [
-                (KeyRef::constant("q"), self.requests),
-                (KeyRef::constant("w"), self.seconds),
-            ],
-        )
+        list(bucket, [("q", self.requests), ("w", self.seconds)])
     }
 }
 
 /// Returns the state of a bucket: `"checkout";r=0;t=1`.
 fn state(bucket: &str, remaining: u64, wait_seconds: u64) -> Option<String> {
-    list(
-        bucket,
-        [
-            (KeyRef::constant("r"), remaining.min(INTEGER_MAX)),
-            (KeyRef::constant("t"), wait_seconds.min(INTEGER_MAX)),
-        ],
-    )
+    list(bucket, [("r", remaining), ("t", wait_seconds)])
 }
 
-fn list(name: &str, parameters: [(&KeyRef, u64); 2]) -> Option<String> {
+fn list(name: &str, parameters: [(&'static str, u64); 2]) -> Option<String> {
     let mut list = ListSerializer::new();
     let mut item = list.bare_item(StringRef::from_str(name).ok()?);
     for (key, value) in parameters {
-        item = item.parameter(key, Integer::try_from(value).ok()?);
+        let value = Integer::try_from(value.min(INTEGER_MAX)).ok()?;
+        item = item.parameter(KeyRef::constant(key), value);
     }
     let _ = item.finish();
     list.finish()

@@ -85,102 +85,44 @@ mod tests {
 
     #[test]
     fn head_shows_the_ending_unless_trailers_do() {
-        /// The HTTP status, the content type, `grpc-status`, and the ending.
-        type Case = (
-            u16,
-            Option<&'static str>,
-            Option<&'static str>,
-            Option<Ending>,
-        );
-        let cases: [Case; 16] = [
-            (200, None, None, Some(Ending::Status(200))),
-            (503, Some("text/plain"), None, Some(Ending::Status(503))),
-            // A header of this name means nothing outside of gRPC.
-            (
-                200,
-                Some("text/plain"),
-                Some("13"),
-                Some(Ending::Status(200)),
-            ),
-            (200, Some("application/grpc"), None, None),
-            (200, Some("application/grpc+proto"), None, None),
-            (200, Some("application/grpc;charset=utf-8"), None, None),
-            (
-                200,
-                Some("application/grpc"),
-                Some("0"),
-                Some(Ending::Grpc(0)),
-            ),
-            (
-                200,
-                Some("application/grpc"),
-                Some("14"),
-                Some(Ending::Grpc(14)),
-            ),
-            (
-                200,
-                Some("application/grpc"),
-                Some("05"),
-                Some(Ending::Grpc(5)),
-            ),
-            (
-                200,
-                Some("application/grpc"),
-                Some("99"),
-                Some(Ending::Grpc(99)),
-            ),
-            (
-                200,
-                Some("application/grpc"),
-                Some(""),
-                Some(Ending::Grpc(GRPC_UNKNOWN)),
-            ),
-            (
-                200,
-                Some("application/grpc"),
-                Some("-1"),
-                Some(Ending::Grpc(GRPC_UNKNOWN)),
-            ),
-            (
-                200,
-                Some("application/grpc"),
-                Some("100"),
-                Some(Ending::Grpc(GRPC_UNKNOWN)),
-            ),
-            (
-                502,
-                Some("application/grpc"),
-                None,
-                Some(Ending::Status(502)),
-            ),
-            (
-                200,
-                Some("application/grpc-web+proto"),
-                None,
-                Some(Ending::Status(200)),
-            ),
-            (
-                200,
-                Some("application/grpcish"),
-                Some("3"),
-                Some(Ending::Status(200)),
-            ),
-        ];
-        for (status, content_type, grpc, ending) in cases {
+        // The HTTP status, the content type, `grpc-status`, and the ending. A header of that name
+        // means nothing outside of gRPC.
+        const CASES: &str = r#"
+            200 | -                              | -   | http 200
+            503 | text/plain                     | -   | http 503
+            200 | text/plain                     | 13  | http 200
+            200 | application/grpc               | -   | trailers
+            200 | application/grpc+proto         | -   | trailers
+            200 | application/grpc;charset=utf-8 | -   | trailers
+            200 | application/grpc               | 0   | grpc 0
+            200 | application/grpc               | 14  | grpc 14
+            200 | application/grpc               | 05  | grpc 5
+            200 | application/grpc               | 99  | grpc 99
+            200 | application/grpc               | ""  | grpc 2
+            200 | application/grpc               | -1  | grpc 2
+            200 | application/grpc               | 100 | grpc 2
+            502 | application/grpc               | -   | http 502
+            200 | application/grpc-web+proto     | -   | http 200
+            200 | application/grpcish            | 3   | http 200
+        "#;
+        for line in CASES.trim().lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let [status, content_type, grpc, expected] = cells[..] else {
+                panic!("{line}");
+            };
             let mut response = Response::builder().status(status);
-            let headers = [("content-type", content_type), ("grpc-status", grpc)];
-            for (name, value) in headers
-                .into_iter()
-                .filter_map(|(name, value)| Some((name, value?)))
-            {
-                response = response.header(name, value);
+            for (name, value) in [("content-type", content_type), ("grpc-status", grpc)] {
+                if value != "-" {
+                    response = response.header(name, value.trim_matches('"'));
+                }
             }
-            let response = response.body(()).unwrap();
-            assert_eq!(
-                ending_of(&response),
-                ending,
-                "{status}, {content_type:?}, {grpc:?}"
-            );
+            let ending = match ending_of(&response.body(()).unwrap()) {
+                Some(Ending::Status(status)) => format!("http {status}"),
+                Some(Ending::Grpc(code)) => format!("grpc {code}"),
+                Some(other) => panic!("{other:?}"),
+                None => "trailers".to_owned(),
+            };
+            assert_eq!(ending, expected, "{line}");
         }
     }
 }

@@ -35,11 +35,11 @@ impl Limiter {
     /// # Errors
     /// If the source has failed too often: the time after which it may try again.
     pub(super) fn attempt(&mut self, now: MonoTime, source: Source) -> Result<(), Duration> {
-        if self.sources.len() >= SOURCES_MAX && !self.sources.contains_key(&source) {
+        let is_known = self.sources.contains_key(&source);
+        if self.sources.len() >= SOURCES_MAX && !is_known {
             self.sources.retain(|_, allowance| allowance.whole_at > now);
         }
-        let has_room = self.sources.len() < SOURCES_MAX || self.sources.contains_key(&source);
-        let allowance = if has_room {
+        let allowance = if is_known || self.sources.len() < SOURCES_MAX {
             self.sources.entry(source).or_default()
         } else {
             &mut self.others

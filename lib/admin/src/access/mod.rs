@@ -72,21 +72,19 @@ impl Accepted {
 
     /// Returns true if the token has this right for a key at the Redis port of a quota server.
     pub fn has_right(&self, right: QuotaRight, key: &[u8]) -> bool {
-        let Token { role, rights, .. } = &self.token;
-        rights
-            .as_ref()
-            .map_or_else(|| role.has_right(right), |rights| rights.allow(right, key))
+        match &self.token.rights {
+            Some(rights) => rights.allow(right, key),
+            None => self.token.role.has_right(right),
+        }
     }
 }
 
 impl Access {
     /// Begins with no refusals.
     pub fn new(rules: Rules) -> Self {
+        let refusals = Refusals::default();
         Self {
-            inner: Arc::new(Inner {
-                rules,
-                refusals: Refusals::default(),
-            }),
+            inner: Arc::new(Inner { rules, refusals }),
         }
     }
 
@@ -150,19 +148,15 @@ impl Access {
     ) -> Result<(), Denied> {
         let presented =
             Credential::of_header(headers, own).unwrap_or_else(|| Credential::of(headers));
-        let refusal = match (presented, &self.inner.rules.tokens) {
-            (Credential::Token(token), Some(tokens)) if tokens.tokens().find(token).is_some() => {
-                return Ok(());
-            }
-            (_, None) => Refusal::Closed,
-            (Credential::Token(_), Some(_)) => Refusal::UnknownToken,
-            (Credential::Malformed(fault), Some(_)) => Refusal::Malformed(fault),
-            (Credential::Nothing, Some(_)) => Refusal::NoToken,
+        let found = match presented {
+            _ if self.tokens().is_none() => Err(Refusal::Closed),
+            Credential::Token(token) => self.find(token).map(drop),
+            Credential::Malformed(fault) => Err(Refusal::Malformed(fault)),
+            Credential::Nothing => Err(Refusal::NoToken),
         };
-        Err(self
-            .inner
-            .refusals
-            .answer(from, Needed::Token(own), (method.as_str(), path), &refusal))
+        let of = (method.as_str(), path);
+        let refusals = &self.inner.refusals;
+        found.map_err(|refusal| refusals.answer(from, Needed::Token(own), of, &refusal))
     }
 
     /// Checks the password of a connection to another port, which is a token of any role. A user
@@ -177,27 +171,19 @@ impl Access {
         user: Option<&str>,
         password: &str,
     ) -> Result<Accepted, Denied> {
-        let tokens = self.inner.rules.tokens.as_ref().map(TokenFile::tokens);
-        let token = tokens.as_ref().and_then(|tokens| tokens.find(password));
-        let is_own = |token: &&Token| {
-            user.is_none_or(|user| user == ANY_USER || user == token.name.as_str())
-        };
-        match token.filter(is_own) {
-            Some(token) => Ok(Accepted {
-                token: token.clone(),
-            }),
-            None => {
-                let refusal = if tokens.is_some() {
-                    Refusal::UnknownToken
-                } else {
-                    Refusal::Closed
-                };
-                Err(self
-                    .inner
-                    .refusals
-                    .answer(from, Needed::Password, ("AUTH", ""), &refusal))
-            }
-        }
+        let found = self.find(password).and_then(|token| {
+            let is_own = user.is_none_or(|user| user == ANY_USER || user == token.name.as_str());
+            let accepted = is_own.then_some(Accepted { token });
+            accepted.ok_or(Refusal::UnknownToken)
+        });
+        let refusals = &self.inner.refusals;
+        found.map_err(|refusal| refusals.answer(from, Needed::Password, ("AUTH", ""), &refusal))
+    }
+
+    /// Returns the entry of a presented token.
+    fn find(&self, token: &str) -> Result<Token, Refusal> {
+        let tokens = self.tokens().ok_or(Refusal::Closed)?.tokens();
+        tokens.find(token).cloned().ok_or(Refusal::UnknownToken)
     }
 
     /// Counts a command that an accepted token has no right to, logs it within bounds, and returns the error with its
@@ -211,7 +197,7 @@ impl Access {
 
     /// Returns true if a token that a connection presented is accepted now, with the same name, role and rights.
     pub fn still_accepts(&self, accepted: &Accepted) -> bool {
-        let tokens = self.inner.rules.tokens.as_ref().map(TokenFile::tokens);
+        let tokens = self.tokens().map(TokenFile::tokens);
         tokens.is_some_and(|tokens| tokens.entries().contains(&accepted.token))
     }
 
@@ -231,11 +217,10 @@ impl Access {
             Credential::Nothing if rules.tokens.is_none() => return Err(Refusal::Closed),
             Credential::Nothing => return Err(Refusal::NoToken),
         };
-        let tokens = rules.tokens.as_ref().ok_or(Refusal::Closed)?.tokens();
-        let entry = tokens.find(token).ok_or(Refusal::UnknownToken)?;
+        let Token { name, role, .. } = self.find(token)?;
         Ok(Caller {
-            name: entry.name.as_str().into(),
-            role: entry.role,
+            name: name.as_str().into(),
+            role,
             from,
         })
     }

@@ -76,15 +76,13 @@ impl FromStr for QuotaRights {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| InvalidQuotaRights)?;
         // The fields of a line are divided by blanks.
-        let is_one_field = !prefix.contains(|char: char| char.is_ascii_whitespace());
-        if is_one_field {
-            Ok(Self {
-                rights,
-                prefix: prefix.to_owned(),
-            })
-        } else {
-            Err(InvalidQuotaRights)
+        if prefix.contains(|char: char| char.is_ascii_whitespace()) {
+            return Err(InvalidQuotaRights);
         }
+        Ok(Self {
+            rights,
+            prefix: prefix.to_owned(),
+        })
     }
 }
 
@@ -92,10 +90,9 @@ impl fmt::Display for QuotaRights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rights: Vec<&str> = self.rights.iter().map(|right| right.as_str()).collect();
         write!(f, "{FIELD}{}", rights.join(","))?;
-        if self.prefix.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ":{}", self.prefix)
+        match self.prefix.as_str() {
+            "" => Ok(()),
+            prefix => write!(f, ":{prefix}"),
         }
     }
 }

@@ -198,12 +198,9 @@ impl Refusals {
             } else {
                 refusal.reason()
             };
-            state
-                .counts
-                .iter_mut()
-                .zip(REASONS)
-                .filter(|(_, of)| *of == reason)
-                .for_each(|(count, _)| *count += 1);
+            for (count, of) in state.counts.iter_mut().zip(REASONS) {
+                *count += u64::from(of == reason);
+            }
             (limited, limited.is_none() && state.limiter.may_log(now))
         });
         if let Some(wait) = limited {

@@ -58,14 +58,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         path: &'static str,
         handler: impl Handler<T, S>,
     ) -> Self {
-        self.with(
-            Route {
-                method,
-                path,
-                needs: Needs::Role(Role::Viewer),
-            },
-            handler,
-        )
+        self.with(method, path, Needs::Role(Role::Viewer), handler)
     }
 
     /// Adds a route for operators and admins.
@@ -75,14 +68,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         path: &'static str,
         handler: impl Handler<T, S>,
     ) -> Self {
-        self.with(
-            Route {
-                method,
-                path,
-                needs: Needs::Role(Role::Operator),
-            },
-            handler,
-        )
+        self.with(method, path, Needs::Role(Role::Operator), handler)
     }
 
     /// Adds a route for admins.
@@ -92,14 +78,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         path: &'static str,
         handler: impl Handler<T, S>,
     ) -> Self {
-        self.with(
-            Route {
-                method,
-                path,
-                needs: Needs::Role(Role::Admin),
-            },
-            handler,
-        )
+        self.with(method, path, Needs::Role(Role::Admin), handler)
     }
 
     /// Adds a route that answers everyone.
@@ -109,20 +88,23 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         path: &'static str,
         handler: impl Handler<T, S>,
     ) -> Self {
-        let needs = Needs::Nothing;
-        self.with(
-            Route {
-                method,
-                path,
-                needs,
-            },
-            handler,
-        )
+        self.with(method, path, Needs::Nothing, handler)
     }
 
-    pub(crate) fn with<T: 'static>(mut self, route: Route, handler: impl Handler<T, S>) -> Self {
+    pub(crate) fn with<T: 'static>(
+        mut self,
+        method: Method,
+        path: &'static str,
+        needs: Needs,
+        handler: impl Handler<T, S>,
+    ) -> Self {
         // Methods that only extensions have get no filter, and no route has one.
-        let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);
+        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        let route = Route {
+            method,
+            path,
+            needs,
+        };
         self.entries.push((route, on(filter, handler)));
         self
     }

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::atomic_file::directory_of;
 use crate::regular_file;
 use events::Events;
 
@@ -234,8 +235,9 @@ impl Files {
     fn directories(&self) -> BTreeSet<PathBuf> {
         let mut directories = BTreeSet::new();
         for path in self.paths.iter().chain(&self.large) {
-            directories.insert(directory_of(path));
-            directories.extend(path.canonicalize().ok().map(|real| directory_of(&real)));
+            directories.insert(directory_of(path).to_owned());
+            let real = path.canonicalize().ok();
+            directories.extend(real.map(|real| directory_of(&real).to_owned()));
         }
         directories
     }
@@ -259,11 +261,4 @@ fn fingerprint(path: &Path) -> io::Result<Vec<u8>> {
     let identity = ();
     let text = format!("{identity:?} {} {:?}", about.len(), about.modified().ok());
     Ok(text.into_bytes())
-}
-
-fn directory_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }

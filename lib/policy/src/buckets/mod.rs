@@ -137,6 +137,18 @@ impl<T> ByBucket<T> {
             .or_else(|| Some(pattern::longest_match(&self.patterns, name)?.1))
     }
 
+    /// Returns all values by their names as written, exact names first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (String, &T)> {
+        let exact = self.exact.iter();
+        let exact = exact.map(|(name, value)| (name.to_string(), value));
+        exact.chain(self.patterns())
+    }
+
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = (String, &T)> {
+        let patterns = self.patterns.iter();
+        patterns.map(|(pattern, value)| (pattern.to_string(), value))
+    }
+
     /// Returns the name or pattern of the entry that [`get`](Self::get) finds.
     pub(crate) fn entry(&self, name: &Bucket) -> Option<String> {
         if self.exact.contains_key(name) {

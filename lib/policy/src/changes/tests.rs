@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::BucketPolicy;
+use crate::tests::rows;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{Limit, Rate};
@@ -99,60 +100,33 @@ fn of_bucket(from: &str, to: &str, offered: f64) -> Vec<String> {
     reasons(&of(from), &of(to), &traffic)
 }
 
+/// Returns the only reason, if there is one.
+fn some(why: &str) -> Vec<&str> {
+    Vec::from_iter(Some(why).filter(|why| !why.is_empty()))
+}
+
 #[test]
 fn limit_is_judged_by_refused_requests() {
-    for (from, to, offered, expected) in [
-        (
-            "limit: 120",
-            "limit: 61",
-            100.0,
-            vec!["b: 39 % of all requests would be refused, 0 % now"],
-        ),
-        (
-            "limit: 100",
-            "limit: 50",
-            80.0,
-            vec!["b: 37.5 % of all requests would be refused, 0 % now"],
-        ),
-        (
-            "limit: 100",
-            "limit: 50",
-            1_000.0,
-            vec!["b: 95 % of all requests would be refused, 90 % now"],
-        ),
-        ("limit: 100", "limit: 70", 1_000.0, vec![]),
-        ("limit: 100", "limit: 50", 40.0, vec![]),
-        ("limit: 1000", "limit: 10", 5.0, vec![]),
-        ("limit: 100", "limit: 90", 100.0, vec![]),
-        (
-            "limit: 100",
-            "limit: 89",
-            100.0,
-            vec!["b: 11 % of all requests would be refused, 0 % now"],
-        ),
-        (
-            "limit: { learned: {} }",
-            "limit: 5",
-            300.0,
-            vec!["b: 98.3 % of all requests would be refused, 0 % now"],
-        ),
-        (
-            "limit: unlimited",
-            "limit: 100",
-            200.0,
-            vec!["b: 50 % of all requests would be refused, 0 % now"],
-        ),
-        ("limit: unlimited", "limit: 100", 90.0, vec![]),
-        (
-            "limit: 9",
-            "limit: 0",
-            4.0,
-            vec!["b: 100 % of all requests would be refused, 0 % now"],
-        ),
-    ] {
+    for [from, to, offered, why] in rows(
+        r#"
+        limit: 120 | limit: 61 | 100.0 | b: 39 % of all requests would be refused, 0 % now
+        limit: 100 | limit: 50 | 80.0 | b: 37.5 % of all requests would be refused, 0 % now
+        limit: 100 | limit: 50 | 1000.0 | b: 95 % of all requests would be refused, 90 % now
+        limit: 100 | limit: 70 | 1000.0 |
+        limit: 100 | limit: 50 | 40.0 |
+        limit: 1000 | limit: 10 | 5.0 |
+        limit: 100 | limit: 90 | 100.0 |
+        limit: 100 | limit: 89 | 100.0 | b: 11 % of all requests would be refused, 0 % now
+        limit: { learned: {} } | limit: 5 | 300.0 | b: 98.3 % of all requests would be refused, 0 % now
+        limit: unlimited | limit: 100 | 200.0 | b: 50 % of all requests would be refused, 0 % now
+        limit: unlimited | limit: 100 | 90.0 |
+        limit: 9 | limit: 0 | 4.0 | b: 100 % of all requests would be refused, 0 % now
+        "#,
+    ) {
+        let offered = offered.parse().unwrap();
         assert_eq!(
-            of_bucket(from, to, offered),
-            expected,
+            of_bucket(&from, &to, offered),
+            some(&why),
             "{from} to {to} at {offered}/s"
         );
     }
@@ -160,87 +134,38 @@ fn limit_is_judged_by_refused_requests() {
 
 #[test]
 fn idle_limit_is_judged_by_its_factor() {
-    let silent = "there was no traffic to judge by";
-    for (from, to, why) in [
-        (
-            "limit: 100",
-            "limit: 50",
-            format!("limit 100 -> 50 is half or less; {silent}"),
-        ),
-        ("limit: 100", "limit: 51", String::new()),
-        (
-            "limit: 100",
-            "limit: 0",
-            format!("limit 100 -> 0 is half or less; {silent}"),
-        ),
-        (
-            "limit: { learned: {} }",
-            "limit: 5",
-            format!("limit 437 -> 5 is half or less; {silent}"),
-        ),
-        (
-            "limit: unlimited",
-            "limit: 100",
-            format!("limit 100 is new; {silent}"),
-        ),
-        (
-            "limit: 9, tenant_limit: 4",
-            "limit: 9, tenant_limit: 2",
-            format!("tenant_limit 4 -> 2 is half or less; {silent}"),
-        ),
-        (
-            "limit: 9",
-            "limit: 9, tenant_limit: 2",
-            format!("tenant_limit 2 is new; {silent}"),
-        ),
-    ] {
-        let expected: Vec<String> = (!why.is_empty())
-            .then(|| format!("b: {why}"))
-            .into_iter()
-            .collect();
-        assert_eq!(of_bucket(from, to, 0.0), expected, "{from} to {to}");
+    for [from, to, why] in rows(
+        r#"
+        limit: 100 | limit: 50 | b: limit 100 -> 50 is half or less; there was no traffic to judge by
+        limit: 100 | limit: 51 |
+        limit: 100 | limit: 0 | b: limit 100 -> 0 is half or less; there was no traffic to judge by
+        limit: { learned: {} } | limit: 5 | b: limit 437 -> 5 is half or less; there was no traffic to judge by
+        limit: unlimited | limit: 100 | b: limit 100 is new; there was no traffic to judge by
+        limit: 9, tenant_limit: 4 | limit: 9, tenant_limit: 2 | b: tenant_limit 4 -> 2 is half or less; there was no traffic to judge by
+        limit: 9 | limit: 9, tenant_limit: 2 | b: tenant_limit 2 is new; there was no traffic to judge by
+        "#,
+    ) {
+        assert_eq!(of_bucket(&from, &to, 0.0), some(&why), "{from} to {to}");
     }
 }
 
 #[test]
 fn opened_protection_is_held_under_any_traffic() {
-    for (from, to, why) in [
-        ("limit: 100", "limit: 200", ""),
-        (
-            "limit: 100",
-            "limit: 200.1",
-            "limit 100 -> 200.1 is more than 2 times up",
-        ),
-        (
-            "limit: 0",
-            "limit: 1",
-            "limit 0 -> 1 is more than 2 times up",
-        ),
-        ("limit: 100", "limit: unlimited", "limit 100 is removed"),
-        (
-            "limit: 100",
-            "limit: { prometheus: { url: http://p, query: q } }",
-            "limit 100 is replaced by one that is not known yet",
-        ),
-        (
-            "limit: 9, tenant_limit: 1",
-            "limit: 9, tenant_limit: 2.5",
-            "tenant_limit 1 -> 2.5 is more than 2 times up",
-        ),
-        (
-            "limit: 9, tenant_limit: 1",
-            "limit: 9",
-            "tenant_limit 1 is removed",
-        ),
-    ] {
-        let expected: Vec<String> = (!why.is_empty())
-            .then(|| format!("b: {why}"))
-            .into_iter()
-            .collect();
+    for [from, to, why] in rows(
+        r#"
+        limit: 100 | limit: 200 |
+        limit: 100 | limit: 200.1 | b: limit 100 -> 200.1 is more than 2 times up
+        limit: 0 | limit: 1 | b: limit 0 -> 1 is more than 2 times up
+        limit: 100 | limit: unlimited | b: limit 100 is removed
+        limit: 100 | limit: { prometheus: { url: http://p, query: q } } | b: limit 100 is replaced by one that is not known yet
+        limit: 9, tenant_limit: 1 | limit: 9, tenant_limit: 2.5 | b: tenant_limit 1 -> 2.5 is more than 2 times up
+        limit: 9, tenant_limit: 1 | limit: 9 | b: tenant_limit 1 is removed
+        "#,
+    ) {
         for offered in [0.0, 1.0] {
             assert_eq!(
-                of_bucket(from, to, offered),
-                expected,
+                of_bucket(&from, &to, offered),
+                some(&why),
                 "{from} to {to} at {offered}/s"
             );
         }
@@ -649,48 +574,25 @@ fn quota_is_judged_by_its_own_numbers() {
         );
         policy(&buckets, &format!("quotas: {{ {quotas} }}"), ONE)
     };
-    let q = "q: { max: 100, every: 1h }";
-    let new = "quota q: it is new to a bucket that refuses; nothing was counted to judge by";
-    for (from, to, expected) in [
-        ((q, "[q]"), ("q: { max: 51, every: 1h }", "[q]"), vec![]),
-        (
-            (q, "[q]"),
-            ("q: { max: 50, every: 1h }", "[q]"),
-            vec!["quota q: 100 and 100 every 1h -> 50 and 50 every 1h is half or less"],
-        ),
-        (
-            (q, "[q]"),
-            ("q: { max: 100, every: 2h }", "[q]"),
-            vec!["quota q: 100 and 100 every 1h -> 100 and 100 every 2h is half or less"],
-        ),
-        ((q, "[q]"), ("q: { max: 200, every: 1h }", "[q]"), vec![]),
-        (
-            (q, "[q]"),
-            ("q: { max: 201, every: 1h }", "[q]"),
-            vec!["quota q: 100 and 100 every 1h -> 201 and 201 every 1h is more than 2 times up"],
-        ),
-        (
-            (q, "[q]"),
-            ("q: { max: 100, every: 1h, key: global }", "[q]"),
-            vec!["quota q: all tenants share what each had by itself"],
-        ),
-        ((q, "[]"), (q, "[q]"), vec![new]),
-        (
-            (q, "[q]"),
-            (q, "[]"),
-            vec!["quota q: a bucket that refuses no longer attaches it"],
-        ),
-        ((q, "[q]"), ("", "[]"), vec!["quota q: it is removed"]),
-    ] {
-        let enforced = [from, to].map(|(quotas, attached)| of(quotas, attached, "enforce"));
+    for [quotas, attached, to_quotas, to_attached, why] in rows(
+        r#"
+        q: { max: 100, every: 1h } | [q] | q: { max: 51, every: 1h } | [q] |
+        q: { max: 100, every: 1h } | [q] | q: { max: 50, every: 1h } | [q] | quota q: 100 and 100 every 1h -> 50 and 50 every 1h is half or less
+        q: { max: 100, every: 1h } | [q] | q: { max: 100, every: 2h } | [q] | quota q: 100 and 100 every 1h -> 100 and 100 every 2h is half or less
+        q: { max: 100, every: 1h } | [q] | q: { max: 200, every: 1h } | [q] |
+        q: { max: 100, every: 1h } | [q] | q: { max: 201, every: 1h } | [q] | quota q: 100 and 100 every 1h -> 201 and 201 every 1h is more than 2 times up
+        q: { max: 100, every: 1h } | [q] | q: { max: 100, every: 1h, key: global } | [q] | quota q: all tenants share what each had by itself
+        q: { max: 100, every: 1h } | [] | q: { max: 100, every: 1h } | [q] | quota q: it is new to a bucket that refuses; nothing was counted to judge by
+        q: { max: 100, every: 1h } | [q] | q: { max: 100, every: 1h } | [] | quota q: a bucket that refuses no longer attaches it
+        q: { max: 100, every: 1h } | [q] | | [] | quota q: it is removed
+        "#,
+    ) {
+        let from = of(&quotas, &attached, "enforce");
+        let [enforced, shadow] =
+            ["enforce", "shadow"].map(|mode| of(&to_quotas, &to_attached, mode));
+        assert_eq!(reasons(&from, &enforced, &[]), some(&why), "{to_quotas}");
         assert_eq!(
-            reasons(&enforced[0], &enforced[1], &[]),
-            expected,
-            "{from:?} -> {to:?}"
-        );
-        let shadow = of(to.0, to.1, "shadow");
-        assert_eq!(
-            reasons(&enforced[0], &shadow, &[]),
+            reasons(&from, &shadow, &[]),
             [""; 0],
             "it refuses nothing after the change"
         );

@@ -368,38 +368,21 @@ fn sample_has_offered_rate_and_cleanness() {
         late: Counts::ZERO,
     };
     let minute = Duration::from_secs(60);
+    // Few refusals say nothing about the demand, regardless of what refuses. A quiet bucket has one
+    // request of thirty.
+    for (counted, expected) in [
+        (counts(6_000, 0, 0), clean(100.0)),
+        (counts(6_000, 300, 0), clean(100.0)),
+        (counts(6_000, 301, 0), left_out(100.0)),
+        (counts(6_000, 0, 300), clean(100.0)),
+        (counts(6_000, 0, 301), left_out(100.0)),
+        (counts(30, 1, 0), clean(0.5)),
+        (counts(30, 2, 0), left_out(0.5)),
+    ] {
+        let found = Sample::of(tally(counted), minute, false);
+        assert_eq!(found, Some(expected), "{counted:?}");
+    }
     let cases = [
-        (
-            tally(counts(6_000, 0, 0)),
-            minute,
-            false,
-            Some(clean(100.0)),
-        ),
-        // Few refusals say nothing about the demand, regardless of what refuses.
-        (
-            tally(counts(6_000, 300, 0)),
-            minute,
-            false,
-            Some(clean(100.0)),
-        ),
-        (
-            tally(counts(6_000, 301, 0)),
-            minute,
-            false,
-            Some(left_out(100.0)),
-        ),
-        (
-            tally(counts(6_000, 0, 300)),
-            minute,
-            false,
-            Some(clean(100.0)),
-        ),
-        (
-            tally(counts(6_000, 0, 301)),
-            minute,
-            false,
-            Some(left_out(100.0)),
-        ),
         (
             tally(Counts {
                 guard_dropped: 150,
@@ -418,9 +401,6 @@ fn sample_has_offered_rate_and_cleanness() {
             false,
             Some(left_out(100.0)),
         ),
-        // A quiet bucket: one request of thirty.
-        (tally(counts(30, 1, 0)), minute, false, Some(clean(0.5))),
-        (tally(counts(30, 2, 0)), minute, false, Some(left_out(0.5))),
         (
             tally(counts(6_000, 0, 0)),
             minute,

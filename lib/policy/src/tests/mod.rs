@@ -73,6 +73,21 @@ fn read(policy: &str, tenants: &str) -> Result<(Policy, Vec<Warning>), PolicyErr
     )
 }
 
+/// Returns the cells of each line of a table, which ` |` divides. `\n` stands for a line break.
+pub(crate) fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [String; N]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| {
+        let cells = line.split(" |");
+        let cells: Vec<String> = cells.map(|it| it.trim().replace("\\n", "\n")).collect();
+        cells.try_into().unwrap_or_else(|_| panic!("{line}"))
+    })
+}
+
+fn place_of(text: &str) -> (usize, usize) {
+    let (line, column) = text.split_once(':').unwrap();
+    (line.parse().unwrap(), column.parse().unwrap())
+}
+
 fn accepted(policy: &str, tenants: &str) -> (Policy, Vec<Warning>) {
     read(policy, tenants).unwrap_or_else(|e| panic!("{policy}\n{tenants}\n{e}"))
 }
@@ -390,60 +405,27 @@ fn only_surprising_values_give_warnings() {
     assert!(said("buckets: { b: { limit: 1 } }", ONE_CLASS_TENANTS).is_empty());
     assert!(said(FULL_POLICY, FULL_TENANTS).is_empty());
     let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
-    for (buckets, rollout, paths) in [
-        (
-            "{ b: { limit: 1, coin: coherent, mode: enforce } }",
-            "",
-            &[][..],
-        ),
-        (
-            "{ b: { limit: 1, tenant_limit: 1, mode: canary, coin: dithered } }",
-            "",
-            &[],
-        ),
-        (
-            "{ b: { limit: 0, mode: enforce } }",
-            "",
-            &["buckets.b.limit"],
-        ),
-        ("{ b: { limit: 0, mode: shadow } }", "", &[]),
-        ("{ b: { limit: 1 } }", ", auto_promote: false", &[]),
-        ("{ b: { limit: 1 } }", ", auto_promote: true", &[]),
-        ("{ b: { limit: { learned: { days: 90 } } } }", "", &[]),
-        (
-            "{ b: { limit: { learned: { days: 91 } } } }",
-            "",
-            &["buckets.b.limit.learned.days"],
-        ),
-        (
-            "{ b: { limit: { prometheus: { url: http://p, query: up } } } }",
-            "",
-            &[],
-        ),
-        (
-            "{ b: { limit: { prometheus: { url: https://p, query: up } } } }",
-            "",
-            &[],
-        ),
-        (
-            "{ b: { limit: 1 } }",
-            ", queries: [ { name: a, url: http://p, query: up, max: 1 } ]",
-            &[],
-        ),
-        (
-            "{ b: { limit: 1 }, c: { limit: 1 } }",
-            ", queries: [ { name: a, url: http://p, query: up, max: 1 }, { name: b, url: https://p, query: up, max: 1 } ]",
-            &[],
-        ),
-        (
-            "{ b: { limit: 1, rollout: { queries: [ { name: a, url: https://p, query: up, max: 1 } ] } } }",
-            "",
-            &[],
-        ),
-        ("{}", "", &["buckets"]),
-    ] {
+    for [buckets, rollout, paths] in rows(
+        r#"
+        { b: { limit: 1, coin: coherent, mode: enforce } } | |
+        { b: { limit: 1, tenant_limit: 1, mode: canary, coin: dithered } } | |
+        { b: { limit: 0, mode: enforce } } | | buckets.b.limit
+        { b: { limit: 0, mode: shadow } } | |
+        { b: { limit: 1 } } | , auto_promote: false |
+        { b: { limit: 1 } } | , auto_promote: true |
+        { b: { limit: { learned: { days: 90 } } } } | |
+        { b: { limit: { learned: { days: 91 } } } } | | buckets.b.limit.learned.days
+        { b: { limit: { prometheus: { url: http://p, query: up } } } } | |
+        { b: { limit: { prometheus: { url: https://p, query: up } } } } | |
+        { b: { limit: 1 } } | , queries: [ { name: a, url: http://p, query: up, max: 1 } ] |
+        { b: { limit: 1 }, c: { limit: 1 } } | , queries: [ { name: a, url: http://p, query: up, max: 1 }, { name: b, url: https://p, query: up, max: 1 } ] |
+        { b: { limit: 1, rollout: { queries: [ { name: a, url: https://p, query: up, max: 1 } ] } } } | |
+        {} | | buckets
+        "#,
+    ) {
         let policy =
             format!("{{ buckets: {buckets}, rollout: {{ require_gates: false{rollout} }} }}");
+        let paths: Vec<&str> = paths.split_whitespace().collect();
         assert_eq!(said(&policy, quiet), paths, "{policy}");
     }
     let zero =
@@ -471,83 +453,32 @@ fn gates_that_can_never_pass_give_warnings() {
             ONE_CLASS_TENANTS,
         )
     };
-    let one = "b: { limit: 100 }";
-    for (buckets, rollout, expected) in [
-        (one, "", vec![]),
-        (
-            "b: { limit: 100 }, c: { limit: 7 }",
-            "canary_percent: 100",
-            vec![
-                "policy.yaml:2:28: rollout.canary_percent: the gate to enforce can never pass: a canary of 100 % has no \
-                 control cohort to compare with",
-            ],
-        ),
-        (
-            "b: { limit: 100, rollout: { canary_percent: 0 } }",
-            "",
-            vec![
-                "policy.yaml:1:56: buckets.b.rollout.canary_percent: the gate to enforce can never pass: a canary of 0 % \
-                 has no canary cohort",
-            ],
-        ),
-        (
-            one,
-            "shadow: { window_h: 0 }, canary: { window_min: 0 }",
-            vec![
-                "policy.yaml:2:32: rollout.shadow.window_h: the gate to canary can never pass: a window of 0 has no samples",
-                "policy.yaml:2:59: rollout.canary.window_min: the gate to enforce can never pass: a window of 0 has no \
-                 samples",
-            ],
-        ),
-        (
-            "b: { limit: 0 }",
-            "",
-            vec![
-                "policy.yaml:1:24: buckets.b.limit: the gate to canary can never pass: a limit of 0 refuses everything",
-                "policy.yaml:1:24: buckets.b.limit: the gate to enforce can never pass: a limit of 0 refuses everything",
-            ],
-        ),
-        (
-            "b: { limit: 8, mode: canary }, c: { limit: 100 }",
-            "canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 601",
-            vec![
-                "policy.yaml:1:24: buckets.b.limit: the gate to enforce can never pass: within the limit of 8 requests/s \
-                 a window of 60 s has at most 600 samples of the 601 due",
-            ],
-        ),
-        (
-            "b: { limit: 8 }",
-            "canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 600",
-            vec![],
-        ),
-        (
-            "b: { limit: 8 }",
-            "canary: { window_min: 1, max_drop_ratio: 1 }, min_samples: 9000",
-            vec![],
-        ),
-        (
-            "b: { limit: unlimited }",
-            "canary: { window_min: 1 }, min_samples: 9000",
-            vec![],
-        ),
-        // These gates are not waited for.
-        (
-            "b: { limit: 100 }",
-            "canary_percent: 100, require_gates: false",
-            vec![],
-        ),
-        (
-            "b: { limit: 100, mode: enforce }",
-            "canary_percent: 100",
-            vec![],
-        ),
-        (
-            "b: { limit: 100, mode: canary }",
-            "shadow: { window_h: 0 }",
-            vec![],
-        ),
-    ] {
-        assert_eq!(of(buckets, rollout), expected, "{buckets} with {rollout}");
+    // The last three gates are not waited for.
+    for [buckets, rollout, expected] in rows(
+        r#"
+        b: { limit: 100 } | |
+        b: { limit: 100 }, c: { limit: 7 } | canary_percent: 100 | 2:28: rollout.canary_percent: enforce: a canary of 100 % has no control cohort to compare with
+        b: { limit: 100, rollout: { canary_percent: 0 } } | | 1:56: buckets.b.rollout.canary_percent: enforce: a canary of 0 % has no canary cohort
+        b: { limit: 100 } | shadow: { window_h: 0 }, canary: { window_min: 0 } | 2:32: rollout.shadow.window_h: canary: a window of 0 has no samples && 2:59: rollout.canary.window_min: enforce: a window of 0 has no samples
+        b: { limit: 0 } | | 1:24: buckets.b.limit: canary: a limit of 0 refuses everything && 1:24: buckets.b.limit: enforce: a limit of 0 refuses everything
+        b: { limit: 8, mode: canary }, c: { limit: 100 } | canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 601 | 1:24: buckets.b.limit: enforce: within the limit of 8 requests/s a window of 60 s has at most 600 samples of the 601 due
+        b: { limit: 8 } | canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 600 |
+        b: { limit: 8 } | canary: { window_min: 1, max_drop_ratio: 1 }, min_samples: 9000 |
+        b: { limit: unlimited } | canary: { window_min: 1 }, min_samples: 9000 |
+        b: { limit: 100 } | canary_percent: 100, require_gates: false |
+        b: { limit: 100, mode: enforce } | canary_percent: 100 |
+        b: { limit: 100, mode: canary } | shadow: { window_h: 0 } |
+        "#,
+    ) {
+        let expected = expected.split(" && ").filter(|it| !it.is_empty());
+        let expected = expected.map(|it| match it.splitn(4, ": ").collect::<Vec<_>>()[..] {
+            [place, path, to, why] => {
+                format!("policy.yaml:{place}: {path}: the gate to {to} can never pass: {why}")
+            }
+            _ => panic!("{it}"),
+        });
+        let expected: Vec<String> = expected.collect();
+        assert_eq!(of(&buckets, &rollout), expected, "{buckets} with {rollout}");
     }
 }
 

@@ -64,167 +64,47 @@ buckets:
 
 #[test]
 fn quotas_are_refused_with_their_place() {
-    let quota = |text: &str| with(&format!("q: {{ {text} }}"), "[q]");
-    let nine = |text: &str| {
-        let quotas: String = (0..9)
-            .map(|n| format!("\n  q{n}: {{ max: 1, every: 1s }}"))
-            .collect();
-        with(&format!("q: {{ max: 1, every: 1s }}{quotas}"), text)
-    };
-    for (text, (line, column), path, words) in [
-        (
-            quota("max: 0, every: 1h"),
-            (2, 13),
-            "quotas.q.max",
-            "from 1 on",
-        ),
-        (
-            quota("max: -5, every: 1h"),
-            (2, 13),
-            "quotas.q.max",
-            "0 or more",
-        ),
-        (
-            quota("max: 1.5, every: 1h"),
-            (2, 13),
-            "quotas.q.max",
-            "whole number",
-        ),
-        (
-            quota("max: 9007199254740992, every: 1h"),
-            (2, 13),
-            "quotas.q.max",
-            "2^53",
-        ),
-        (
-            quota("max: 5, refill: 0, every: 1h"),
-            (2, 24),
-            "quotas.q.refill",
-            "from 1 on",
-        ),
-        (quota("max: 5"), (2, 3), "quotas.q.every", "missing"),
-        (quota("every: 1h"), (2, 3), "quotas.q.max", "missing"),
-        (
-            quota("max: 5, every: 1 fortnight"),
-            (2, 23),
-            "quotas.q.every",
-            "1h",
-        ),
-        (
-            quota("max: 5, every: 0s"),
-            (2, 23),
-            "quotas.q.every",
-            "between 1ms and 10 years",
-        ),
-        (
-            quota("max: 5, every: 11years"),
-            (2, 23),
-            "quotas.q.every",
-            "between 1ms and 10 years",
-        ),
-        (
-            quota("max: 5, every: 1500us"),
-            (2, 23),
-            "quotas.q.every",
-            "milliseconds",
-        ),
-        (
-            quota("max: 5, every: 3600"),
-            (2, 23),
-            "quotas.q.every",
-            "1h",
-        ),
-        (
-            quota("max: 5, every: 1h, key: user"),
-            (2, 32),
-            "quotas.q.key",
-            "`tenant`",
-        ),
-        (
-            quota("max: 5, every: 1h, on_store_error: fail"),
-            (2, 43),
-            "quotas.q.on_store_error",
-            "`deny`",
-        ),
-        (
-            quota("max: 5, every: 1h, lease: 6"),
-            (2, 34),
-            "quotas.q.lease",
-            "1 to 5",
-        ),
-        (
-            quota("max: 5, every: 1h, lease: 0"),
-            (2, 34),
-            "quotas.q.lease",
-            "from 1 on",
-        ),
-        (
-            quota("max: 9000000, every: 1h, lease: 1000001"),
-            (2, 40),
-            "quotas.q.lease",
-            "1 to 1000000",
-        ),
-        (
-            quota("max: 5, every: 1h, burst: 6"),
-            (2, 27),
-            "quotas.q.burst",
-            "unknown field",
-        ),
-        (
-            with("\"{q}\": { max: 5, every: 1h }", "[]"),
-            (2, 3),
-            "quotas.\"{q}\"",
-            "letters",
-        ),
-        (
-            with("calls: { max: 5, every: 1h }", "[cals]"),
-            (4, 27),
-            "buckets.b.quotas.0",
-            "did you mean `calls`",
-        ),
-        (
-            with("calls: { max: 5, every: 1h }", "calls"),
-            (4, 26),
-            "buckets.b.quotas",
-            "not a list write a list",
-        ),
-        (
-            with("calls: 5", "[calls]"),
-            (2, 10),
-            "quotas.calls",
-            "not a map write fields",
-        ),
-        (
-            with("calls: { max: 5, every: 1h }", "[calls, calls]"),
-            (4, 34),
-            "buckets.b.quotas.1",
-            "twice",
-        ),
-        (
-            with(
-                "q: { max: 5, every: 1h }\n  g: { max: 5, every: 1h, key: global }",
-                "[q, g]",
-            ),
-            (5, 30),
-            "buckets.b.quotas.1",
-            "one slot",
-        ),
-        (
-            nine("[q, q0, q1, q2, q3, q4, q5, q6, q7]"),
-            (13, 26),
-            "buckets.b.quotas",
-            "at most 8",
-        ),
-    ] {
+    let eight = (0..9).map(|n| format!("\n  q{n}: {{ max: 1, every: 1s }}"));
+    let nine = format!("q: {{ max: 1, every: 1s }}{}", eight.collect::<String>());
+    for [quotas, attached, place, path, words] in rows(
+        r#"
+        q: { max: 0, every: 1h } | [q] | 2:13 | quotas.q.max | from 1 on
+        q: { max: -5, every: 1h } | [q] | 2:13 | quotas.q.max | 0 or more
+        q: { max: 1.5, every: 1h } | [q] | 2:13 | quotas.q.max | whole number
+        q: { max: 9007199254740992, every: 1h } | [q] | 2:13 | quotas.q.max | 2^53
+        q: { max: 5, refill: 0, every: 1h } | [q] | 2:24 | quotas.q.refill | from 1 on
+        q: { max: 5 } | [q] | 2:3 | quotas.q.every | missing
+        q: { every: 1h } | [q] | 2:3 | quotas.q.max | missing
+        q: { max: 5, every: 1 fortnight } | [q] | 2:23 | quotas.q.every | 1h
+        q: { max: 5, every: 0s } | [q] | 2:23 | quotas.q.every | between 1ms and 10 years
+        q: { max: 5, every: 11years } | [q] | 2:23 | quotas.q.every | between 1ms and 10 years
+        q: { max: 5, every: 1500us } | [q] | 2:23 | quotas.q.every | milliseconds
+        q: { max: 5, every: 3600 } | [q] | 2:23 | quotas.q.every | 1h
+        q: { max: 5, every: 1h, key: user } | [q] | 2:32 | quotas.q.key | `tenant`
+        q: { max: 5, every: 1h, on_store_error: fail } | [q] | 2:43 | quotas.q.on_store_error | `deny`
+        q: { max: 5, every: 1h, lease: 6 } | [q] | 2:34 | quotas.q.lease | 1 to 5
+        q: { max: 5, every: 1h, lease: 0 } | [q] | 2:34 | quotas.q.lease | from 1 on
+        q: { max: 9000000, every: 1h, lease: 1000001 } | [q] | 2:40 | quotas.q.lease | 1 to 1000000
+        q: { max: 5, every: 1h, burst: 6 } | [q] | 2:27 | quotas.q.burst | unknown field
+        "{q}": { max: 5, every: 1h } | [] | 2:3 | quotas."{q}" | letters
+        calls: { max: 5, every: 1h } | [cals] | 4:27 | buckets.b.quotas.0 | did you mean `calls`
+        calls: { max: 5, every: 1h } | calls | 4:26 | buckets.b.quotas | not a list write a list
+        calls: 5 | [calls] | 2:10 | quotas.calls | not a map write fields
+        calls: { max: 5, every: 1h } | [calls, calls] | 4:34 | buckets.b.quotas.1 | twice
+        q: { max: 5, every: 1h }\n  g: { max: 5, every: 1h, key: global } | [q, g] | 5:30 | buckets.b.quotas.1 | one slot
+        NINE | [q, q0, q1, q2, q3, q4, q5, q6, q7] | 13:26 | buckets.b.quotas | at most 8
+        "#,
+    ) {
+        let text = with(&quotas.replace("NINE", &nine), &attached);
         let error = read(&text, ONE_CLASS_TENANTS).map(drop).expect_err(&text);
         let fault = &error.faults()[0];
         assert_eq!(
-            (fault.place, fault.path.as_str()),
-            (Place { line, column }, path),
+            (fault.place.to_string(), &fault.path),
+            (place, &path),
             "{text}\n{fault}"
         );
         assert!(
-            format!("{} {}", fault.message, fault.hint).contains(words),
+            format!("{} {}", fault.message, fault.hint).contains(&words),
             "{text}\n{fault}"
         );
         assert_eq!(

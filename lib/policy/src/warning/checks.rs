@@ -8,6 +8,7 @@ use crate::buckets::{BucketPolicy, Buckets, LimitSource};
 use crate::learning::DAYS_MAX;
 use crate::tenants::TenantPolicy;
 use crate::yaml::Field;
+
 pub(crate) fn of_policy(root: &Field<'_>) -> Option<Warning> {
     let buckets = root.then("buckets");
     let message = "no bucket is protected: everything is admitted and counted";
@@ -68,16 +69,8 @@ impl Floor {
 
     pub(crate) fn above_limits(self, buckets: &Buckets) -> Option<Warning> {
         let sum = self.rps * self.tenants as f64;
-        let exact = buckets
-            .exact
+        let limits = buckets
             .iter()
-            .map(|(name, bucket)| (name.to_string(), bucket));
-        let patterns = buckets
-            .patterns
-            .iter()
-            .map(|(pattern, bucket)| (pattern.to_string(), bucket));
-        let limits = exact
-            .chain(patterns)
             .filter_map(|(name, bucket)| Some((name, bucket.highest_limit()?.per_second())));
         let mut below: Vec<(String, f64)> = limits
             .filter(|(_, limit)| *limit > 0.0 && *limit < sum)

@@ -62,21 +62,11 @@ impl<'a> Source<'a> {
                     .and_then(|b| std::str::from_utf8(b).ok())
                     .unwrap_or("");
                 let line = good.matches('\n').count() + 1;
-                let column = good
-                    .rsplit('\n')
-                    .next()
-                    .map_or(0, |last| last.chars().count())
-                    + 1;
+                let last = good.rsplit('\n').next().unwrap_or_default();
+                let column = last.chars().count() + 1;
+                let (source, place) = (Self { name, text: good }, Place { line, column });
                 let hint = "save the file as UTF-8";
-                let place = Place { line, column };
-                Err(Fault::new(
-                    Self { name, text: good },
-                    place,
-                    "",
-                    "a byte here is not UTF-8",
-                    hint,
-                )
-                .into())
+                Err(Fault::new(source, place, "", "a byte here is not UTF-8", hint).into())
             }
         }
     }

@@ -55,9 +55,24 @@ impl Process {
         }
     }
 
+    /// Connects a child, over a new connection.
+    pub(crate) async fn meet(&self, child: &Self) -> Met {
+        meet(
+            self.certificates.mutual_server(),
+            child.certificates.child(),
+        )
+        .await
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
+}
+
+/// Returns an aggregator and a service of one authority.
+pub(crate) fn pair(authority: &Authority) -> (Process, Process) {
+    let aggregator = Process::new(authority, aggregator());
+    (aggregator, Process::new(authority, service()))
 }
 
 /// Outcome of a handshake at each end.

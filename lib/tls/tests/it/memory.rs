@@ -9,7 +9,7 @@ use plimsoll_tls::{accept, connect};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::ends::{DOMAIN, Process, aggregator, service};
+use crate::ends::{DOMAIN, pair};
 
 const CONNECTIONS: usize = 32;
 /// 20 KiB for each end.
@@ -18,10 +18,7 @@ const BYTES_MAX_OF_BOTH_ENDS: usize = 20 << 10;
 #[test]
 fn idle_tls_connection_needs_little_memory() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (
-        Process::new(&authority, aggregator()),
-        Process::new(&authority, service()),
-    );
+    let (parent, child) = pair(&authority);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()

@@ -8,7 +8,7 @@ use plimsoll_tls::testing::{Authority, Leaf, Request, Validity};
 use plimsoll_tls::{HandshakeFailure, Tier, accept, connect, operator_client};
 use tokio::io::AsyncWriteExt;
 
-use crate::ends::{DOMAIN, Process, aggregator, child_with, meet, parent_with, service};
+use crate::ends::{DOMAIN, Process, aggregator, child_with, meet, pair, parent_with, service};
 
 #[tokio::test]
 async fn certificates_of_one_fleet_connect_every_hop() {
@@ -16,20 +16,13 @@ async fn certificates_of_one_fleet_connect_every_hop() {
     let intermediate = authority.intermediate();
     let controller = Process::new(&authority, PeerRole::Controller);
     for issuer in [&authority, &intermediate] {
-        let (aggregator, service) = (
-            Process::new(issuer, aggregator()),
-            Process::new(issuer, service()),
-        );
+        let (aggregator, service) = pair(issuer);
         for (parent, child) in [
             (&controller, &aggregator),
             (&aggregator, &aggregator),
             (&aggregator, &service),
         ] {
-            let met = meet(
-                parent.certificates.mutual_server(),
-                child.certificates.child(),
-            )
-            .await;
+            let met = parent.meet(child).await;
             assert_eq!(
                 met.at_parent.as_ref().unwrap().0.id,
                 child.certificates.id()
@@ -44,20 +37,35 @@ async fn certificates_of_one_fleet_connect_every_hop() {
     }
 }
 
-/// A pair of ends, the labels at the parent and at the child, and a part of each text.
-struct Case {
-    name: &'static str,
-    parent: Arc<ServerConfig>,
-    child: Arc<ClientConfig>,
-    labels: (&'static str, &'static str),
-    texts: (&'static str, &'static str),
-}
+/// A faulty child, the labels at the parent and at the child, and a part of each text. An alert is
+/// the same for several faults.
+const FAULTS_OF_CHILDREN: &str = "
+    none | no_certificate | no_certificate | give it tls.crt | asks for one
+    expired | expired | expired | renew it | renew it
+    early | not_yet_valid | expired | clocks | clocks
+    authority | unknown_authority | unknown_authority | by an authority | by an authority
+    authority of other name | unknown_authority | unknown_authority | by an authority | by an authority
+    domain | foreign_domain | foreign_domain | trust domain | trust domain
+    no name | no_identity | foreign_domain | has no identity | its log
+    web | no_identity | foreign_domain | has no identity |
+    other path | no_identity | foreign_domain | /plimsoll/ |
+    two | no_identity | foreign_domain | 2 identities |
+    usage | wrong_usage | wrong_usage | client authentication | usage
+";
+const FAULTS_OF_PARENTS: &str = "
+    expired | expired | expired | | renew it
+    early | expired | not_yet_valid | | clocks
+    authority | unknown_authority | unknown_authority | | by an authority
+    authority of other name | unknown_authority | unknown_authority | | by an authority
+    domain | foreign_domain | foreign_domain | | trust domain
+    no name | foreign_domain | no_identity | | has no identity
+    usage | wrong_usage | wrong_usage | | server authentication
+";
 
 #[tokio::test]
 async fn unacceptable_certificates_are_named_at_both_ends() {
     let authority = Authority::new(DOMAIN);
-    let parent = Process::new(&authority, aggregator());
-    let child = Process::new(&authority, service());
+    let (parent, child) = pair(&authority);
     let usual = authority.request(service(), Validity::default());
     // This client trusts any aggregator of the authority, so the parent has to refuse.
     let lenient = operator_client(&parent.path("ca.crt"), Tier::Aggregator).unwrap();
@@ -84,205 +92,71 @@ async fn unacceptable_certificates_are_named_at_both_ends() {
         )
     };
     let foreign = "spiffe://other.example/plimsoll/zone/eu-1/service/cart";
+    let controller = "spiffe://fleet.example/plimsoll/controller";
+    let no_client = Request {
+        client: false,
+        ..usual.clone()
+    };
+    let no_server = Request {
+        server: false,
+        ..usual.clone()
+    };
     let no_certificate = {
         let mut config = lenient.clone();
         config.alpn_protocols = vec![b"h2".to_vec()];
         Arc::new(config)
     };
-    let case = |name, parent, child, labels, texts| Case {
-        name,
-        parent,
-        child,
-        labels,
-        texts,
-    };
-    let ca = "by an authority";
     let at_parent = [
-        (
-            "none",
-            no_certificate,
-            "no_certificate",
-            "no_certificate",
-            "give it tls.crt",
-            "asks for one",
-        ),
-        (
-            "expired",
-            child_of(valid(Validity::ended())),
-            "expired",
-            "expired",
-            "renew it",
-            "renew it",
-        ),
-        // The alert is the same for both.
-        (
-            "early",
-            child_of(valid(Validity::to_come())),
-            "not_yet_valid",
-            "expired",
-            "clocks",
-            "clocks",
-        ),
-        (
-            "authority",
-            stranger(&same_name).0,
-            "unknown_authority",
-            "unknown_authority",
-            ca,
-            ca,
-        ),
-        (
-            "authority of other name",
-            stranger(&other_name).0,
-            "unknown_authority",
-            "unknown_authority",
-            ca,
-            ca,
-        ),
-        (
-            "domain",
-            child_of(uris(&[foreign])),
-            "foreign_domain",
-            "foreign_domain",
-            "trust domain",
-            "trust domain",
-        ),
-        (
-            "no name",
-            child_of(uris(&[])),
-            "no_identity",
-            "foreign_domain",
-            "has no identity",
-            "its log",
-        ),
-        (
-            "web",
-            child_of(uris(&["https://a.example"])),
-            "no_identity",
-            "foreign_domain",
-            "has no identity",
-            "",
-        ),
-        (
-            "other path",
-            child_of(uris(&["spiffe://fleet.example/a"])),
-            "no_identity",
-            "foreign_domain",
-            "/plimsoll/",
-            "",
-        ),
-        (
-            "two",
-            child_of(uris(&[
-                &usual.uris[0],
-                "spiffe://fleet.example/plimsoll/controller",
-            ])),
-            "no_identity",
-            "foreign_domain",
-            "2 identities",
-            "",
-        ),
-        (
-            "usage",
-            child_of(Request {
-                client: false,
-                ..usual.clone()
-            }),
-            "wrong_usage",
-            "wrong_usage",
-            "client authentication",
-            "usage",
-        ),
-    ]
-    .map(|(name, child, label, alert, text, alert_text)| {
-        case(
-            name,
-            own_parent(),
-            child,
-            (label, alert),
-            (text, alert_text),
-        )
-    });
+        ("none", no_certificate),
+        ("expired", child_of(valid(Validity::ended()))),
+        ("early", child_of(valid(Validity::to_come()))),
+        ("authority", stranger(&same_name).0),
+        ("authority of other name", stranger(&other_name).0),
+        ("domain", child_of(uris(&[foreign]))),
+        ("no name", child_of(uris(&[]))),
+        ("web", child_of(uris(&["https://a.example"]))),
+        ("other path", child_of(uris(&["spiffe://fleet.example/a"]))),
+        ("two", child_of(uris(&[&usual.uris[0], controller]))),
+        ("usage", child_of(no_client)),
+    ];
     let at_child = [
-        (
-            "expired",
-            parent_of(valid(Validity::ended())),
-            "expired",
-            "expired",
-            "renew it",
-        ),
-        (
-            "early",
-            parent_of(valid(Validity::to_come())),
-            "not_yet_valid",
-            "expired",
-            "clocks",
-        ),
-        (
-            "authority",
-            stranger(&same_name).1,
-            "unknown_authority",
-            "unknown_authority",
-            ca,
-        ),
-        (
-            "authority of other name",
-            stranger(&other_name).1,
-            "unknown_authority",
-            "unknown_authority",
-            ca,
-        ),
-        (
-            "domain",
-            parent_of(uris(&[foreign])),
-            "foreign_domain",
-            "foreign_domain",
-            "trust domain",
-        ),
-        (
-            "no name",
-            parent_of(uris(&[])),
-            "no_identity",
-            "foreign_domain",
-            "has no identity",
-        ),
-        (
-            "usage",
-            parent_of(Request {
-                server: false,
-                ..usual.clone()
-            }),
-            "wrong_usage",
-            "wrong_usage",
-            "server authentication",
-        ),
-    ]
-    .map(|(name, parent, label, alert, text)| {
-        case(name, parent, own_child(), (alert, label), ("", text))
-    });
-    for Case {
-        name,
-        parent,
-        child,
-        labels,
-        texts,
-    } in at_parent.into_iter().chain(at_child)
-    {
-        let met = meet(parent, child).await;
-        assert_eq!(met.labels(), labels, "{name}: {met:?}");
-        let (at_parent, at_child) = (met.at_parent.unwrap_err(), met.at_child.unwrap_err());
+        ("expired", parent_of(valid(Validity::ended()))),
+        ("early", parent_of(valid(Validity::to_come()))),
+        ("authority", stranger(&same_name).1),
+        ("authority of other name", stranger(&other_name).1),
+        ("domain", parent_of(uris(&[foreign]))),
+        ("no name", parent_of(uris(&[]))),
+        ("usage", parent_of(no_server)),
+    ];
+    let faults = FAULTS_OF_CHILDREN.trim().lines();
+    assert_eq!(faults.clone().count(), at_parent.len());
+    for ((name, child), line) in at_parent.into_iter().zip(faults) {
+        check(name, own_parent(), child, line).await;
+    }
+    let faults = FAULTS_OF_PARENTS.trim().lines();
+    assert_eq!(faults.clone().count(), at_child.len());
+    for ((name, parent), line) in at_child.into_iter().zip(faults) {
+        check(name, parent, own_child(), line).await;
+    }
+}
+
+/// Connects a pair, and compares the labels and texts of both ends with a line of a table.
+async fn check(name: &str, parent: Arc<ServerConfig>, child: Arc<ClientConfig>, line: &str) {
+    let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [named, label, of_child, text, text_of_child] = cells[..] else {
+        panic!("{line}");
+    };
+    assert_eq!(named, name);
+    let met = meet(parent, child).await;
+    assert_eq!(met.labels(), (label, of_child), "{name}: {met:?}");
+    let (at_parent, at_child) = (met.at_parent.unwrap_err(), met.at_child.unwrap_err());
+    for (failure, text) in [(at_parent, text), (at_child, text_of_child)] {
+        assert!(failure.to_string().contains(text), "{name}: {failure}");
         assert!(
-            at_parent.to_string().contains(texts.0),
-            "{name}: {at_parent}"
+            HandshakeFailure::LABELS.contains(&failure.label()),
+            "{name}"
         );
-        assert!(at_child.to_string().contains(texts.1), "{name}: {at_child}");
-        for failure in [at_parent, at_child] {
-            assert!(
-                HandshakeFailure::LABELS.contains(&failure.label()),
-                "{name}"
-            );
-            assert!(failure.to_string().len() < 1_000, "{name}: {failure}");
-        }
+        assert!(failure.to_string().len() < 1_000, "{name}: {failure}");
     }
 }
 
@@ -327,10 +201,7 @@ async fn overlong_chain_is_refused_before_verification() {
 #[tokio::test]
 async fn another_protocol_is_named_at_both_ends() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (
-        Process::new(&authority, aggregator()),
-        Process::new(&authority, service()),
-    );
+    let (parent, child) = pair(&authority);
     let with_protocols = |protocols: &[&[u8]]| {
         let mut config = ClientConfig::clone(&child.certificates.child());
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -370,10 +241,7 @@ async fn older_versions_of_tls_are_refused() {
 #[tokio::test]
 async fn plaintext_peer_is_named() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (
-        Process::new(&authority, aggregator()),
-        Process::new(&authority, service()),
-    );
+    let (parent, child) = pair(&authority);
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let settings = b"\0\0\0\x04\0\0\0\0\0";
     for (sent, label) in [

@@ -15,7 +15,7 @@ use plimsoll_tls::{Certificates, Tier, operator_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::AbortHandle;
 
-use crate::ends::{DOMAIN, Process, aggregator, child_with, meet, service};
+use crate::ends::{DOMAIN, Process, aggregator, child_with, meet, pair, service};
 
 /// Follows the files of a process until the end of the test.
 struct Following(AbortHandle);
@@ -34,12 +34,7 @@ impl Drop for Following {
 }
 
 async fn kinds(parent: &Process, child: &Process) -> (HandshakeKind, HandshakeKind) {
-    meet(
-        parent.certificates.mutual_server(),
-        child.certificates.child(),
-    )
-    .await
-    .kinds()
+    parent.meet(child).await.kinds()
 }
 
 async fn renewed(process: &Process, generation: u64) {
@@ -54,17 +49,10 @@ async fn renewed(process: &Process, generation: u64) {
 #[tokio::test]
 async fn second_connection_resumes_with_the_same_identities() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (
-        Process::new(&authority, aggregator()),
-        Process::new(&authority, service()),
-    );
+    let (parent, child) = pair(&authority);
     assert_eq!(kinds(&parent, &child).await, (Full, Full));
     for _ in 0..20 {
-        let met = meet(
-            parent.certificates.mutual_server(),
-            child.certificates.child(),
-        )
-        .await;
+        let met = parent.meet(&child).await;
         assert_eq!(
             met.kinds(),
             (Resumed, Resumed),
@@ -78,10 +66,7 @@ async fn second_connection_resumes_with_the_same_identities() {
 #[tokio::test]
 async fn sessions_survive_only_certificate_rotation() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (
-        Process::new(&authority, aggregator()),
-        Process::new(&authority, service()),
-    );
+    let (parent, child) = pair(&authority);
     let _following = Following::new(&parent.certificates);
     assert_eq!(kinds(&parent, &child).await, (Full, Full));
 
@@ -107,19 +92,14 @@ async fn sessions_survive_only_certificate_rotation() {
 #[tokio::test]
 async fn service_of_distrusted_authority_cannot_resume() {
     let (old, new) = (Authority::new(DOMAIN), Authority::new(DOMAIN));
-    let parent = Process::new(&old, aggregator());
-    let child = Process::new(&old, service());
+    let (parent, child) = pair(&old);
     let _following = Following::new(&parent.certificates);
     assert_eq!(kinds(&parent, &child).await, (Full, Full));
 
     new.write(parent.directory.path(), aggregator(), Validity::default());
     renewed(&parent, 2).await;
     // The child still trusts the old authority; the parent's new certificate is not signed by it.
-    let met = meet(
-        parent.certificates.mutual_server(),
-        child.certificates.child(),
-    )
-    .await;
+    let met = parent.meet(&child).await;
     assert_eq!(
         met.labels(),
         ("unknown_authority", "unknown_authority"),
@@ -130,20 +110,13 @@ async fn service_of_distrusted_authority_cannot_resume() {
 #[tokio::test]
 async fn authority_replaced_alone_ends_the_old() {
     let (old, new) = (Authority::new(DOMAIN), Authority::new(DOMAIN));
-    let (parent, child) = (
-        Process::new(&old, aggregator()),
-        Process::new(&old, service()),
-    );
+    let (parent, child) = pair(&old);
     let _following = Following::new(&parent.certificates);
     assert_eq!(kinds(&parent, &child).await, (Full, Full));
 
     std::fs::write(parent.path("ca.crt"), new.pem()).unwrap();
     renewed(&parent, 2).await;
-    let met = meet(
-        parent.certificates.mutual_server(),
-        child.certificates.child(),
-    )
-    .await;
+    let met = parent.meet(&child).await;
     assert_eq!(met.at_parent.unwrap_err().label(), "unknown_authority");
     let renewed_child = child_with(
         &child.certificates.child(),
@@ -156,10 +129,7 @@ async fn authority_replaced_alone_ends_the_old() {
 #[tokio::test]
 async fn rotated_child_makes_a_new_session() {
     let authority = Authority::new(DOMAIN);
-    let (parent, child) = (
-        Process::new(&authority, aggregator()),
-        Process::new(&authority, service()),
-    );
+    let (parent, child) = pair(&authority);
     let _following = Following::new(&child.certificates);
     assert_eq!(kinds(&parent, &child).await, (Full, Full));
     authority.write(
@@ -168,11 +138,7 @@ async fn rotated_child_makes_a_new_session() {
         Validity::lasting(Duration::from_secs(7_200)),
     );
     renewed(&child, 2).await;
-    let met = meet(
-        parent.certificates.mutual_server(),
-        child.certificates.child(),
-    )
-    .await;
+    let met = parent.meet(&child).await;
     assert_eq!(met.kinds(), (Full, Full));
     assert_eq!(
         met.at_parent.unwrap().0.not_after,
@@ -188,10 +154,7 @@ async fn resumed_handshake_refuses_an_expired_certificate() {
     let issue = |role| authority.issue(&authority.request(role, lifetime));
     let short_parent = Process::with_leaf(&authority, &issue(aggregator()));
     let short_child = Process::with_leaf(&authority, &issue(service()));
-    let (parent, child) = (
-        Process::new(&authority, aggregator()),
-        Process::new(&authority, service()),
-    );
+    let (parent, child) = pair(&authority);
     assert_eq!(kinds(&short_parent, &child).await, (Full, Full));
     assert_eq!(kinds(&parent, &short_child).await, (Full, Full));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
@@ -203,11 +166,7 @@ async fn resumed_handshake_refuses_an_expired_certificate() {
         assert!(tokio::time::Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let met = meet(
-        parent.certificates.mutual_server(),
-        short_child.certificates.child(),
-    )
-    .await;
+    let met = parent.meet(&short_child).await;
     assert_eq!(met.kinds(), (Resumed, Resumed));
     assert!(
         met.at_parent.unwrap().0.is_expired(SystemTime::now()),
@@ -215,11 +174,7 @@ async fn resumed_handshake_refuses_an_expired_certificate() {
     );
     assert!(!met.at_child.unwrap().0.is_expired(SystemTime::now()));
 
-    let met = meet(
-        short_parent.certificates.mutual_server(),
-        child.certificates.child(),
-    )
-    .await;
+    let met = short_parent.meet(&child).await;
     let failure = met.at_child.unwrap_err();
     assert_eq!(failure.label(), "expired");
     assert!(failure.to_string().contains("renew it"), "{failure}");

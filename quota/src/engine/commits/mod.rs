@@ -38,17 +38,15 @@ pub(super) struct Committer {
     ends: Vec<usize>,
     /// Time of the slowest commit lately: it decays by a tenth with each commit.
     took: Duration,
-    /// End of the last commit, and the time until the next one under `always`.
-    ended: Option<Instant>,
-    rest: Duration,
+    /// Time of the next commit under `always`.
+    next_at: Option<Instant>,
     reopened: Option<Instant>,
 }
 
 impl Committer {
     pub(super) fn run(mut self, shared: &Shared) {
         while !shared.is_stopped.load(Ordering::Acquire) {
-            let due = self.due(shared);
-            match due {
+            match self.due(shared) {
                 Some(Duration::ZERO) => self.commit(shared),
                 Some(wait) => thread::park_timeout(wait),
                 None => thread::park(),
@@ -61,22 +59,16 @@ impl Committer {
         if shared.is_wanted.swap(false, Ordering::AcqRel) {
             return Some(Duration::ZERO);
         }
+        let age = shared.progress.unsaved()?;
         match shared.durability {
-            Durability::Always => {
-                let since = self.ended.map_or(Duration::MAX, |ended| ended.elapsed());
-                shared
-                    .progress
-                    .unsaved()
-                    .map(|_| self.rest.saturating_sub(since))
-            }
+            Durability::Always => Some(self.next_at.map_or(Duration::ZERO, |next_at| {
+                next_at.saturating_duration_since(Instant::now())
+            })),
             Durability::Interval(interval) => {
                 // Late enough to save many debits of a bucket together, and early enough to end in
                 // time.
                 let reserve = (self.took * 3 / 2).clamp(interval / 10, interval / 2);
-                shared
-                    .progress
-                    .unsaved()
-                    .map(|age| (interval - reserve).saturating_sub(age))
+                Some((interval - reserve).saturating_sub(age))
             }
             Durability::None => None,
         }
@@ -91,12 +83,8 @@ impl Committer {
                 // Callers that this commit answers return with new requests, and share the next
                 // one.
                 let is_large = self.rows.len() >= LARGE_COMMIT;
-                self.rest = if is_large {
-                    committed.sync.min(SYNC_MAX) / 2
-                } else {
-                    Duration::ZERO
-                };
-                self.ended = Some(Instant::now());
+                let rest = committed.sync.min(SYNC_MAX) / 2;
+                self.next_at = is_large.then(|| Instant::now() + rest);
                 self.took = took.max(self.took * 9 / 10);
                 // Answered callers see the commit counted.
                 shared

@@ -141,20 +141,31 @@ impl Progress {
         }
         let _waiting = self.enter()?;
         let waits = &self.waits[usize::from(!number.is_multiple_of(2))];
-        let wait = async {
-            loop {
-                let woken = waits.notified();
-                let mut woken = std::pin::pin!(woken);
-                // From here on a notification is not missed.
-                woken.as_mut().enable();
-                if self.durable() >= number {
-                    return;
-                }
-                woken.await;
-            }
-        };
-        tokio::time::timeout_at(deadline, wait)
-            .await
-            .map_err(|_| Unavailable::Store)
+        until(waits, deadline, || self.durable() >= number).await
     }
+}
+
+/// Waits until a condition holds, which is checked at each notification.
+///
+/// # Errors
+/// When it does not by `deadline`.
+pub(super) async fn until(
+    notify: &Notify,
+    deadline: tokio::time::Instant,
+    is_reached: impl Fn() -> bool,
+) -> Result<(), Unavailable> {
+    let reached = async {
+        loop {
+            let mut notified = std::pin::pin!(notify.notified());
+            // From here on a notification is not missed.
+            notified.as_mut().enable();
+            if is_reached() {
+                return;
+            }
+            notified.await;
+        }
+    };
+    tokio::time::timeout_at(deadline, reached)
+        .await
+        .map_err(|_| Unavailable::Store)
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::progress::until;
 use crate::engine::shared::Shared;
 use crate::operation::Unavailable;
 use crate::store::{Rows, StoreError, caught};
@@ -92,20 +93,8 @@ impl Settling {
     ) -> Result<(), Unavailable> {
         self.wanted.fetch_max(number, Ordering::AcqRel);
         self.unpark();
-        let settled = async {
-            loop {
-                let mut ended = std::pin::pin!(self.ended.notified());
-                // From here on a notification is not missed.
-                ended.as_mut().enable();
-                if self.settled.load(Ordering::Acquire) >= number {
-                    return;
-                }
-                ended.await;
-            }
-        };
-        tokio::time::timeout_at(deadline, settled)
-            .await
-            .map_err(|_| Unavailable::Store)
+        let is_settled = || self.settled.load(Ordering::Acquire) >= number;
+        until(&self.ended, deadline, is_settled).await
     }
 
     fn unpark(&self) {

@@ -131,11 +131,7 @@ impl Shard {
             return Err(Full);
         }
         for _ in 0..2 * self.slots.len() {
-            self.hand = if self.hand + 1 < self.slots.len() {
-                self.hand + 1
-            } else {
-                0
-            };
+            self.hand = (self.hand + 1) % self.slots.len();
             let Some(entry) = self.slots.get_mut(self.hand) else {
                 continue;
             };

@@ -40,75 +40,50 @@ async fn each_command_has_its_reply() {
 #[tokio::test]
 async fn each_fault_has_its_text() {
     let served = Served::open();
-    let number = "-ERR Value is not an integer or out of range\r\n";
-    let syntax = "-ERR Syntax error\r\n";
-    for (text, expected) in [
-        (
-            "RL.REDUCE a",
-            "-ERR Wrong number of arguments for 'rl.reduce' command\r\n",
-        ),
-        (
-            "rl.pget a 1",
-            "-ERR Wrong number of arguments for 'rl.pget' command\r\n",
-        ),
-        (
-            "ECHO",
-            "-ERR Wrong number of arguments for 'echo' command\r\n",
-        ),
-        (
-            "PING a b",
-            "-ERR Wrong number of arguments for 'ping' command\r\n",
-        ),
-        (
-            "CL.THROTTLE a 1 1 1 1 1",
-            "-ERR Wrong number of arguments for 'cl.throttle' command\r\n",
-        ),
-        (
-            "QUOTA.TAKE a 1 1 1 1 1 b",
-            "-ERR Wrong number of arguments for 'quota.take' command\r\n",
-        ),
-        ("RL.REDUCE a 0 1", number),
-        ("RL.REDUCE a 1 0", number),
-        ("RL.REDUCE a -1 1", number),
-        ("RL.REDUCE a +1 1", number),
-        ("RL.REDUCE a 1.5 1", number),
-        ("RL.REDUCE a NaN 1", number),
-        ("RL.REDUCE a 9223372036854775808 1", number),
-        ("RL.REDUCE a 99999999999999999999 1", number),
-        // The number of milliseconds is out of range.
-        ("RL.REDUCE a 1 9223372036854775807", number),
-        ("RL.REDUCE a 1 1 AT 9223372036854775807", number),
-        ("RL.REDUCE a 1 1 AT -1", number),
-        ("RL.REDUCE a 1 1 TAKE -1", number),
-        ("RL.REDUCE a 1 1 REFILL 0", number),
-        ("RL.REDUCE a 1 1 REFILL", syntax),
-        ("RL.REDUCE a 1 1 NEVER", syntax),
-        ("RL.REDUCE a 1 1 STRICT STRICT", syntax),
-        ("RL.REDUCE a 1 1 TAKE 1 TAKE 1", syntax),
-        ("RL.GET a 1 1 TAKE 1", syntax),
-        ("RL.GET a 1 1 STRICT", syntax),
-        ("CL.THROTTLE a 1 0 1", number),
-        ("CL.THROTTLE a 1 1 0", number),
-        ("CL.THROTTLE a x 1 1", number),
-        ("QUOTA.GIVE a 1 1 0 1", number),
-        (
-            "QUOTA.TAKE a 1 1 1 1 1 a 1 1 1 1 1",
-            "-ERR a take names the same bucket twice; add up its tokens\r\n",
-        ),
-        ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),
-        ("HELLO 3 SETNAME", syntax),
-        (
-            "AUTH secret",
-            "-ERR AUTH <password> called without any password configured for the default user. Are you sure your \
-             configuration is correct?\r\n",
-        ),
-        (
-            "GET a b",
-            "-ERR unknown command 'GET', with args beginning with: 'a' 'b' \r\n",
-        ),
-    ] {
-        assert_eq!(served.reply(text).await, expected, "{text}");
+    const FAULTS: &str = "
+        RL.REDUCE a                            | ERR Wrong number of arguments for 'rl.reduce' command
+        rl.pget a 1                            | ERR Wrong number of arguments for 'rl.pget' command
+        ECHO                                   | ERR Wrong number of arguments for 'echo' command
+        PING a b                               | ERR Wrong number of arguments for 'ping' command
+        CL.THROTTLE a 1 1 1 1 1                | ERR Wrong number of arguments for 'cl.throttle' command
+        QUOTA.TAKE a 1 1 1 1 1 b               | ERR Wrong number of arguments for 'quota.take' command
+        RL.REDUCE a 0 1                        | ERR Value is not an integer or out of range
+        RL.REDUCE a 1 0                        | ERR Value is not an integer or out of range
+        RL.REDUCE a -1 1                       | ERR Value is not an integer or out of range
+        RL.REDUCE a +1 1                       | ERR Value is not an integer or out of range
+        RL.REDUCE a 1.5 1                      | ERR Value is not an integer or out of range
+        RL.REDUCE a NaN 1                      | ERR Value is not an integer or out of range
+        RL.REDUCE a 9223372036854775808 1      | ERR Value is not an integer or out of range
+        RL.REDUCE a 99999999999999999999 1     | ERR Value is not an integer or out of range
+        RL.REDUCE a 1 9223372036854775807      | ERR Value is not an integer or out of range
+        RL.REDUCE a 1 1 AT 9223372036854775807 | ERR Value is not an integer or out of range
+        RL.REDUCE a 1 1 AT -1                  | ERR Value is not an integer or out of range
+        RL.REDUCE a 1 1 TAKE -1                | ERR Value is not an integer or out of range
+        RL.REDUCE a 1 1 REFILL 0               | ERR Value is not an integer or out of range
+        RL.REDUCE a 1 1 REFILL                 | ERR Syntax error
+        RL.REDUCE a 1 1 NEVER                  | ERR Syntax error
+        RL.REDUCE a 1 1 STRICT STRICT          | ERR Syntax error
+        RL.REDUCE a 1 1 TAKE 1 TAKE 1          | ERR Syntax error
+        RL.GET a 1 1 TAKE 1                    | ERR Syntax error
+        RL.GET a 1 1 STRICT                    | ERR Syntax error
+        CL.THROTTLE a 1 0 1                    | ERR Value is not an integer or out of range
+        CL.THROTTLE a 1 1 0                    | ERR Value is not an integer or out of range
+        CL.THROTTLE a x 1 1                    | ERR Value is not an integer or out of range
+        QUOTA.GIVE a 1 1 0 1                   | ERR Value is not an integer or out of range
+        QUOTA.TAKE a 1 1 1 1 1 a 1 1 1 1 1     | ERR a take names the same bucket twice; add up its tokens
+        HELLO 4                                | NOPROTO unsupported protocol version
+        HELLO 3 SETNAME                        | ERR Syntax error
+        AUTH secret                            | ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?
+    ";
+    for row in FAULTS.trim().lines() {
+        let (text, expected) = row.split_once(" | ").unwrap();
+        let reply = served.reply(text.trim()).await;
+        assert_eq!(reply, format!("-{expected}\r\n"), "{text}");
     }
+    assert_eq!(
+        served.reply("GET a b").await,
+        "-ERR unknown command 'GET', with args beginning with: 'a' 'b' \r\n"
+    );
     assert_eq!(
         served.reply("RL.GET a 1 1").await,
         ":1\r\n",

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::Response;
 use http_body_util::Full;
 use plimsoll_client::internals::Decided;
 use plimsoll_client::{Limiter, Reason, Request, TraceId};
@@ -14,15 +13,15 @@ use serde::Serialize;
 
 use super::read::{At, Body, check_batch, check_bucket, read};
 use super::types::{BatchAnswer, Check, CheckAnswer, CheckBatch, QuotaAnswer, Text};
-use crate::http::Inner;
 use crate::http::counts::{Counts, Endpoint, Outcome};
 use crate::http::problem::Problem;
+use crate::http::{Service, with_body};
 use crate::rules::Rules;
 
 /// Answers a body. All of it is checked before anything is decided, so that an invalid batch counts
 /// for nothing.
 pub(in crate::http) async fn check(
-    port: &Inner,
+    port: &Service,
     body: &[u8],
 ) -> Result<Response<Full<Bytes>>, Problem> {
     let (limiter, in_force) = (port.limits.limiter(), port.limits.in_force());
@@ -155,11 +154,7 @@ fn count(counts: &Counts, answer: &CheckAnswer) {
 fn json(answer: &impl Serialize) -> Response<Full<Bytes>> {
     // Texts and numbers always serialize.
     let body = serde_json::to_vec(answer).unwrap_or_default();
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    with_body(body, "application/json")
 }
 
 #[cfg(test)]

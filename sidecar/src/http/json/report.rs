@@ -10,9 +10,9 @@ use plimsoll_client::{ObservedResponse, Request};
 use super::check::tenant_of;
 use super::read::{At, Body, check_batch, check_bucket, read};
 use super::types::{Report, ReportBatch};
-use crate::http::Inner;
 use crate::http::counts::{Endpoint, Outcome};
 use crate::http::problem::Problem;
+use crate::http::{Service, empty};
 use crate::rules::Rules;
 
 const LATENCY_MS_MAX: f64 = 86_400_000.0;
@@ -21,7 +21,10 @@ const LATENCY_MS_MAX: f64 = 86_400_000.0;
 ///
 /// A bucket without requests since the start of the sidecar has no record: such reports are counted
 /// and dropped, because they may be about requests before a restart.
-pub(in crate::http) fn report(port: &Inner, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
+pub(in crate::http) fn report(
+    port: &Service,
+    body: &[u8],
+) -> Result<Response<Full<Bytes>>, Problem> {
     let in_force = port.limits.in_force();
     let rules = &in_force.rules;
     match read::<Report<'_>, ReportBatch<'_>>(body)? {
@@ -39,12 +42,10 @@ pub(in crate::http) fn report(port: &Inner, body: &[u8]) -> Result<Response<Full
                 .for_each(|(report, observed)| record(port, report, observed));
         }
     }
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(empty(StatusCode::NO_CONTENT))
 }
 
-fn record(port: &Inner, report: &Report<'_>, observed: ObservedResponse) {
+fn record(port: &Service, report: &Report<'_>, observed: ObservedResponse) {
     let request = Request::new(report.bucket.as_str(), tenant_of(report.tenant.as_ref()));
     let is_known = port.limits.limiter().record(&request, observed);
     port.counts.count(

@@ -14,8 +14,8 @@ use plimsoll_core::names::check_name;
 use plimsoll_tower::{Head, RefusalFormat, RefusalOf, quota_fields};
 
 use self::original::{Names, Original};
-use super::Inner;
 use super::counts::{Endpoint, Mistake, Outcome};
+use super::{Service, empty};
 use crate::limits::Http;
 use crate::rules::{BUCKET_HEADER, COST_HEADER};
 
@@ -57,7 +57,7 @@ impl Style {
 
 /// Answers a request of a proxy. Never an error: a request without a usable bucket is admitted, and
 /// other mistakes have defaults.
-pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<Full<Bytes>> {
+pub(super) async fn answer(port: &Service, style: Style, head: Parts) -> Response<Full<Bytes>> {
     let response = match begin_answer(port, style, head) {
         None => None,
         Some(Answer::Ready(response)) => Some(response),
@@ -96,7 +96,7 @@ enum Answer {
 }
 
 /// Begins the answer to a request; `None` if it passes without a decision.
-fn begin_answer(port: &Inner, style: Style, head: Parts) -> Option<Answer> {
+fn begin_answer(port: &Service, style: Style, head: Parts) -> Option<Answer> {
     let in_force = port.limits.in_force();
     match &in_force.http {
         Http::Headers {
@@ -163,7 +163,7 @@ fn cost_of(text: &str) -> Option<u32> {
     text.parse().ok().filter(|cost| is_number && *cost > 0)
 }
 
-fn decide(port: &Inner, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> Answer {
+fn decide(port: &Service, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> Answer {
     let trace = head
         .header(&TRACEPARENT)
         .and_then(|value| TraceId::of_traceparent(value.as_bytes()));
@@ -196,7 +196,7 @@ fn decide(port: &Inner, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> A
 }
 
 fn respond(
-    port: &Inner,
+    port: &Service,
     style: Style,
     (bucket, tenant): (&str, &str),
     decided: &Decided,
@@ -239,11 +239,5 @@ fn refused(style: Style, of: &RefusalOf<'_>) -> Response<Full<Bytes>> {
     }
     let mut response = response.map(|_| Full::default());
     response.headers_mut().remove(http::header::CONTENT_TYPE);
-    response
-}
-
-fn empty(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = status;
     response
 }

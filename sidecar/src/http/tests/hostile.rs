@@ -60,7 +60,7 @@ proptest! {
     fn any_body_gets_a_decision_or_problem(body in body()) {
         let [port, _] = &*PORTS;
         for call in [crate::http::json::Call::Check, crate::http::json::Call::Report] {
-            let status = port.service.inner.end(call, &body).now_or_never().unwrap().status().as_u16();
+            let status = port.service.end(call, &body).now_or_never().unwrap().status().as_u16();
             prop_assert!([200, 204, 400].contains(&status), "{} {}", status, String::from_utf8_lossy(&body));
         }
     }

@@ -4,6 +4,7 @@ use plimsoll_client::Reason;
 use serde_json::json;
 
 use super::*;
+use crate::rules::tests::rows;
 
 #[test]
 fn decision_has_the_members_that_it_needs() {
@@ -186,142 +187,56 @@ fn invalid_check_names_its_member() {
         |count: usize| json!({ "requests": vec![json!({ "bucket": "b" }); count] }).to_string();
     let (many, most) = (requests(257), requests(256));
     let port = Port::with_rules(LISTED);
-    for (body, field, detail) in [
-        ("", None, "EOF while parsing"),
-        ("{", None, "EOF while parsing"),
-        ("[]", None, "invalid type: sequence, expected an object"),
-        (
-            r#"["b"]"#,
-            None,
-            "invalid type: sequence, expected an object",
-        ),
-        (
-            r#"["b",null,null,null]"#,
-            None,
-            "invalid type: sequence, expected an object",
-        ),
-        (
-            r#"[[["b",null,null,null]],null]"#,
-            None,
-            "invalid type: sequence, expected an object",
-        ),
-        (
-            r#"{"requests":[["b",null,null,null]]}"#,
-            Some("requests[0]"),
-            "invalid type: sequence, expected an object",
-        ),
-        ("\"b\"", None, "invalid type: string"),
-        ("{}", None, "missing field `bucket`"),
-        (
-            r#"{"bucket":"b"} x"#,
-            None,
-            "trailing characters at line 1 column 16",
-        ),
-        (
-            r#"{"bucket":"b","tenat":"a"}"#,
-            Some("tenat"),
-            "unknown field `tenat`, expected one of `bucket`, `tenant`",
-        ),
-        (
-            r#"{"bucket":"b","bucket":"b"}"#,
-            None,
-            "duplicate field `bucket`",
-        ),
-        (r#"{"bucket":null}"#, Some("bucket"), "invalid type: null"),
-        (
-            r#"{"bucket":7}"#,
-            Some("bucket"),
-            "invalid type: integer `7`",
-        ),
-        (r#"{"bucket":""}"#, Some("bucket"), "empty"),
-        (r#"{"bucket":"two words"}"#, Some("bucket"), "' '"),
-        (
-            r#"{"bucket":"search"}"#,
-            Some("bucket"),
-            "it is not among `buckets` of the sidecar's rules",
-        ),
-        (
-            r#"{"bucket":"b","cost":0}"#,
-            Some("cost"),
-            "0 is not a whole number from 1 to 4294967295",
-        ),
-        (
-            r#"{"bucket":"b","cost":4294967296}"#,
-            Some("cost"),
-            "4294967296 is not a whole number",
-        ),
-        (
-            r#"{"bucket":"b","cost":-1}"#,
-            Some("cost"),
-            "-1 is not a whole number",
-        ),
-        (
-            r#"{"bucket":"b","cost":218.5}"#,
-            Some("cost"),
-            "218.5 is not a whole number",
-        ),
-        (
-            r#"{"bucket":"b","cost":"5"}"#,
-            Some("cost"),
-            "invalid type: string \"5\"",
-        ),
-        (r#"{"requests":[]}"#, Some("requests"), "the list is empty"),
-        (
-            &many,
-            Some("requests"),
-            "257 are too many: send at most 256",
-        ),
-        (
-            r#"{"requests":[{"bucket":"b"},{"bucket":"b","cost":0}]}"#,
-            Some("requests[1].cost"),
-            "0 is not",
-        ),
-        (
-            r#"{"requests":[{"bucket":"b"},{"buckets":"b"}]}"#,
-            Some("requests[1].buckets"),
-            "unknown field",
-        ),
-        (
-            r#"{"requests":[{"bucket":"b"},{"bucket":"c"}]}"#,
-            Some("requests[1].bucket"),
-            "it is not among",
-        ),
-        (
-            r#"{"requests":[{"bucket":"b"}],"together":1}"#,
-            Some("together"),
-            "expected a boolean",
-        ),
-        (
-            r#"{"requests":[{"bucket":"b"}],"bucket":"b"}"#,
-            Some("bucket"),
-            "unknown field `bucket`",
-        ),
-        (
-            r#"{"requests":{"bucket":"b"}}"#,
-            Some("requests"),
-            "expected a sequence",
-        ),
-    ] {
-        let answer = port.post("/v1/check", body);
-        let short: String = body.chars().take(80).collect();
+    for [body, field, detail] in rows(
+        r#"
+         | | EOF while parsing
+        { | | EOF while parsing
+        [] | | invalid type: sequence, expected an object
+        ["b"] | | invalid type: sequence, expected an object
+        ["b",null,null,null] | | invalid type: sequence, expected an object
+        [[["b",null,null,null]],null] | | invalid type: sequence, expected an object
+        {"requests":[["b",null,null,null]]} | requests[0] | invalid type: sequence, expected an object
+        "b" | | invalid type: string
+        {} | | missing field `bucket`
+        {"bucket":"b"} x | | trailing characters at line 1 column 16
+        {"bucket":"b","tenat":"a"} | tenat | unknown field `tenat`, expected one of `bucket`, `tenant`
+        {"bucket":"b","bucket":"b"} | | duplicate field `bucket`
+        {"bucket":null} | bucket | invalid type: null
+        {"bucket":7} | bucket | invalid type: integer `7`
+        {"bucket":""} | bucket | empty
+        {"bucket":"two words"} | bucket | ' '
+        {"bucket":"search"} | bucket | it is not among `buckets` of the sidecar's rules
+        {"bucket":"b","cost":0} | cost | 0 is not a whole number from 1 to 4294967295
+        {"bucket":"b","cost":4294967296} | cost | 4294967296 is not a whole number
+        {"bucket":"b","cost":-1} | cost | -1 is not a whole number
+        {"bucket":"b","cost":218.5} | cost | 218.5 is not a whole number
+        {"bucket":"b","cost":"5"} | cost | invalid type: string "5"
+        {"requests":[]} | requests | the list is empty
+        MANY | requests | 257 are too many: send at most 256
+        {"requests":[{"bucket":"b"},{"bucket":"b","cost":0}]} | requests[1].cost | 0 is not
+        {"requests":[{"bucket":"b"},{"buckets":"b"}]} | requests[1].buckets | unknown field
+        {"requests":[{"bucket":"b"},{"bucket":"c"}]} | requests[1].bucket | it is not among
+        {"requests":[{"bucket":"b"}],"together":1} | together | expected a boolean
+        {"requests":[{"bucket":"b"}],"bucket":"b"} | bucket | unknown field `bucket`
+        {"requests":{"bucket":"b"}} | requests | expected a sequence
+        "#,
+    ) {
+        let answer = port.post("/v1/check", &body.replace("MANY", &many));
         assert_eq!(
             (answer.status, answer.header("content-type")),
             (400, Some("application/problem+json")),
-            "{short}"
+            "{body}"
         );
         let problem = answer.json();
         assert_eq!(
             (&problem["status"], problem["title"].as_str()),
             (&400.into(), Some("Bad Request"))
         );
-        assert_eq!(
-            problem.get("field").map(|field| field.as_str().unwrap()),
-            field,
-            "{short}: {problem}"
-        );
+        let found = problem.get("field").map(|field| field.as_str().unwrap());
+        assert_eq!(found.unwrap_or_default(), field, "{body}: {problem}");
         assert!(
-            problem["detail"].as_str().unwrap().contains(detail),
-            "{short}: {problem}"
+            problem["detail"].as_str().unwrap().contains(&detail),
+            "{body}: {problem}"
         );
     }
     assert_eq!(port.plane.counts("b").unwrap().offered, 0);
@@ -340,7 +255,6 @@ fn invalid_utf8_is_a_problem() {
     let port = Port::new();
     let response = port
         .service
-        .inner
         .end(crate::http::json::Call::Check, b"{\"bucket\":\"\xff\"}")
         .now_or_never()
         .unwrap();
@@ -400,79 +314,33 @@ fn report_is_recorded_for_a_known_bucket() {
 fn invalid_report_names_its_member() {
     let port = Port::new();
     port.post("/v1/check", r#"{"bucket":"b"}"#);
-    for (body, field, detail) in [
-        (
-            r#"{"bucket":"b"}"#,
-            "status",
-            "give the HTTP status, or `failed` instead",
-        ),
-        (
-            r#"{"bucket":"b","status":200,"failed":false}"#,
-            "failed",
-            "either `status` or `failed`",
-        ),
-        (
-            r#"{"bucket":"b","status":99}"#,
-            "status",
-            "99 is not from 100 to 599",
-        ),
-        (
-            r#"{"bucket":"b","status":600}"#,
-            "status",
-            "600 is not from 100 to 599",
-        ),
-        (
-            r#"{"bucket":"b","status":"200"}"#,
-            "status",
-            "invalid type: string",
-        ),
-        (
-            r#"{"bucket":"b","status":200,"latency_ms":-1}"#,
-            "latency_ms",
-            "-1 is not from 0 to 86400000",
-        ),
-        (
-            r#"{"bucket":"b","status":200,"latency_ms":86400000.1}"#,
-            "latency_ms",
-            "is not from 0",
-        ),
-        (
-            r#"{"bucket":"b","status":200,"latency_ms":1e400}"#,
-            "latency_ms",
-            "number out of range",
-        ),
-        (
-            r#"{"bucket":"b","status":200,"latency_ms":"12"}"#,
-            "latency_ms",
-            "invalid type: string",
-        ),
-        (
-            r#"{"bucket":"b","status":200,"latency":12}"#,
-            "latency",
-            "unknown field",
-        ),
-        (r#"{"bucket":"a b","status":200}"#, "bucket", "' '"),
-        (r#"{"reports":[]}"#, "reports", "the list is empty"),
-        (
-            r#"{"reports":[["b",null,200,null,null]]}"#,
-            "reports[0]",
-            "invalid type: sequence",
-        ),
-        (
-            r#"{"reports":[{"bucket":"b","status":200},{"bucket":"b"}]}"#,
-            "reports[1].status",
-            "give the HTTP status",
-        ),
-    ] {
-        let answer = port.post("/v1/report", body);
+    for [body, field, detail] in rows(
+        r#"
+        {"bucket":"b"} | status | give the HTTP status, or `failed` instead
+        {"bucket":"b","status":200,"failed":false} | failed | either `status` or `failed`
+        {"bucket":"b","status":99} | status | 99 is not from 100 to 599
+        {"bucket":"b","status":600} | status | 600 is not from 100 to 599
+        {"bucket":"b","status":"200"} | status | invalid type: string
+        {"bucket":"b","status":200,"latency_ms":-1} | latency_ms | -1 is not from 0 to 86400000
+        {"bucket":"b","status":200,"latency_ms":86400000.1} | latency_ms | is not from 0
+        {"bucket":"b","status":200,"latency_ms":1e400} | latency_ms | number out of range
+        {"bucket":"b","status":200,"latency_ms":"12"} | latency_ms | invalid type: string
+        {"bucket":"b","status":200,"latency":12} | latency | unknown field
+        {"bucket":"a b","status":200} | bucket | ' '
+        {"reports":[]} | reports | the list is empty
+        {"reports":[["b",null,200,null,null]]} | reports[0] | invalid type: sequence
+        {"reports":[{"bucket":"b","status":200},{"bucket":"b"}]} | reports[1].status | give the HTTP status
+        "#,
+    ) {
+        let answer = port.post("/v1/report", &body);
         let problem = answer.json();
         assert_eq!(
             (answer.status, problem["field"].as_str()),
-            (400, Some(field)),
+            (400, Some(field.as_str())),
             "{body}: {problem}"
         );
         assert!(
-            problem["detail"].as_str().unwrap().contains(detail),
+            problem["detail"].as_str().unwrap().contains(&detail),
             "{body}: {problem}"
         );
     }

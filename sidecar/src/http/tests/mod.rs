@@ -10,6 +10,7 @@ mod tokens;
 mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::HeaderMap;
@@ -28,7 +29,7 @@ const LOCAL: Caller = Caller {
 
 struct Port {
     plane: ControlPlane,
-    service: Service,
+    service: Arc<Service>,
 }
 
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Port {
         let plane = ControlPlane::new(7);
         let limits = Limits::new(plane.limiter(), rules).unwrap();
         Self {
-            service: Service::new(limits, access),
+            service: Arc::new(Service::new(limits, access)),
             plane,
         }
     }
@@ -69,11 +70,11 @@ impl Port {
 
     fn ask_from(&self, caller: Caller, request: Request<&str>) -> Answer {
         let (head, body) = request.into_parts();
-        let inner = &self.service.inner;
+        let service = &self.service;
         let answered = async {
-            match inner.begin(caller, head).await {
+            match service.begin(caller, head).await {
                 Begun::Answered(response) => response,
-                Begun::NeedsBody(call) => inner.end(call, body.as_bytes()).await,
+                Begun::NeedsBody(call) => service.end(call, body.as_bytes()).await,
             }
         };
         let response = answered
@@ -106,18 +107,17 @@ impl Port {
     }
 
     fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let counts = self.service.counts().filter(|(_, requests)| *requests > 0);
+        let counts = self.service.counts.requests();
         counts
+            .filter(|(_, requests)| *requests > 0)
             .map(|([endpoint, result], requests)| (endpoint, result, requests))
             .collect()
     }
 
     fn mistakes(&self) -> Vec<(&'static str, u64)> {
-        self.service
-            .mistakes()
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .collect()
+        let mut mistakes = self.service.counts.mistakes().to_vec();
+        mistakes.retain(|(_, count)| *count > 0);
+        mistakes
     }
 }
 

@@ -73,7 +73,6 @@ fn token_of_any_role_opens_remote_port() {
     }
     assert_eq!(
         port.service
-            .inner
             .access
             .refused()
             .iter()

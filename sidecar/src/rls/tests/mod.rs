@@ -75,7 +75,7 @@ impl Sidecar {
         let deciders = Deciders {
             limiter,
             rules: &in_force.rules,
-            counters,
+            counters: &counters,
             wiring: &in_force.rls,
         };
         let decisions = deciders
@@ -86,6 +86,10 @@ impl Sidecar {
         let (response, more) = response::of(&decisions, || at);
         let encoded = [response.encode_to_vec(), more.into()].concat();
         Ok(RateLimitResponse::decode(&*encoded).unwrap())
+    }
+
+    fn ask_one(&self, entries: &[(&str, &str)]) -> RateLimitResponse {
+        self.ask(&request(vec![descriptor(entries)])).unwrap()
     }
 
     fn counts(&self, bucket: &str) -> Decisions {
@@ -273,9 +277,7 @@ fn descriptor_without_bucket_is_ok_and_counted() {
         (sidecar.count("no_rule"), sidecar.count("unlimited")),
         (5, 0)
     );
-    let health = sidecar
-        .ask(&request(vec![descriptor(&[("health", "x")])]))
-        .unwrap();
+    let health = sidecar.ask_one(&[("health", "x")]);
     assert_eq!(
         (codes(&health), sidecar.count("unlimited")),
         (vec![Code::Ok], 1)
@@ -323,9 +325,7 @@ fn descriptors_are_decided_together() {
             ..Decisions::default()
         }
     );
-    let alone = sidecar
-        .ask(&request(vec![descriptor(&[("account", "acme")])]))
-        .unwrap();
+    let alone = sidecar.ask_one(&[("account", "acme")]);
     assert_eq!(
         (alone.overall_code(), codes(&alone)),
         (Code::Ok, vec![Code::Ok])
@@ -337,9 +337,7 @@ fn descriptors_are_decided_together() {
 fn entry_tenant_has_its_own_counts() {
     let sidecar = Sidecar::new();
     for tenant in ["acme", "acme", "jo"] {
-        sidecar
-            .ask(&request(vec![descriptor(&[("account", tenant)])]))
-            .unwrap();
+        sidecar.ask_one(&[("account", tenant)]);
     }
     let offered = |tenant| {
         sidecar
@@ -355,9 +353,7 @@ fn entry_tenant_has_its_own_counts() {
 fn status_names_limit_and_estimated_remainder() {
     let sidecar = Sidecar::new();
     sidecar.plane.limit("checkout", 100.7).unwrap();
-    let response = sidecar
-        .ask(&request(vec![descriptor(&[("account", "acme")])]))
-        .unwrap();
+    let response = sidecar.ask_one(&[("account", "acme")]);
     let [status] = &response.statuses[..] else {
         panic!("{response:?}")
     };
@@ -371,9 +367,7 @@ fn status_names_limit_and_estimated_remainder() {
         (100, None)
     );
     sidecar.plane.limit("checkout", 0.0).unwrap();
-    let response = sidecar
-        .ask(&request(vec![descriptor(&[("account", "acme")])]))
-        .unwrap();
+    let response = sidecar.ask_one(&[("account", "acme")]);
     let [status] = &response.statuses[..] else {
         panic!("{response:?}")
     };
@@ -388,20 +382,14 @@ fn status_names_limit_and_estimated_remainder() {
         "{status:?}"
     );
     // Without a known limit the status has none.
-    let response = sidecar
-        .ask(&request(vec![descriptor(&[("path", "/")])]))
-        .unwrap();
+    let response = sidecar.ask_one(&[("path", "/")]);
     assert_eq!(response.statuses[0].current_limit, None);
 }
 
 #[test]
 fn refusal_has_the_headers_of_its_form() {
     let sidecar = Sidecar::refusing("search");
-    let refused = |key| {
-        sidecar
-            .ask(&request(vec![descriptor(&[(key, "x")])]))
-            .unwrap()
-    };
+    let refused = |key| sidecar.ask_one(&[(key, "x")]);
     let problem = refused("path");
     let fields = headers(&problem);
     assert_eq!(fields["content-type"], "application/problem+json");
@@ -517,8 +505,6 @@ fn rules_are_counted_and_empty_tenants_named() {
     assert_eq!(counted, [(&expected[0], &100), (&expected[1], &100)]);
     assert_eq!(status.rules.len(), 5);
     assert_eq!(status.tenants["invalid"], 100);
-    sidecar
-        .ask(&request(vec![descriptor(&[("account", "acme")])]))
-        .unwrap();
+    sidecar.ask_one(&[("account", "acme")]);
     assert_eq!(limiter.status().problems, []);
 }

@@ -8,11 +8,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 fn used_up_quota_is_the_current_limit() {
     let sidecar = Sidecar::new();
     sidecar.plane.quota("checkout", 2, HOUR).unwrap();
-    let ask = |tenant| {
-        sidecar
-            .ask(&request(vec![descriptor(&[("account", tenant)])]))
-            .unwrap()
-    };
+    let ask = |tenant| sidecar.ask_one(&[("account", tenant)]);
     for _ in 0..2 {
         assert_eq!(ask("acme").overall_code(), Code::Ok);
     }
@@ -51,9 +47,7 @@ fn kept_refusals_of_two_quotas_stay_distinct() {
     let sidecar = Sidecar::new();
     sidecar.plane.quota("search", 1, HOUR).unwrap();
     let policy = || {
-        let response = sidecar
-            .ask(&request(vec![descriptor(&[("bare", "x")])]))
-            .unwrap();
+        let response = sidecar.ask_one(&[("bare", "x")]);
         headers(&response)
             .get("ratelimit-policy")
             .map(|policy| (*policy).to_owned())
@@ -80,12 +74,7 @@ fn descriptors_are_debited_all_or_none() {
     let refused = sidecar.ask(&both()).unwrap();
     assert_eq!(codes(&refused), [Code::Ok, Code::OverLimit]);
     // Two of three tokens are left.
-    let alone = || {
-        sidecar
-            .ask(&request(vec![descriptor(&[("account", "acme")])]))
-            .unwrap()
-            .overall_code()
-    };
+    let alone = || sidecar.ask_one(&[("account", "acme")]).overall_code();
     assert_eq!(
         [alone(), alone(), alone()],
         [Code::Ok, Code::Ok, Code::OverLimit]

@@ -4,9 +4,7 @@ use super::*;
 use crate::rls::refusal::REFUSALS_KEPT_MAX;
 
 fn field(sidecar: &Sidecar, key: &str, name: &str) -> String {
-    let response = sidecar
-        .ask(&request(vec![descriptor(&[(key, "x")])]))
-        .unwrap();
+    let response = sidecar.ask_one(&[(key, "x")]);
     assert_eq!(response.overall_code(), Code::OverLimit);
     headers(&response)[name].to_owned()
 }
@@ -25,9 +23,7 @@ fn kept_refusal_names_its_bucket() {
     for at_s in [1_000_000, 1_000_000, 1_000_001, 2_000_000] {
         sidecar.at_s.set(at_s);
         for _ in 0..50 {
-            let response = sidecar
-                .ask(&request(vec![descriptor(&[("account", "x")])]))
-                .unwrap();
+            let response = sidecar.ask_one(&[("account", "x")]);
             let fields = headers(&response);
             let [reset, wait] = ["x-ratelimit-reset", "retry-after"]
                 .map(|name| fields[name].parse::<u64>().unwrap());
@@ -50,9 +46,7 @@ fn refusals_beyond_those_kept_are_whole() {
     let sidecar = Sidecar { service, ..sidecar };
     for number in (0..2 * REFUSALS_KEPT_MAX).chain(0..3) {
         let bucket = format!("bucket-{number}");
-        let response = sidecar
-            .ask(&request(vec![descriptor(&[("bucket", &bucket)])]))
-            .unwrap();
+        let response = sidecar.ask_one(&[("bucket", &bucket)]);
         assert_eq!(metadata(&response)["bucket"], bucket);
         assert!(
             String::from_utf8(response.raw_body.clone())

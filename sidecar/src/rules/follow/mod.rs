@@ -29,14 +29,9 @@ pub enum ReadError {
     Invalid(#[from] PolicyError),
 }
 
-/// Reloads of a rules file, for metrics and the status. Clones share the state.
-#[derive(Clone, Debug, Default)]
-pub struct Reloads {
-    inner: Arc<Counts>,
-}
-
+/// Reloads of a rules file, for metrics and the status.
 #[derive(Debug, Default)]
-struct Counts {
+pub struct Reloads {
     accepted: AtomicU64,
     refused: AtomicU64,
     /// Reason why the file on disk is not used.
@@ -62,7 +57,7 @@ impl RulesFile {
 
     /// Applies every valid change of the file. Logs and counts a change that is invalid or does not
     /// fit the limiter: it has no effect.
-    pub async fn follow(self, limits: Limits, reloads: Reloads) {
+    pub async fn follow(self, limits: Limits, reloads: Arc<Reloads>) {
         let current = limits.in_force().rules.hash();
         let (tx, mut changes) = mpsc::channel(1);
         let watching = tokio::spawn(self.files().watch(self, Some(current), || (), tx));
@@ -122,30 +117,30 @@ impl Reloads {
             tracing::error!("rules refused, the last good ones stay in force: {refusal}");
         }
         let count = if refusal.is_none() {
-            &self.inner.accepted
+            &self.accepted
         } else {
-            &self.inner.refused
+            &self.refused
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.inner.refusal.store(refusal.map(Arc::new));
+        self.refusal.store(refusal.map(Arc::new));
     }
 
     /// Returns the number of applied changes.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.inner.accepted.load(Ordering::Relaxed)
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Returns the number of refused changes.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.inner.refused.load(Ordering::Relaxed)
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Returns the reason why the file on disk is not used, if it is not.
     #[must_use]
     pub fn refusal(&self) -> Option<Arc<String>> {
-        self.inner.refusal.load_full()
+        self.refusal.load_full()
     }
 }
 

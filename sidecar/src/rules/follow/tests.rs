@@ -46,7 +46,7 @@ async fn until(what: &str, is_reached: impl Fn() -> bool) {
         .unwrap_or_else(|_| panic!("not reached: {what}"));
 }
 
-fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
+fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Arc<Reloads>) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("rules.yaml");
     fs::write(&path, rules("one")).unwrap();
@@ -56,7 +56,7 @@ fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
         .build_detached()
         .unwrap();
     let limits = Limits::new(limiter, file.read().unwrap().0).unwrap();
-    let reloads = Reloads::default();
+    let reloads = Arc::<Reloads>::default();
     tokio::spawn(file.follow(limits.clone(), reloads.clone()));
     (dir, path, limits, reloads)
 }

@@ -279,7 +279,7 @@ impl<'a> DescriptorReader<'a> {
             NameSpec::Entry(entry) => entry,
         };
         let index = self.entry(entry, &field.then("entry"))?;
-        if self.names.listed().is_none() {
+        if self.names.listed.is_none() {
             let hint = "list the names that it may have under `buckets:` at the end of the file";
             self.findings.refuse(
                 field,

@@ -153,17 +153,11 @@ fn rule(
     };
     let rule = match &spec.methods {
         Some(list) => {
-            let methods: Vec<Checked<Method>> = list
-                .iter()
-                .enumerate()
-                .map(|(at, text)| method(text, &field.then("methods").then(&at.to_string())))
-                .collect();
-            rule.methods(
-                methods
-                    .into_iter()
-                    .filter_map(|method| findings.take(method))
-                    .collect::<Vec<_>>(),
-            )
+            let field = field.then("methods");
+            let methods = list.iter().enumerate();
+            let methods = methods
+                .filter_map(|(at, text)| findings.take(method(text, &field.then(&at.to_string()))));
+            rule.methods(methods.collect::<Vec<_>>())
         }
         None => rule,
     };

@@ -44,13 +44,12 @@ pub(super) fn read(source: Source<'_>) -> Result<(Rules, Vec<Warning>), PolicyEr
     }
     let mut warnings = findings.warnings;
     warnings.sort_by_key(|warning| warning.at);
-    let (listed, buckets) = names.into_parts();
     Ok((
         Rules {
             domains,
             http,
-            listed,
-            buckets,
+            listed: names.listed,
+            buckets: names.all,
             hash: RulesHash::of(source.text.as_bytes()),
         },
         warnings,

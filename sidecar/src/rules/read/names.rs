@@ -10,9 +10,11 @@ use super::super::Spot;
 use super::super::bounds::NAMES_MAX;
 use super::{Findings, NAME_HINT};
 
+#[derive(Default)]
 pub(super) struct Names {
-    listed: Option<BTreeSet<Bucket>>,
-    all: BTreeMap<Bucket, Spot>,
+    /// The names that callers may use, if the file lists any.
+    pub(super) listed: Option<BTreeSet<Bucket>>,
+    pub(super) all: BTreeMap<Bucket, Spot>,
 }
 
 impl Names {
@@ -22,10 +24,7 @@ impl Names {
         findings: &mut Findings,
     ) -> Self {
         let Some(list) = list else {
-            return Self {
-                listed: None,
-                all: BTreeMap::new(),
-            };
+            return Self::default();
         };
         let hint = "leave `buckets` out, if callers may give any name";
         if findings
@@ -34,7 +33,7 @@ impl Names {
         {
             return Self {
                 listed: Some(BTreeSet::new()),
-                all: BTreeMap::new(),
+                ..Self::default()
             };
         }
         if list.is_empty() {
@@ -79,13 +78,5 @@ impl Names {
             .entry(bucket.clone())
             .or_insert_with(|| Spot::of(field));
         Some(bucket)
-    }
-
-    pub(super) const fn listed(&self) -> Option<&BTreeSet<Bucket>> {
-        self.listed.as_ref()
-    }
-
-    pub(super) fn into_parts(self) -> (Option<BTreeSet<Bucket>>, BTreeMap<Bucket, Spot>) {
-        (self.listed, self.all)
     }
 }

@@ -22,6 +22,16 @@ fn rules(text: &str) -> Rules {
         .0
 }
 
+/// Returns the cells of each line of a table, which ` |` divides. `\n` stands for a line break.
+pub(crate) fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [String; N]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| {
+        let cells = line.split(" |");
+        let cells: Vec<String> = cells.map(|it| it.trim().replace("\\n", "\n")).collect();
+        cells.try_into().unwrap_or_else(|_| panic!("{line}"))
+    })
+}
+
 /// Returns a match in short: `bucket/tenant`, and everything else that is not the default.
 fn short(found: Found<'_>) -> String {
     match found {

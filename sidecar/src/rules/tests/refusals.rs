@@ -35,308 +35,90 @@ fn has_one(text: &str, message: &str, hint: &str) {
 
 #[test]
 fn fault_of_a_descriptor_has_its_remedy() {
-    for (rules, message, hint) in [
-        (
-            "{ key: a }",
-            "descriptors.0: the rule does nothing",
-            "write `bucket` or `unlimited: true`",
-        ),
-        (
-            "{ key: a, unlimited: false }",
-            "the rule does nothing",
-            "`descriptors`",
-        ),
-        (
-            "{ key: a, bukcet: b }",
-            "descriptors.0.bukcet: unknown field `bukcet`",
-            "did you mean `bucket`?",
-        ),
-        (
-            "{ bucket: b }",
-            "descriptors.0.key: `key` is missing",
-            "write it",
-        ),
-        (
-            "{ key: '', bucket: b }",
-            "descriptors.0.key: the key is empty",
-            "the proxy sends",
-        ),
-        (
-            "{ key: a, value: '', bucket: b }",
-            "descriptors.0.value: the value is empty",
-            "leave `value` out",
-        ),
-        (
-            "{ key: a, value: '*', bucket: b }",
-            "descriptors.0.value: `*` alone is every value",
-            "leave `value` out",
-        ),
-        (
-            "{ key: a, bucket: 'b c' }",
-            "descriptors.0.bucket: a name consists of letters",
-            "1 to 128",
-        ),
-        (
-            "{ key: a, value: x*y, bucket: b }",
-            "value: `*` stands for any text at the end alone",
-            "one `*` at the end",
-        ),
-        (
-            "{ key: a, value: x*y*, bucket: b }",
-            "value: `*` stands for any text at the end alone",
-            "one `*` at the end",
-        ),
-        (
-            "{ key: a, bucket: b, tenant: '' }",
-            "descriptors.0.tenant: a name must not be empty",
-            "`default`",
-        ),
-        (
-            "{ key: a, bucket: b, tenant: a%7Cb }",
-            "descriptors.0.tenant: a tenant in rules has no `%`",
-            "`auth0|1a`",
-        ),
-        (
-            "{ key: a, bucket: b, tenant: { entry: b } }",
-            "tenant.entry: no entry `b` on the way to this rule",
-            "known here: `a`",
-        ),
-        (
-            "{ key: account, bucket: b, tenant: { entry: acount } }",
-            "no entry `acount`",
-            "did you mean `account`?",
-        ),
-        (
-            "{ key: a, bucket: b, tenant: { header: x } }",
-            "unknown field `header`",
-            "`entry`",
-        ),
-        (
-            "{ key: a, bucket: b, tenant: 7 }",
-            "descriptors.0.tenant: expected a name or `{ entry: KEY }`",
-            "",
-        ),
-        (
-            "{ key: a, bucket: { entry: a } }",
-            "descriptors.0.bucket: a bucket from a value needs the list `buckets`",
-            "list the names",
-        ),
-        (
-            "{ key: a, bucket: b, cost: 0 }",
-            "descriptors.0.cost: 0 is not in 1..=10000",
-            "from 1 on",
-        ),
-        (
-            "{ key: a, bucket: b, cost: 10001 }",
-            "descriptors.0.cost: 10001 is not in 1..=10000",
-            "from 1 on",
-        ),
-        (
-            "{ key: a, bucket: b, cost: 1.5 }",
-            "descriptors.0.cost: 1.5 is not a whole number",
-            "without a fraction",
-        ),
-        (
-            "{ key: a, bucket: b, cost: '5' }",
-            "descriptors.0.cost: expected a number",
-            "without quotes",
-        ),
-        (
-            "{ key: a, bucket: b, unlimited: true }",
-            "descriptors.0.unlimited: a rule has a bucket or is unlimited",
-            "one of the two",
-        ),
-        (
-            "{ key: a, value: x, unlimited: true, cost: 2 }",
-            "descriptors.0.cost: `cost` without a bucket",
-            "write `bucket`",
-        ),
-        (
-            "{ key: a, value: x, unlimited: true, tenant: t }",
-            "descriptors.0.tenant: `tenant` without a bucket",
-            "",
-        ),
-        (
-            "{ key: a, bucket: b, refusal: problme }",
-            "`problme` is not a value of this field",
-            "did you mean `problem`?",
-        ),
-        (
-            "{ key: a, bucket: b, takes_limit: true }",
-            "descriptors.0.takes_limit: a sidecar applies no limits that descriptors bring along",
-            "a limit or a quota in the policy",
-        ),
-        (
-            "{ key: a, bucket: b, descriptors: [] }",
-            "descriptors.0.descriptors: the list is empty",
-            "",
-        ),
-        ("", "shop.descriptors: the list is empty", "write a rule"),
-        (
-            "{ key: a, bucket: b }, { key: a, bucket: c }",
-            "descriptors.1: the rule can never match: the one at 1:41 has the same",
-            "keep one",
-        ),
-        (
-            "{ key: a, value: 'x*', bucket: b }, { key: a, value: 'x*', bucket: c }",
-            "descriptors.1: the rule can never match",
-            "",
-        ),
-        (
-            "{ key: a, bucket: x, descriptors: [{ key: a, bucket: y, tenant: { entry: a } }] }",
-            "descriptors.0.descriptors.0.tenant.entry: two entries on the way to this rule have the key `a`",
-            "different keys",
-        ),
-    ] {
-        has_one(&domain(rules), message, hint);
+    for [rules, message, hint] in rows(
+        r#"
+        { key: a } | descriptors.0: the rule does nothing | write `bucket` or `unlimited: true`
+        { key: a, unlimited: false } | the rule does nothing | `descriptors`
+        { key: a, bukcet: b } | descriptors.0.bukcet: unknown field `bukcet` | did you mean `bucket`?
+        { bucket: b } | descriptors.0.key: `key` is missing | write it
+        { key: '', bucket: b } | descriptors.0.key: the key is empty | the proxy sends
+        { key: a, value: '', bucket: b } | descriptors.0.value: the value is empty | leave `value` out
+        { key: a, value: '*', bucket: b } | descriptors.0.value: `*` alone is every value | leave `value` out
+        { key: a, bucket: 'b c' } | descriptors.0.bucket: a name consists of letters | 1 to 128
+        { key: a, value: x*y, bucket: b } | value: `*` stands for any text at the end alone | one `*` at the end
+        { key: a, value: x*y*, bucket: b } | value: `*` stands for any text at the end alone | one `*` at the end
+        { key: a, bucket: b, tenant: '' } | descriptors.0.tenant: a name must not be empty | `default`
+        { key: a, bucket: b, tenant: a%7Cb } | descriptors.0.tenant: a tenant in rules has no `%` | `auth0|1a`
+        { key: a, bucket: b, tenant: { entry: b } } | tenant.entry: no entry `b` on the way to this rule | known here: `a`
+        { key: account, bucket: b, tenant: { entry: acount } } | no entry `acount` | did you mean `account`?
+        { key: a, bucket: b, tenant: { header: x } } | unknown field `header` | `entry`
+        { key: a, bucket: b, tenant: 7 } | descriptors.0.tenant: expected a name or `{ entry: KEY }` |
+        { key: a, bucket: { entry: a } } | descriptors.0.bucket: a bucket from a value needs the list `buckets` | list the names
+        { key: a, bucket: b, cost: 0 } | descriptors.0.cost: 0 is not in 1..=10000 | from 1 on
+        { key: a, bucket: b, cost: 10001 } | descriptors.0.cost: 10001 is not in 1..=10000 | from 1 on
+        { key: a, bucket: b, cost: 1.5 } | descriptors.0.cost: 1.5 is not a whole number | without a fraction
+        { key: a, bucket: b, cost: '5' } | descriptors.0.cost: expected a number | without quotes
+        { key: a, bucket: b, unlimited: true } | descriptors.0.unlimited: a rule has a bucket or is unlimited | one of the two
+        { key: a, value: x, unlimited: true, cost: 2 } | descriptors.0.cost: `cost` without a bucket | write `bucket`
+        { key: a, value: x, unlimited: true, tenant: t } | descriptors.0.tenant: `tenant` without a bucket |
+        { key: a, bucket: b, refusal: problme } | `problme` is not a value of this field | did you mean `problem`?
+        { key: a, bucket: b, takes_limit: true } | descriptors.0.takes_limit: a sidecar applies no limits that descriptors bring along | a limit or a quota in the policy
+        { key: a, bucket: b, descriptors: [] } | descriptors.0.descriptors: the list is empty |
+         | shop.descriptors: the list is empty | write a rule
+        { key: a, bucket: b }, { key: a, bucket: c } | descriptors.1: the rule can never match: the one at 1:41 has the same | keep one
+        { key: a, value: 'x*', bucket: b }, { key: a, value: 'x*', bucket: c } | descriptors.1: the rule can never match |
+        { key: a, bucket: x, descriptors: [{ key: a, bucket: y, tenant: { entry: a } }] } | descriptors.0.descriptors.0.tenant.entry: two entries on the way to this rule have the key `a` | different keys
+        "#,
+    ) {
+        has_one(&domain(&rules), &message, &hint);
     }
 }
 
 #[test]
 fn fault_of_the_file_has_its_remedy() {
-    for (text, message, hint) in [
-        ("", "1:1 : the file is empty", ""),
-        (
-            "rsl: {}",
-            "1:1 rsl: unknown field `rsl`",
-            "did you mean `rls`?",
-        ),
-        ("rls: {}", "rls.domains: `domains` is missing", ""),
-        (
-            "rls: { domains: {} }",
-            "1:17 rls.domains: no domain has rules",
-            "leave `rls` out",
-        ),
-        (
-            "rls: { domains: { shop: {} } }",
-            "rls.domains.shop.descriptors: `descriptors` is missing",
-            "",
-        ),
-        (
-            "rls: { domains: { '': { descriptors: [{ key: a, bucket: b }] } } }",
-            "the domain is empty",
-            "",
-        ),
-        (
-            "buckets: []",
-            "1:10 buckets: the list is empty",
-            "leave `buckets` out",
-        ),
-        (
-            "buckets: [a, a]",
-            "1:14 buckets.1: duplicate name `a`, first written at 1:11",
-            "keep one",
-        ),
-        (
-            "buckets: [a, 'b c']",
-            "1:14 buckets.1: a name consists of",
-            "",
-        ),
-        (
-            "buckets: [a]\nbuckets: [b]",
-            "2:1 buckets: duplicate key `buckets`",
-            "",
-        ),
-    ] {
-        has_one(text, message, hint);
+    for [text, message, hint] in rows(
+        r#"
+         | 1:1 : the file is empty |
+        rsl: {} | 1:1 rsl: unknown field `rsl` | did you mean `rls`?
+        rls: {} | rls.domains: `domains` is missing |
+        rls: { domains: {} } | 1:17 rls.domains: no domain has rules | leave `rls` out
+        rls: { domains: { shop: {} } } | rls.domains.shop.descriptors: `descriptors` is missing |
+        rls: { domains: { '': { descriptors: [{ key: a, bucket: b }] } } } | the domain is empty |
+        buckets: [] | 1:10 buckets: the list is empty | leave `buckets` out
+        buckets: [a, a] | 1:14 buckets.1: duplicate name `a`, first written at 1:11 | keep one
+        buckets: [a, 'b c'] | 1:14 buckets.1: a name consists of |
+        buckets: [a]\nbuckets: [b] | 2:1 buckets: duplicate key `buckets` |
+        "#,
+    ) {
+        has_one(&text, &message, &hint);
     }
 }
 
 #[test]
 fn http_rule_fault_has_its_place() {
-    for (rules, message, hint) in [
-        (
-            "",
-            "1:16 http.rules: the list is empty",
-            "headers name the bucket",
-        ),
-        (
-            "{ path: /a }",
-            "1:17 http.rules.0: the rule names no bucket",
-            "`unlimited: true`",
-        ),
-        (
-            "{ path: a, bucket: b }",
-            "http.rules.0.path: it must begin with `/`",
-            "without scheme",
-        ),
-        (
-            "{ path: '/a?b', bucket: b }",
-            "http.rules.0.path: a path has no query",
-            "%3F",
-        ),
-        (
-            "{ path: '/a/*', bucket: b }",
-            "http.rules.0.path: `*` alone is no wildcard",
-            ".prefix(\"/a\")",
-        ),
-        (
-            "{ prefix: '/a/{id}', bucket: b }",
-            "http.rules.0.prefix: `exact` and `prefix` have no parameters",
-            "use .path(..)",
-        ),
-        (
-            "{ path: '/a/{id', bucket: b }",
-            "http.rules.0.path: a parameter is a name in braces",
-            "",
-        ),
-        (
-            "{ path: /a, prefix: /b, bucket: b }",
-            "http.rules.0.prefix: a rule has one condition on paths, not `path` and `prefix`",
-            "a rule for each",
-        ),
-        (
-            "{ path: /a, bucket: b, unlimited: true }",
-            "http.rules.0.unlimited: a rule has a bucket or is unlimited",
-            "",
-        ),
-        (
-            "{ path: /a, bucket: 'b c' }",
-            "http.rules.0.bucket: a name consists of",
-            "",
-        ),
-        (
-            "{ path: /a, bucket: b, cost: 0 }",
-            "http.rules.0.cost: 0 is not in 1..=10000",
-            "",
-        ),
-        (
-            "{ path: /a, unlimited: true, cost: 2 }",
-            "http.rules.0.cost: `cost` without a bucket",
-            "",
-        ),
-        (
-            "{ path: /a, bucket: b, methods: [get] }",
-            "http.rules.0.methods.0: `get` is not the name of a method",
-            "upper case",
-        ),
-        (
-            "{ path: /a, bucket: b, methods: ['GE T'] }",
-            "http.rules.0.methods.0: `GE T` is not",
-            "",
-        ),
-        (
-            "{ path: /a, bucket: b, methods: [] }",
-            "http.rules.0.methods: the list of methods is empty",
-            "leave `methods` out",
-        ),
-        (
-            "{ path: /a, bucket: b }, { path: /a, bucket: c }",
-            "1:42 http.rules.1: the rule can never match: rule 1 (bucket `b`, path `/a`) matches the same requests",
-            "one of the two",
-        ),
-        (
-            "{ prefix: /a, bucket: b }, { path: /a/x, bucket: c }",
-            "http.rules.1: the rule can never match: rule 1 (bucket `b`, prefix `/a`) matches all its requests",
-            "the narrower rule first",
-        ),
-        (
-            "{ pth: /a, bucket: b }",
-            "http.rules.0.pth: unknown field `pth`",
-            "did you mean `path`?",
-        ),
-    ] {
-        has_one(&format!("http: {{ rules: [{rules}] }}"), message, hint);
+    for [rules, message, hint] in rows(
+        r#"
+         | 1:16 http.rules: the list is empty | headers name the bucket
+        { path: /a } | 1:17 http.rules.0: the rule names no bucket | `unlimited: true`
+        { path: a, bucket: b } | http.rules.0.path: it must begin with `/` | without scheme
+        { path: '/a?b', bucket: b } | http.rules.0.path: a path has no query | %3F
+        { path: '/a/*', bucket: b } | http.rules.0.path: `*` alone is no wildcard | .prefix("/a")
+        { prefix: '/a/{id}', bucket: b } | http.rules.0.prefix: `exact` and `prefix` have no parameters | use .path(..)
+        { path: '/a/{id', bucket: b } | http.rules.0.path: a parameter is a name in braces |
+        { path: /a, prefix: /b, bucket: b } | http.rules.0.prefix: a rule has one condition on paths, not `path` and `prefix` | a rule for each
+        { path: /a, bucket: b, unlimited: true } | http.rules.0.unlimited: a rule has a bucket or is unlimited |
+        { path: /a, bucket: 'b c' } | http.rules.0.bucket: a name consists of |
+        { path: /a, bucket: b, cost: 0 } | http.rules.0.cost: 0 is not in 1..=10000 |
+        { path: /a, unlimited: true, cost: 2 } | http.rules.0.cost: `cost` without a bucket |
+        { path: /a, bucket: b, methods: [get] } | http.rules.0.methods.0: `get` is not the name of a method | upper case
+        { path: /a, bucket: b, methods: ['GE T'] } | http.rules.0.methods.0: `GE T` is not |
+        { path: /a, bucket: b, methods: [] } | http.rules.0.methods: the list of methods is empty | leave `methods` out
+        { path: /a, bucket: b }, { path: /a, bucket: c } | 1:42 http.rules.1: the rule can never match: rule 1 (bucket `b`, path `/a`) matches the same requests | one of the two
+        { prefix: /a, bucket: b }, { path: /a/x, bucket: c } | http.rules.1: the rule can never match: rule 1 (bucket `b`, prefix `/a`) matches all its requests | the narrower rule first
+        { pth: /a, bucket: b } | http.rules.0.pth: unknown field `pth` | did you mean `path`?
+        "#,
+    ) {
+        has_one(&format!("http: {{ rules: [{rules}] }}"), &message, &hint);
     }
     has_one(
         "http: { tenant: { header: 'x y' } }",

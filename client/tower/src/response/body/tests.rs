@@ -78,104 +78,42 @@ fn read<B: Body<Data = Bytes>>(body: B, polls: usize) {
 
 #[test]
 fn grpc_body_outcome_counts_once() {
-    const ALL: usize = usize::MAX;
-    type Frames = Vec<Option<Frame<Bytes>>>;
-    let cases: [(&str, Frames, bool, usize, &str); 14] = [
-        (
-            "ok",
-            vec![data(), data(), trailers(Some("0"))],
-            true,
-            ALL,
-            "grpc_ok",
-        ),
-        (
-            "no messages",
-            vec![trailers(Some("5"))],
-            true,
-            ALL,
-            "grpc_not_found",
-        ),
-        (
-            "a body that does not say its end",
-            vec![data(), trailers(Some("14"))],
-            false,
-            ALL,
-            "grpc_unavailable",
-        ),
-        (
-            "a status of no number",
-            vec![trailers(Some("x"))],
-            true,
-            ALL,
-            "grpc_unknown",
-        ),
-        (
-            "trailers without status",
-            vec![data(), trailers(None)],
-            true,
-            ALL,
-            "grpc_unknown",
-        ),
-        (
-            "no trailers, end said",
-            vec![data()],
-            true,
-            ALL,
-            "grpc_unknown",
-        ),
-        (
-            "no trailers, end not said",
-            vec![data()],
-            false,
-            ALL,
-            "grpc_unknown",
-        ),
-        ("nothing, end said", vec![], true, ALL, "grpc_unknown"),
-        ("nothing, end not said", vec![], false, ALL, "grpc_unknown"),
-        (
-            "an error",
-            vec![data(), None, trailers(Some("0"))],
-            false,
-            ALL,
-            "error",
-        ),
-        (
-            "a drop before the first frame",
-            vec![data(), trailers(Some("0"))],
-            true,
-            0,
-            "aborted",
-        ),
-        (
-            "a drop half-way",
-            vec![data(), data(), trailers(Some("0"))],
-            true,
-            1,
-            "aborted",
-        ),
-        (
-            "a drop before the trailers",
-            vec![data(), trailers(Some("0"))],
-            false,
-            1,
-            "aborted",
-        ),
-        (
-            "a drop after the trailers",
-            vec![data(), trailers(Some("13"))],
-            false,
-            2,
-            "grpc_internal",
-        ),
-    ];
-    for (case, frames, says_end, polls, code) in cases {
+    // Frames: a message, an error, trailers without a status, or those with it.
+    const CASES: &str = "
+        ok                               | data data 0   | true  | all | grpc_ok
+        no messages                      | 5             | true  | all | grpc_not_found
+        a body that does not say its end | data 14       | false | all | grpc_unavailable
+        a status of no number            | x             | true  | all | grpc_unknown
+        trailers without status          | data trailers | true  | all | grpc_unknown
+        no trailers, end said            | data          | true  | all | grpc_unknown
+        no trailers, end not said        | data          | false | all | grpc_unknown
+        nothing, end said                |               | true  | all | grpc_unknown
+        nothing, end not said            |               | false | all | grpc_unknown
+        an error                         | data error 0  | false | all | error
+        a drop before the first frame    | data 0        | true  | 0   | aborted
+        a drop half-way                  | data data 0   | true  | 1   | aborted
+        a drop before the trailers       | data 0        | false | 1   | aborted
+        a drop after the trailers        | data 13       | false | 2   | grpc_internal
+    ";
+    for line in CASES.trim().lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, frames, says_end, polls, code] = cells[..] else {
+            panic!("{line}");
+        };
+        let frames = frames.split_whitespace().map(|frame| match frame {
+            "data" => data(),
+            "error" => None,
+            "trailers" => trailers(None),
+            status => trailers(Some(status)),
+        });
         let limiter = limiter();
         let script = Script {
-            frames: frames.into(),
-            says_end,
+            frames: frames.collect(),
+            says_end: says_end == "true",
         };
+        let polls = polls.parse().unwrap_or(usize::MAX);
         read(PlimsollBody::of_service(script, pending(&limiter)), polls);
-        assert_eq!(counted(&limiter), [(code.to_owned(), 1)], "{case}");
+        assert_eq!(counted(&limiter), [(code.to_owned(), 1)], "{line}");
     }
 }
 

@@ -198,54 +198,37 @@ mod tests {
     #[test]
     fn invalid_lines_are_named_with_their_fault() {
         let good = format!("ann viewer {}", hash(1));
-        for (line, part) in [
-            ("ann viewer".to_owned(), "not with 2 fields"),
-            (format!("{good} # comment"), "not with 5 fields"),
-            ("ännie viewer sha256:00".to_owned(), "the name of the token"),
-            (
-                format!("{} viewer {}", "x".repeat(129), hash(2)),
-                "at most 128 bytes",
-            ),
-            (
-                format!("loopback admin {}", hash(2)),
-                "`loopback` is reserved",
-            ),
-            (format!("file admin {}", hash(2)), "`file` is reserved"),
-            (format!("gate admin {}", hash(2)), "`gate` is reserved"),
-            (
-                format!("ben Admin {}", hash(2)),
-                "viewer, operator or admin",
-            ),
-            (format!("ben root {}", hash(2)), "viewer, operator or admin"),
-            (
-                format!("ben admin {} quota:take,fill", hash(2)),
-                "some of take,give,read,reset",
-            ),
-            (
-                format!("ben admin {} quota:", hash(2)),
-                "some of take,give,read,reset",
-            ),
-            (format!("ben admin {} take", hash(2)), "quota:RIGHTS"),
-            ("ben admin sha256:".to_owned(), "64 hex digits"),
-            (format!("ben admin {}0", hash(2)), "64 hex digits"),
-            (format!("ben admin {}", &hash(2)[7..]), "64 hex digits"),
-            (
-                format!("ben admin sha256:{}", "g".repeat(64)),
-                "64 hex digits",
-            ),
-            (
-                format!("ben admin sha256:{}", "é".repeat(32)),
-                "64 hex digits",
-            ),
-            (
-                format!("ann admin {}", hash(2)),
-                "`ann` is in line 2 already",
-            ),
-            (
-                format!("ben admin {}", hash(1)),
-                "token of `ben` is in line 2 already",
-            ),
-        ] {
+        let faults = "
+            ann viewer | not with 2 fields
+            GOOD # comment | not with 5 fields
+            ännie viewer sha256:00 | the name of the token
+            129_XS viewer HASH | at most 128 bytes
+            loopback admin HASH | `loopback` is reserved
+            file admin HASH | `file` is reserved
+            gate admin HASH | `gate` is reserved
+            ben Admin HASH | viewer, operator or admin
+            ben root HASH | viewer, operator or admin
+            ben admin HASH quota:take,fill | some of take,give,read,reset
+            ben admin HASH quota: | some of take,give,read,reset
+            ben admin HASH take | quota:RIGHTS
+            ben admin sha256: | 64 hex digits
+            ben admin HASH0 | 64 hex digits
+            ben admin DIGITS | 64 hex digits
+            ben admin sha256:64_GS | 64 hex digits
+            ben admin sha256:32_ES | 64 hex digits
+            ann admin HASH | `ann` is in line 2 already
+            ben admin ANNS | token of `ben` is in line 2 already
+        "
+        .replace("GOOD", &good)
+        .replace("HASH", &hash(2))
+        .replace("ANNS", &hash(1))
+        .replace("DIGITS", &hash(2)[7..])
+        .replace("129_XS", &"x".repeat(129))
+        .replace("64_GS", &"g".repeat(64))
+        .replace("32_ES", &"é".repeat(32));
+        for row in faults.trim().lines() {
+            let (line, part) = row.split_once(" | ").unwrap();
+            let line = line.trim();
             let error = format!("#\n{good}\n{line}\n")
                 .parse::<Tokens>()
                 .unwrap_err()

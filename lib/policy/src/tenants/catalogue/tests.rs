@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::changes::tests::reasons;
+use crate::tests::rows;
 use crate::{CATALOGUE_CHANGED_MAX, PolicyError, Source, differences};
 
 const BUCKETS: &str =
@@ -99,102 +100,32 @@ fn rows_are_tenants_of_their_plan() {
 
 #[test]
 fn faults_name_the_line_and_the_remedy() {
-    for (name, text, expected) in [
-        (
-            "a.csv",
-            "",
-            "a.csv:1:1: there is no column `tenant` (the first line names the columns",
-        ),
-        (
-            "a.csv",
-            "tenant,plam\n",
-            "a.csv:1:1: unknown column `plam` (did you mean `plan`? the first",
-        ),
-        (
-            "a.csv",
-            "tenant,tenant\n",
-            "a.csv:1:1: two columns `tenant`",
-        ),
-        (
-            "a.csv",
-            "plan\nfree\n",
-            "a.csv:1:1: there is no column `tenant`",
-        ),
-        (
-            "a.csv",
-            "tenant,plan\njo\n",
-            "a.csv:2:1: 1 cells, and 2 columns (write a comma",
-        ),
-        (
-            "a.csv",
-            "tenant,plan\njo,fre\n",
-            "a.csv:2:1: plan: there is no plan `fre` (did you mean `free`? define",
-        ),
-        (
-            "a.csv",
-            "tenant\njo\nal\njo\n",
-            "a.csv:4:1: tenant: tenant `jo` has a row in line 2 already (keep",
-        ),
-        (
-            "a.csv",
-            "tenant,weight\njo,x1\n",
-            "a.csv:2:1: weight: `x1` is no number (a number is",
-        ),
-        ("a.csv", "tenant,weight\njo,0\n", "a.csv:2:1: weight: "),
-        (
-            "a.csv",
-            "tenant,floor_rps\njo,-1\n",
-            "a.csv:2:1: floor_rps: ",
-        ),
-        (
-            "a.csv",
-            "tenant,limits\njo,checkout\n",
-            "a.csv:2:1: limits: `checkout` is no limit (write BUCKET=RATE",
-        ),
-        (
-            "a.csv",
-            "tenant,limits\njo,a b=1\n",
-            "a.csv:2:1: limits: `a b`: ",
-        ),
-        (
-            "a.csv",
-            "tenant,plan\n,free\n",
-            "a.csv:2:1: tenant: `` is no tenant (write the text",
-        ),
-        (
-            "a.csv",
-            "tenant\ndefault\n",
-            "a.csv:2:1: tenant: `default` is no tenant",
-        ),
-        (
-            "a.csv",
-            "tenant\njo\nal",
-            "a.csv:3:1: the file ends within a row: the last line has no line break (write a file beside",
-        ),
-        (
-            "a.ndjson",
-            "{\"tenant\":\"jo\"}\n\n{\"tenant\":1}\n",
-            "a.ndjson:3:1: invalid type: integer `1`, expected a string (write an object",
-        ),
-        (
-            "a.ndjson",
-            "{\"tenant\":\"jo\",\"plam\":\"free\"}\n",
-            "a.ndjson:1:1: unknown field `plam`",
-        ),
-        (
-            "a.ndjson",
-            "{\"tenant\":\"jo\"\n",
-            "a.ndjson:1:1: EOF while parsing",
-        ),
-        (
-            "a.txt",
-            "tenant\n",
-            "a.txt:1:1: the name of the file does not say its format (name it `.csv`",
-        ),
-    ] {
-        let error = read(name, text).expect_err(text);
+    for [name, text, expected] in rows(
+        r#"
+        a.csv | | a.csv:1:1: there is no column `tenant` (the first line names the columns
+        a.csv | tenant,plam\n | a.csv:1:1: unknown column `plam` (did you mean `plan`? the first
+        a.csv | tenant,tenant\n | a.csv:1:1: two columns `tenant`
+        a.csv | plan\nfree\n | a.csv:1:1: there is no column `tenant`
+        a.csv | tenant,plan\njo\n | a.csv:2:1: 1 cells, and 2 columns (write a comma
+        a.csv | tenant,plan\njo,fre\n | a.csv:2:1: plan: there is no plan `fre` (did you mean `free`? define
+        a.csv | tenant\njo\nal\njo\n | a.csv:4:1: tenant: tenant `jo` has a row in line 2 already (keep
+        a.csv | tenant,weight\njo,x1\n | a.csv:2:1: weight: `x1` is no number (a number is
+        a.csv | tenant,weight\njo,0\n | a.csv:2:1: weight:
+        a.csv | tenant,floor_rps\njo,-1\n | a.csv:2:1: floor_rps:
+        a.csv | tenant,limits\njo,checkout\n | a.csv:2:1: limits: `checkout` is no limit (write BUCKET=RATE
+        a.csv | tenant,limits\njo,a b=1\n | a.csv:2:1: limits: `a b`:
+        a.csv | tenant,plan\n,free\n | a.csv:2:1: tenant: `` is no tenant (write the text
+        a.csv | tenant\ndefault\n | a.csv:2:1: tenant: `default` is no tenant
+        a.csv | tenant\njo\nal | a.csv:3:1: the file ends within a row: the last line has no line break (write a file beside
+        a.ndjson | {"tenant":"jo"}\n\n{"tenant":1}\n | a.ndjson:3:1: invalid type: integer `1`, expected a string (write an object
+        a.ndjson | {"tenant":"jo","plam":"free"}\n | a.ndjson:1:1: unknown field `plam`
+        a.ndjson | {"tenant":"jo"\n | a.ndjson:1:1: EOF while parsing
+        a.txt | tenant\n | a.txt:1:1: the name of the file does not say its format (name it `.csv`
+        "#,
+    ) {
+        let error = read(&name, &text).expect_err(&text);
         let summary = error.faults()[0].summary();
-        assert!(summary.starts_with(expected), "{summary}\n{expected}");
+        assert!(summary.starts_with(&expected), "{summary}\n{expected}");
     }
     let error = Policy::read_with(
         Source {
