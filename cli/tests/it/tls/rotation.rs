@@ -172,7 +172,7 @@ fn certificate_rotation_loses_no_stream_or_request() {
                 .as_array()
                 .is_some_and(connected)
     };
-    until_true("all streams to be open", || is_whole());
+    until_true("all streams to be open", &is_whole);
     let targets: Vec<String> = services
         .iter()
         .map(|it| it.url("listen") + "/" + BUCKET)
