@@ -1,6 +1,8 @@
 //! The one printer of the commands: text for people, or for scripts JSON documents of one line each, or YAML.
 
+use std::fmt::Display;
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -43,6 +45,16 @@ impl OutputArgs {
         self.write(&mut stdout(), answer, text)
     }
 
+    /// Prints the answer of a command that has succeeded.
+    pub(crate) fn report(
+        self,
+        answer: &impl Serialize,
+        text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<ExitCode> {
+        self.print(answer, text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
     pub(crate) fn write(
         self,
         out: &mut dyn Write,
@@ -66,11 +78,11 @@ impl Format {
         out: &mut dyn Write,
         document: &impl Serialize,
     ) -> anyhow::Result<()> {
-        if self != Self::Yaml {
-            return json_line(out, document);
-        }
-        let yaml = serde_yaml::to_string(document)?;
-        let written = write!(out, "---\n{yaml}").and_then(|()| out.flush());
+        let text = match self {
+            Self::Yaml => format!("---\n{}", serde_yaml::to_string(document)?),
+            Self::Text | Self::Json => serde_json::to_string(document)? + "\n",
+        };
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         written.context("cannot write to standard output")
     }
 }
@@ -108,12 +120,6 @@ fn unless_closed<T>(done: io::Result<T>, closed: T) -> io::Result<T> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(closed),
         done => done,
     }
-}
-
-pub(crate) fn json_line(out: &mut dyn Write, document: &impl Serialize) -> anyhow::Result<()> {
-    let line = serde_json::to_string(document)?;
-    let written = writeln!(out, "{line}").and_then(|()| out.flush());
-    written.context("cannot write to standard output")
 }
 
 /// Maximum padding of a column.
@@ -163,8 +169,18 @@ pub(crate) fn write_unless_saved(out: &mut dyn Write, is_saved: bool) -> io::Res
 }
 
 /// Formats a number and its noun, in the plural unless the number is 1.
-pub(crate) fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+pub(crate) fn counted<N: Display + From<u8> + PartialEq>(number: N, noun: &str) -> String {
+    let plural = if number == 1.into() { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Returns lines without characters that could control the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|at: char| at != '\n' && Text::is_unfit(at), "?")
 }
 
 #[cfg(test)]

@@ -209,64 +209,24 @@ mod tests {
         };
         let (without, with) = (port(None), port(Some(path.clone())));
         let file = path.display().to_string();
+        let (no, html) = (r#"{"error":"no","line":3}"#, "<html>");
         for (port, status, body, is_usage, expected) in [
+            (&without, 400, no, true, "no (http://127"),
+            (&without, 413, no, true, "no (http://127"),
+            (&without, 409, no, false, "no (http://127"),
+            (&without, 400, html, false, "unexpected answer"),
             (
                 &without,
-                StatusCode::BAD_REQUEST,
-                r#"{"error":"no","line":3}"#,
-                true,
-                "no (http://127",
-            ),
-            (
-                &without,
-                StatusCode::PAYLOAD_TOO_LARGE,
-                r#"{"error":"no"}"#,
-                true,
-                "no (http://127",
-            ),
-            (
-                &without,
-                StatusCode::CONFLICT,
-                r#"{"error":"no"}"#,
-                false,
-                "no (http://127",
-            ),
-            (
-                &without,
-                StatusCode::BAD_REQUEST,
-                "<html>",
-                false,
-                "unexpected answer",
-            ),
-            (
-                &without,
-                StatusCode::UNAUTHORIZED,
-                r#"{"error":"no"}"#,
+                401,
+                no,
                 false,
                 "--token-file FILE (PLIMSOLL_TOKEN_FILE)",
             ),
-            (
-                &with,
-                StatusCode::UNAUTHORIZED,
-                r#"{"error":"no"}"#,
-                false,
-                file.as_str(),
-            ),
-            (
-                &with,
-                StatusCode::FORBIDDEN,
-                r#"{"error":"no"}"#,
-                false,
-                "use a token of that role",
-            ),
-            (
-                &with,
-                StatusCode::TOO_MANY_REQUESTS,
-                r#"{"error":"no"}"#,
-                false,
-                "wait 7 s, then try again",
-            ),
+            (&with, 401, no, false, file.as_str()),
+            (&with, 403, no, false, "use a token of that role"),
+            (&with, 429, no, false, "wait 7 s, then try again"),
         ] {
+            let status = StatusCode::from_u16(status).unwrap();
             let error = port.refusal(status, Some("7"), body.as_bytes());
             assert_eq!(error.is_usage(), is_usage, "{status}: {error}");
             assert!(error.to_string().contains(expected), "{status}: {error}");

@@ -241,11 +241,7 @@ impl AdminPort {
     /// # Errors
     /// [`AdminError`].
     pub(crate) async fn open(&self, request: RequestBuilder) -> Result<Response, AdminError> {
-        let response = request
-            .send()
-            .await
-            .map_err(|error| self.unanswered(&error))?;
-        self.successful(response).await
+        self.successful(self.send(request).await?.response).await
     }
 
     async fn successful(&self, response: Response) -> Result<Response, AdminError> {

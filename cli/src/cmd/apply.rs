@@ -13,9 +13,9 @@ use plimsoll_host::regular_file;
 use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Shifts, Source};
 use serde::Serialize;
 
-use super::unusable;
+use super::{exit_code, unusable};
 use crate::admin_client::AdminArgs;
-use crate::output::write_table;
+use crate::output::{percent, write_table};
 
 /// Show how the policy that the controller holds back differs from the one in force, and what it would refuse
 ///
@@ -83,11 +83,9 @@ fn parse_hash(text: &str) -> Result<String, String> {
     let invalid = || {
         format!("`{text}` is not a policy hash: give 16 hex digits, as `plimsoll diff` shows them")
     };
-    if is_hash {
-        Ok(text.to_ascii_lowercase())
-    } else {
-        Err(invalid())
-    }
+    is_hash
+        .then(|| text.to_ascii_lowercase())
+        .ok_or_else(invalid)
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
@@ -99,7 +97,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         admin
             .output
             .print(&result, |out| write_dry_run(out, &result))?;
-        return Ok(ExitCode::from(u8::from(!result.judged.reasons.is_empty())));
+        return Ok(exit_code(result.judged.reasons.is_empty()));
     }
     let policies: Policies = admin.get("/policy")?;
     let forecast: Option<Forecast> = match &policies.held {
@@ -113,9 +111,9 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         },
         |out| write_policies(out, &policies, forecast.as_ref()),
     )?;
-    Ok(ExitCode::from(u8::from(
-        policies.held.is_some() || policies.refused.is_some(),
-    )))
+    Ok(exit_code(
+        policies.held.is_none() && policies.refused.is_none(),
+    ))
 }
 
 /// Reads a file to send. The controller finds its faults.
@@ -138,18 +136,16 @@ pub(crate) fn run(ApplyArgs { ack, reason, admin }: &ApplyArgs) -> anyhow::Resul
     let policies: Policies = admin.post("/policy/ack", &asked)?;
     admin
         .output
-        .print(&policies, |out| write_policies(out, &policies, None))?;
-    Ok(ExitCode::SUCCESS)
+        .report(&policies, |out| write_policies(out, &policies, None))
 }
 
 pub(crate) fn undo(args: &UndoArgs) -> anyhow::Result<ExitCode> {
     let admin = &args.admin;
     let Some(reason) = args.reason.clone() else {
         let result: DryRunResult = admin.get("/policy/undo")?;
-        admin
+        return admin
             .output
-            .print(&result, |out| write_undoable(out, &result))?;
-        return Ok(ExitCode::SUCCESS);
+            .report(&result, |out| write_undoable(out, &result));
     };
     let asked = Undo {
         reason,
@@ -158,8 +154,7 @@ pub(crate) fn undo(args: &UndoArgs) -> anyhow::Result<ExitCode> {
     let policies: Policies = admin.post("/policy/undo", &asked)?;
     admin
         .output
-        .print(&policies, |out| write_policies(out, &policies, None))?;
-    Ok(ExitCode::SUCCESS)
+        .report(&policies, |out| write_policies(out, &policies, None))
 }
 
 fn write_policies(
@@ -250,7 +245,6 @@ fn write_shifts(out: &mut dyn Write, heading: &str, shifts: &Shifts) -> io::Resu
     if shifts.largest.is_empty() {
         return Ok(());
     }
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let rows = shifts.largest.iter().map(|shift| {
         let name = match &shift.tenant {
             Some(tenant) => format!("{} {tenant}", shift.bucket),

@@ -12,7 +12,8 @@ pub(crate) mod simulate;
 pub(crate) mod state;
 pub(crate) mod status;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The time of day in milliseconds since 1970.
 pub(crate) fn unix_ms() -> i64 {
@@ -27,4 +28,21 @@ pub(crate) struct Unusable(String);
 
 pub(crate) fn unusable(reason: impl ToString) -> anyhow::Error {
     Unusable(reason.to_string()).into()
+}
+
+/// Returns 0 for a command that has done everything, and 1 otherwise.
+pub(crate) fn exit_code(is_done: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_done))
+}
+
+/// Parses a time that fits. `example` is how to write one, and `bounds` says what fits.
+pub(crate) fn parse_time(
+    text: &str,
+    example: &str,
+    fits: impl Fn(&Duration) -> bool,
+    bounds: &str,
+) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text);
+    let time = time.map_err(|error| format!("{error}; write it as {example}"))?;
+    Some(time).filter(fits).ok_or_else(|| bounds.to_owned())
 }

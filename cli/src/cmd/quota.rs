@@ -114,6 +114,11 @@ impl ServerArgs {
         AdminPort::new(&self.address, &self.credentials)
     }
 
+    fn show(&self, buckets: &Buckets) -> anyhow::Result<ExitCode> {
+        self.output
+            .report(buckets, |out| write_buckets(out, buckets))
+    }
+
     /// Reads the buckets of keys with `prefix`, page by page.
     fn list(&self, prefix: &str, limit: usize) -> anyhow::Result<Buckets> {
         let mut listed = Buckets::default();
@@ -141,20 +146,13 @@ pub(crate) fn run(command: &QuotaCommand) -> anyhow::Result<ExitCode> {
         QuotaCommand::Get { key, server } => {
             let port = server.port()?;
             let buckets: Buckets = port.ask(port.get(GET).query(&[("key", key)]))?;
-            server
-                .output
-                .print(&buckets, |out| write_buckets(out, &buckets))?;
+            server.show(&buckets)
         }
         QuotaCommand::List {
             prefix,
             limit,
             server,
-        } => {
-            let buckets = server.list(prefix, usize::try_from(*limit)?)?;
-            server
-                .output
-                .print(&buckets, |out| write_buckets(out, &buckets))?;
-        }
+        } => server.show(&server.list(prefix, usize::try_from(*limit)?)?),
         QuotaCommand::Reset {
             key,
             prefix,
@@ -166,21 +164,17 @@ pub(crate) fn run(command: &QuotaCommand) -> anyhow::Result<ExitCode> {
                 (None, key) => Reset::Key(key.clone().unwrap_or_default()),
             };
             let done: ResetDone = port.ask(port.post(RESET, &wanted)?)?;
-            let buckets = counted(
-                usize::try_from(done.buckets).unwrap_or(usize::MAX),
-                "bucket",
-            );
+            let buckets = counted(done.buckets, "bucket");
             server
                 .output
-                .print(&done, |out| writeln!(out, "full again: {buckets}"))?;
+                .report(&done, |out| writeln!(out, "full again: {buckets}"))
         }
         QuotaCommand::Top { limit, server } => {
             let port = server.port()?;
             let top: Top = port.ask(port.get(TOP).query(&[("limit", limit)]))?;
-            server.output.print(&top, |out| write_top(out, &top))?;
+            server.output.report(&top, |out| write_top(out, &top))
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn write_buckets(out: &mut dyn Write, answer: &Buckets) -> io::Result<()> {

@@ -9,6 +9,7 @@ use http::{HeaderValue, Uri};
 use plimsoll_core::names::check_name;
 
 use super::{Manners, Schedule};
+use crate::cmd::parse_time;
 use crate::output::OutputArgs;
 
 /// Default time that a caller waits for an answer.
@@ -113,13 +114,12 @@ fn parse_hot(text: &str) -> Result<(HeaderValue, Schedule), String> {
 }
 
 fn parse_period(text: &str) -> Result<Duration, String> {
-    let period = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
-    if period.is_zero() {
-        Err("give a time above 0".to_owned())
-    } else {
-        Ok(period)
-    }
+    parse_time(
+        text,
+        "500ms or 10s",
+        |it| !it.is_zero(),
+        "give a time above 0",
+    )
 }
 
 #[cfg(test)]

@@ -166,19 +166,15 @@ fn average(bucket: &BucketStatus, now: &Traffic, before: Option<&Traffic>, secon
     } else {
         0.0
     };
+    let share = bucket.limit_rps.map(|_| share);
+    let is_shadow = bucket.mode == Mode::Shadow;
     Line {
         limit_rps: None,
         offered_rps,
         admitted_rps: rate(now.admitted, before.admitted),
         quota_refused_rps: by_quotas,
-        drop_ratio: bucket
-            .limit_rps
-            .filter(|_| bucket.mode != Mode::Shadow)
-            .map(|_| share),
-        would_drop_ratio: bucket
-            .limit_rps
-            .filter(|_| bucket.mode == Mode::Shadow)
-            .map(|_| share),
+        drop_ratio: share.filter(|_| !is_shadow),
+        would_drop_ratio: share.filter(|_| is_shadow),
         reasons: [
             now.drop_reason
                 .or(Some(Reason::ClusterOverload))

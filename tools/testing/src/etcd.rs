@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::is_installed;
 use crate::process::{Process, free_addresses, until};
 
 pub struct EtcdServer {
@@ -25,7 +26,7 @@ pub struct EtcdServer {
 pub fn start(test: &str, arguments: &[&str]) -> Option<EtcdServer> {
     let [peer] = free_addresses();
     let mut server = EtcdServer::new("only", peer, &format!("only=http://{peer}"), arguments);
-    is_installed(test).then(|| {
+    is_installed("etcd", test).then(|| {
         server.start();
         server
     })
@@ -42,7 +43,7 @@ pub fn start_cluster(test: &str) -> Option<[EtcdServer; 3]> {
         .collect();
     let cluster = cluster.join(",");
     let mut servers = [0, 1, 2].map(|i| EtcdServer::new(names[i], peers[i], &cluster, &[]));
-    is_installed(test).then(|| {
+    is_installed("etcd", test).then(|| {
         servers.iter_mut().for_each(EtcdServer::start);
         servers
     })
@@ -78,15 +79,6 @@ pub fn replace(servers: &mut [EtcdServer; 3], lost: usize) {
     let joins = ["--initial-cluster-state", "existing"];
     servers[lost] = EtcdServer::new("next", peer, &cluster, &joins);
     servers[lost].start();
-}
-
-/// Returns true if etcd can be started. Otherwise notes the skipped test.
-pub fn is_installed(test: &str) -> bool {
-    let found = Command::new("etcd").arg("--version").output();
-    if found.is_err() {
-        crate::skipped(&format!("etcd::{test}: etcd is not installed"));
-    }
-    found.is_ok()
 }
 
 impl EtcdServer {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, http, http_get, until};
+use crate::process::{FREE_PORT, Process, http, until};
 
 /// Zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
 /// exceeded.
@@ -125,16 +125,11 @@ impl Fleet {
                 .map(|(from, rps)| (*from, rps * share))
                 .collect();
             let (targets, rps) = (targets.join(","), schedule(&steps));
-            let flags = [
-                "--target",
-                &targets,
-                "--rps",
-                &rps,
-                "--tenant",
-                "acme,corner-shop",
-            ];
-            self.load
-                .push(Process::spawn(&[&LOAD[..], &flags, more].concat()));
+            let flags = ["--target", &targets, "--rps", &rps];
+            let tenants = ["--tenant", "acme,corner-shop"];
+            self.load.push(Process::spawn(
+                &[&LOAD[..], &flags, &tenants, more].concat(),
+            ));
         }
     }
 
@@ -165,11 +160,9 @@ impl Fleet {
         self.directory.path().join("policy.yaml")
     }
 
-    /// Saves the policy as an editor does: writes another file and renames it over the old one.
+    /// Saves the policy as an editor does.
     pub fn save_policy(&self, text: &str) {
-        let swap = self.directory.path().join(".policy.yaml.swp");
-        fs::write(&swap, text).unwrap();
-        fs::rename(swap, self.policy_path()).unwrap();
+        save(self.directory.path(), "policy.yaml", text);
     }
 
     pub fn services(&self) -> impl Iterator<Item = &Process> {
@@ -205,11 +198,7 @@ impl Fleet {
     }
 
     pub fn controller_metric(&self, name: &str, label: &str) -> f64 {
-        metric(
-            &http_get(self.controller.address("admin"), "/metrics").1,
-            name,
-            label,
-        )
+        self.controller.metric("admin", name, label)
     }
 
     /// 0 while it is down.
@@ -227,7 +216,7 @@ impl Fleet {
     pub fn restart_controller(&mut self) {
         let [listen, admin] =
             ["listen", "admin"].map(|name| self.controller.address(name).to_string());
-        self.controller = controller(&self.directory, &listen, &admin);
+        self.controller = controller_in(self.directory.path(), &listen, &admin, &[]);
     }
 
     /// Starts a zone's aggregator again on its addresses.
@@ -236,7 +225,7 @@ impl Fleet {
         let zone = &mut self.zones[zone];
         let [listen, admin] =
             ["listen", "admin"].map(|name| zone.aggregator.address(name).to_string());
-        zone.aggregator = aggregator(zone.name, &url(parent), &listen, &admin);
+        zone.aggregator = aggregator(zone.name, &format!("http://{parent}"), &listen, &admin);
     }
 
     pub fn service_logs(&self) -> Vec<String> {
@@ -262,6 +251,13 @@ impl Sample {
     }
 }
 
+/// Saves a file as an editor does: writes another file and renames it over the old one.
+pub fn save(folder: &Path, name: &str, text: &str) {
+    let swap = folder.join(format!(".{name}.swp"));
+    fs::write(&swap, text).unwrap();
+    fs::rename(swap, folder.join(name)).unwrap();
+}
+
 /// Returns the rates over the last `span` of these samples, or `None` if they cover less.
 pub fn latest_rates(samples: &[Sample], span: Duration) -> Option<Rates> {
     let last = samples.last()?;
@@ -281,7 +277,7 @@ pub fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sample {
         would_drop: 0.0,
     };
     for service in services {
-        let (_, page) = http_get(service.address("listen"), "/metrics");
+        let page = service.metrics("listen");
         sample.admit += metric(&page, "plimsoll_decisions_total", "result=\"admit\"");
         sample.drop += metric(&page, "plimsoll_decisions_total", "result=\"drop\"");
         sample.would_drop += metric(&page, "plimsoll_decisions_total", "result=\"would_drop\"");
@@ -314,11 +310,7 @@ pub fn schedule(steps: &[(Duration, f64)]) -> String {
 }
 
 fn target(service: &Process) -> String {
-    format!("http://{}/{BUCKET}", service.address("listen"))
-}
-
-pub fn free() -> String {
-    "127.0.0.1:0".to_owned()
+    format!("{}/{BUCKET}", service.url("listen"))
 }
 
 /// Starts a controller with these files in the directory, and waits until it listens.
@@ -330,64 +322,44 @@ pub fn start_controller(directory: &TempDir, policy: &str, tenants: &str) -> Pro
 
 /// Starts a controller with the files and the state that the directory has.
 pub fn restart_controller(directory: &TempDir) -> Process {
-    controller(directory, &free(), &free())
+    controller_on(directory, &[])
 }
 
-pub fn start_aggregator(zone: &str, controller: SocketAddr) -> Process {
-    aggregator(zone, &url(controller), &free(), &free())
+/// As [`restart_controller`], with further flags.
+pub fn controller_on(directory: &TempDir, more: &[&str]) -> Process {
+    controller_in(directory.path(), FREE_PORT, FREE_PORT, more)
 }
 
-fn url(address: SocketAddr) -> String {
-    format!("http://{address}")
-}
-
-fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
-    controller_in(directory.path(), listen, admin, &[])
-}
-
-/// Starts a controller on the files in a folder, with further flags.
+/// Starts a controller on the files in a folder, of which `tenants.yaml` may be missing.
 pub fn controller_in(folder: &Path, listen: &str, admin: &str, more: &[&str]) -> Process {
     let path = |name: &str| folder.join(name).display().to_string();
     let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-    let files = [
-        "controller",
-        "--policy",
-        &policy,
-        "--tenants",
-        &tenants,
-        "--state-dir",
-        &state,
-    ];
-    Process::start(&[&files[..], &["--listen", listen, "--admin", admin], more].concat())
+    let files = ["controller", "--policy", &policy, "--state-dir", &state];
+    let tenants = ["--tenants", &tenants];
+    let tenants = if Path::new(tenants[1]).exists() {
+        &tenants[..]
+    } else {
+        &[]
+    };
+    let ports = ["--listen", listen, "--admin", admin];
+    Process::start(&[&files[..], tenants, &ports, more].concat())
+}
+
+pub fn start_aggregator(zone: &str, controller: SocketAddr) -> Process {
+    aggregator(zone, &format!("http://{controller}"), FREE_PORT, FREE_PORT)
 }
 
 /// Starts an aggregator below these URLs of controllers, separated by commas.
 pub(crate) fn aggregator(zone: &str, parents: &str, listen: &str, admin: &str) -> Process {
     let name = format!("{zone}-aggregator");
-    let flags = [
-        "aggregator",
-        "--zone",
-        zone,
-        "--name",
-        &name,
-        "--controller",
-        parents,
-    ];
-    Process::start(&[&flags[..], &["--listen", listen, "--admin", admin]].concat())
+    let flags = ["--zone", zone, "--name", &name, "--controller", parents];
+    let ports = ["--listen", listen, "--admin", admin];
+    Process::start(&[&["aggregator"], &flags[..], &ports].concat())
 }
 
 pub fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
-    let (parent, listen) = (url(parent), free());
-    let common = [
-        "service",
-        "--zone",
-        zone,
-        "--aggregator",
-        &parent,
-        "--listen",
-        &listen,
-        "--buckets",
-        BUCKET,
-    ];
-    Process::start(&[&common[..], flags].concat())
+    let parent = format!("http://{parent}");
+    let common = ["service", "--zone", zone, "--aggregator", &parent];
+    let serves = ["--listen", FREE_PORT, "--buckets", BUCKET];
+    Process::start(&[&common[..], &serves, flags].concat())
 }

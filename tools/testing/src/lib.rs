@@ -14,4 +14,4 @@ pub mod quota_sidecars;
 mod skipped;
 pub mod turns;
 
-pub use skipped::skipped;
+pub use skipped::{is_installed, skipped};

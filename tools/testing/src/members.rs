@@ -1,13 +1,14 @@
 //! A fleet with several controllers on a cluster of etcd, and an aggregator in each of three zones.
 
 use std::fs;
+use std::net::SocketAddr;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::etcd::{EtcdServer, start_cluster};
-use crate::fleet::{TENANTS, aggregator, controller_in, free};
-use crate::process::{Process, free_addresses, http, until};
+use crate::fleet::{TENANTS, aggregator, controller_in, save};
+use crate::process::{FREE_PORT, Process, free_addresses, http, until};
 use crate::proxy::Proxy;
 
 pub const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
@@ -55,8 +56,12 @@ impl Members {
         for number in 0..controllers {
             members.write(number, "policy.yaml", policy);
             members.write(number, "tenants.yaml", TENANTS);
-            let listen = if proxies { members.link() } else { free() };
-            let started = members.controller(number, &listen, &free());
+            let listen = if proxies {
+                members.link()
+            } else {
+                FREE_PORT.to_owned()
+            };
+            let started = members.controller(number, &listen, FREE_PORT);
             members.controllers.push(started);
         }
         members.until_led();
@@ -68,17 +73,14 @@ impl Members {
             members.urls("listen")
         };
         members.aggregators = ZONES
-            .map(|zone| aggregator(zone, &parents, &free(), &free()))
+            .map(|zone| aggregator(zone, &parents, FREE_PORT, FREE_PORT))
             .into();
         Some(members)
     }
 
     /// The URLs of one port of all controllers, separated by commas.
     pub fn urls(&self, port: &str) -> String {
-        let urls = self
-            .controllers
-            .iter()
-            .map(|it| format!("http://{}", it.address(port)));
+        let urls = self.controllers.iter().map(|it| it.url(port));
         urls.collect::<Vec<_>>().join(",")
     }
 
@@ -97,14 +99,11 @@ impl Members {
 
     /// The URL of the store for one controller.
     fn store_url(&self, number: usize) -> String {
-        let endpoints: Vec<String> = match self.links.get(number) {
-            Some(links) => links
-                .store
-                .iter()
-                .map(|it| it.address.to_string())
-                .collect(),
-            None => self.store.iter().map(|it| it.address.to_string()).collect(),
+        let endpoints: Vec<SocketAddr> = match self.links.get(number) {
+            Some(links) => links.store.iter().map(|it| it.address).collect(),
+            None => self.store.iter().map(|it| it.address).collect(),
         };
+        let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
         format!("etcd://{}/plimsoll", endpoints.join(","))
     }
 
@@ -112,8 +111,7 @@ impl Members {
     pub fn write(&self, number: usize, name: &str, text: &str) {
         let folder = self.directory.path().join(number.to_string());
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("swap"), text).unwrap();
-        fs::rename(folder.join("swap"), folder.join(name)).unwrap();
+        save(&folder, name, text);
     }
 
     fn controller(&self, number: usize, listen: &str, admin: &str) -> Process {

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::fleet::{BUCKET, LOAD, metric, policy, start_controller};
-use crate::process::{Process, free_addresses, http, http_get, until};
+use crate::fleet::{BUCKET, LOAD, policy, start_controller};
+use crate::process::{FREE, FREE_PORT, FREE_SIDECAR, Process, free_addresses, http, until};
 
 /// Tenants with equal demands, and their weights.
 pub const WEIGHTS: [(&str, f64); 2] = [("acme", 3.0), ("corner-shop", 1.0)];
@@ -49,35 +49,19 @@ impl Mixed {
         let tenants: String = WEIGHTS.iter().map(weight).collect();
         let tenants = format!("tenants:\n  default: {{ weight: 1 }}\n{tenants}");
         let controller = start_controller(&directory, &policy(limit, "enforce", false), &tenants);
-        let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let uplink = format!("http://{}", controller.address("listen"));
+        let uplink = controller.url("listen");
         let aggregator =
-            Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
-        let parent = format!("http://{}", aggregator.address("listen"));
+            Process::start(&[&["aggregator", "--controller", &uplink], &FREE[..]].concat());
+        let parent = aggregator.url("listen");
 
         let service = |name: &str, parent: &str| {
-            let flags = [
-                "service",
-                "--name",
-                name,
-                "--buckets",
-                BUCKET,
-                "--listen",
-                "127.0.0.1:0",
-            ];
-            Process::start(&[&flags[..], &["--aggregator", parent]].concat())
+            let flags = ["service", "--name", name, "--buckets", BUCKET];
+            let ports = ["--listen", FREE_PORT, "--aggregator", parent];
+            Process::start(&[&flags[..], &ports].concat())
         };
         let sidecar = |name: &str| {
             let flags = ["sidecar", "--name", name, "--aggregator", &parent];
-            let ports = [
-                "--rls",
-                "127.0.0.1:0",
-                "--http",
-                "127.0.0.1:0",
-                "--admin",
-                "127.0.0.1:0",
-            ];
-            Process::start(&[&flags[..], &ports].concat())
+            Process::start(&[&flags[..], &FREE_SIDECAR].concat())
         };
         let services = ["service-1", "service-2"].map(|name| service(name, &parent));
         let sidecars = ["sidecar-envoy", "sidecar-nginx"].map(sidecar);
@@ -99,16 +83,8 @@ impl Mixed {
         fs::write(&of_envoy, &configuration[0]).unwrap();
         fs::write(&of_nginx, &configuration[1]).unwrap();
         let mut envoy = Command::new(envoy);
-        envoy
-            .args([
-                "--use-dynamic-base-id",
-                "--concurrency",
-                "1",
-                "--log-level",
-                "error",
-                "-c",
-            ])
-            .arg(of_envoy);
+        envoy.args(["--use-dynamic-base-id", "--concurrency", "1"]);
+        envoy.args(["--log-level", "error", "-c"]).arg(of_envoy);
         let mut nginx = Command::new(nginx);
         nginx.args(["-e", "stderr", "-c"]).arg(of_nginx);
         let behind = [
@@ -144,19 +120,9 @@ impl Mixed {
             .join(",");
         let tenants = WEIGHTS.map(|(name, _)| name).join(",");
         let rps = rps.to_string();
-        let flags = [
-            "--target",
-            &targets,
-            "--rps",
-            &rps,
-            "--tenant",
-            &tenants,
-            "--every",
-            "500ms",
-            "--timeout",
-            "30s",
-        ];
-        self.load = Some(Process::spawn(&[&LOAD[..], &flags].concat()));
+        let flags = ["--target", &targets, "--rps", &rps, "--tenant", &tenants];
+        let timing = ["--every", "500ms", "--timeout", "30s"];
+        self.load = Some(Process::spawn(&[&LOAD[..], &flags, &timing].concat()));
     }
 
     /// Returns the answers so far, one line for each half second.
@@ -167,30 +133,16 @@ impl Mixed {
 
     /// Returns the refusals of each path so far, from both services and both sidecars.
     pub fn refusals(&self) -> [f64; PATHS] {
-        let services = self
-            .services
-            .iter()
-            .map(|service| service.address("listen"));
-        let sidecars = self.sidecars.iter().map(|sidecar| sidecar.address("admin"));
-        let refused = |address| {
-            metric(
-                &http_get(address, "/metrics").1,
-                "plimsoll_decisions_total",
-                "result=\"drop\"",
-            )
+        let refused = |process: &Process, port| {
+            process.metric(port, "plimsoll_decisions_total", "result=\"drop\"")
         };
-        let mut of_paths = [0.0; PATHS];
-        for (count, address) in of_paths.iter_mut().zip(services.chain(sidecars)) {
-            *count = refused(address);
-        }
-        of_paths
+        let [first, second] = self.services.each_ref().map(|it| refused(it, "listen"));
+        let [third, fourth] = self.sidecars.each_ref().map(|it| refused(it, "admin"));
+        [first, second, third, fourth]
     }
 
     fn addresses(&self) -> [SocketAddr; PATHS] {
-        let [first, second] = self
-            .services
-            .each_ref()
-            .map(|service| service.address("listen"));
+        let [first, second] = self.services.each_ref().map(|it| it.address("listen"));
         [first, second, self.proxies[0], self.proxies[1]]
     }
 }
@@ -228,11 +180,10 @@ pub fn latest_rates(answered: &[Answered], span: Duration) -> Option<(f64, [f64;
 /// Calls the sidecar for every request, with the tenant of its header, and fails open as Envoy does
 /// by itself.
 fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr) -> String {
-    let address = |of: SocketAddr| serde_json::json!({ "socket_address": { "address": of.ip().to_string(), "port_value": of.port() } });
+    let address = |of: SocketAddr| json!({ "socket_address": { "address": of.ip().to_string(), "port_value": of.port() } });
     let cluster = |name: &str, to: SocketAddr, protocol: &str| {
-        let endpoint =
-            serde_json::json!([{ "lb_endpoints": [{ "endpoint": { "address": address(to) } }] }]);
-        serde_json::json!({
+        let endpoint = json!([{ "lb_endpoints": [{ "endpoint": { "address": address(to) } }] }]);
+        json!({
             "name": name, "type": "STATIC", "connect_timeout": "1s",
             "load_assignment": { "cluster_name": name, "endpoints": endpoint },
             "typed_extension_protocol_options": { "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -241,20 +192,21 @@ fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr)
             } },
         })
     };
-    let of_request = serde_json::json!({ "actions": [
+    let of_request = json!({ "actions": [
         { "generic_key": { "descriptor_key": "bucket", "descriptor_value": BUCKET } },
         { "request_headers": { "header_name": "x-tenant", "descriptor_key": "tenant", "skip_if_absent": true } },
     ] });
-    let route = serde_json::json!({ "match": { "prefix": "/" }, "route": { "cluster": "backend", "rate_limits": [of_request] } });
-    let limit = serde_json::json!({
+    let route = json!({ "match": { "prefix": "/" }, "route": { "cluster": "backend", "rate_limits": [of_request] } });
+    let limit = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
         "domain": "mixed", "timeout": "5s",
         "rate_limit_service": {
             "transport_api_version": "V3", "grpc_service": { "envoy_grpc": { "cluster_name": "sidecar" } },
         },
     });
-    let router = serde_json::json!({ "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" });
-    let manager = serde_json::json!({
+    let router =
+        json!({ "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" });
+    let manager = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "in",
         // The first request, which waits for the path to answer, is HTTP/1.0.
@@ -265,14 +217,14 @@ fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr)
             { "name": "envoy.filters.http.router", "typed_config": router },
         ],
     });
-    let filters = serde_json::json!([{ "name": "envoy.filters.network.http_connection_manager", "typed_config": manager }]);
-    let resources = serde_json::json!({
+    let filters = json!([{ "name": "envoy.filters.network.http_connection_manager", "typed_config": manager }]);
+    let resources = json!({
         "listeners": [{ "name": "in", "address": address(listen), "filter_chains": [{ "filters": filters }] }],
         "clusters": [
             cluster("sidecar", rls, "http2_protocol_options"), cluster("backend", backend, "http_protocol_options"),
         ],
     });
-    serde_json::json!({ "static_resources": resources }).to_string()
+    json!({ "static_resources": resources }).to_string()
 }
 
 /// Calls the sidecar for every request, and answers 429 for its 403.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::fleet::{BUCKET, LOAD, policy, service, start_aggregator, start_controller};
-use crate::process::{Process, http, until};
+use crate::process::{FREE_SIDECAR, Process, http, until};
 
 /// Requests/s.
 pub const LIMIT: u32 = 100;
@@ -61,18 +61,10 @@ impl OneLimiter {
     /// number of failed requests.
     pub fn offer(&self, rps: f64, duration: Duration) -> (Vec<f64>, f64) {
         let (rps, duration) = (rps.to_string(), format!("{}s", duration.as_secs()));
-        let flags = [
-            "--target",
-            &self.target,
-            "--rps",
-            &rps,
-            "--tenant",
-            "user",
-            "--names",
-            NAMES,
-        ];
+        let flags = ["--target", &self.target, "--rps", &rps];
+        let tenants = ["--tenant", "user", "--names", NAMES];
         let timing = ["--duration", &duration, "--every", "1s", "--timeout", "60s"];
-        let mut load = Process::spawn(&[&LOAD[..], &flags, &timing].concat());
+        let mut load = Process::spawn(&[&LOAD[..], &flags, &tenants, &timing].concat());
         assert!(load.ended().success(), "{:?}", load.log());
         let lines = load.output_lines();
         let at = |line: &Value, name: &str| line[name].as_f64().unwrap();
@@ -97,24 +89,8 @@ fn sidecar(directory: &TempDir, parent: SocketAddr) -> Process {
         format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
     fs::write(&rules, text).unwrap();
     let (rules, parent) = (rules.display().to_string(), format!("http://{parent}"));
-    let flags = [
-        "sidecar",
-        "--zone",
-        ZONE,
-        "--aggregator",
-        &parent,
-        "--rules",
-        &rules,
-    ];
-    let ports = [
-        "--rls",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-    ];
-    Process::start(&[&flags[..], &ports].concat())
+    let flags = ["--zone", ZONE, "--aggregator", &parent, "--rules", &rules];
+    Process::start(&[&["sidecar"], &flags[..], &FREE_SIDECAR].concat())
 }
 
 /// Returns the minimum and the maximum of the means of all windows of ten seconds from one on.

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,10 +21,20 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::Value;
 
+use crate::fleet::metric;
+
 /// Time until a test stops waiting, far longer than any step takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const POLL: Duration = Duration::from_millis(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub const FREE_PORT: &str = "127.0.0.1:0";
+/// Flags of a tier that listens on free ports.
+pub const FREE: [&str; 4] = ["--listen", FREE_PORT, "--admin", FREE_PORT];
+/// Flags of a sidecar that listens on free ports.
+pub const FREE_SIDECAR: [&str; 6] = [
+    "--rls", FREE_PORT, "--http", FREE_PORT, "--admin", FREE_PORT,
+];
 
 pub struct Process {
     child: Child,
@@ -108,6 +119,25 @@ impl Process {
                 self.command, self.addresses
             )
         })
+    }
+
+    /// Returns the URL of the logged address of this name.
+    pub fn url(&self, name: &str) -> String {
+        format!("http://{}", self.address(name))
+    }
+
+    pub fn metrics(&self, port: &str) -> String {
+        http_get(self.address(port), "/metrics").1
+    }
+
+    /// Returns a metric on the page of this port, summed over the series with `label` in their labels.
+    pub fn metric(&self, port: &str, name: &str, label: &str) -> f64 {
+        metric(&self.metrics(port), name, label)
+    }
+
+    /// Returns the status of a tier.
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&http_get(self.address("admin"), "/status").1).unwrap()
     }
 
     /// Waits for a log line, which may already be written, and returns it.
@@ -280,8 +310,23 @@ pub fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
         .unwrap()
 }
 
+/// Runs a command, and returns its exit code and all its output.
+pub fn outcome<S: AsRef<OsStr>>(args: &[S]) -> (i32, String) {
+    outcome_of(&mut command("plimsoll", args))
+}
+
+/// Runs a prepared command, as [`outcome`].
+pub fn outcome_of(command: &mut Command) -> (i32, String) {
+    let ended = command.stdin(Stdio::null()).output().unwrap();
+    let text = [ended.stdout, ended.stderr].concat();
+    (
+        ended.status.code().unwrap(),
+        String::from_utf8(text).unwrap(),
+    )
+}
+
 /// Runs a command that must succeed, and returns its output.
-pub fn succeed(args: &[&str]) -> String {
+pub fn succeed<S: AsRef<OsStr> + Debug>(args: &[S]) -> String {
     let ended = run(args);
     let error = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(0), "{args:?}: {error}");
@@ -304,6 +349,15 @@ pub fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
         command.env("PLIMSOLL_ADMIN_OPEN_ON_LOOPBACK", "true");
     }
     command
+}
+
+/// Adds a token to the file `tokens` in a folder, and returns the path of its own file, which has its name.
+pub fn add_token(folder: &Path, name: &str, role: &str) -> String {
+    let [tokens, out] = ["tokens", name].map(|file| folder.join(file).display().to_string());
+    succeed(&[
+        "tokens", "add", name, "--role", role, "--file", &tokens, "--out", &out,
+    ]);
+    out
 }
 
 /// Path of a binary of this workspace: cargo builds it next to the running program, or above the
@@ -354,6 +408,11 @@ pub fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Waits until a condition holds.
+pub fn until_true(what: &str, mut holds: impl FnMut() -> bool) {
+    until(what, || holds().then_some(()));
+}
+
 /// Returns the status and the body of the answer to a GET.
 pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     http(address, "GET", path, &[])
@@ -397,9 +456,33 @@ pub fn http(
     Ok((status, body.to_owned()))
 }
 
-/// Runs a program in Python with the packages that `./test` installs; returns the last line of its
-/// errors.
+/// Returns true if Python has a package. Otherwise notes the skipped test.
+pub fn has_python_package(test: &str, package: &str) -> bool {
+    let imported = python(&format!("import {package}"), "");
+    if let Err(error) = &imported {
+        crate::skipped(&format!(
+            "{test}: {error}; ./test installs the packages with pip"
+        ));
+    }
+    imported.is_ok()
+}
+
+/// Runs a program in Python; returns the last line of its errors.
 pub fn python(program: &str, input: &str) -> Result<(), String> {
+    let mut stdin = tempfile::tempfile().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    stdin.rewind().unwrap();
+    let output = python_command().args(["-c", program]).stdin(stdin).output();
+    let output = output.map_err(|error| format!("python3: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(errors.lines().last().unwrap_or("python3 failed").to_owned())
+}
+
+/// Returns Python with the packages that `./test` installs.
+pub fn python_command() -> Command {
     let binary = std::env::current_exe().unwrap();
     let packages = binary
         .ancestors()
@@ -409,30 +492,7 @@ pub fn python(program: &str, input: &str) -> Result<(), String> {
     let path = std::env::join_paths(packages.into_iter().chain(inherited)).unwrap();
     let mut command = Command::new("python3");
     command
-        .args(["-c", program])
         .env("PYTHONPATH", path)
         .env("PYTHONDONTWRITEBYTECODE", "1");
-    let command = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("python3: {error}"))?;
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .map_err(|error| error.to_string())?;
-    let output = child
-        .wait_with_output()
-        .map_err(|error| error.to_string())?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let error = || errors.lines().last().unwrap_or("python3 failed").to_owned();
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(error())
-    }
+    command
 }

@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use redis::{Client, Connection, RedisResult};
 use tempfile::TempDir;
 
-use crate::process::{Process, until};
+use crate::process::{FREE, Process, until, until_true};
 
 /// More than a test takes.
 pub const MAX: u64 = 1_000_000;
@@ -95,8 +95,8 @@ impl Crashes {
                 let (books, granted) = (&self.books, &granted);
                 scope.spawn(move || call(address, books, granted, seed));
             }
-            until("the grants before a kill", || {
-                (granted.load(Ordering::Relaxed) >= wanted).then_some(())
+            until_true("the grants before a kill", || {
+                granted.load(Ordering::Relaxed) >= wanted
             });
             let killed = Instant::now();
             server.kill_9();
@@ -162,16 +162,9 @@ impl Crashes {
 /// Returns the arguments of a quota server on free ports.
 pub fn arguments(data: &Path, flags: &[&str]) -> Vec<String> {
     let data = data.display().to_string();
-    let fixed = [
-        "quota",
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-        "--data",
-        &data,
-    ];
-    fixed.iter().chain(flags).map(ToString::to_string).collect()
+    let fixed = ["quota", "--data", &data];
+    let all = fixed.iter().chain(&FREE).chain(flags);
+    all.map(ToString::to_string).collect()
 }
 
 pub fn connect(address: SocketAddr) -> Connection {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use redis::Client;
 use tempfile::TempDir;
 
-use crate::fleet::{TENANTS, metric, start_aggregator, start_controller};
-use crate::process::{Process, http_get, until};
+use crate::fleet::{TENANTS, start_aggregator, start_controller};
+use crate::process::{FREE_PORT, Process, until_true};
 
 /// No refill happens in a test.
 pub const MAX: u64 = 10_000;
@@ -73,7 +73,7 @@ impl Sidecars {
         );
         let controller = start_controller(&directory, &policy, TENANTS);
         let aggregator = start_aggregator("zone-a", controller.address("listen"));
-        let store = store(&directory, "127.0.0.1:0");
+        let store = store(&directory, FREE_PORT);
         let mut all = Self {
             _controller: controller,
             aggregator,
@@ -84,7 +84,7 @@ impl Sidecars {
             lost_by_ended: 0.0,
         };
         all.sidecars = (0..SIDECARS)
-            .map(|number| all.sidecar(number, "127.0.0.1:0"))
+            .map(|number| all.sidecar(number, FREE_PORT))
             .collect();
         all
     }
@@ -112,8 +112,8 @@ impl Sidecars {
                 })
                 .collect();
             let until_admitted = |part: u64| {
-                until("requests to be admitted", || {
-                    (admitted.load(Ordering::Relaxed) >= MAX * part / 10).then_some(())
+                until_true("requests to be admitted", || {
+                    admitted.load(Ordering::Relaxed) >= MAX * part / 10
                 });
             };
             until_admitted(1);
@@ -131,9 +131,7 @@ impl Sidecars {
                     self.sidecars[0] = self.sidecar(0, &addresses[0].to_string());
                 }
             }
-            until("the store to have nothing left", || {
-                (self.left(&tenant) == 0).then_some(())
-            });
+            until_true("the store to have nothing left", || self.left(&tenant) == 0);
             is_used_up.store(true, Ordering::Relaxed);
             calling
                 .into_iter()
@@ -153,18 +151,11 @@ impl Sidecars {
     }
 
     fn sidecar(&self, number: usize, http: &str) -> Process {
-        let aggregator = format!("http://{}", self.aggregator.address("listen"));
+        let aggregator = self.aggregator.url("listen");
         let store = format!("plimsoll://{}", self.store.address("listen"));
         let name = format!("sidecar-{number}");
         let place = ["sidecar", "--zone", "zone-a", "--name", &name];
-        let ports = [
-            "--rls",
-            "127.0.0.1:0",
-            "--http",
-            http,
-            "--admin",
-            "127.0.0.1:0",
-        ];
+        let ports = ["--rls", FREE_PORT, "--http", http, "--admin", FREE_PORT];
         let parents = ["--aggregator", &aggregator, "--quota-store", &store];
         let rules = self.directory.path().join("rules.yaml");
         std::fs::write(
@@ -212,14 +203,13 @@ impl Sidecars {
 }
 
 fn lost(sidecar: &Process) -> f64 {
-    let page = http_get(sidecar.address("admin"), "/metrics").1;
-    metric(&page, "plimsoll_quota_lost_tokens_total", "")
+    sidecar.metric("admin", "plimsoll_quota_lost_tokens_total", "")
 }
 
 fn store(directory: &TempDir, listen: &str) -> Process {
     let data = directory.path().join("quota").display().to_string();
     let place = ["quota", "--data", &data, "--durability", "always"];
-    Process::start(&[&place[..], &["--listen", listen, "--admin", "127.0.0.1:0"]].concat())
+    Process::start(&[&place[..], &["--listen", listen, "--admin", FREE_PORT]].concat())
 }
 
 /// Sends requests to a sidecar, which may restart, until the quota is used up.

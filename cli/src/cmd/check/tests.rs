@@ -14,20 +14,19 @@ struct Cli {
     check: CheckArgs,
 }
 
-/// Runs the command on files with these texts; returns validity, standard output and standard
-/// error.
-fn checked(policy: Option<&str>, tenants: Option<&str>, flags: &[&str]) -> (bool, String, String) {
+/// Runs the command on these files, which are missing without a text; returns validity, standard
+/// output and standard error.
+fn checked(files: &[(&str, Option<&str>)], flags: &[&str]) -> (bool, String, String) {
     let dir = TempDir::new().unwrap();
-    let mut args = vec![
-        "check".to_owned(),
-        dir.path().join("policy.yaml").display().to_string(),
-    ];
-    if let Some(text) = policy {
-        fs::write(dir.path().join("policy.yaml"), text).unwrap();
-    }
-    if let Some(text) = tenants {
-        let path = dir.path().join("tenants.yaml");
-        fs::write(&path, text).unwrap();
+    let mut args = vec!["check".to_owned()];
+    for (name, text) in files {
+        let path = dir.path().join(name);
+        if let Some(text) = text {
+            fs::write(&path, text).unwrap();
+        }
+        if *name == "rules.yaml" {
+            args.push("--sidecar-rules".to_owned());
+        }
         args.push(path.display().to_string());
     }
     args.extend(flags.iter().map(ToString::to_string));
@@ -41,11 +40,19 @@ fn checked(policy: Option<&str>, tenants: Option<&str>, flags: &[&str]) -> (bool
     (valid, text(out), text(err))
 }
 
+fn policy(text: &str) -> (&str, Option<&str>) {
+    ("policy.yaml", Some(text))
+}
+
+fn rules(text: &str) -> (&str, Option<&str>) {
+    ("rules.yaml", Some(text))
+}
+
 const POLICY: &str = "{ buckets: { b: { limit: 0, mode: enforce }, 'a/*': { limit: unlimited } }, rollout: { require_gates: false } }";
 
 #[test]
 fn valid_policy_is_summarised() {
-    let (valid, out, err) = checked(Some(POLICY), None, &[]);
+    let (valid, out, err) = checked(&[policy(POLICY)], &[]);
     assert!(valid);
     assert_eq!(err, "");
     let lines: Vec<&str> = out.lines().collect();
@@ -62,21 +69,18 @@ fn valid_policy_is_summarised() {
         "{out}"
     );
 
-    let (_, out, _) = checked(
-        Some("{ kill_switch: true, buckets: { b: { limit: 1 } } }"),
-        None,
-        &[],
-    );
+    let killed = "{ kill_switch: true, buckets: { b: { limit: 1 } } }";
+    let (_, out, _) = checked(&[policy(killed)], &[]);
     assert!(out.contains("kill_switch is on"), "{out}");
 }
 
 #[test]
 fn fault_has_place_and_hint() {
-    let (valid, out, err) = checked(
-        Some("buckets:\n  b: { limt: 1 }\n"),
-        Some("tenants: { a: {} }"),
-        &[],
-    );
+    let files = [
+        policy("buckets:\n  b: { limt: 1 }\n"),
+        ("tenants.yaml", Some("tenants: { a: {} }")),
+    ];
+    let (valid, out, err) = checked(&files, &[]);
     assert!(!valid);
     assert_eq!(out, "");
     for words in [
@@ -92,7 +96,7 @@ fn fault_has_place_and_hint() {
 
 #[test]
 fn unreadable_file_is_named() {
-    let (valid, out, err) = checked(None, None, &[]);
+    let (valid, out, err) = checked(&[("policy.yaml", None)], &[]);
     assert!(!valid);
     assert_eq!(out, "");
     assert!(err.starts_with("cannot read policy.yaml: "), "{err}");
@@ -101,7 +105,7 @@ fn unreadable_file_is_named() {
 #[test]
 fn json_has_one_line_per_result() {
     let parsed = |policy| -> Value {
-        let (valid, out, err) = checked(policy, None, &["--output", "json"]);
+        let (valid, out, err) = checked(&[("policy.yaml", policy)], &["--output", "json"]);
         assert_eq!((err.as_str(), out.lines().count()), ("", 1));
         let value: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(value["valid"], valid);
@@ -125,43 +129,12 @@ fn json_has_one_line_per_result() {
     );
 }
 
-/// Runs the command on rules, and a policy if there is one.
-fn checked_rules(
-    rules: Option<&str>,
-    policy: Option<&str>,
-    flags: &[&str],
-) -> (bool, String, String) {
-    let dir = TempDir::new().unwrap();
-    let path = |name: &str| dir.path().join(name).display().to_string();
-    let mut args = vec![
-        "check".to_owned(),
-        "--sidecar-rules".to_owned(),
-        path("rules.yaml"),
-    ];
-    if let Some(text) = rules {
-        fs::write(path("rules.yaml"), text).unwrap();
-    }
-    if let Some(text) = policy {
-        fs::write(path("policy.yaml"), text).unwrap();
-        args.push(path("policy.yaml"));
-    }
-    args.extend(flags.iter().map(ToString::to_string));
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let valid = check(&Cli::parse_from(args).check, &mut out, &mut err).unwrap();
-    let text = |bytes| {
-        String::from_utf8(bytes)
-            .unwrap()
-            .replace(&format!("{}/", dir.path().display()), "")
-    };
-    (valid, text(out), text(err))
-}
-
 const RULES: &str = "rls: { domains: { shop: { descriptors: [{ key: a, bucket: b, descriptors: [{ key: c, bucket: a/1 }] }] } } }\n\
                      http: { tenant: t, rules: [{ path: /x, bucket: d }] }\n";
 
 #[test]
 fn rules_are_checked_without_a_policy() {
-    let (valid, out, err) = checked_rules(Some(RULES), None, &[]);
+    let (valid, out, err) = checked(&[rules(RULES)], &[]);
     assert!(valid);
     assert_eq!(err, "");
     let lines: Vec<&str> = out.lines().collect();
@@ -180,7 +153,7 @@ fn rules_are_checked_without_a_policy() {
 
 #[test]
 fn rules_for_unknown_buckets_are_warned_of() {
-    let (valid, out, _) = checked_rules(Some(RULES), Some(POLICY), &[]);
+    let (valid, out, _) = checked(&[rules(RULES), policy(POLICY)], &[]);
     assert!(valid);
     let warnings: Vec<&str> = out
         .lines()
@@ -199,7 +172,7 @@ fn rules_for_unknown_buckets_are_warned_of() {
 #[test]
 fn rule_and_policy_faults_appear_together() {
     let bad = "rls: { domains: { shop: { descriptors: [{ key: a }] } } }";
-    let (valid, out, err) = checked_rules(Some(bad), Some("buckets: { b: { limit: -1 } }"), &[]);
+    let (valid, out, err) = checked(&[rules(bad), policy("buckets: { b: { limit: -1 } }")], &[]);
     assert!(!valid);
     assert_eq!(out, "");
     assert!(
@@ -207,7 +180,7 @@ fn rule_and_policy_faults_appear_together() {
         "{err}"
     );
     assert!(err.ends_with("invalid: 2 faults\n"), "{err}");
-    let (valid, out, _) = checked_rules(Some(bad), Some(POLICY), &["--output", "json"]);
+    let (valid, out, _) = checked(&[rules(bad), policy(POLICY)], &["--output", "json"]);
     assert!(!valid);
     let found: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(found["faults"][0]["path"], "rls.domains.shop.descriptors.0");
@@ -219,18 +192,18 @@ fn rule_and_policy_faults_appear_together() {
 
 #[test]
 fn unreadable_rules_keep_the_json_summary() {
-    let (valid, _, err) = checked_rules(None, Some(POLICY), &[]);
+    let (valid, _, err) = checked(&[("rules.yaml", None), policy(POLICY)], &[]);
     assert!(!valid);
     assert!(err.starts_with("cannot read rules.yaml: "), "{err}");
-    let (_, out, _) = checked_rules(Some(RULES), None, &["--output", "json"]);
+    let (_, out, _) = checked(&[rules(RULES)], &["--output", "json"]);
     let found: Value = serde_json::from_str(&out).unwrap();
-    let rules = &found["sidecar_rules"];
+    let shown = &found["sidecar_rules"];
     assert_eq!(
-        (&rules["domains"], &rules["descriptors"]),
+        (&shown["domains"], &shown["descriptors"]),
         (&Value::from(1), &Value::from(2))
     );
     assert_eq!(
-        (&rules["http"], &rules["buckets"]),
+        (&shown["http"], &shown["buckets"]),
         (&Value::from(1), &Value::from(3))
     );
 }

@@ -74,12 +74,11 @@ pub(crate) fn run(command: &ContextCommand) -> anyhow::Result<ExitCode> {
     let shown: Vec<Shown<'_>> = all
         .filter(|it| only.is_none_or(|only| only == it.name))
         .collect();
-    output.print(&shown, |out| {
+    output.report(&shown, |out| {
         writeln!(out, "{}", contexts.path.display())?;
         let headings = ["", "NAME", "CONTROLLER", "CA", "TOKEN FILE"];
         write_table(out, &headings, shown.iter().map(row))
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn row(shown: &Shown<'_>) -> Vec<String> {

@@ -14,7 +14,7 @@ use plimsoll_core::names::{Bucket, Text};
 use plimsoll_tls::Tier;
 
 use crate::admin_client::{ANSWER_TIMEOUT, Address, AdminError, AdminPort, ControllerArgs};
-use crate::cmd::rollout;
+use crate::cmd::{exit_code, parse_time, rollout};
 use crate::output::OutputArgs;
 use crate::shutdown;
 
@@ -102,26 +102,18 @@ impl TierArgs {
 }
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
-    let ttl = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write it as 10m or 2h"))?;
-    if (1..=TTL_MAX_S).contains(&ttl.as_secs()) && ttl.subsec_nanos() == 0 {
-        return Ok(ttl);
-    }
-    Err(
-        "give whole seconds from 1s to 366d; without --ttl the kill holds until `kill off`"
-            .to_owned(),
+    parse_time(
+        text,
+        "10m or 2h",
+        |ttl| (1..=TTL_MAX_S).contains(&ttl.as_secs()) && ttl.subsec_nanos() == 0,
+        "give whole seconds from 1s to 366d; without --ttl the kill holds until `kill off`",
     )
 }
 
 fn parse_wait(text: &str) -> Result<Duration, String> {
-    let wait =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10s"))?;
-    let ms = Duration::from_millis(1)..=Duration::from_millis(DRILL_MAX_MS);
-    if ms.contains(&wait) {
-        Ok(wait)
-    } else {
-        Err(format!("give 1ms to {}s", DRILL_MAX_MS / 1_000))
-    }
+    let fitting = Duration::from_millis(1)..=Duration::from_millis(DRILL_MAX_MS);
+    let bounds = format!("give 1ms to {}s", DRILL_MAX_MS / 1_000);
+    parse_time(text, "10s", |wait| fitting.contains(wait), &bounds)
 }
 
 /// Name of the operator from the environment. It is recorded for a caller on loopback without a
@@ -212,9 +204,5 @@ pub(crate) fn run(command: &KillCommand) -> anyhow::Result<ExitCode> {
             drilled.complete
         }
     };
-    Ok(if is_done {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(is_done))
 }

@@ -1,7 +1,7 @@
 //! `plimsoll audit`: shows the audit log of a controller, and verifies that no line was changed.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -14,11 +14,9 @@ use reqwest::Response;
 use serde_json::json;
 
 use crate::admin_client::{AdminArgs, ControllerArgs};
+use crate::cmd::{exit_code, unusable};
 use crate::output::{self, Format, counted, write_table};
 use crate::shutdown;
-
-/// Exit code for a file that cannot be read.
-const EXIT_INVALID: u8 = 2;
 
 /// Show the audit log of the controller, or verify it
 ///
@@ -72,9 +70,7 @@ pub(crate) fn run(command: &AuditCommand) -> anyhow::Result<ExitCode> {
                         log.last(*last)?;
                         log.each_line(|_, line| lines.push(parse(line)))
                     });
-                    if let Err(error) = read {
-                        return unread(place, &error);
-                    }
+                    read.map_err(|error| unread(path, &error))?;
                     lines
                 }
             };
@@ -83,23 +79,20 @@ pub(crate) fn run(command: &AuditCommand) -> anyhow::Result<ExitCode> {
         AuditCommand::Verify { place } => {
             let verified = match &place.file {
                 None => runtime.block_on(verify_remote(&place.admin.controller))?,
-                Some(path) => match Snapshot::open(path).and_then(|log| log.verify()) {
-                    Ok(verified) => verified,
-                    Err(error) => return unread(place, &error),
-                },
+                Some(path) => Snapshot::open(path)
+                    .and_then(|log| log.verify())
+                    .map_err(|error| unread(path, &error))?,
             };
             report(&verified, place.admin.output.format)
         }
     }
 }
 
-fn unread(PlaceArgs { file, .. }: &PlaceArgs, error: &io::Error) -> anyhow::Result<ExitCode> {
-    let path = file.as_deref().unwrap_or_else(|| "".as_ref()).display();
-    writeln!(
-        output::stderr(),
-        "error: the audit log at {path} cannot be read: {error}"
-    )?;
-    Ok(ExitCode::from(EXIT_INVALID))
+fn unread(path: &Path, error: &io::Error) -> anyhow::Error {
+    let path = path.display();
+    unusable(format_args!(
+        "the audit log at {path} cannot be read: {error}"
+    ))
 }
 
 fn parse(bytes: &[u8]) -> Shown {
@@ -247,11 +240,7 @@ fn report(verified: &Result<Verified, Fault>, format: Format) -> anyhow::Result<
             format.document(&mut out, &json!({ "whole": false, "fault": fault }))?;
         }
     }
-    Ok(if verified.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(verified.is_ok()))
 }
 
 fn write_verified(out: &mut dyn Write, verified: &Verified) -> io::Result<()> {
@@ -262,7 +251,7 @@ fn write_verified(out: &mut dyn Write, verified: &Verified) -> io::Result<()> {
         after_head,
         torn_bytes,
     } = verified;
-    let lines_of = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "line");
+    let lines_of = |count| counted(count, "line");
     let span = first.map(|first| format!(", {first} to {seq}, the last one with hash {hash}"));
     writeln!(
         out,

@@ -134,10 +134,7 @@ fn ago(seconds: i64) -> String {
         s @ ..120 => format!("{s}s ago"),
         s @ ..7_200 => format!("{}m ago", s / 60),
         s @ ..172_800 => format!("{}h{:02}m ago", s / 3_600, s / 60 % 60),
-        s => format!(
-            "{} ago",
-            counted(usize::try_from(s / 86_400).unwrap_or(usize::MAX), "day")
-        ),
+        s => format!("{} ago", counted(s / 86_400, "day")),
     }
 }
 

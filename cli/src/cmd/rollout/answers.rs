@@ -141,10 +141,7 @@ fn write_sums(out: &mut dyn Write, cohort: &str, sums: &CohortSums) -> io::Resul
         samples,
         instances,
     } = sums;
-    let instances = counted(
-        usize::try_from(*instances).unwrap_or(usize::MAX),
-        "instance",
-    );
+    let instances = counted(*instances, "instance");
     write!(
         out,
         "    {cohort:<8} {instances}, offered {offered}, refused {refused}, would-dropped {would_dropped}"

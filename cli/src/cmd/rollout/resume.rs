@@ -8,7 +8,8 @@ use plimsoll_controller::admin::rollout_routes::{Resume, Resumed, Returning};
 use plimsoll_core::names::Text;
 
 use crate::admin_client::{AdminArgs, AdminPort};
-use crate::output::{OutputArgs, write_table, write_unless_saved};
+use crate::cmd::exit_code;
+use crate::output::{OutputArgs, percent, write_table, write_unless_saved};
 
 const ROUTE: &str = "/rollout/resume";
 /// Names that fit into the body of a request.
@@ -41,10 +42,12 @@ pub(super) fn run(
     let Some(reason) = reason else {
         return Ok(ExitCode::SUCCESS);
     };
-    let all_of_them = || returning.iter().map(|row| row.entry.clone()).collect();
-    let names: Vec<String> = if all { all_of_them() } else { buckets.to_vec() };
+    let names: Vec<String> = match all {
+        true => returning.into_iter().map(|row| row.entry).collect(),
+        false => buckets.to_vec(),
+    };
     let is_done = resume(&port, admin.output, &names, reason)?;
-    Ok(ExitCode::from(u8::from(!is_done)))
+    Ok(exit_code(is_done))
 }
 
 /// The entries and buckets that the kill of this bucket, or of the fleet, put in shadow. Those of earlier kills are left out.
@@ -88,7 +91,7 @@ pub(crate) fn write_plan(out: &mut dyn Write, returning: &[Returning]) -> io::Re
         let to = row.to.map_or("-".to_owned(), |to| to.to_string());
         let refuses = match (&row.refused, row.would_refuse) {
             (Some(_), _) => "-".to_owned(),
-            (None, Some(share)) => format!("{:.1} %", share * 100.0),
+            (None, Some(share)) => percent(share),
             (None, None) => "unknown: the law has no ratio".to_owned(),
         };
         let offered = format!("{:.0}", row.offered_rps);

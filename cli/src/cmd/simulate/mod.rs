@@ -12,7 +12,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use plimsoll_simulator::{Judgement, Outcome, Run, Scenario, broken, plot, simulate};
 
-use crate::output::{self, json_line};
+use crate::output::{self, Format};
 
 /// Exit code for an expectation that was not met.
 const EXIT_UNMET: u8 = 1;
@@ -127,7 +127,7 @@ fn simulate_all(
         let unmet = broken(scenario, &runs);
         match args.output {
             SimulateFormat::Table => table::write(&outcome, out)?,
-            SimulateFormat::Json => json_line(out, &outcome)?,
+            SimulateFormat::Json => Format::Json.document(out, &outcome)?,
         }
         write_problems(scenario, &runs, &unmet, err)?;
         if !unmet.is_empty() {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use plimsoll_simulator::{NameFigures, Outcome};
 
-use crate::output::counted;
+use crate::output::{self, counted};
 
 pub(super) fn write(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let seeds = counted(outcome.seeds, "seed");
@@ -117,7 +117,7 @@ fn ratio(value: Option<f64>) -> String {
 }
 
 fn percent(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{:.1} %", value * 100.0))
+    value.map_or("-".to_owned(), output::percent)
 }
 
 fn seconds(value: Option<f64>) -> String {

@@ -145,8 +145,7 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     };
     args.admin
         .output
-        .print(&imported, |out| imported.write_text(out))?;
-    Ok(ExitCode::SUCCESS)
+        .report(&imported, |out| imported.write_text(out))
 }
 
 fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Result<ExitCode> {

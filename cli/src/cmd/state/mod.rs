@@ -87,8 +87,7 @@ pub(crate) fn run(StateCommand::Copy(args): &StateCommand) -> anyhow::Result<Exi
         anyhow::Ok(copied?)
     })?;
     let copied = Copied { epoch };
-    args.output.print(&copied, |out| {
+    args.output.report(&copied, |out| {
         writeln!(out, "copied: the state of epoch {epoch}, and its history")
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }

@@ -10,6 +10,8 @@ use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quota::QuotaKey;
 use plimsoll_core::stats::AdmissionFigures;
 
+use crate::output::percent;
+
 /// Maximum number of buckets, and of tenants of a bucket, that are shown unless all are.
 const BUCKETS_MAX: usize = 20;
 const TENANTS_MAX: usize = 5;
@@ -41,7 +43,7 @@ fn is_notable(bucket: &BucketStatus) -> bool {
     let lately = &bucket.refusals_10_s;
     let refuses =
         lately.ratio() >= Refusals::SHOWN_MIN || lately.would_ratio() >= Refusals::SHOWN_MIN;
-    refuses || bucket.clients_unapplied > 0 || (differs(bucket))
+    refuses || bucket.clients_unapplied > 0 || differs(bucket)
 }
 
 /// Returns true if a bucket is in another mode than the policy file says, and not because it is killed.
@@ -119,7 +121,6 @@ fn write_bucket(
 /// Returns what counts and the law say of refusals and retries; `None` without any.
 fn refused(bucket: &BucketStatus) -> Option<String> {
     let (lately, before) = (&bucket.refusals_10_s, &bucket.refusals_5_min);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let refused = (lately.ratio().max(before.ratio()) >= Refusals::SHOWN_MIN).then(|| {
         let (now, before) = (percent(lately.ratio()), percent(before.ratio()));
         format!(
@@ -144,7 +145,7 @@ fn reasons(lately: &Refusals) -> String {
         several => {
             let each = several
                 .iter()
-                .map(|(reason, share)| format!("{reason} {:.1} %", share * 100.0));
+                .map(|(reason, share)| format!("{reason} {}", percent(*share)));
             each.collect::<Vec<_>>().join(", ")
         }
     };
@@ -199,13 +200,10 @@ pub(super) fn write_quota(out: &mut dyn Write, quota: &QuotaStatus) -> io::Resul
 }
 
 pub(super) fn law(traffic: &Traffic) -> Option<String> {
-    let reason = traffic
-        .drop_reason
-        .map(|reason| format!(" ({})", reason.as_str()))
-        .unwrap_or_default();
-    traffic
-        .law_ratio
-        .map(|ratio| format!("law {:.1} %{reason}", ratio * 100.0))
+    let reason = traffic.drop_reason;
+    let reason = reason.map(|reason| format!(" ({})", reason.as_str()));
+    let ratio = percent(traffic.law_ratio?);
+    Some(format!("law {ratio}{}", reason.unwrap_or_default()))
 }
 
 #[cfg(test)]

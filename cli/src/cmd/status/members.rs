@@ -10,10 +10,9 @@ use crate::admin_client::AdminArgs;
 
 pub(crate) fn resign(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     let resigned: Resigned = admin.post(RESIGN, &())?;
-    admin.output.print(&resigned, |out| {
+    admin.output.report(&resigned, |out| {
         writeln!(out, "resigned: {} stands by", resigned.address)
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Writes a line for each member.

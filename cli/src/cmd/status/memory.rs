@@ -30,24 +30,22 @@ pub(crate) fn forget(ForgetArgs { aggregator, admin }: &ForgetArgs) -> anyhow::R
             aggregator: aggregator.clone(),
         },
     )?;
-    admin.output.print(&forgotten, |out| {
+    admin.output.report(&forgotten, |out| {
         writeln!(
             out,
             "forgotten: {aggregator}; its share of every limit is free"
         )?;
         write_unless_saved(out, forgotten.saved)
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 pub(crate) fn acknowledge_loss(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     let acknowledged: Acknowledged = admin.post(ACKNOWLEDGE_LOSS, &())?;
-    admin.output.print(&acknowledged, |out| {
+    admin.output.report(&acknowledged, |out| {
         match &acknowledged.loss {
             Some(loss) => writeln!(out, "acknowledged: {loss}")?,
             None => writeln!(out, "nothing to acknowledge: the state was not lost")?,
         }
         write_unless_saved(out, acknowledged.saved)
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }

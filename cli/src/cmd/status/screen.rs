@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use plimsoll_core::names::Text;
 use serde::Serialize;
 
 use crate::admin_client::AdminError;
-use crate::output::{self, Format, OutputArgs, is_closed};
+use crate::output::{self, Format, OutputArgs, is_closed, printable};
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
 const REDRAWN_EVERY: Duration = Duration::from_secs(1);
@@ -91,8 +90,7 @@ fn fitted(
 ) -> io::Result<String> {
     let mut bytes = Vec::new();
     text(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let text = text.replace(|at: char| at != '\n' && Text::is_unfit(at), "?");
+    let text = printable(&String::from_utf8_lossy(&bytes));
     let mut lines: Vec<String> = text
         .lines()
         .flat_map(|line| broken(line, columns))

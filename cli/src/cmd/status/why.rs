@@ -12,6 +12,7 @@ use plimsoll_policy::UnixSeconds;
 use super::in_query;
 use crate::admin_client::AdminArgs;
 use crate::cmd::unix_ms;
+use crate::output::percent;
 
 const DAY_S: i64 = 86_400;
 
@@ -50,8 +51,7 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
         path += &format!("&at={at}");
     }
     let why: Why = admin.get(&path)?;
-    admin.output.print(&why, |out| write(out, &why))?;
-    Ok(ExitCode::SUCCESS)
+    admin.output.report(&why, |out| write(out, &why))
 }
 
 pub(super) fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
@@ -107,13 +107,13 @@ fn shown(requests: &Refusals) -> String {
     let reasons: Vec<String> = requests
         .reasons()
         .into_iter()
-        .map(|(reason, share)| format!("{reason} {:.1} %", share * 100.0))
+        .map(|(reason, share)| format!("{reason} {}", percent(share)))
         .collect();
     match reasons.is_empty() {
         true => format!("{asked:.0}/s, nothing refused"),
         false => format!(
-            "{asked:.0}/s, refused {:.1} % ({})",
-            requests.ratio() * 100.0,
+            "{asked:.0}/s, refused {} ({})",
+            percent(requests.ratio()),
             reasons.join(", ")
         ),
     }

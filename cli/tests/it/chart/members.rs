@@ -1,8 +1,8 @@
 //! Several controllers on a store, as helm renders them.
 
-use super::release::{assert_has, assert_has_none, render};
+use super::assert_flags_exist;
+use super::release::{assert_has, assert_has_none, refused, render};
 use super::trust::{INSECURE, ISSUER};
-use super::{flags, help};
 
 const STORE: &[&str] = &[
     "controller.replicas=2",
@@ -20,7 +20,6 @@ fn store_makes_controllers_members() {
     let Some(rendered) = render("store_makes_controllers_members", &values) else {
         return;
     };
-    let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
     let members = rendered.object("StatefulSet", NAME);
     assert_has(
         members,
@@ -72,19 +71,9 @@ fn flags_of_members_exist() {
         let Some(rendered) = render("flags_of_members_exist", values) else {
             return;
         };
-        let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
-        let help = help(&["controller".to_owned()]);
-        let known: Vec<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
-        let given = rendered.object("StatefulSet", NAME).lines();
-        let given = given.filter_map(|line| line.trim().strip_prefix("- ")?.split('=').next());
-        let unknown: Vec<&str> = given
-            .filter(|flag| flag.starts_with("--") && !known.contains(flag))
-            .collect();
-        assert!(unknown.is_empty(), "plimsoll controller has no {unknown:?}");
+        assert_flags_exist("controller", rendered.object("StatefulSet", NAME));
     }
-    let rendered = render("flags_of_members_exist", &trial)
-        .unwrap()
-        .unwrap_or_else(|error| panic!("{error}"));
+    let rendered = render("flags_of_members_exist", &trial).unwrap();
     let members = rendered.object("StatefulSet", NAME);
     assert_has(members, &["- --store=etcd://", "- --insecure\n"]);
     assert_has_none(
@@ -106,10 +95,10 @@ fn members_without_a_store_are_refused() {
             "controller.store.tls.secret: name a Secret",
         ),
     ] {
-        let Some(rendered) = render(test, &values) else {
+        let Some(error) = refused(test, &values) else {
             return;
         };
-        assert_has(&rendered.err().unwrap(), &[wanted]);
+        assert_has(&error, &[wanted]);
     }
 }
 
@@ -118,7 +107,6 @@ fn single_controller_has_no_members() {
     let Some(rendered) = render("single_controller_has_no_members", ISSUER) else {
         return;
     };
-    let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert_has_none(
         rendered.object("Deployment", NAME),
         &["--store", "--advertise", "POD_NAME", "affinity"],

@@ -266,6 +266,18 @@ pub(crate) fn flags(help: &str) -> Vec<Flag<'_>> {
     flags
 }
 
+/// Asserts that a command has all flags of a rendered object.
+pub(crate) fn assert_flags_exist(command: &str, object: &str) {
+    let help = help(&[command.to_owned()]);
+    let known: Vec<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
+    let given = object.lines();
+    let given = given.filter_map(|line| line.trim().strip_prefix("- ")?.split('=').next());
+    let given: Vec<&str> = given.filter(|flag| flag.starts_with("--")).collect();
+    assert!(given.len() > 6, "{given:?}");
+    let unknown: Vec<&&str> = given.iter().filter(|flag| !known.contains(flag)).collect();
+    assert!(unknown.is_empty(), "plimsoll {command} has no {unknown:?}");
+}
+
 fn commands(help: &str) -> impl Iterator<Item = &str> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let list = list.take_while(|line| !line.is_empty());

@@ -1,7 +1,8 @@
 //! The quota server of the chart, as helm renders it: one pod with a volume that outlives it,
 //! certificates and tokens.
 
-use crate::chart::{chart, flags, helm, help, parts};
+use super::assert_flags_exist;
+use super::release::{self, Rendered, assert_has, refused};
 
 /// Values of a release with a quota server and certificates of cert-manager.
 const ISSUER: &[&str] = &[
@@ -17,37 +18,23 @@ const TRIAL: &[&str] = &[
     "insecure=true",
 ];
 
-/// Renders the quota server and the notes of a release `p`. `Err` is helm's error, and `None` means
-/// that helm is not installed, and that `test` is recorded as skipped.
-fn render(test: &str, values: &[&str]) -> Option<Result<(String, String), String>> {
-    let chart = chart();
-    let mut args = vec!["install", "p", chart.to_str().unwrap(), "--dry-run=client"];
-    args.extend(values.iter().flat_map(|value| ["--set", value]));
-    let (code, out, err) = parts(helm(&format!("chart_quota::{test}"), &args)?);
-    if code != Some(0) {
-        return Some(Err(err));
-    }
-    let (manifest, notes) = out.split_once("\nNOTES:\n").unwrap();
-    let documents = manifest.split("\n---\n");
-    let own: Vec<&str> = documents
+/// Renders the quota server and the notes of a release. `None` means that helm is not installed, and
+/// that `test` is recorded as skipped.
+fn render(test: &str, values: &[&str]) -> Option<(String, String)> {
+    let Rendered { objects, notes } = release::render(test, values)?;
+    let own = objects.into_values();
+    let own: Vec<String> = own
         .filter(|text| text.contains("templates/quota.yaml"))
         .collect();
-    Some(Ok((own.join("\n---\n"), notes.to_owned())))
-}
-
-fn assert_has(text: &str, wanted: &[&str]) {
-    wanted
-        .iter()
-        .for_each(|wanted| assert!(text.contains(wanted), "{wanted:?} is missing:\n{text}"));
+    Some((own.join("\n---\n"), notes))
 }
 
 #[test]
 fn release_omits_the_quota_server_by_default() {
     let values = &ISSUER[2..];
-    let Some(rendered) = render("release_omits_the_quota_server_by_default", values) else {
+    let Some((server, notes)) = render("release_omits_the_quota_server_by_default", values) else {
         return;
     };
-    let (server, notes) = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(server, "");
     assert!(!notes.contains("PLIMSOLL_QUOTA"), "{notes}");
 }
@@ -55,10 +42,9 @@ fn release_omits_the_quota_server_by_default() {
 #[test]
 fn quota_volume_outlives_its_only_pod() {
     let test = "quota_volume_outlives_its_only_pod";
-    let Some(rendered) = render(test, ISSUER) else {
+    let Some((server, notes)) = render(test, ISSUER) else {
         return;
     };
-    let (server, notes) = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert_has(
         &server,
         &[
@@ -98,9 +84,7 @@ fn quota_volume_outlives_its_only_pod() {
     );
 
     let claim = [ISSUER, &["quota.data.existingClaim=balances"]].concat();
-    let (server, _) = render(test, &claim)
-        .unwrap()
-        .unwrap_or_else(|error| panic!("{error}"));
+    let (server, _) = render(test, &claim).unwrap();
     assert_has(
         &server,
         &["- name: data\n          persistentVolumeClaim:\n            claimName: balances\n"],
@@ -111,10 +95,9 @@ fn quota_volume_outlives_its_only_pod() {
 #[test]
 fn plaintext_quota_trial_still_needs_tokens() {
     let test = "plaintext_quota_trial_still_needs_tokens";
-    let Some(rendered) = render(test, TRIAL) else {
+    let Some((server, notes)) = render(test, TRIAL) else {
         return;
     };
-    let (server, notes) = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert_has(
         &server,
         &[
@@ -131,9 +114,7 @@ fn plaintext_quota_trial_still_needs_tokens() {
         &notes,
         &["PLIMSOLL_QUOTA_STORE=plimsoll://p-plimsoll-quota.default:9049\n"],
     );
-    let error = render(test, &["quota.enabled=true", "insecure=true"])
-        .unwrap()
-        .unwrap_err();
+    let error = refused(test, &["quota.enabled=true", "insecure=true"]).unwrap();
     assert_has(&error, &["quota.tokens.secret: name a Secret"]);
 }
 
@@ -156,10 +137,10 @@ fn missing_or_taken_quota_names_are_refused() {
             "quota.certificates.secret with quota.enabled",
         ),
     ] {
-        let Some(rendered) = render(test, values) else {
+        let Some(error) = refused(test, values) else {
             return;
         };
-        assert_has(&rendered.unwrap_err(), &[wanted]);
+        assert_has(&error, &[wanted]);
     }
 }
 
@@ -167,18 +148,9 @@ fn missing_or_taken_quota_names_are_refused() {
 fn flags_of_the_quota_server_exist() {
     let metrics = [ISSUER, &["tokens.neededForMetrics=true"]].concat();
     for values in [&metrics[..], TRIAL] {
-        let Some(rendered) = render("flags_of_the_quota_server_exist", values) else {
+        let Some((server, _)) = render("flags_of_the_quota_server_exist", values) else {
             return;
         };
-        let (server, _) = rendered.unwrap_or_else(|error| panic!("{error}"));
-        let help = help(&["quota".to_owned()]);
-        let known: Vec<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
-        let given = server
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("- ")?.split('=').next());
-        let given: Vec<&str> = given.filter(|flag| flag.starts_with("--")).collect();
-        assert!(given.len() > 6, "{given:?}");
-        let unknown: Vec<&&str> = given.iter().filter(|flag| !known.contains(flag)).collect();
-        assert!(unknown.is_empty(), "plimsoll quota has no {unknown:?}");
+        assert_flags_exist("quota", &server);
     }
 }

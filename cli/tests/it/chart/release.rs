@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::chart::{chart, helm};
+use crate::chart::{chart, helm, parts};
 
 /// Documents and notes of a release.
 pub(super) struct Rendered {
@@ -13,7 +13,16 @@ pub(super) struct Rendered {
 
 /// Renders the chart with a zone `eu-1a`, unless a value names another. `None` if helm is not
 /// installed, and then `test` is recorded as skipped.
-pub(super) fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
+pub(super) fn render(test: &str, values: &[&str]) -> Option<Rendered> {
+    Some(install(test, values)?.unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Returns helm's error for values that it refuses, as [`render`].
+pub(super) fn refused(test: &str, values: &[&str]) -> Option<String> {
+    Some(install(test, values)?.err().unwrap())
+}
+
+fn install(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
     let chart = chart();
     let mut args = vec![
         "install",
@@ -24,12 +33,10 @@ pub(super) fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, Str
         "zones[0].name=eu-1a",
     ];
     args.extend(values.iter().flat_map(|value| ["--set", value]));
-    let output = helm(&format!("chart::{test}"), &args)?;
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    if !output.status.success() {
-        return Some(Err(text(output.stderr)));
+    let (code, out, err) = parts(helm(&format!("chart::{test}"), &args)?);
+    if code != Some(0) {
+        return Some(Err(err));
     }
-    let out = text(output.stdout);
     let (manifest, notes) = out.split_once("\nNOTES:\n").unwrap();
     let value = |document: &str, mark: &str| {
         document

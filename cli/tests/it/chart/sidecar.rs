@@ -7,7 +7,8 @@ use std::path::Path;
 use plimsoll_testing::process::run;
 use tempfile::TempDir;
 
-use crate::chart::{flags, helm, help, parts};
+use super::release::{assert_has, assert_has_none};
+use crate::chart::{assert_flags_exist, helm, parts};
 use crate::house::root;
 
 /// Has a whole chart of a service, in fences that begin with the name of their file.
@@ -77,7 +78,7 @@ fn chart_sidecar_has_certificates_rules_and_probes() {
         return;
     };
     let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
-    for wanted in [
+    let wanted = [
         "- --aggregator=https://plimsoll-eu-1a.plimsoll:7410\n",
         "- --zone=eu-1a\n",
         "- --service=shop\n",
@@ -90,15 +91,12 @@ fn chart_sidecar_has_certificates_rules_and_probes() {
         "httpGet: { path: /readyz, port: plimsoll-admin, scheme: HTTPS }\n",
         "readOnlyRootFilesystem: true\n",
         "fsGroup: ",
-    ] {
-        assert!(
-            rendered.contains(wanted),
-            "{wanted:?} is missing:\n{rendered}"
-        );
-    }
-    for unwanted in ["subPath:", "--insecure", "http://", "restartPolicy:"] {
-        assert!(!rendered.contains(unwanted), "{unwanted:?}:\n{rendered}");
-    }
+    ];
+    assert_has(&rendered, &wanted);
+    assert_has_none(
+        &rendered,
+        &["subPath:", "--insecure", "http://", "restartPolicy:"],
+    );
     // The proxy and the sidecar share the directory of the sockets.
     let mount = "- { name: plimsoll-sockets, mountPath: /run/plimsoll }\n";
     assert_eq!(rendered.matches(mount).count(), 2, "{rendered}");
@@ -125,15 +123,7 @@ fn flags_of_the_sidecar_in_charts_exist() {
             return;
         };
         let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
-        let help = help(&["sidecar".to_owned()]);
-        let known: Vec<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
-        let given = rendered
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("- ")?.split('=').next());
-        let given: Vec<&str> = given.filter(|flag| flag.starts_with("--")).collect();
-        assert!(given.len() > 6, "{given:?}");
-        let unknown: Vec<&&str> = given.iter().filter(|flag| !known.contains(flag)).collect();
-        assert!(unknown.is_empty(), "plimsoll sidecar has no {unknown:?}");
+        assert_flags_exist("sidecar", &rendered);
     }
 }
 
@@ -179,20 +169,17 @@ fn trial_sidecar_is_plaintext_and_always_restarts() {
         return;
     };
     let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
-    for wanted in [
+    let wanted = [
         "- --aggregator=http://a:7410,http://b:7410\n",
         "- --insecure\n",
         "scheme: HTTP }\n",
         "restartPolicy: Always\n",
-    ] {
-        assert!(
-            rendered.contains(wanted),
-            "{wanted:?} is missing:\n{rendered}"
-        );
-    }
-    for unwanted in ["--certs", "plimsoll-certs", "--rules", "ConfigMap"] {
-        assert!(!rendered.contains(unwanted), "{unwanted:?}:\n{rendered}");
-    }
+    ];
+    assert_has(&rendered, &wanted);
+    assert_has_none(
+        &rendered,
+        &["--certs", "plimsoll-certs", "--rules", "ConfigMap"],
+    );
 }
 
 #[test]
@@ -210,18 +197,14 @@ fn chart_sidecar_with_quotas_knows_its_store() {
     };
     let password = "- --quota-password-file=/etc/plimsoll-quota/password\n";
     let authority = "- --quota-ca=/etc/plimsoll-quota/ca.crt\n";
-    for wanted in [
+    let wanted = [
         "- --quota-store=plimsolls://plimsoll-quota.plimsoll:9049\n",
         password,
         authority,
         "- { name: plimsoll-quota, mountPath: /etc/plimsoll-quota, readOnly: true }\n",
         "secretName: shop-quota\n",
-    ] {
-        assert!(
-            with_quotas.contains(wanted),
-            "{wanted:?} is missing:\n{with_quotas}"
-        );
-    }
+    ];
+    assert_has(&with_quotas, &wanted);
     // The address, whether the store has a password, and whether it uses TLS.
     for (url, has_password, is_tls) in [
         ("rediss+cluster://a:1", true, true),

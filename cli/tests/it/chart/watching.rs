@@ -14,7 +14,6 @@ fn alerts_and_dashboards_link_to_the_runbook() {
     let Some(rendered) = render("alerts_and_dashboards_link_to_the_runbook", &values) else {
         return;
     };
-    let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
     let rules = rendered.object("PrometheusRule", "p-plimsoll");
     assert_has(
         rules,
@@ -40,7 +39,6 @@ fn nothing_watches_by_default() {
     let Some(rendered) = render("nothing_watches_by_default", ISSUER) else {
         return;
     };
-    let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert!(!rendered.has_kind("PrometheusRule"));
     assert!(
         !rendered

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use plimsoll_testing::etcd;
 use plimsoll_testing::fleet::{BUCKET, Fleet, Rates, policy};
-use plimsoll_testing::process::{Process, command, http_get, message, run, until};
+use plimsoll_testing::is_installed;
+use plimsoll_testing::process::{
+    Process, command, message, outcome_of, succeed, until, until_true,
+};
 use plimsoll_testing::turns::{ALL, turn};
 
 const LIMIT: u32 = 300;
@@ -38,8 +40,7 @@ fn total_limit_holds_and_follows_the_policy() {
     assert!(status["buckets"][BUCKET]["tenants"]["acme"]["dropped"].as_u64() > Some(0));
 
     for (number, zone) in fleet.zones.iter().enumerate() {
-        let (_, body) = http_get(zone.aggregator.address("admin"), "/status");
-        let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let status = zone.aggregator.status();
         let clients = status["clients"].as_array().unwrap();
         let names: BTreeSet<String> = clients
             .iter()
@@ -121,7 +122,7 @@ impl Drop for Wrk {
 fn check_protected(fleet: &Fleet, span: Duration) {
     let begin = fleet.sample();
     let mut last = begin;
-    until("the end of the check", || {
+    until_true("the end of the check", || {
         let now = fleet.sample();
         if now.at - last.at >= Duration::from_secs(1) {
             let rates = last.rates_until(&now);
@@ -135,7 +136,7 @@ fn check_protected(fleet: &Fleet, span: Duration) {
             );
             last = now;
         }
-        (now.at - begin.at >= span).then_some(())
+        now.at - begin.at >= span
     });
 }
 
@@ -192,10 +193,10 @@ fn protection_continues_while_an_aggregator_is_down() {
     fleet.zones[0].aggregator.kill_9();
     check_protected(&fleet, SPAN);
     fleet.restart_aggregator(0);
-    until("the clients of the zone to reconnect", || {
+    until_true("the clients of the zone to reconnect", || {
         check_protected(&fleet, Duration::from_secs(1));
         let back = fleet.aggregator_metric(0, "plimsoll_children") == 2.0;
-        (back && fleet.aggregator_metric(0, "plimsoll_warming_up") == 0.0).then_some(())
+        back && fleet.aggregator_metric(0, "plimsoll_warming_up") == 0.0
     });
     check_recovered(&mut fleet);
 }
@@ -204,14 +205,8 @@ fn protection_continues_while_an_aggregator_is_down() {
 fn up_ends_cleanly_with_a_summary() {
     let _turn = turn(ALL);
     let summary_after = |duration: &str| -> serde_json::Value {
-        let ended = run(&["up", "--duration", duration, "--output", "json"]);
-        assert_eq!(
-            ended.status.code(),
-            Some(0),
-            "{}",
-            String::from_utf8_lossy(&ended.stderr)
-        );
-        serde_json::from_slice(&ended.stdout).unwrap()
+        let summary = succeed(&["up", "--duration", duration, "--output", "json"]);
+        serde_json::from_str(&summary).unwrap()
     };
     let reasons = |summary: &serde_json::Value, bucket: &str| -> Vec<String> {
         serde_json::from_value(
@@ -251,12 +246,9 @@ fn up_ends_cleanly_with_a_summary() {
 #[test]
 fn up_starts_several_controllers() {
     let several = ["up", "--no-demo", "--log", "info", "--controllers", "2"];
-    let mut without_etcd = command("plimsoll", &several);
-    let ended = without_etcd.env("PATH", "").output().unwrap();
-    let error = String::from_utf8_lossy(&ended.stderr);
-    assert!(error.contains("etcd-server"), "{error}");
-    assert_eq!(ended.status.code(), Some(2));
-    if !etcd::is_installed("up_starts_several_controllers") {
+    let (code, error) = outcome_of(command("plimsoll", &several).env("PATH", ""));
+    assert!(code == 2 && error.contains("etcd-server"), "{error}");
+    if !is_installed("etcd", "up_starts_several_controllers") {
         return;
     }
     let mut up = Process::spawn(&several);

@@ -6,9 +6,13 @@ mod takeovers;
 
 use plimsoll_testing::fleet::{BUCKET, policy};
 use plimsoll_testing::members::{Members, ZONES};
-use plimsoll_testing::process::{http_get, message, run, succeed, until};
+use plimsoll_testing::process::{Process, http_get, message, outcome, succeed, until, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
+
+const PROMOTE: [&str; 8] = [
+    "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
+];
 
 fn operate(members: &Members, args: &[&str]) -> String {
     succeed(&[args, &["--controller", &members.urls("admin")]].concat())
@@ -16,8 +20,7 @@ fn operate(members: &Members, args: &[&str]) -> String {
 
 /// Returns the output of `plimsoll status --all`, healthy or not.
 fn shown(members: &Members) -> String {
-    let output = run(&["status", "--all", "--controller", &members.urls("admin")]);
-    String::from_utf8(output.stdout).unwrap()
+    outcome(&["status", "--all", "--controller", &members.urls("admin")]).1
 }
 
 /// Waits until every aggregator has directives of a later epoch, and returns the earliest of their epochs. None of them
@@ -34,15 +37,12 @@ fn until_later(members: &Members, than: u64) -> u64 {
     })
 }
 
-fn is_killed_everywhere(members: &Members) -> Option<()> {
-    let is_killed = |admin| {
-        let status: Value = serde_json::from_str(&http_get(admin, "/status").1).ok()?;
-        Some(status["kill_generation"].as_u64()? % 2 == 1)
+fn is_killed_everywhere(members: &Members) -> bool {
+    let is_killed = |tier: &Process| {
+        let generation = tier.status()["kill_generation"].as_u64();
+        generation.is_some_and(|it| it % 2 == 1)
     };
-    let mut aggregators = members.aggregators.iter();
-    aggregators
-        .all(|it| is_killed(it.address("admin")) == Some(true))
-        .then_some(())
+    members.aggregators.iter().all(is_killed)
 }
 
 #[test]
@@ -56,10 +56,7 @@ fn successor_keeps_every_order() {
     let Some(mut members) = started else { return };
     let first = members.until_led();
     let epoch = until_later(&members, 0);
-    let promote = [
-        "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
-    ];
-    operate(&members, &promote);
+    operate(&members, &PROMOTE);
     // A policy that is not valid keeps no member from leading with that of the store.
     for other in (0..3).filter(|number| *number != first) {
         members.write(other, "policy.yaml", "buckets: 5\n");
@@ -74,13 +71,12 @@ fn successor_keeps_every_order() {
 
     // A standby takes a kill for the leader.
     members.restart(first);
-    let standby = format!("http://{}", members.controllers[first].address("admin"));
+    let standby = members.controllers[first].url("admin");
     succeed(&["kill", "on", "--reason", "drill", "--controller", &standby]);
-    until("the kill to reach all zones", || {
+    until_true("the kill to reach all zones", || {
         is_killed_everywhere(&members)
     });
-    let refused = run(&["status", "--controller", &standby]);
-    let refused = String::from_utf8(refused.stderr).unwrap();
+    let (_, refused) = outcome(&["status", "--controller", &standby]);
     assert!(refused.contains("this controller stands by"), "{refused}");
     // Its console opens, and is told which one leads.
     let standby = members.controllers[first].address("admin");
@@ -92,8 +88,8 @@ fn successor_keeps_every_order() {
     let (code, told) = http_get(standby, "/console/stream");
     assert!(code == 421 && told.contains("leads"), "{code} {told}");
 
-    until("the status to show all members", || {
-        (shown(&members).matches("stands by, version").count() == 2).then_some(())
+    until_true("the status to show all members", || {
+        shown(&members).matches("stands by, version").count() == 2
     });
     let resigned = operate(&members, &["resign"]);
     assert!(resigned.contains("stands by"), "{resigned}");
@@ -139,32 +135,21 @@ fn leader_without_the_store_goes_on() {
     let leader = members.until_led();
     let epoch = until_later(&members, 0);
     members.store.iter_mut().for_each(|server| server.stop());
-    until(
+    until_true(
         "the aggregators to know that the lead is unconfirmed",
         || {
-            let is_told = |admin| {
-                http_get(admin, "/status")
-                    .1
-                    .contains("\"parent_unconfirmed\":true")
-            };
             let mut aggregators = members.aggregators.iter();
-            aggregators
-                .all(|it| is_told(it.address("admin")))
-                .then_some(())
+            aggregators.all(|it| it.status()["parent_unconfirmed"] == true)
         },
     );
     assert_eq!(members.epochs(), [epoch; 3]);
     let admin = members.urls("admin");
-    let promote = [
-        "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
-    ];
-    let refused = run(&[&promote[..], &["--controller", &admin]].concat());
-    let refused = String::from_utf8(refused.stderr).unwrap();
+    let (_, refused) = outcome(&[&PROMOTE[..], &["--controller", &admin]].concat());
     assert!(refused.contains("the store does not confirm"), "{refused}");
     // A kill waits for nothing.
     let killed = operate(&members, &["kill", "on", "--reason", "drill"]);
     assert!(killed.contains("could not save this"), "{killed}");
-    until("the kill to reach all zones", || {
+    until_true("the kill to reach all zones", || {
         is_killed_everywhere(&members)
     });
 

@@ -2,13 +2,13 @@
 //! value that no controller has written.
 
 use plimsoll_testing::etcd::{replace, start};
-use plimsoll_testing::fleet::{BUCKET, TENANTS, controller_in, free, policy};
+use plimsoll_testing::fleet::{BUCKET, controller_on, policy};
 use plimsoll_testing::members::Members;
 use plimsoll_testing::process::{http, message, until};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::json;
 
-use super::{operate, until_later};
+use super::{PROMOTE, operate, until_later};
 
 /// The controllers have the address of the lost node, and not that of its successor.
 #[test]
@@ -27,10 +27,7 @@ fn replaced_node_and_compaction_cost_nothing() {
         let status = members.status(first)?;
         (status["members"]["confirmed"] == true).then_some(())
     });
-    let promote = [
-        "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "x",
-    ];
-    operate(&members, &promote);
+    operate(&members, &PROMOTE);
     // A node that is busy may answer the first save too late.
     until("the promotion to be saved", || {
         members.status(first)?["state_unsaved"]
@@ -57,14 +54,10 @@ fn foreign_leader_is_named() {
     let foreign = json!({ "key": key["key"], "value": "Zm9yZWlnbg==" });
     store.ask("/v3/kv/put", &foreign);
     let folder = tempfile::tempdir().unwrap();
-    for (name, text) in [
-        ("policy.yaml", &*policy(100, "shadow", false)),
-        ("tenants.yaml", TENANTS),
-    ] {
-        std::fs::write(folder.path().join(name), text).unwrap();
-    }
+    let text = policy(100, "shadow", false);
+    std::fs::write(folder.path().join("policy.yaml"), text).unwrap();
     let url = format!("etcd://{}/plimsoll", store.address);
-    let controller = controller_in(folder.path(), &free(), &free(), &["--store", &url]);
+    let controller = controller_on(&folder, &["--store", &url]);
     controller.wait_for(|line| {
         message(line).is_some_and(|text| text.starts_with("no controller can lead: none has"))
     });

@@ -1,15 +1,13 @@
 //! Takeovers in the midst of orders: the leader ends around the moment at which it takes an order, and its successor has
 //! every order that was acknowledged.
 
-use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
 use plimsoll_testing::fleet::{BUCKET, policy};
 use plimsoll_testing::members::Members;
-use plimsoll_testing::process::{Process, http_get, run, until};
+use plimsoll_testing::process::{Process, outcome, until};
 use plimsoll_testing::turns::{IDLE, turn};
-use serde_json::Value;
 
 use super::{operate, until_later};
 
@@ -39,11 +37,8 @@ fn on_leader(members: &Members, leader: usize) -> Option<Ordered> {
 /// The parts of the limit that all zones have.
 fn held(members: &Members) -> f64 {
     let part = |aggregator: &Process| {
-        let status = http_get(aggregator.address("admin"), "/status").1;
-        let status: Value = serde_json::from_str(&status).unwrap();
-        status["buckets"][BUCKET]["hold_rps"]
-            .as_f64()
-            .unwrap_or(0.0)
+        let bucket = &aggregator.status()["buckets"][BUCKET];
+        bucket["hold_rps"].as_f64().unwrap_or(0.0)
     };
     members.aggregators.iter().map(part).sum()
 }
@@ -71,9 +66,8 @@ fn order(round: usize, of: &mut Ordered) -> Vec<&'static str> {
     [words, &REASON].concat()
 }
 
-fn is_acknowledged(answer: &Output) -> bool {
-    let shown = [&*answer.stdout, &*answer.stderr].concat();
-    answer.status.success() && !String::from_utf8_lossy(&shown).contains("could not save this")
+fn is_acknowledged((code, shown): &(i32, String)) -> bool {
+    *code == 0 && !shown.contains("could not save this")
 }
 
 #[test]
@@ -104,7 +98,7 @@ fn takeovers_lose_no_acknowledged_order() {
         // Before, while and after the leader takes the order.
         let moment = Duration::from_millis(u64::from(getrandom::u32().unwrap() % 250));
         let answer = thread::scope(|scope| {
-            let answer = scope.spawn(|| run(&command));
+            let answer = scope.spawn(|| outcome(&command));
             thread::sleep(moment);
             let leader = &mut members.controllers[leader];
             if round % OF_KILLS == OF_KILLS - 1 {

@@ -2,119 +2,77 @@
 //! while, and files that were manipulated.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use plimsoll_admin::access::TokenHash;
-use plimsoll_testing::fleet::metric;
-use plimsoll_testing::process::{Process, http_get, run, until};
+use plimsoll_testing::fleet::controller_on;
+use plimsoll_testing::process::{Process, add_token, outcome, succeed, until, until_true};
 use rustix::process::Resource;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Makes a directory with a policy of this limit, and a tokens file.
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    write_policy(folder.path(), 100);
-    let mut tokens = String::new();
-    for (number, (name, role)) in [("ann", "operator"), ("eve", "admin")]
-        .into_iter()
-        .enumerate()
-    {
-        let token = format!("plimsoll_{number:043}");
-        let file = folder.path().join(name);
-        fs::write(&file, &token).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        tokens += &format!("{name} {role} {}\n", TokenHash::of(&token));
+/// A controller with the tokens of two operators.
+struct Scene {
+    folder: TempDir,
+    controller: Process,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write_policy(folder.path(), 100);
+        for (name, role) in [("ann", "operator"), ("eve", "admin")] {
+            add_token(folder.path(), name, role);
+        }
+        let tokens = folder.path().join("tokens").display().to_string();
+        let controller = controller_on(&folder, &["--tokens", &tokens]);
+        Self { folder, controller }
     }
-    fs::write(folder.path().join("tokens"), tokens).unwrap();
-    folder
+
+    /// Runs a command as the owner of a token, and returns its exit code and all its output.
+    fn command(&self, name: &str, args: &[&str]) -> (i32, String) {
+        let token = self.folder.path().join(name).display().to_string();
+        let url = self.controller.url("admin");
+        outcome(&[args, &["--controller", &url, "--token-file", &token]].concat())
+    }
+
+    /// Runs a command that must succeed.
+    fn succeed(&self, name: &str, args: &[&str]) -> String {
+        let (code, text) = self.command(name, args);
+        assert_eq!(code, 0, "{args:?}: {text}");
+        text
+    }
+
+    fn policies(&self) -> Value {
+        let (_, text) = self.command("eve", &["diff", "-o", "json"]);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Returns the lines of the log, from its files.
+    fn lines(&self) -> Vec<Value> {
+        let text = succeed(&["audit", "show", "--file", &self.state(), "-o", "json"]);
+        let lines = text.lines();
+        lines.map(|it| serde_json::from_str(it).unwrap()).collect()
+    }
+
+    fn verify(&self) -> (i32, String) {
+        outcome(&["audit", "verify", "--file", &self.state()])
+    }
+
+    fn state(&self) -> String {
+        self.folder.path().join("state").display().to_string()
+    }
 }
 
 fn write_policy(folder: &Path, limit: u32) {
     let enforced = format!("search: {{ limit: {limit}, mode: enforce }}");
-    fs::write(
-        folder.join("policy.yaml"),
-        format!("buckets: {{ api: {{ limit: 100 }}, {enforced} }}\n"),
-    )
-    .unwrap();
-}
-
-fn state(folder: &TempDir) -> PathBuf {
-    folder.path().join("state")
-}
-
-fn start(folder: &TempDir) -> Process {
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (policy, tokens, state) = (path("policy.yaml"), path("tokens"), path("state"));
-    let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let args = [
-        "controller",
-        "--policy",
-        &policy,
-        "--tokens",
-        &tokens,
-        "--state-dir",
-        &state,
-    ];
-    Process::start(&[&args[..], &free].concat())
-}
-
-/// Runs a command as the owner of a token, and returns its exit code and all its output.
-fn command(
-    folder: &TempDir,
-    controller: &Process,
-    name: &str,
-    args: &[&str],
-) -> (Option<i32>, String) {
-    let token = folder.path().join(name).display().to_string();
-    let url = format!("http://{}", controller.address("admin"));
-    let ended = run(&[args, &["--controller", &url, "--token-file", &token]].concat());
-    let text = [ended.stdout, ended.stderr].concat();
-    (ended.status.code(), String::from_utf8(text).unwrap())
-}
-
-/// Runs a command that must succeed.
-fn succeed(folder: &TempDir, controller: &Process, name: &str, args: &[&str]) -> String {
-    let (code, text) = command(folder, controller, name, args);
-    assert_eq!(code, Some(0), "{args:?}: {text}");
-    text
-}
-
-/// Returns the lines of the log, from its files.
-fn lines(state: &Path) -> Vec<Value> {
-    let ended = run(&[
-        "audit",
-        "show",
-        "--file",
-        &state.display().to_string(),
-        "-o",
-        "json",
-    ]);
-    let text = String::from_utf8(ended.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-fn verify(state: &Path) -> (Option<i32>, String) {
-    let ended = run(&["audit", "verify", "--file", &state.display().to_string()]);
-    (
-        ended.status.code(),
-        String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap(),
-    )
-}
-
-fn held(folder: &TempDir, controller: &Process) -> Value {
-    let (_, text) = command(folder, controller, "eve", &["diff", "-o", "json"]);
-    serde_json::from_str::<Value>(&text).unwrap()
+    let text = format!("buckets: {{ api: {{ limit: 100 }}, {enforced} }}\n");
+    fs::write(folder.join("policy.yaml"), text).unwrap();
 }
 
 #[test]
 fn audit_log_holds_the_whole_session() {
-    let folder = folder();
-    let controller = start(&folder);
-    let ann = |args: &[&str]| succeed(&folder, &controller, "ann", args);
+    let scene = Scene::start();
+    let ann = |args: &[&str]| scene.succeed("ann", args);
     ann(&[
         "rollout",
         "promote",
@@ -133,21 +91,18 @@ fn audit_log_holds_the_whole_session() {
         "api",
     ]);
     ann(&["kill", "off", "--bucket", "api", "--reason", "mended"]);
-    let (code, _) = command(&folder, &controller, "ann", &["rollout", "promote", "api"]);
+    let (code, _) = scene.command("ann", &["rollout", "promote", "api"]);
     assert_eq!(
-        code,
-        Some(1),
+        code, 1,
         "its gate does not pass, so nothing changes and nothing is recorded"
     );
-    write_policy(folder.path(), 1_000);
+    write_policy(scene.folder.path(), 1_000);
     let hash = until("the policy to be held back", || {
-        held(&folder, &controller)["held"]["hash"]
-            .as_str()
-            .map(str::to_owned)
+        scene.policies()["held"]["hash"].as_str().map(str::to_owned)
     });
-    succeed(&folder, &controller, "eve", &["apply", "--ack", &hash]);
+    scene.succeed("eve", &["apply", "--ack", &hash]);
 
-    let lines = lines(&state(&folder));
+    let lines = scene.lines();
     let field = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
     let found: Vec<String> = lines
         .iter()
@@ -190,32 +145,25 @@ fn audit_log_holds_the_whole_session() {
         remote.contains("whole: 8 lines, 1 to 8") && remote.contains(&field(&lines[7], "hash")),
         "{remote}"
     );
-    assert_eq!(verify(&state(&folder)).0, Some(0));
+    assert_eq!(scene.verify().0, 0);
 }
 
 #[test]
 fn full_disk_blocks_only_added_refusals() {
-    let folder = folder();
-    let controller = start(&folder);
+    let scene = Scene::start();
     let failing = || {
-        metric(
-            &http_get(controller.address("admin"), "/metrics").1,
-            "plimsoll_audit_failing",
-            "",
-        )
+        scene
+            .controller
+            .metric("admin", "plimsoll_audit_failing", "")
     };
-    succeed(
-        &folder,
-        &controller,
+    scene.succeed(
         "ann",
         &["kill", "on", "--bucket", "api", "--reason", "first"],
     );
     assert_eq!(failing(), 0.0);
     // Every write to a file fails from now on, as on a full disk.
-    controller.limit(Resource::Fsize, Some(0));
-    succeed(
-        &folder,
-        &controller,
+    scene.controller.limit(Resource::Fsize, Some(0));
+    scene.succeed(
         "ann",
         &["kill", "on", "--bucket", "api", "--reason", "disk full"],
     );
@@ -226,23 +174,23 @@ fn full_disk_blocks_only_added_refusals() {
         &["kill", "off", "--bucket", "search"][..],
         &["kill", "off", "--bucket", "api"],
     ] {
-        let (code, text) = command(&folder, &controller, "ann", args);
-        assert_eq!(code, Some(1), "{text}");
+        let (code, text) = scene.command("ann", args);
+        assert_eq!(code, 1, "{text}");
         assert!(
             text.contains("audit log cannot be written") && text.contains("--state-dir"),
             "{text}"
         );
     }
-    succeed(&folder, &controller, "ann", &["rollout", "abort", "search"]);
-    let (code, text) = command(&folder, &controller, "ann", &promote);
+    scene.succeed("ann", &["rollout", "abort", "search"]);
+    let (code, text) = scene.command("ann", &promote);
     assert!(
-        code == Some(1) && text.contains("audit log cannot be written"),
+        code == 1 && text.contains("audit log cannot be written"),
         "{text}"
     );
     assert_eq!(failing(), 1.0);
-    write_policy(folder.path(), 150);
+    write_policy(scene.folder.path(), 150);
     let policies = until("the policy to be held back", || {
-        let policies = held(&folder, &controller);
+        let policies = scene.policies();
         policies["held"].is_object().then_some(policies)
     });
     assert!(
@@ -252,26 +200,21 @@ fn full_disk_blocks_only_added_refusals() {
         "{policies}"
     );
     let hash = policies["held"]["hash"].as_str().unwrap().to_owned();
-    let (code, text) = command(&folder, &controller, "eve", &["apply", "--ack", &hash]);
+    let (code, text) = scene.command("eve", &["apply", "--ack", &hash]);
     assert!(
-        code == Some(1) && text.contains("audit log cannot be written"),
+        code == 1 && text.contains("audit log cannot be written"),
         "{text}"
     );
 
-    controller.limit(Resource::Fsize, None);
-    until("the policy to be put in force by itself", || {
-        let policies = held(&folder, &controller);
-        (policies["held"].is_null() && policies["in_force"] == hash.as_str()).then_some(())
+    scene.controller.limit(Resource::Fsize, None);
+    until_true("the policy to be put in force by itself", || {
+        let policies = scene.policies();
+        policies["held"].is_null() && policies["in_force"] == hash.as_str()
     });
-    until("the log to be written", || (failing() == 0.0).then_some(()));
-    succeed(
-        &folder,
-        &controller,
-        "ann",
-        &["kill", "off", "--bucket", "api"],
-    );
-    succeed(&folder, &controller, "ann", &promote);
-    let lines = lines(&state(&folder));
+    until_true("the log to be written", || failing() == 0.0);
+    scene.succeed("ann", &["kill", "off", "--bucket", "api"]);
+    scene.succeed("ann", &promote);
+    let lines = scene.lines();
     let resumed = lines
         .iter()
         .find(|line| line["what"] == "audit log resumed")
@@ -300,6 +243,6 @@ fn full_disk_blocks_only_added_refusals() {
         refused, 1,
         "a refused command has no line of its own: {lines:#?}"
     );
-    let (code, text) = verify(&state(&folder));
-    assert_eq!(code, Some(0), "{text}");
+    let (code, text) = scene.verify();
+    assert_eq!(code, 0, "{text}");
 }

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use plimsoll_admin::access::{TokenHash, Tokens};
-use plimsoll_testing::fleet::policy;
-use plimsoll_testing::process::{Process, command};
+use plimsoll_testing::fleet::{controller_in, policy};
+use plimsoll_testing::process::{FREE_PORT, Process, command, outcome_of};
 use tempfile::TempDir;
 
 struct Operator(TempDir);
@@ -40,16 +40,8 @@ impl Operator {
     fn run_with(&self, variables: &[(&str, &str)], line: &str) -> (i32, String) {
         let args: Vec<&str> = line.split(' ').collect();
         let mut command = command("plimsoll", &args);
-        let output = command
-            .current_dir(self.0.path())
-            .envs(variables.iter().copied())
-            .output()
-            .unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.code().unwrap(),
-            String::from_utf8(text).unwrap(),
-        )
+        command.envs(variables.iter().copied());
+        outcome_of(command.current_dir(self.0.path()))
     }
 
     fn run(&self, line: &str) -> (i32, String) {
@@ -70,25 +62,18 @@ impl Operator {
             .for_each(|part| assert!(text.contains(part), "{line}: no {part:?} in: {text}"));
     }
 
-    fn controller(&self, args: &[&str]) -> Process {
-        self.write("policy.yaml", &policy(100, "enforce", false), 0o644);
-        let path = |name: &str| self.path(name).display().to_string();
-        let state = tempfile::tempdir_in(self.0.path())
-            .unwrap()
-            .keep()
-            .display()
-            .to_string();
-        let (policy, tokens) = (path("policy.yaml"), path("tokens"));
-        let fixed = [
-            "controller",
-            "--policy",
-            &policy,
-            "--state-dir",
-            &state,
-            "--tokens",
-            &tokens,
-        ];
-        Process::start(&[&fixed[..], &["--listen", "127.0.0.1:0"], args].concat())
+    fn controller(&self, admin: &str, args: &[&str]) -> Process {
+        // Each has a state of its own.
+        let folder = tempfile::tempdir_in(self.0.path()).unwrap().keep();
+        let text = policy(100, "enforce", false);
+        fs::write(folder.join("policy.yaml"), text).unwrap();
+        let tokens = self.path("tokens").display().to_string();
+        controller_in(
+            &folder,
+            FREE_PORT,
+            admin,
+            &[&["--tokens", &tokens], args].concat(),
+        )
     }
 }
 
@@ -209,8 +194,8 @@ fn commands_send_flag_or_environment_tokens() {
         ));
     }
     operator.succeed("tokens add other --role admin --file elsewhere --out other.token");
-    let controller = operator.controller(&["--admin", "127.0.0.1:0"]);
-    let admin = format!("http://{}", controller.address("admin"));
+    let controller = operator.controller(FREE_PORT, &[]);
+    let admin = controller.url("admin");
     let status = format!("rollout status --controller {admin}");
     let kill = format!("kill on --reason test --controller {admin}");
 
@@ -349,7 +334,7 @@ fn commands_verify_the_server_and_its_scheme() {
     operator.succeed("certs issue controller --ca ca --out certs");
     operator.succeed("tokens add ann --role admin --file tokens --out ann.token");
     let certs = operator.path("certs").display().to_string();
-    let controller = operator.controller(&["--certs", &certs, "--admin", "0.0.0.0:0"]);
+    let controller = operator.controller("0.0.0.0:0", &["--certs", &certs]);
     let port = controller.address("admin").port();
     let tls = format!("https://127.0.0.1:{port}");
 
@@ -370,26 +355,10 @@ fn commands_verify_the_server_and_its_scheme() {
     let certs = operator.path("aggregator").display().to_string();
     let tokens = operator.path("tokens").display().to_string();
     let parent = format!("https://{}", controller.address("listen"));
-    let fixed = [
-        "aggregator",
-        "--zone",
-        "a",
-        "--name",
-        "one",
-        "--controller",
-        &parent,
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    let rest = [
-        "--admin",
-        "0.0.0.0:0",
-        "--certs",
-        &certs,
-        "--tokens",
-        &tokens,
-    ];
-    let aggregator = Process::start(&[&fixed[..], &rest].concat());
+    let place = ["--zone", "a", "--name", "one", "--controller", &parent];
+    let ports = ["--listen", FREE_PORT, "--admin", "0.0.0.0:0"];
+    let trust = ["--certs", &certs, "--tokens", &tokens];
+    let aggregator = Process::start(&[&["aggregator"], &place[..], &ports, &trust].concat());
     let zone = format!("https://127.0.0.1:{}", aggregator.address("admin").port());
     operator.succeed(&format!(
         "kill on --reason test --aggregator {zone} --ca ca/ca.crt --token-file ann.token"
@@ -437,7 +406,7 @@ fn commands_verify_the_server_and_its_scheme() {
         &["speaks no plain HTTP", &format!("write {tls}"), "--ca"],
     );
 
-    let controller = operator.controller(&["--admin", "127.0.0.1:0"]);
+    let controller = operator.controller(FREE_PORT, &[]);
     let port = controller.address("admin").port();
     let line = format!(
         "rollout status --controller https://127.0.0.1:{port} --ca ca/ca.crt --token-file ann.token"

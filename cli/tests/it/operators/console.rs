@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use plimsoll_testing::etcd::{self, EtcdServer};
 use plimsoll_testing::fleet;
-use plimsoll_testing::process::{Process, succeed};
+use plimsoll_testing::process::{Process, add_token};
 use plimsoll_testing::proxy::{Link, Proxy};
 use plimsoll_testing::skipped;
 use plimsoll_testing::turns::{BROWSER, turn};
@@ -58,18 +58,13 @@ fn start_load(services: &[Process], (bucket, rps): (&str, u32)) -> Process {
     Process::spawn(&[&fleet::LOAD[..], &flags, &tenants].concat())
 }
 
-/// Returns the tokens file, and a token of each role.
-fn tokens(folder: &Path) -> (String, BTreeMap<&'static str, String>) {
-    let path = |name: &str| folder.join(name).display().to_string();
-    let file = path("tokens");
+/// Returns a token of each role, from the file `tokens`.
+fn tokens(folder: &Path) -> BTreeMap<&'static str, String> {
     let token = |role| {
-        let out = path(role);
-        let flags = ["--role", role, "--file", &file, "--out", &out];
-        succeed(&[&["tokens", "add", role][..], &flags].concat());
-        (role, fs::read_to_string(out).unwrap().trim().to_owned())
+        let file = add_token(folder, role, role);
+        (role, fs::read_to_string(file).unwrap().trim().to_owned())
     };
-    let tokens = ["viewer", "operator", "admin"].map(token).into();
-    (file, tokens)
+    ["viewer", "operator", "admin"].map(token).into()
 }
 
 /// Starts two controllers of an empty fleet, one of which stands by.
@@ -79,8 +74,7 @@ fn members(store: &EtcdServer) -> [(TempDir, Process); 2] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("policy.yaml"), "buckets: {}\n").unwrap();
         fs::write(folder.path().join("tenants.yaml"), TENANTS).unwrap();
-        let (free, flags) = (fleet::free(), ["--store", &store]);
-        let started = fleet::controller_in(folder.path(), &free, &free, &flags);
+        let started = fleet::controller_on(&folder, &["--store", &store]);
         (folder, started)
     })
 }
@@ -101,9 +95,9 @@ fn browser_operates_a_fleet() {
     let path = directory.path().join("policy.yaml");
     fs::write(&path, policy(100)).unwrap();
     fs::write(directory.path().join("tenants.yaml"), TENANTS).unwrap();
-    let (file, tokens) = tokens(directory.path());
-    let free = fleet::free();
-    let controller = fleet::controller_in(directory.path(), &free, &free, &["--tokens", &file]);
+    let tokens = tokens(directory.path());
+    let file = directory.path().join("tokens").display().to_string();
+    let controller = fleet::controller_on(&directory, &["--tokens", &file]);
     let aggregator = fleet::start_aggregator("zone-a", controller.address("listen"));
     let services = [(); 2].map(|()| {
         let parent = aggregator.address("listen");

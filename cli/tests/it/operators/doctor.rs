@@ -1,31 +1,21 @@
 //! `plimsoll doctor`, `top` and `context` on real processes: what is well, what is not, and the fleet that a name stands for.
 
+use std::path::Path;
+
 use plimsoll_testing::fleet::{Fleet, TENANTS, policy};
-use plimsoll_testing::process::{command, until};
+use plimsoll_testing::process::{command, outcome_of, until};
 use serde_json::Value;
 
 /// Runs a command with a folder of configuration, and returns its exit code with both outputs.
-fn run(configuration: &std::path::Path, args: &[&str]) -> (i32, String) {
-    let mut command = command("plimsoll", args);
-    let output = command
-        .env("XDG_CONFIG_HOME", configuration)
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (
-        output.status.code().unwrap(),
-        String::from_utf8(text).unwrap(),
-    )
+fn run(configuration: &Path, args: &[&str]) -> (i32, String) {
+    outcome_of(command("plimsoll", args).env("XDG_CONFIG_HOME", configuration))
 }
 
 #[test]
 fn doctor_names_what_is_wrong() {
     let mut fleet = Fleet::without_services(&policy(1_000, "shadow", false), TENANTS);
-    let url = format!("http://{}", fleet.controller.address("admin"));
-    let admin = fleet
-        .zones
-        .iter()
-        .map(|zone| format!("http://{}", zone.aggregator.address("admin")));
+    let url = fleet.controller.url("admin");
+    let admin = fleet.zones.iter().map(|zone| zone.aggregator.url("admin"));
     let admin = admin.collect::<Vec<_>>().join(",");
     let args = ["doctor", "--controller", &url, "--admin", &admin];
     let home = tempfile::tempdir().unwrap();

@@ -2,12 +2,8 @@
 //! the controller, which a follower survives.
 
 use plimsoll_testing::fleet::{Fleet, TENANTS, policy};
-use plimsoll_testing::process::{Process, succeed, until};
+use plimsoll_testing::process::{Process, succeed, until, until_true};
 use serde_json::Value;
-
-fn url(fleet: &Fleet) -> String {
-    format!("http://{}", fleet.controller.address("admin"))
-}
 
 fn kinds(events: &[Value]) -> Vec<String> {
     let kind = |event: &Value| event["kind"].as_str().unwrap().to_owned();
@@ -17,7 +13,7 @@ fn kinds(events: &[Value]) -> Vec<String> {
 #[test]
 fn incident_is_read_back_in_order() {
     let mut fleet = Fleet::without_services(&policy(1_000, "shadow", false), TENANTS);
-    let url = url(&fleet);
+    let url = fleet.controller.url("admin");
     let order = |args: &[&str]| succeed(&[args, &["--controller", &url]].concat());
     let events = || -> Vec<Value> {
         let shown = order(&["events", "--since", "1h", "-o", "json"]);
@@ -27,9 +23,7 @@ fn incident_is_read_back_in_order() {
             .collect()
     };
     let until_told = |kind: &str| {
-        until(kind, || {
-            kinds(&events()).iter().any(|it| it == kind).then_some(())
-        });
+        until_true(kind, || kinds(&events()).iter().any(|it| it == kind));
     };
     let follower = Process::spawn(&["events", "--follow", "-o", "json", "--controller", &url]);
     until_told("aggregator_joined");
@@ -66,10 +60,8 @@ fn incident_is_read_back_in_order() {
         .policy_path()
         .with_file_name("state")
         .join("events.ndjson");
-    until("the events are saved", || {
-        std::fs::read_to_string(&file)
-            .is_ok_and(|text| saved(&text))
-            .then_some(())
+    until_true("the events are saved", || {
+        std::fs::read_to_string(&file).is_ok_and(|text| saved(&text))
     });
     let before = events();
     fleet.controller.kill_9();

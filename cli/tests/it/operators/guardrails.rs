@@ -4,7 +4,7 @@
 use std::fs;
 
 use plimsoll_testing::fleet::{restart_controller, start_controller};
-use plimsoll_testing::process::{Process, http_get, run, until};
+use plimsoll_testing::process::{Process, outcome, until, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -34,20 +34,15 @@ impl Scene {
     }
 
     /// Runs a command of an operator, and returns its exit code and output.
-    fn command(&self, args: &[&str]) -> (Option<i32>, String) {
-        let controller = format!("http://{}", self.controller.address("admin"));
-        let done = run(&[args, &["--controller", &controller]].concat());
-        (
-            done.status.code(),
-            String::from_utf8([done.stdout, done.stderr].concat()).unwrap(),
-        )
+    fn command(&self, args: &[&str]) -> (i32, String) {
+        outcome(&[args, &["--controller", &self.controller.url("admin")]].concat())
     }
 
     fn policies(&self) -> Value {
         let (code, text) = self.command(&["diff", "--output", "json"]);
         let policies: Value = serde_json::from_str(&text).unwrap();
         let differs = !policies["held"].is_null() || !policies["refused"].is_null();
-        assert_eq!(code, Some(i32::from(differs)), "{policies}");
+        assert_eq!(code, i32::from(differs), "{policies}");
         policies
     }
 
@@ -61,8 +56,7 @@ impl Scene {
     }
 
     fn limit(&self) -> f64 {
-        let text = http_get(self.controller.address("admin"), "/status").1;
-        let status: Value = serde_json::from_str(&text).unwrap();
+        let status = self.controller.status();
         status["buckets"]["b"]["limit_rps"].as_f64().unwrap()
     }
 }
@@ -97,8 +91,8 @@ fn large_change_stays_held_over_restarts() {
         ));
         assert_eq!(scene.limit(), 1_000.0);
         scene.write("policy.yaml", &limit_of(1_000));
-        until("the file in force to be back", || {
-            scene.policies()["held"].is_null().then_some(())
+        until_true("the file in force to be back", || {
+            scene.policies()["held"].is_null()
         });
     }
 
@@ -115,12 +109,12 @@ fn large_change_stays_held_over_restarts() {
 
     // Only the reviewed policy is released: not another file, nor a refused one.
     let (code, text) = scene.command(&["apply", "--ack", "0123456789abcdef"]);
-    assert!(code == Some(1) && text.contains("plimsoll diff"), "{text}");
-    assert_eq!(scene.command(&["apply", "--ack", "short"]).0, Some(2));
+    assert!(code == 1 && text.contains("plimsoll diff"), "{text}");
+    assert_eq!(scene.command(&["apply", "--ack", "short"]).0, 2);
     scene.write("policy.yaml", "buckets: {");
     let (code, text) = scene.command(&["apply", "--ack", &first]);
     assert!(
-        code == Some(1) && text.contains(&format!("the files have changed since {first} was read")),
+        code == 1 && text.contains(&format!("the files have changed since {first} was read")),
         "{text}"
     );
     until("the file to be refused", || {
@@ -128,7 +122,7 @@ fn large_change_stays_held_over_restarts() {
     });
     let (code, text) = scene.command(&["diff"]);
     assert!(
-        code == Some(1) && text.contains("\nrefused: the files as they are now: "),
+        code == 1 && text.contains("\nrefused: the files as they are now: "),
         "{text}"
     );
     assert!(
@@ -138,14 +132,14 @@ fn large_change_stays_held_over_restarts() {
     scene.write("policy.yaml", &limit_of(90));
     let (code, text) = scene.command(&["apply", "--ack", &first]);
     assert!(
-        code == Some(1) && text.contains("look at") && text.contains("`plimsoll diff`"),
+        code == 1 && text.contains("look at") && text.contains("`plimsoll diff`"),
         "{text}"
     );
     assert_eq!(scene.limit(), 1_000.0);
     let second = scene.held_for("1000 -> 90 ");
     let (code, text) = scene.command(&["apply", "--ack", &second]);
     assert!(
-        code == Some(0) && text == format!("in force: {second}\nnothing is held back\n"),
+        code == 0 && text == format!("in force: {second}\nnothing is held back\n"),
         "{text}"
     );
     assert_eq!(scene.limit(), 90.0);
@@ -156,11 +150,6 @@ fn large_change_stays_held_over_restarts() {
     );
 
     // Without a controller the error has a hint.
-    let done = run(&["diff", "--controller", "http://127.0.0.1:1"]);
-    assert_eq!(done.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&done.stderr).contains("--controller"),
-        "{:?}",
-        done.stderr
-    );
+    let (code, text) = outcome(&["diff", "--controller", "http://127.0.0.1:1"]);
+    assert!(code == 1 && text.contains("--controller"), "{text}");
 }

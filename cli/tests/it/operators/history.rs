@@ -1,48 +1,25 @@
 //! The history of a real controller: export and import by command, over restarts, and with invalid files.
 
 use std::fs;
-use std::path::Path;
 use std::process::Output;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_policy::UnixSeconds;
-use plimsoll_testing::process::{Process, http, http_get, run};
+use plimsoll_testing::fleet::restart_controller;
+use plimsoll_testing::process::{Process, http, outcome, run, succeed};
 use serde_json::Value;
 use tempfile::TempDir;
 
 const POLICY: &str = "buckets:\n  \"api/*\": { limit: { learned: { until_history: 800 } } }\n";
 
-fn controller(folder: &Path, policy: &str, admin: &str) -> Process {
-    let file = folder.join("policy.yaml");
-    fs::write(&file, policy).unwrap();
-    let state = folder.join("state");
-    Process::start(&[
-        "controller",
-        "--policy",
-        file.to_str().unwrap(),
-        "--state-dir",
-        state.to_str().unwrap(),
-        "--listen",
-        "127.0.0.1:0",
-        "--insecure",
-        "--admin",
-        admin,
-    ])
+fn controller(folder: &TempDir, policy: &str) -> Process {
+    fs::write(folder.path().join("policy.yaml"), policy).unwrap();
+    restart_controller(folder)
 }
 
 fn history(controller: &Process, args: &[&str]) -> Output {
-    let admin = format!("http://{}", controller.address("admin"));
+    let admin = controller.url("admin");
     run(&[&["history"], args, &["--controller", &admin]].concat())
-}
-
-fn status(controller: &Process) -> Value {
-    serde_json::from_str(&http_get(controller.address("admin"), "/status").1).unwrap()
-}
-
-fn metric(controller: &Process, name: &str) -> Option<f64> {
-    let page = http_get(controller.address("admin"), "/metrics").1;
-    page.lines()
-        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
 /// The minutes of whole days before today, with a different rate each day.
@@ -72,7 +49,7 @@ fn imported_history_survives_restarts() {
     let file = folder.path().join("week.csv");
     let (csv, name) = (week(4), file.to_str().unwrap().to_owned());
     fs::write(&file, &csv).unwrap();
-    let mut first = controller(folder.path(), POLICY, "127.0.0.1:0");
+    let mut first = controller(&folder, POLICY);
 
     let imported = history(&first, &["import", &name]);
     let output = text(&imported.stdout);
@@ -118,8 +95,8 @@ fn imported_history_survives_restarts() {
     // here.
     first.kill_9();
     let exact = "buckets: { api/a: { limit: { learned: { until_history: 800 } } } }\n";
-    let second = controller(folder.path(), exact, "127.0.0.1:0");
-    let bucket = status(&second)["buckets"]["api/a"].clone();
+    let second = controller(&folder, exact);
+    let bucket = second.status()["buckets"]["api/a"].clone();
     let limit = bucket["limit_rps"].as_f64().unwrap();
     assert!((limit - 1.2 * 138.5).abs() < 1e-6, "{bucket}");
     assert_eq!(
@@ -129,10 +106,8 @@ fn imported_history_survives_restarts() {
         ),
         (Some(4), Some(limit))
     );
-    assert_eq!(
-        metric(&second, "plimsoll_bucket_learned_days{bucket=\"api/a\"}"),
-        Some(4.0)
-    );
+    let learned = second.metric("admin", "plimsoll_bucket_learned_days", "bucket=\"api/a\"");
+    assert_eq!(learned, 4.0);
     assert_eq!(text(&history(&second, &["export"]).stdout), csv);
 
     // The exported file is traffic for a simulation.
@@ -143,15 +118,9 @@ fn imported_history_survives_restarts() {
          traffic: [ { bucket: api/a, load: { trace: { csv: week.csv, speed: 600 } } } ]\n",
     )
     .unwrap();
-    let simulated = run(&[
-        "simulate",
-        scenario.to_str().unwrap(),
-        "--seeds",
-        "1",
-        "--output",
-        "json",
-    ]);
-    let outcome: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let scenario = scenario.to_str().unwrap();
+    let simulated = succeed(&["simulate", scenario, "--seeds", "1", "--output", "json"]);
+    let outcome: Value = serde_json::from_str(&simulated).unwrap();
     let offered = outcome["buckets"]["api/a"]["offered_rps"].as_f64().unwrap();
     assert!((100.0..200.0).contains(&offered), "{offered}");
 }
@@ -159,7 +128,7 @@ fn imported_history_survives_restarts() {
 #[test]
 fn invalid_import_changes_nothing() {
     let folder = TempDir::new().unwrap();
-    let controller = controller(folder.path(), POLICY, "127.0.0.1:0");
+    let controller = controller(&folder, POLICY);
     let file = folder.path().join("wrong.csv");
     let name = file.to_str().unwrap();
     fs::write(&file, week(3) + "2020-01-01T00:00:00Z,api/a,many,true\n").unwrap();
@@ -196,12 +165,10 @@ fn invalid_import_changes_nothing() {
             .count(),
         1
     );
-    let unreachable = run(&["history", "export", "--controller", "http://127.0.0.1:1"]);
-    assert_eq!(unreachable.status.code(), Some(1));
+    let (code, text) = outcome(&["history", "export", "--controller", "http://127.0.0.1:1"]);
     assert!(
-        text(&unreachable.stderr).contains("nothing answers at http://127.0.0.1:1"),
-        "{}",
-        text(&unreachable.stderr)
+        code == 1 && text.contains("nothing answers at http://127.0.0.1:1"),
+        "{text}"
     );
     // A page in a browser cannot send an import.
     let (code, _) = http(

@@ -4,11 +4,15 @@
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
-use plimsoll_testing::fleet::{BUCKET, Fleet, Rates, TENANTS, policy};
-use plimsoll_testing::process::{Process, http, run, succeed, until};
+use plimsoll_testing::fleet::{
+    BUCKET, Fleet, Rates, TENANTS, policy, restart_controller, start_aggregator, start_controller,
+};
+use plimsoll_testing::process::{
+    FREE_PORT, command, http_get, outcome, outcome_of, run, succeed, until, until_true,
+};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -36,14 +40,6 @@ fn refuses_nothing(rates: &Rates) -> bool {
     rates.dropped == 0.0 && rates.would_dropped > 0.0
 }
 
-pub(crate) fn admin(process: &Process) -> String {
-    format!("http://{}", process.address("admin"))
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Runs `plimsoll kill`, which must succeed, and returns its output.
 pub(crate) fn kill(args: &[&str]) -> String {
     succeed(&[&["kill"], args].concat())
@@ -60,17 +56,12 @@ fn commanded_kill_ends_in_shadow() {
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     // An invalid policy file does not prevent a kill.
     fleet.save_policy("bukets: {}\n");
-    until("the policy file to be rejected", || {
-        (fleet.controller_metric("plimsoll_policy_refused", "") == 1.0).then_some(())
+    until_true("the policy file to be rejected", || {
+        fleet.controller_metric("plimsoll_policy_refused", "") == 1.0
     });
-    let controller = admin(&fleet.controller);
-    let output = kill(&[
-        "on",
-        "--reason",
-        "it refuses paying callers",
-        "--controller",
-        &controller,
-    ]);
+    let controller = fleet.controller.url("admin");
+    let why = ["--reason", "it refuses paying callers"];
+    let output = kill(&[&["on", "--controller", &controller], &why[..]].concat());
     assert!(
         output.contains("killed: the whole fleet, generation 1"),
         "{output}"
@@ -118,12 +109,11 @@ fn commanded_kill_ends_in_shadow() {
 fn controller_learns_of_aggregator_kills() {
     let _turn = turn(OFFERED);
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
-    let controller = admin(&fleet.controller);
-    let aggregator = admin(&fleet.zones[0].aggregator);
+    let controller = fleet.controller.url("admin");
+    let aggregator = fleet.zones[0].aggregator.url("admin");
     fleet.controller.kill_9();
-    let ended = run(&["kill", "on", "--reason", "x", "--controller", &controller]);
-    let output = text(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{output}");
+    let (code, output) = outcome(&["kill", "on", "--reason", "x", "--controller", &controller]);
+    assert_eq!(code, 1, "{output}");
     assert!(
         output.contains(&controller)
             && output.contains("--aggregator")
@@ -132,16 +122,8 @@ fn controller_learns_of_aggregator_kills() {
     );
 
     // With an aggregator in the arguments, only that is contacted.
-    let order = [
-        "on",
-        "--reason",
-        "no controller",
-        "--controller",
-        &controller,
-        "--aggregator",
-        &aggregator,
-    ];
-    let output = kill(&order);
+    let tiers = ["--controller", &controller, "--aggregator", &aggregator];
+    let output = kill(&[&["on", "--reason", "no controller"], &tiers[..]].concat());
     assert!(
         output.contains("killed: the whole fleet, generation 1"),
         "{output}"
@@ -151,18 +133,14 @@ fn controller_learns_of_aggregator_kills() {
         std::thread::sleep(Duration::from_secs(1));
         from.rates_until(&fleet.sample_zone(zone)).dropped > 0.0
     };
-    until("its zone to refuse nothing", || {
-        (!zone_refuses(&fleet, 0)).then_some(())
-    });
-    until("the other zone to refuse still", || {
-        zone_refuses(&fleet, 1).then_some(())
-    });
+    until_true("its zone to refuse nothing", || !zone_refuses(&fleet, 0));
+    until_true("the other zone to refuse still", || zone_refuses(&fleet, 1));
     // After a restart the aggregator has lost its state, and takes the claims of its clients.
     fleet.zones[0].aggregator.kill_9();
     fleet.restart_aggregator(0);
-    let aggregator = admin(&fleet.zones[0].aggregator);
-    until("the clients to reconnect", || {
-        (fleet.aggregator_metric(0, "plimsoll_kill_generation") == 1.0).then_some(())
+    let aggregator = fleet.zones[0].aggregator.url("admin");
+    until_true("the clients to reconnect", || {
+        fleet.aggregator_metric(0, "plimsoll_kill_generation") == 1.0
     });
     assert!(!zone_refuses(&fleet, 0));
 
@@ -178,7 +156,7 @@ fn controller_learns_of_aggregator_kills() {
         (&Value::Null, &1.into()),
         "{claim}"
     );
-    let shown = text(&run(&["status", "--controller", &controller]).stdout);
+    let (_, shown) = outcome(&["status", "--controller", &controller]);
     assert!(
         shown.contains("holds kill generation 1 of the whole fleet, without an order"),
         "{shown}"
@@ -217,9 +195,9 @@ fn controller_learns_of_aggregator_kills() {
     std::thread::sleep(QUIET);
     assert!(!zone_refuses(&fleet, 0), "its buckets stay in shadow");
     fleet.restart_controller();
-    until("the controller to learn of the end of the kill", || {
+    until_true("the controller to learn of the end of the kill", || {
         let status = kill_json(&["status", "--controller", &controller]);
-        (status["fleet"]["generation"] == 2).then_some(())
+        status["fleet"]["generation"] == 2
     });
     fleet.until_rates("no refusals anywhere", QUIET, refuses_nothing);
 }
@@ -238,19 +216,12 @@ fn kill_file_kills_one_process() {
     fs::remove_file(&file).unwrap();
     fleet.until_rates("refusals again", SPAN, |rates| rates.dropped > 0.0);
 
-    let mut service = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    service.args([
-        "service",
-        "--listen",
-        "127.0.0.1:0",
-        "--aggregator",
-        "http://127.0.0.1:9",
-    ]);
-    let refused = service.env("PLIMSOLL_KILL", "1").output().unwrap();
-    assert!(!refused.status.success());
+    let aggregator = ["--aggregator", "http://127.0.0.1:9"];
+    let service = [&["service", "--listen", FREE_PORT], &aggregator[..]].concat();
+    let (code, refused) = outcome_of(command("plimsoll", &service).env("PLIMSOLL_KILL", "1"));
     assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("create the kill file"),
-        "{refused:?}"
+        code != 0 && refused.contains("create the kill file"),
+        "{refused}"
     );
 }
 
@@ -258,7 +229,7 @@ fn kill_file_kills_one_process() {
 fn drill_times_every_client_and_enforcement_continues() {
     let _turn = turn(OFFERED);
     let fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
-    let controller = admin(&fleet.controller);
+    let controller = fleet.controller.url("admin");
     let before = fleet.sample();
     for _ in 0..3 {
         let drilled = kill_json(&["drill", "--timeout", "60s", "--controller", &controller]);
@@ -289,7 +260,7 @@ fn drill_times_every_client_and_enforcement_continues() {
         "a drill kills nothing"
     );
 
-    let aggregator = admin(&fleet.zones[1].aggregator);
+    let aggregator = fleet.zones[1].aggregator.url("admin");
     let output = kill(&["drill", "--aggregator", &aggregator]);
     assert!(
         output.contains("zone-b") && !output.contains("zone-a") && output.contains(" ms"),
@@ -305,23 +276,18 @@ fn drill_times_every_client_and_enforcement_continues() {
             return None;
         }
         fleet.zones[0].services[0].signal("STOP");
-        let ended = run(&[
+        let short = [
             "kill",
             "drill",
             "--timeout",
             "1s",
             "--controller",
             &controller,
-        ]);
+        ];
+        let (code, output) = outcome(&short);
         fleet.zones[0].services[0].signal("CONT");
-        let output = text(&ended.stdout);
-        let is_missing = output.contains("1 clients are missing");
-        assert_eq!(
-            ended.status.code() == Some(1),
-            output.contains("incomplete: "),
-            "{output}"
-        );
-        is_missing.then_some(())
+        assert_eq!(code == 1, output.contains("incomplete: "), "{output}");
+        output.contains("1 clients are missing").then_some(())
     });
 }
 
@@ -359,52 +325,35 @@ fn full_disk_stops_no_kill() {
         skipped("full_disk_stops_no_kill: no permission to mount a file system");
         return;
     };
-    let files = TempDir::new().unwrap();
-    let path = files.path().join("policy.yaml");
-    fs::write(&path, policy(LIMIT, "enforce", false)).unwrap();
-    let (path, state) = (
-        path.display().to_string(),
-        disk.path().display().to_string(),
-    );
-    let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let flags = [
-        &["controller", "--policy", &path, "--state-dir", &state],
-        &free[..],
-    ]
-    .concat();
-    let mut controller = Process::start(&flags);
-    let uplink = format!("http://{}", controller.address("listen"));
-    let aggregator =
-        Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
+    let policy = policy(LIMIT, "enforce", false);
+    let mut controller = start_controller(&disk.0, &policy, TENANTS);
+    let aggregator = start_aggregator("zone-a", controller.address("listen"));
     let generation = || {
-        let (_, page) = http(aggregator.address("admin"), "GET", "/kill", &[]).unwrap();
-        serde_json::from_str::<Value>(&page).unwrap()["fleet"]["generation"]
-            .as_u64()
-            .unwrap()
+        let (_, page) = http_get(aggregator.address("admin"), "/kill");
+        let kill: Value = serde_json::from_str(&page).unwrap();
+        kill["fleet"]["generation"].as_u64().unwrap()
     };
     let filler = disk.path().join("filler");
     // Fills the disk to the last byte.
     let _ = fs::write(&filler, vec![0; 8 << 20]);
-    let admin = admin(&controller);
+    let admin = controller.url("admin");
     let status = kill_json(&["on", "--reason", "the disk is full", "--controller", &admin]);
     assert_eq!(
         (&status["fleet"]["killed"], &status["saved"]),
         (&true.into(), &false.into()),
         "{status}"
     );
-    until("the kill to reach the aggregator", || {
-        (generation() == 1).then_some(())
-    });
+    until_true("the kill to reach the aggregator", || generation() == 1);
 
     // The controller saves the kill as soon as there is room.
     fs::remove_file(&filler).unwrap();
-    until("the kill to be saved", || {
-        (kill_json(&["status", "--controller", &admin])["saved"] == true).then_some(())
+    until_true("the kill to be saved", || {
+        kill_json(&["status", "--controller", &admin])["saved"] == true
     });
     controller.kill_9();
     drop(aggregator);
-    let controller = Process::start(&flags);
-    let status = kill_json(&["status", "--controller", &self::admin(&controller)]);
+    let controller = restart_controller(&disk.0);
+    let status = kill_json(&["status", "--controller", &controller.url("admin")]);
     assert_eq!(
         status["fleet"]["command"]["reason"], "the disk is full",
         "{status}"
@@ -461,17 +410,10 @@ fn invalid_kill_commands_fail_with_a_hint() {
             vec!["nothing answers at http://127.0.0.1:19", "--kill-file"],
         ),
     ] {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = run(&[&["kill"], args.as_slice()].concat());
-        let output = text(&stderr);
-        assert_eq!(
-            (status.code(), text(&stdout).as_str()),
-            (Some(code), ""),
-            "{args:?}: {output}"
-        );
+        let ended = run(&[&["kill"], args.as_slice()].concat());
+        let output = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{args:?}: {output}");
+        assert!(ended.stdout.is_empty(), "{args:?}: {output}");
         for hint in hints {
             assert!(
                 output.contains(hint),
@@ -481,9 +423,19 @@ fn invalid_kill_commands_fail_with_a_hint() {
     }
 }
 
-/// Returns an address of this machine other than loopback. The socket sends nothing.
-pub(crate) fn own_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+/// Returns an address of this machine other than loopback. Without one notes the skipped test.
+pub(crate) fn own_address(test: &str) -> Option<IpAddr> {
+    let own = || {
+        // The socket sends nothing.
+        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+        socket.connect("192.0.2.1:9").ok()?;
+        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+    };
+    let found = own();
+    if found.is_none() {
+        skipped(&format!(
+            "{test}: the machine has no address besides loopback"
+        ));
+    }
+    found
 }

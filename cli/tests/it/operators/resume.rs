@@ -4,23 +4,17 @@
 use std::fs;
 
 use plimsoll_testing::fleet::{restart_controller, start_controller};
-use plimsoll_testing::process::{Process, run};
+use plimsoll_testing::process::{Process, outcome};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
-
-use super::kill::{admin, text};
 
 const POLICY: &str = "buckets:\n  seen: { limit: 9, mode: shadow }\n  tried: { limit: 9, mode: canary }\n  \
                       \"p/*\": { limit: 9, mode: enforce }\n  sure: { limit: 9, mode: enforce }\n\
                       rollout: { require_gates: false }\n";
 const TENANTS: &str = "tenants: { default: {} }\n";
 
-fn command(controller: &Process, args: &[&str]) -> (Option<i32>, String) {
-    let done = run(&[args, &["--controller", &admin(controller)]].concat());
-    (
-        done.status.code(),
-        text(&[done.stdout, done.stderr].concat()),
-    )
+fn command(controller: &Process, args: &[&str]) -> (i32, String) {
+    outcome(&[args, &["--controller", &controller.url("admin")]].concat())
 }
 
 fn stages(controller: &Process) -> Vec<(String, String)> {
@@ -38,11 +32,11 @@ fn fleet_returns_to_its_stages_after_a_kill() {
     let mut controller = start_controller(&directory, POLICY, TENANTS);
     let before = stages(&controller);
     let alone = ["kill", "on", "--bucket", "sure", "--reason", "earlier"];
-    assert_eq!(command(&controller, &alone).0, Some(0));
+    assert_eq!(command(&controller, &alone).0, 0);
     let off = ["kill", "off", "--bucket", "sure"];
-    assert_eq!(command(&controller, &off).0, Some(0));
+    assert_eq!(command(&controller, &off).0, 0);
     let on = ["kill", "on", "--reason", "it refuses too much"];
-    assert_eq!(command(&controller, &on).0, Some(0));
+    assert_eq!(command(&controller, &on).0, 0);
     controller.kill_9();
     let controller = restart_controller(&directory);
     assert!(
@@ -53,15 +47,15 @@ fn fleet_returns_to_its_stages_after_a_kill() {
 
     let (code, shown) = command(&controller, &["rollout", "resume", "--all"]);
     assert!(
-        code == Some(0) && shown.contains("nothing is changed yet") && shown.contains("canary"),
+        code == 0 && shown.contains("nothing is changed yet") && shown.contains("canary"),
         "{shown}"
     );
     let (code, shown) = command(&controller, &["kill", "off", "--resume"]);
-    assert!(code == Some(2) && shown.contains("--reason"), "{shown}");
+    assert!(code == 2 && shown.contains("--reason"), "{shown}");
     let resume = ["kill", "off", "--resume", "--reason", "rolled back"];
     let (code, shown) = command(&controller, &resume);
     assert!(
-        code == Some(0) && shown.contains("resumed: tried: canary\n"),
+        code == 0 && shown.contains("resumed: tried: canary\n"),
         "{shown}"
     );
     // What an earlier kill left in shadow takes a command of its own.
@@ -76,7 +70,7 @@ fn fleet_returns_to_its_stages_after_a_kill() {
     ];
     let (code, shown) = command(&controller, &named);
     assert!(
-        code == Some(1) && shown.contains("not resumed: seen: "),
+        code == 1 && shown.contains("not resumed: seen: "),
         "{shown}"
     );
     assert_eq!(stages(&controller), before);
@@ -91,10 +85,7 @@ fn fleet_returns_to_its_stages_after_a_kill() {
         "{log}"
     );
     let (code, shown) = command(&controller, &["rollout", "abort", "sure", "nope", "tried"]);
-    assert!(
-        code == Some(2) && shown.contains("no entry `nope`"),
-        "{shown}"
-    );
+    assert!(code == 2 && shown.contains("no entry `nope`"), "{shown}");
     let aborted = stages(&controller);
     let is_enforced = |(_, stage): &&(String, String)| stage == "enforce";
     assert_eq!(aborted.iter().filter(is_enforced).count(), 1, "{aborted:?}");
@@ -132,10 +123,7 @@ fn file_is_judged_before_it_is_saved() {
     ] {
         fs::write(&path, POLICY.replace(from, to)).unwrap();
         let (found, shown) = command(&controller, &["diff", "--dry-run", draft]);
-        assert!(
-            found == Some(code) && shown.contains(expected),
-            "{to}: {shown}"
-        );
+        assert!(found == code && shown.contains(expected), "{to}: {shown}");
     }
     fs::write(&path, "tenants: { default: {}, acme: { weight: 4 } }\n").unwrap();
     let policy = directory.path().join("policy.yaml");
@@ -145,7 +133,7 @@ fn file_is_judged_before_it_is_saved() {
         &["diff", "--dry-run", policy, "--tenants", draft],
     );
     assert!(
-        code == Some(0) && shown.contains("  + tenants.acme.weight: 4\n"),
+        code == 0 && shown.contains("  + tenants.acme.weight: 4\n"),
         "{shown}"
     );
     let (_, after) = command(&controller, &["diff"]);

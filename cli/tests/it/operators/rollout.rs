@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::Cohort;
 use plimsoll_core::rollout::Percent;
-use plimsoll_testing::process::{Process, http_get, run, until};
+use plimsoll_testing::fleet::{controller_in, controller_on, start_aggregator};
+use plimsoll_testing::process::{FREE_PORT, Process, outcome, until, until_true};
 use plimsoll_testing::turns::turn;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -74,23 +75,8 @@ impl Scene {
     fn without_services(policy: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("policy.yaml"), policy).unwrap();
-        let controller = controller_with(&directory, ["127.0.0.1:0"; 2], flags);
-        let aggregators = ZONES.map(|zone| {
-            let parent = format!("http://{}", controller.address("listen"));
-            Process::start(&[
-                "aggregator",
-                "--zone",
-                zone,
-                "--name",
-                zone,
-                "--controller",
-                &parent,
-                "--listen",
-                "127.0.0.1:0",
-                "--admin",
-                "127.0.0.1:0",
-            ])
-        });
+        let controller = controller_on(&directory, flags);
+        let aggregators = ZONES.map(|zone| start_aggregator(zone, controller.address("listen")));
         Self {
             directory,
             controller,
@@ -101,21 +87,19 @@ impl Scene {
     }
 
     fn start_service(&mut self, zone: usize, in_cohort: bool, flags: &[&str]) {
-        let parent = format!("http://{}", self.aggregators[zone].address("listen"));
+        let parent = self.aggregators[zone].url("listen");
         let (name, buckets) = (instance_name(in_cohort, zone), BUCKETS.join(","));
-        let identity = [
-            "service",
-            "--zone",
-            ZONES[zone],
-            "--name",
-            &name,
+        let identity = ["service", "--zone", ZONES[zone], "--name", &name];
+        let place = [
             "--aggregator",
             &parent,
+            "--buckets",
+            &buckets,
+            "--listen",
+            FREE_PORT,
         ];
-        let addresses = ["--buckets", &buckets, "--listen", "127.0.0.1:0"];
-        self.services.push(Process::start(
-            &[&identity[..], &addresses[..], flags].concat(),
-        ));
+        self.services
+            .push(Process::start(&[&identity[..], &place, flags].concat()));
     }
 
     /// Replaces all services; services in the cohort get these flags.
@@ -137,14 +121,9 @@ impl Scene {
             .iter()
             .map(|service| format!("http://{}/{bucket}", service.address("listen")))
             .collect();
+        let (targets, rps) = (targets.join(","), rps.to_string());
         let args = [
-            "load",
-            "--target",
-            &targets.join(","),
-            "--rps",
-            &rps.to_string(),
-            "--tenant",
-            "acme",
+            "load", "--target", &targets, "--rps", &rps, "--tenant", "acme",
         ];
         self.load.push(Process::spawn(&args));
     }
@@ -153,20 +132,17 @@ impl Scene {
         let [listen, admin] =
             ["listen", "admin"].map(|name| self.controller.address(name).to_string());
         self.controller.kill_9();
-        self.controller = controller(&self.directory, &listen, &admin);
+        self.controller = controller_in(self.directory.path(), &listen, &admin, &QUICK);
     }
 
     /// Runs a command of an operator, and returns its exit code and output.
-    pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String) {
-        let controller = format!("http://{}", self.controller.address("admin"));
-        let done = run(&[args, &["--controller", &controller]].concat());
-        let output = [done.stdout, done.stderr].concat();
-        (done.status.code(), String::from_utf8(output).unwrap())
+    pub(crate) fn command(&self, args: &[&str]) -> (i32, String) {
+        outcome(&[args, &["--controller", &self.controller.url("admin")]].concat())
     }
 
     fn json(&self, args: &[&str]) -> Value {
         let (code, output) = self.command(&[args, &["--output", "json"]].concat());
-        assert_eq!(code, Some(0), "{args:?}: {output}");
+        assert_eq!(code, 0, "{args:?}: {output}");
         serde_json::from_str(&output).unwrap()
     }
 
@@ -191,7 +167,7 @@ impl Scene {
     /// Promotes as soon as the gate passes.
     pub(crate) fn promote(&self, entry: &str, to: &str) {
         let mut before = String::new();
-        until(&format!("{entry} to be promoted to {to}"), || {
+        until_true(&format!("{entry} to be promoted to {to}"), || {
             let (code, output) = self.command(&["rollout", "promote", entry]);
             if output != before {
                 // Cargo shows this only if the test fails.
@@ -199,10 +175,10 @@ impl Scene {
                 before.clone_from(&output);
             }
             assert!(
-                code == Some(0) || (code == Some(1) && output.contains("--force --reason")),
+                code == 0 || (code == 1 && output.contains("--force --reason")),
                 "{output}"
             );
-            (code == Some(0)).then_some(())
+            code == 0
         });
         assert_eq!(self.stage(entry), to);
     }
@@ -221,18 +197,6 @@ impl Scene {
     }
 }
 
-fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
-    controller_with(directory, [listen, admin], &QUICK)
-}
-
-fn controller_with(directory: &TempDir, [listen, admin]: [&str; 2], flags: &[&str]) -> Process {
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (policy, state) = (path("policy.yaml"), path("state"));
-    let files = ["controller", "--policy", &policy, "--state-dir", &state];
-    let ports = ["--listen", listen, "--admin", admin];
-    Process::start(&[&files[..], &ports, flags].concat())
-}
-
 #[test]
 fn good_traffic_promotes_and_bad_rolls_back() {
     let _turn = turn(OFFERED);
@@ -240,19 +204,19 @@ fn good_traffic_promotes_and_bad_rolls_back() {
 
     // An entry is promoted only with enough data: one without requests waits forever.
     let (code, output) = scene.command(&["rollout", "promote", "idle"]);
-    assert_eq!(code, Some(1), "{output}");
+    assert_eq!(code, 1, "{output}");
     assert!(output.contains("would-drop ratio is unknown"), "{output}");
     let (code, output) = scene.command(&["rollout", "promote", "god"]);
-    assert_eq!(code, Some(2), "{output}");
+    assert_eq!(code, 2, "{output}");
     assert!(output.contains("no entry `god`; it has `good`"), "{output}");
     let (code, output) = scene.command(&["rollout", "promote", "good", "--to", "shadow"]);
     assert!(
-        code == Some(2) && output.contains("plimsoll rollout abort"),
+        code == 2 && output.contains("plimsoll rollout abort"),
         "{output}"
     );
     let (code, output) = scene.command(&["rollout", "promote", "good", "--to", "enforce"]);
     assert!(
-        code == Some(1) && output.contains("canary is skipped"),
+        code == 1 && output.contains("canary is skipped"),
         "{output}"
     );
 
@@ -279,14 +243,11 @@ fn good_traffic_promotes_and_bad_rolls_back() {
     // Refusals above the gate: promoted only by force, and rolled back as soon as they are
     // reported.
     let (code, output) = scene.command(&["rollout", "promote", "tight"]);
-    assert!(
-        code == Some(1) && output.contains("would-drop ratio"),
-        "{output}"
-    );
+    assert!(code == 1 && output.contains("would-drop ratio"), "{output}");
     let (code, output) = scene.command(&[
         "rollout", "promote", "tight", "--force", "--reason", "a trial",
     ]);
-    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(code, 0, "{output}");
     let change = scene.last_change("tight", "breach");
     assert_eq!(
         (&change["from"], &change["to"]),
@@ -323,7 +284,7 @@ fn good_traffic_promotes_and_bad_rolls_back() {
 
     // The cohort becomes slow: aborted, promoted again, and rolled back.
     let (code, output) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
-    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(code, 0, "{output}");
     scene.replace_services(&["--workers", "200", "--work-ms", "1000"]);
     scene.promote("good", "canary");
     let change = scene.last_change("good", "breach");
@@ -352,9 +313,9 @@ fn good_traffic_promotes_and_bad_rolls_back() {
         "{change}"
     );
     let (code, output) = scene.command(&["rollout", "promote", "good"]);
-    assert!(code == Some(1) && output.contains("zone-b"), "{output}");
+    assert!(code == 1 && output.contains("zone-b"), "{output}");
     scene.aggregators[1].signal("CONT");
-    let (_, page) = http_get(scene.controller.address("admin"), "/metrics");
+    let page = scene.controller.metrics("admin");
     for shown in [
         "plimsoll_rollout_gate{entry=\"good\",result=",
         // From the history, which survived the restart.

@@ -1,12 +1,12 @@
 //! Commands that look, in every situation: each has an exit code and a text that leads on.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
 use std::thread;
 
-use plimsoll_testing::fleet::{TENANTS, start_controller};
-use plimsoll_testing::process::{Process, free_addresses, run, succeed, until};
+use plimsoll_testing::fleet::{TENANTS, controller_on, save, start_controller};
+use plimsoll_testing::process::{add_token, free_addresses, outcome, succeed, until_true};
 
 const COMMANDS: [&str; 8] = [
     "status",
@@ -27,18 +27,12 @@ const CUSTOMERS: usize = 100_000;
 fn look(situation: &str, flags: &[&str], expected: [(i32, &str); COMMANDS.len()]) {
     for (command, (code, part)) in COMMANDS.iter().zip(expected) {
         let args: Vec<&str> = command.split(' ').chain(flags.iter().copied()).collect();
-        let ended = run(&args);
-        let text = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+        let (actual, text) = outcome(&args);
         assert!(
-            ended.status.code() == Some(code) && text.contains(part),
-            "{situation}: {command}: {:?} in place of {code} with {part:?}: {text}",
-            ended.status.code()
+            actual == code && text.contains(part),
+            "{situation}: {command}: {actual} in place of {code} with {part:?}: {text}"
         );
     }
-}
-
-fn url(controller: &Process) -> String {
-    format!("http://{}", controller.address("admin"))
 }
 
 /// A server of another kind, or of a version without these routes.
@@ -72,31 +66,14 @@ fn commands_without_an_answer_say_why() {
     look("another server", &["--controller", &foreign()], unexpected);
 
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (tokens, others) = (path("tokens"), path("others"));
-    let (ann, ben) = (path("ann"), path("ben"));
-    for (name, file, out) in [("ann", &tokens, &ann), ("ben", &others, &ben)] {
-        succeed(&[
-            "tokens", "add", name, "--role", "admin", "--file", file, "--out", out,
-        ]);
-    }
-    let (policy, state) = (path("policy.yaml"), path("state"));
-    std::fs::write(&policy, SMALL).unwrap();
-    let controller = Process::start(&[
-        "controller",
-        "--policy",
-        &policy,
-        "--state-dir",
-        &state,
-        "--tokens",
-        &tokens,
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-    ]);
+    let others = tempfile::tempdir().unwrap();
+    add_token(folder.path(), "ann", "admin");
+    let ben = add_token(others.path(), "ben", "admin");
+    fs::write(folder.path().join("policy.yaml"), SMALL).unwrap();
+    let tokens = folder.path().join("tokens").display().to_string();
+    let controller = controller_on(&folder, &["--tokens", &tokens]);
     let refused = [(1, "add one there with `plimsoll tokens add`"); COMMANDS.len()];
-    let url = url(&controller);
+    let url = controller.url("admin");
     look(
         "wrong token",
         &["--controller", &url, "--token-file", &ben],
@@ -110,7 +87,7 @@ fn commands_say_what_a_fleet_lacks() {
     let controller = start_controller(&folder, "buckets: {}\n", TENANTS);
     look(
         "empty",
-        &["--controller", &url(&controller)],
+        &["--controller", &controller.url("admin")],
         [
             (1, "1 problem: no aggregator is known"),
             UNRECORDED,
@@ -128,14 +105,12 @@ fn commands_say_what_a_fleet_lacks() {
 fn commands_say_what_is_killed_and_held() {
     let folder = tempfile::tempdir().unwrap();
     let controller = start_controller(&folder, SMALL, TENANTS);
-    let at = url(&controller);
-    save(folder.path(), &SMALL.replace("1000", "100"));
-    until("the policy to be held back", || {
-        let shown = run(&["diff", "--controller", &at]);
-        String::from_utf8(shown.stdout)
-            .unwrap()
+    let at = controller.url("admin");
+    save(folder.path(), "policy.yaml", &SMALL.replace("1000", "100"));
+    until_true("the policy to be held back", || {
+        outcome(&["diff", "--controller", &at])
+            .1
             .contains("held back: ")
-            .then_some(())
     });
     succeed(&["kill", "on", "--reason", "practice", "--controller", &at]);
     let held_and_killed = [
@@ -175,26 +150,12 @@ fn commands_answer_about_a_large_fleet() {
         ("catalogue.csv", &catalogue),
     ];
     for (name, text) in files {
-        std::fs::write(path(name), text).unwrap();
+        fs::write(path(name), text).unwrap();
     }
-    let controller = Process::start(&[
-        "controller",
-        "--policy",
-        &path("policy.yaml"),
-        "--tenants",
-        &path("tenants.yaml"),
-        "--catalogue",
-        &path("catalogue.csv"),
-        "--state-dir",
-        &path("state"),
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-    ]);
+    let controller = controller_on(&folder, &["--catalogue", &path("catalogue.csv")]);
     look(
         "large",
-        &["--controller", &url(&controller)],
+        &["--controller", &controller.url("admin")],
         [
             (1, "1 problem: no aggregator is known"),
             UNRECORDED,
@@ -206,11 +167,4 @@ fn commands_answer_about_a_large_fleet() {
             (0, "a controller without an earlier policy starts"),
         ],
     );
-}
-
-/// Saves the policy as an editor does.
-fn save(folder: &Path, text: &str) {
-    let swap = folder.join(".policy.yaml.swp");
-    std::fs::write(&swap, text).unwrap();
-    std::fs::rename(swap, folder.join("policy.yaml")).unwrap();
 }

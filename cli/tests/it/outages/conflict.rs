@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 
-use plimsoll_testing::fleet::{metric, policy};
-use plimsoll_testing::process::{Process, http_get, message, run, until};
+use plimsoll_testing::fleet::{controller_in, policy};
+use plimsoll_testing::process::{FREE, FREE_PORT, Process, message, outcome, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -17,77 +16,36 @@ struct Twins {
     directory: TempDir,
 }
 
-fn controller(directory: &Path, state: &str) -> Process {
-    let path = |name: &str| directory.join(name).display().to_string();
-    let (policy, state) = (path("policy.yaml"), path(state));
-    let files = ["controller", "--policy", &policy, "--state-dir", &state];
-    Process::start(
-        &[
-            &files[..],
-            &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
-        ]
-        .concat(),
-    )
+/// Starts a controller in a folder of its own.
+fn controller(directory: &TempDir, name: &str) -> Process {
+    controller_in(&directory.path().join(name), FREE_PORT, FREE_PORT, &[])
 }
 
 fn aggregator(name: &str, controller: SocketAddr) -> Process {
     let parent = format!("http://{controller}");
-    let common = [
-        "aggregator",
-        "--zone",
-        "a",
-        "--name",
-        name,
-        "--controller",
-        &parent,
-    ];
-    Process::start(
-        &[
-            &common[..],
-            &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
-        ]
-        .concat(),
-    )
-}
-
-fn status(process: &Process) -> Value {
-    serde_json::from_str(&http_get(process.address("admin"), "/status").1).unwrap()
-}
-
-fn metric_of(process: &Process, port: &str, name: &str) -> f64 {
-    metric(&http_get(process.address(port), "/metrics").1, name, "")
-}
-
-/// Returns the output of `plimsoll status`.
-fn shown(controller: &Process) -> String {
-    let admin = format!("http://{}", controller.address("admin"));
-    String::from_utf8(run(&["status", "--controller", &admin]).stdout).unwrap()
+    let place = ["--zone", "a", "--name", name, "--controller", &parent];
+    Process::start(&[&["aggregator"], &place[..], &FREE].concat())
 }
 
 impl Twins {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(
-            directory.path().join("policy.yaml"),
-            policy(300, "enforce", false),
-        )
-        .unwrap();
-        let mut first = controller(directory.path(), "one");
-        assert!(first.terminate().success());
-        let state = |name: &str| directory.path().join(name);
-        fs::create_dir(state("two")).unwrap();
-        fs::copy(
-            state("one").join("controller.state"),
-            state("two").join("controller.state"),
-        )
-        .unwrap();
-        let mut controllers = ["one", "two"].map(|name| controller(directory.path(), name));
+        let path = |name: &str| directory.path().join(name);
+        for name in ["one", "two"] {
+            fs::create_dir_all(path(name).join("state")).unwrap();
+            let policy = policy(300, "enforce", false);
+            fs::write(path(name).join("policy.yaml"), policy).unwrap();
+        }
+        assert!(controller(&directory, "one").terminate().success());
+        let state = |name: &str| path(name).join("state/controller.state");
+        fs::copy(state("one"), state("two")).unwrap();
+        let mut controllers = ["one", "two"].map(|name| controller(&directory, name));
         assert_eq!(
-            status(&controllers[0])["epoch"],
-            status(&controllers[1])["epoch"]
+            controllers[0].status()["epoch"],
+            controllers[1].status()["epoch"]
         );
         controllers.sort_by_key(|controller| {
-            std::cmp::Reverse(status(controller)["instance"].as_str().unwrap().to_owned())
+            std::cmp::Reverse(controller.status()["instance"].as_str().unwrap().to_owned())
         });
         Self {
             controllers,
@@ -105,41 +63,24 @@ fn shared_client_follows_one_controller() {
         aggregator("of-leader", leader.address("listen")),
         aggregator("of-other", other.address("listen")),
     ];
-    let targets = aggregators
-        .each_ref()
-        .map(|process| format!("http://{}", process.address("listen")));
-    let targets = targets.join(",");
-    let service = [
-        "service",
-        "--zone",
-        "a",
-        "--name",
-        "both",
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    let service = Process::start(
-        &[
-            &service[..],
-            &["--aggregator", &targets, "--buckets", "checkout"],
-        ]
-        .concat(),
-    );
-
+    let targets = aggregators.each_ref().map(|it| it.url("listen")).join(",");
+    let place = ["--zone", "a", "--name", "both", "--aggregator", &targets];
+    let serves = ["--listen", FREE_PORT, "--buckets", "checkout"];
+    let service = Process::start(&[&["service"], &place[..], &serves].concat());
     let conflict = "plimsoll_controller_conflict";
-    until("the client to see both", || {
-        (metric_of(&service, "listen", conflict) == 1.0).then_some(())
+    until_true("the client to see both", || {
+        service.metric("listen", conflict, "") == 1.0
     });
-    until("the aggregator of the other to see both", || {
-        (metric_of(&aggregators[1], "admin", conflict) == 1.0).then_some(())
+    until_true("the aggregator of the other to see both", || {
+        aggregators[1].metric("admin", conflict, "") == 1.0
     });
-    until("the other to see both", || {
-        (metric_of(other, "admin", conflict) == 1.0).then_some(())
+    until_true("the other to see both", || {
+        other.metric("admin", conflict, "") == 1.0
     });
-    let seen = &status(other)["other_controllers"][0];
-    assert_eq!(seen["instance"], status(leader)["instance"]);
+    let seen = &other.status()["other_controllers"][0];
+    assert_eq!(seen["instance"], leader.status()["instance"]);
     assert_eq!(
-        status(&aggregators[1])["other_controllers"][0]["through"],
+        aggregators[1].status()["other_controllers"][0]["through"],
         "client a/demo/both"
     );
     for process in [other, &aggregators[1]] {
@@ -147,15 +88,12 @@ fn shared_client_follows_one_controller() {
             message(line).is_some_and(|text| text.contains("two controllers run at one epoch"))
         });
     }
-    assert!(
-        shown(other).contains("a second controller runs: "),
-        "{}",
-        shown(other)
-    );
+    let (_, shown) = outcome(&["status", "--controller", &other.url("admin")]);
+    assert!(shown.contains("a second controller runs: "), "{shown}");
     // A client's claim is shown, and stops no controller.
-    assert_eq!(status(other)["lost_lead"], Value::Null);
+    assert_eq!(other.status()["lost_lead"], Value::Null);
     assert_eq!(
-        metric_of(leader, "admin", conflict),
+        leader.metric("admin", conflict, ""),
         0.0,
         "everything that speaks to it follows it"
     );

@@ -6,12 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_client::Limiter;
 use plimsoll_testing::fleet::{Fleet, metric, policy};
-use plimsoll_testing::process::{Process, http, succeed, until};
+use plimsoll_testing::process::{FREE, Process, http, succeed, until, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use tokio::runtime::Runtime;
 
 const LIMIT: u32 = 300;
-const FREE: [&str; 2] = ["--listen", "127.0.0.1:0"];
 /// Policy files are read at least as often.
 const READ_EVERY: Duration = Duration::from_secs(15);
 
@@ -42,7 +41,7 @@ fn faults_of_orders_and_files() {
     fleet.save_policy(&good);
     until_shown(&fleet.controller, "plimsoll_policy_held", 0.0);
 
-    let admin = format!("http://{}", fleet.controller.address("admin"));
+    let admin = fleet.controller.url("admin");
     let kill = |args: &[&str]| succeed(&[&["kill"], args, &["--controller", &admin]].concat());
     kill(&["on", "--reason", "a test"]);
     for name in ["plimsoll_killed", "plimsoll_bucket_killed"] {
@@ -74,12 +73,12 @@ fn faults_of_orders_and_files() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         now.as_secs_f64() - read
     };
-    until("the files to be unread", || {
-        (unread() > READ_EVERY.as_secs_f64() + 2.0).then_some(())
+    until_true("the files to be unread", || {
+        unread() > READ_EVERY.as_secs_f64() + 2.0
     });
     fs::remove_dir(fleet.policy_path()).unwrap();
     fleet.save_policy(&good);
-    until("the files to be read", || (unread() < 2.0).then_some(()));
+    until_true("the files to be read", || unread() < 2.0);
 
     // Nothing reports to the controller.
     fleet.controller.kill_9();
@@ -98,26 +97,19 @@ fn faults_of_children() {
     let _turn = turn(IDLE);
     let fleet = fleet();
     let aggregator = &fleet.zones[0].aggregator;
-    let [upper, lower] =
-        [&fleet.controller, aggregator].map(|tier| format!("http://{}", tier.address("listen")));
+    let [upper, lower] = [&fleet.controller, aggregator].map(|tier| tier.url("listen"));
 
     let stranger = ["service", "--zone", "zone-x", "--aggregator", &lower];
-    let mut stranger = Process::start(&[&stranger[..], &FREE].concat());
+    let mut stranger = Process::start(&[&stranger[..], &FREE[..2]].concat());
     until_shown(aggregator, "plimsoll_clients_in_other_zones", 1.0);
     assert!(stranger.terminate().success());
     until_shown(aggregator, "plimsoll_clients_in_other_zones", 0.0);
 
     let identity = ["--zone", "zone-b", "--name", "zone-b-aggregator"];
-    let twin = [
-        "aggregator",
-        "--controller",
-        &upper,
-        "--admin",
-        "127.0.0.1:0",
-    ];
+    let twin = ["aggregator", "--controller", &upper];
     let mut twin = Process::start(&[&twin[..], &identity, &FREE].concat());
     let misled = ["service", "--zone", "zone-a", "--aggregator", &upper];
-    let mut misled = Process::start(&[&misled[..], &FREE].concat());
+    let mut misled = Process::start(&[&misled[..], &FREE[..2]].concat());
     let of_controller = [
         "plimsoll_aggregator_name_conflict",
         "plimsoll_children_refused",
@@ -139,8 +131,8 @@ fn faults_of_children() {
     let buckets: Vec<_> = (0..1_100)
         .map(|bucket| crowd.bucket(&format!("b{bucket}")).unwrap())
         .collect();
-    until("buckets without room", || {
-        (fleet.aggregator_metric(0, "plimsoll_buckets_unprotected") > 0.0).then_some(())
+    until_true("buckets without room", || {
+        fleet.aggregator_metric(0, "plimsoll_buckets_unprotected") > 0.0
     });
     drop((buckets, in_runtime));
 

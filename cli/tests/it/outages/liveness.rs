@@ -4,8 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
-use plimsoll_testing::fleet::{BUCKET, Fleet, TENANTS, metric, policy};
-use plimsoll_testing::process::{Process, http_get, message, run, until};
+use plimsoll_testing::fleet::{BUCKET, Fleet, controller_on, policy, start_aggregator};
+use plimsoll_testing::process::{Process, message, outcome, until, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 
@@ -13,7 +13,6 @@ use serde_json::Value;
 const OFFERED: u32 = 900;
 const LIMIT: u32 = 300;
 const LOST: &str = "zone-a/zone-a-aggregator";
-const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
 /// A fleet without load and with rates from its controller.
 fn fleet() -> Fleet {
@@ -40,11 +39,8 @@ fn listed(fleet: &Fleet) -> Option<Value> {
         .cloned()
 }
 
-fn command(fleet: &Fleet, args: &[&str]) -> (Option<i32>, String) {
-    let admin = format!("http://{}", fleet.controller.address("admin"));
-    let output = run(&[args, &["--controller", &admin]].concat());
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(text).unwrap())
+fn command(fleet: &Fleet, args: &[&str]) -> (i32, String) {
+    outcome(&[args, &["--controller", &fleet.controller.url("admin")]].concat())
 }
 
 /// Waits until a process has logged an error or another line that begins with `text`, and returns
@@ -62,17 +58,16 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     let _turn = turn(OFFERED);
     let mut fleet = fleet();
     fleet.start_patient_load(OFFERED.into());
-    until("the traffic to be known", || {
-        (fleet.controller_metric("plimsoll_bucket_offered", "") > f64::from(OFFERED) / 2.0)
-            .then_some(())
+    until_true("the traffic to be known", || {
+        fleet.controller_metric("plimsoll_bucket_offered", "") > f64::from(OFFERED) / 2.0
     });
     let connected = logged(&fleet.controller, "aggregator connected");
     assert!(
         connected["fields"]["zone"].is_string() && connected["fields"]["aggregator"].is_string()
     );
-    until("the fleet to be healthy", || {
+    until_true("the fleet to be healthy", || {
         let (code, text) = command(&fleet, &["status"]);
-        (code == Some(0) && text.starts_with("no problems: ")).then_some(())
+        code == 0 && text.starts_with("no problems: ")
     });
     // Both zones have their shares.
     fleet.until_rates("the limit to hold", Duration::from_secs(5), |rates| {
@@ -90,7 +85,7 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     );
     let (code, text) = command(&fleet, &["status"]);
     assert!(
-        code == Some(1) && text.contains(&format!("{LOST} disconnected for ")),
+        code == 1 && text.contains(&format!("{LOST} disconnected for ")),
         "{text}"
     );
 
@@ -113,18 +108,14 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     assert_eq!(of_lost(&fleet, "plimsoll_aggregator_connected"), 0.0);
     assert!(of_lost(&fleet, "plimsoll_aggregator_silent_seconds") >= 59.0);
     assert!(fleet.controller_metric("plimsoll_bucket_released", "") > 0.0);
-    until("the aggregator to be stale", || {
-        (of_lost(&fleet, "plimsoll_aggregator_stale") == 1.0).then_some(())
+    until_true("the aggregator to be stale", || {
+        of_lost(&fleet, "plimsoll_aggregator_stale") == 1.0
     });
 
     // Its clients live, and hear nothing of the controller.
     let updates = fleet.services().map(|service| {
-        let page = http_get(service.address("listen"), "/metrics").1;
-        metric(
-            &page,
-            "plimsoll_directive_last_update_timestamp_seconds",
-            "",
-        )
+        let name = "plimsoll_directive_last_update_timestamp_seconds";
+        service.metric("listen", name, "")
     });
     let updates: Vec<f64> = updates.collect();
     assert!(updates[0] + 59.0 < updates[2], "{updates:?}");
@@ -146,8 +137,8 @@ fn lost_aggregator_stays_visible_until_forgotten() {
         lost["expired"] == true && lost["stale"] == true && lost["connected"] == false,
         "{lost}"
     );
-    until("the share to be released again", || {
-        (fleet.controller_metric("plimsoll_bucket_released", "") > 0.0).then_some(())
+    until_true("the share to be released again", || {
+        fleet.controller_metric("plimsoll_bucket_released", "") > 0.0
     });
     let (_, text) = command(&fleet, &["status", "--all"]);
     assert!(
@@ -161,17 +152,17 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     );
 
     let (code, text) = command(&fleet, &["forget", "zone-a/zone-a-agregator"]);
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, 2, "{text}");
     assert!(text.contains(&format!("did you mean `{LOST}`?")), "{text}");
-    until("the other aggregator to be connected", || {
+    until_true("the other aggregator to be connected", || {
         let (code, text) = command(&fleet, &["forget", "zone-b/zone-b-aggregator"]);
-        (code == Some(1) && text.contains("is connected: stop it first")).then_some(())
+        code == 1 && text.contains("is connected: stop it first")
     });
     let (code, text) = command(&fleet, &["forget", LOST]);
     assert_eq!(
         (code, text.as_str()),
         (
-            Some(0),
+            0,
             "forgotten: zone-a/zone-a-aggregator; its share of every limit is free\n"
         )
     );
@@ -190,26 +181,14 @@ fn lost_aggregator_stays_visible_until_forgotten() {
 fn frozen_controller_ends_no_canary() {
     let _turn = turn(IDLE);
     let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (file, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-    fs::write(&file, policy(300, "canary", false)).unwrap();
-    fs::write(&tenants, TENANTS).unwrap();
-    let files = [
-        "controller",
-        "--policy",
-        &file,
-        "--tenants",
-        &tenants,
-        "--state-dir",
-        &state,
-    ];
-    let controller = Process::start(&[&files[..], &FREE, &["--feed-stale", "3s"]].concat());
-    let parent = format!("http://{}", controller.address("listen"));
-    let _aggregator =
-        Process::start(&[&["aggregator", "--controller", &parent], &FREE[..]].concat());
-    let status =
-        || serde_json::from_str::<Value>(&http_get(controller.address("admin"), "/status").1).ok();
-    let silence = || status()?["aggregators"][0]["last_report_s"].as_f64();
+    fs::write(
+        directory.path().join("policy.yaml"),
+        policy(300, "canary", false),
+    )
+    .unwrap();
+    let controller = controller_on(&directory, &["--feed-stale", "3s"]);
+    let _aggregator = start_aggregator("zone-a", controller.address("listen"));
+    let silence = || controller.status()["aggregators"][0]["last_report_s"].as_f64();
     let heard = || until("a report", || silence().filter(|silence| *silence < 1.0));
     heard();
     controller.signal("STOP");
@@ -218,7 +197,7 @@ fn frozen_controller_ends_no_canary() {
     // As long as the ticks after the pause take.
     let mut polls = 0;
     until("the time after the pause", || {
-        let status = status()?;
+        let status = controller.status();
         assert_eq!(status["buckets"][BUCKET]["mode"], "canary", "{status}");
         assert_eq!(status["aggregators"][0]["stale"], false, "{status}");
         polls += 1;

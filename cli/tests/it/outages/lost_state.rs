@@ -4,21 +4,19 @@ use std::fs;
 use std::net::TcpListener;
 
 use plimsoll_testing::fleet::{BUCKET, Fleet, policy};
-use plimsoll_testing::process::{run, succeed, until};
+use plimsoll_testing::process::{FREE_PORT, outcome, succeed, until, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
 
-use crate::operators::kill::{admin, kill, text};
-
 fn operate(fleet: &Fleet, args: &[&str]) -> String {
-    succeed(&[args, &["--controller", &admin(&fleet.controller)]].concat())
+    succeed(&[args, &["--controller", &fleet.controller.url("admin")]].concat())
 }
 
 /// Returns the output of `plimsoll status`, which has a problem to show.
 fn shown(fleet: &Fleet) -> String {
-    let output = run(&["status", "--controller", &admin(&fleet.controller)]);
-    assert_eq!(output.status.code(), Some(1));
-    String::from_utf8(output.stdout).unwrap()
+    let (code, text) = outcome(&["status", "--controller", &fleet.controller.url("admin")]);
+    assert_eq!(code, 1);
+    text
 }
 
 /// Waits until all clients enforce the mode, or none of them.
@@ -33,15 +31,12 @@ fn until_clients(fleet: &Fleet, applied: bool) -> Value {
 }
 
 fn kill_and_enforce(fleet: &Fleet) {
-    let controller = admin(&fleet.controller);
-    kill(&["on", "--reason", "drill", "--controller", &controller]);
-    kill(&["off", "--controller", &controller]);
-    operate(
-        fleet,
-        &[
-            "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "drill",
-        ],
-    );
+    operate(fleet, &["kill", "on", "--reason", "drill"]);
+    operate(fleet, &["kill", "off"]);
+    let promote = [
+        "rollout", "promote", BUCKET, "--to", "enforce", "--force", "--reason", "drill",
+    ];
+    operate(fleet, &promote);
 }
 
 #[test]
@@ -72,8 +67,8 @@ fn lost_and_older_states_keep_their_word() {
     assert!(shown(&fleet).contains("state lost: no state was found"));
     assert!(operate(&fleet, &["acknowledge-loss"]).starts_with("acknowledged: no state was found"));
     assert_eq!(fleet.status().unwrap()["state_lost"], Value::Null);
-    until("both aggregators to enforce", || {
-        mode_everywhere(&fleet, "enforce")
+    until_true("both aggregators to enforce", || {
+        enforces_everywhere(&fleet)
     });
 
     // An older state does not know the kill: clients stay in shadow, and status shows it.
@@ -96,28 +91,23 @@ fn lost_and_older_states_keep_their_word() {
     assert_eq!(metric("plimsoll_bucket_clients_unapplied"), all as f64);
     assert!(metric("plimsoll_kill_claims") >= 1.0);
     assert!(shown(&fleet).contains(&format!("{all} of {all} clients do not carry it out")));
-    let output = kill(&["off", "--controller", &admin(&fleet.controller)]);
+    let output = operate(&fleet, &["kill", "off"]);
     assert!(
         output.contains("processes that claimed a kill follow the controller again"),
         "{output}"
     );
     until_clients(&fleet, true);
-    until("both aggregators to enforce", || {
-        mode_everywhere(&fleet, "enforce")
+    until_true("both aggregators to enforce", || {
+        enforces_everywhere(&fleet)
     });
 }
 
-fn mode_everywhere(fleet: &Fleet, mode: &str) -> Option<()> {
-    let is_there = |zone| {
-        plimsoll_testing::process::http_get(zone, "/status")
-            .1
-            .contains(&format!("\"mode\":\"{mode}\""))
-    };
-    fleet
-        .zones
-        .iter()
-        .all(|zone| is_there(zone.aggregator.address("admin")))
-        .then_some(())
+fn enforces_everywhere(fleet: &Fleet) -> bool {
+    let mut zones = fleet.zones.iter();
+    zones.all(|zone| {
+        let status = zone.aggregator.status().to_string();
+        status.contains("\"mode\":\"enforce\"")
+    })
 }
 
 #[test]
@@ -128,21 +118,9 @@ fn start_that_fails_leaves_no_state() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = taken.local_addr().unwrap().to_string();
     let (file, state) = (path("policy.yaml"), path("state"));
-    let ended = run(&[
-        "controller",
-        "--policy",
-        &file,
-        "--state-dir",
-        &state,
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        &admin,
-    ]);
-    assert!(
-        text(&ended.stderr).contains("--admin"),
-        "{}",
-        text(&ended.stderr)
-    );
+    let files = ["controller", "--policy", &file, "--state-dir", &state];
+    let ports = ["--listen", FREE_PORT, "--admin", &admin];
+    let (_, text) = outcome(&[&files[..], &ports].concat());
+    assert!(text.contains("--admin"), "{text}");
     assert!(!fs::exists(&state).unwrap());
 }

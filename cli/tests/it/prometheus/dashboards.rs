@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 
-use plimsoll_testing::process::{Process, python, until};
-use plimsoll_testing::skipped;
+use plimsoll_testing::process::{
+    FREE_SIDECAR, Process, has_python_package, python, until, until_true,
+};
 use plimsoll_testing::turns::turn;
 use serde_json::Value;
 
@@ -166,10 +167,8 @@ for name, dashboard in json.load(sys.stdin).items():
 
 #[test]
 fn models_of_grafana_keep_every_field() {
-    if let Err(error) = python("import grafana_foundation_sdk", "") {
-        return skipped(&format!(
-            "prometheus::dashboards: {error}; ./test installs the packages with pip"
-        ));
+    if !has_python_package("prometheus::dashboards", "grafana_foundation_sdk") {
+        return;
     }
     let dashboards = entries(&root().join("dashboards")).into_iter().map(|path| {
         let text = fs::read_to_string(&path).unwrap();
@@ -192,8 +191,8 @@ fn every_query_is_answered() {
     let (policy, tenants) = (file("policy.yaml", POLICY), file("tenants.yaml", TENANTS));
     let up = Process::spawn(&["up", "--policy", &policy, "--tenants", &tenants]);
     // The addresses are printed before the first table.
-    until("the demo to run", || {
-        up.output().contains("\nbucket / tenant").then_some(())
+    until_true("the demo to run", || {
+        up.output().contains("\nbucket / tenant")
     });
     let output = up.output();
     let zone = output
@@ -201,10 +200,8 @@ fn every_query_is_answered() {
         .find(|line| line.starts_with("zone-a "))
         .unwrap();
     let parent = format!("http://{}", zone.split_whitespace().nth(2).unwrap());
-    let free = "127.0.0.1:0";
     let sidecar = ["sidecar", "--zone", "zone-a", "--aggregator", &parent];
-    let ports = ["--rls", free, "--http", free, "--admin", free];
-    let sidecar = Process::start(&[&sidecar[..], &ports].concat());
+    let sidecar = Process::start(&[&sidecar[..], &FREE_SIDECAR].concat());
     let mut pages = addresses(&output);
     assert_eq!(pages.len(), 8, "{output}");
     pages.push(sidecar.address("admin"));
@@ -228,13 +225,13 @@ fn every_query_is_answered() {
     open.extend(metrics(&rules).into_iter().map(str::to_owned));
     open.retain(|query| !metrics(query).into_iter().any(is_absent));
     let mut seen = 0;
-    until("every query to have data", || {
+    until_true("every query to have data", || {
         open.retain(|query| server.query(query).is_none_or(|it| it.is_empty()));
         if open.len() != seen {
             seen = open.len();
             eprintln!("without data: {open:#?}");
         }
-        open.is_empty().then_some(())
+        open.is_empty()
     });
     let present = ABSENT.iter().flat_map(|of| of.iter());
     let present = present.filter(|metric| server.query(metric) != Some(Vec::new()));

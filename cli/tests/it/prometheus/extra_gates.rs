@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use plimsoll_testing::process::{http_get, until};
+use plimsoll_testing::process::{http_get, until, until_true};
 use plimsoll_testing::turns::turn;
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ fn query_gate_waits_while_its_server_fails() {
     );
     let (code, output) = scene.command(&["rollout", "promote", "good"]);
     assert!(
-        code == Some(1)
+        code == 1
             && output.contains("the gate from canary to enforce is not passed: tickets is unknown"),
         "{output}"
     );
@@ -134,8 +134,8 @@ fn query_gate_waits_while_its_server_fails() {
     // with the old one.
     desk.set(Some(4.0));
     server.start_again();
-    until("the new number", || {
-        (scene.status("good")["evidence"]["queries"][0]["value"] == 4.0).then_some(())
+    until_true("the new number", || {
+        scene.status("good")["evidence"]["queries"][0]["value"] == 4.0
     });
     scene.promote("good", "enforce");
     assert_eq!(
@@ -145,7 +145,7 @@ fn query_gate_waits_while_its_server_fails() {
 
     // A series without a value is unknown, not zero.
     let (code, output) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
-    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(code, 0, "{output}");
     desk.set(None);
     waits_for(&scene, "tickets is unknown: the query yields no series");
     desk.set(Some(0.0));
@@ -162,7 +162,7 @@ fn query_gate_waits_while_its_server_fails() {
     assert_eq!(change["evidence"]["queries"][0]["value"], 31.0);
     let (code, output) = scene.command(&["rollout", "promote", "good"]);
     assert!(
-        code == Some(1) && output.contains("tickets is 31, above the maximum of 20"),
+        code == 1 && output.contains("tickets is 31, above the maximum of 20"),
         "{output}"
     );
     let (_, page) = http_get(scene.admin(), "/metrics");

@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use plimsoll_core::exchange::PeerRole;
-use plimsoll_testing::process::{Process, run};
+use plimsoll_testing::fleet::controller_in;
+use plimsoll_testing::process::{FREE, FREE_PORT, Process, add_token, outcome};
 use plimsoll_tls::testing::{Authority, Validity};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::operators::kill::own_address;
-use plimsoll_testing::skipped;
 
 const HOUR_S: &str = "3600";
 
@@ -26,16 +26,7 @@ impl Scene {
     fn start() -> Self {
         let place = tempfile::tempdir().unwrap();
         for role in ["viewer", "operator"] {
-            let path = |name: &str| place.path().join(name).display().to_string();
-            let (tokens, token) = (path("tokens"), path(role));
-            let added = run(&[
-                "tokens", "add", role, "--role", role, "--file", &tokens, "--out", &token,
-            ]);
-            assert!(
-                added.status.success(),
-                "{}",
-                String::from_utf8_lossy(&added.stderr)
-            );
+            add_token(place.path(), role, role);
         }
         let server = Self::server(&place);
         Self { server, place }
@@ -44,8 +35,8 @@ impl Scene {
     fn server(place: &TempDir) -> Process {
         let path = |name: &str| place.path().join(name).display().to_string();
         let (data, tokens) = (path("data"), path("tokens"));
-        let ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        Process::start(&[&["quota", "--data", &data, "--tokens", &tokens], &ports[..]].concat())
+        let files = ["quota", "--data", &data, "--tokens", &tokens];
+        Process::start(&[&files[..], &FREE].concat())
     }
 
     /// Takes tokens of a bucket with 10 that is refilled each hour, and returns how many there
@@ -71,16 +62,10 @@ impl Scene {
 
     /// Runs `plimsoll quota` as a role, and returns the exit code with both outputs.
     fn quota(&self, role: &str, args: &[&str]) -> (i32, String) {
-        let server = format!("http://{}", self.server.address("admin"));
+        let server = self.server.url("admin");
         let token = self.place.path().join(role).display().to_string();
-        outcome(
-            &[
-                &["quota"],
-                args,
-                &["--server", &server, "--token-file", &token],
-            ]
-            .concat(),
-        )
+        let trust = ["--server", &server, "--token-file", &token];
+        outcome(&[&["quota"], args, &trust].concat())
     }
 
     fn succeed(&self, role: &str, args: &[&str]) -> String {
@@ -88,14 +73,6 @@ impl Scene {
         assert_eq!(code, 0, "{args:?}: {text}");
         text
     }
-}
-
-fn outcome(args: &[&str]) -> (i32, String) {
-    let ended = run(args);
-    (
-        ended.status.code().unwrap(),
-        String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap(),
-    )
 }
 
 /// Sends one command of the Redis protocol, and returns the first line of the reply.
@@ -235,7 +212,7 @@ fn refilled_quota_bucket_survives_a_crash() {
 #[test]
 fn operator_mistakes_are_named_with_remedies() {
     let scene = Scene::start();
-    let server = format!("http://{}", scene.server.address("admin"));
+    let server = scene.server.url("admin");
     for (args, code, wanted) in [
         (&["get", "nobody"][..], 1, "no bucket of `nobody` is known"),
         (&["reset", "nobody"], 1, "no bucket of `nobody` is known"),
@@ -267,8 +244,8 @@ fn operator_mistakes_are_named_with_remedies() {
 
 #[test]
 fn quota_commands_verify_the_quota_server() {
-    let Some(own) = own_address() else {
-        return skipped("quota::admin: the machine has no address besides loopback");
+    let Some(own) = own_address("quota::admin") else {
+        return;
     };
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).display().to_string();
@@ -280,31 +257,18 @@ fn quota_commands_verify_the_quota_server() {
         fs::create_dir(place.path().join(name)).unwrap();
         authority.write(&place.path().join(name), role, Validity::default());
     }
-    let (tokens, token, policy) = (path("tokens"), path("viewer"), path("policy.yaml"));
-    let added = run(&[
-        "tokens", "add", "viewer", "--role", "viewer", "--file", &tokens, "--out", &token,
-    ]);
-    assert!(
-        added.status.success(),
-        "{}",
-        String::from_utf8_lossy(&added.stderr)
-    );
-    fs::write(&policy, "buckets: {}\n").unwrap();
+    let tokens = path("tokens");
+    let token = add_token(place.path(), "viewer", "viewer");
+    fs::write(path("policy.yaml"), "buckets: {}\n").unwrap();
     let ports = [
         "--listen",
-        "127.0.0.1:0",
+        FREE_PORT,
         "--admin",
         "0.0.0.0:0",
         "--tokens",
         &tokens,
     ];
-    let (data, state, own_certs, others) = (
-        path("data"),
-        path("state"),
-        path("quota"),
-        path("controller"),
-    );
-
+    let (data, own_certs, others) = (path("data"), path("quota"), path("controller"));
     // A certificate of another role does not start the server.
     let (code, text) =
         outcome(&[&["quota", "--data", &data, "--certs", &others], &ports[..]].concat());
@@ -314,39 +278,18 @@ fn quota_commands_verify_the_quota_server() {
         "{text}"
     );
 
-    let server = Process::start(
-        &[
-            &["quota", "--data", &data, "--certs", &own_certs],
-            &ports[..],
-        ]
-        .concat(),
-    );
-    let of_controller = [
-        "controller",
-        "--policy",
-        &policy,
-        "--state-dir",
-        &state,
-        "--certs",
-        &others,
-    ];
-    let controller = Process::start(&[&of_controller[..], &ports].concat());
+    let of_server = ["quota", "--data", &data, "--certs", &own_certs];
+    let server = Process::start(&[&of_server[..], &ports].concat());
+    let trust = ["--certs", &others, "--tokens", &tokens];
+    let controller = controller_in(place.path(), FREE_PORT, "0.0.0.0:0", &trust);
     let ca = format!("{own_certs}/ca.crt");
     let list = |process: &Process| {
         let url = format!(
             "https://{}",
             SocketAddr::new(own, process.address("admin").port())
         );
-        outcome(&[
-            "quota",
-            "list",
-            "--server",
-            &url,
-            "--ca",
-            &ca,
-            "--token-file",
-            &token,
-        ])
+        let trust = ["--ca", &ca, "--token-file", &token];
+        outcome(&[&["quota", "list", "--server", &url], &trust[..]].concat())
     };
     assert_eq!(list(&server), (0, "no buckets\n".to_owned()));
     let (code, text) = list(&controller);

@@ -6,14 +6,13 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-use plimsoll_testing::process::run;
+use plimsoll_testing::process::{FREE_PORT, add_token, outcome, succeed};
 use plimsoll_testing::turns::{IDLE, turn};
 use redis::{ErrorKind, Value};
 
-use super::is_installed;
 use super::server::Server;
 use crate::operators::kill::own_address;
-use plimsoll_testing::skipped;
+use plimsoll_testing::is_installed;
 
 #[test]
 fn connection_has_a_name() {
@@ -58,34 +57,25 @@ fn plaintext_beyond_loopback_needs_flags_and_tokens() {
     let _turn = turn(IDLE);
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data").display().to_string();
-    let start = |flags: &[&str]| {
-        let ended = run(&[
-            &[
-                "quota",
-                "--listen",
-                "0.0.0.0:0",
-                "--admin",
-                "127.0.0.1:0",
-                "--data",
-                &data,
-            ],
-            flags,
-        ]
-        .concat());
-        (
-            ended.status.code(),
-            String::from_utf8(ended.stderr).unwrap(),
-        )
-    };
+    let fixed = [
+        "quota",
+        "--listen",
+        "0.0.0.0:0",
+        "--admin",
+        FREE_PORT,
+        "--data",
+        &data,
+    ];
+    let start = |flags: &[&str]| outcome(&[&fixed[..], flags].concat());
     let (code, text) = start(&[]);
-    assert_eq!(code, Some(2));
+    assert_eq!(code, 2);
     assert!(
         text.contains("--listen 0.0.0.0:0 is not a loopback address")
             && text.contains("--certs DIR"),
         "{text}"
     );
     let (code, text) = start(&["--insecure"]);
-    assert_eq!(code, Some(2));
+    assert_eq!(code, 2);
     assert!(
         text.contains("its clients need tokens: give --tokens FILE"),
         "{text}"
@@ -96,42 +86,22 @@ fn plaintext_beyond_loopback_needs_flags_and_tokens() {
 fn remote_quota_clients_use_tls_and_tokens() {
     let _turn = turn(IDLE);
     let test = "remote_quota_clients_use_tls_and_tokens";
-    let Some(own) = own_address() else {
-        return skipped(&format!(
-            "{test}: the machine has no address besides loopback"
-        ));
+    let Some(own) = own_address(test) else {
+        return;
     };
     if !is_installed("redis-cli", test) {
         return;
     }
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).display().to_string();
-    let (ca, certs, tokens, secret) = (path("ca"), path("certs"), path("tokens"), path("secret"));
+    let (ca, certs, tokens) = (path("ca"), path("certs"), path("tokens"));
     let host = own.to_string();
-    for arguments in [
-        &["certs", "init", "--dir", &ca][..],
-        &[
-            "certs", "issue", "quota", "--ca", &ca, "--out", &certs, "--host", &host,
-        ],
-        &[
-            "tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret,
-        ],
-    ] {
-        let ended = run(arguments);
-        assert!(
-            ended.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&ended.stderr)
-        );
-    }
-    let server = Server::start_with(&[
-        "--listen",
-        "0.0.0.0:0",
-        "--certs",
-        &certs,
-        "--tokens",
-        &tokens,
-    ]);
+    succeed(&["certs", "init", "--dir", &ca]);
+    let issue = ["certs", "issue", "quota", "--ca", &ca];
+    succeed(&[&issue[..], &["--out", &certs, "--host", &host]].concat());
+    let secret = add_token(place.path(), "shop", "viewer");
+    let trust = ["--certs", &certs, "--tokens", &tokens];
+    let server = Server::start_with(&[&["--listen", "0.0.0.0:0"], &trust[..]].concat());
     let address = SocketAddr::new(own, server.address().port());
     let token = fs::read_to_string(&secret).unwrap().trim().to_owned();
     let ca = path("certs/ca.crt");
@@ -180,22 +150,12 @@ fn remote_quota_clients_use_tls_and_tokens() {
 fn wrong_token_has_its_own_library_error() {
     let _turn = turn(IDLE);
     let test = "wrong_token_has_its_own_library_error";
-    let Some(own) = own_address() else {
-        return skipped(&format!(
-            "{test}: the machine has no address besides loopback"
-        ));
+    let Some(own) = own_address(test) else {
+        return;
     };
     let place = tempfile::tempdir().unwrap();
-    let path = |name: &str| place.path().join(name).display().to_string();
-    let (tokens, secret) = (path("tokens"), path("secret"));
-    let added = run(&[
-        "tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret,
-    ]);
-    assert!(
-        added.status.success(),
-        "{}",
-        String::from_utf8_lossy(&added.stderr)
-    );
+    let secret = add_token(place.path(), "shop", "viewer");
+    let tokens = place.path().join("tokens").display().to_string();
     let server = Server::start_with(&["--listen", "0.0.0.0:0", "--insecure", "--tokens", &tokens]);
     let token = fs::read_to_string(&secret).unwrap().trim().to_owned();
     let connect = |password: &str, parameters: &str| {

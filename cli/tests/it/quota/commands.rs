@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use plimsoll_testing::is_installed;
 use plimsoll_testing::turns::{IDLE, turn};
 use redis::{Connection, ErrorKind, ServerErrorKind, Value};
 
-use super::is_installed;
 use super::server::Server;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -10,21 +10,3 @@ mod server;
 mod shared;
 mod storage;
 mod surge;
-
-use std::process::{Command, Stdio};
-
-use plimsoll_testing::skipped;
-
-/// Returns true if a program is installed, and otherwise notes that the test is skipped.
-pub(crate) fn is_installed(program: &str, test: &str) -> bool {
-    let started = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    let is_installed = started.is_ok();
-    if !is_installed {
-        skipped(&format!("{test}: {program} is not installed"));
-    }
-    is_installed
-}

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_testing::fleet::{BUCKET, Fleet, Rates, Sample, TENANTS, metric};
-use plimsoll_testing::process::{http_get, until};
+use plimsoll_testing::process::until_true;
 use plimsoll_testing::turns::turn;
 
 use super::server::Server;
@@ -31,7 +31,7 @@ struct Asked {
 }
 
 fn asked(store: &Server, fleet: &Fleet) -> Asked {
-    let (_, page) = http_get(store.process.address("admin"), "/metrics");
+    let page = store.process.metrics("admin");
     let operations = metric(&page, "plimsoll_quota_operations_total", "command=\"take\"");
     Asked {
         operations,
@@ -57,9 +57,7 @@ fn surge_reaches_the_store_only_at_limit() {
 
     fleet.start_patient_load(SURGE - CALM);
     let started = Instant::now();
-    until("the end of the surge", || {
-        (started.elapsed() >= SPAN).then_some(())
-    });
+    until_true("the end of the surge", || started.elapsed() >= SPAN);
     let end = asked(&store, &fleet);
     let rates = begin.sample.rates_until(&end.sample);
     let operations =

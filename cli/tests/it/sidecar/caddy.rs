@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::process::{Process, until, until_true};
 use plimsoll_testing::turns::turn;
 
 use super::proxy::{
@@ -19,7 +19,7 @@ fn start(
     caddy: &Path,
     asked: &str,
     patience: Patience,
-    at_a_time: u32,
+    bound: &[(&str, &str)],
 ) -> Process {
     let replaced = [
         (" 50ms", patience.in_place_of(" 50ms", " 5s")),
@@ -31,13 +31,10 @@ fn start(
             "reverse_proxy 127.0.0.1:8080",
             &format!("reverse_proxy {}", setting.backend.address),
         ),
-        (
-            "unhealthy_request_count 256",
-            &*format!("unhealthy_request_count {at_a_time}"),
-        ),
         (":80 {", &format!("http://{} {{", setting.address)),
     ];
-    let file = setting.write("Caddyfile", &filled("caddy.Caddyfile", &replaced));
+    let text = filled("caddy.Caddyfile", &[&replaced, bound].concat());
+    let file = setting.write("Caddyfile", &text);
     let command = |verb| {
         let mut command = Command::new(caddy);
         command
@@ -57,35 +54,20 @@ fn start(
 
 #[test]
 fn requests_and_refusals_pass_through_caddy() {
-    let Some(caddy) = tool("caddy::requests_and_refusals_pass_through_caddy", "caddy") else {
-        return;
-    };
-    let _turn = turn(OFFERED);
-    let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(
-        &setting,
-        &caddy,
-        &format!("unix/{}", setting.socket()),
-        Patience::Long,
-        256,
-    );
-    assert_body_of_sidecar(&passes_requests_and_refusals(&setting, false));
+    let refusal = passes_requests_and_refusals("caddy", start, "unix/", false);
+    refusal.iter().for_each(assert_body_of_sidecar);
 }
 
 #[test]
 fn caddy_bounds_requests_without_the_sidecar() {
-    let Some(caddy) = tool("caddy::caddy_bounds_requests_without_the_sidecar", "caddy") else {
+    let Some(caddy) = tool("caddy", "caddy") else {
         return;
     };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start("buckets: {}\n");
-    let _proxy = start(
-        &setting,
-        &caddy,
-        &setting.sidecar().to_string(),
-        Patience::Shipped,
-        1,
-    );
+    let sidecar = setting.sidecar().to_string();
+    let one = [("unhealthy_request_count 256", "unhealthy_request_count 1")];
+    let _proxy = start(&setting, &caddy, &sidecar, Patience::Shipped, &one);
     setting.fleet.kill_sidecar();
     let caller = Caller::new(setting.address);
     let status = || caller.get("/orders", &[]).status;
@@ -108,7 +90,5 @@ fn caddy_bounds_requests_without_the_sidecar() {
         None
     });
     drop(posts);
-    until("an answer of the service", || {
-        (status() == 200).then_some(())
-    });
+    until_true("an answer of the service", || status() == 200);
 }

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use plimsoll_testing::process::Process;
-use plimsoll_testing::turns::turn;
 
+use super::filled;
 use super::proxy::{
-    OFFERED, Patience, Setting, assert_body_of_sidecar, passes_requests_and_refusals,
-    until_refused_without_sidecar,
+    Patience, Setting, assert_body_of_sidecar, passes_requests_and_refusals,
+    refuses_without_sidecar,
 };
-use super::{filled, tool};
 
 /// Starts HAProxy in front of the service; the sidecar is at `asked`.
 fn start(
@@ -56,41 +55,11 @@ fn start(
 
 #[test]
 fn requests_and_refusals_pass_through_haproxy() {
-    let Some(haproxy) = tool(
-        "haproxy::requests_and_refusals_pass_through_haproxy",
-        "haproxy",
-    ) else {
-        return;
-    };
-    let _turn = turn(OFFERED);
-    let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(
-        &setting,
-        &haproxy,
-        &format!("unix@{}", setting.socket()),
-        Patience::Long,
-        &[],
-    );
-    assert_body_of_sidecar(&passes_requests_and_refusals(&setting, true));
+    let refusal = passes_requests_and_refusals("haproxy", start, "unix@", true);
+    refusal.iter().for_each(assert_body_of_sidecar);
 }
 
 #[test]
 fn haproxy_bounds_requests_without_the_sidecar() {
-    let Some(haproxy) = tool(
-        "haproxy::haproxy_bounds_requests_without_the_sidecar",
-        "haproxy",
-    ) else {
-        return;
-    };
-    let _turn = turn(OFFERED);
-    let mut setting = Setting::start("buckets: {}\n");
-    let bound = &[("gt 2000", "gt 5")];
-    let _proxy = start(
-        &setting,
-        &haproxy,
-        &setting.sidecar().to_string(),
-        Patience::Shipped,
-        bound,
-    );
-    until_refused_without_sidecar(&mut setting);
+    refuses_without_sidecar("haproxy", start, &[("gt 2000", "gt 5")]);
 }

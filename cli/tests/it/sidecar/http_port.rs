@@ -7,15 +7,14 @@ use std::process::Command;
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};
-use plimsoll_testing::fleet::{TENANTS, metric, policy};
-use plimsoll_testing::process::{Process, http, http_get, run};
+use plimsoll_testing::fleet::{TENANTS, policy};
+use plimsoll_testing::process::{FREE_PORT, Process, add_token, http};
 use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::testing::{Authority, Validity};
 use tempfile::TempDir;
 
 use super::{Fleet, tool};
 use crate::operators::kill::own_address;
-use plimsoll_testing::skipped;
 
 const BUCKET: &str = "x-plimsoll-bucket: checkout";
 
@@ -42,24 +41,8 @@ fn files(roles: &[&str]) -> TempDir {
         service: Name::new("sidecar").unwrap(),
     };
     Authority::new("test.example").write(&certs, role, Validity::default());
-    let path = |name: &str| directory.path().join(name).display().to_string();
     for role in roles {
-        let ended = run(&[
-            "tokens",
-            "add",
-            role,
-            "--role",
-            role,
-            "--file",
-            &path("tokens"),
-            "--out",
-            &path(role),
-        ]);
-        assert!(
-            ended.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ended.stderr)
-        );
+        add_token(directory.path(), role, role);
     }
     directory
 }
@@ -73,8 +56,8 @@ fn tokens_of_any_role_open_remote_sidecar() {
     let Some(program) = tool("http_port", "curl") else {
         return;
     };
-    let Some(own) = own_address() else {
-        return skipped("sidecar::http_port: this machine has only loopback addresses");
+    let Some(own) = own_address("sidecar::http_port") else {
+        return;
     };
     let _turn = turn(IDLE);
     let roles = ["viewer", "operator", "admin"];
@@ -83,27 +66,23 @@ fn tokens_of_any_role_open_remote_sidecar() {
     let (certs, tokens) = (path("certs"), path("tokens"));
     let trust = ["--certs", &certs, "--tokens", &tokens];
     let ports = [
+        "--rls",
+        FREE_PORT,
         "--http",
         "0.0.0.0:0",
-        "--rls",
-        "127.0.0.1:0",
         "--admin",
-        "127.0.0.1:0",
+        FREE_PORT,
     ];
     let sidecar = Process::start(&[&["sidecar"], &trust[..], &ports].concat());
     let port = sidecar.address("http").port();
     let url = |path: &str| format!("https://{own}:{port}{path}");
     // The certificate names a role and no host.
     let ask = |path: &str, headers: &[&str]| {
-        let (url, bucket) = (url(path), ["-k", "-H", BUCKET]);
         let headers = headers.iter().flat_map(|header| ["-H", *header]);
+        let headers: Vec<&str> = headers.collect();
         curl(
             &program,
-            &bucket
-                .into_iter()
-                .chain(headers)
-                .chain([url.as_str()])
-                .collect::<Vec<_>>(),
+            &[&["-k", "-H", BUCKET, &url(path)], &headers[..]].concat(),
         )
     };
     for role in roles {
@@ -134,18 +113,11 @@ fn tokens_of_any_role_open_remote_sidecar() {
         &["-H", BUCKET, &format!("http://{own}:{port}/check")],
     );
     assert_eq!(plain.0, "000", "no answer in plaintext: {}", plain.1);
-    let page = http_get(sidecar.address("admin"), "/metrics").1;
-    assert_eq!(
-        metric(&page, "plimsoll_admin_refused_total", "reason=\"no_token\""),
-        3.0,
-        "{page}"
-    );
+    let shown = |name: &str, label: &str| sidecar.metric("admin", name, label);
+    let refused = shown("plimsoll_admin_refused_total", "reason=\"no_token\"");
+    assert_eq!(refused, 3.0);
     let allowed = "endpoint=\"nginx\",result=\"allowed\"";
-    assert_eq!(
-        metric(&page, "plimsoll_sidecar_http_requests_total", allowed),
-        9.0,
-        "{page}"
-    );
+    assert_eq!(shown("plimsoll_sidecar_http_requests_total", allowed), 9.0);
 }
 
 #[test]

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use plimsoll_testing::mixed_fleet::{Mixed, WEIGHTS, latest_rates};
-use plimsoll_testing::process::{run, until};
+use plimsoll_testing::process::until;
 use plimsoll_testing::turns::turn;
 
 use super::tool;
-use crate::operators::kill::admin;
+use crate::operators::kill::kill;
 
 const LIMIT: u32 = 200;
 const OFFERED: u32 = 3 * LIMIT;
@@ -44,19 +44,13 @@ fn mixed_fleet_keeps_one_weighted_limit() {
     let failed = fleet.answered().last().map(|answered| answered.failed);
     assert_eq!(failed, Some(0.0), "requests without a proper answer");
 
-    let ended = run(&[
-        "kill",
+    kill(&[
         "on",
         "--reason",
         "a test",
         "--controller",
-        &admin(&fleet.controller),
+        &fleet.controller.url("admin"),
     ]);
-    assert!(
-        ended.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ended.stderr)
-    );
     until("every path to admit all", || {
         let answered = fleet.answered();
         let last = answered.last()?;

@@ -15,15 +15,10 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use plimsoll_testing::fleet::{metric, start_aggregator, start_controller};
-use plimsoll_testing::process::{Process, http, http_get, message, run, until};
+use plimsoll_testing::fleet::{metric, save, start_aggregator, start_controller};
+use plimsoll_testing::process::{FREE_PORT, Process, http, message, succeed, until, until_true};
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::operators::kill::admin;
-
-/// Free ports of loopback for all listeners of a sidecar.
-const FREE: [&str; 3] = ["127.0.0.1:0"; 3];
 
 pub(crate) struct Fleet {
     pub(crate) controller: Process,
@@ -42,10 +37,9 @@ impl Fleet {
         let path = |name: &str| directory.path().join(name).display().to_string();
         let controller = start_controller(&directory, policy, tenants);
         let aggregator = start_aggregator("zone-a", controller.address("listen"));
-        let parent = format!("http://{}", aggregator.address("listen"));
+        let parent = aggregator.url("listen");
         let sockets = directory.path().display().to_string();
         let common = [
-            "sidecar",
             "--zone",
             "zone-a",
             "--aggregator",
@@ -53,16 +47,13 @@ impl Fleet {
             "--sockets",
             &sockets,
         ];
-        let mut flags: Vec<String> = [&common[..], flags]
-            .concat()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let flags = common.iter().chain(flags);
+        let mut flags: Vec<String> = flags.map(ToString::to_string).collect();
         if let Some(rules) = rules {
             fs::write(path("rules.yaml"), rules).unwrap();
             flags.extend(["--rules".to_owned(), path("rules.yaml")]);
         }
-        let sidecar = start_sidecar(&flags, FREE);
+        let sidecar = start_sidecar(&flags, [FREE_PORT; 3]);
         Self {
             controller,
             _aggregator: aggregator,
@@ -96,31 +87,24 @@ impl Fleet {
 
     /// Saves a file as an editor does: writes another file and renames it over the old one.
     pub(crate) fn save(&self, name: &str, text: &str) {
-        let swap = self.path(&format!(".{name}.swp"));
-        fs::write(&swap, text).unwrap();
-        fs::rename(swap, self.path(name)).unwrap();
+        save(self.directory.path(), name, text);
     }
 
     pub(crate) fn status(&self) -> Value {
-        serde_json::from_str(&http_get(self.controller.address("admin"), "/status").1).unwrap()
+        self.controller.status()
     }
 
     pub(crate) fn until_mode(&self, bucket: &str, mode: &str) {
-        until(&format!("{bucket} in {mode}"), || {
-            (self.status()["buckets"][bucket]["mode"] == mode).then_some(())
+        until_true(&format!("{bucket} in {mode}"), || {
+            self.status()["buckets"][bucket]["mode"] == mode
         });
     }
 
     /// Ends shadow or canary of a bucket, or moves it back, by an operator's command.
     pub(crate) fn promote(&self, bucket: &str, stage: &str) {
-        let controller = admin(&self.controller);
+        let controller = self.controller.url("admin");
         let why = ["--force", "--reason", "a test", "--controller", &controller];
-        let ended = run(&[&["rollout", "promote", bucket, "--to", stage], &why[..]].concat());
-        assert!(
-            ended.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ended.stderr)
-        );
+        succeed(&[&["rollout", "promote", bucket, "--to", stage], &why[..]].concat());
         self.until_mode(bucket, stage);
     }
 
@@ -134,13 +118,8 @@ impl Fleet {
 
 fn start_sidecar(flags: &[String], [rls, http, admin]: [&str; 3]) -> Process {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let sidecar = Process::start(
-        &[
-            &flags[..],
-            &["--rls", rls, "--http", http, "--admin", admin],
-        ]
-        .concat(),
-    );
+    let ports = ["--rls", rls, "--http", http, "--admin", admin];
+    let sidecar = Process::start(&[&["sidecar"], &flags[..], &ports].concat());
     sidecar.wait_for(|line| message(line) == Some("aggregator connected"));
     sidecar
 }

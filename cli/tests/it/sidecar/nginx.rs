@@ -8,7 +8,7 @@ use plimsoll_testing::turns::turn;
 
 use super::proxy::{
     OFFERED, Patience, Setting, goes_through_all_stages, passes_requests_and_refusals, policy,
-    until_refused_without_sidecar,
+    refuses_without_sidecar,
 };
 use super::{filled, tool};
 
@@ -56,19 +56,9 @@ fn start(
 
 #[test]
 fn requests_and_refusals_pass_through_nginx() {
-    let Some(nginx) = tool("nginx::requests_and_refusals_pass_through_nginx", "nginx") else {
+    let Some(answer) = passes_requests_and_refusals("nginx", start, "unix:", true) else {
         return;
     };
-    let _turn = turn(OFFERED);
-    let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(
-        &setting,
-        &nginx,
-        &format!("unix:{}", setting.socket()),
-        Patience::Long,
-        &[],
-    );
-    let answer = passes_requests_and_refusals(&setting, true);
     // nginx discards the checker's body, so the shipped file has its own.
     let own = format!(
         r#"{{"type":"about:blank","title":"Too Many Requests","status":429,"reason":"{}"}}"#,
@@ -79,38 +69,18 @@ fn requests_and_refusals_pass_through_nginx() {
 
 #[test]
 fn nginx_follows_all_stages_and_outlives_sidecar() {
-    let Some(nginx) = tool(
-        "nginx::nginx_follows_all_stages_and_outlives_sidecar",
-        "nginx",
-    ) else {
+    let Some(nginx) = tool("nginx", "nginx") else {
         return;
     };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start(&policy(30, "shadow"));
-    let _proxy = start(
-        &setting,
-        &nginx,
-        &setting.sidecar().to_string(),
-        Patience::Shipped,
-        &[],
-    );
+    let sidecar = setting.sidecar().to_string();
+    let _proxy = start(&setting, &nginx, &sidecar, Patience::Shipped, &[]);
     goes_through_all_stages(&mut setting);
 }
 
 #[test]
 fn nginx_bounds_requests_without_the_sidecar() {
-    let Some(nginx) = tool("nginx::nginx_bounds_requests_without_the_sidecar", "nginx") else {
-        return;
-    };
-    let _turn = turn(OFFERED);
-    let mut setting = Setting::start("buckets: {}\n");
-    let bound = &[("rate=2000r/s", "rate=1r/s"), ("burst=400", "burst=5")];
-    let _proxy = start(
-        &setting,
-        &nginx,
-        &setting.sidecar().to_string(),
-        Patience::Shipped,
-        bound,
-    );
-    until_refused_without_sidecar(&mut setting);
+    let bounds = [("rate=2000r/s", "rate=1r/s"), ("burst=400", "burst=5")];
+    refuses_without_sidecar("nginx", start, &bounds);
 }

@@ -1,14 +1,10 @@
 //! The shipped callers of the rate limit service, in other languages, against a real sidecar.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use plimsoll_testing::fleet::TENANTS;
-use plimsoll_testing::process::until;
+use plimsoll_testing::process::{has_python_package, python_command, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 
 use super::{Fleet, integration};
-use plimsoll_testing::skipped;
 
 const POLICY: &str = "\
 rollout: { require_gates: false }
@@ -18,58 +14,26 @@ buckets:
   full: { limit: 0, mode: enforce }
 ";
 
-/// Folder of packages that `./test` installs.
-fn packages() -> PathBuf {
-    let running = std::env::current_exe().unwrap();
-    let mut all = running
-        .ancestors()
-        .map(|folder| folder.join("tools/python"));
-    all.find(|path| path.is_dir()).unwrap_or_default()
-}
-
-fn python() -> Command {
-    let mut command = Command::new("python3");
-    command
-        .env("PYTHONPATH", packages())
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    command
-}
-
 #[test]
 fn python_caller_needs_no_sidecar() {
-    let imports = ["-c", "import grpc, envoy.service.ratelimit.v3.rls_pb2_grpc"];
-    if !python()
-        .args(imports)
-        .output()
-        .is_ok_and(|ended| ended.status.success())
-    {
-        skipped(
-            "sidecar::python_caller_needs_no_sidecar: python3 with grpcio and xds-protos is not installed",
-        );
+    let test = "sidecar::python_caller_needs_no_sidecar";
+    if !has_python_package(test, "grpc, envoy.service.ratelimit.v3.rls_pb2_grpc") {
         return;
     }
     let _turn = turn(IDLE);
     let mut fleet = Fleet::start(POLICY, TENANTS, None, &[]);
     let address = fleet.sidecar.address("listen").to_string();
     let ask = |bucket: &str| {
-        let script = integration("callers/rls.py");
-        let ended = python()
-            .arg(script)
-            .args([&address, bucket, "acme"])
-            .output()
-            .unwrap();
-        assert!(
-            ended.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ended.stderr)
-        );
-        (
-            String::from_utf8(ended.stdout).unwrap().trim().to_owned(),
-            String::from_utf8(ended.stderr).unwrap(),
-        )
+        let mut asking = python_command();
+        asking.arg(integration("callers/rls.py"));
+        let ended = asking.args([&address, bucket, "acme"]).output().unwrap();
+        let [answer, error] = [ended.stdout, ended.stderr]
+            .map(|text| String::from_utf8(text).unwrap().trim().to_owned());
+        assert!(ended.status.success(), "{error}");
+        (answer, error)
     };
-    until("the limit to reach the sidecar", || {
-        (ask("full").0 == "refused").then_some(())
+    until_true("the limit to reach the sidecar", || {
+        ask("full").0 == "refused"
     });
     assert_eq!(ask("open").0, "allowed");
     fleet.kill_sidecar();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::process::{Process, until_true};
 use plimsoll_testing::turns::turn;
 
 use super::proxy::{Caller, Fields, OFFERED, Setting, assert_body_of_sidecar, policy, refusal};
@@ -30,9 +30,7 @@ fn start(setting: &Setting, traefik: &Path, bound: &[(&str, &str)]) -> Process {
     ]);
     let proxy = setting.run(check, command);
     let caller = Caller::new(setting.address);
-    until("the route", || {
-        (caller.get("/", &[]).status == 200).then_some(())
-    });
+    until_true("the route", || caller.get("/", &[]).status == 200);
     proxy
 }
 
@@ -67,15 +65,15 @@ fn requests_and_refusals_pass_through_traefik() {
         "no field of the sidecar is the caller's: {answer:?}"
     );
     let decided = || setting.fleet.sidecar_metric("plimsoll_decisions_total", "") - before;
-    until("the decision", || (decided() >= 1.0).then_some(()));
+    until_true("the decision", || decided() >= 1.0);
     assert_eq!(decided(), 1.0, "callers choose no cost");
 
     setting.fleet.save("policy.yaml", &policy(30, "enforce"));
     assert_body_of_sidecar(&refusal(&setting));
     setting.fleet.save("policy.yaml", &policy(0, "shadow"));
-    until("a refusal that is not carried out", || {
+    until_true("a refusal that is not carried out", || {
         caller.get("/orders", &[]);
-        (setting.backend.withheld() > 0).then_some(())
+        setting.backend.withheld() > 0
     });
 
     setting.fleet.kill_sidecar();
@@ -85,8 +83,8 @@ fn requests_and_refusals_pass_through_traefik() {
         "ForwardAuth fails closed"
     );
     setting.fleet.restart_sidecar();
-    until("an answer of the service", || {
-        (caller.get("/orders", &[]).status == 200).then_some(())
+    until_true("an answer of the service", || {
+        caller.get("/orders", &[]).status == 200
     });
 }
 
@@ -103,7 +101,7 @@ fn traefik_bounds_requests() {
         &[("average: 2000", "average: 1"), ("burst: 400", "burst: 5")],
     );
     let caller = Caller::new(setting.address);
-    until("a refusal by Traefik itself", || {
-        (caller.get("/", &[]).status == 429).then_some(())
+    until_true("a refusal by Traefik itself", || {
+        caller.get("/", &[]).status == 429
     });
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_core::exchange::PeerRole;
-use plimsoll_testing::process::{run, until};
+use plimsoll_testing::process::{outcome, until_true};
 use plimsoll_tls::Certificates;
 use plimsoll_tls::testing::{Authority, Validity};
 use tempfile::TempDir;
@@ -40,12 +40,7 @@ impl Place {
             }
         }
         args.extend(extra.iter().map(|word| (*word).to_owned()));
-        let output = run(&args);
-        let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.code().unwrap(),
-            String::from_utf8(text).unwrap(),
-        )
+        outcome(&args)
     }
 
     fn succeed(&self, line: &str, extra: &[&str]) -> String {
@@ -307,11 +302,11 @@ fn check_finds_mixed_expired_and_exposed_files() {
     let validity = Validity::lasting(Duration::from_secs(10));
     Authority::new("a.example").write(&place.path("short"), PeerRole::Controller, validity);
     let mut codes = vec![place.run("certs check short", &[])];
-    until("the certificate to expire", || {
+    until_true("the certificate to expire", || {
         let last = place.run("certs check short", &[]);
         let is_expired = last.0 == 1;
         codes.push(last);
-        is_expired.then_some(())
+        is_expired
     });
     let (_, expired) = codes.pop().unwrap();
     assert!(

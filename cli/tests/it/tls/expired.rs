@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use plimsoll_testing::fleet::{BUCKET, metric};
-use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::process::{Process, until, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::testing::{Authority, Validity};
 
 use super::tiers::{
     DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, is_served, logged,
-    metrics, service, service_of, status, url,
+    service, service_of, url,
 };
 
 /// Life of the certificate, which doubles until it is long enough for the service to connect.
@@ -18,7 +18,7 @@ const LIFE: Duration = Duration::from_secs(6);
 const REQUESTS: usize = 40;
 
 fn is_connected(service: &Process) -> bool {
-    metric(&metrics(service, "listen"), "plimsoll_feed_connected", "") == 1.0
+    service.metric("listen", "plimsoll_feed_connected", "") == 1.0
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn service_with_expired_certificate_keeps_deciding() {
                     .iter()
                     .any(|line| line.contains("certificate has expired"))
             };
-            until("directives or the end of the certificate", || {
-                (is_connected(service) && !is_served(service) || expired()).then_some(())
+            until_true("directives or the end of the certificate", || {
+                is_connected(service) && !is_served(service) || expired()
             });
             !expired()
         })
@@ -59,22 +59,19 @@ fn service_with_expired_certificate_keeps_deciding() {
         &service,
         &["certificate has expired, peers refuse it: renew it"],
     );
-    until("the stream to end", || {
-        (!is_connected(&service)).then_some(())
-    });
+    until_true("the stream to end", || !is_connected(&service));
     logged(&service, &["expired", "renew"]);
     logged(&zone, &["expired", "renew"]);
-    until("the cause in the metrics", || {
-        let page = metrics(&service, "listen");
-        (metric(&page, "plimsoll_feed_refused", "reason=\"expired\"") == 1.0).then_some(())
+    until_true("the cause in the metrics", || {
+        service.metric("listen", "plimsoll_feed_refused", "reason=\"expired\"") == 1.0
     });
-    let before = metrics(&service, "listen");
+    let before = service.metrics("listen");
     assert_eq!(
         (0..REQUESTS).filter(|_| is_served(&service)).count(),
         0,
         "the directives stay in force"
     );
-    let after = metrics(&service, "listen");
+    let after = service.metrics("listen");
     let dropped = |page: &str| {
         metric(
             page,
@@ -87,20 +84,17 @@ fn service_with_expired_certificate_keeps_deciding() {
         REQUESTS as f64,
         "{after}"
     );
-    assert_eq!(
-        metric(&metrics(&zone, "admin"), "plimsoll_children", ""),
-        0.0
-    );
+    assert_eq!(zone.metric("admin", "plimsoll_children", ""), 0.0);
 
     authority.write(&directory, role(), Validity::default());
-    until("the service to be connected again", || {
-        is_connected(&service).then_some(())
+    until_true("the service to be connected again", || {
+        is_connected(&service)
     });
-    until("the cause to be gone from the metrics", || {
-        (metric(&metrics(&service, "listen"), "plimsoll_feed_refused", "") == 0.0).then_some(())
+    until_true("the cause to be gone from the metrics", || {
+        service.metric("listen", "plimsoll_feed_refused", "") == 0.0
     });
-    let sent = metric(&metrics(&service, "listen"), "plimsoll_decisions_total", "");
+    let sent = service.metric("listen", "plimsoll_decisions_total", "");
     until("its requests to be counted", || {
-        (status(&top)["buckets"][BUCKET]["offered"].as_f64()? >= sent).then_some(())
+        (top.status()["buckets"][BUCKET]["offered"].as_f64()? >= sent).then_some(())
     });
 }

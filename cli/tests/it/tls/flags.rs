@@ -2,11 +2,11 @@
 //! and the names of operators in orders.
 
 use std::fs;
-use std::path::Path;
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::Zone;
-use plimsoll_testing::process::{Process, message, run};
+use plimsoll_testing::fleet::controller_in;
+use plimsoll_testing::process::{message, outcome};
 use plimsoll_tls::testing::{Authority, Validity};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -35,101 +35,87 @@ fn folder() -> TempDir {
     folder
 }
 
-fn controller(folder: &Path) -> Vec<String> {
-    let path = |name: &str| folder.join(name).display().to_string();
-    [
-        "controller",
-        "--policy",
-        &path("policy.yaml"),
-        "--state-dir",
-        &path("state"),
-    ]
-    .map(str::to_owned)
-    .into()
-}
-
-/// Free ports on loopback.
 #[test]
 fn unusable_trust_flags_exit_with_two() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (of_controller, of_aggregator) = (path("controller"), path("aggregator"));
     fs::write(path("tokens"), "ann admin sha256:12\n").unwrap();
-    let controller = controller(folder.path());
-    let aggregator: Vec<String> = ["aggregator", "--zone", "a"].map(str::to_owned).into();
+    let (policy, state) = (path("policy.yaml"), path("state"));
+    let controller = ["controller", "--policy", &policy, "--state-dir", &state];
+    let aggregator = ["aggregator", "--zone", "a"];
+    let (top, zone) = (&controller[..], &aggregator[..]);
+    let certs_of = |path: &str| format!("--certs {path}");
     for (tier, flags, parts) in [
         (
-            &controller,
-            vec!["--listen", "0.0.0.0:0"],
-            vec!["--listen 0.0.0.0:0", "--certs", "--insecure"],
+            top,
+            "--listen 0.0.0.0:0",
+            &["--listen 0.0.0.0:0", "--certs", "--insecure"][..],
         ),
         (
-            &controller,
-            vec!["--admin", "[::]:0"],
-            vec!["--admin [::]:0", "plimsoll certs", "--insecure"],
+            top,
+            "--admin [::]:0",
+            &["--admin [::]:0", "plimsoll certs", "--insecure"],
         ),
         (
-            &aggregator,
-            vec!["--listen", "0.0.0.0:0"],
-            vec!["--listen 0.0.0.0:0", "--certs", "--insecure"],
+            zone,
+            "--listen 0.0.0.0:0",
+            &["--listen 0.0.0.0:0", "--certs", "--insecure"],
         ),
         (
-            &aggregator,
-            vec!["--controller", "https://a:1"],
-            vec!["--controller", "https://a:1", "--certs DIR"],
+            zone,
+            "--controller https://a:1",
+            &["--controller", "https://a:1", "--certs DIR"],
         ),
         (
-            &aggregator,
-            vec!["--controller", "http://a:1"],
-            vec!["--controller", "--certs DIR", "--insecure"],
+            zone,
+            "--controller http://a:1",
+            &["--controller", "--certs DIR", "--insecure"],
         ),
         (
-            &controller,
-            vec!["--certs", &of_aggregator],
-            vec![
+            top,
+            &certs_of(&of_aggregator),
+            &[
                 "zone/a/aggregator",
                 "plimsoll certs issue controller --ca",
                 &of_aggregator,
             ],
         ),
         (
-            &aggregator,
-            vec!["--certs", &of_controller],
-            vec![
+            zone,
+            &certs_of(&of_controller),
+            &[
                 "plimsoll/controller",
                 "plimsoll certs issue aggregator --zone a",
                 &of_controller,
             ],
         ),
         (
-            &aggregator,
-            vec!["--zone", "b", "--certs", &of_aggregator],
-            vec![
+            zone,
+            &format!("--zone b {}", certs_of(&of_aggregator)),
+            &[
                 "zone/a/aggregator",
                 "plimsoll certs issue aggregator --zone b",
             ],
         ),
         (
-            &controller,
-            vec!["--certs", "/nowhere"],
-            vec!["--certs", "/nowhere", "tls.crt, tls.key and ca.crt"],
+            top,
+            "--certs /nowhere",
+            &["--certs", "/nowhere", "tls.crt, tls.key and ca.crt"],
         ),
         (
-            &controller,
-            vec!["--tokens", &path("tokens")],
-            vec!["--tokens", "line 1", "64 hex digits"],
+            top,
+            &format!("--tokens {}", path("tokens")),
+            &["--tokens", "line 1", "64 hex digits"],
         ),
     ] {
-        let tier = tier
-            .iter()
-            .map(String::as_str)
-            .filter(|arg| !flags.contains(arg));
+        let flags: Vec<&str> = flags.split(' ').collect();
         // A zone in the flags replaces the tier's.
-        let tier = tier.filter(|arg| !(flags.contains(&"--zone") && *arg == "a"));
-        let args: Vec<&str> = tier.chain(flags.iter().copied()).collect();
-        let ended = run(&args);
-        let error = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(2), "{args:?}: {error}");
+        let has_zone = flags.contains(&"--zone");
+        let tier = if has_zone { &tier[..1] } else { tier };
+        let args = [tier, &flags[..]].concat();
+        let (code, error) = outcome(&args);
+        assert_eq!(code, 2, "{args:?}: {error}");
         for part in parts {
             assert!(error.contains(part), "{args:?}: {part} is missing: {error}");
         }
@@ -139,18 +125,8 @@ fn unusable_trust_flags_exit_with_two() {
 #[test]
 fn plaintext_beyond_loopback_gives_one_warning() {
     let folder = folder();
-    let mut args = controller(folder.path());
-    args.extend(
-        [
-            "--listen",
-            "0.0.0.0:0",
-            "--admin",
-            "0.0.0.0:0",
-            "--insecure",
-        ]
-        .map(str::to_owned),
-    );
-    let process = Process::start(&args);
+    let open = "0.0.0.0:0";
+    let process = controller_in(folder.path(), open, open, &["--insecure"]);
     let lines: Vec<Value> = process
         .log()
         .iter()

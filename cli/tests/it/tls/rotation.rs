@@ -10,12 +10,12 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_testing::fleet::{BUCKET, LOAD, metric};
-use plimsoll_testing::process::{POLL, Process, run, until};
+use plimsoll_testing::process::{POLL, Process, succeed, until_true};
 use plimsoll_testing::turns::turn;
 use plimsoll_tls::Certificates;
 use serde_json::Value;
 
-use super::tiers::{Files, SERVICE, aggregator, certs, connect, metrics, service, status, url};
+use super::tiers::{Files, SERVICE, aggregator, certs, connect, service, url};
 
 const OFFERED: u32 = 400;
 /// So high that nothing is refused.
@@ -28,12 +28,7 @@ const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 const SERVICES_PER_ZONE: usize = 2;
 
 fn command(args: &[&str]) {
-    let ended = run(&[&["certs"], args].concat());
-    assert!(
-        ended.status.success(),
-        "{args:?}: {}",
-        String::from_utf8_lossy(&ended.stderr)
-    );
+    succeed(&[&["certs"], args].concat());
 }
 
 fn authority(files: &Files, name: &str) -> (PathBuf, String) {
@@ -161,7 +156,7 @@ fn certificate_rotation_loses_no_stream_or_request() {
         .collect();
     let is_whole = || {
         let has_children = |aggregator: &Process| {
-            let page = metrics(aggregator, "admin");
+            let page = aggregator.metrics("admin");
             metric(&page, "plimsoll_children", "") >= SERVICES_PER_ZONE as f64
                 && metric(&page, "plimsoll_uplink_connected", "") == 1.0
         };
@@ -173,29 +168,24 @@ fn certificate_rotation_loses_no_stream_or_request() {
                 == ZONES.len()
         };
         aggregators.iter().all(has_children)
-            && status(&top)["aggregators"]
+            && top.status()["aggregators"]
                 .as_array()
                 .is_some_and(connected)
     };
-    until("all streams to be open", || is_whole().then_some(()));
+    until_true("all streams to be open", &is_whole);
     let targets: Vec<String> = services
         .iter()
-        .map(|service| format!("http://{}/{BUCKET}", service.address("listen")))
+        .map(|it| it.url("listen") + "/" + BUCKET)
         .collect();
     let (targets, rps) = (targets.join(","), OFFERED.to_string());
-    let mut load = Process::spawn(
-        &[
-            &LOAD[..],
-            &["--target", &targets, "--rps", &rps, "--timeout", "60s"],
-        ]
-        .concat(),
-    );
+    let flags = ["--target", &targets, "--rps", &rps, "--timeout", "60s"];
+    let mut load = Process::spawn(&[&LOAD[..], &flags].concat());
 
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watched = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                assert!(is_whole(), "a stream was lost: {}", status(&top));
+                assert!(is_whole(), "a stream was lost: {}", top.status());
                 thread::sleep(POLL);
             }
         });
@@ -216,8 +206,8 @@ fn certificate_rotation_loses_no_stream_or_request() {
             (ca, trusted) = (next, of_next);
         }
         // Streams that the first certificates opened would end with them.
-        until("the end of the first certificates", || {
-            (SystemTime::now() > ends + Duration::from_secs(2)).then_some(())
+        until_true("the end of the first certificates", || {
+            SystemTime::now() > ends + Duration::from_secs(2)
         });
         is_over.store(true, Ordering::Relaxed);
         watched.join().unwrap();
@@ -230,14 +220,12 @@ fn certificate_rotation_loses_no_stream_or_request() {
     }
     let first_end = ends.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     for (process, secret) in processes.iter().zip(&secrets) {
-        let page = metrics(
-            process,
-            if secret.subject[0] == "service" {
-                "listen"
-            } else {
-                "admin"
-            },
-        );
+        let port = if secret.subject[0] == "service" {
+            "listen"
+        } else {
+            "admin"
+        };
+        let page = process.metrics(port);
         for never in [
             "plimsoll_feed_disconnects_total",
             "plimsoll_uplink_lost_total",

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};
-use plimsoll_testing::fleet::{BUCKET, TENANTS, policy};
-use plimsoll_testing::process::{Process, http_get};
+use plimsoll_testing::fleet::{BUCKET, TENANTS, controller_on, policy};
+use plimsoll_testing::process::{FREE, FREE_PORT, Process, http_get};
 use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::{Authority, Validity};
 use plimsoll_tls::{Certificates, HandshakeFailure};
@@ -18,8 +18,6 @@ use tokio::runtime::Runtime;
 pub(super) const DOMAIN: &str = "test.example";
 
 pub(super) const SERVICE: &str = "demo";
-const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-
 pub(super) struct Files(TempDir);
 
 impl Files {
@@ -50,21 +48,10 @@ impl Files {
     }
 
     pub(super) fn controller(&self, limit: u32, security: &[&str]) -> Process {
-        let path = |name: &str| self.path(name).display().to_string();
-        let (of_policy, tenants, state) =
-            (path("policy.yaml"), path("tenants.yaml"), path("state"));
-        fs::write(&of_policy, policy(limit, "enforce", false)).unwrap();
-        fs::write(&tenants, TENANTS).unwrap();
-        let files = [
-            "controller",
-            "--policy",
-            &of_policy,
-            "--tenants",
-            &tenants,
-            "--state-dir",
-            &state,
-        ];
-        Process::start(&[&files[..], &FREE, security].concat())
+        let policy = policy(limit, "enforce", false);
+        fs::write(self.path("policy.yaml"), policy).unwrap();
+        fs::write(self.path("tenants.yaml"), TENANTS).unwrap();
+        controller_on(&self.0, security)
     }
 }
 
@@ -95,41 +82,18 @@ pub(super) fn url(scheme: &str, parent: &Process) -> String {
 }
 
 pub(super) fn aggregator(zone: &str, name: &str, parent: &str, security: &[&str]) -> Process {
-    let flags = [
-        "aggregator",
-        "--zone",
-        zone,
-        "--name",
-        name,
-        "--controller",
-        parent,
-    ];
-    Process::start(&[&flags[..], &FREE, security].concat())
+    let place = ["--zone", zone, "--name", name, "--controller", parent];
+    Process::start(&[&["aggregator"], &place[..], &FREE, security].concat())
 }
 
 pub(super) fn service(zone: &str, parent: &str, flags: &[&str]) -> Process {
-    let common = [
-        "service",
-        "--zone",
-        zone,
-        "--aggregator",
-        parent,
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    Process::start(&[&common[..], &["--buckets", BUCKET], flags].concat())
+    let place = ["--zone", zone, "--aggregator", parent];
+    let serves = ["--listen", FREE_PORT, "--buckets", BUCKET];
+    Process::start(&[&["service"], &place[..], &serves, flags].concat())
 }
 
 pub(super) fn is_served(service: &Process) -> bool {
     http_get(service.address("listen"), &format!("/{BUCKET}")).0 == 200
-}
-
-pub(super) fn metrics(process: &Process, port: &str) -> String {
-    http_get(process.address(port), "/metrics").1
-}
-
-pub(super) fn status(tier: &Process) -> Value {
-    serde_json::from_str(&http_get(tier.address("admin"), "/status").1).unwrap()
 }
 
 /// Waits until a process has logged a line that contains all of these texts.

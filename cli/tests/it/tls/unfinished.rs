@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 use plimsoll_testing::fleet::metric;
-use plimsoll_testing::process::{Process, http, http_get, until};
+use plimsoll_testing::process::{FREE, FREE_SIDECAR, Process, http, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use plimsoll_tls::testing::Authority;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -55,18 +55,9 @@ fn unfinished_connections_fit_in_charts() {
     let (files, authority) = (Files::new(), Authority::new(DOMAIN));
     let directory = files.issue("aggregator", &authority, aggregator_of("zone-a"));
     let aggregator = aggregator("zone-a", "one", "https://127.0.0.1:1", &certs(&directory));
-    let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let data = files.path("quota");
-    let quota = Process::start(&[&["quota", "--data", data.to_str().unwrap()], &free[..]].concat());
-    let ports = [
-        "--rls",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-    ];
-    let sidecar = Process::start(&[&["sidecar", "--zone", "z"], &ports[..]].concat());
+    let quota = Process::start(&[&["quota", "--data", data.to_str().unwrap()], &FREE[..]].concat());
+    let sidecar = Process::start(&[&["sidecar", "--zone", "z"], &FREE_SIDECAR[..]].concat());
 
     let frame = [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\x3f\xff\x01\0\0\0\0\x01",
@@ -114,8 +105,8 @@ fn unfinished_connections_fit_in_charts() {
         for number in 0..count + count / 8 {
             held.push(runtime.block_on(open(port, number, &bytes)));
         }
-        until("every place to be taken", || {
-            let page = http_get(process.address("admin"), "/metrics").1;
+        until_true("every place to be taken", || {
+            let page = process.metrics("admin");
             let pending = metric(
                 &page,
                 "plimsoll_connections_pending",
@@ -123,7 +114,7 @@ fn unfinished_connections_fit_in_charts() {
             );
             // Heads without room are closed. An answered head follows all of them.
             let is_answered = name == "http" && http(port, "GET", "/check", &[]).is_ok();
-            (pending >= count as f64 || is_answered).then_some(())
+            pending >= count as f64 || is_answered
         });
         let mib = (resident(process) - before) / MIB;
         assert!(mib < limit, "{name}: {mib} MiB");

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::{Args, ValueHint};
+use humantime::format_rfc3339_seconds;
 use plimsoll_tls::{Certificates, Health};
 use serde::Serialize;
 
 use super::files::{CERTIFICATE, KEY};
-use crate::cmd::unusable;
+use crate::cmd::{exit_code, unusable};
 use crate::output::OutputArgs;
 
 #[derive(Debug, Args)]
@@ -53,33 +54,19 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     findings.valid = findings.faults.is_empty();
     args.output
         .print(&findings, |out| findings.write_text(out))?;
-    Ok(if findings.valid {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(findings.valid))
 }
 
 impl Findings {
     /// Notes that a certificate is not valid now, or will not be soon.
     fn note_validity(&mut self, directory: &Path, health: &Health, now: SystemTime) {
-        let (
-            place,
-            Health {
-                not_before,
-                not_after,
-                ..
-            },
-        ) = (directory.join(CERTIFICATE), health);
-        let (place, end) = (
-            place.display(),
-            humantime::format_rfc3339_seconds(*not_after),
-        );
+        let place = directory.join(CERTIFICATE);
+        let (place, end) = (place.display(), format_rfc3339_seconds(health.not_after));
         if health.is_expired(now) {
             self.faults
                 .push(format!("{place} expired at {end}: renew it"));
-        } else if *not_before > now {
-            let begin = humantime::format_rfc3339_seconds(*not_before);
+        } else if health.not_before > now {
+            let begin = format_rfc3339_seconds(health.not_before);
             self.faults.push(format!(
                 "{place} becomes valid at {begin}: compare the clock of this machine with that of the CA"
             ));
@@ -92,16 +79,15 @@ impl Findings {
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", self.identity)?;
-        self.faults
-            .iter()
-            .try_for_each(|fault| writeln!(out, "error: {fault}"))?;
-        self.warnings
-            .iter()
-            .try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
-        if self.valid {
-            writeln!(out, "valid")
-        } else {
-            Ok(())
+        for fault in &self.faults {
+            writeln!(out, "error: {fault}")?;
         }
+        for warning in &self.warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
+        if self.valid {
+            writeln!(out, "valid")?;
+        }
+        Ok(())
     }
 }

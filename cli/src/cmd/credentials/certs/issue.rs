@@ -16,7 +16,7 @@ use super::certificate::{Certificate, parse_chain};
 use super::files::{
     CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY, PUBLIC, SECRET, create_directory, read_text, write,
 };
-use crate::cmd::unusable;
+use crate::cmd::{parse_time, unusable};
 use crate::output;
 
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
@@ -85,16 +85,12 @@ fn parse_host(text: &str) -> Result<SanType, String> {
 }
 
 fn parse_lifetime(text: &str) -> Result<Duration, String> {
-    let lifetime =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 24h"))?;
-    if (LIFETIME_MIN..=LIFETIME_MAX).contains(&lifetime) {
-        Ok(lifetime)
-    } else {
-        Err(
-            "give 1s to 366d; a short one is safer, because a certificate cannot be revoked"
-                .to_owned(),
-        )
-    }
+    parse_time(
+        text,
+        "24h",
+        |lifetime| (LIFETIME_MIN..=LIFETIME_MAX).contains(lifetime),
+        "give 1s to 366d; a short one is safer, because a certificate cannot be revoked",
+    )
 }
 
 pub(super) fn run(command: &IssueCommand) -> anyhow::Result<()> {

@@ -1,6 +1,5 @@
 //! Draws `plimsoll top`: only rows that are visible, and no colour, so that every terminal shows the same.
 
-use plimsoll_core::names::Text;
 use plimsoll_policy::UnixSeconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,6 +9,7 @@ use ratatui::widgets::{Paragraph, Row, Table, Wrap};
 
 use super::rows::{Cell, columns};
 use super::state::{Top, View};
+use crate::output::printable;
 
 /// Lines around the rows of a table.
 pub(super) const FRAME_LINES: u16 = 6;
@@ -26,17 +26,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, top: &Top, now_s: i64) {
         lines => Constraint::Length(lines),
     });
     let [verdict, freshness, title, body, keys] = Layout::vertical(heights).areas(frame.area());
-    let said = fit(top.status.as_ref().map_or("", |it| &it.verdict));
+    let said = printable(top.status.as_ref().map_or("", |it| &it.verdict));
     frame.render_widget(
         Paragraph::new(said.bold()).wrap(Wrap { trim: true }),
         verdict,
     );
-    frame.render_widget(Line::raw(fit(&freshness_of(top, now_s))), freshness);
+    frame.render_widget(Line::raw(printable(&freshness_of(top, now_s))), freshness);
     let place = match top.is_table() {
         true => draw_table(frame, top, body),
         false => {
             let scroll = (u16::try_from(top.page.at).unwrap_or(u16::MAX), 0);
-            let text = Paragraph::new(fit(&top.text())).wrap(Wrap { trim: false });
+            let text = Paragraph::new(printable(&top.text())).wrap(Wrap { trim: false });
             frame.render_widget(text.scroll(scroll), body);
             String::new()
         }
@@ -49,12 +49,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, top: &Top, now_s: i64) {
         ),
         false => KEYS.to_owned(),
     };
-    frame.render_widget(Line::raw(fit(&shown)), keys);
-}
-
-/// Replaces what could control the terminal.
-fn fit(text: &str) -> String {
-    text.replace(|at: char| at != '\n' && Text::is_unfit(at), "?")
+    frame.render_widget(Line::raw(printable(&shown)), keys);
 }
 
 fn freshness_of(top: &Top, now_s: i64) -> String {
@@ -95,7 +90,7 @@ fn title_of(top: &Top, place: &str) -> String {
         "" => String::new(),
         filter => format!(", with {filter}"),
     };
-    fit(&format!("{view} {place}{order}{filter} "))
+    printable(&format!("{view} {place}{order}{filter} "))
 }
 
 /// Draws the rows that fit. Returns the place of the selected one.
@@ -108,8 +103,8 @@ fn draw_table(frame: &mut Frame<'_>, top: &Top, area: Rect) -> String {
     let visible = visible.map(|(at, row)| {
         let mark = if at == selected { ">" } else { " " };
         let line = |(column, cell): (usize, &Cell<'_>)| match columns[column] {
-            _ if column == 0 => Line::raw(fit(&format!("{mark}{cell}"))),
-            title if TEXTS.contains(&title) => Line::raw(fit(&cell.to_string())),
+            _ if column == 0 => Line::raw(printable(&format!("{mark}{cell}"))),
+            title if TEXTS.contains(&title) => Line::raw(printable(&cell.to_string())),
             _ => Line::raw(cell.to_string()).right_aligned(),
         };
         let row = Row::new(row.cells.iter().enumerate().map(line));

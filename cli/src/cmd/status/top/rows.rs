@@ -9,6 +9,7 @@ use plimsoll_core::names::{Bucket, Tenant};
 
 use super::state::View;
 use crate::cmd::status::state_of;
+use crate::output::percent;
 
 /// A line of a table.
 pub(super) struct Row<'a> {
@@ -118,7 +119,7 @@ impl fmt::Display for Cell<'_> {
         match self {
             Self::Text(text) => f.write_str(text),
             Self::Number(Some(number)) => write!(f, "{number:.0}"),
-            Self::Share(Some(share)) => write!(f, "{:.1} %", share * 100.0),
+            Self::Share(Some(share)) => f.write_str(&percent(*share)),
             Self::Number(None) | Self::Share(None) => f.write_str("-"),
         }
     }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_client::{QuotaStore, Reason, Verdict};
-use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::process::{FREE_PORT, Process, until, until_true};
+use plimsoll_testing::quota_crashes::connect;
 use plimsoll_testing::turns::turn;
 use tokio::runtime::Runtime;
 
-use super::{Instance, TENANT, fleet};
+use super::{Instance, fleet, left_at};
 
 const MAX: u64 = 1_000;
 const CALLERS: u64 = 16;
@@ -38,26 +39,13 @@ const BUCKETS: [&str; 4] = ["counted", "denied", "allowed", "bounded"];
 
 fn server(data: &Path, listen: &str) -> Process {
     let data = data.display().to_string();
-    let flags = [
-        "quota",
-        "--admin",
-        "127.0.0.1:0",
-        "--durability",
-        "always",
-        "--data",
-        &data,
-    ];
-    Process::start(&[&flags[..], &["--listen", listen]].concat())
+    let flags = ["quota", "--durability", "always", "--data", &data];
+    let ports = ["--listen", listen, "--admin", FREE_PORT];
+    Process::start(&[&flags[..], &ports].concat())
 }
 
 fn left(server: &Process, bucket: &str) -> u64 {
-    let url = format!("redis://{}", server.address("listen"));
-    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-    let mut ask = redis::cmd("QUOTA.TAKE");
-    ask.arg(format!("{{{TENANT}}}:of_{bucket}"))
-        .arg(&[MAX, MAX, 3_600_000, 0, 0]);
-    let rows: Vec<Vec<i64>> = ask.query(&mut connection).unwrap();
-    rows[0][1].try_into().unwrap()
+    left_at(&mut connect(server.address("listen")), bucket, MAX)
 }
 
 fn is_up(instance: &Instance) -> bool {
@@ -86,7 +74,7 @@ fn assert_policies_apply_at_once(instance: &Instance) {
 fn killed_quota_server_returns_with_its_balances() {
     let _turn = turn(1_000);
     let (runtime, data) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
-    let mut store = server(data.path(), "127.0.0.1:0");
+    let mut store = server(data.path(), FREE_PORT);
     let listen = store.address("listen").to_string();
     let fleet = fleet(&QUOTAS);
     let config = QuotaStore::new(&format!("plimsoll://{listen}"))
@@ -111,11 +99,11 @@ fn killed_quota_server_returns_with_its_balances() {
                 }
             });
         }
-        until("grants before the kill", || {
-            (granted.load(Ordering::Relaxed) >= 100).then_some(())
+        until_true("grants before the kill", || {
+            granted.load(Ordering::Relaxed) >= 100
         });
         store.kill_9();
-        until("the breaker to open", || (!is_up(&instance)).then_some(()));
+        until_true("the breaker to open", || !is_up(&instance));
         is_over.store(true, Ordering::Relaxed);
     });
     assert_policies_apply_at_once(&instance);
@@ -128,9 +116,7 @@ fn killed_quota_server_returns_with_its_balances() {
     until_down(1);
 
     store = server(data.path(), &listen);
-    until("the store to decide again", || {
-        is_up(&instance).then_some(())
-    });
+    until_true("the store to decide again", || is_up(&instance));
     until_down(0);
     let had = left(&store, "counted");
     assert!(
@@ -163,7 +149,7 @@ fn killed_quota_server_returns_with_its_balances() {
 fn hanging_quota_server_respects_the_deadline() {
     let _turn = turn(1_000);
     let (runtime, data) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
-    let store = server(data.path(), "127.0.0.1:0");
+    let store = server(data.path(), FREE_PORT);
     let fleet = fleet(&QUOTAS);
     let config = QuotaStore::new(&format!("plimsoll://{}", store.address("listen"))).unwrap();
     let instance = Instance::start(
@@ -172,35 +158,31 @@ fn hanging_quota_server_respects_the_deadline() {
         config.timeout(Duration::from_millis(300)),
         &BUCKETS,
     );
-    until("the first grant", || {
+    until_true("the first grant", || {
         runtime
             .block_on(instance.decide("counted"))
             .verdict
             .is_admit()
-            .then_some(())
     });
     let before = left(&store, "counted");
     store.signal("STOP");
     // Each ends, although the server answers none of them.
     let mut asked = 0;
-    until("the breaker to open", || {
+    until_true("the breaker to open", || {
         let decided = runtime.block_on(instance.decide("denied"));
         assert!(!decided.verdict.is_admit());
         asked += 1;
-        (!is_up(&instance)).then_some(())
+        !is_up(&instance)
     });
     assert_policies_apply_at_once(&instance);
     store.signal("CONT");
-    until("the store to decide again", || {
-        is_up(&instance).then_some(())
-    });
-    until("a grant", || {
+    until_true("the store to decide again", || is_up(&instance));
+    until_true("a grant", || {
         asked += 1;
         runtime
             .block_on(instance.decide("denied"))
             .verdict
             .is_admit()
-            .then_some(())
     });
     assert_eq!(left(&store, "counted"), before);
     // Late debits for abandoned requests may be lost, and are never granted.

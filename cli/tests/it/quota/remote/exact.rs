@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_client::{QuotaStore, Reason, Verdict};
-use plimsoll_testing::process::{http_get, run, until};
+use plimsoll_testing::process::{FREE_PORT, succeed, until_true};
 use plimsoll_testing::turns::turn;
 use tokio::runtime::Runtime;
 
 use super::super::server::Server;
-use super::{Instance, PATIENT, Redis, TENANT, fleet, operations};
+use super::{Instance, PATIENT, Redis, TENANT, fleet, left_at, operations};
 
 const MAX: u64 = 600;
 const CALLERS: usize = 64;
@@ -80,20 +80,16 @@ fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
     let first = start();
     let mut taken = granted(&runtime, std::slice::from_ref(&first), "leased", 5);
     assert_eq!(taken, 5 * CALLERS as u64);
-    until("a lease", || {
+    until_true("a lease", || {
         assert!(runtime.block_on(first.decide("leased")).verdict.is_admit());
         taken += 1;
-        (first.metric("plimsoll_quota_leased_tokens") > 0.0).then_some(())
+        first.metric("plimsoll_quota_leased_tokens") > 0.0
     });
     shut_down(&runtime, vec![first]);
-    until("leases to be given back", || {
-        (left("leased") == MAX - taken).then_some(())
-    });
+    until_true("leases to be given back", || left("leased") == MAX - taken);
     let second = vec![start()];
     assert_eq!(taken + granted(&runtime, &second, "leased", u64::MAX), MAX);
-    until("surplus tokens to be given back", || {
-        (left("leased") == 0).then_some(())
-    });
+    until_true("surplus tokens to be given back", || left("leased") == 0);
     shut_down(&runtime, second);
 }
 
@@ -109,29 +105,15 @@ fn quota_server_grants_64_callers_exactly() {
         "tokens", "add", "shop", "--role", "viewer", "--rights", &rights, "--file", &tokens,
         "--out", &secret,
     ];
-    assert!(run(&add).status.success());
-    let server = Server::start_with(&[
-        "--listen",
-        "127.0.0.1:0",
-        "--durability",
-        "none",
-        "--tokens",
-        &tokens,
-    ]);
+    succeed(&add);
+    let memory = ["--listen", FREE_PORT, "--durability", "none"];
+    let server = Server::start_with(&[&memory[..], &["--tokens", &tokens]].concat());
     let store = QuotaStore::new(&format!("plimsoll://{}", server.address())).unwrap();
     let store = store.password_file(&secret).timeout(PATIENT);
     use_up(&store, |bucket| {
-        let mut ask = redis::cmd("QUOTA.TAKE");
-        ask.arg(format!("{{{TENANT}}}:of_{bucket}"))
-            .arg(&[MAX, MAX, 3_600_000, 0, 0]);
-        let rows: Vec<Vec<i64>> = ask.query(&mut server.connect("")).unwrap();
-        rows[0][1].try_into().unwrap()
+        left_at(&mut server.connect(""), bucket, MAX)
     });
-    assert!(
-        operations(&server.process, "give") >= 1.0,
-        "{:?}",
-        http_get(server.process.address("admin"), "/metrics")
-    );
+    assert!(operations(&server.process, "give") >= 1.0);
 }
 
 #[test]

@@ -3,12 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use plimsoll_testing::process::{Process, run, until};
+use plimsoll_testing::process::{Process, succeed, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 
 use super::super::server::Server;
 use super::{TENANT, fleet, operations, service};
-use crate::operators::kill::{admin, text};
 
 const QUOTAS: [(&str, &str); 1] = [("api", "max: 3, every: 1h, lease: 1, on_store_error: deny")];
 
@@ -63,12 +62,11 @@ fn quota_refusal_ends_with_operator_reset() {
         "a refusal is remembered"
     );
 
-    let server = admin(&store.process);
+    let server = store.process.url("admin");
     let key = format!("{{{TENANT}}}:of_api");
-    let ended = run(&["quota", "reset", &key, "--server", &server]);
-    assert!(ended.status.success(), "{}", text(&ended.stderr));
-    until("the reset to take effect", || {
-        (status(&ask(&service, TENANT)) == "200").then_some(())
+    succeed(&["quota", "reset", &key, "--server", &server]);
+    until_true("the reset to take effect", || {
+        status(&ask(&service, TENANT)) == "200"
     });
     let served = (0..4)
         .filter(|_| status(&ask(&service, TENANT)) == "200")

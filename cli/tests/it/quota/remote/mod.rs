@@ -14,12 +14,13 @@ use futures_util::FutureExt;
 use plimsoll_client::internals::Decided;
 use plimsoll_client::{FeedHandle, Limiter, Metrics, QuotaStore, Request};
 use plimsoll_testing::fleet::{Fleet, TENANTS, metric};
-use plimsoll_testing::process::{PATIENCE, Process, free_addresses, http_get, until};
+use plimsoll_testing::is_installed;
+use plimsoll_testing::process::{
+    FREE_PORT, PATIENCE, Process, free_addresses, http_get, until_true,
+};
 use redis::{Client, Connection};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-
-use super::is_installed;
 
 /// Time that a request waits for a store on a busy machine.
 const PATIENT: Duration = Duration::from_secs(5);
@@ -47,22 +48,14 @@ fn fleet(quotas: &[(&str, &str)]) -> Fleet {
 /// Starts a demo service with a bucket `api` and these arguments of its store, and waits until it
 /// has the quota.
 fn service(fleet: &Fleet, store: &[&str]) -> Process {
-    let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
-    let place = [
-        "service",
-        "--zone",
-        "zone-a",
-        "--listen",
-        "127.0.0.1:0",
-        "--aggregator",
-        &aggregator,
-    ];
-    let service = Process::start(&[&place[..], &["--buckets", "api"], store].concat());
-    until("directives to bring the quota", || {
+    let aggregator = fleet.zones[0].aggregator.url("listen");
+    let place = ["service", "--zone", "zone-a", "--aggregator", &aggregator];
+    let serves = ["--listen", FREE_PORT, "--buckets", "api"];
+    let service = Process::start(&[&place[..], &serves, store].concat());
+    until_true("directives to bring the quota", || {
         http_get(service.address("listen"), "/status")
             .1
             .contains("of_api")
-            .then_some(())
     });
     service
 }
@@ -76,15 +69,15 @@ impl Instance {
     /// Starts a limiter, and waits until it has the quotas of these buckets.
     fn start(runtime: &Runtime, fleet: &Fleet, store: QuotaStore, buckets: &[&str]) -> Self {
         let _runtime = runtime.enter();
-        let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
+        let aggregator = fleet.zones[0].aggregator.url("listen");
         let builder = Limiter::builder("shop")
             .zone("zone-a")
             .aggregator(&aggregator);
         let (limiter, feed) = builder.quota_store(store).build().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
-            until("directives to bring the quotas", || {
-                limiter.has_quotas(bucket).then_some(())
+            until_true("directives to bring the quotas", || {
+                limiter.has_quotas(bucket)
             });
         }
         Self { limiter, feed }
@@ -111,12 +104,17 @@ impl Instance {
 
 /// Number of a quota server's answers to a command.
 fn operations(server: &Process, command: &str) -> f64 {
-    let (_, page) = http_get(server.address("admin"), "/metrics");
-    metric(
-        &page,
-        "plimsoll_quota_operations_total",
-        &format!("command=\"{command}\""),
-    )
+    let label = format!("command=\"{command}\"");
+    server.metric("admin", "plimsoll_quota_operations_total", &label)
+}
+
+/// Asks a quota server for the tokens of a bucket that is refilled each hour.
+fn left_at(connection: &mut Connection, bucket: &str, max: u64) -> u64 {
+    let mut ask = redis::cmd("QUOTA.TAKE");
+    ask.arg(format!("{{{TENANT}}}:of_{bucket}"))
+        .arg(&[max, max, 3_600_000, 0, 0]);
+    let rows: Vec<Vec<i64>> = ask.query(connection).unwrap();
+    rows[0][1].try_into().unwrap()
 }
 
 struct Redis {
@@ -137,29 +135,16 @@ impl Redis {
         let [address, tls] = free_addresses();
         let [port, tls_port] = [address, tls].map(|address| address.port().to_string());
         let mut command = Command::new("redis-server");
-        command
-            .args([
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--dir",
-            ])
-            .arg(directory.path());
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        command.arg("--dir").arg(directory.path());
         command.args(["--port", &port]).args(arguments);
         if arguments.contains(&"--tls-cert-file") {
             command.args(["--tls-port", &tls_port]);
         }
         let process = Process::spawn_command(command);
-        let ready = || {
-            process
-                .output()
-                .contains("Ready to accept connections")
-                .then_some(())
-        };
-        until("Redis to accept connections", ready);
+        until_true("Redis to accept connections", || {
+            process.output().contains("Ready to accept connections")
+        });
         Some(Self {
             process,
             address,

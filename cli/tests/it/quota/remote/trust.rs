@@ -6,14 +6,13 @@ use std::fs;
 use std::net::SocketAddr;
 
 use plimsoll_testing::fleet::{Fleet, metric};
-use plimsoll_testing::process::{Process, http, http_get, message, run, until};
+use plimsoll_testing::process::{Process, add_token, http, message, succeed, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use tempfile::TempDir;
 
 use super::super::server::Server;
 use super::{Redis, TENANT, fleet};
 use crate::operators::kill::own_address;
-use plimsoll_testing::skipped;
 
 const QUOTAS: [(&str, &str); 1] = [(
     "api",
@@ -31,40 +30,12 @@ impl Scene {
         let scene = Self {
             place: tempfile::tempdir().unwrap(),
         };
-        let path = |name: &str| scene.path(name);
-        for arguments in [
-            &["certs", "init", "--dir", &path("ca")][..],
-            &["certs", "init", "--dir", &path("other")],
-            &[
-                "certs",
-                "issue",
-                "quota",
-                "--ca",
-                &path("ca"),
-                "--out",
-                &path("certs"),
-                "--host",
-                host,
-            ],
-            &[
-                "tokens",
-                "add",
-                "shop",
-                "--role",
-                "viewer",
-                "--file",
-                &path("tokens"),
-                "--out",
-                &path("right"),
-            ],
-        ] {
-            let ended = run(arguments);
-            assert!(
-                ended.status.success(),
-                "{arguments:?}: {}",
-                String::from_utf8_lossy(&ended.stderr)
-            );
-        }
+        let (ca, certs) = (scene.path("ca"), scene.path("certs"));
+        succeed(&["certs", "init", "--dir", &ca]);
+        succeed(&["certs", "init", "--dir", &scene.path("other")]);
+        let issue = ["certs", "issue", "quota", "--ca", &ca];
+        succeed(&[&issue[..], &["--out", &certs, "--host", host]].concat());
+        add_token(scene.place.path(), "right", "viewer");
         fs::write(scene.path("wrong"), "wrong-secret\n").unwrap();
         scene
     }
@@ -75,15 +46,9 @@ impl Scene {
 
     fn service(&self, fleet: &Fleet, store: &str, ca: &str, secret: &str) -> Process {
         let (ca, secret) = (self.path(ca), self.path(secret));
-        let store = [
-            "--quota-store",
-            store,
-            "--quota-ca",
-            &ca,
-            "--quota-password-file",
-            &secret,
-        ];
-        super::service(fleet, &[&store[..], &["--quota-timeout", "2s"]].concat())
+        let store = ["--quota-store", store, "--quota-timeout", "2s"];
+        let trust = ["--quota-ca", &ca, "--quota-password-file", &secret];
+        super::service(fleet, &[&store[..], &trust].concat())
     }
 }
 
@@ -99,12 +64,8 @@ fn request(service: &Process) -> u16 {
 }
 
 fn decisions(service: &Process, result: &str) -> f64 {
-    let page = http_get(service.address("listen"), "/metrics").1;
-    metric(
-        &page,
-        "plimsoll_decisions_total",
-        &format!("result=\"{result}\""),
-    )
+    let label = format!("result=\"{result}\"");
+    service.metric("listen", "plimsoll_decisions_total", &label)
 }
 
 /// Checks that a service without its store applies the policy and names the cause, once; `tries`
@@ -122,12 +83,12 @@ fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
             .filter(|line| line["level"] == "WARN" && line.to_string().contains("quota store"))
             .collect::<Vec<_>>()
     };
-    until("the store to be given up", || {
+    until_true("the store to be given up", || {
         assert_ne!(request(service), 200);
-        warnings().iter().any(is_logged).then_some(())
+        warnings().iter().any(is_logged)
     });
     let before = tries();
-    until("more attempts", || (tries() >= before + 3.0).then_some(()));
+    until_true("more attempts", || tries() >= before + 3.0);
     let warnings = warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let text = warnings[0]["fields"]["cause"]
@@ -136,7 +97,7 @@ fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
     assert!(text.to_lowercase().contains(cause), "{text}");
     assert_ne!(request(service), 200);
     assert!(decisions(service, "quota_degraded") >= 2.0);
-    let page = http_get(service.address("listen"), "/metrics").1;
+    let page = service.metrics("listen");
     let denied = metric(&page, "plimsoll_quota_degraded_total", "policy=\"deny\"");
     assert!(denied >= 2.0, "{page}");
     assert_eq!(decisions(service, "admit"), 0.0);
@@ -147,31 +108,23 @@ fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
 #[test]
 fn quota_server_requires_trust_and_a_token() {
     let _turn = turn(IDLE);
-    let Some(own) = own_address() else {
-        return skipped("quota::remote::trust: the machine has no address besides loopback");
+    let Some(own) = own_address("quota::remote::trust") else {
+        return;
     };
     let (scene, fleet) = (Scene::new(&own.to_string()), fleet(&QUOTAS));
     let (certs, tokens) = (scene.path("certs"), scene.path("tokens"));
-    let server = Server::start_with(&[
-        "--listen",
-        "0.0.0.0:0",
-        "--certs",
-        &certs,
-        "--tokens",
-        &tokens,
-    ]);
+    let trust = ["--certs", &certs, "--tokens", &tokens];
+    let server = Server::start_with(&[&["--listen", "0.0.0.0:0"], &trust[..]].concat());
     let port = server.address().port();
     let url = format!("plimsolls://{}", SocketAddr::new(own, port));
     let tries = || {
-        let (_, page) = http_get(server.process.address("admin"), "/metrics");
+        let page = server.process.metrics("admin");
         let handshakes = metric(&page, "plimsoll_handshakes_failed_total", "");
         handshakes + metric(&page, "plimsoll_quota_connections_total", "")
     };
 
     let service = scene.service(&fleet, &url, "certs/ca.crt", "right");
-    until("the store to decide", || {
-        (request(&service) == 200).then_some(())
-    });
+    until_true("the store to decide", || request(&service) == 200);
     assert!(super::operations(&server.process, "take") >= 1.0);
 
     let stranger = scene.service(&fleet, &url, "other/ca.crt", "right");
@@ -218,9 +171,7 @@ fn redis_requires_trust_and_a_password() {
         info.get::<f64>("total_connections_received").unwrap() + handshakes as f64
     };
     let service = scene.service(&fleet, &url, "certs/ca.crt", "right");
-    until("the store to decide", || {
-        (request(&service) == 200).then_some(())
-    });
+    until_true("the store to decide", || request(&service) == 200);
     let stranger = scene.service(&fleet, &url, "other/ca.crt", "right");
     assert_refused_for(&stranger, "not signed by", tries);
     let guesser = scene.service(&fleet, &url, "certs/ca.crt", "wrong");

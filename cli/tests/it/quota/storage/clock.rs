@@ -7,12 +7,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_testing::fleet::metric;
-use plimsoll_testing::process::{Process, command, http_get, message, until};
+use plimsoll_testing::is_installed;
+use plimsoll_testing::process::{FREE, Process, command, message, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use tempfile::TempDir;
 
 use super::super::admin::send;
-use super::super::is_installed;
 
 /// A wall clock that gains 1 %, far more than a synchronised clock.
 const DRIFT: &str = "+0 x1.01";
@@ -115,15 +115,8 @@ fn set(place: &Path, offset: &str) {
 
 fn serve(place: &Path, library: &Path) -> Process {
     let data = place.join("data").display().to_string();
-    let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let mut server = command(
-        "plimsoll",
-        &[
-            &["quota", "--data", &data, "--durability", "always"],
-            &free[..],
-        ]
-        .concat(),
-    );
+    let flags = ["quota", "--data", &data, "--durability", "always"];
+    let mut server = command("plimsoll", &[&flags[..], &FREE].concat());
     server
         .env("PLIMSOLL_LOG_FORMAT", "json")
         .env("LD_PRELOAD", library)
@@ -147,24 +140,22 @@ fn wall_clock_leaves_refills_alone() {
     for (number, offset) in OFFSETS.into_iter().enumerate() {
         stepped.set(offset);
         let new = stepped.empty(&format!("new{number}"));
-        until("refills after a step", || {
-            (new.between.0.elapsed() >= SPAN).then_some(())
-        });
+        until_true("refills after a step", || new.between.0.elapsed() >= SPAN);
         stepped.check(&new, offset);
         stepped.check(&kept, offset);
         assert_eq!(stepped.tokens("RL.PGET", "slow", &SLOW), 0, "at {offset} s");
     }
     stepped.set(DRIFT);
     let drifted = stepped.empty("drifted");
-    until("refills while the clock drifts", || {
-        (drifted.between.0.elapsed() >= SPAN).then_some(())
+    until_true("refills while the clock drifts", || {
+        drifted.between.0.elapsed() >= SPAN
     });
     stepped.check(&drifted, DRIFT);
     stepped.check(&kept, DRIFT);
     let steps = OFFSETS.len() as f64;
-    until("each step to be counted", || {
-        let (_, page) = http_get(stepped.server.address("admin"), "/metrics");
-        (metric(&page, "plimsoll_quota_clock_steps_total", "") == steps).then_some(())
+    until_true("each step to be counted", || {
+        let page = stepped.server.metrics("admin");
+        metric(&page, "plimsoll_quota_clock_steps_total", "") == steps
     });
     let logged = stepped.server.log();
     let logged = logged

@@ -5,8 +5,8 @@
 use std::process::{Command, Stdio};
 use std::thread;
 
-use plimsoll_testing::fleet::metric;
-use plimsoll_testing::process::{Process, binary, http, http_get, until};
+use plimsoll_testing::is_installed;
+use plimsoll_testing::process::{Process, binary, http, until_true};
 use plimsoll_testing::quota_crashes::{arguments, connect, take, taken};
 use plimsoll_testing::turns::{IDLE, turn};
 use redis::ErrorKind;
@@ -15,6 +15,9 @@ use tempfile::TempDir;
 
 use super::trace::{kill_traced, start_traced, traced};
 
+/// Far longer than a caller's deadline, and shorter than the patience of a test: an operation that
+/// waited for the sync would be granted, not refused.
+const HANG: &str = "inject=fdatasync:delay_enter=5s:when=20";
 /// Simultaneous connections.
 const CALLERS: usize = 8;
 
@@ -42,10 +45,7 @@ fn failed_syncs_refuse_until_disk_works() {
 #[test]
 fn hanging_sync_delays_no_operation() {
     let name = "hanging_sync_delays_no_operation";
-    // Far longer than a caller's deadline, and shorter than the patience of this test: an operation
-    // that waited for the sync would be granted, not refused.
-    let Some(mut scene) = Scene::start("always", "inject=fdatasync:delay_enter=5s:when=20", name)
-    else {
+    let Some(mut scene) = Scene::start("always", HANG, name) else {
         return;
     };
     scene.until_refused();
@@ -56,11 +56,7 @@ fn hanging_sync_delays_no_operation() {
 #[test]
 fn hang_refuses_before_losing_an_interval() {
     let name = "hang_refuses_before_losing_an_interval";
-    let Some(mut scene) = Scene::start(
-        "interval:50ms",
-        "inject=fdatasync:delay_enter=5s:when=20",
-        name,
-    ) else {
+    let Some(mut scene) = Scene::start("interval:50ms", HANG, name) else {
         return;
     };
     scene.until_refused();
@@ -69,11 +65,8 @@ fn hang_refuses_before_losing_an_interval() {
 
 #[test]
 fn full_disk_refuses_operations_until_freed() {
-    let Some(mut scene) = Scene::start(
-        "always",
-        "trace=none",
-        "full_disk_refuses_operations_until_freed",
-    ) else {
+    let name = "full_disk_refuses_operations_until_freed";
+    let Some(mut scene) = Scene::start("always", "trace=none", name) else {
         return;
     };
     scene.until_granted();
@@ -118,7 +111,7 @@ fn full_disk_at_start_means_no_damage() {
 impl Scene {
     /// Starts a server with system calls that strace changes; `None` without strace.
     fn start(durability: &str, inject: &str, test: &str) -> Option<Self> {
-        if !super::super::is_installed("strace", test) {
+        if !is_installed("strace", test) {
             return None;
         }
         let _turn = turn(IDLE);
@@ -172,23 +165,19 @@ impl Scene {
 
     /// Takes until all are refused, and the server is not ready.
     fn until_refused(&mut self) {
-        until("operations to be refused", || {
-            (self.ask().1 == CALLERS as u64).then_some(())
+        until_true("operations to be refused", || {
+            self.ask().1 == CALLERS as u64
         });
-        until("the server not to be ready", || {
+        until_true("the server not to be ready", || {
             let is_away = self.ready() == 503 && self.shown("plimsoll_quota_ready") == 0.0;
-            (is_away || self.ask().1 == 0).then_some(())
+            is_away || self.ask().1 == 0
         });
     }
 
     /// Takes until all are granted, and the server is ready.
     fn until_granted(&mut self) {
-        until("operations to be granted", || {
-            (self.ask().1 == 0).then_some(())
-        });
-        until("the server to be ready", || {
-            (self.ready() == 200).then_some(())
-        });
+        until_true("operations to be granted", || self.ask().1 == 0);
+        until_true("the server to be ready", || self.ready() == 200);
     }
 
     /// Returns the status of the readiness check.
@@ -200,11 +189,7 @@ impl Scene {
 
     /// Returns a metric of the server.
     fn shown(&self, name: &str) -> f64 {
-        metric(
-            &http_get(self.strace.address("admin"), "/metrics").1,
-            name,
-            "",
-        )
+        self.strace.metric("admin", name, "")
     }
 
     /// Limits the size of files that the server may write to, as a full disk does.

@@ -7,6 +7,7 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use plimsoll_testing::is_installed;
 use plimsoll_testing::process::Process;
 use plimsoll_testing::quota_crashes::{arguments, connect, take, taken};
 use plimsoll_testing::turns::{IDLE, turn};
@@ -42,17 +43,10 @@ fn durable_reply_follows_its_debits_sync() {
     };
     let taken = recorded.taken();
     assert!(taken.len() > CALLERS * TAKES / 2, "{taken:?}");
-    let syncs: Vec<&Call> = recorded
-        .calls
-        .iter()
-        .filter(|call| call.is_sync() && call.journal().is_some())
-        .collect();
+    let syncs = recorded.syncs();
     for take in &taken {
-        let covers = |sync: &&Call| take.read < sync.began && sync.returned < take.replied;
-        assert!(
-            syncs.iter().any(covers),
-            "{take:?} without a sync of the journal in between"
-        );
+        let waits = take.waits_for(&syncs);
+        assert!(waits, "{take:?} without a sync of the journal in between");
     }
 }
 
@@ -63,17 +57,9 @@ fn interval_replies_wait_for_no_sync() {
         return;
     };
     let taken = recorded.taken();
-    let syncs: Vec<&Call> = recorded
-        .calls
-        .iter()
-        .filter(|call| call.is_sync() && call.journal().is_some())
-        .collect();
-    let waits = |take: &&Taken| {
-        syncs
-            .iter()
-            .any(|sync| take.read < sync.began && sync.returned < take.replied)
-    };
-    assert!(taken.iter().filter(waits).count() < taken.len() / 2);
+    let syncs = recorded.syncs();
+    let waiting = taken.iter().filter(|take| take.waits_for(&syncs));
+    assert!(waiting.count() < taken.len() / 2);
 }
 
 #[test]
@@ -83,11 +69,7 @@ fn cut_journal_holds_every_acknowledged_debit() {
         return;
     };
     let journal = recorded.journal();
-    let syncs: Vec<&Call> = recorded
-        .calls
-        .iter()
-        .filter(|call| call.is_sync() && call.journal().is_some())
-        .collect();
+    let syncs = recorded.syncs();
     let replies = recorded.taken();
     let first = syncs
         .iter()
@@ -138,23 +120,16 @@ fn cut_journal_holds_every_acknowledged_debit() {
 
 /// Records a server under load until it is killed; `None` without strace.
 fn record(durability: &str, test: &str) -> Option<Recorded> {
-    if !super::super::is_installed("strace", test) {
+    if !is_installed("strace", test) {
         return None;
     }
     let _turn = turn(IDLE);
     let data = tempfile::tempdir().unwrap();
     let path = data.path().join("record");
     let traced = "trace=fdatasync,fsync,write,writev,pwrite64,sendto,sendmsg,read,recvfrom";
+    let out = path.display().to_string();
     let server = start_traced(
-        &[
-            "-y",
-            "-s",
-            "128",
-            "-o",
-            &path.display().to_string(),
-            "-e",
-            traced,
-        ],
+        &["-y", "-s", "128", "-o", &out, "-e", traced],
         &arguments(&data.path().join("data"), &["--durability", durability]),
     );
     let address = server.address("listen");
@@ -174,7 +149,21 @@ fn record(durability: &str, test: &str) -> Option<Recorded> {
     Some(Recorded { data, calls })
 }
 
+impl Taken {
+    /// Returns true if the reply follows a sync that follows the command.
+    fn waits_for(&self, syncs: &[&Call]) -> bool {
+        let mut syncs = syncs.iter();
+        syncs.any(|sync| self.read < sync.began && sync.returned < self.replied)
+    }
+}
+
 impl Recorded {
+    /// Returns the syncs of the journal.
+    fn syncs(&self) -> Vec<&Call> {
+        let syncs = self.calls.iter().filter(|call| call.is_sync());
+        syncs.filter(|call| call.journal().is_some()).collect()
+    }
+
     /// Returns the grants in the record. Each connection has at most one at a time.
     fn taken(&self) -> Vec<Taken> {
         let mut read = BTreeMap::<&str, (usize, usize)>::new();

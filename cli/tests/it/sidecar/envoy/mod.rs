@@ -1,6 +1,5 @@
 //! The answers through a real Envoy with the shipped files, to the last header.
 
-mod backend;
 mod process;
 mod stages;
 
@@ -8,9 +7,10 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 use http::uri::PathAndQuery;
-use plimsoll_testing::process::{run, until};
+use plimsoll_testing::process::{succeed, until, until_true};
 use plimsoll_testing::turns::{IDLE, turn};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
@@ -18,8 +18,8 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
+use super::proxy::Answer;
 use super::{Fleet, filled};
-use backend::{Answer, Backend};
 use process::Envoy;
 
 /// Credentials of the shipped file.
@@ -44,22 +44,21 @@ const TENANTS: &str = "tenants: { default: { weight: 1.0 }, acme: { weight: 1.0 
 const PATIENT: (&str, &str) = ("timeout: 0.02s", "timeout: 5s");
 
 /// Starts a fleet with limits that have reached the sidecar, and Envoy.
-fn start(test: &str, replaced: &[(&str, &str)]) -> Option<(Fleet, Backend, Envoy)> {
+fn start(test: &str, replaced: &[(&str, &str)]) -> Option<(Fleet, Envoy)> {
     let rules = filled("envoy-rules.yaml", &[]);
     let fleet = Fleet::start(POLICY, TENANTS, Some(&rules), &[]);
-    let backend = Backend::start();
-    let envoy = Envoy::start(test, &fleet, &backend, &[replaced, &[PATIENT]].concat())?;
-    until("the limits to reach the sidecar", || {
-        let is_refused = |path| backend.get(envoy.ingress, path, &[ACME]).status == 429;
+    let envoy = Envoy::start(test, &fleet, &[replaced, &[PATIENT]].concat())?;
+    until_true("the limits to reach the sidecar", || {
+        let is_refused = |path| envoy.get(path, &[ACME]).status == 429;
         let is_withheld = || {
-            backend
-                .get(envoy.ingress, "/search", &[])
+            envoy
+                .get("/search", &[])
                 .body
                 .contains("x-plimsoll-shadow: drop")
         };
-        (is_refused("/checkout") && is_refused("/export") && is_withheld()).then_some(())
+        is_refused("/checkout") && is_refused("/export") && is_withheld()
     });
-    Some((fleet, backend, envoy))
+    Some((fleet, envoy))
 }
 
 /// Removes the header fields of the proxy, and fields that differ from answer to answer.
@@ -119,15 +118,12 @@ fn caller_behind_envoy_gets_the_whole_refusal() {
         "{ cluster_name: plimsoll_socket }",
     )][..];
     for replaced in [over_tcp, over_a_socket] {
-        let Some((_fleet, backend, envoy)) = start("caller_behind_envoy", replaced) else {
+        let Some((_fleet, envoy)) = start("caller_behind_envoy", replaced) else {
             return;
         };
-        check_refusal(
-            &backend.get(envoy.ingress, "/checkout/7", &[ACME]),
-            "checkout",
-        );
+        check_refusal(&envoy.get("/checkout/7", &[ACME]), "checkout");
         // Refused for the second descriptor, though the first has room.
-        check_refusal(&backend.get(envoy.ingress, "/export", &[ACME]), "account");
+        check_refusal(&envoy.get("/export", &[ACME]), "account");
         assert_eq!(envoy.log(), Vec::<String>::new());
     }
 }
@@ -135,7 +131,7 @@ fn caller_behind_envoy_gets_the_whole_refusal() {
 #[test]
 fn envoy_counts_requests_by_tenant_and_cost() {
     let _turn = turn(IDLE);
-    let Some((fleet, backend, envoy)) = start("envoy_counts_requests", &[]) else {
+    let Some((fleet, envoy)) = start("envoy_counts_requests", &[]) else {
         return;
     };
     let counted = |bucket: &str| {
@@ -148,11 +144,10 @@ fn envoy_counts_requests_by_tenant_and_cost() {
     };
     let before = ["reports", "account", "checkout"].map(counted);
     for _ in 0..3 {
-        backend.get(envoy.ingress, "/export", &[CORNER_SHOP]);
+        envoy.get("/export", &[CORNER_SHOP]);
     }
     // The credentials name the caller, and the caller cannot change the tenant.
-    backend.get(
-        envoy.ingress,
+    envoy.get(
         "/checkout",
         &[
             CORNER_SHOP,
@@ -166,22 +161,22 @@ fn envoy_counts_requests_by_tenant_and_cost() {
         fleet.sidecar_metric("plimsoll_retried_total", &format!("bucket=\"{bucket}\""))
     };
     assert_eq!(["account", "checkout"].map(retried), [0.0, 1.0]);
-    until("the controller to count the request for its tenant", || {
-        (refused("corner-shop") == 1).then_some(())
+    until_true("the controller to count the request for its tenant", || {
+        refused("corner-shop") == 1
     });
     assert_eq!(refused("intruder"), 0);
-    assert_eq!(backend.get(envoy.ingress, "/checkout", &[]).status, 401);
+    assert_eq!(envoy.get("/checkout", &[]).status, 401);
 }
 
 #[test]
 fn backend_sees_no_forged_refusals() {
     let _turn = turn(IDLE);
-    let Some((fleet, backend, envoy)) = start("backend_sees", &[]) else {
+    let Some((fleet, envoy)) = start("backend_sees", &[]) else {
         return;
     };
     let forged = [("x-plimsoll-shadow", "forged"), ("x-tenant", "forged")];
     let seen = |path: &str| {
-        let answer = backend.get(envoy.ingress, path, &forged);
+        let answer = envoy.get(path, &forged);
         assert_eq!(answer.status, 200, "{}", answer.body);
         let own =
             |line: &&str| line.starts_with("x-plimsoll-shadow") || line.starts_with("x-tenant");
@@ -205,11 +200,10 @@ fn unmatched_request_passes_and_is_counted() {
     let _turn = turn(IDLE);
     let unknown = ("descriptor_value: search }", "descriptor_value: unknown }");
     let fleet = Fleet::start(POLICY, TENANTS, Some(&filled("envoy-rules.yaml", &[])), &[]);
-    let backend = Backend::start();
-    let Some(envoy) = Envoy::start("no_rule", &fleet, &backend, &[unknown, PATIENT]) else {
+    let Some(envoy) = Envoy::start("no_rule", &fleet, &[unknown, PATIENT]) else {
         return;
     };
-    assert_eq!(backend.get(envoy.ingress, "/search", &[]).status, 200);
+    assert_eq!(envoy.get("/search", &[]).status, 200);
     assert_eq!(fleet.sidecar_metric("plimsoll_decisions_total", ""), 0.0);
     assert_eq!(
         fleet.sidecar_metric(
@@ -220,8 +214,8 @@ fn unmatched_request_passes_and_is_counted() {
     );
 }
 
-fn call(backend: &Backend, envoy: &Envoy) -> Result<MetadataMap, Status> {
-    backend.runtime().block_on(async {
+fn call(envoy: &Envoy) -> Result<MetadataMap, Status> {
+    Runtime::new().unwrap().block_on(async {
         let endpoint = Channel::from_shared(format!("http://{}", envoy.ingress)).unwrap();
         let mut grpc = Grpc::new(endpoint.connect().await.unwrap());
         grpc.ready().await.unwrap();
@@ -240,12 +234,10 @@ fn call(backend: &Backend, envoy: &Envoy) -> Result<MetadataMap, Status> {
 #[test]
 fn grpc_caller_behind_envoy_backs_off() {
     let _turn = turn(IDLE);
-    let Some((fleet, backend, envoy)) = start("grpc_caller", &[]) else {
+    let Some((fleet, envoy)) = start("grpc_caller", &[]) else {
         return;
     };
-    let status = until("the limit of the gRPC route", || {
-        call(&backend, &envoy).err()
-    });
+    let status = until("the limit of the gRPC route", || call(&envoy).err());
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(
         status
@@ -280,20 +272,12 @@ fn grpc_caller_behind_envoy_backs_off() {
         "policy.yaml",
         &POLICY.replace("orders: { limit: 0,", "orders: { limit: 1000000,"),
     );
-    until("the call to pass", || call(&backend, &envoy).ok());
+    until("the call to pass", || call(&envoy).ok());
 }
 
 #[test]
 fn shipped_rules_are_valid() {
     let rules = super::integration("envoy-rules.yaml");
-    let ended = run(&[
-        "check".as_ref(),
-        "--sidecar-rules".as_ref(),
-        rules.as_os_str(),
-    ]);
-    assert!(
-        ended.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ended.stderr)
-    );
+    let rules = rules.to_str().unwrap();
+    succeed(&["check", "--sidecar-rules", rules]);
 }

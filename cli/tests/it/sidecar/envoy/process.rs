@@ -5,30 +5,28 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use plimsoll_testing::fleet::metric;
-use plimsoll_testing::process::{Process, until};
+use plimsoll_testing::process::{Process, until, until_true};
 use tempfile::TempDir;
 
+use super::super::proxy::{Answer, Backend, Caller, Fields};
 use super::super::{Fleet, filled, tool};
-use super::backend::Backend;
 
 pub(super) struct Envoy {
     process: Process,
     /// Port of callers.
     pub(super) ingress: SocketAddr,
-    admin: SocketAddr,
+    caller: Caller,
+    admin: Caller,
+    _backend: Backend,
     _directory: TempDir,
 }
 
 impl Envoy {
-    /// Starts Envoy with the shipped file, the ports of the test, and more changes in `replaced`.
+    /// Starts Envoy and a backend with the shipped file, the ports of the test, and more changes in `replaced`.
     /// `None` if there is no Envoy.
-    pub(super) fn start(
-        test: &str,
-        fleet: &Fleet,
-        backend: &Backend,
-        replaced: &[(&str, &str)],
-    ) -> Option<Self> {
+    pub(super) fn start(test: &str, fleet: &Fleet, replaced: &[(&str, &str)]) -> Option<Self> {
         let program = tool(test, "envoy")?;
+        let backend = Backend::start();
         let directory = tempfile::tempdir().unwrap();
         let port = |address: SocketAddr| format!("port_value: {}", address.port());
         let (rls, behind) = (port(fleet.sidecar.address("listen")), port(backend.address));
@@ -64,13 +62,14 @@ impl Envoy {
             "error",
         ]);
         let process = Process::spawn_command(command);
-        let admin: SocketAddr = until("Envoy to open its admin port", || {
+        let admin = until("Envoy to open its admin port", || {
             fs::read_to_string(&admin).ok()?.trim().parse().ok()
         });
-        until("Envoy to be ready", || {
-            (backend.get(admin, "/ready", &[]).status == 200).then_some(())
+        let admin = Caller::new(admin);
+        until_true("Envoy to be ready", || {
+            admin.get("/ready", &[]).status == 200
         });
-        let listeners = backend.get(admin, "/listeners", &[]).body;
+        let listeners = admin.get("/listeners", &[]).body;
         let ingress = listeners
             .lines()
             .find_map(|line| line.strip_prefix("ingress::"))
@@ -79,17 +78,19 @@ impl Envoy {
         Some(Self {
             process,
             ingress,
+            caller: Caller::new(ingress),
             admin,
+            _backend: backend,
             _directory: directory,
         })
     }
 
-    pub(super) fn counter(&self, backend: &Backend, name: &str) -> f64 {
-        metric(
-            &backend.get(self.admin, "/stats/prometheus", &[]).body,
-            name,
-            "",
-        )
+    pub(super) fn get(&self, path: &str, fields: Fields<'_>) -> Answer {
+        self.caller.get(path, fields)
+    }
+
+    pub(super) fn counter(&self, name: &str) -> f64 {
+        metric(&self.admin.get("/stats/prometheus", &[]).body, name, "")
     }
 
     /// Returns its log lines from errors on.

@@ -8,11 +8,11 @@ use plimsoll_core::rollout::{Cohort, Percent};
 use plimsoll_testing::fleet::TENANTS;
 use plimsoll_testing::turns::turn;
 
+use super::super::proxy::{Load, Rates, share};
 use super::super::{Fleet, filled};
-use super::backend::{Backend, Load, Tally};
 use super::process::Envoy;
 use super::{ACME, CORNER_SHOP};
-use crate::operators::kill::{admin, kill};
+use crate::operators::kill::kill;
 
 const LIMIT: f64 = 60.0;
 /// Requests/s of each of two tenants.
@@ -53,25 +53,22 @@ struct Scene {
     envoy: Envoy,
     acme: Load,
     corner_shop: Load,
-    backend: Backend,
 }
 
 impl Scene {
     fn start(test: &str, mode: &str, safety: u32) -> Option<Self> {
         let rules = filled("envoy-rules.yaml", &[]);
         let fleet = Fleet::start(&policy(mode), TENANTS, Some(&rules), &["--name", &name()]);
-        let backend = Backend::start();
         let tokens = format!("max_tokens: {0}, tokens_per_fill: {0}", safety / 4);
         let shipped = "max_tokens: 500, tokens_per_fill: 500";
-        let envoy = Envoy::start(test, &fleet, &backend, &[(shipped, &tokens)])?;
-        let load = |tenant| backend.load(envoy.ingress, "/checkout", &[tenant], OFFERED);
+        let envoy = Envoy::start(test, &fleet, &[(shipped, &tokens)])?;
+        let load = |tenant| Load::start(envoy.ingress, "/checkout", &[&[tenant]], OFFERED);
         let (acme, corner_shop) = (load(ACME), load(CORNER_SHOP));
         Some(Self {
             fleet,
             envoy,
             acme,
             corner_shop,
-            backend,
         })
     }
 
@@ -89,13 +86,14 @@ impl Scene {
     /// Checks that no request has failed so far.
     fn check_answered(&self) {
         for load in [&self.acme, &self.corner_shop] {
-            let tally = load.tally();
-            assert_eq!(tally.failed, 0.0, "{tally:?}");
+            let counts = load.all();
+            let expected = [200, 429].map(|status| share(&counts, None, status));
+            assert!((expected[0] + expected[1] - 1.0).abs() < 1e-9, "{counts:?}");
         }
     }
 }
 
-fn passes(rates: &Tally) -> bool {
+fn passes(rates: &Rates) -> bool {
     rates.refused == 0.0 && rates.cut == 0.0 && rates.served > 0.7 * f64::from(OFFERED)
 }
 
@@ -112,10 +110,10 @@ fn stages_and_kills_reach_envoy_callers() {
         ..
     } = &scene;
 
-    let would = |rates: &Tally| passes(rates) && rates.would > 0.3 * f64::from(OFFERED);
+    let would = |rates: &Rates| passes(rates) && rates.would > 0.3 * f64::from(OFFERED);
     for load in [acme, corner_shop] {
         load.until_rates("what shadow would refuse", SPAN, would);
-        assert_eq!(load.tally().refused, 0.0);
+        assert_eq!(share(&load.all(), None, 429), 0.0);
     }
 
     fleet.promote("checkout", "canary");
@@ -123,12 +121,12 @@ fn stages_and_kills_reach_envoy_callers() {
         rates.refused > 0.3 * f64::from(OFFERED)
     });
     corner_shop.until_rates("the tenant outside to pass", QUIET, would);
-    assert_eq!(corner_shop.tally().refused, 0.0);
+    assert_eq!(share(&corner_shop.all(), None, 429), 0.0);
 
     fleet.promote("checkout", "enforce");
     scene.until_held();
 
-    let controller = admin(&fleet.controller);
+    let controller = fleet.controller.url("admin");
     kill(&["on", "--reason", "a test", "--controller", &controller]);
     for load in [acme, corner_shop] {
         load.until_rates("no refusal while killed", QUIET, would);
@@ -174,9 +172,9 @@ fn envoy_keeps_its_safety_bucket_without_sidecar() {
     scene.until_held();
     scene.check_answered();
     assert!(
-        scene.envoy.counter(
-            &scene.backend,
-            "envoy_cluster_ratelimit_failure_mode_allowed"
-        ) > 0.0
+        scene
+            .envoy
+            .counter("envoy_cluster_ratelimit_failure_mode_allowed")
+            > 0.0
     );
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
@@ -15,7 +15,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use plimsoll_testing::process::{PATIENCE, until};
 use tokio::runtime::Runtime;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Field of an answer to a request whose refusal the sidecar withheld.
+pub(super) const SEEN_SHADOW: &str = "x-seen-shadow";
 
 /// By name and value.
 pub(in crate::sidecar) type Fields<'a> = &'a [(&'a str, &'a str)];
@@ -95,27 +99,23 @@ fn request(
 }
 
 async fn answer(client: &HttpClient, request: Request<Full<Bytes>>) -> Answer {
-    match client.request(request).await {
-        Ok(response) => {
-            let (head, body) = response.into_parts();
-            let body = body
-                .collect()
-                .await
-                .map(|body| body.to_bytes())
-                .unwrap_or_default();
-            let body = String::from_utf8_lossy(&body).into_owned();
-            Answer {
-                status: head.status.as_u16(),
-                headers: head.headers,
-                body,
-            }
-        }
-        Err(error) => Answer {
-            status: 0,
-            headers: HeaderMap::new(),
-            body: error.to_string(),
-        },
-    }
+    let answered = async {
+        let response = client.request(request).await.map_err(|it| it.to_string())?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes());
+        Ok(Answer {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: String::from_utf8_lossy(&body.unwrap_or_default()).into_owned(),
+        })
+    };
+    let answered = timeout(ANSWER_MAX, answered).await;
+    let answered = answered.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+    answered.unwrap_or_else(|body| Answer {
+        status: 0,
+        headers: HeaderMap::new(),
+        body,
+    })
 }
 
 /// Sends bytes on a new connection, and reads until the answer contains `wanted`.
@@ -141,12 +141,36 @@ pub(in crate::sidecar) fn exchange(stream: &mut TcpStream, sent: &[u8], wanted: 
     }
 }
 
+/// An answer to a load.
+struct Seen {
+    at: Instant,
+    caller: usize,
+    status: u16,
+    /// The sidecar would have refused it.
+    is_withheld: bool,
+    /// The proxy's own safety bucket refused it.
+    is_cut: bool,
+}
+
 /// Number of answers by caller and status; status 0 means none.
 pub(in crate::sidecar) type Counts = BTreeMap<(usize, u16), u64>;
 
+/// Answers per second.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sidecar) struct Rates {
+    /// Answers of the service.
+    pub(in crate::sidecar) served: f64,
+    /// Served requests that the sidecar would have refused.
+    pub(in crate::sidecar) would: f64,
+    /// Refusals of the sidecar.
+    pub(in crate::sidecar) refused: f64,
+    /// Refusals of the proxy's own safety bucket.
+    pub(in crate::sidecar) cut: f64,
+}
+
 /// A steady open-loop load, until it is dropped.
 pub(in crate::sidecar) struct Load {
-    counts: Arc<Mutex<[Counts; 2]>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
     runtime: Option<Runtime>,
 }
 
@@ -164,49 +188,74 @@ impl Load {
             .iter()
             .map(|fields| request(address, "GET", path, fields, ""))
             .collect();
-        let counts = Arc::<Mutex<[Counts; 2]>>::default();
-        let counted = Arc::clone(&counts);
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let shared = Arc::clone(&seen);
         runtime.spawn(async move {
             let mut ticks = interval(Duration::from_secs(1) / rps);
             // On a busy machine it becomes a slower load, not a burst.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             for (caller, request) in requests.iter().enumerate().cycle() {
                 ticks.tick().await;
-                let (client, request, counted) =
-                    (client.clone(), request.clone(), Arc::clone(&counted));
+                let (client, request, all) = (client.clone(), request.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
-                    let status = answer(&client, request).await.status;
-                    for counts in counted
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .iter_mut()
-                    {
-                        *counts.entry((caller, status)).or_default() += 1;
-                    }
+                    let answer = answer(&client, request).await;
+                    all.lock().unwrap().push(Seen {
+                        at: Instant::now(),
+                        caller,
+                        status: answer.status,
+                        is_withheld: answer.headers.contains_key(SEEN_SHADOW),
+                        is_cut: answer.field("x-ratelimit-reason") == "envoy_safety",
+                    });
                 });
             }
         });
         Self {
-            counts,
+            seen,
             runtime: Some(runtime),
         }
     }
 
     /// Counts the next `count` answers.
-    pub(in crate::sidecar) fn next(&self, count: u64) -> Counts {
-        self.lock()[0].clear();
+    pub(in crate::sidecar) fn next(&self, count: usize) -> Counts {
+        let from = self.seen.lock().unwrap().len();
         until("answers", || {
-            let mut counts = self.lock();
-            (counts[0].values().sum::<u64>() >= count).then(|| std::mem::take(&mut counts[0]))
+            let seen = self.seen.lock().unwrap();
+            (seen.len() >= from + count).then(|| counts(&seen[from..]))
         })
     }
 
     pub(in crate::sidecar) fn all(&self) -> Counts {
-        self.lock()[1].clone()
+        counts(&self.seen.lock().unwrap())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, [Counts; 2]> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until the rates over `span` are as wanted, and returns them.
+    pub(in crate::sidecar) fn until_rates(
+        &self,
+        what: &str,
+        span: Duration,
+        wanted: impl Fn(&Rates) -> bool,
+    ) -> Rates {
+        let began = Instant::now();
+        until(&format!("{what}, per second over {span:?}"), || {
+            (began.elapsed() >= span)
+                .then(|| self.rates(span))
+                .filter(&wanted)
+        })
+    }
+
+    fn rates(&self, span: Duration) -> Rates {
+        let now = Instant::now();
+        let seen = self.seen.lock().unwrap();
+        let rate = |wanted: fn(&Seen) -> bool| {
+            let recent = seen.iter().filter(|seen| now - seen.at <= span);
+            recent.filter(|seen| wanted(seen)).count() as f64 / span.as_secs_f64()
+        };
+        Rates {
+            served: rate(|seen| seen.status == 200),
+            would: rate(|seen| seen.status == 200 && seen.is_withheld),
+            refused: rate(|seen| seen.status == 429 && !seen.is_cut),
+            cut: rate(|seen| seen.status == 429 && seen.is_cut),
+        }
     }
 }
 
@@ -218,16 +267,21 @@ impl Drop for Load {
     }
 }
 
+fn counts(seen: &[Seen]) -> Counts {
+    let mut counts = Counts::new();
+    for seen in seen {
+        *counts.entry((seen.caller, seen.status)).or_default() += 1;
+    }
+    counts
+}
+
 /// Share of the answers with a status, of one caller or of all.
 pub(in crate::sidecar) fn share(counts: &Counts, caller: Option<usize>, status: u16) -> f64 {
-    let of_caller = |(by, _): &(usize, u16)| caller.is_none_or(|caller| caller == *by);
-    let all: u64 = counts
-        .iter()
-        .filter(|(key, _)| of_caller(key))
-        .map(|(_, count)| count)
-        .sum();
-    let with = counts
-        .iter()
-        .filter(|(key, _)| of_caller(key) && key.1 == status);
-    with.map(|(_, count)| count).sum::<u64>() as f64 / all as f64
+    let of_caller = |((by, _), _): &(&(usize, u16), &u64)| caller.is_none_or(|it| it == *by);
+    let sum = |wanted: &dyn Fn(u16) -> bool| -> u64 {
+        let with = counts.iter().filter(of_caller);
+        with.map(|((_, status), count)| if wanted(*status) { *count } else { 0 })
+            .sum()
+    };
+    sum(&|it| it == status) as f64 / sum(&|_| true) as f64
 }

@@ -6,20 +6,21 @@ mod caller;
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::{Cohort, Percent};
-use plimsoll_testing::process::{Process, free_addresses, until};
+use plimsoll_testing::process::{Process, free_addresses, until, until_true};
+use plimsoll_testing::turns::turn;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Fleet;
-use crate::operators::kill::{admin, kill};
+use super::{Fleet, tool};
+use crate::operators::kill::kill;
 
 pub(super) use backend::Backend;
-pub(super) use caller::{Answer, Caller, Counts, Fields, Load, exchange, share};
+pub(super) use caller::{Answer, Caller, Counts, Fields, Load, Rates, exchange, share};
 
 /// Bucket of the shipped configurations.
 pub(super) const BUCKET: &str = "checkout";
@@ -27,7 +28,7 @@ pub(super) const BUCKET: &str = "checkout";
 const LIMIT: u32 = 30;
 pub(super) const OFFERED: u32 = 120;
 /// Number of answers behind a statement about a state.
-const SAMPLE: u64 = 200;
+const SAMPLE: usize = 200;
 /// Name of the sidecar, which decides on the keys of its canary.
 const NAME: &str = "edge-1";
 const CANARY_PERCENT: f64 = 50.0;
@@ -89,10 +90,6 @@ impl Setting {
 
     pub(super) fn sidecar(&self) -> SocketAddr {
         self.fleet.sidecar.address("http")
-    }
-
-    pub(super) fn socket(&self) -> String {
-        self.fleet.path("http.sock").display().to_string()
     }
 
     /// Writes a file for the proxy, and returns its path.
@@ -227,9 +224,7 @@ fn passes_requests_intact(setting: &Setting) {
 
     // Each counts once: callers choose neither the bucket nor the cost.
     let decisions = || setting.fleet.sidecar_metric("plimsoll_decisions_total", "");
-    until("the decisions", || {
-        (decisions() >= f64::from(REQUESTS)).then_some(())
-    });
+    until_true("the decisions", || decisions() >= f64::from(REQUESTS));
     assert_eq!(decisions(), f64::from(REQUESTS), "decisions of requests");
 }
 
@@ -241,7 +236,7 @@ fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes: bool) {
     let decisions = || setting.fleet.sidecar_metric("plimsoll_decisions_total", "");
     let until_decided = |before: f64, requests: u32| {
         let expected = before + f64::from(requests);
-        until("the decisions", || (decisions() >= expected).then_some(()));
+        until_true("the decisions", || decisions() >= expected);
         assert_eq!(decisions(), expected, "decisions of {requests} requests");
     };
     let host = setting.address;
@@ -284,15 +279,26 @@ fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes: bool) {
     until_decided(before, served);
 }
 
-/// Sends requests while nothing is limited, then under a limit, and returns a refusal.
+/// Starts a proxy with more changes of its file. It asks the sidecar at this address.
+type Start = fn(&Setting, &Path, &str, Patience, &[(&str, &str)]) -> Process;
+
+/// Sends requests through a proxy that asks by the Unix socket, while nothing is limited, then under a
+/// limit, and returns a refusal. `scheme` is what the proxy writes before the path of a socket.
 pub(super) fn passes_requests_and_refusals(
-    setting: &Setting,
+    proxy: &str,
+    start: Start,
+    scheme: &str,
     forwards_control_bytes: bool,
-) -> Answer {
-    passes_requests_intact(setting);
-    no_head_passes_undecided(setting, forwards_control_bytes);
+) -> Option<Answer> {
+    let program = tool(proxy, proxy)?;
+    let _turn = turn(OFFERED);
+    let setting = Setting::start("buckets: {}\n");
+    let socket = format!("{scheme}{}", setting.fleet.path("http.sock").display());
+    let _proxy = start(&setting, &program, &socket, Patience::Long, &[]);
+    passes_requests_intact(&setting);
+    no_head_passes_undecided(&setting, forwards_control_bytes);
     setting.fleet.save("policy.yaml", &policy(30, "enforce"));
-    refusal(setting)
+    Some(refusal(&setting))
 }
 
 /// Checks that the body of a refusal is the sidecar's.
@@ -391,8 +397,8 @@ pub(super) fn goes_through_all_stages(setting: &mut Setting) {
     );
 
     setting.fleet.promote(BUCKET, "canary");
-    until("refusals in the canary", || {
-        (refused(&load.next(20), 0) > 0.0).then_some(())
+    until_true("refusals in the canary", || {
+        refused(&load.next(20), 0) > 0.0
     });
     let counts = load.all();
     assert_eq!(
@@ -403,12 +409,11 @@ pub(super) fn goes_through_all_stages(setting: &mut Setting) {
 
     setting.fleet.promote(BUCKET, "enforce");
     let due = 1.0 - f64::from(LIMIT) / f64::from(OFFERED);
-    until("the limit to hold", || {
+    until_true("the limit to hold", || {
         let counts = load.next(SAMPLE);
         [0, 1]
             .iter()
             .all(|caller| (refused(&counts, *caller) - due).abs() < 0.12)
-            .then_some(())
     });
 
     setting.fleet.kill_sidecar();
@@ -433,13 +438,8 @@ pub(super) fn goes_through_all_stages(setting: &mut Setting) {
     setting.fleet.sidecar.signal("CONT");
     until_refusals(&load);
 
-    kill(&[
-        "on",
-        "--reason",
-        "a test",
-        "--controller",
-        &admin(&setting.fleet.controller),
-    ]);
+    let controller = setting.fleet.controller.url("admin");
+    kill(&["on", "--reason", "a test", "--controller", &controller]);
     until("the end of refusals", || {
         (share(&load.next(20), None, 200) == 1.0).then_some(())
     });
@@ -459,15 +459,22 @@ pub(super) fn goes_through_all_stages(setting: &mut Setting) {
     );
 }
 
-/// Sends requests to a proxy with a dead sidecar until the proxy itself refuses one.
-pub(super) fn until_refused_without_sidecar(setting: &mut Setting) {
+/// Sends requests to a proxy with a dead sidecar and these bounds until the proxy itself refuses one.
+pub(super) fn refuses_without_sidecar(proxy: &str, start: Start, bounds: &[(&str, &str)]) {
+    let Some(program) = tool(proxy, proxy) else {
+        return;
+    };
+    let _turn = turn(OFFERED);
+    let mut setting = Setting::start("buckets: {}\n");
+    let sidecar = setting.sidecar().to_string();
+    let _proxy = start(&setting, &program, &sidecar, Patience::Shipped, bounds);
     setting.fleet.kill_sidecar();
     let caller = Caller::new(setting.address);
     let mut served = 0;
-    until("a refusal by the proxy itself", || {
+    until_true("a refusal by the proxy itself", || {
         let answer = caller.get("/orders", &[]);
         served += u32::from(answer.status == 200);
-        (answer.status == 429).then_some(())
+        answer.status == 429
     });
     assert!(served > 0);
 }
@@ -481,7 +488,5 @@ fn until_refusals(load: &Load) {
 /// Waits until the service has seen more requests with a withheld refusal.
 fn until_withheld(backend: &Backend, more: u64) {
     let before = backend.withheld();
-    until("withheld refusals", || {
-        (backend.withheld() >= before + more).then_some(())
-    });
+    until_true("withheld refusals", || backend.withheld() >= before + more);
 }
