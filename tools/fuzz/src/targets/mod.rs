@@ -1,5 +1,4 @@
 //! The list of targets.
-#![allow(clippy::unwrap_used, clippy::panic)] // a broken rule ends the target
 
 mod files;
 mod hostile;
@@ -11,168 +10,71 @@ mod trust;
 mod web;
 mod wire;
 
-use crate::dictionary::Dictionary;
+use crate::mutation::Format;
 
-/// Function of foreign bytes, with hints for the mutator.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
+/// Function of foreign bytes, with what its test makes inputs of.
+pub(crate) struct Target {
     /// Name of the target and of its corpus folder.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Panics if the bytes break a rule.
-    pub run: fn(&[u8]),
-    /// Tokens of the format.
-    pub dictionary: Dictionary,
+    pub(crate) run: fn(&[u8]),
+    pub(crate) format: Format,
     /// Makes inputs in addition to the corpus.
-    pub seeds: fn() -> Vec<Vec<u8>>,
+    pub(crate) generated: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every target.
-pub const TARGETS: [Target; 23] = [
-    Target {
-        name: "report",
-        run: wire::report,
-        dictionary: Dictionary::Report,
-        seeds: wire::report_seeds,
-    },
-    Target {
-        name: "parts",
-        run: wire::parts,
-        dictionary: Dictionary::Reports,
-        seeds: wire::parts_seeds,
-    },
-    Target {
-        name: "directives",
-        run: wire::directives,
-        dictionary: Dictionary::Directives,
-        seeds: wire::directives_seeds,
-    },
-    Target {
-        name: "hostile_client",
-        run: hostile::client,
-        dictionary: Dictionary::Script,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "hostile_aggregator",
-        run: hostile::aggregator,
-        dictionary: Dictionary::Script,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "policy",
-        run: texts::policy,
-        dictionary: Dictionary::Policy,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "tenants",
-        run: texts::tenants,
-        dictionary: Dictionary::Policy,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "scenario",
-        run: texts::scenario,
-        dictionary: Dictionary::Scenario,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "csv",
-        run: texts::csv,
-        dictionary: Dictionary::Csv,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "state",
-        run: files::state,
-        dictionary: Dictionary::Json,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "kept_directives",
-        run: files::kept_directives,
-        dictionary: Dictionary::Json,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "history",
-        run: files::history,
-        dictionary: Dictionary::Csv,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "prometheus",
-        run: web::prometheus,
-        dictionary: Dictionary::Json,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "traceparent",
-        run: web::traceparent,
-        dictionary: Dictionary::Http,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "path",
-        run: web::path,
-        dictionary: Dictionary::Http,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "admin",
-        run: web::admin,
-        dictionary: Dictionary::Json,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "certificate",
-        run: trust::certificate,
-        dictionary: Dictionary::Trust,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "certificate_files",
-        run: trust::certificate_files,
-        dictionary: Dictionary::Trust,
-        seeds: trust::certificate_files_seeds,
-    },
-    Target {
-        name: "identity",
-        run: trust::identity,
-        dictionary: Dictionary::Trust,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "sidecar_rules",
-        run: sidecar::rules,
-        dictionary: Dictionary::Rules,
-        seeds: sidecar::rules_seeds,
-    },
-    Target {
-        name: "descriptor",
-        run: sidecar::descriptor,
-        dictionary: Dictionary::Descriptor,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "resp",
-        run: quota::resp,
-        dictionary: Dictionary::Resp,
-        seeds: Vec::new,
-    },
-    Target {
-        name: "tokens",
-        run: trust::tokens,
-        dictionary: Dictionary::Trust,
-        seeds: Vec::new,
-    },
-];
+/// Lists the targets, and makes a test of each.
+macro_rules! targets {
+    ($($name:ident($run:path, $format:expr, $generated:expr);)*) => {
+        const TARGETS: &[Target] = &[$(Target {
+            name: stringify!($name),
+            run: $run,
+            format: $format,
+            generated: $generated,
+        }),*];
+
+        $(#[test]
+        fn $name() {
+            crate::check(stringify!($name));
+        })*
+    };
+}
+
+targets! {
+    report(wire::report, Format::Message("Report"), wire::report_seeds);
+    parts(wire::parts, Format::Messages("Report"), wire::parts_seeds);
+    directives(wire::directives, Format::Messages("Directives"), wire::directives_seeds);
+    hostile_client(hostile::client, Format::Script, Vec::new);
+    hostile_aggregator(hostile::aggregator, Format::Script, Vec::new);
+    policy(texts::policy, Format::Text, Vec::new);
+    tenants(texts::tenants, Format::Text, Vec::new);
+    scenario(texts::scenario, Format::Text, Vec::new);
+    csv(texts::csv, Format::Text, Vec::new);
+    state(files::state, Format::Text, Vec::new);
+    kept_directives(files::kept_directives, Format::Text, Vec::new);
+    history(files::history, Format::Text, Vec::new);
+    prometheus(web::prometheus, Format::Text, Vec::new);
+    traceparent(web::traceparent, Format::Text, Vec::new);
+    path(web::path, Format::Text, Vec::new);
+    admin(web::admin, Format::Text, Vec::new);
+    certificate(trust::certificate, Format::Text, Vec::new);
+    certificate_files(trust::certificate_files, Format::Text, trust::certificate_files_seeds);
+    identity(trust::identity, Format::Text, Vec::new);
+    sidecar_rules(sidecar::rules, Format::Text, sidecar::rules_seeds);
+    descriptor(sidecar::descriptor, Format::Text, Vec::new);
+    resp(quota::resp, Format::Text, Vec::new);
+    tokens(trust::tokens, Format::Text, Vec::new);
+}
 
 /// Runs the target of this name.
 ///
 /// # Panics
 /// If there is no such target, or the bytes break a rule.
 pub fn run(name: &str, data: &[u8]) {
+    (target(name).run)(data);
+}
+
+pub(crate) fn target(name: &str) -> &'static Target {
     let target = TARGETS.iter().find(|target| target.name == name);
-    (target.unwrap_or_else(|| panic!("no target `{name}`")).run)(data);
+    target.unwrap_or_else(|| panic!("no target `{name}`"))
 }

@@ -9,7 +9,7 @@ use plimsoll_core::report::Role;
 use plimsoll_proto::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportDecoder, wire};
 use prost::Message as _;
 
-use crate::mutator::{framed, frames};
+use crate::mutation::{framed, frames};
 
 use super::tiers::{Link, START, client, identity, later, plain_brain, save, zone};
 

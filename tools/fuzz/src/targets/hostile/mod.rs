@@ -8,7 +8,8 @@ mod tree;
 
 use plimsoll_core::exchange::Child;
 
-use crate::schema::{self, Draw};
+use crate::schema;
+use crate::script::Script;
 use tree::{Place, Tree};
 
 use super::tiers;
@@ -45,26 +46,6 @@ pub(super) fn aggregator(data: &[u8]) {
     );
 }
 
-struct Script<'a>(&'a [u8]);
-
-impl Draw for Script<'_> {
-    fn draw(&mut self) -> u64 {
-        // A byte is enough for most choices, and numbers take more than one draw.
-        let Some((byte, rest)) = self.0.split_first() else {
-            return 0;
-        };
-        self.0 = rest;
-        if *byte < 0xf0 {
-            return u64::from(*byte);
-        }
-        let (number, rest) = self.0.split_at(self.0.len().min(8));
-        self.0 = rest;
-        number.iter().fold(u64::from(*byte), |number, byte| {
-            number << 8 | u64::from(*byte)
-        })
-    }
-}
-
 fn attack(
     data: &[u8],
     places: &[Place],
@@ -73,7 +54,7 @@ fn attack(
     admit: impl Fn(),
 ) {
     let mut script = Script(data);
-    let place = places[script.below(places.len() as u64) as usize];
+    let place = *script.choose(places);
     let mut tree = Tree::new();
     tree.settle();
     let mut stream = tree.open(hostile);
@@ -96,7 +77,7 @@ fn attack(
                 let forged: Vec<u8> = (5..fields)
                     .flat_map(|_| schema::field("Report", without, &mut script))
                     .collect();
-                let counts = (script.below(2) == 1).then(|| schema::number(&mut script));
+                let counts = (script.below(2) == 1).then(|| script.number());
                 if !tree.report(place, &mut stream, hostile, &forged, counts) {
                     tree.close(place, &stream);
                     stream = tree.open(hostile);
@@ -114,15 +95,6 @@ mod tests {
     use super::*;
     use plimsoll_proto::wire;
     use prost::Message;
-
-    #[test]
-    fn script_is_over_with_its_bytes() {
-        let mut script = Script(&[7, 0xf0, 1, 2]);
-        assert_eq!(
-            [script.draw(), script.draw(), script.draw()],
-            [7, 0x00f0_0102, 0]
-        );
-    }
 
     #[test]
     fn claims_of_an_aggregator_change_no_mode() {

@@ -1,4 +1,0 @@
-//! The target `kept_directives` for cargo-fuzz.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| plimsoll_fuzz::run("kept_directives", data));

@@ -1,4 +1,0 @@
-//! The target `policy` for cargo-fuzz.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| plimsoll_fuzz::run("policy", data));

@@ -1,4 +1,0 @@
-//! The target `prometheus` for cargo-fuzz.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| plimsoll_fuzz::run("prometheus", data));
