@@ -234,9 +234,7 @@ mod tests {
         let others = "other versions: 1 of aggregator zone-a/o and 1 more\n";
         assert_eq!(
             text(false),
-            format!(
-                "{first}controller: epoch 0, policy , version 2; all by --all\n{others}"
-            )
+            format!("{first}controller: epoch 0, policy , version 2; all by --all\n{others}")
         );
         assert_eq!(
             text(true),

@@ -12,15 +12,17 @@ use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::coin;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::names::{Bucket, Name, Tenant as TenantName, Zone};
+use plimsoll_core::names::{Bucket, Name, Tenant as TenantName};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_core::report::{Identity, InstanceId};
 use plimsoll_tower::{Limiter, PlimsollLayer, Request as Asked, Rule, Rules, Tenant, TraceId};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::parent::identity;
 
 const REQUESTS: usize = 20_000;
 const KEY: CoinKey = CoinKey::from_bytes(*b"16 random bytes.");
@@ -43,11 +45,9 @@ fn terms() -> Terms {
 
 fn limiter(service: &str, refuses: DropRatio) -> Limiter {
     let identity = Identity {
-        instance: InstanceId(1),
         name: Name::new(service).unwrap(),
         service: Name::new(service).unwrap(),
-        zone: Zone::new("z").unwrap(),
-        role: Role::Client,
+        ..identity()
     };
     let (limiter, mut subscription) = Limiter::without_transport(identity, 10, 4, 7);
     limiter.bucket(service).unwrap();

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use plimsoll_policy::{Policy, Source};
 use plimsoll_simulator::{Scenario, ScenarioError};
 
+#[cfg(test)]
 fn policy_of(policy: &str, tenants: &str) -> Arc<Policy> {
     let policy = Source {
         name: "policy.yaml",

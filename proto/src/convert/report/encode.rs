@@ -198,7 +198,10 @@ fn encode_head(report: &Report) -> wire::Report {
     wire::Report {
         seq: report.seq,
         identity: report.identity.as_ref().map(encode_identity),
-        version: report.version.as_ref().map_or_else(String::new, Name::to_string),
+        version: report
+            .version
+            .as_ref()
+            .map_or_else(String::new, Name::to_string),
         time_us: report.time.map(MonoTime::as_micros),
         epoch: report.epoch.map(|epoch| epoch.0),
         controller: report.controller.map(encode_instance),

@@ -2,7 +2,7 @@
 
 use plimsoll_core::names::InvalidName;
 
-use super::{check_last_rejected, invalid_name, too_many};
+use super::{Rejected, check_last_rejected, invalid_name, too_many};
 use crate::DecodeError::{Range, Zero};
 use crate::tests::*;
 
@@ -109,7 +109,7 @@ fn directives_out_of_range_are_rejected() {
     for (part, error) in table {
         check_directives_rejected(vec![part], &error);
     }
-    let heads: [(fn(&mut wire::Directives), DecodeError); 4] = [
+    let heads: [Rejected<wire::Directives>; 4] = [
         (|it| it.seq = 0, Zero("seq")),
         (|it| it.epoch = Some(0), Zero("epoch")),
         (
@@ -123,7 +123,7 @@ fn directives_out_of_range_are_rejected() {
         change(&mut part);
         check_directives_rejected(vec![part], &error);
     }
-    let seconds: [(fn(&mut wire::Directives), DecodeError); 3] = [
+    let seconds: [Rejected<wire::Directives>; 3] = [
         (|it| it.seq = 2, DecodeError::Parts("seq")),
         (|it| it.epoch = Some(2), DecodeError::Parts("epoch")),
         (|it| it.epoch = None, DecodeError::Parts("epoch")),

@@ -7,6 +7,9 @@ use plimsoll_core::names::InvalidName;
 
 use super::*;
 
+/// A change that makes a valid message invalid, and its error.
+type Rejected<T> = (fn(&mut T), DecodeError);
+
 fn invalid_name(field: &'static str, source: InvalidName) -> DecodeError {
     DecodeError::Name { field, source }
 }

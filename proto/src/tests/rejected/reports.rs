@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::report::CALLERS_MAX;
 
-use super::{check_last_rejected, invalid_name, too_many};
+use super::{Rejected, check_last_rejected, invalid_name, too_many};
 use crate::DecodeError::{Bin, Definition, Instance, Parts, Undefined, Unsorted, Zero};
 use crate::tests::*;
 
@@ -159,7 +159,7 @@ fn columns(field: &'static str, got: usize, expected: usize) -> DecodeError {
 fn reports_out_of_range_are_rejected() {
     let most = KEYS_PER_PART_MAX;
     let name = |length| invalid_name("tenant", InvalidName::TooLong(length));
-    let table: [(fn(&mut wire::Report), DecodeError); 25] = [
+    let table: [Rejected<wire::Report>; 25] = [
         (|it| it.seq = 0, Zero("seq")),
         (|it| it.version = "1 2".to_owned(), spaced("version")),
         (|it| it.epoch = Some(0), Zero("epoch")),
@@ -223,7 +223,7 @@ fn reports_out_of_range_are_rejected() {
 
 #[test]
 fn greetings_out_of_range_are_rejected() {
-    let table: [(fn(&mut wire::Identity), DecodeError); 9] = [
+    let table: [Rejected<wire::Identity>; 9] = [
         (|it| it.instance.truncate(15), Instance(15)),
         (|it| it.instance.push(0), Instance(17)),
         (|it| it.instance.clear(), Instance(0)),
@@ -243,7 +243,7 @@ fn greetings_out_of_range_are_rejected() {
 fn evidence_out_of_range_is_rejected() {
     let bins = "evidence.latency_bin_gaps";
     let two = columns("evidence.latency_counts", 2, 1);
-    let table: [(fn(&mut wire::Evidence), DecodeError); 8] = [
+    let table: [Rejected<wire::Evidence>; 8] = [
         (|it| it.bucket = "a b".to_owned(), spaced("evidence")),
         (|it| it.mode = 0, unknown("mode", 0)),
         (|it| it.mode = 4, unknown("mode", 4)),

@@ -225,12 +225,7 @@ fn version(name: &str, version: Option<&str>) -> Check {
         return Check::ok(&subject, own);
     }
     let text = format!("{}, of this command {own}", version.unwrap_or("unknown"));
-    Check::new(
-        Grade::Warn,
-        &subject,
-        text,
-        UPDATE_ALL,
-    )
+    Check::new(Grade::Warn, &subject, text, UPDATE_ALL)
 }
 
 pub(super) fn descriptors(name: &str, limit: u64) -> Check {
