@@ -157,6 +157,10 @@ impl Brain {
         self.downstream.sessions.sum(|child| child.killed_locally)
     }
 
+    pub(crate) fn quota_store_down(&self) -> u32 {
+        self.downstream.sessions.sum(|child| child.quota_store_down)
+    }
+
     /// Begins a drill among the aggregators.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
         self.kills

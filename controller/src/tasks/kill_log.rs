@@ -81,7 +81,7 @@ fn killed(durable: &DurableState, scope: &Scope, actor: Option<&Actor>) -> Event
 /// The event of a kill that ended. `actor` is what ended it, if no operator did.
 pub(crate) fn ended(scope: &Scope, actor: Option<&Actor>) -> Event {
     let text = format!(
-        "kill switch off for {}{}: it stays in shadow until it is promoted",
+        "kill switch off for {}{}: it stays in shadow until it is resumed or promoted",
         whole(scope),
         origin(actor)
     );
@@ -276,9 +276,9 @@ mod tests {
         let said = [
             "kill switch on for b: nothing of it is refused (a test)",
             "kill switch on for b until 1970-01-01T00:01:00Z: nothing of it is refused (a test)",
-            "kill switch off for b, because its time is over: it stays in shadow until it is promoted",
+            "kill switch off for b, because its time is over: it stays in shadow until it is resumed or promoted",
             "kill switch on for the whole fleet, by the policy file: nothing of it is refused",
-            "kill switch off for the whole fleet, by the policy file: it stays in shadow until it is promoted",
+            "kill switch off for the whole fleet, by the policy file: it stays in shadow until it is resumed or promoted",
             "kill switch on for b, by aggregator zone-a/one: nothing of it is refused",
             "kill switch on for b: nothing of it is refused (a test)",
         ];

@@ -86,6 +86,12 @@ pub(super) fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
         };
         writeln!(out, "{lead} {}", effect(remedy))?;
     }
+    if !why.remedies.is_empty() {
+        writeln!(
+            out,
+            "  set it in the file of the policy or of the tenants; `plimsoll diff --dry-run` shows its effect first"
+        )?;
+    }
     Ok(())
 }
 

@@ -176,10 +176,7 @@ impl Status {
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),
-            quota_store_down: brain
-                .downstream
-                .sessions
-                .sum(|child| child.quota_store_down),
+            quota_store_down: brain.quota_store_down(),
             kill_claims: Claimed::list(brain.kill_claims()),
             unprotected: brain
                 .buckets

@@ -162,8 +162,9 @@ impl fmt::Display for Event {
         let Self { text, by, why, .. } = self;
         match (by, why) {
             (None, None) => f.write_str(text),
-            (Some(one), None) | (None, Some(one)) => write!(f, "{text} ({one})"),
-            (Some(by), Some(why)) => write!(f, "{text} ({by}: {why})"),
+            (Some(by), None) => write!(f, "{text} (by {by})"),
+            (None, Some(why)) => write!(f, "{text} ({why})"),
+            (Some(by), Some(why)) => write!(f, "{text} (by {by}: {why})"),
         }
     }
 }

@@ -260,7 +260,7 @@ async fn receivers_get_events_in_order() {
         let second = if flag == "webhook" {
             "second"
         } else {
-            "second (ann: it was time)"
+            "second (by ann: it was time)"
         };
         assert_eq!(texts, ["first", "first", second, "third"]);
         if flag == "grafana" {

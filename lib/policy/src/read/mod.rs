@@ -289,11 +289,13 @@ fn options() -> serde_yaml::Options {
     }
 }
 
-/// Returns the remedy for a field or a value that earlier versions had.
-fn removed(word: &str) -> Option<&'static str> {
+/// Returns the remedy for a field or a value that earlier versions had, or that the other file has.
+fn remedy_of(word: &str) -> Option<&'static str> {
     Some(match word {
         "on_silence" => "remove it: a zone keeps its rate while the controller is silent",
         "law" => "remove it: every bucket has the balanced law",
+        "buckets" => "it belongs in the policy file",
+        "tenants" | "plans" => "it belongs in the file of the tenants, which `--tenants` names",
         "independent" => "write `dithered`, which spreads refusals evenly, or remove `coin`",
         _ => return None,
     })
@@ -306,13 +308,13 @@ fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
             expected,
             ..
         } => {
-            let hint = removed(name).map_or_else(|| hint(name, expected), str::to_owned);
+            let hint = remedy_of(name).map_or_else(|| hint(name, expected), str::to_owned);
             field.refuse_name(format_args!("unknown field `{name}`"), &hint)
         }
         YamlError::SerdeUnknownVariant {
             variant, expected, ..
         } => {
-            let hint = removed(variant).map_or_else(|| hint(variant, expected), str::to_owned);
+            let hint = remedy_of(variant).map_or_else(|| hint(variant, expected), str::to_owned);
             field.refuse(
                 format_args!("`{variant}` is not a value of this field"),
                 &hint,

@@ -120,6 +120,7 @@ fn shape() {
             buckets: [a]\n | 1:10 | buckets |
             buckets: {}\nbukets: {}\n | 2:1 | bukets | did you mean `buckets`?
             buckets: {}\nx-notes: {}\n | 2:1 | x-notes | known here: `kill_switch`
+            buckets: {}\ntenants: {}\n | 2:1 | tenants | file of the tenants
             buckets: {}\nkill_switch: on\n | 2:14 | kill_switch | `true` or `false`
             buckets: {}\nkill_switch: 1\n | 2:14 | kill_switch | `true` or `false`
             buckets: {}\nguardrails: maybe\n | 2:13 | guardrails | known here: `on`, `off`

@@ -195,12 +195,13 @@ impl Brain {
                 _ => Vec::new(),
             },
             remedies: match at_s {
-                None => self.remedies(state, &counted_as, weight),
+                None => self.remedies(state, &shown, &counted_as, weight),
                 Some(_) => Vec::new(),
             },
             counted_as,
         };
-        why.summary = sentence::summary(&why);
+        let is_store_down = self.quota_store_down() > 0;
+        why.summary = sentence::summary(&why, is_store_down);
         Ok(why)
     }
 
@@ -230,13 +231,25 @@ impl Brain {
         }
     }
 
-    /// The remedies for refusals by the law, from its claims of now.
-    fn remedies(&self, state: &BucketState, counted_as: &Tenant, weight: f64) -> Vec<Remedy> {
+    /// The remedies for refusals by the law, from its claims of now. Their rates are means over the ten seconds that the
+    /// answer is about, where those are recorded: a moment's rates promise what the next moment does not keep.
+    fn remedies(
+        &self,
+        state: &BucketState,
+        shown: &RefusalsOfBucket<'_>,
+        counted_as: &Tenant,
+        weight: f64,
+    ) -> Vec<Remedy> {
         let Some(limit) = state.limit.per_second().map(Rate::per_second) else {
             return Vec::new();
         };
         let tenants: Vec<Tenant> = state.shares().map(|(tenant, _)| tenant.clone()).collect();
-        let claimants = state.claimants(&self.downstream.aggregators, limit);
+        let mut claimants = state.claimants(&self.downstream.aggregators, limit);
+        for (tenant, claimant) in tenants.iter().zip(&mut claimants) {
+            if let Some(requests) = shown.of_key(tenant) {
+                claimant.offered = requests.per_second(requests.asked);
+            }
+        }
         let at = tenants.iter().position(|tenant| tenant == counted_as);
         let case = at.filter(|at| *at < claimants.len()).map(|at| Case {
             bucket: &state.name,

@@ -2,7 +2,7 @@
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Tenant;
-use plimsoll_core::quota::QuotaKey;
+use plimsoll_core::quota::{OnStoreError, QuotaKey};
 use plimsoll_policy::UnixSeconds;
 
 use super::Why;
@@ -17,7 +17,7 @@ pub(super) fn owner(tenant: &Tenant) -> String {
     }
 }
 
-pub(super) fn summary(why: &Why) -> String {
+pub(super) fn summary(why: &Why, is_store_down: bool) -> String {
     let bucket = &why.bucket;
     let mut subject = why.tenant.to_string();
     if why.counted_as != why.tenant {
@@ -39,14 +39,17 @@ pub(super) fn summary(why: &Why) -> String {
         );
     }
     let since = why.refused_since_s.map(|since_s| {
-        let or_before = if why.refused_before { " or before" } else { "" };
+        let or_before = match why.refused_before {
+            true => " or before (nothing earlier is recorded)",
+            false => "",
+        };
         format!(" since {}{or_before}", UnixSeconds::from_secs(since_s))
     });
     format!(
         "{subject} is refused {:.1} % in {bucket}{}: {}",
         requests.ratio() * 100.0,
         since.unwrap_or_default(),
-        cause(why, requests)
+        cause(why, requests, is_store_down)
     )
 }
 
@@ -68,7 +71,7 @@ fn without_refusals(why: &Why, requests: &Refusals) -> String {
 }
 
 /// The most frequent reason in words.
-fn cause(why: &Why, requests: &Refusals) -> String {
+fn cause(why: &Why, requests: &Refusals, is_store_down: bool) -> String {
     let per_s = |requests: &Refusals| requests.per_second(requests.asked);
     let reasons = requests.reasons();
     match reasons.first().map(|(reason, _)| *reason) {
@@ -93,6 +96,7 @@ fn cause(why: &Why, requests: &Refusals) -> String {
         Some("guard") => "requests arrive faster for moments than its part of the limit lets pass, and the guard of each \
              client refuses those; the runbook has the causes"
             .to_owned(),
+        Some(_) if is_store_down => without_store(&why.quotas),
         Some(_) => used_up(&why.tenant, &why.quotas),
         None => "too few to tell the reason".to_owned(),
     }
@@ -119,23 +123,49 @@ fn used_up(tenant: &Tenant, quotas: &[QuotaStatus]) -> String {
     format!("it has used up a quota: {}; {remedy}", terms.join(", "))
 }
 
+fn without_store(quotas: &[QuotaStatus]) -> String {
+    let quotas = quotas.iter().map(|it| {
+        let does = match it.on_store_error {
+            OnStoreError::AllowBounded => "admits a few, then refuses",
+            OnStoreError::Allow => "admits",
+            OnStoreError::Deny => "refuses",
+        };
+        format!("{} {does}", it.name)
+    });
+    let quotas = quotas.collect::<Vec<_>>().join(", ");
+    format!(
+        "clients get no answer from their store of exact quotas, and `on_store_error` decides: {quotas}; `plimsoll status` \
+         has the remedy"
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::quota::OnStoreError;
-
     use super::*;
 
-    #[test]
-    fn used_up_quota_leads_to_its_next_refill() {
-        let quota = |key| QuotaStatus {
+    fn quota(key: QuotaKey) -> QuotaStatus {
+        QuotaStatus {
             name: "exports".to_owned(),
             max: 10,
             refill: 5,
             every: "1h".to_owned(),
             key,
-            on_store_error: OnStoreError::default(),
+            on_store_error: OnStoreError::Deny,
             lease: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn quotas_without_their_store_are_not_called_used_up() {
+        assert_eq!(
+            without_store(&[quota(QuotaKey::Tenant)]),
+            "clients get no answer from their store of exact quotas, and `on_store_error` decides: exports refuses; \
+             `plimsoll status` has the remedy"
+        );
+    }
+
+    #[test]
+    fn used_up_quota_leads_to_its_next_refill() {
         for (tenant, key, command) in [
             (
                 "acme",
