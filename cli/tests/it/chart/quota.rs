@@ -53,7 +53,7 @@ fn quota_volume_outlives_its_only_pod() {
             "- --data=/var/lib/plimsoll-quota/data\n",
             "- { name: data, mountPath: /var/lib/plimsoll-quota }\n",
             "volumeClaimTemplates:\n    - metadata:\n        name: data\n",
-            "storage: \"8Gi\"\n",
+            "storage: \"8Gi\"",
             "- --certs=/etc/plimsoll-certs\n",
             "secretName: p-plimsoll-quota-tls\n",
             "- --tokens=/etc/plimsoll-tokens/tokens\n",

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, SEC_WEBSOCKET_ACCEPT, UPGRADE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::combinators::WithTrailers;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
@@ -86,7 +86,9 @@ async fn answer(
     let shadow = request.headers().get(WITHHELD).cloned();
     let mut response = if request.headers().contains_key(UPGRADE) {
         echo(request)
-    } else if request.headers().get(CONTENT_TYPE) == Some(&GRPC) {
+    } else if request.version() == Version::HTTP_2
+        && request.headers().get(CONTENT_TYPE) == Some(&GRPC)
+    {
         empty_message()
     } else {
         show(request).await
