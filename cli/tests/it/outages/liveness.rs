@@ -143,7 +143,9 @@ fn lost_aggregator_stays_visible_until_forgotten() {
     let (_, text) = command(&fleet, &["status", "--all"]);
     assert!(
         text.contains(&format!("{LOST} expired, its last report was "))
-            && text.contains(&format!("aggregator {LOST}: expired, version unknown, last report 1m ")),
+            && text.contains(&format!(
+                "aggregator {LOST}: expired, version unknown, last report 1m "
+            )),
         "{text}"
     );
     assert!(
