@@ -34,9 +34,9 @@ impl Child for Zone {
         let (subscriptions, unsubscriptions) = self.upstream.subscriptions.take();
         let mut report = Report {
             identity: is_greeting.then(|| self.identity.clone()),
-            version: Name::new(env!("CARGO_PKG_VERSION"))
-                .ok()
-                .filter(|_| is_greeting),
+            version: is_greeting
+                .then(|| Name::new(env!("CARGO_PKG_VERSION")).ok())
+                .flatten(),
             time: counting.then_some(now),
             children: self.downstream.connected(),
             clients: self.downstream.clients_below(),
