@@ -151,7 +151,7 @@ mod tests {
         let event: Event = serde_json::from_value(event).unwrap();
         assert_eq!(
             line(&event, event.time_ms + 700_000),
-            "2026-11-30T00:53:20Z     11m ago  critical  kill switch on?[2J (ann: too many refusals)"
+            "2026-11-30T00:53:20Z     11m ago  critical  kill switch on?[2J (by ann: too many refusals)"
         );
     }
 
