@@ -26,9 +26,11 @@ use plimsoll_admin::ports::{Ports, host_and_port};
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::{other_controllers, server};
 use plimsoll_core::exchange::PeerRole;
-use plimsoll_core::kill::KillClaim;
+use plimsoll_core::exchange::other_controllers::Sighting;
+use plimsoll_core::kill::{KillClaim, Scope};
 use plimsoll_core::law::{Parameters, parameters};
-use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
+use plimsoll_core::names::{Bucket, InvalidName, Name, Zone as ZoneName};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_host::Shared;
 use plimsoll_proto::driver::child;
@@ -111,12 +113,13 @@ impl Aggregator {
         let role = PeerRole::Aggregator {
             zone: identity.zone.clone(),
         };
+        // Plaintext beyond loopback needs the operator's consent.
         let exposed = args.controller.iter().filter(|url| Dial::is_exposed(url));
         let exposed: Vec<&str> = exposed.map(String::as_str).collect();
-        let exposed = Some(exposed.join(",")).filter(|urls| !urls.is_empty());
-        let security = args
-            .security
-            .open(role, args.listen, args.admin, exposed.as_deref())?;
+        let exposed_urls = Some(exposed.join(",")).filter(|urls| !urls.is_empty());
+        let security =
+            args.security
+                .open(role, args.listen, args.admin, exposed_urls.as_deref())?;
         Ok(Self {
             zone: Shared::new(Zone::new(identity, bounds, Parameters::default())),
             parents: args.parents(&security)?,
@@ -159,17 +162,17 @@ impl Aggregator {
         });
         let rejected_streams = self.events.rejected_streams.clone();
         let own = self.zone.with(|zone, _| zone.identity.zone.clone());
-        let parent =
+        let service =
             ParentService::new(self.zone.clone(), closing.clone(), rejected_streams).of_zone(&own);
-        let parent = match self.security.certificates() {
-            Some(certificates) => parent.secured(certificates.clone()),
-            None => parent,
+        let service = match self.security.certificates() {
+            Some(certificates) => service.secured(certificates.clone()),
+            None => service,
         };
         let ports = self.events.ports.clone();
         let grpc = transport::serve(
             listeners.grpc,
             ports.grpc,
-            parent,
+            service,
             closing.clone().cancelled_owned(),
         );
         let access = self.security.access().clone();
@@ -205,44 +208,79 @@ async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut meter = LoadMeter::start();
     loop {
-        tokio::select! {
+        let due = tokio::select! {
             () = stop.cancelled() => return,
-            due = ticks.tick() => {
-                let load = meter.on_tick(due);
-                let (has_news, foreign, cut, claims, others, unprotected) = zone.with(|zone, now| {
-                    load.into_iter().for_each(|load| zone.schedule.on_load(load));
-                    let others = zone.upstream.leaders.others.take_unlogged(now);
-                    let unprotected = zone.room.refused.take_unlogged();
-                    (zone.on_tick(now), zone.downstream.foreign.take_unlogged(), zone.downstream.sessions.take_cut(), zone.kills.claims_mut().take_unlogged(now), others, unprotected)
-                });
-                for bucket in unprotected {
-                    tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");
-                }
-                for (scope, KillClaim { generation, zone, service, name }) in claims {
-                    tracing::warn!(
-                        %scope, claimed = generation.0, %zone, %service, %name,
-                        "child holds a kill generation without an order: it counts only until a controller speaks, and the \
-                         child stays in shadow until `plimsoll kill off` for the scope at the controller"
-                    );
-                }
-                other_controllers::log(others);
-                for (child, requests) in cut {
-                    tracing::warn!(
-                        child = %child.name, service = %child.service, zone = %child.zone, requests,
-                        "counts cut: the child reported more requests than it can have decided; see --decisions-per-s-max"
-                    );
-                }
-                for (service, zone) in foreign {
-                    tracing::error!(
-                        %service, %zone,
-                        "service names another zone than this aggregator, and shares the limits of this zone: set the zone of \
-                         its limiter, or connect it to an aggregator of its zone"
-                    );
-                }
-                if has_news {
-                    zone.notify();
-                }
-            }
+            due = ticks.tick() => due,
+        };
+        let load = meter.on_tick(due);
+        let (has_news, unlogged) = zone.with(|zone, now| {
+            load.into_iter()
+                .for_each(|load| zone.schedule.on_load(load));
+            (zone.on_tick(now), Unlogged::take(zone, now))
+        });
+        unlogged.log();
+        if has_news {
+            zone.notify();
+        }
+    }
+}
+
+/// What the zone has noticed and not logged yet.
+struct Unlogged {
+    /// Buckets without room.
+    unprotected: Vec<Bucket>,
+    claims: Vec<(Scope, KillClaim)>,
+    other_controllers: Vec<(String, Sighting)>,
+    /// Children that reported more requests than they can have decided, with the requests that were cut.
+    cut: Vec<(Identity, u64)>,
+    /// Services that name another zone.
+    foreign: Vec<(Name, ZoneName)>,
+}
+
+impl Unlogged {
+    fn take(zone: &mut Zone, now: MonoTime) -> Self {
+        Self {
+            unprotected: zone.room.refused.take_unlogged(),
+            claims: zone.kills.claims_mut().take_unlogged(now),
+            other_controllers: zone.upstream.leaders.others.take_unlogged(now),
+            cut: zone.downstream.sessions.take_cut(),
+            foreign: zone.downstream.foreign.take_unlogged(),
+        }
+    }
+
+    fn log(self) {
+        for bucket in self.unprotected {
+            tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");
+        }
+        for (
+            scope,
+            KillClaim {
+                generation,
+                zone,
+                service,
+                name,
+            },
+        ) in self.claims
+        {
+            tracing::warn!(
+                %scope, claimed = generation.0, %zone, %service, %name,
+                "child holds a kill generation without an order: it counts only until a controller speaks, and the child \
+                 stays in shadow until `plimsoll kill off` for the scope at the controller"
+            );
+        }
+        other_controllers::log(self.other_controllers);
+        for (child, requests) in self.cut {
+            tracing::warn!(
+                child = %child.name, service = %child.service, zone = %child.zone, requests,
+                "counts cut: the child reported more requests than it can have decided; see --decisions-per-s-max"
+            );
+        }
+        for (service, zone) in self.foreign {
+            tracing::error!(
+                %service, %zone,
+                "service names another zone than this aggregator, and shares the limits of this zone: set the zone of its \
+                 limiter, or connect it to an aggregator of its zone"
+            );
         }
     }
 }

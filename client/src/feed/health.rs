@@ -47,7 +47,7 @@ pub(crate) struct Counters {
     pub(crate) disconnects: AtomicU64,
     pub(crate) invalid: AtomicU64,
     pub(crate) save_failures: AtomicU64,
-    /// By reason: the aggregators with a last connection refused for lack of trust. A reason that
+    /// By reason: the aggregators whose last connection was refused for lack of trust. A reason that
     /// was seen stays.
     pub(crate) refusals: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -58,7 +58,7 @@ impl Counters {
         before: Option<&'static str>,
         now: Option<&'static str>,
     ) {
-        let mut refused = self.refused();
+        let mut refused = self.lock_refusals();
         if let Some(reason) = now {
             *refused.entry(reason).or_default() += 1;
         }
@@ -67,8 +67,8 @@ impl Counters {
         }
     }
 
-    /// Returns the aggregators that refuse now, by reason. Former reasons have 0.
-    pub(crate) fn refused(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+    /// Locks the numbers of aggregators that refuse now, by reason; a reason that none has any more has 0.
+    pub(crate) fn lock_refusals(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         lock(&self.refusals)
     }
 }
@@ -76,7 +76,7 @@ impl Counters {
 impl Control {
     pub(crate) fn health(&self) -> Health {
         self.check_running();
-        let mut refused = self.counters.refused().clone();
+        let mut refused = self.counters.lock_refusals().clone();
         refused.retain(|_, aggregators| *aggregators > 0);
         Health {
             feed: Some(self.lifecycle.state()),

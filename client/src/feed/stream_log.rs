@@ -357,7 +357,7 @@ mod tests {
     fn refusing_aggregators_count_until_connected() {
         let counters = Arc::new(Counters::default());
         let [mut one, mut other] = [(); 2].map(|()| log(&counters));
-        let forbidden_now = || counters.refused().get("forbidden").copied();
+        let forbidden_now = || counters.lock_refusals().get("forbidden").copied();
         assert_eq!(forbidden_now(), None);
         one.on_disconnected(&forbidden(), false);
         one.on_disconnected(&forbidden(), false);

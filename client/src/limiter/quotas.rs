@@ -34,14 +34,16 @@ impl QuotaDefinitions {
         self.any.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn is_first_in_memory(&self, bucket: u32) -> bool {
+    /// Notes that a request was decided without waiting for the store; returns true for the first one.
+    pub(crate) fn mark_decided_in_memory(&self, bucket: u32) -> bool {
         let slot = self.buckets.get(bucket as usize);
         slot.is_some_and(|slot| {
             !slot.in_memory.load(Ordering::Relaxed) && !slot.in_memory.swap(true, Ordering::Relaxed)
         })
     }
 
-    /// Sets the quotas of a bucket; none if the list is empty. Quotas that did not change keep their identity.
+    /// Sets the quotas of a bucket; none if the list is empty. Quotas that did not change keep their
+    /// identity, by which leases are found. Called by one thread at a time.
     pub(crate) fn set(&self, bucket: u32, quotas: Option<&BucketQuotas>) {
         let Some(slot) = self.buckets.get(bucket as usize) else {
             return;

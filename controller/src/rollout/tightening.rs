@@ -140,7 +140,7 @@ fn tightenings(from: &Policy, to: &Policy, unix_s: i64) -> BTreeMap<String, Vec<
 /// `to_s`: the tenants with a share of a limit that fell by more than [`DRIFT_MAX`].
 fn of_ended_boosts(policy: &Policy, from_s: i64, to_s: i64) -> Vec<String> {
     let ended: Vec<&str> = policy
-        .boosts_ended(from_s, to_s)
+        .boosts_ending(from_s, to_s)
         .map(|(tenant, _)| tenant.as_str())
         .collect();
     if ended.is_empty() {

@@ -20,7 +20,7 @@ use crate::tasks::events::{Event, EventKind};
 const SHARES_MAX: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum Presence {
     /// Known from before the start of this process, and not connected since.
     Awaited,
     Connected,
@@ -32,7 +32,7 @@ enum Standing {
 /// What events compare.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    aggregators: BTreeMap<Place, Standing>,
+    aggregators: BTreeMap<Place, Presence>,
     /// The shares of expired aggregators, as text.
     released: BTreeMap<Place, String>,
     in_conflict: BTreeSet<Place>,
@@ -41,6 +41,7 @@ pub(crate) struct Snapshot {
     ticked_s: Option<i64>,
 }
 
+/// Adds the events of each change of the brain, as long as the brain lives.
 pub(crate) async fn follow(
     Commands {
         brain,
@@ -55,8 +56,8 @@ pub(crate) async fn follow(
         let (current, others, cut, changes) = brain.with(|brain, now| {
             let others = brain.leadership.others.take_unlogged(now);
             let cut = brain.downstream.sessions.take_cut();
-            let changes = brain.durable().history.iter().rev();
-            let changes = changes.take_while(|change| change.number > number);
+            let changes = brain.durable().history.iter();
+            let changes = changes.skip_while(|change| change.number <= number);
             let changes: Vec<Change> = changes.cloned().collect();
             (Snapshot::of(brain, Some(&before)), others, cut, changes)
         });
@@ -70,7 +71,7 @@ pub(crate) async fn follow(
         }
         current.since(&before).for_each(|event| events.add(event));
         before = current;
-        for change in changes.iter().rev() {
+        for change in &changes {
             number = change.number;
             if matches!(change.cause, Cause::Breach | Cause::Stale) {
                 let entry = Entry::of_change("return", change);
@@ -144,15 +145,15 @@ impl Snapshot {
         let standing = |place: Place| {
             let earlier = before.and_then(|before| before.aggregators.get(&place));
             let standing = if released.contains_key(&place) {
-                Standing::Expired
+                Presence::Expired
             } else if stale.contains(&place) {
-                Standing::Stale
+                Presence::Stale
             } else if !away.contains(&place) {
-                Standing::Connected
-            } else if before.is_none() || earlier == Some(&Standing::Awaited) {
-                Standing::Awaited
+                Presence::Connected
+            } else if before.is_none() || earlier == Some(&Presence::Awaited) {
+                Presence::Awaited
             } else {
-                Standing::Away
+                Presence::Away
             };
             (place, standing)
         };
@@ -181,7 +182,7 @@ impl Snapshot {
     }
 
     fn of_aggregators<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
-        use Standing::{Awaited, Away, Connected, Expired, Stale};
+        use Presence::{Awaited, Away, Connected, Expired, Stale};
         let places: BTreeSet<&Place> = self
             .aggregators
             .keys()
@@ -255,9 +256,10 @@ impl Snapshot {
     }
 
     fn of_boosts<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
+        // Before two ticks no boost has ended, and all of the policy run.
         let (since_s, now_s) = before.ticked_s.zip(self.ticked_s).unwrap_or_default();
         let is_new = self.policy.hash() != before.policy.hash();
-        let began = is_new.then(|| self.policy.boosts_ended(now_s, i64::MAX));
+        let began = is_new.then(|| self.policy.boosts_ending(now_s, i64::MAX));
         let began = began
             .into_iter()
             .flatten()
@@ -269,14 +271,17 @@ impl Snapshot {
             );
             Event::new(EventKind::BoostBegan, tenant, text)
         });
-        let ended = self.policy.boosts_ended(since_s, now_s).map(|(tenant, _)| {
-            let weight = self.policy.tenant(tenant).weight.get();
-            Event::new(
-                EventKind::BoostEnded,
-                tenant,
-                format!("boost ended: the weight of {tenant} is {weight} again"),
-            )
-        });
+        let ended = self
+            .policy
+            .boosts_ending(since_s, now_s)
+            .map(|(tenant, _)| {
+                let weight = self.policy.tenant(tenant).weight.get();
+                Event::new(
+                    EventKind::BoostEnded,
+                    tenant,
+                    format!("boost ended: the weight of {tenant} is {weight} again"),
+                )
+            });
         began.chain(ended)
     }
 }

@@ -180,8 +180,8 @@ impl Policy {
         self.tenants.listed.iter()
     }
 
-    /// The boosts that ended after `from_s`, up to `to_s`, both in seconds since 1970.
-    pub fn boosts_ended(&self, from_s: i64, to_s: i64) -> impl Iterator<Item = (&Tenant, &Boost)> {
+    /// Returns the boosts that end after `from_s`, up to `to_s`, both in seconds since 1970.
+    pub fn boosts_ending(&self, from_s: i64, to_s: i64) -> impl Iterator<Item = (&Tenant, &Boost)> {
         let boosts = self
             .tenants()
             .filter_map(|(tenant, of_tenant)| Some((tenant, of_tenant.boost.as_ref()?)));

@@ -137,7 +137,7 @@ impl Entry {
             (
                 Kind::Reduce(unit_ms) | Kind::Get(unit_ms) | Kind::Sessionize(unit_ms),
                 [key, max, every, options @ ..],
-            ) => self.tokens(unit_ms, [key, max, every], options)?,
+            ) => self.reduce_or_sessionize(unit_ms, [key, max, every], options)?,
             (Kind::Take, _) => Operation::Take(self.demands(arguments)?),
             (Kind::Throttle, [key, max_burst, count, period, quantity @ ..]) => {
                 let rate = GcraRate::new(number(max_burst)?, number(count)?, number(period)?);
@@ -158,8 +158,8 @@ impl Entry {
         }))
     }
 
-    /// Reads `key max refilltime` and options, each given at most once.
-    fn tokens<'a>(
+    /// Reads `key max refilltime` and options, each given at most once. A get is a reduce that takes nothing.
+    fn reduce_or_sessionize<'a>(
         &self,
         unit_ms: u64,
         [key, max, every]: [&'a [u8]; 3],
@@ -174,11 +174,14 @@ impl Entry {
                 is_strict = true;
                 continue;
             }
-            let option = match () {
-                () if is(b"TAKE") && !is_get => &mut take,
-                () if is(b"REFILL") => &mut refill,
-                () if is(b"AT") => &mut at,
-                () => return Err(Fault::Syntax),
+            let option = if is(b"TAKE") && !is_get {
+                &mut take
+            } else if is(b"REFILL") {
+                &mut refill
+            } else if is(b"AT") {
+                &mut at
+            } else {
+                return Err(Fault::Syntax);
             };
             let [value, rest @ ..] = options else {
                 return Err(Fault::Syntax);
@@ -188,6 +191,7 @@ impl Entry {
                 return Err(Fault::Syntax);
             }
         }
+        // Times have the bound of tokens.
         let milliseconds = |time: u64| {
             time.checked_mul(unit_ms)
                 .filter(|milliseconds| *milliseconds <= TOKENS_MAX)
@@ -236,7 +240,7 @@ impl Entry {
         let mut demands: SmallVec<[Demand<'a>; 1]> = SmallVec::new();
         for [key, max, refill, every_ms, least, wanted] in each {
             let bucket = bucket(key, number(max)?, number(refill)?, number(every_ms)?)?;
-            // Each would be decided as if the other were not there.
+            // Each would be decided as if the other were not there, and both would pass.
             if demands.iter().any(|earlier| earlier.bucket == bucket) {
                 return Err(Fault::SameBucket);
             }

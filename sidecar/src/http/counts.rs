@@ -3,7 +3,9 @@
 
 use crate::tally::Tally;
 
+/// In the order of [`Endpoint`].
 const ENDPOINTS: [&str; 4] = ["check", "nginx", "v1_check", "v1_report"];
+/// In the order of [`Outcome`].
 const RESULTS: [&str; 7] = [
     "allowed",
     "refused",
@@ -13,6 +15,7 @@ const RESULTS: [&str; 7] = [
     "recorded",
     "unknown_bucket",
 ];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Check,
@@ -42,7 +45,9 @@ pub(super) enum Outcome {
     /// Allowed without a decision: no rule, an exemption, a preflight, or a mistake.
     Passed,
     Invalid,
+    /// Counts of a batch, without a decision.
     Recorded,
+    /// A batch whose bucket the rules do not list.
     UnknownBucket,
 }
 
@@ -70,6 +75,7 @@ pub(crate) struct Counts {
 
 impl Default for Counts {
     fn default() -> Self {
+        // In the order of `Mistake`.
         let mistakes = [
             "no_bucket",
             "bucket",
@@ -94,7 +100,8 @@ impl Counts {
 
     #[cold]
     pub(super) fn mistake(&self, mistake: Mistake) {
-        if self.mistakes.add(mistake as usize) {
+        let is_first = self.mistakes.add(mistake as usize);
+        if is_first {
             let kind = self.mistakes.label(mistake as usize);
             let remedy = mistake.remedy();
             tracing::warn!(

@@ -44,6 +44,7 @@ impl Repeatable for Body {
 impl Resumed {
     /// Reads what is there without waiting; returns true if that is the whole body.
     fn read_now(&mut self) -> bool {
+        // The transport polls the rest again, with its own waker.
         let mut context = Context::from_waker(Waker::noop());
         while self.read.iter().map(Bytes::len).sum::<usize>() <= KEPT_BYTES_MAX {
             match Pin::new(&mut self.rest).poll_frame(&mut context) {

@@ -36,6 +36,7 @@ const DECLARED_ONLY: usize = 2;
 /// One key of this many, at most one for each bucket, is kept for the default classes of such buckets.
 const DECLARED_KEYS: usize = 10;
 
+/// A bucket, found by its name. A slot is where the interner keeps the word of a key, without a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketPlace {
     pub(crate) bucket: u32,
@@ -86,7 +87,8 @@ pub(crate) struct Table {
     pub(crate) keys: Interner,
     /// The key of each bucket's default class plus one; 0 until it is assigned.
     default_keys: Box<[AtomicU32]>,
-    /// By bucket: the directive word of established names without their own ratio.
+    /// By bucket: the directive word of established tenants, which a surge of new names does not harm, without their own
+    /// ratio.
     established: Box<[AtomicU64]>,
     pub(crate) classes: PlanClasses,
     pub(crate) counters: ThreadCounters,
@@ -182,6 +184,7 @@ impl Table {
         self.guards.len()
     }
 
+    /// Makes room for a bucket, also where requests have none.
     pub(crate) fn declare(&self, bucket: &str) -> Result<Option<BucketPlace>, InvalidName> {
         check_name(bucket)?;
         let Some(id) = self.buckets.intern(0, bucket) else {
@@ -216,6 +219,7 @@ impl Table {
             .checked_sub(1)
     }
 
+    /// Two threads may set the same key.
     fn set_default_key(&self, bucket: u32, default_key: u32) -> Option<BucketPlace> {
         self.begin_bucket(bucket, default_key);
         self.default_keys
@@ -225,7 +229,7 @@ impl Table {
     }
 
     /// Returns the target of a tenant's requests: its own key, or the default class while the tenant is empty or has
-    /// no id. A rare tenant gets none while ids are scarce.
+    /// no id, as a rare one while ids are scarce.
     #[inline]
     pub(crate) fn target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = match self.keys.look_up(place.bucket, tenant) {
@@ -234,6 +238,45 @@ impl Table {
             _ => self.keys.word(place.default_slot),
         };
         self.follow(own, place.default_slot)
+    }
+
+    /// Returns the target of a key by the state of its word: nothing, so that it follows its bucket's default class; a
+    /// directive of its own; or a mark, so that it follows its class in some things and itself in others.
+    #[inline]
+    fn follow(&self, own: KeyWord, default_slot: u32) -> Target {
+        let follows = match own.directive() {
+            DirectiveWord::NOTHING => self.keys.word(default_slot),
+            directive if directive.is_held() => own,
+            _ => self.follow_marked(own, default_slot),
+        };
+        Target {
+            key: own.id(),
+            follows,
+        }
+    }
+
+    /// Returns the word that a [marked](DirectiveWord::following) key follows.
+    #[inline(never)]
+    fn follow_marked(&self, own: KeyWord, default_slot: u32) -> KeyWord {
+        let of_plan = self.classes.of_key(own.id()).map(|class| {
+            let word = self.keys.word(self.keys.slot_of(class.key));
+            (word, class.established)
+        });
+        let (class, established) = of_plan
+            .filter(|(class, _)| class.directive().is_held())
+            .unwrap_or_else(|| self.default_class(own, default_slot));
+        KeyWord::new(
+            class.id(),
+            own.directive().resolve(class.directive(), established),
+        )
+    }
+
+    /// Returns the word of the default class of a key's bucket, and that of its established tenants.
+    fn default_class(&self, own: KeyWord, default_slot: u32) -> (KeyWord, DirectiveWord) {
+        let bucket = self.keys.owner_of(own.id());
+        let established = self.established.get(bucket as usize).map(KeyWord::load);
+        let established = established.unwrap_or_default().directive();
+        (self.keys.word(default_slot), established)
     }
 
     /// Returns the word of a tenant that is no name as it is. Counts an empty one, and logs the first.
@@ -271,6 +314,7 @@ impl Table {
             Some(Lookup::Found(own)) => Some(own),
             _ => None,
         };
+        // The plan of a key without a directive is not recorded yet.
         if let Some(own) = own.filter(|own| own.directive() != DirectiveWord::NOTHING)
             && self
                 .classes
@@ -295,7 +339,8 @@ impl Table {
         )
     }
 
-    /// A new name is marked only with the next report, and requests without a name count for their class.
+    /// Returns the target of a request with a plan. A key without a directive follows the class of its plan, until the
+    /// next report marks it; requests without a key count for that class.
     fn follow_in_plan(&self, place: BucketPlace, own: Option<KeyWord>, plan: &str) -> Target {
         let class = self.keys.slot_of(self.key_of_plan(place, plan));
         let own = own.unwrap_or_else(|| self.keys.word(class));
@@ -316,6 +361,7 @@ impl Table {
 
     #[inline]
     pub(crate) fn target_of(&self, place: KeyPlace) -> Target {
+        // Another key may have the slot by now; the request counts for its own.
         Target {
             key: place.key,
             ..self.follow(self.keys.word(place.slot), place.default_slot)
@@ -330,43 +376,6 @@ impl Table {
                 .tenant(class.or_else(|| self.default_key(bucket))?)
         };
         self.limits.tenant(key).or_else(of_class)
-    }
-
-    /// Returns the target of a key. A key without a directive follows its bucket's default class.
-    #[inline]
-    fn follow(&self, own: KeyWord, default_slot: u32) -> Target {
-        let follows = match own.directive() {
-            DirectiveWord::NOTHING => self.keys.word(default_slot),
-            directive if directive.is_held() => own,
-            _ => self.follow_marked(own, default_slot),
-        };
-        Target {
-            key: own.id(),
-            follows,
-        }
-    }
-
-    /// Returns the word that a [marked](DirectiveWord::following) key follows.
-    #[inline(never)]
-    fn follow_marked(&self, own: KeyWord, default_slot: u32) -> KeyWord {
-        let of_plan = self.classes.of_key(own.id()).map(|class| {
-            let word = self.keys.word(self.keys.slot_of(class.key));
-            (word, class.established)
-        });
-        let (class, established) = of_plan
-            .filter(|(class, _)| class.directive().is_held())
-            .unwrap_or_else(|| {
-                let established = self
-                    .established
-                    .get(self.keys.owner_of(own.id()) as usize)
-                    .map(KeyWord::load);
-                let established = established.unwrap_or_default().directive();
-                (self.keys.word(default_slot), established)
-            });
-        KeyWord::new(
-            class.id(),
-            own.directive().resolve(class.directive(), established),
-        )
     }
 
     pub(crate) fn publish_established(&self, bucket: u32, word: DirectiveWord) {
@@ -439,6 +448,7 @@ impl Table {
     /// Raises the setup problem once if a bucket with a valid name found no room.
     #[cold]
     fn check_full(&self, bucket: &str) {
+        // The flag is not one of those that the model checker replaces.
         use std::sync::atomic::Ordering;
         let is_full = || self.buckets.capacity().free == 0 || self.keys.capacity().free == 0;
         if !self.is_full_raised.load(Ordering::Relaxed)

@@ -19,7 +19,7 @@ use crate::setup::SetupProblem;
 impl Table {
     /// Raises the setup problem of requests that are decided without waiting although their bucket has quotas.
     pub(super) fn raise_not_waiting(&self, bucket: u32) {
-        if self.quotas.is_first_in_memory(bucket) {
+        if self.quotas.mark_decided_in_memory(bucket) {
             let bucket = self.responses.name(bucket).unwrap_or_default().to_owned();
             self.problems.raise(SetupProblem::QuotasInMemory { bucket });
         }

@@ -98,7 +98,7 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &["reason"],
         "Aggregators whose last connection was refused for lack of trust, at either end, by reason.",
         |control| {
-            let refused = control.counters.refused();
+            let refused = control.counters.lock_refusals();
             rows(
                 refused
                     .iter()

@@ -18,13 +18,21 @@ use crate::Head;
 #[derive(Clone, Copy)]
 pub struct Refused<'a> {
     pub(super) request: Head<'a>,
-    of: RefusalOf<'a>,
-    form: &'a RefusalFormat,
+    facts: RefusalOf<'a>,
+    format: &'a RefusalFormat,
 }
 
 impl<'a> Refused<'a> {
-    pub(crate) const fn new(form: &'a RefusalFormat, request: Head<'a>, of: RefusalOf<'a>) -> Self {
-        Self { request, of, form }
+    pub(crate) const fn new(
+        format: &'a RefusalFormat,
+        request: Head<'a>,
+        facts: RefusalOf<'a>,
+    ) -> Self {
+        Self {
+            request,
+            facts,
+            format,
+        }
     }
 
     /// Returns the head of the request.
@@ -34,30 +42,30 @@ impl<'a> Refused<'a> {
 
     /// Returns the reason.
     pub fn reason(&self) -> Reason {
-        self.of.reason()
+        self.facts.reason()
     }
 
     /// Returns the time until the caller may retry. For a used-up quota it is the time until the
     /// quota is renewed.
     pub fn retry_after(&self) -> Duration {
-        self.of.refusal.retry_after()
+        self.facts.refusal.retry_after()
     }
 
     /// Returns the name of the bucket that refused the request; `None` for a bucket that the
     /// service has not declared.
     pub fn bucket(&self) -> Option<&'a str> {
-        self.of.bucket
+        self.facts.bucket
     }
 
     /// Returns the limit that the request exceeded, of the bucket or the tenant, in requests/s; `None` while it is unknown,
     /// and for exact quotas.
     pub fn limit(&self) -> Option<f64> {
-        self.of.exceeded()
+        self.facts.exceeded()
     }
 
     /// Returns the exact quota that is used up or cannot be checked; `None` for other reasons.
     pub fn quota(&self) -> Option<&'a Quota> {
-        self.of.quota
+        self.facts.quota
     }
 
     /// Returns true if the caller expects a gRPC status: the content type of the request begins with
@@ -67,16 +75,16 @@ impl<'a> Refused<'a> {
         content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
     }
 
-    /// Returns the response without a closure, which a closure may adapt: a problem document, or a gRPC status.
+    /// Returns the response that the layer sends unless a closure makes another: a problem document, or a gRPC status.
     pub fn response(&self) -> Response<Full<Bytes>> {
         self.bytes().map(Full::new)
     }
 
     pub(super) fn bytes(&self) -> Response<Bytes> {
         if self.is_grpc() {
-            self.form.grpc(&self.of)
+            self.format.grpc(&self.facts)
         } else {
-            self.form.http(&self.of)
+            self.format.http(&self.facts)
         }
     }
 }
@@ -86,7 +94,7 @@ impl fmt::Debug for Refused<'_> {
         let mut refused = f.debug_struct("Refused");
         refused
             .field("bucket", &self.bucket())
-            .field("refusal", &self.of.refusal)
+            .field("refusal", &self.facts.refusal)
             .finish_non_exhaustive()
     }
 }

@@ -220,20 +220,15 @@ impl CsvError {
     }
 }
 
-/// Returns the line of a record, from 1. The reader counts blank lines and the second byte of a line's end to
-/// the next record.
+/// Returns the line of a record, from 1. A record's position lies before the blank lines, and the second byte of a
+/// line's end, that precede it.
 pub fn line_of(position: Option<&::csv::Position>, text: &str) -> usize {
     let Some(position) = position else { return 1 };
-    let start = usize::try_from(position.byte())
-        .unwrap_or(usize::MAX)
-        .min(text.len());
-    let (before, record) = text.as_bytes().split_at(start);
-    let skipped = record.iter().take_while(|byte| byte.is_ascii_whitespace());
-    1 + before
-        .iter()
-        .chain(skipped)
-        .filter(|byte| **byte == b'\n')
-        .count()
+    let at = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let from = text.as_bytes().get(at(position.byte())..);
+    let skipped = from.into_iter().flatten();
+    let skipped = skipped.take_while(|byte| byte.is_ascii_whitespace());
+    at(position.line()) + skipped.filter(|byte| **byte == b'\n').count()
 }
 
 // === Files of the history ===
@@ -251,10 +246,10 @@ pub(crate) fn append(text: &mut String, minute: &MinuteSamples, buckets: &[Bucke
 
 /// Reads the rows that a controller wrote, as minutes in the order of time. Returns the numbers of the lines that are
 /// not rows, because a crash cut them short or the disk damaged them. Rows that are older than the row before are left
-/// out: the clock was set back.
+/// out: the clock was set back. Unlike [`rows`], it keeps what is whole.
 pub(crate) fn read_written(bytes: &[u8]) -> (Vec<MinuteSamples>, Vec<usize>) {
     let (mut minutes, mut dropped): (Vec<MinuteSamples>, _) = (Vec::new(), Vec::new());
-    let mut latest: (&str, Minute) = ("", Minute(i64::MIN));
+    let mut last_parsed: (&str, Minute) = ("", Minute(i64::MIN));
     for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         let line = std::str::from_utf8(line).unwrap_or("damaged");
         if line.is_empty() || (at == 0 && line == HEADER) {
@@ -264,15 +259,15 @@ pub(crate) fn read_written(bytes: &[u8]) -> (Vec<MinuteSamples>, Vec<usize>) {
             dropped.push(at + 1);
             continue;
         };
-        if time != latest.0 {
-            // One minute has up to a thousand rows.
+        // Up to a thousand rows share a minute, whose time is parsed once.
+        if time != last_parsed.0 {
             let Ok(unix) = UnixSeconds::parse(time) else {
                 dropped.push(at + 1);
                 continue;
             };
-            latest = (time, Minute::of_unix(unix.as_secs()));
+            last_parsed = (time, Minute::of_unix(unix.as_secs()));
         }
-        let minute = latest.1;
+        let minute = last_parsed.1;
         match minutes.last_mut() {
             Some(last) if last.minute > minute => {}
             Some(last) if last.minute == minute => {

@@ -150,19 +150,17 @@ impl UpdateCache {
             .iter()
             .filter(|(of, _)| of.values == seen.values && of.version > 0)
             .count();
-        let seen = if alike < UPDATES_PER_BUCKET_MAX {
-            seen
-        } else {
-            whole
-        };
-        if let Some(update) = known(seen) {
+        let is_room = alike < UPDATES_PER_BUCKET_MAX;
+        if let Some(update) = known(whole).filter(|_| !is_room) {
             return update;
         }
+        let seen = if is_room { seen } else { whole };
         let update = Arc::new(BucketUpdate::new(compose(seen)));
         cache.push((seen, Arc::clone(&update)));
         update
     }
 
+    /// Returns the update of an audience: `None` before it was composed, `Some(None)` if it says nothing.
     pub(super) fn audience_update(
         &self,
         audience: &Audience,
@@ -192,6 +190,7 @@ fn identity(audience: &Audience) -> usize {
     Arc::as_ptr(audience) as usize
 }
 
+/// Equal sets of buckets, kept once, so that the children with these buckets share one audience.
 #[derive(Debug, Default)]
 pub(super) struct Audiences {
     known: HashSet<Audience>,

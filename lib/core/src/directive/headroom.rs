@@ -31,9 +31,9 @@ pub struct ZonePool {
     pub rate: Headroom,
     /// The offered rate of the bucket in the zone; the client's share of it sets its part of the pool.
     pub offered: Rate,
-    /// The factor on the depth.
+    /// The factor on the depth that a pool has by its share.
     pub depth: PoolDepth,
-    /// The depth of all pools of the zone together above which `depth` does not raise it.
+    /// The depth to which `depth` raises the pools of the zone together at most.
     pub burst: Tokens,
 }
 

@@ -170,7 +170,7 @@ fn settle(shared: &Shared, before: &mut u64) -> Result<(), StoreError> {
             }
             let written = group.write(shared);
             if written.is_err() {
-                left.for_each(|slots| shared.lock(nth).unsettle(slots));
+                left.for_each(|slots| shared.lock(nth).fail_settling(slots));
                 return written;
             }
             if shared.is_stopped.load(Ordering::Acquire) {
@@ -206,7 +206,7 @@ impl Group {
             let mut shard = shared.lock(shard);
             match written {
                 Ok(()) => shard.end_settling(&slots),
-                Err(_) => shard.unsettle(&slots),
+                Err(_) => shard.fail_settling(&slots),
             }
         }
         shared.settling.groups.fetch_add(1, Ordering::AcqRel);

@@ -11,9 +11,9 @@ pub(in crate::engine) struct Entry {
     pub(in crate::engine) state: Option<State>,
     /// Server's clock minus the caller's time at the last change, in milliseconds.
     skew_ms: i64,
-    /// Number of the commit that saves its last change; 0 for none.
+    /// Number of the commit that saves its last change, perhaps the next one; 0 for none.
     pub(super) commit: u64,
-    /// Number of the last commit that contains it, on disk or not yet; 0 for none.
+    /// Number of the last commit that was given its row, on disk or not yet; 0 for none.
     pub(super) logged: u64,
     /// Operations and refusals, as counts that halve each minute.
     asked: u32,
@@ -46,6 +46,14 @@ impl Entry {
             minute: 0,
             is_used: true,
             settled: Settled::Yes,
+        }
+    }
+
+    /// Marks the bucket to be settled. A slot is in the list `unsettled` once.
+    pub(super) fn want_settled(&mut self, slot: u32, unsettled: &mut Vec<u32>) {
+        if self.settled != Settled::No {
+            self.settled = Settled::No;
+            unsettled.push(slot);
         }
     }
 

@@ -1,4 +1,5 @@
-//! The buckets of one shard in memory: a table over slots, a list of changed slots, and eviction.
+//! The buckets of one shard in memory: a table over slots, a list of changed slots, and eviction. A change is saved once
+//! a commit has it in the log, and settled once its row is in the store, so that the log can drop that commit.
 
 mod entry;
 pub(super) mod place;
@@ -13,9 +14,12 @@ use hashbrown::HashTable;
 use crate::store::{Rows, State};
 use place::Place;
 
-/// Bytes of a bucket in memory without its key: its slot and the spare capacity of the slots, its
-/// place in the table, and the allocation overhead of the key.
-const SLOT_BYTES: usize = size_of::<Entry>() * 5 / 4 + 12 + 16;
+/// A bucket's place in the table.
+const PLACE_BYTES: usize = 12;
+/// The allocation overhead of a key.
+const KEY_OVERHEAD_BYTES: usize = 16;
+/// Bytes of a bucket in memory without its key; a fourth of the slots is spare capacity.
+const SLOT_BYTES: usize = size_of::<Entry>() * 5 / 4 + PLACE_BYTES + KEY_OVERHEAD_BYTES;
 
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -162,7 +166,7 @@ impl Shard {
                 entry.commit = self.commit;
                 self.changed.push(slot);
             }
-            want_settled(entry, slot, &mut self.unsettled);
+            entry.want_settled(slot, &mut self.unsettled);
         }
         self.commit
     }
@@ -180,25 +184,27 @@ impl Shard {
         gathered.append(&mut self.changed);
     }
 
-    /// Marks a slot for the next commit because commit `number` failed.
+    /// Marks a slot for the next commit because commit `number` failed. A slot that changed since is in the next commit
+    /// already.
     pub(super) fn put_back(&mut self, number: u64, slot: u32) {
         if self.entry(slot).is_some_and(|entry| entry.commit <= number) {
             self.set_changed(slot);
         }
     }
 
-    /// Marks all slots of the next commit to be settled again: the opened store has older rows.
+    /// Marks all slots of the next commit to be settled again: a store that was opened again after a failure has older
+    /// rows.
     pub(super) fn unsettle_changed(&mut self) {
         for &slot in &self.changed {
             if let Some(entry) = self.slots.get_mut(slot as usize) {
-                want_settled(entry, slot, &mut self.unsettled);
+                entry.want_settled(slot, &mut self.unsettled);
             }
         }
     }
 
-    /// Returns the slots that must be settled before the log drops the commits up to `up_to`. Skips
-    /// slots that a later commit up to `durable`, which is on disk, contains. Each slot must be
-    /// handed to [`Shard::unsettle`] or [`Shard::end_settling`].
+    /// Returns the slots that must be settled before the log drops the commits up to `up_to`. Skips slots that a later
+    /// commit up to `durable`, which is on disk, contains: the log still has their rows. Each slot must be handed to
+    /// [`Shard::fail_settling`] or [`Shard::end_settling`].
     pub(super) fn take_unsettled(&mut self, up_to: u64, durable: u64) -> Vec<u32> {
         let Self {
             unsettled, slots, ..
@@ -211,10 +217,10 @@ impl Shard {
         unsettled.extract_if(.., |slot| !is_later(*slot)).collect()
     }
 
-    /// Adds the rows of some of these slots, which must be written next.
+    /// Adds the rows of those of these slots that are not being settled, which must be written next.
     pub(super) fn begin_settling(&mut self, slots: &[u32], rows: &mut Rows) {
         for &slot in slots {
-            // A slot is not evicted before it is settled.
+            // A slot is not evicted before it is settled, so each is still of the same bucket.
             if let Some(entry) = self
                 .slots
                 .get_mut(slot as usize)
@@ -239,7 +245,7 @@ impl Shard {
     }
 
     /// Notes that the rows of these slots are not written.
-    pub(super) fn unsettle(&mut self, slots: &[u32]) {
+    pub(super) fn fail_settling(&mut self, slots: &[u32]) {
         for &slot in slots {
             if let Some(entry) = self.slots.get_mut(slot as usize)
                 && entry.settled != Settled::Yes
@@ -248,12 +254,5 @@ impl Shard {
                 self.unsettled.push(slot);
             }
         }
-    }
-}
-
-fn want_settled(entry: &mut Entry, slot: u32, unsettled: &mut Vec<u32>) {
-    if entry.settled != Settled::No {
-        entry.settled = Settled::No;
-        unsettled.push(slot);
     }
 }

@@ -165,7 +165,7 @@ fn unwritten_rows_are_settled_later() {
     let taken = shard.take_unsettled(ALL, 0);
     shard.begin_settling(&taken[..2], &mut rows);
     change(&mut shard, slots[0]);
-    shard.unsettle(&taken);
+    shard.fail_settling(&taken);
     let again = shard.take_unsettled(ALL, 0);
     rows.clear();
     shard.begin_settling(&again, &mut rows);
@@ -188,7 +188,7 @@ fn bucket_in_a_later_commit_stays_unsettled() {
     // The third commit is running: its slots are in the second one, too, which is about to be
     // dropped.
     assert_eq!(shard.take_unsettled(2, 2), slots);
-    shard.unsettle(&slots);
+    shard.fail_settling(&slots);
     assert_eq!(
         shard.take_unsettled(2, 3),
         slots[..2],

@@ -41,8 +41,8 @@ impl Dialect {
     }
 }
 
-/// Makes a take. `is_full` sends the text of a script instead of its hash.
-pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], is_full: bool) -> Cmd {
+/// Makes a take. `with_script` sends a script itself instead of its hash.
+pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], with_script: bool) -> Cmd {
     match dialect {
         Dialect::Server => {
             let mut command = cmd("QUOTA.TAKE");
@@ -53,7 +53,7 @@ pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], is_full: bool) -> Cm
             command
         }
         Dialect::Redis { take, .. } => {
-            let mut command = script(take, TAKE, is_full);
+            let mut command = script(take, TAKE, with_script);
             command.arg(asks.len());
             for ask in asks {
                 command.arg(redis_key(&ask.key));
@@ -71,7 +71,7 @@ pub(super) fn give_command(
     key: &Key,
     tokens: u64,
     mark: u64,
-    is_full: bool,
+    with_script: bool,
 ) -> Cmd {
     match dialect {
         Dialect::Server => {
@@ -82,7 +82,7 @@ pub(super) fn give_command(
             command
         }
         Dialect::Redis { give, process, .. } => {
-            let mut command = script(give, GIVE, is_full);
+            let mut command = script(give, GIVE, with_script);
             command.arg(2).arg(redis_key(key));
             command.arg(format!(
                 "plimsoll:{{{}}}:give:{process:016x}:{mark}",
@@ -121,9 +121,9 @@ pub(super) fn parse(value: Value, asks: &[Ask]) -> Option<Vec<Reply>> {
     (granted == 0 || granted == replies.len()).then_some(replies)
 }
 
-fn script(script: &Script, text: &str, is_full: bool) -> Cmd {
-    let mut command = cmd(if is_full { "EVAL" } else { "EVALSHA" });
-    command.arg(if is_full { text } else { script.get_hash() });
+fn script(script: &Script, text: &str, with_script: bool) -> Cmd {
+    let mut command = cmd(if with_script { "EVAL" } else { "EVALSHA" });
+    command.arg(if with_script { text } else { script.get_hash() });
     command
 }
 

@@ -30,6 +30,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
+    /// Asks for exactly these tokens, or none.
     pub(super) const fn all(key: Key, tokens: u64) -> Self {
         Self {
             key,
@@ -43,7 +44,7 @@ impl Ask {
     /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
     fn of_nothing() -> Option<Self> {
         let rate = QuotaRate::new(1, 1, 1_000).ok()?;
-        // A quota server answers this key for any token.
+        // A quota server answers this key for any access token.
         let name = "plimsoll-start".parse().ok()?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
         let (quota, tenant) = (Arc::new(quota), DEFAULT_TENANT.into());
@@ -70,11 +71,14 @@ pub(crate) enum Failure {
     Unavailable,
     /// Any other error that the server replies, or a reply that is no answer.
     Reply,
+    /// The breaker is open: the store was not asked.
     Open,
+    /// Too many calls wait already.
     Overflow,
 }
 
 impl Failure {
+    /// In the order of the variants.
     pub(crate) const WORDS: [&str; 7] = [
         "timeout",
         "connection",
@@ -117,15 +121,15 @@ impl Store {
         let is_cluster = self.connections().is_some_and(Connections::is_cluster);
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (at, ask) in asks.iter().enumerate() {
-            let group = groups.iter_mut().find(|group| {
-                let first = group.first().and_then(|first| asks.get(*first));
+            let is_of_tenant = |other: &usize| {
+                let other = asks.get(*other).map(|other| other.key.stored_tenant());
+                other == Some(ask.key.stored_tenant())
+            };
+            let has_room = |group: &&mut Vec<usize>| {
                 group.len() < KEYS_PER_TAKE_MAX
-                    && (!is_cluster
-                        || first.is_some_and(|first| {
-                            first.key.stored_tenant() == ask.key.stored_tenant()
-                        }))
-            });
-            match group {
+                    && (!is_cluster || group.first().is_some_and(is_of_tenant))
+            };
+            match groups.iter_mut().find(has_room) {
                 Some(group) => group.push(at),
                 None => groups.push(vec![at]),
             }
@@ -141,7 +145,7 @@ impl Store {
                 connections,
             } => {
                 let value = connections
-                    .run(|is_full| take_command(dialect, asks, is_full))
+                    .run(|with_script| take_command(dialect, asks, with_script))
                     .await?;
                 parse(value, asks).ok_or(Failure::Reply)
             }
@@ -156,9 +160,10 @@ impl Store {
                 dialect,
                 connections,
             } => {
+                // One mark for all attempts, so that a repeated give counts once.
                 let mark = dialect.next_mark();
                 connections
-                    .run(|is_full| give_command(dialect, key, tokens, mark, is_full))
+                    .run(|with_script| give_command(dialect, key, tokens, mark, with_script))
                     .await
                     .map(drop)
             }

@@ -147,7 +147,7 @@ impl Brain {
     ) -> Result<Why, Unanswered> {
         let history = &self.buckets.refusals;
         let recorded_since_s = history.since_s().ok_or(Unanswered::Nothing)?;
-        let last = history.find(None).and_then(|last| history.part(last));
+        let last = history.find(None).and_then(|latest| history.part(latest));
         let to_s = last.map_or(recorded_since_s, |part| part.at_s);
         let not_then = || Unanswered::NotThen {
             from_s: recorded_since_s,
@@ -157,7 +157,10 @@ impl Brain {
         let part = history.part(at).ok_or_else(not_then)?;
         let counted_as = match self.policy().is_listed(tenant) {
             true => tenant.clone(),
-            false => Tenant::default_class(),
+            false => self
+                .policy()
+                .row(tenant.as_str())
+                .map_or_else(Tenant::default_class, |row| row.policy.class()),
         };
         let bucket = bucket
             .or_else(|| part.worst(&counted_as))

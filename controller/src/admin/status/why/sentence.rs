@@ -22,7 +22,7 @@ pub(super) fn summary(why: &Why, is_store_down: bool) -> String {
     let mut subject = why.tenant.to_string();
     if why.counted_as != why.tenant {
         subject = format!(
-            "the policy does not list {subject}: it counts for {}, which",
+            "{subject} has no terms of its own: it counts for {}, which",
             owner(&why.counted_as)
         );
     }

@@ -107,3 +107,14 @@ fn rows_beyond_the_room_have_the_terms_of_their_plan() {
     assert_eq!(catalogue.listed, listed);
     assert_eq!(catalogue.no_room, 6_000 - listed as u64);
 }
+
+#[test]
+fn row_of_a_plan_is_refused_as_its_class() {
+    let zone = Scripted::new("a", 1).offering("%~free", 2000.0);
+    let mut fleet = Fleet::new(with_catalogue(&enforced_with(""), ROWS), vec![zone]);
+    fleet.run(20.0);
+    let why = fleet.brain.why(&tenant("jo"), None, None).unwrap();
+    assert_eq!(why.counted_as.as_str(), "%~free");
+    let begin = "jo has no terms of its own: it counts for plan free, which is refused";
+    assert!(why.summary.starts_with(begin), "{}", why.summary);
+}
