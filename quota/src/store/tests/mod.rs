@@ -1,6 +1,7 @@
 //! The store on real files: restarts, damage, directories that cannot be used, and rows that expire.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -180,40 +181,38 @@ fn cut_creation_begins_again() {
 
 #[test]
 fn journal_that_lost_a_commit_is_refused() {
-    let filled = || {
-        let data = tempfile::tempdir().unwrap();
-        let (store, _) = open(data.path()).unwrap();
-        for number in 1..=20 {
-            commit(&store, number, number..number + 5, row(1, 1));
-        }
-        drop(store);
-        data
-    };
+    let filled = tempfile::tempdir().unwrap();
+    let (store, _) = open(filled.path()).unwrap();
+    for number in 1..=20 {
+        commit(&store, number, number..number + 5, row(1, 1));
+    }
+    drop(store);
+    let journal = journals(filled.path()).remove(0);
+    let whole = fs::read(&journal).unwrap();
+    let used = used(&whole);
     for share in 1..16 {
+        let at = used * share / 16;
         for is_cut in [true, false] {
-            let data = filled();
-            let journal = journals(data.path()).remove(0);
-            let mut bytes = fs::read(&journal).unwrap();
-            let at = used(&bytes) * share / 16;
+            let file = fs::OpenOptions::new().write(true).open(&journal).unwrap();
             if is_cut {
-                bytes.truncate(at)
+                file.set_len(at as u64).unwrap();
             } else {
-                bytes[at] ^= 0x10
+                file.write_all_at(&[whole[at] ^ 0x10], at as u64).unwrap();
             }
-            fs::write(&journal, bytes).unwrap();
-            let refused = refusal(data.path());
+            let refused = refusal(filled.path());
             assert!(
                 refused.contains("are missing") || refused.contains("restore the directory"),
                 "{share}/16, cut: {is_cut}: {refused}"
             );
+            file.write_all_at(&whole[..used], 0).unwrap();
+            file.set_len(whole.len() as u64).unwrap();
         }
     }
-    let data = filled();
-    fs::remove_file(journals(data.path()).remove(0)).unwrap();
-    assert!(refusal(data.path()).contains("commits 1 to 20, which were on disk, are missing"));
-    let data = filled();
-    fs::remove_dir_all(data.path().join("store")).unwrap();
-    assert!(refusal(data.path()).contains("commits 1 to 20, which were on disk, are missing"));
+    assert!(open(filled.path()).is_ok(), "nothing else was damaged");
+    fs::remove_file(journals(filled.path()).remove(0)).unwrap();
+    assert!(refusal(filled.path()).contains("commits 1 to 20, which were on disk, are missing"));
+    fs::remove_dir_all(filled.path().join("store")).unwrap();
+    assert!(refusal(filled.path()).contains("commits 1 to 20, which were on disk, are missing"));
 }
 
 #[test]
