@@ -9,9 +9,9 @@ async fn buckets_beyond_the_memory_are_exact() {
     for durability in [INTERVAL, Durability::None] {
         let data = tempfile::tempdir().unwrap();
         let engine = open(data.path(), durability);
-        let count = 50_000;
+        let count = 25_000;
         let keys: Vec<String> = (0..count)
-            .map(|number| format!("key:{number:0200}"))
+            .map(|number| format!("key:{number:0480}"))
             .collect();
         for round in 0..2 {
             for keys in keys.chunks(500) {
