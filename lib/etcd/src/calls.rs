@@ -13,7 +13,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::connection::{AddressError, Endpoint, Member, Options, StoreAddress};
 use crate::error::{Error, Failure};
-use crate::rpc::Rpc;
+use crate::rpc::{Call, Rpc, decode};
 use crate::wire;
 
 /// Number of endpoints that share the time of a request; later ones have what is left.
@@ -87,9 +87,14 @@ impl Client {
 
     /// Sends a request with a token, and once more if the token is refused.
     pub(crate) async fn call<R: Rpc>(&self, request: R) -> Result<R::Answer, Error> {
+        let answer = self.answer(&Call::of(&request)).await?;
+        decode::<R>(answer)
+    }
+
+    async fn answer(&self, call: &Call) -> Result<Bytes, Error> {
         let deadline = self.deadline();
         let token = self.token(None, deadline).await?;
-        let refused = match self.exchange(&request, &token, deadline).await {
+        let refused = match self.exchange(call, &token, deadline).await {
             Err(Failure::Token(error)) => error,
             answered => return answered.map_err(Failure::settled),
         };
@@ -97,17 +102,17 @@ impl Client {
             return Err(refused);
         }
         let token = self.token(Some(&token), deadline).await?;
-        let answered = self.exchange(&request, &token, deadline).await;
+        let answered = self.exchange(call, &token, deadline).await;
         answered.map_err(Failure::settled)
     }
 
     /// Sends a request to each endpoint until one answers.
-    async fn exchange<R: Rpc>(
+    async fn exchange(
         &self,
-        request: &R,
+        call: &Call,
         token: &Token,
         deadline: Instant,
-    ) -> Result<R::Answer, Failure> {
+    ) -> Result<Bytes, Failure> {
         let members = self.members();
         let first = self.shared.current.load(Ordering::Relaxed);
         let in_turn = members.iter().enumerate().cycle().skip(first);
@@ -119,18 +124,18 @@ impl Client {
                 break;
             }
             // Else one silent member would use up the time of all.
-            let until = if R::IS_REPEATABLE {
+            let until = if call.is_repeatable {
                 deadline.min(now + share(&self.shared.options, members.len()))
             } else {
                 deadline
             };
-            let request = with_token(request, token);
-            let cause = match self.attempt(member, request, until).await {
+            let request = with_token(call, token);
+            let cause = match self.attempt(member, call, request, until).await {
                 Err(Failure::NoLeader) => {
                     has_no_leader = true;
                     "no leader".to_owned()
                 }
-                Err(Failure::Lost(cause) | Failure::Oversized(cause)) if !R::IS_REPEATABLE => {
+                Err(Failure::Lost(cause) | Failure::Oversized(cause)) if !call.is_repeatable => {
                     self.leave(index);
                     let cause = format!("{name}: {cause}");
                     return Err(Failure::Refused(Error::Unknown { cause }));
@@ -149,14 +154,15 @@ impl Client {
     }
 
     /// Sends a request to one member.
-    pub(crate) async fn attempt<R: Rpc>(
+    pub(crate) async fn attempt(
         &self,
         member: &Member,
-        request: Request<R>,
+        call: &Call,
+        request: Request<Bytes>,
         until: Instant,
-    ) -> Result<R::Answer, Failure> {
-        let failure = match timeout_at(until, R::send(request, member.channel())).await {
-            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+    ) -> Result<Bytes, Failure> {
+        let failure = match timeout_at(until, call.send(request, member.channel())).await {
+            Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(status)) => Failure::of(&status),
             Err(_) => Failure::Lost("no answer in time".to_owned()),
         };
@@ -192,8 +198,9 @@ impl Client {
             name: credentials.user.clone(),
             password: credentials.password.clone(),
         };
-        let token = match self.exchange(&request, &None, deadline).await {
+        let token = match self.exchange(&Call::of(&request), &None, deadline).await {
             Ok(answer) => {
+                let answer = decode::<wire::AuthenticateRequest>(answer)?;
                 let token = MetadataValue::try_from(answer.token);
                 let mut token = token.map_err(|_| Error::invalid("a malformed token"))?;
                 // `Debug` hides it.
@@ -228,8 +235,8 @@ impl Failure {
 }
 
 /// Adds the token. A member that is cut off from its leader refuses such a request instead of waiting.
-fn with_token<R: Rpc>(request: &R, token: &Token) -> Request<R> {
-    let mut request = Request::new(request.clone());
+fn with_token(call: &Call, token: &Token) -> Request<Bytes> {
+    let mut request = call.request();
     let metadata = request.metadata_mut();
     metadata.insert("hasleader", MetadataValue::from_static("true"));
     if let Some(token) = token {

@@ -1,12 +1,13 @@
 //! The state of each member of the store, for operators.
 
+use bytes::Bytes;
 use futures_util::future::join_all;
-use tonic::Request;
 
 use crate::calls::Client;
 use crate::connection::Member;
 use crate::error::{Error, bounded};
 use crate::kv::unsigned;
+use crate::rpc::{Call, decode};
 use crate::wire;
 
 /// Maximum number of problems that a member tells.
@@ -43,8 +44,9 @@ impl Client {
 
     async fn status_of(&self, member: &Member) -> EndpointStatus {
         // A member answers without a leader as well.
-        let request = Request::new(wire::StatusRequest {});
-        let answer = self.attempt(member, request, self.deadline()).await;
+        let call = Call::of(&wire::StatusRequest {});
+        let deadline = self.deadline();
+        let answer = self.attempt(member, &call, call.request(), deadline).await;
         let status = answer.map_err(|failure| failure.settled());
         EndpointStatus {
             endpoint: member.name(),
@@ -54,7 +56,8 @@ impl Client {
 }
 
 impl MemberStatus {
-    fn new(answer: wire::StatusResponse) -> Result<Self, Error> {
+    fn new(answer: Bytes) -> Result<Self, Error> {
+        let answer = decode::<wire::StatusRequest>(answer)?;
         let own = answer.header.as_ref().map_or(0, |header| header.member_id);
         let problems = answer.errors.iter().take(PROBLEMS_MAX);
         Ok(Self {

@@ -11,7 +11,7 @@ const UPDATE: &str = "UPDATE_WIRE=1 cargo test -p plimsoll-etcd --test it genera
 fn opening() -> String {
     format!(
         "\
-//! The generated messages and stubs of `proto/etcd.proto`.
+//! The generated messages of `proto/etcd.proto`.
 //!
 //! `{UPDATE}` writes this file anew.
 #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::expect_used)]
@@ -29,7 +29,7 @@ fn generate() -> String {
         .out_dir(folder.path())
         .emit_rerun_if_changed(false)
         .build_server(false)
-        // A request is sent again at another endpoint without a copy of its values.
+        .build_client(false)
         .bytes(".etcdserverpb")
         // The password and the token must not reach a log.
         .skip_debug([
