@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tonic::Request;
@@ -91,19 +92,22 @@ impl Client {
         decode::<R>(answer)
     }
 
-    async fn answer(&self, call: &Call) -> Result<Bytes, Error> {
-        let deadline = self.deadline();
-        let token = self.token(None, deadline).await?;
-        let refused = match self.exchange(call, &token, deadline).await {
-            Err(Failure::Token(error)) => error,
-            answered => return answered.map_err(Failure::settled),
-        };
-        if self.shared.options.credentials.is_none() {
-            return Err(refused);
-        }
-        let token = self.token(Some(&token), deadline).await?;
-        let answered = self.exchange(call, &token, deadline).await;
-        answered.map_err(Failure::settled)
+    /// In a box: else each crate, and each part of it, that waits for an answer has all of this code again.
+    fn answer<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Bytes, Error>> {
+        Box::pin(async move {
+            let deadline = self.deadline();
+            let token = self.token(None, deadline).await?;
+            let refused = match self.exchange(call, &token, deadline).await {
+                Err(Failure::Token(error)) => error,
+                answered => return answered.map_err(Failure::settled),
+            };
+            if self.shared.options.credentials.is_none() {
+                return Err(refused);
+            }
+            let token = self.token(Some(&token), deadline).await?;
+            let answered = self.exchange(call, &token, deadline).await;
+            answered.map_err(Failure::settled)
+        })
     }
 
     /// Sends a request to each endpoint until one answers.
@@ -153,23 +157,25 @@ impl Client {
         })
     }
 
-    /// Sends a request to one member.
-    pub(crate) async fn attempt(
+    /// Sends a request to one member. In a box for the same reason.
+    pub(crate) fn attempt<'a>(
         &self,
-        member: &Member,
-        call: &Call,
+        member: &'a Member,
+        call: &'a Call,
         request: Request<Bytes>,
         until: Instant,
-    ) -> Result<Bytes, Failure> {
-        let failure = match timeout_at(until, call.send(request, member.channel())).await {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(status)) => Failure::of(&status),
-            Err(_) => Failure::Lost("no answer in time".to_owned()),
-        };
-        if matches!(failure, Failure::Lost(_)) {
-            member.reopen();
-        }
-        Err(failure)
+    ) -> BoxFuture<'a, Result<Bytes, Failure>> {
+        Box::pin(async move {
+            let failure = match timeout_at(until, call.send(request, member.channel())).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(status)) => Failure::of(&status),
+                Err(_) => Failure::Lost("no answer in time".to_owned()),
+            };
+            if matches!(failure, Failure::Lost(_)) {
+                member.reopen();
+            }
+            Err(failure)
+        })
     }
 
     /// Moves to the next endpoint, unless another request has moved already.
