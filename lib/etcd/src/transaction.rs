@@ -172,6 +172,12 @@ impl Client {
     /// [`Error::Unknown`], [`Error::NoSpace`] and [`Error::Invalid`] if it may have been applied; with
     /// every other error it was not.
     pub async fn transact(&self, transaction: Transaction) -> Result<Committed, Error> {
+        let request = self.request_of(transaction)?;
+        let answer = self.call(request.clone()).await?;
+        self.committed(request, answer)
+    }
+
+    fn request_of(&self, transaction: Transaction) -> Result<wire::TxnRequest, Error> {
         let encode = |operations: Vec<Operation>| {
             let operations = operations.into_iter();
             let encoded = operations.map(|operation| operation.encode(self));
@@ -181,12 +187,18 @@ impl Client {
             compare.key = self.single(&compare.key).first;
             compare
         };
-        let request = wire::TxnRequest {
+        Ok(wire::TxnRequest {
             compare: transaction.conditions.into_iter().map(prefixed).collect(),
             success: encode(transaction.then)?,
             failure: encode(transaction.or_else)?,
-        };
-        let answer = self.call(request.clone()).await?;
+        })
+    }
+
+    fn committed(
+        &self,
+        request: wire::TxnRequest,
+        answer: wire::TxnResponse,
+    ) -> Result<Committed, Error> {
         let applied = match answer.succeeded {
             true => request.success,
             false => request.failure,
