@@ -301,7 +301,7 @@ mod tests {
             directive("free", Limit::Unlimited, None),
         ];
         let message = Directives {
-            epoch: Some(Epoch(1)),
+            leader: Some(Epoch(1).into()),
             seq: 1,
             buckets,
             ..Directives::default()

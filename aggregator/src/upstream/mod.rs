@@ -71,7 +71,7 @@ impl Upstream {
         sessions: &Sessions,
     ) {
         self.freshness.on_report(now, report.seq);
-        self.leaders.fill(now, self.leader(), report);
+        report.lead = self.leaders.reported(now, self.leader());
         if report.time.is_some() {
             report.evidence = self.evidence.take();
             self.rollups.sent(report.seq, sessions);
@@ -97,8 +97,8 @@ impl Upstream {
         directives: &Directives,
     ) -> Result<bool, StaleDirective> {
         self.leaders
-            .on_directives(now, self.leader(), directives.leader());
-        self.sequence.accept(directives.leader(), directives.seq)?;
+            .on_directives(now, self.leader(), directives.leader);
+        self.sequence.accept(directives.leader, directives.seq)?;
         let is_new_policy = directives
             .policy_hash
             .is_some_and(|hash| self.policy_hash != Some(hash));
@@ -117,7 +117,7 @@ impl Upstream {
         self.rollups
             .on_confirmed(directives.echo.confirmed, sessions);
         let sent = self.freshness.on_message(now, directives);
-        if let Some((leader, sent)) = directives.leader().zip(sent) {
+        if let Some((leader, sent)) = directives.leader.zip(sent) {
             self.leaders.on_confirmed(leader, sent);
         }
     }
@@ -147,7 +147,7 @@ mod tests {
     fn directives_are_taken_once() {
         let mut upstream = Upstream::new(1);
         let directives = Directives {
-            epoch: Some(Epoch(3)),
+            leader: Some(Epoch(3).into()),
             seq: 1,
             policy_hash: Some(7),
             ..Directives::default()

@@ -174,8 +174,7 @@ impl Zone {
 
     fn head(&self) -> Head {
         Head {
-            epoch: self.upstream.epoch(),
-            controller: self.upstream.leader().and_then(|leader| leader.instance),
+            leader: self.upstream.leader(),
             policy_hash: self.upstream.policy_hash,
             report_interval: Some(self.schedule.report_interval),
             ..Head::of(self.kills())

@@ -50,7 +50,7 @@ impl Parent for Zone {
         }
         self.upstream
             .leaders
-            .on_report(now, self.upstream.leader(), &child, &report);
+            .on_report(now, self.upstream.leader(), &child, report.lead);
         Ok(self.take_kills(now, &child, &report))
     }
 
@@ -135,7 +135,7 @@ impl Zone {
         self.downstream
             .foreign
             .on_greeting(&self.identity.zone, &identity);
-        self.warmup.on_greeting(now, report.epoch.is_some());
+        self.warmup.on_greeting(now, report.lead.leader.is_some());
         // The first directives of a child must count it: a guard divided among fewer clients starts too full.
         // Among many clients one more changes little, and computing directives for each of a returning crowd
         // would delay the others.

@@ -63,10 +63,7 @@ impl DirectiveCache {
     }
 
     pub(super) fn restore(&mut self, saved: Directives, kills: &Kills) {
-        self.follow(saved.epoch.map(|epoch| Leader {
-            epoch,
-            instance: None,
-        }));
+        self.follow(saved.leader);
         for mut directive in saved.buckets {
             kills.cap_knowledge(&mut directive);
             self.board.apply(&directive);
@@ -89,7 +86,7 @@ impl DirectiveCache {
             .chain(others)
             .filter_map(|bucket| self.board.since(bucket, 0));
         Directives {
-            epoch: self.epoch(),
+            leader: self.epoch().map(Leader::from),
             seq: 1,
             kill: kills.fleet(),
             kills: kills.since(0),
@@ -149,10 +146,7 @@ mod tests {
         assert_eq!(names, ["c", "a", "b"]);
         cache.saved = version;
         assert_eq!(cache.unsaved(&kills), None);
-        cache.follow(Some(Leader {
-            epoch: Epoch(1),
-            instance: None,
-        }));
+        cache.follow(Some(Epoch(1).into()));
         assert!(cache.unsaved(&kills).is_some());
     }
 
@@ -163,7 +157,7 @@ mod tests {
         let buckets = vec![directive("a")];
         cache.restore(
             Directives {
-                epoch: Some(Epoch(5)),
+                leader: Some(Epoch(5).into()),
                 buckets,
                 ..Directives::default()
             },

@@ -13,7 +13,7 @@ use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Evidence, Report, Role};
+use plimsoll_core::report::{Counts, Evidence, Report, ReportedLead, Role};
 
 use super::{ONLY, Published, Publisher, REPORT_INTERVAL_DEFAULT, Subscription};
 use crate::hot::table::Table;
@@ -116,10 +116,16 @@ impl Subscription {
             established,
             modes: session.changed_modes(unapplied),
             time: Some(now),
-            epoch: leader.map(|leader| leader.epoch),
-            controller: leader
-                .filter(|_| leader != session.sequence.leader())
-                .and_then(|leader| leader.instance),
+            lead: ReportedLead {
+                leader: leader.map(|held| {
+                    if leader == session.sequence.leader() {
+                        held.epoch.into()
+                    } else {
+                        held
+                    }
+                }),
+                ..ReportedLead::default()
+            },
             killed_locally: u32::from(self.enforcement.observes),
             quota_store_down: u32::from(self.table.layered.is_store_down()),
             subscriptions: subscribed
@@ -230,7 +236,7 @@ impl Subscription {
             .inspect_err(|_| self.rejected += 1)?;
         kills.merge_drill(message.drill);
         session.acknowledge(message.echo, message.parent);
-        let leader = message.leader();
+        let leader = message.leader;
         if let Some((held, got)) = self.directives.leader.zip(leader) {
             let name = || {
                 self.routing
@@ -268,8 +274,9 @@ impl Subscription {
         if accepted.is_ok() {
             self.apply_standings(id, &message.standings);
             self.apply_catalogue(id, &message.catalogue);
+            let epoch = message.epoch();
             for directive in message.buckets {
-                changed.extend(self.apply_directive(id, message.epoch, directive));
+                changed.extend(self.apply_directive(id, epoch, directive));
             }
         }
         if have_kills_changed {

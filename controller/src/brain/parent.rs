@@ -59,7 +59,7 @@ impl Parent for Brain {
         }
         if let Some(next) = self
             .leadership
-            .on_report(now, self.durable.epoch, &place, &report)
+            .on_report(now, self.durable.epoch, &place, report.lead)
         {
             self.note_older_state(now, &place, next);
             self.durable.epoch = next;
@@ -114,10 +114,8 @@ impl Parent for Brain {
                 self.kills.kills(),
             );
         }
-        let leader = self.leadership.leader(self.durable.epoch);
         let head = Head {
-            epoch: Some(leader.epoch),
-            controller: leader.instance,
+            leader: Some(self.leadership.leader(self.durable.epoch)),
             policy_hash: Some(self.policies.in_force.hash().as_u64()),
             unconfirmed,
             ..Head::of(self.kills.kills())

@@ -26,7 +26,7 @@ use super::headroom::{
 use super::kill::{decode_kills, decode_orders, encode_kill, encode_order};
 use super::quotas::{decode_quotas, encode_quotas};
 use super::scalars::{
-    check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
+    check_len, decode_leader, decode_name, decode_optional_instance, decode_rate, encode_instance,
     encode_millis, encode_rate,
 };
 use super::tail::{
@@ -62,10 +62,13 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
 
 /// Encodes everything but the buckets. Every part of a message begins with it.
 pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
+    let leader = directives.leader;
     let (standing_id_gaps, standings) = encode_standings(&directives.standings);
     wire::Directives {
-        epoch: directives.epoch.map(|epoch| epoch.0),
-        controller: directives.controller.map(encode_instance),
+        epoch: leader.map(|leader| leader.epoch.0),
+        controller: leader
+            .and_then(|leader| leader.instance)
+            .map(encode_instance),
         seq: directives.seq,
         kill_generation: directives.kill.0,
         kills: directives
@@ -195,7 +198,9 @@ impl DirectivesDecoder {
         let mut directives = match self.parts.take() {
             None => part,
             Some(parts) if parts.seq != part.seq => return Err(DecodeError::Parts("seq")),
-            Some(parts) if parts.epoch != part.epoch => return Err(DecodeError::Parts("epoch")),
+            Some(parts) if parts.epoch() != part.epoch() => {
+                return Err(DecodeError::Parts("epoch"));
+            }
             Some(parts) => parts,
         };
         // A bucket with many keys arrives in consecutive pieces, the first of them with its quotas.
@@ -235,8 +240,8 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         part.buckets.iter().map(|bucket| bucket.keys.len()).sum(),
         KEYS_PER_PART_MAX,
     )?;
-    let epoch = decode_epoch(part.epoch)?;
-    if epoch.is_none() && !part.buckets.is_empty() {
+    let leader = decode_leader(part.epoch, part.controller)?;
+    if leader.is_none() && !part.buckets.is_empty() {
         return Err(DecodeError::ValuesWithoutEpoch);
     }
     if part.report_interval_ms == Some(0) {
@@ -246,8 +251,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         .report_interval_ms
         .map(|ms| Duration::from_millis(ms.into()).min(REPORT_INTERVAL_MAX));
     Ok(Directives {
-        epoch,
-        controller: decode_optional_instance(part.controller)?,
+        leader,
         seq: part.seq,
         kill: KillGeneration(part.kill_generation),
         kills: decode_kills(&part.kills)?,

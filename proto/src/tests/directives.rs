@@ -1,7 +1,7 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
 use plimsoll_core::directive::{
-    CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, LimitOwner, NEAREST_BYTES_MAX,
+    CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, Leader, LimitOwner, NEAREST_BYTES_MAX,
     NewShare, STANDINGS_MAX, TailCut, Unlisted,
 };
 use plimsoll_core::law::tail::Standing;
@@ -67,7 +67,7 @@ fn directive(name: &str, whole: bool, tenants: usize) -> BucketDirective {
 
 pub(super) fn message(buckets: Vec<BucketDirective>) -> Directives {
     Directives {
-        epoch: Some(Epoch(1)),
+        leader: Some(Epoch(1).into()),
         seq: 1,
         buckets,
         ..Directives::default()
@@ -303,8 +303,10 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
         |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| {
             Directives {
                 parent: children.map(|children| InstanceId(children.into())),
-                epoch: Some(Epoch(epoch)),
-                controller: Some(InstanceId(seq.into())),
+                leader: Some(Leader {
+                    epoch: Epoch(epoch),
+                    instance: Some(InstanceId(seq.into())),
+                }),
                 seq,
                 kill: KillGeneration(kill),
                 kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
@@ -445,8 +447,10 @@ fn largest_directives_stay_within_message_bounds() {
         tenant: Tenant::new(&(longest(0) + "%~" + &"p".repeat(PLAN_BYTES_MAX))).unwrap(),
     };
     let message = |buckets| Directives {
-        epoch: Some(Epoch(u64::MAX)),
-        controller: Some(InstanceId(u128::MAX)),
+        leader: Some(Leader {
+            epoch: Epoch(u64::MAX),
+            instance: Some(InstanceId(u128::MAX)),
+        }),
         seq: u64::MAX,
         kill: KillGeneration(u64::MAX),
         kills: BTreeMap::new(),

@@ -133,7 +133,10 @@ async fn stale_directives_are_rejected_midstream() {
         whole: false,
         ..directive(3, 0)
     };
-    assert_eq!((next.epoch, next.buckets), (Some(Epoch(6)), vec![changed]));
+    assert_eq!(
+        (next.epoch(), next.buckets),
+        (Some(Epoch(6)), vec![changed])
+    );
     child.stop().await;
 }
 

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{BucketDirective, KeyDirective, LimitOwner, Posted, Terms, Values};
+use plimsoll_core::directive::{
+    BucketDirective, KeyDirective, Leader, LimitOwner, Posted, Terms, Values,
+};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{KeyId, Name};
 use plimsoll_core::quantity::Limit;
-use plimsoll_core::report::{Outbox, Tally};
+use plimsoll_core::report::{Outbox, ReportedLead, Tally};
 
 use super::*;
 use plimsoll_core::directive::CatalogueNews;
@@ -125,7 +127,10 @@ impl Client {
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: Some(now),
-            epoch: self.epoch,
+            lead: ReportedLead {
+                leader: self.epoch.map(Leader::from),
+                ..ReportedLead::default()
+            },
             subscriptions: vec![bucket()],
             ..Report::default()
         };
@@ -307,7 +312,7 @@ impl Script {
             keys: self.keys.clone(),
         };
         Directives {
-            epoch: Some(Epoch(self.epoch)),
+            leader: Some(Epoch(self.epoch).into()),
             seq,
             echo: Echo {
                 covered,

@@ -134,7 +134,7 @@ impl Session {
         now: MonoTime,
         message: &Directives,
     ) -> Result<(), StaleDirective> {
-        self.sequence.accept(message.leader(), message.seq)?;
+        self.sequence.accept(message.leader, message.seq)?;
         if let Some(age) = message.upstream_age {
             self.upstream = Some((now, age));
         }

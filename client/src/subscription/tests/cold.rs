@@ -156,8 +156,8 @@ fn later_process_starts_from_saved_directives() {
     assert_eq!(later.subscription.unsaved(), None, "it is saved already");
     let report = later.subscription.report(later.now);
     assert_eq!(
-        report.epoch,
-        Some(Epoch(5)),
+        report.lead.leader,
+        Some(Epoch(5).into()),
         "the aggregator has to know the epoch of the restored directives"
     );
 
@@ -168,7 +168,7 @@ fn later_process_starts_from_saved_directives() {
     );
     assert_eq!(pass(&mut later, 10, 10), 0);
     let message = Directives {
-        epoch: Some(Epoch(4)),
+        leader: Some(Epoch(4).into()),
         ..later.message(terms.clone(), &[("acme", ratio(0.0))])
     };
     later.receive(message).unwrap_err();
@@ -214,7 +214,7 @@ fn restored_kill_holds_and_is_reported() {
 fn overdue_answer_tells_what_applies_meanwhile() {
     fn saved() -> Directives {
         Directives {
-            epoch: Some(Epoch(1)),
+            leader: Some(Epoch(1).into()),
             ..Directives::default()
         }
     }

@@ -141,7 +141,7 @@ impl TestClient {
             keys: keys.iter().map(key).collect(),
         };
         Directives {
-            epoch: Some(Epoch(5)),
+            leader: Some(Epoch(5).into()),
             seq: self.seq,
             buckets: vec![directive],
             ..Directives::default()
@@ -363,7 +363,7 @@ fn only_a_later_generation_ends_kills() {
         };
         let message = client.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
         let message = Directives {
-            epoch: Some(Epoch(epoch)),
+            leader: Some(Epoch(epoch).into()),
             kill: KillGeneration(generation),
             ..message
         };
@@ -388,7 +388,7 @@ fn stale_messages_change_nothing_and_are_counted() {
     client.enforce(&[("default", ratio(1.0))]);
     let older = client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
     let from_older_epoch = Directives {
-        epoch: Some(Epoch(4)),
+        leader: Some(Epoch(4).into()),
         ..older.clone()
     };
     client.receive(from_older_epoch.clone()).unwrap_err();
@@ -398,7 +398,7 @@ fn stale_messages_change_nothing_and_are_counted() {
         ..client.message(limited(Mode::Enforce), &[("default", ratio(0.0))])
     };
     let too_high = Directives {
-        epoch: Some(Epoch(u64::MAX)),
+        leader: Some(Epoch(u64::MAX).into()),
         ..poisoned.clone()
     };
     client.receive(too_high).unwrap_err();

@@ -8,7 +8,7 @@ use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{Counts, Identity, Tally};
+use plimsoll_core::report::{Counts, Identity, ReportedLead, Tally};
 
 fn brain() -> Brain {
     Fleet::new(enforced(), Vec::new()).brain
@@ -28,14 +28,17 @@ fn later_child_epoch_is_exceeded() {
     );
     save(&mut brain);
     assert_eq!(
-        brain.directives(at(0), zone.stream).unwrap().epoch,
+        brain.directives(at(0), zone.stream).unwrap().epoch(),
         Some(Epoch(42))
     );
 
     let mut liar = Scripted::new("b", 2);
     for epoch in [u64::MAX, u64::MAX - 1, 43 + EPOCH_STEP_MAX] {
         let report = Report {
-            epoch: Some(Epoch(epoch)),
+            lead: ReportedLead {
+                leader: Some(Epoch(epoch).into()),
+                ..ReportedLead::default()
+            },
             ..liar.report(at(0))
         };
         brain.on_report(at(0), liar.stream, report).unwrap();
@@ -107,7 +110,10 @@ fn loaded(report: Report) -> Report {
         given_at: InstanceId(77),
     };
     Report {
-        epoch: Some(Epoch(9)),
+        lead: ReportedLead {
+            leader: Some(Epoch(9).into()),
+            ..ReportedLead::default()
+        },
         kill: KillGeneration(7),
         kills: [(other.clone(), KillGeneration(5))].into(),
         orders: [(order_id, order)].into(),

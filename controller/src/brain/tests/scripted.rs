@@ -3,11 +3,11 @@
 
 use super::*;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{Directives, Terms, Values};
+use plimsoll_core::directive::{Directives, Leader, Terms, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
-use plimsoll_core::report::{Counts, Identity, Outbox, ReportedMode};
+use plimsoll_core::report::{Counts, Identity, Outbox, ReportedLead, ReportedMode};
 
 use crate::admin::status::{BucketStatus, Status};
 
@@ -178,7 +178,10 @@ impl Scripted {
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: Some(now + self.clock),
-            epoch: self.epoch,
+            lead: ReportedLead {
+                leader: self.epoch.map(Leader::from),
+                ..ReportedLead::default()
+            },
             kill: self.kill,
             holds: holds.into_iter().filter(|_| !self.greeted).collect(),
             modes: self.directed().filter(|_| !self.greeted).collect(),
@@ -235,7 +238,7 @@ impl Scripted {
 
     pub(super) fn receive(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
         let directives = brain.directives(now, self.stream)?;
-        self.epoch = self.epoch.max(directives.epoch);
+        self.epoch = self.epoch.max(directives.epoch());
         self.kill.merge(directives.kill);
         self.outbox.on_echo(directives.echo);
         directives

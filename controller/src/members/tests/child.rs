@@ -4,7 +4,7 @@ use plimsoll_core::directive::{Board, Directives, Sequence};
 use plimsoll_core::kill::{KillRelay, Scope};
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Identity, InstanceId, Outbox, Report, Role, Tally};
+use plimsoll_core::report::{Identity, InstanceId, Outbox, Report, ReportedLead, Role, Tally};
 
 use super::Ms;
 
@@ -57,11 +57,12 @@ impl Child {
 
     pub(super) fn report(&mut self, now: MonoTime) -> Report {
         let is_greeting = !std::mem::replace(&mut self.has_greeted, true);
-        let leader = self.sequence.leader();
         let mut report = Report {
             identity: is_greeting.then(|| self.identity.clone()),
-            epoch: leader.map(|leader| leader.epoch),
-            controller: leader.and_then(|leader| leader.instance),
+            lead: ReportedLead {
+                leader: self.sequence.leader(),
+                ..ReportedLead::default()
+            },
             ..Report::default()
         };
         self.outbox.fill(&mut report, &[], |_| Tally::ZERO);
@@ -78,8 +79,11 @@ impl Child {
         answer
             .into_iter()
             .for_each(|answer| self.outbox.on_answer(answer));
-        let leader = directives.leader();
-        if self.sequence.accept(leader, directives.seq).is_err() {
+        if self
+            .sequence
+            .accept(directives.leader, directives.seq)
+            .is_err()
+        {
             return false;
         }
         self.unconfirmed = directives.unconfirmed;

@@ -1,7 +1,7 @@
 //! The rule that decides which of two controllers leads, wherever both are seen.
 
-use super::{Directives, Epoch};
-use crate::report::{InstanceId, Report};
+use super::Epoch;
+use crate::report::InstanceId;
 
 /// Maximum step above its own epoch that a controller takes because a child has seen a later one.
 /// Each start of a controller adds 1, so no backup is that old. An aggregator passes no larger claim on. Children
@@ -29,22 +29,12 @@ impl Leader {
     }
 }
 
-impl Directives {
-    /// The controller that decided them; `None` if the parent has none yet.
-    pub fn leader(&self) -> Option<Leader> {
-        Some(Leader {
-            epoch: self.epoch?,
-            instance: self.controller,
-        })
-    }
-}
-
-impl Report {
-    /// The latest controller that the child knows of.
-    pub fn leader(&self) -> Option<Leader> {
-        Some(Leader {
-            epoch: self.epoch?,
-            instance: self.controller,
-        })
+impl From<Epoch> for Leader {
+    /// Returns a controller with only its epoch known.
+    fn from(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            instance: None,
+        }
     }
 }

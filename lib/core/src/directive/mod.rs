@@ -55,18 +55,16 @@ pub const STANDINGS_MAX: usize = 16_384;
 /// A message from a parent to a child.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Directives {
-    /// The controller's epoch, also in the message of an aggregator. Absent if the parent has no controller
+    /// The controller, also in the message of an aggregator. Absent if the parent has no controller
     /// yet, or is a controller that has lost the lead: the message then carries no values.
-    pub epoch: Option<Epoch>,
-    /// The controller's process, forwarded unchanged.
-    pub controller: Option<InstanceId>,
+    pub leader: Option<Leader>,
     /// Numbers the parent's messages on this stream, from 1.
     pub seq: u64,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The kill generations of single buckets: all in the first message of a stream, then only changes.
     pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// Kills of buckets with a generation up to this one have ended and are forgotten. Counts only with an epoch.
+    /// Kills of buckets with a generation up to this one have ended and are forgotten. Counts only with a controller.
     pub forgotten: KillGeneration,
     /// The latest drill.
     pub drill: Drill,
@@ -105,6 +103,13 @@ pub struct Directives {
     pub orders: BTreeMap<OrderId, KillOrder>,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
+}
+
+impl Directives {
+    /// The epoch of the controller.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.leader.map(|leader| leader.epoch)
+    }
 }
 
 /// The directive of one bucket.

@@ -111,7 +111,7 @@ impl Kills {
             .collect()
     }
 
-    /// Merges the generations of a parent's message. If that names an epoch, kills that have ended are also
+    /// Merges the generations of a parent's message. If that names a controller, kills that have ended are also
     /// forgotten. Returns true if any changed.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Kills {
                 got,
             });
         }
-        let has_forgotten = directives.epoch.is_some() && self.forget(directives.forgotten);
+        let has_forgotten = directives.leader.is_some() && self.forget(directives.forgotten);
         Ok(self.merge(directives.kill, &directives.kills) || has_forgotten)
     }
 
@@ -326,7 +326,7 @@ mod tests {
             (kills.merge_directives(&message), kills.buckets().count()),
             (Ok(false), 3)
         );
-        message.epoch = Some(Epoch(1));
+        message.leader = Some(Epoch(1).into());
         message.kills = some(&[(4, 1)]);
         assert_eq!(kills.merge_directives(&message), Ok(true));
         let held: Vec<_> = kills

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::decision::Mode;
-use crate::directive::{Epoch, Leader};
+use crate::directive::Leader;
 use crate::exchange::path::Path;
 use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
@@ -72,6 +72,20 @@ pub struct ReportedMode {
     pub unapplied: u32,
 }
 
+/// The controllers that a child knows of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedLead {
+    /// The greatest controller held, or at an aggregator a greater one that a child claims; absent if none is
+    /// known. A client leaves out its instance if the parent itself named it.
+    pub leader: Option<Leader>,
+    /// From an aggregator: the age of the latest report that this controller has confirmed, which shows that
+    /// it was alive then. Absent if it confirmed none, and if only clients know of it.
+    pub age: Option<Duration>,
+    /// From an aggregator: another controller that a child or the parent names. It has no effect, and is
+    /// shown.
+    pub other: Option<Leader>,
+}
+
 /// One message from a child to its parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -87,17 +101,8 @@ pub struct Report {
     /// The child's monotonic time. Absent while no counts are sent: until the parent has answered on this stream,
     /// and from an aggregator that has just started.
     pub time: Option<MonoTime>,
-    /// The highest epoch held, or at an aggregator a higher one that a child claims; absent if none is known.
-    pub epoch: Option<Epoch>,
-    /// The controller of this epoch; absent if only the epoch is known, and from a client if the parent itself
-    /// named the controller.
-    pub controller: Option<InstanceId>,
-    /// From an aggregator: the age of the latest report that this controller has confirmed, which shows that
-    /// it was alive then. Absent if it confirmed none, and if only clients know of it.
-    pub controller_age: Option<Duration>,
-    /// From an aggregator: another controller that a child or the parent names. It has no effect, and is
-    /// shown.
-    pub other_controller: Option<Leader>,
+    /// The controllers that the child knows of.
+    pub lead: ReportedLead,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The kill generations of single buckets: all in a greeting, then changes, and from time to time all again.

@@ -10,8 +10,8 @@ use plimsoll_core::kill::{CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillG
 use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{
-    CALLERS_MAX, COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, ReportedMode,
-    Role,
+    CALLERS_MAX, COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, ReportedLead,
+    ReportedMode, Role,
 };
 
 use super::delta::SentCounts;
@@ -20,8 +20,7 @@ use crate::convert::DecodeError;
 use crate::convert::directives::decode_mode;
 use crate::convert::kill::{decode_claims, decode_kills, decode_orders, decode_spreads};
 use crate::convert::scalars::{
-    check_len, decode_controller, decode_epoch, decode_instance, decode_name,
-    decode_optional_instance, decode_rate,
+    check_len, decode_controller, decode_instance, decode_leader, decode_name, decode_rate,
 };
 use crate::convert::tail::{TAILS_MAX, decode_name_rates, decode_tail};
 use crate::{KEYS_PER_PART_MAX, wire};
@@ -141,10 +140,11 @@ impl ReportDecoder {
                 version => Some(decode_name("version", version, Name::new)?),
             },
             time: part.time_us.map(MonoTime::from_micros),
-            epoch: decode_epoch(part.epoch)?,
-            controller: decode_optional_instance(part.controller)?,
-            controller_age: part.controller_age_ms.map(Duration::from_millis),
-            other_controller: part.other_controller.map(decode_controller).transpose()?,
+            lead: ReportedLead {
+                leader: decode_leader(part.epoch, part.controller)?,
+                age: part.controller_age_ms.map(Duration::from_millis),
+                other: part.other_controller.map(decode_controller).transpose()?,
+            },
             kill: KillGeneration(part.kill_generation),
             kills: decode_kills(&part.kills)?,
             orders: decode_orders(&part.kill_orders)?,

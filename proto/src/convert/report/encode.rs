@@ -3,7 +3,7 @@
 use plimsoll_core::directive::{CATALOGUED_MAX, LIMITED_MAX};
 use plimsoll_core::names::Name;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{CALLERS_MAX, Counts, Identity, Report, Role};
+use plimsoll_core::report::{CALLERS_MAX, Counts, Identity, Report, ReportedLead, Role};
 use prost::Message;
 
 use super::decode::{ESTABLISHED_MAX, EVIDENCE_BINS_MAX};
@@ -195,6 +195,7 @@ impl Parts<'_> {
 
 /// Encodes the fields that every part repeats, and `identity` and `path`, which are in the first part only.
 fn encode_head(report: &Report) -> wire::Report {
+    let ReportedLead { leader, age, other } = report.lead;
     wire::Report {
         seq: report.seq,
         identity: report.identity.as_ref().map(encode_identity),
@@ -203,10 +204,12 @@ fn encode_head(report: &Report) -> wire::Report {
             .as_ref()
             .map_or_else(String::new, Name::to_string),
         time_us: report.time.map(MonoTime::as_micros),
-        epoch: report.epoch.map(|epoch| epoch.0),
-        controller: report.controller.map(encode_instance),
-        controller_age_ms: report.controller_age.map(encode_millis),
-        other_controller: report.other_controller.map(encode_controller),
+        epoch: leader.map(|leader| leader.epoch.0),
+        controller: leader
+            .and_then(|leader| leader.instance)
+            .map(encode_instance),
+        controller_age_ms: age.map(encode_millis),
+        other_controller: other.map(encode_controller),
         kill_generation: report.kill.0,
         drill: report.drill.0,
         claimed_drill: report.claimed_drill.0,

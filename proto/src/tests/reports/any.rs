@@ -1,6 +1,7 @@
 //! Generators of reports.
 
 use plimsoll_core::law::tail::{Bin as RateBin, Demand, Tail};
+use plimsoll_core::report::ReportedLead;
 use proptest::sample::Index;
 
 use crate::tests::*;
@@ -133,13 +134,17 @@ fn any_report() -> impl Strategy<Value = Report> {
                 version: identity.as_ref().map(|it: &Identity| it.name.clone()),
                 identity,
                 time: micros.map(MonoTime::from_micros),
-                epoch: epoch.map(Epoch),
-                controller: epoch.map(|epoch| InstanceId(epoch.into())),
-                controller_age: epoch.map(|epoch| Duration::from_millis(epoch / 3)),
-                other_controller: epoch.map(|epoch| Leader {
-                    epoch: Epoch(epoch),
-                    instance: leaving.then_some(InstanceId(kill.into())),
-                }),
+                lead: ReportedLead {
+                    leader: epoch.map(|epoch| Leader {
+                        epoch: Epoch(epoch),
+                        instance: Some(InstanceId(epoch.into())),
+                    }),
+                    age: epoch.map(|epoch| Duration::from_millis(epoch / 3)),
+                    other: epoch.map(|epoch| Leader {
+                        epoch: Epoch(epoch),
+                        instance: leaving.then_some(InstanceId(kill.into())),
+                    }),
+                },
                 kill: KillGeneration(kill),
                 kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
                 orders: orders(kill),

@@ -4,7 +4,7 @@ use std::mem::swap;
 
 use super::{check_reports, defining};
 use plimsoll_core::directive::LIMITED_MAX;
-use plimsoll_core::report::CALLERS_MAX;
+use plimsoll_core::report::{CALLERS_MAX, ReportedLead};
 
 use crate::tests::*;
 
@@ -77,7 +77,10 @@ fn largest_report(keys: usize) -> Report {
         }),
         version: Some(Name::new(&text(1)).unwrap()),
         time: Some(MonoTime::from_micros(MICROS_MAX)),
-        epoch: Some(Epoch(u64::MAX)),
+        lead: ReportedLead {
+            leader: Some(Epoch(u64::MAX).into()),
+            ..ReportedLead::default()
+        },
         kill: KillGeneration(u64::MAX),
         kills: (0..keys.min(KILLED_BUCKETS_MAX))
             .map(|number| (bucket(number), KillGeneration(u64::MAX)))

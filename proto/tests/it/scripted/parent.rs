@@ -105,7 +105,7 @@ impl Parent for ScriptedParent {
         let report_interval = Some(Duration::from_millis(20));
         let kills = Kills::default();
         let head = Head {
-            epoch: Some(self.epoch),
+            leader: Some(self.epoch.into()),
             report_interval,
             unconfirmed: self.unconfirmed,
             ..Head::of(&kills)

@@ -62,7 +62,7 @@ fn direct(
         }],
     };
     let message = Directives {
-        epoch: Some(Epoch(1)),
+        leader: Some(Epoch(1).into()),
         seq: 1,
         buckets: vec![directive],
         ..Directives::default()

@@ -14,12 +14,8 @@ fn leader(epoch: u64, instance: u128) -> Leader {
 }
 
 fn claims(zone: &mut Zone, ms: u64, client: &mut Client, claimed: Leader) {
-    let report = client.report(at(ms));
-    let report = Report {
-        epoch: Some(claimed.epoch),
-        controller: claimed.instance,
-        ..report
-    };
+    let mut report = client.report(at(ms));
+    report.lead.leader = Some(claimed);
     zone.on_report(at(ms), client.stream, report).unwrap();
 }
 
@@ -27,16 +23,10 @@ fn directs(zone: &mut Zone, ms: u64, controller: Leader) -> Result<(), StaleDire
     zone.on_open(at(ms));
     let seq = zone.report(at(ms)).seq;
     let message = Directives {
-        controller: controller.instance,
+        leader: Some(controller),
         ..Script::ratio(7).message(1, seq)
     };
-    zone.on_directives(
-        at(ms),
-        Directives {
-            epoch: Some(controller.epoch),
-            ..message
-        },
-    )
+    zone.on_directives(at(ms), message)
 }
 
 #[test]
@@ -72,9 +62,9 @@ fn client_cannot_raise_its_aggregators_epoch() {
     for (ms, epoch) in (30_000..).step_by(1_000).zip(steps.chain([u64::MAX])) {
         claims(&mut zone, ms, &mut client, leader(epoch, 1));
         let report = zone.report(at(ms));
-        assert_eq!(report.leader(), Some(leader(3, 9)));
+        assert_eq!(report.lead.leader, Some(leader(3, 9)));
         assert_eq!(
-            report.other_controller,
+            report.lead.other,
             Some(leader(epoch, 1)),
             "operators are shown it"
         );
@@ -88,5 +78,5 @@ fn client_cannot_raise_its_aggregators_epoch() {
         .collect();
     assert_eq!(shown, ["client a/shop/host:1"]);
     let message = zone.directives(at(71_000), client.stream).unwrap();
-    assert_eq!(message.leader(), Some(leader(3, 9)));
+    assert_eq!(message.leader, Some(leader(3, 9)));
 }

@@ -6,7 +6,7 @@ use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{InvalidReport, KeyDefinition, Tallies, Tally};
+use plimsoll_core::report::{InvalidReport, KeyDefinition, ReportedLead, Tallies, Tally};
 
 use super::*;
 
@@ -54,7 +54,10 @@ fn loaded(report: Report) -> Report {
         given_at: InstanceId(77),
     };
     Report {
-        epoch: Some(Epoch(9)),
+        lead: ReportedLead {
+            leader: Some(Epoch(9).into()),
+            ..ReportedLead::default()
+        },
         kill: KillGeneration(7),
         kills: BTreeMap::from([(other.clone(), KillGeneration(5))]),
         orders: BTreeMap::from([(order_id, order)]),

@@ -95,7 +95,7 @@ fn directives() -> Directives {
     let kills = [(Bucket::new("search").unwrap(), KillGeneration(2))].into();
     let buckets = vec![checkout, unlimited, overloaded];
     Directives {
-        epoch: Some(Epoch(41)),
+        leader: Some(Epoch(41).into()),
         seq: 1,
         kill: KillGeneration(3),
         kills,
@@ -157,7 +157,7 @@ fn torn_changed_or_foreign_file_is_rejected() {
 #[test]
 fn invalid_value_is_rejected_despite_its_checksum() {
     let epoch = |epoch| Directives {
-        epoch: Some(Epoch(epoch)),
+        leader: Some(Epoch(epoch).into()),
         ..directives()
     };
     assert!(read(&bytes(epoch(JUMP_MAX)), &owner()).is_ok());
@@ -168,7 +168,7 @@ fn invalid_value_is_rejected_despite_its_checksum() {
             ..directives()
         },
         Directives {
-            epoch: None,
+            leader: None,
             ..directives()
         },
     ] {

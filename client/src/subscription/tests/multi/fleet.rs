@@ -183,7 +183,7 @@ impl Fleet {
             }],
         };
         let message = Directives {
-            epoch: Some(Epoch(epoch)),
+            leader: Some(Epoch(epoch).into()),
             seq: aggregator.seq,
             echo: Echo {
                 covered: aggregator.covered,

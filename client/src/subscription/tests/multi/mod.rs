@@ -136,10 +136,12 @@ fn greater_controller_is_followed_and_named() {
     );
     let subscription = &mut fleet.client.subscription;
     let mut apply = |at: usize, controller| {
-        let (epoch, controller) = (Some(Epoch(6)), Some(InstanceId(controller)));
+        let leader = Leader {
+            epoch: Epoch(6),
+            instance: Some(InstanceId(controller)),
+        };
         let message = Directives {
-            epoch,
-            controller,
+            leader: Some(leader),
             seq: seqs[at],
             ..Directives::default()
         };
@@ -151,7 +153,8 @@ fn greater_controller_is_followed_and_named() {
     let mut named = |at| {
         subscription
             .report_to(EndpointId(at), now)
-            .leader()
+            .lead
+            .leader
             .unwrap()
     };
     assert_eq!(

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::HEARTBEAT;
-use crate::directive::{Audience, Board, Directives, Epoch, Message};
+use crate::directive::{Audience, Board, Directives, Leader, Message};
 use crate::exchange::StreamId;
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
 use crate::names::{Bucket, Name};
 use crate::quantity::MonoTime;
-use crate::report::{Books, Echo, Identity, InstanceId, Report};
+use crate::report::{Books, Echo, Identity, Report};
 
 /// One child.
 #[derive(Debug)]
@@ -66,10 +66,8 @@ pub(super) struct SentState {
 /// The head of every message, the same for all children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The controller's epoch, if known.
-    pub epoch: Option<Epoch>,
-    /// The controller's process, if known.
-    pub controller: Option<InstanceId>,
+    /// The controller, if known.
+    pub leader: Option<Leader>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The version of all kill generations.
@@ -185,8 +183,7 @@ impl Child {
         sent.at = Some(now);
         sent.head = Some(head);
         let head = Directives {
-            epoch: head.epoch,
-            controller: head.controller,
+            leader: head.leader,
             seq: sent.seq,
             kill: head.kill,
             kills: news,

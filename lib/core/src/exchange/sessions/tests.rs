@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::decision::Mode;
-use crate::directive::{Board, Directives, Epoch};
+use crate::directive::{Board, Directives, Epoch, Leader};
 use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
@@ -11,8 +11,10 @@ use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::{Counts, Echo, KeyDefinition, New, Role};
 
 const HEAD: Head = Head {
-    controller: None,
-    epoch: Some(Epoch(3)),
+    leader: Some(Leader {
+        epoch: Epoch(3),
+        instance: None,
+    }),
     kill: KillGeneration(0),
     kills: 0,
     forgotten: KillGeneration(0),
@@ -258,8 +260,8 @@ fn the_first_message_is_whole_and_immediate() {
     };
     let first = child.next_with(0, HEAD, &mut board(), true, echo).unwrap();
     assert_eq!(
-        (first.seq, first.epoch, first.policy_hash, first.echo),
-        (1, HEAD.epoch, HEAD.policy_hash, echo)
+        (first.seq, first.leader, first.policy_hash, first.echo),
+        (1, HEAD.leader, HEAD.policy_hash, echo)
     );
     assert_eq!(first.buckets, [directive(Some(5), true)]);
 }
@@ -273,7 +275,7 @@ fn first_message_is_sent_even_empty() {
         .next_with(0, nobody, &mut Board::default(), true, Echo::default())
         .unwrap();
     assert_eq!(
-        (first.seq, first.epoch, first.buckets),
+        (first.seq, first.leader, first.buckets),
         (1, None, Vec::new())
     );
 }

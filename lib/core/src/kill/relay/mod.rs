@@ -202,7 +202,7 @@ impl KillRelay {
     ) -> Result<bool, StaleDirective> {
         self.evidence.on_parent(directives, &self.kills);
         let is_evidence_over =
-            directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
+            directives.leader.is_some() && self.evidence.on_controller(&mut self.kills);
         let changed = self.kills.merge_directives(directives)? || is_evidence_over;
         if !directives.unconfirmed {
             self.orders.confirm(directives.echo.confirmed);
