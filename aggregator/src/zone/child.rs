@@ -11,7 +11,7 @@ use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{Bucket, Key, Name};
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_core::report::{Report, ReportedMode};
+use plimsoll_core::report::{Greeting, Report, ReportedMode};
 
 use super::Zone;
 use crate::key_counts::Source;
@@ -31,30 +31,22 @@ impl Child for Zone {
     fn report(&mut self, now: MonoTime) -> Report {
         let counting = !self.warmup.withholds();
         let is_greeting = self.upstream.begin_report();
-        let (subscriptions, unsubscriptions) = self.upstream.subscriptions.take();
         let mut report = Report {
-            identity: is_greeting.then(|| self.identity.clone()),
-            version: is_greeting
-                .then(|| Name::new(env!("CARGO_PKG_VERSION")).ok())
-                .flatten(),
+            greeting: if is_greeting {
+                self.greeting()
+            } else {
+                Greeting::default()
+            },
             time: counting.then_some(now),
             children: self.downstream.connected(),
             clients: self.downstream.clients_below(),
-            killed_locally: self.downstream.killed_locally(),
-            quota_store_down: self.downstream.quota_store_down(),
             path: if is_greeting {
                 Path::default()
             } else {
                 self.path()
             },
-            holds: if is_greeting {
-                self.holds()
-            } else {
-                BTreeMap::new()
-            },
             modes: self.reported_modes(is_greeting),
-            subscriptions,
-            unsubscriptions,
+            subscriptions: self.upstream.subscriptions.take(),
             tails: self.tails(now),
             limited: self.limited(now),
             asked: self.upstream.catalogue.take_asked(),
@@ -89,7 +81,7 @@ impl Child for Zone {
         {
             self.on_kill_change(now);
         }
-        self.join_drill(now, directives.drill);
+        self.join_drill(now, directives.kills.drill);
         self.upstream.on_acknowledgement(&directives);
         let is_new_policy = self
             .upstream
@@ -182,6 +174,15 @@ impl Zone {
         self.upstream.catalogue.on_news(news, names)
     }
 
+    fn greeting(&self) -> Greeting {
+        Greeting {
+            identity: Some(self.identity.clone()),
+            version: Name::new(env!("CARGO_PKG_VERSION")).ok(),
+            holds: self.holds(),
+            ..Greeting::default()
+        }
+    }
+
     /// The demand of the classes that cut names.
     fn tails(&self, now: MonoTime) -> BTreeMap<Key, Tail> {
         let cut = self.fast_loop.tails.cut_classes(now);
@@ -207,7 +208,7 @@ impl Zone {
     fn reported_modes(&mut self, is_greeting: bool) -> BTreeMap<Bucket, ReportedMode> {
         let (below, clients) = (
             self.downstream.sessions.unapplied(),
-            self.downstream.clients_below(),
+            self.downstream.clients_below().connected,
         );
         let is_led = self.upstream.epoch().is_some();
         let modes = self

@@ -30,7 +30,7 @@ impl Parent for Zone {
                 .path
                 .check(self.identity.instance, instance, further, is_rooted)?;
         }
-        if report.identity.is_some() {
+        if report.greeting.identity.is_some() {
             self.greet(now, stream, &report)?;
         }
         self.subscribe(now, stream, &report);
@@ -129,7 +129,11 @@ impl Zone {
         stream: StreamId,
         report: &Report,
     ) -> Result<(), StreamRejected> {
-        let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+        let identity = report
+            .greeting
+            .identity
+            .clone()
+            .ok_or(StreamRejected::Greeting)?;
         self.downstream
             .greet(now, stream, identity.clone(), report, &self.board)?;
         self.downstream

@@ -1,12 +1,13 @@
 //! The current directives, and their way over restarts: what the next process restores, and whether
 //! it is saved yet.
 
+use plimsoll_core::kill::drill::Drill;
 use std::collections::BTreeSet;
 
 use plimsoll_core::directive::{
     Board, BucketDirective, Directives, Epoch, Leader, Posted, StaleDirective,
 };
-use plimsoll_core::kill::Kills;
+use plimsoll_core::kill::{KillNews, Kills};
 use plimsoll_core::names::Bucket;
 
 use crate::hot::table::BUCKETS_MAX;
@@ -88,8 +89,10 @@ impl DirectiveCache {
         Directives {
             leader: self.epoch().map(Leader::from),
             seq: 1,
-            kill: kills.fleet(),
-            kills: kills.since(0),
+            kills: KillNews {
+                drill: Drill::default(),
+                ..kills.news(0)
+            },
             buckets: whole.take(BUCKETS_MAX).collect(),
             ..Directives::default()
         }

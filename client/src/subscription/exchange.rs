@@ -13,7 +13,7 @@ use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Evidence, Report, ReportedLead, Role};
+use plimsoll_core::report::{ClientCounts, Counts, Evidence, Greeting, Report, ReportedLead, Role};
 
 use super::{ONLY, Published, Publisher, REPORT_INTERVAL_DEFAULT, Subscription};
 use crate::hot::table::Table;
@@ -101,10 +101,14 @@ impl Subscription {
             |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
         let subscribed = session.subscribe(self.buckets.len(), is_wanted);
         let greets = session.greet();
-        let established = if greets {
-            self.established(id)
+        let greeting = if greets {
+            Greeting {
+                identity: Some(self.identity.clone()),
+                established: self.established(id),
+                ..Greeting::default()
+            }
         } else {
-            BTreeSet::new()
+            Greeting::default()
         };
         let unapplied = self.unapplied(id);
         let Some(session) = self.sessions.get_mut(id) else {
@@ -112,8 +116,7 @@ impl Subscription {
         };
         let leader = self.directives.leader;
         let mut report = Report {
-            identity: greets.then(|| self.identity.clone()),
-            established,
+            greeting,
             modes: session.changed_modes(unapplied),
             time: Some(now),
             lead: ReportedLead {
@@ -126,12 +129,16 @@ impl Subscription {
                 }),
                 ..ReportedLead::default()
             },
-            killed_locally: u32::from(self.enforcement.observes),
-            quota_store_down: u32::from(self.table.layered.is_store_down()),
+            clients: ClientCounts {
+                killed_locally: u32::from(self.enforcement.observes),
+                quota_store_down: u32::from(self.table.layered.is_store_down()),
+                ..ClientCounts::default()
+            },
             subscriptions: subscribed
                 .into_iter()
                 .map(|bucket| self.buckets[bucket].clone())
-                .collect(),
+                .collect::<Vec<_>>()
+                .into(),
             ..Report::default()
         };
         let (registry, table, evidence) = (&self.registry, &self.table, &mut self.evidence);
@@ -146,10 +153,8 @@ impl Subscription {
         let on_increase = |key, new| evidence.add(table, registry.places(), key, new);
         session.report_counts(&mut report, registry.keys(), counts_of, on_increase);
         // The number of the report, which is set by now, decides if all generations are repeated.
-        session
-            .stream
-            .sent_kills
-            .fill(&self.enforcement.kills, &mut report);
+        let sent_kills = &mut session.stream.sent_kills;
+        report.kills = sent_kills.next(&self.enforcement.kills, report.seq);
         if report.time.is_some() {
             let has_evidence = session.take_evidence_turn(now);
             let interval = session.report_interval;
@@ -234,7 +239,7 @@ impl Subscription {
         let have_kills_changed = kills
             .merge_directives(&message)
             .inspect_err(|_| self.rejected += 1)?;
-        kills.merge_drill(message.drill);
+        kills.merge_drill(message.kills.drill);
         session.acknowledge(message.echo, message.parent);
         let leader = message.leader;
         if let Some((held, got)) = self.directives.leader.zip(leader) {

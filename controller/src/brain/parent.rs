@@ -38,7 +38,7 @@ impl Parent for Brain {
         report
             .path
             .check(self.downstream.sessions.own(), child.instance, 0, true)?;
-        let greets = report.identity.is_some();
+        let greets = report.greeting.identity.is_some();
         if greets
             && self.downstream.aggregators.len() >= CHILDREN_MAX
             && !self.downstream.aggregators.contains(&place)
@@ -134,7 +134,7 @@ impl Parent for Brain {
         message.head.catalogue.hash = self.policies.in_force.catalogue().map(|it| it.hash());
         message.head.catalogue.names = take_answers(&mut aggregator.catalogued);
         message.head.children = self.downstream.aggregators.clients(&place);
-        message.head.orders = self.unsaved_orders(now);
+        message.head.kills.orders = self.unsaved_orders(now);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)
     }
@@ -218,7 +218,11 @@ impl Brain {
         stream: StreamId,
         report: &Report,
     ) -> Result<(), StreamRejected> {
-        let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+        let identity = report
+            .greeting
+            .identity
+            .clone()
+            .ok_or(StreamRejected::Greeting)?;
         let (place, instance) = (place_of(&identity), identity.instance);
         let child = self.downstream.sessions.open(now, stream, identity)?;
         self.policies
@@ -230,7 +234,7 @@ impl Brain {
             progress,
             place.clone(),
             instance,
-            report.holds.clone(),
+            report.greeting.holds.clone(),
         ) {
             self.downstream.sessions.remove(replaced);
             self.buckets
@@ -253,7 +257,8 @@ impl Brain {
             return false;
         };
         for bucket in report
-            .unsubscriptions
+            .subscriptions
+            .ended
             .iter()
             .filter(|bucket| !policy.is_exact(bucket))
         {
@@ -265,7 +270,7 @@ impl Brain {
             .map(|definition| &definition.key.bucket);
         let (mut latest, mut any_new, mut unlisted) = (None, false, Vec::new());
         let (mut child_room, mut fleet_room) = (None, None);
-        for bucket in report.subscriptions.iter().chain(of_keys) {
+        for bucket in report.subscriptions.added.iter().chain(of_keys) {
             // The keys of a bucket often follow each other.
             if latest.replace(bucket) == Some(bucket) {
                 continue;

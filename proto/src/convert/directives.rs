@@ -9,7 +9,7 @@ use plimsoll_core::directive::{
     NewShare, Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{Kill, KillGeneration};
+use plimsoll_core::kill::{Kill, KillGeneration, KillNews};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{Bucket, Tenant};
@@ -70,14 +70,15 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
             .and_then(|leader| leader.instance)
             .map(encode_instance),
         seq: directives.seq,
-        kill_generation: directives.kill.0,
+        kill_generation: directives.kills.fleet.0,
         kills: directives
             .kills
+            .buckets
             .iter()
             .map(|(bucket, generation)| encode_kill(bucket, *generation))
             .collect(),
         forgotten_kill_generation: directives.forgotten.0,
-        drill: directives.drill.0,
+        drill: directives.kills.drill.0,
         policy_hash: directives.policy_hash,
         merged_seq: directives.echo.covered,
         acknowledged_seq: directives.echo.confirmed,
@@ -107,6 +108,7 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         key_plans: encode_key_plans(&directives.catalogue.keys),
         unconfirmed: directives.unconfirmed,
         kill_orders: directives
+            .kills
             .orders
             .iter()
             .map(|(id, order)| encode_order(id, order))
@@ -253,10 +255,13 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
     Ok(Directives {
         leader,
         seq: part.seq,
-        kill: KillGeneration(part.kill_generation),
-        kills: decode_kills(&part.kills)?,
+        kills: KillNews {
+            fleet: KillGeneration(part.kill_generation),
+            buckets: decode_kills(&part.kills)?,
+            drill: Drill(part.drill),
+            orders: decode_orders(&part.kill_orders)?,
+        },
         forgotten: KillGeneration(part.forgotten_kill_generation),
-        drill: Drill(part.drill),
         policy_hash: part.policy_hash,
         echo: Echo {
             covered: part.merged_seq,
@@ -279,7 +284,6 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
             keys: decode_key_plans(&part.key_plans)?,
         },
         unconfirmed: part.unconfirmed,
-        orders: decode_orders(&part.kill_orders)?,
         buckets: part
             .buckets
             .into_iter()

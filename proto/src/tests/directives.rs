@@ -4,6 +4,7 @@ use plimsoll_core::directive::{
     CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, Leader, LimitOwner, NEAREST_BYTES_MAX,
     NewShare, STANDINGS_MAX, TailCut, Unlisted,
 };
+use plimsoll_core::kill::KillNews;
 use plimsoll_core::law::tail::Standing;
 
 use super::quotas::any_quotas;
@@ -308,10 +309,13 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                     instance: Some(InstanceId(seq.into())),
                 }),
                 seq,
-                kill: KillGeneration(kill),
-                kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+                kills: KillNews {
+                    fleet: KillGeneration(kill),
+                    buckets: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+                    drill: Drill(kill / 2),
+                    orders: orders(kill),
+                },
                 forgotten: KillGeneration(kill / 7),
-                drill: Drill(kill / 2),
                 policy_hash,
                 echo,
                 upstream_age: age_ms.map(Duration::from_millis),
@@ -349,7 +353,6 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                     ],
                 },
                 unconfirmed: kill % 2 == 1,
-                orders: orders(kill),
                 buckets,
             }
         },
@@ -452,10 +455,13 @@ fn largest_directives_stay_within_message_bounds() {
             instance: Some(InstanceId(u128::MAX)),
         }),
         seq: u64::MAX,
-        kill: KillGeneration(u64::MAX),
-        kills: BTreeMap::new(),
+        kills: KillNews {
+            fleet: KillGeneration(u64::MAX),
+            buckets: BTreeMap::new(),
+            drill: Drill(u64::MAX),
+            orders: BTreeMap::new(),
+        },
         forgotten: KillGeneration(u64::MAX),
-        drill: Drill(u64::MAX),
         policy_hash: Some(u64::MAX),
         echo: Echo {
             covered: u64::MAX,
@@ -474,7 +480,6 @@ fn largest_directives_stay_within_message_bounds() {
             ..CatalogueNews::default()
         },
         unconfirmed: true,
-        orders: BTreeMap::new(),
         buckets,
     };
     let buckets = |count: usize, tenants| {
@@ -512,7 +517,7 @@ fn largest_directives_stay_within_message_bounds() {
     type Change<'a> = &'a dyn Fn(&mut Directives);
     let table: [(usize, &str, Change<'_>); 5] = [
         (2, "kill generations precede the buckets", &|sent| {
-            sent.kills = (0..KILLED_BUCKETS_MAX).map(killed).collect();
+            sent.kills.buckets = (0..KILLED_BUCKETS_MAX).map(killed).collect();
         }),
         (1, "a full part has room for grants", &|sent| {
             sent.grants = (0..GRANTS_MAX).map(granted).collect();

@@ -42,7 +42,7 @@ async fn directives_arrive_in_order() {
     server
         .reported(|report| {
             assert_eq!(Some(report.seq), expected.next());
-            assert_eq!(report.identity.is_some(), report.seq == 1);
+            assert_eq!(report.greeting.identity.is_some(), report.seq == 1);
             expected.is_empty().then_some(())
         })
         .await;
@@ -158,7 +158,7 @@ async fn child_reconnects_when_its_parent_restarts() {
     );
     assert_eq!(first.buckets, [directive(2, 0)]);
     server
-        .reported(|report| report.identity.map(|_| assert_eq!(report.seq, 1)))
+        .reported(|report| report.greeting.identity.map(|_| assert_eq!(report.seq, 1)))
         .await;
     child.stop().await;
 }

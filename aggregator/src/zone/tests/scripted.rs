@@ -125,13 +125,13 @@ impl Client {
 
     pub(super) fn report(&mut self, now: MonoTime) -> Report {
         let mut report = Report {
-            identity: (!self.greeted).then(|| self.identity.clone()),
+            greeting: (!self.greeted).then(|| self.identity.clone()).into(),
             time: Some(now),
             lead: ReportedLead {
                 leader: self.epoch.map(Leader::from),
                 ..ReportedLead::default()
             },
-            subscriptions: vec![bucket()],
+            subscriptions: vec![bucket()].into(),
             ..Report::default()
         };
         self.greeted = true;

@@ -85,7 +85,7 @@ fn directive_without_ratios_keeps_service_rate() {
 fn kill_stops_refusals_before_a_policy() {
     for mut client in [cold(0.0), TestClient::before_policy(BeforePolicy::Deny)] {
         let kill = Directives {
-            kill: KillGeneration(1),
+            kills: KillGeneration(1).into(),
             seq: 1,
             ..Directives::default()
         };
@@ -197,7 +197,7 @@ fn restored_kill_holds_and_is_reported() {
     let mut client = TestClient::new();
     client.enforce(&[("default", ratio(1.0))]);
     let kill = Directives {
-        kill: KillGeneration(3),
+        kills: KillGeneration(3).into(),
         ..Directives::default()
     };
     let _ = client.receive(kill);
@@ -205,7 +205,10 @@ fn restored_kill_holds_and_is_reported() {
     let mut later = TestClient::new();
     later.subscription.restore(saved);
     later.check(&[("acme", 0.0)]);
-    assert_eq!(later.subscription.report(later.now).kill, KillGeneration(3));
+    assert_eq!(
+        later.subscription.report(later.now).kills.fleet,
+        KillGeneration(3)
+    );
     later.enforce(&[("default", ratio(1.0))]);
     later.check(&[("acme", 0.0)]);
 }

@@ -364,7 +364,7 @@ fn only_a_later_generation_ends_kills() {
         let message = client.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
         let message = Directives {
             leader: Some(Epoch(epoch).into()),
-            kill: KillGeneration(generation),
+            kills: KillGeneration(generation).into(),
             ..message
         };
         client.receive(message)
@@ -403,7 +403,7 @@ fn stale_messages_change_nothing_and_are_counted() {
     };
     client.receive(too_high).unwrap_err();
     let too_killed = Directives {
-        kill: KillGeneration(u64::MAX),
+        kills: KillGeneration(u64::MAX).into(),
         ..poisoned
     };
     client.receive(too_killed).unwrap_err();
@@ -438,15 +438,18 @@ fn subscriptions_repeat_per_stream_while_counts_continue() {
     let mut client = TestClient::new();
     client.check(&[("acme", 0.0)]);
     let report = client.subscription.report(now());
-    assert_eq!((report.subscriptions.len(), report.identity), (0, None));
+    assert_eq!(
+        (report.subscriptions.added.len(), report.greeting.identity),
+        (0, None)
+    );
     client.subscription.on_open(now());
     client.check(&[("acme", 0.0)]);
     let greeting = client.subscription.report(now());
     assert_eq!(
         (
             greeting.seq,
-            greeting.subscriptions.len(),
-            greeting.identity.is_some()
+            greeting.subscriptions.added.len(),
+            greeting.greeting.identity.is_some()
         ),
         (1, 1, true)
     );
@@ -487,7 +490,7 @@ fn new_policy_renews_the_subscriptions() {
         };
         client.receive(message).unwrap();
         assert_eq!(
-            client.subscription.report(now()).subscriptions.len(),
+            client.subscription.report(now()).subscriptions.added.len(),
             subscribed,
             "{hash}"
         );

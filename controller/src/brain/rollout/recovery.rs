@@ -56,7 +56,7 @@ impl Brain {
     ) -> bool {
         let leader = report.lead.leader.unwrap_or_default();
         let is_own = leader.instance == Some(self.downstream.sessions.own());
-        if report.identity.is_none() || is_own || !self.recovers(now) {
+        if report.greeting.identity.is_none() || is_own || !self.recovers(now) {
             return false;
         }
         let directed = report
@@ -80,7 +80,7 @@ impl Brain {
                  {epoch}"
             )
         });
-        let killed = report.kills.keys().cloned().collect();
+        let killed = report.kills.buckets.keys().cloned().collect();
         recovery
             .claims
             .entry(place.clone())

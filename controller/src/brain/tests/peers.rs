@@ -6,9 +6,9 @@ use super::*;
 use plimsoll_core::directive::EPOCH_STEP_MAX;
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{Counts, Identity, ReportedLead, Tally};
+use plimsoll_core::report::{ClientCounts, Counts, Greeting, Identity, ReportedLead, Tally};
 
 fn brain() -> Brain {
     Fleet::new(enforced(), Vec::new()).brain
@@ -72,7 +72,7 @@ fn names_beyond_bounds_fold_into_default() {
         })
         .collect();
     let mut report = Report {
-        identity: Some(zone.identity.clone()),
+        greeting: Some(zone.identity.clone()).into(),
         time: Some(at(0)),
         ..Report::default()
     };
@@ -114,14 +114,22 @@ fn loaded(report: Report) -> Report {
             leader: Some(Epoch(9).into()),
             ..ReportedLead::default()
         },
-        kill: KillGeneration(7),
-        kills: [(other.clone(), KillGeneration(5))].into(),
-        orders: [(order_id, order)].into(),
-        drill: Drill(5),
+        kills: KillNews {
+            fleet: KillGeneration(7),
+            buckets: [(other.clone(), KillGeneration(5))].into(),
+            orders: [(order_id, order)].into(),
+            drill: Drill(5),
+        },
         children: 4,
-        killed_locally: 3,
-        subscriptions: vec![other.clone()],
-        holds: [(other, Rate::new(5.0).unwrap())].into(),
+        clients: ClientCounts {
+            killed_locally: 3,
+            ..ClientCounts::default()
+        },
+        subscriptions: vec![other.clone()].into(),
+        greeting: Greeting {
+            holds: [(other, Rate::new(5.0).unwrap())].into(),
+            ..report.greeting
+        },
         leaving: true,
         ..report
     }
@@ -164,7 +172,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
     let greeting = Scripted::new("b", 21)
         .offering("acme", 100.0)
         .report(at(200));
-    let identity = greeting.identity.clone().unwrap();
+    let identity = greeting.greeting.identity.clone().unwrap();
     let tallies = |id, offered, dropped| {
         let counts = Counts {
             offered,
@@ -188,15 +196,15 @@ fn refused_report_changes_nothing_whatever_the_cause() {
     };
     type Change<'a> = (&'a str, &'a dyn Fn(&mut Report));
     let of_greetings: [Change<'_>; 7] = [
-        ("nameless", &|it| it.identity = None),
-        ("client", &|it| it.identity = Some(client.clone())),
+        ("nameless", &|it| it.greeting.identity = None),
+        ("client", &|it| it.greeting.identity = Some(client.clone())),
         ("number", &|it| it.seq = 0),
         ("undefined", &|it| it.tallies = tallies(9, 1, 0)),
         ("inconsistent", &|it| it.tallies = tallies(0, 1, 2)),
-        ("itself", &|it| it.identity = Some(own.clone())),
+        ("itself", &|it| it.greeting.identity = Some(own.clone())),
         ("deep", &|it| it.path = deep.clone()),
     ];
-    let named = |it: &mut Report| it.identity = Some(zone.identity.clone());
+    let named = |it: &mut Report| it.greeting.identity = Some(zone.identity.clone());
     let of_reports: [Change<'_>; 7] = [
         ("named twice", &named),
         ("number", &|it| it.seq = 1),

@@ -7,7 +7,7 @@ use plimsoll_core::directive::{Directives, Leader, Terms, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
-use plimsoll_core::report::{Counts, Identity, Outbox, ReportedLead, ReportedMode};
+use plimsoll_core::report::{Counts, Greeting, Identity, Outbox, ReportedLead, ReportedMode};
 
 use crate::admin::status::{BucketStatus, Status};
 
@@ -176,14 +176,17 @@ impl Scripted {
     pub(super) fn report(&mut self, now: MonoTime) -> Report {
         let holds = self.hold().map(|hold| (bucket(), Rate::new(hold).unwrap()));
         let mut report = Report {
-            identity: (!self.greeted).then(|| self.identity.clone()),
+            greeting: Greeting {
+                identity: (!self.greeted).then(|| self.identity.clone()),
+                holds: holds.into_iter().filter(|_| !self.greeted).collect(),
+                ..Greeting::default()
+            },
             time: Some(now + self.clock),
             lead: ReportedLead {
                 leader: self.epoch.map(Leader::from),
                 ..ReportedLead::default()
             },
-            kill: self.kill,
-            holds: holds.into_iter().filter(|_| !self.greeted).collect(),
+            kills: self.kill.into(),
             modes: self.directed().filter(|_| !self.greeted).collect(),
             tails: self
                 .tail
@@ -239,7 +242,7 @@ impl Scripted {
     pub(super) fn receive(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
         let directives = brain.directives(now, self.stream)?;
         self.epoch = self.epoch.max(directives.epoch());
-        self.kill.merge(directives.kill);
+        self.kill.merge(directives.kills.fleet);
         self.outbox.on_echo(directives.echo);
         directives
             .parent

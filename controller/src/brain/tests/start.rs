@@ -90,7 +90,7 @@ fn restarted_controller_leaves_zones_on_hold() {
     let now = fleet.now();
     for zone in &mut fleet.zones {
         let report = zone.report(now);
-        assert_eq!(report.holds.len(), 1);
+        assert_eq!(report.greeting.holds.len(), 1);
         fleet.brain.on_report(now, zone.stream, report).unwrap();
         save(&mut fleet.brain);
         let first = zone.receive(&mut fleet.brain, now).unwrap();

@@ -58,7 +58,7 @@ impl Child {
     pub(super) fn report(&mut self, now: MonoTime) -> Report {
         let is_greeting = !std::mem::replace(&mut self.has_greeted, true);
         let mut report = Report {
-            identity: is_greeting.then(|| self.identity.clone()),
+            greeting: is_greeting.then(|| self.identity.clone()).into(),
             lead: ReportedLead {
                 leader: self.sequence.leader(),
                 ..ReportedLead::default()

@@ -28,8 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::decision::coherent::Coherence;
 use crate::decision::token_bucket::Tokens;
 use crate::decision::{Coin, Mode};
-use crate::kill::drill::Drill;
-use crate::kill::{Kill, KillGeneration, KillOrder, OrderId};
+use crate::kill::{Kill, KillGeneration, KillNews};
 use crate::law::Weight;
 use crate::law::presence::Presences;
 use crate::law::tail::Standing;
@@ -60,14 +59,10 @@ pub struct Directives {
     pub leader: Option<Leader>,
     /// Numbers the parent's messages on this stream, from 1.
     pub seq: u64,
-    /// The highest kill generation held.
-    pub kill: KillGeneration,
-    /// The kill generations of single buckets: all in the first message of a stream, then only changes.
-    pub kills: BTreeMap<Bucket, KillGeneration>,
+    /// The kills that the parent holds.
+    pub kills: KillNews,
     /// Kills of buckets with a generation up to this one have ended and are forgotten. Counts only with a controller.
     pub forgotten: KillGeneration,
-    /// The latest drill.
-    pub drill: Drill,
     /// The hash of the current policy; absent before there is one.
     pub policy_hash: Option<u64>,
     /// The acknowledgement of the child's reports.
@@ -98,9 +93,6 @@ pub struct Directives {
     pub catalogue: CatalogueNews,
     /// True while the controller cannot confirm at its store that it leads. An aggregator does not forward it.
     pub unconfirmed: bool,
-    /// The kills that the controller could not save, and their ends. At most
-    /// [`KILL_ORDERS_MAX`](crate::kill::KILL_ORDERS_MAX).
-    pub orders: BTreeMap<OrderId, KillOrder>,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }

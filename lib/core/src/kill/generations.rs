@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::drill::Drill;
-use super::{Kill, KillGeneration, SENT_MAX, Scope};
+use super::{Kill, KillGeneration, KillNews, SENT_MAX, Scope};
 use crate::decision::Mode;
 use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
 use crate::names::Bucket;
@@ -111,6 +111,16 @@ impl Kills {
             .collect()
     }
 
+    /// Returns what a message says that follows version `seen`. The relay adds the orders.
+    pub fn news(&self, seen: u64) -> KillNews {
+        KillNews {
+            fleet: self.fleet,
+            buckets: self.since(seen),
+            drill: self.drill,
+            ..KillNews::default()
+        }
+    }
+
     /// Merges the generations of a parent's message. If that names a controller, kills that have ended are also
     /// forgotten. Returns true if any changed.
     ///
@@ -119,8 +129,9 @@ impl Kills {
     pub fn merge_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
         let all = directives
             .kills
+            .buckets
             .values()
-            .chain([&directives.kill, &directives.forgotten]);
+            .chain([&directives.kills.fleet, &directives.forgotten]);
         if let Some(got) = all.copied().find(|got| got.0 > SENT_MAX) {
             return Err(StaleDirective::KillJump {
                 held: self.fleet,
@@ -128,7 +139,7 @@ impl Kills {
             });
         }
         let has_forgotten = directives.leader.is_some() && self.forget(directives.forgotten);
-        Ok(self.merge(directives.kill, &directives.kills) || has_forgotten)
+        Ok(self.merge(directives.kills.fleet, &directives.kills.buckets) || has_forgotten)
     }
 
     /// Forgets the buckets with a generation up to `through`: their kills have ended. Returns true if there were
@@ -236,7 +247,7 @@ impl Kills {
     /// Notes the drill numbers in a child's report. They start no drill, but the next one has a higher number,
     /// so that the child takes part in it.
     pub fn note_drill(&mut self, report: &Report) {
-        for claimed in [report.drill, report.claimed_drill] {
+        for claimed in [report.kills.drill, report.kills_below.drill] {
             if claimed > self.claimed_drill && self.drill.accepts(claimed) {
                 self.claimed_drill = claimed;
             }
@@ -292,8 +303,11 @@ mod tests {
         for (fleet, bucket) in [(u64::MAX, 0), (0, u64::MAX)] {
             let kills_of = some(&[(1, 7), (2, bucket)]);
             let message = Directives {
-                kill: KillGeneration(fleet),
-                kills: kills_of,
+                kills: KillNews {
+                    fleet: KillGeneration(fleet),
+                    buckets: kills_of,
+                    ..KillNews::default()
+                },
                 ..Directives::default()
             };
             assert!(matches!(
@@ -327,7 +341,7 @@ mod tests {
             (Ok(false), 3)
         );
         message.leader = Some(Epoch(1).into());
-        message.kills = some(&[(4, 1)]);
+        message.kills.buckets = some(&[(4, 1)]);
         assert_eq!(kills.merge_directives(&message), Ok(true));
         let held: Vec<_> = kills
             .buckets()

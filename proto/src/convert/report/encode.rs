@@ -35,13 +35,13 @@ impl ReportEncoder {
             last: encode_head(report),
             bytes_left: PART_BYTES_MAX,
         };
-        for bucket in &report.subscriptions {
+        for bucket in &report.subscriptions.added {
             parts.push(|part| &mut part.subscriptions, bucket.to_string());
         }
-        for bucket in &report.unsubscriptions {
+        for bucket in &report.subscriptions.ended {
             parts.push(|part| &mut part.unsubscriptions, bucket.to_string());
         }
-        for (bucket, hold) in &report.holds {
+        for (bucket, hold) in &report.greeting.holds {
             let hold = wire::Hold {
                 bucket: bucket.to_string(),
                 milli_rps: encode_rate(*hold),
@@ -56,7 +56,7 @@ impl ReportEncoder {
             };
             parts.push(|part| &mut part.modes, mode);
         }
-        for key in report.established.iter().take(ESTABLISHED_MAX) {
+        for key in report.greeting.established.iter().take(ESTABLISHED_MAX) {
             let name = wire::TenantName {
                 bucket: key.bucket.to_string(),
                 tenant: key.tenant.to_string(),
@@ -86,16 +86,16 @@ impl ReportEncoder {
             }
             parts.push(|part| &mut part.evidence, encoded);
         }
-        for (bucket, generation) in &report.kills {
+        for (bucket, generation) in &report.kills.buckets {
             parts.push(|part| &mut part.kills, encode_kill(bucket, *generation));
         }
-        for (id, order) in &report.orders {
+        for (id, order) in &report.kills.orders {
             parts.push(|part| &mut part.kill_orders, encode_order(id, order));
         }
-        for (scope, claim) in &report.claims {
+        for (scope, claim) in &report.kills_below.claims {
             parts.push(|part| &mut part.kill_claims, encode_claim(scope, claim));
         }
-        for (zone, spread) in &report.spreads {
+        for (zone, spread) in &report.kills_below.spreads {
             parts.push(
                 |part| &mut part.drill_latencies,
                 encode_spread(zone, spread),
@@ -198,8 +198,9 @@ fn encode_head(report: &Report) -> wire::Report {
     let ReportedLead { leader, age, other } = report.lead;
     wire::Report {
         seq: report.seq,
-        identity: report.identity.as_ref().map(encode_identity),
+        identity: report.greeting.identity.as_ref().map(encode_identity),
         version: report
+            .greeting
             .version
             .as_ref()
             .map_or_else(String::new, Name::to_string),
@@ -210,14 +211,14 @@ fn encode_head(report: &Report) -> wire::Report {
             .map(encode_instance),
         controller_age_ms: age.map(encode_millis),
         other_controller: other.map(encode_controller),
-        kill_generation: report.kill.0,
-        drill: report.drill.0,
-        claimed_drill: report.claimed_drill.0,
-        killed_locally: report.killed_locally,
-        quota_store_down: report.quota_store_down,
+        kill_generation: report.kills.fleet.0,
+        drill: report.kills.drill.0,
+        claimed_drill: report.kills_below.drill.0,
+        killed_locally: report.clients.killed_locally,
+        quota_store_down: report.clients.quota_store_down,
         leaving: report.leaving,
         children: report.children,
-        clients: report.clients,
+        clients: report.clients.connected,
         path: report.path.0.iter().copied().map(encode_instance).collect(),
         ..wire::Report::default()
     }

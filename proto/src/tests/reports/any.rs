@@ -1,7 +1,8 @@
 //! Generators of reports.
 
+use plimsoll_core::kill::{KillNews, KillsBelow};
 use plimsoll_core::law::tail::{Bin as RateBin, Demand, Tail};
-use plimsoll_core::report::ReportedLead;
+use plimsoll_core::report::{ClientCounts, Greeting, ReportedLead, SubscriptionChanges};
 use proptest::sample::Index;
 
 use crate::tests::*;
@@ -131,8 +132,19 @@ fn any_report() -> impl Strategy<Value = Report> {
                     .map(|(_, tenant)| tenant.clone())
                     .collect(),
                 seq: 0,
-                version: identity.as_ref().map(|it: &Identity| it.name.clone()),
-                identity,
+                modes: holds
+                    .keys()
+                    .map(|bucket| (bucket.clone(), mode(kill)))
+                    .collect(),
+                greeting: Greeting {
+                    version: identity.as_ref().map(|it: &Identity| it.name.clone()),
+                    identity,
+                    established: established
+                        .into_iter()
+                        .map(|(bucket, tenant)| Key { bucket, tenant })
+                        .collect(),
+                    holds,
+                },
                 time: micros.map(MonoTime::from_micros),
                 lead: ReportedLead {
                     leader: epoch.map(|epoch| Leader {
@@ -145,34 +157,33 @@ fn any_report() -> impl Strategy<Value = Report> {
                         instance: leaving.then_some(InstanceId(kill.into())),
                     }),
                 },
-                kill: KillGeneration(kill),
-                kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
-                orders: orders(kill),
-                claims: [(Scope::Fleet, claim(kill))].into(),
-                drill: Drill(kill / 2),
-                claimed_drill: Drill(kill / 5),
-                spreads: [(
-                    Zone::new("a").unwrap(),
-                    Spread::of([(7, 1), (kill, 3)], kill),
-                )]
-                .into(),
+                kills: KillNews {
+                    fleet: KillGeneration(kill),
+                    buckets: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+                    orders: orders(kill),
+                    drill: Drill(kill / 2),
+                },
+                kills_below: KillsBelow {
+                    claims: [(Scope::Fleet, claim(kill))].into(),
+                    drill: Drill(kill / 5),
+                    spreads: [(
+                        Zone::new("a").unwrap(),
+                        Spread::of([(7, 1), (kill, 3)], kill),
+                    )]
+                    .into(),
+                },
                 children,
-                killed_locally: children / 2,
-                quota_store_down: children / 3,
-                clients: children / 3,
+                clients: ClientCounts {
+                    killed_locally: children / 2,
+                    quota_store_down: children / 3,
+                    connected: children / 3,
+                },
                 more: false,
                 path,
-                unsubscriptions: subscriptions.iter().take(2).cloned().collect(),
-                subscriptions: subscriptions.into_iter().collect(),
-                established: established
-                    .into_iter()
-                    .map(|(bucket, tenant)| Key { bucket, tenant })
-                    .collect(),
-                modes: holds
-                    .keys()
-                    .map(|bucket| (bucket.clone(), mode(kill)))
-                    .collect(),
-                holds,
+                subscriptions: SubscriptionChanges {
+                    ended: subscriptions.iter().take(2).cloned().collect(),
+                    added: subscriptions.into_iter().collect(),
+                },
                 tails: tails
                     .into_iter()
                     .map(|(bucket, (bins, number))| {

@@ -79,7 +79,11 @@ impl Parent for ScriptedParent {
         report: Report,
     ) -> Result<bool, StreamRejected> {
         if self.sessions.by_stream(stream).is_none() {
-            let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+            let identity = report
+                .greeting
+                .identity
+                .clone()
+                .ok_or(StreamRejected::Greeting)?;
             let child = self.sessions.open(now, stream, identity)?;
             self.board
                 .iter()
@@ -91,7 +95,7 @@ impl Parent for ScriptedParent {
             .ok_or(StreamRejected::Unknown)?;
         child.last_report = now;
         child.books.enter(now, &report, |_| None)?;
-        let changed = report.kill > KillGeneration(0);
+        let changed = report.kills.fleet > KillGeneration(0);
         self.emit(ParentEvent::Report(stream, Box::new(report)));
         Ok(changed)
     }
@@ -293,7 +297,8 @@ impl Server {
 
     /// Waits for a child's greeting.
     pub(crate) async fn greeted(&mut self) {
-        self.reported(|report| report.identity.map(drop)).await;
+        self.reported(|report| report.greeting.identity.map(drop))
+            .await;
     }
 
     pub(crate) async fn logged(&mut self, text: &str) -> String {
@@ -401,7 +406,7 @@ impl Stream {
 pub(crate) fn greeting(instance: u128) -> wire::Report {
     let report = Report {
         seq: 1,
-        identity: Some(identity(instance)),
+        greeting: Some(identity(instance)).into(),
         ..Report::default()
     };
     plimsoll_proto::ReportEncoder::default()

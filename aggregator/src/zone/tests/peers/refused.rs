@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{InvalidReport, KeyDefinition, ReportedLead, Tallies, Tally};
+use plimsoll_core::report::{
+    ClientCounts, Greeting, InvalidReport, KeyDefinition, ReportedLead, Tallies, Tally,
+};
 
 use super::*;
 
@@ -58,14 +60,22 @@ fn loaded(report: Report) -> Report {
             leader: Some(Epoch(9).into()),
             ..ReportedLead::default()
         },
-        kill: KillGeneration(7),
-        kills: BTreeMap::from([(other.clone(), KillGeneration(5))]),
-        orders: BTreeMap::from([(order_id, order)]),
-        drill: Drill(5),
+        kills: KillNews {
+            fleet: KillGeneration(7),
+            buckets: BTreeMap::from([(other.clone(), KillGeneration(5))]),
+            orders: BTreeMap::from([(order_id, order)]),
+            drill: Drill(5),
+        },
         children: 4,
-        killed_locally: 3,
-        subscriptions: vec![other.clone()],
-        holds: BTreeMap::from([(other, per_second(5.0))]),
+        clients: ClientCounts {
+            killed_locally: 3,
+            ..ClientCounts::default()
+        },
+        subscriptions: vec![other.clone()].into(),
+        greeting: Greeting {
+            holds: BTreeMap::from([(other, per_second(5.0))]),
+            ..report.greeting
+        },
         leaving: true,
         ..report
     }
@@ -158,11 +168,11 @@ fn broken(report: &Report, keys_max: u32) -> Vec<(&'static str, Report)> {
 fn as_aggregator(report: &Report, path: &[u128]) -> Report {
     let identity = Identity {
         role: Role::Aggregator,
-        ..report.identity.clone().unwrap()
+        ..report.greeting.identity.clone().unwrap()
     };
     let path = Path(path.iter().copied().map(InstanceId).collect());
     loaded(Report {
-        identity: Some(identity),
+        greeting: Some(identity).into(),
         path,
         ..report.clone()
     })
@@ -207,9 +217,9 @@ fn refused_report_changes_nothing_whatever_the_cause() {
 
     // A stream that never greeted.
     let greeting = Client::new(21).report(at(200));
-    assert!(greeting.identity.is_some() && !greeting.definitions.is_empty());
+    assert!(greeting.greeting.identity.is_some() && !greeting.definitions.is_empty());
     let nameless = loaded(Report {
-        identity: None,
+        greeting: Greeting::default(),
         ..greeting.clone()
     });
     assert_eq!(
@@ -224,10 +234,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         );
     }
     let mut loop_ = as_aggregator(&greeting, &[]);
-    loop_.identity = loop_.identity.map(|identity| Identity {
-        instance: InstanceId(100),
-        ..identity
-    });
+    loop_.greeting.identity.as_mut().unwrap().instance = InstanceId(100);
     assert_eq!(
         check_unmoved(&mut zone, "loop", StreamId(21), loop_),
         StreamRejected::Loop
@@ -239,7 +246,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         "{refused}"
     );
     let overtaken = loaded(Report {
-        identity: Some(identity(Role::Client, 20)),
+        greeting: Some(identity(Role::Client, 20)).into(),
         ..greeting.clone()
     });
     assert_eq!(
@@ -269,7 +276,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         "{refused}"
     );
     let named = loaded(Report {
-        identity: Some(identity(Role::Client, 20)),
+        greeting: Some(identity(Role::Client, 20)).into(),
         ..next.clone()
     });
     assert_eq!(

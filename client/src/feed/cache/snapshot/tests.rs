@@ -1,5 +1,6 @@
 //! Directives survive the way through a file, and none that are damaged or foreign are restored.
 
+use plimsoll_core::kill::KillNews;
 use std::sync::Arc;
 
 use super::*;
@@ -97,8 +98,11 @@ fn directives() -> Directives {
     Directives {
         leader: Some(Epoch(41).into()),
         seq: 1,
-        kill: KillGeneration(3),
-        kills,
+        kills: KillNews {
+            fleet: KillGeneration(3),
+            buckets: kills,
+            ..KillNews::default()
+        },
         buckets,
         ..Directives::default()
     }
@@ -164,7 +168,7 @@ fn invalid_value_is_rejected_despite_its_checksum() {
     for invalid in [
         epoch(JUMP_MAX + 1),
         Directives {
-            kill: KillGeneration(u64::MAX),
+            kills: KillGeneration(u64::MAX).into(),
             ..directives()
         },
         Directives {

@@ -70,7 +70,7 @@ fn outcomes_across_a_change_are_dropped() {
     client.seq += 1;
     let kill = Directives {
         seq: client.seq,
-        kill: KillGeneration(1),
+        kills: KillGeneration(1).into(),
         ..Directives::default()
     };
     client

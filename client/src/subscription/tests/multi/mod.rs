@@ -177,7 +177,7 @@ fn kill_from_any_aggregator_holds_for_all() {
     fleet.pass(Duration::from_secs(1));
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     let kill = Directives {
-        kill: KillGeneration(1),
+        kills: KillGeneration(1).into(),
         seq: 1_000_000,
         ..Directives::default()
     };
@@ -192,7 +192,7 @@ fn kill_from_any_aggregator_holds_for_all() {
             .client
             .subscription
             .report_to(EndpointId(id), fleet.client.now);
-        assert_eq!(report.kill, KillGeneration(1));
+        assert_eq!(report.kills.fleet, KillGeneration(1));
     }
 }
 
@@ -206,7 +206,7 @@ fn stream_subscribes_once_to_its_buckets() {
             .client
             .subscription
             .report_to(EndpointId(at as u32), fleet.client.now);
-        assert!(report.subscriptions.is_empty());
+        assert!(report.subscriptions.added.is_empty());
         assert_eq!(report.seq, fleet.aggregators[at].seq + 1);
     }
 }

@@ -112,7 +112,7 @@ fn page_has_listed_and_unlisted_tenants() {
             role: Role::Aggregator,
         };
         let mut report = Report {
-            identity: (step == 0).then_some(identity),
+            greeting: (step == 0).then_some(identity).into(),
             time: Some(now),
             limited: near
                 .map(|(name, rate)| (key(name), Rate::new(rate).unwrap()))

@@ -8,10 +8,10 @@ use super::HEARTBEAT;
 use crate::directive::{Audience, Board, Directives, Leader, Message};
 use crate::exchange::StreamId;
 use crate::kill::drill::Drill;
-use crate::kill::{KillGeneration, Kills};
+use crate::kill::{KillGeneration, KillNews, Kills};
 use crate::names::{Bucket, Name};
 use crate::quantity::MonoTime;
-use crate::report::{Books, Echo, Identity, Report};
+use crate::report::{Books, ClientCounts, Echo, Identity, Report};
 
 /// One child.
 #[derive(Debug)]
@@ -28,14 +28,10 @@ pub struct Child {
     pub since: MonoTime,
     /// The time of its last report.
     pub last_report: MonoTime,
-    /// The clients that are killed locally, in its last report: the child itself, or those below it.
-    pub killed_locally: u32,
-    /// The clients whose store of exact quotas does not answer, in its last report.
-    pub quota_store_down: u32,
     /// By bucket: the clients that carry out less than the mode that they were sent.
     pub(super) unapplied: BTreeMap<Bucket, u32>,
     /// The clients that its latest report is about: the child itself, or those connected below it.
-    pub clients: u32,
+    pub clients: ClientCounts,
     /// Requests that it reported and cannot have decided, which were not counted.
     pub cut: u64,
     /// The value of `cut` when it was last logged.
@@ -134,7 +130,7 @@ impl Child {
                 .or_else(|| self.sent.fresh.get(bucket));
             if let Some(known) = known.filter(|_| mode.unapplied > 0) {
                 self.unapplied
-                    .insert(known.clone(), mode.unapplied.min(self.clients));
+                    .insert(known.clone(), mode.unapplied.min(self.clients.connected));
             }
         }
     }
@@ -185,10 +181,13 @@ impl Child {
         let head = Directives {
             leader: head.leader,
             seq: sent.seq,
-            kill: head.kill,
-            kills: news,
+            kills: KillNews {
+                fleet: head.kill,
+                buckets: news,
+                drill: head.drill,
+                ..KillNews::default()
+            },
             forgotten: head.forgotten,
-            drill: head.drill,
             policy_hash: head.policy_hash,
             echo,
             report_interval: head.report_interval,

@@ -201,7 +201,7 @@ fn session_stays_with_its_certificate() {
     for is_connected in [true, false] {
         for other in &others {
             let greeting = Report {
-                identity: Some(other.clone()),
+                greeting: Some(other.clone()).into(),
                 ..Report::default()
             };
             let checked = roster.check(StreamId(2), &greeting).map(|_| ());
@@ -287,7 +287,7 @@ fn a_child_gets_changes_or_a_heartbeat() {
     let mut board = board();
     let mut news = |now, head, board: &mut Board| {
         let message = child.next_with(now, head, board, true, Echo::default());
-        message.map(|message| (message.seq, message.kill.0, message.buckets))
+        message.map(|message| (message.seq, message.kills.fleet.0, message.buckets))
     };
     assert_eq!(
         news(0, HEAD, &mut board),
@@ -424,7 +424,7 @@ fn invented_instances_share_their_service_room() {
         let definitions = (0..keys).map(|id| (KeyId(id), key(id))).collect();
         Report {
             seq: 1,
-            identity: Some(identity.clone()),
+            greeting: Some(identity.clone()).into(),
             definitions,
             ..Report::default()
         }
