@@ -11,7 +11,7 @@ use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{Bucket, Key, Name};
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_core::report::{Greeting, Report, ReportedMode};
+use plimsoll_core::report::{Greeting, Report, ReportedMode, ReportedNames};
 
 use super::Zone;
 use crate::key_counts::Source;
@@ -47,9 +47,12 @@ impl Child for Zone {
             },
             modes: self.reported_modes(is_greeting),
             subscriptions: self.upstream.subscriptions.take(),
-            tails: self.tails(now),
-            limited: self.limited(now),
-            asked: self.upstream.catalogue.take_asked(),
+            names: ReportedNames {
+                tails: self.tails(now),
+                limited: self.limited(now),
+                asked: self.upstream.catalogue.take_asked(),
+                ..ReportedNames::default()
+            },
             ..Report::default()
         };
         let lines = &self.keys.lines;
@@ -60,7 +63,7 @@ impl Child for Zone {
         self.kills.fill(now, &mut report);
         // The parent takes them only with counts.
         if report.time.is_some() {
-            report.callers = self.fast_loop.tails.take_callers(now, &self.keys);
+            report.names.callers = self.fast_loop.tails.take_callers(now, &self.keys);
         }
         self.upstream
             .finish_report(now, &mut report, &self.downstream.sessions);

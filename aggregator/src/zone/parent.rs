@@ -44,7 +44,7 @@ impl Parent for Zone {
         if report.leaving {
             self.downstream.remove(instance);
         }
-        for tenant in &report.asked {
+        for tenant in &report.names.asked {
             self.upstream.catalogue.ask(tenant);
             self.downstream.aggregators.note_asked(instance, tenant);
         }

@@ -71,7 +71,7 @@ impl Parent for Brain {
             self.assign_holds();
         }
         self.enter(now, stream, &place, &report)?;
-        self.answer(&place, &report.asked);
+        self.answer(&place, &report.names.asked);
         if report.leaving {
             self.dismiss(&place);
         }

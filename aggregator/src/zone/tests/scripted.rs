@@ -400,13 +400,13 @@ impl Scene {
     pub(super) fn roll_up(&mut self) {
         let now = self.now();
         let report = self.zone.report(now);
-        if !report.callers.is_empty() {
-            self.callers.push((self.now, report.callers.clone()));
+        if !report.names.callers.is_empty() {
+            self.callers.push((self.now, report.names.callers.clone()));
         }
         if let Some(script) = &self.controller {
             self.seq += 1;
             let message = Directives {
-                catalogue: script.answer(&report.asked),
+                catalogue: script.answer(&report.names.asked),
                 ..script.message(self.seq, report.seq)
             };
             self.zone.on_directives(now, message).unwrap();

@@ -7,7 +7,9 @@ use plimsoll_core::directive::{Directives, Leader, Terms, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
-use plimsoll_core::report::{Counts, Greeting, Identity, Outbox, ReportedLead, ReportedMode};
+use plimsoll_core::report::{
+    Counts, Greeting, Identity, Outbox, ReportedLead, ReportedMode, ReportedNames,
+};
 
 use crate::admin::status::{BucketStatus, Status};
 
@@ -188,18 +190,21 @@ impl Scripted {
             },
             kills: self.kill.into(),
             modes: self.directed().filter(|_| !self.greeted).collect(),
-            tails: self
-                .tail
-                .iter()
-                .map(|tail| {
-                    let class = Key {
-                        bucket: bucket(),
-                        tenant: Tenant::default_class(),
-                    };
-                    (class, tail.clone())
-                })
-                .collect(),
-            asked: std::mem::take(&mut self.asked),
+            names: ReportedNames {
+                tails: self
+                    .tail
+                    .iter()
+                    .map(|tail| {
+                        let class = Key {
+                            bucket: bucket(),
+                            tenant: Tenant::default_class(),
+                        };
+                        (class, tail.clone())
+                    })
+                    .collect(),
+                asked: std::mem::take(&mut self.asked),
+                ..ReportedNames::default()
+            },
             ..Report::default()
         };
         self.greeted = true;

@@ -36,9 +36,10 @@ use crate::law::tail::Tail;
 use crate::names::{Bucket, Key, KeyId, Name, Tenant};
 use crate::quantity::{MonoTime, Rate};
 
-/// Maximum number of [callers](Report::callers) in one report.
+/// Maximum number of [callers](ReportedNames::callers) in one report.
 pub const CALLERS_MAX: usize = 400;
-/// Maximum number of [callers](Report::callers) of one bucket that an aggregator reports, and that a controller shows.
+/// Maximum number of [callers](ReportedNames::callers) of one bucket that an aggregator reports, and that a
+/// controller shows.
 pub const CALLERS_PER_BUCKET_MAX: usize = 20;
 
 /// Defines a key on a stream, and where its books continue (see [`Books`]).
@@ -92,6 +93,22 @@ impl From<Option<Identity>> for Greeting {
             ..Self::default()
         }
     }
+}
+
+/// What an aggregator reports about the names of tenants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportedNames {
+    /// The demand of each class of unlisted names that cuts some of them.
+    pub tails: BTreeMap<Key, Tail>,
+    /// Names that may exceed their tenant limit over all zones, with their rates here. At most
+    /// [`LIMITED_MAX`](crate::directive::LIMITED_MAX).
+    pub limited: Vec<(Key, Rate)>,
+    /// Every 5 s: the unlisted names with the highest rates, with their rates here. Empty means
+    /// unchanged. Shown to operators, without effect. At most [`CALLERS_MAX`].
+    pub callers: Vec<(Key, Rate)>,
+    /// Unlisted names without a plan that the catalogue of tenants may have. At most
+    /// [`CATALOGUED_MAX`](crate::directive::CATALOGUED_MAX).
+    pub asked: Vec<Tenant>,
 }
 
 /// Changes to the buckets that a child subscribes to. A key in the report subscribes to its bucket as well.
@@ -187,17 +204,8 @@ pub struct Report {
     pub subscriptions: SubscriptionChanges,
     /// The modes of buckets: in a greeting all that have something to say, then only changes.
     pub modes: BTreeMap<Bucket, ReportedMode>,
-    /// From an aggregator: the demand of each class of unlisted names that cuts some of them.
-    pub tails: BTreeMap<Key, Tail>,
-    /// From an aggregator: names that may exceed their tenant limit over all zones, with their rates here. At most
-    /// [`LIMITED_MAX`](crate::directive::LIMITED_MAX).
-    pub limited: Vec<(Key, Rate)>,
-    /// From an aggregator, every 5 s: the unlisted names with the highest rates, with their rates here. Empty means
-    /// unchanged. Shown to operators, without effect. At most [`CALLERS_MAX`].
-    pub callers: Vec<(Key, Rate)>,
-    /// From an aggregator: unlisted names without a plan that the catalogue of tenants may have. At most
-    /// [`CATALOGUED_MAX`](crate::directive::CATALOGUED_MAX).
-    pub asked: Vec<Tenant>,
+    /// From an aggregator: the names that its clients send.
+    pub names: ReportedNames,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.

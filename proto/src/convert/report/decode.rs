@@ -13,7 +13,7 @@ use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{
     CALLERS_MAX, COHORTS_MAX, ClientCounts, Counts, Greeting, Identity, InstanceId, KeyDefinition,
-    Report, ReportedLead, ReportedMode, Role, SubscriptionChanges,
+    Report, ReportedLead, ReportedMode, ReportedNames, Role, SubscriptionChanges,
 };
 
 use super::delta::SentCounts;
@@ -191,18 +191,20 @@ impl ReportDecoder {
                 .iter()
                 .map(decode_reported_mode)
                 .collect::<Result<_, DecodeError>>()?,
-            tails: part
-                .tails
-                .iter()
-                .map(decode_tail)
-                .collect::<Result<_, _>>()?,
-            limited: decode_name_rates("limited", &part.limited, LIMITED_MAX)?,
-            callers: decode_name_rates("callers", &part.callers, CALLERS_MAX)?,
-            asked: part
-                .asked
-                .iter()
-                .map(|tenant| decode_name("asked", tenant, Tenant::new))
-                .collect::<Result<_, DecodeError>>()?,
+            names: ReportedNames {
+                tails: part
+                    .tails
+                    .iter()
+                    .map(decode_tail)
+                    .collect::<Result<_, _>>()?,
+                limited: decode_name_rates("limited", &part.limited, LIMITED_MAX)?,
+                callers: decode_name_rates("callers", &part.callers, CALLERS_MAX)?,
+                asked: part
+                    .asked
+                    .iter()
+                    .map(|tenant| decode_name("asked", tenant, Tenant::new))
+                    .collect::<Result<_, DecodeError>>()?,
+            },
             definitions,
             tallies,
             evidence: decode_evidence(part.evidence)?,
@@ -280,10 +282,10 @@ impl Unfinished {
         rest.greeting.holds.extend(part.greeting.holds);
         rest.modes.extend(part.modes);
         rest.greeting.established.extend(part.greeting.established);
-        rest.tails.extend(part.tails);
-        rest.limited.extend(part.limited);
-        rest.callers.extend(part.callers);
-        rest.asked.extend(part.asked);
+        rest.names.tails.extend(part.names.tails);
+        rest.names.limited.extend(part.names.limited);
+        rest.names.callers.extend(part.names.callers);
+        rest.names.asked.extend(part.names.asked);
         rest.evidence.append(part.evidence);
         Ok(self.with_keys(keys))
     }
@@ -334,10 +336,10 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
             rest.greeting.established.len(),
             ESTABLISHED_MAX,
         ),
-        ("tails", rest.tails.len(), TAILS_MAX),
-        ("limited", rest.limited.len(), LIMITED_MAX),
-        ("callers", rest.callers.len(), CALLERS_MAX),
-        ("asked", rest.asked.len(), CATALOGUED_MAX),
+        ("tails", rest.names.tails.len(), TAILS_MAX),
+        ("limited", rest.names.limited.len(), LIMITED_MAX),
+        ("callers", rest.names.callers.len(), CALLERS_MAX),
+        ("asked", rest.names.asked.len(), CATALOGUED_MAX),
         ("evidence", rest.evidence.iter().len(), COHORTS_MAX),
         ("evidence.latency_bin_gaps", report.bins, EVIDENCE_BINS_MAX),
         ("kills", rest.kills.buckets.len(), KILLED_BUCKETS_MAX),

@@ -63,16 +63,16 @@ impl ReportEncoder {
             };
             parts.push(|part| &mut part.established, name);
         }
-        for (bucket, tail) in report.tails.iter().take(TAILS_MAX) {
+        for (bucket, tail) in report.names.tails.iter().take(TAILS_MAX) {
             parts.push(|part| &mut part.tails, encode_tail(bucket, tail));
         }
-        for name in report.limited.iter().take(LIMITED_MAX) {
+        for name in report.names.limited.iter().take(LIMITED_MAX) {
             parts.push(|part| &mut part.limited, encode_name_rate(name));
         }
-        for name in report.callers.iter().take(CALLERS_MAX) {
+        for name in report.names.callers.iter().take(CALLERS_MAX) {
             parts.push(|part| &mut part.callers, encode_name_rate(name));
         }
-        for tenant in report.asked.iter().take(CATALOGUED_MAX) {
+        for tenant in report.names.asked.iter().take(CATALOGUED_MAX) {
             parts.push(|part| &mut part.asked, tenant.to_string());
         }
         let mut bins = 0;

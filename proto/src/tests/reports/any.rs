@@ -2,7 +2,9 @@
 
 use plimsoll_core::kill::{KillNews, KillsBelow};
 use plimsoll_core::law::tail::{Bin as RateBin, Demand, Tail};
-use plimsoll_core::report::{ClientCounts, Greeting, ReportedLead, SubscriptionChanges};
+use plimsoll_core::report::{
+    ClientCounts, Greeting, ReportedLead, ReportedNames, SubscriptionChanges,
+};
 use proptest::sample::Index;
 
 use crate::tests::*;
@@ -106,31 +108,43 @@ fn any_report() -> impl Strategy<Value = Report> {
                 subscriptions,
                 (holds, established, tails),
             )| Report {
-                limited: established
-                    .iter()
-                    .map(|(bucket, tenant)| {
-                        let key = Key {
-                            bucket: bucket.clone(),
-                            tenant: tenant.clone(),
-                        };
-                        (key, Rate::new(3.5).unwrap())
-                    })
-                    .collect(),
-                callers: established
-                    .iter()
-                    .zip(1..)
-                    .map(|((bucket, tenant), number)| {
-                        let key = Key {
-                            bucket: bucket.clone(),
-                            tenant: tenant.clone(),
-                        };
-                        (key, Rate::new(f64::from(number) + 0.25).unwrap())
-                    })
-                    .collect(),
-                asked: established
-                    .iter()
-                    .map(|(_, tenant)| tenant.clone())
-                    .collect(),
+                names: ReportedNames {
+                    limited: established
+                        .iter()
+                        .map(|(bucket, tenant)| {
+                            let key = Key {
+                                bucket: bucket.clone(),
+                                tenant: tenant.clone(),
+                            };
+                            (key, Rate::new(3.5).unwrap())
+                        })
+                        .collect(),
+                    callers: established
+                        .iter()
+                        .zip(1..)
+                        .map(|((bucket, tenant), number)| {
+                            let key = Key {
+                                bucket: bucket.clone(),
+                                tenant: tenant.clone(),
+                            };
+                            (key, Rate::new(f64::from(number) + 0.25).unwrap())
+                        })
+                        .collect(),
+                    asked: established
+                        .iter()
+                        .map(|(_, tenant)| tenant.clone())
+                        .collect(),
+                    tails: tails
+                        .into_iter()
+                        .map(|(bucket, (bins, number))| {
+                            let tenant = match number % 2 {
+                                0 => Tenant::default_class(),
+                                _ => Tenant::class_of_plan("free").unwrap(),
+                            };
+                            (Key { bucket, tenant }, tail(&bins, number))
+                        })
+                        .collect(),
+                },
                 seq: 0,
                 modes: holds
                     .keys()
@@ -184,16 +198,6 @@ fn any_report() -> impl Strategy<Value = Report> {
                     ended: subscriptions.iter().take(2).cloned().collect(),
                     added: subscriptions.into_iter().collect(),
                 },
-                tails: tails
-                    .into_iter()
-                    .map(|(bucket, (bins, number))| {
-                        let tenant = match number % 2 {
-                            0 => Tenant::default_class(),
-                            _ => Tenant::class_of_plan("free").unwrap(),
-                        };
-                        (Key { bucket, tenant }, tail(&bins, number))
-                    })
-                    .collect(),
                 definitions: BTreeMap::new(),
                 tallies: Tallies::default(),
                 evidence: Evidence::default(),

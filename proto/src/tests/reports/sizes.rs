@@ -6,7 +6,7 @@ use std::mem::swap;
 use super::{check_reports, defining};
 use plimsoll_core::directive::LIMITED_MAX;
 use plimsoll_core::report::{
-    CALLERS_MAX, ClientCounts, Greeting, ReportedLead, SubscriptionChanges,
+    CALLERS_MAX, ClientCounts, Greeting, ReportedLead, ReportedNames, SubscriptionChanges,
 };
 
 use crate::tests::*;
@@ -120,12 +120,15 @@ fn largest_report(keys: usize) -> Report {
         modes: (0..keys)
             .map(|number| (bucket(number), largest_mode()))
             .collect(),
-        limited: (0..keys.min(LIMITED_MAX))
-            .map(|number| (planned(number), largest_rate()))
-            .collect(),
-        callers: (0..keys.min(CALLERS_MAX))
-            .map(|number| (planned(number), largest_rate()))
-            .collect(),
+        names: ReportedNames {
+            limited: (0..keys.min(LIMITED_MAX))
+                .map(|number| (planned(number), largest_rate()))
+                .collect(),
+            callers: (0..keys.min(CALLERS_MAX))
+                .map(|number| (planned(number), largest_rate()))
+                .collect(),
+            ..ReportedNames::default()
+        },
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
         tallies: (0..)
             .map(KeyId)
