@@ -301,7 +301,7 @@ mod tests {
             directive("free", Limit::Unlimited, None),
         ];
         let message = Directives {
-            leader: Some(Epoch(1).into()),
+            lead: Epoch(1).into(),
             seq: 1,
             buckets,
             ..Directives::default()

@@ -8,7 +8,7 @@ mod reported_modes;
 mod rollups;
 mod subscriptions;
 
-use plimsoll_core::directive::{Directives, Epoch, Leader, Sequence, StaleDirective};
+use plimsoll_core::directive::{Directives, Epoch, Leader, SentLead, Sequence, StaleDirective};
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{InstanceId, Outbox, Report, Weighing};
@@ -97,13 +97,15 @@ impl Upstream {
         directives: &Directives,
     ) -> Result<bool, StaleDirective> {
         self.leaders
-            .on_directives(now, self.leader(), directives.leader);
-        self.sequence.accept(directives.leader, directives.seq)?;
+            .on_directives(now, self.leader(), directives.lead.leader);
+        self.sequence
+            .accept(directives.lead.leader, directives.seq)?;
         let is_new_policy = directives
+            .lead
             .policy_hash
             .is_some_and(|hash| self.policy_hash != Some(hash));
-        self.policy_hash = directives.policy_hash.or(self.policy_hash);
-        self.unconfirmed = directives.unconfirmed;
+        self.policy_hash = directives.lead.policy_hash.or(self.policy_hash);
+        self.unconfirmed = directives.lead.unconfirmed;
         Ok(is_new_policy)
     }
 
@@ -117,7 +119,7 @@ impl Upstream {
         self.rollups
             .on_confirmed(directives.echo.confirmed, sessions);
         let sent = self.freshness.on_message(now, directives);
-        if let Some((leader, sent)) = directives.leader.zip(sent) {
+        if let Some((leader, sent)) = directives.lead.leader.zip(sent) {
             self.leaders.on_confirmed(leader, sent);
         }
     }
@@ -147,9 +149,12 @@ mod tests {
     fn directives_are_taken_once() {
         let mut upstream = Upstream::new(1);
         let directives = Directives {
-            leader: Some(Epoch(3).into()),
+            lead: SentLead {
+                leader: Some(Epoch(3).into()),
+                policy_hash: Some(7),
+                ..SentLead::default()
+            },
             seq: 1,
-            policy_hash: Some(7),
             ..Directives::default()
         };
         assert_eq!(

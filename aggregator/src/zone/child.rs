@@ -94,12 +94,12 @@ impl Child for Zone {
             self.upstream.subscriptions.ask_again();
         }
         let mut decided = is_new_policy || self.schedule.pushes.is_new_epoch(self.upstream.epoch());
-        if directives.leader.is_some() {
+        if directives.lead.leader.is_some() {
             self.upstream.subscriptions.on_epoch(now);
         }
         // A parent without a controller does not know whether there is a catalogue.
         let is_reclassed =
-            directives.leader.is_some() && self.take_catalogue(&directives.catalogue);
+            directives.lead.leader.is_some() && self.take_catalogue(&directives.catalogue);
         let mut is_regrouped = is_new_policy || is_reclassed;
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);

@@ -38,7 +38,7 @@ async fn guards_refill_without_an_aggregator() {
         }],
     };
     let message = Directives {
-        leader: Some(Epoch(1).into()),
+        lead: Epoch(1).into(),
         seq: 1,
         buckets: vec![directive],
         ..Directives::default()

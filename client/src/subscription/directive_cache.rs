@@ -5,7 +5,7 @@ use plimsoll_core::kill::drill::Drill;
 use std::collections::BTreeSet;
 
 use plimsoll_core::directive::{
-    Board, BucketDirective, Directives, Epoch, Leader, Posted, StaleDirective,
+    Board, BucketDirective, Directives, Epoch, Leader, Posted, SentLead, StaleDirective,
 };
 use plimsoll_core::kill::{KillNews, Kills};
 use plimsoll_core::names::Bucket;
@@ -64,7 +64,7 @@ impl DirectiveCache {
     }
 
     pub(super) fn restore(&mut self, saved: Directives, kills: &Kills) {
-        self.follow(saved.leader);
+        self.follow(saved.lead.leader);
         for mut directive in saved.buckets {
             kills.cap_knowledge(&mut directive);
             self.board.apply(&directive);
@@ -87,7 +87,10 @@ impl DirectiveCache {
             .chain(others)
             .filter_map(|bucket| self.board.since(bucket, 0));
         Directives {
-            leader: self.epoch().map(Leader::from),
+            lead: SentLead {
+                leader: self.epoch().map(Leader::from),
+                ..SentLead::default()
+            },
             seq: 1,
             kills: KillNews {
                 drill: Drill::default(),
@@ -160,7 +163,7 @@ mod tests {
         let buckets = vec![directive("a")];
         cache.restore(
             Directives {
-                leader: Some(Epoch(5).into()),
+                lead: Epoch(5).into(),
                 buckets,
                 ..Directives::default()
             },

@@ -241,7 +241,7 @@ impl Subscription {
             .inspect_err(|_| self.rejected += 1)?;
         kills.merge_drill(message.kills.drill);
         session.acknowledge(message.echo, message.parent);
-        let leader = message.leader;
+        let leader = message.lead.leader;
         if let Some((held, got)) = self.directives.leader.zip(leader) {
             let name = || {
                 self.routing
@@ -279,7 +279,7 @@ impl Subscription {
         if accepted.is_ok() {
             self.apply_standings(id, &message.standings);
             self.apply_catalogue(id, &message.catalogue);
-            let epoch = message.epoch();
+            let epoch = message.lead.epoch();
             for directive in message.buckets {
                 changed.extend(self.apply_directive(id, epoch, directive));
             }

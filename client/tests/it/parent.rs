@@ -255,7 +255,7 @@ impl Parent for Scripted {
         let stream = self.streams.entry(stream).or_default();
         stream.seq += 1;
         let directives = Directives {
-            leader: Some(self.epoch.into()),
+            lead: self.epoch.into(),
             seq: stream.seq,
             echo: Echo {
                 covered: stream.covered,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Message, take_answers};
+use plimsoll_core::directive::{Board, Message, SentLead, take_answers};
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::exchange::{NAMES_MAX, Parent, StreamId, StreamRejected};
 use plimsoll_core::names::{Bucket, Tenant};
@@ -114,11 +114,15 @@ impl Parent for Brain {
                 self.kills.kills(),
             );
         }
+        let head = Head::of(self.kills.kills());
         let head = Head {
-            leader: Some(self.leadership.leader(self.durable.epoch)),
-            policy_hash: Some(self.policies.in_force.hash().as_u64()),
-            unconfirmed,
-            ..Head::of(self.kills.kills())
+            lead: SentLead {
+                leader: Some(self.leadership.leader(self.durable.epoch)),
+                policy_hash: Some(self.policies.in_force.hash().as_u64()),
+                unconfirmed,
+                ..head.lead
+            },
+            ..head
         };
         let echo = Echo {
             covered,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
     BucketDirective, CatalogueNews, Directives, Entitlement, KeyDirective, LIMITED_MAX, LimitOwner,
-    NewShare, Terms, Unlisted, Values,
+    NewShare, SentLead, Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration, KillNews};
@@ -62,7 +62,7 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
 
 /// Encodes everything but the buckets. Every part of a message begins with it.
 pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
-    let leader = directives.leader;
+    let leader = directives.lead.leader;
     let (standing_id_gaps, standings) = encode_standings(&directives.standings);
     wire::Directives {
         epoch: leader.map(|leader| leader.epoch.0),
@@ -77,9 +77,9 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
             .iter()
             .map(|(bucket, generation)| encode_kill(bucket, *generation))
             .collect(),
-        forgotten_kill_generation: directives.forgotten.0,
+        forgotten_kill_generation: directives.lead.forgotten.0,
         drill: directives.kills.drill.0,
-        policy_hash: directives.policy_hash,
+        policy_hash: directives.lead.policy_hash,
         merged_seq: directives.echo.covered,
         acknowledged_seq: directives.echo.confirmed,
         upstream_age_ms: directives.upstream_age.map(encode_millis),
@@ -106,7 +106,7 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         catalogue_hash: directives.catalogue.hash,
         catalogued: encode_catalogued(&directives.catalogue.names),
         key_plans: encode_key_plans(&directives.catalogue.keys),
-        unconfirmed: directives.unconfirmed,
+        unconfirmed: directives.lead.unconfirmed,
         kill_orders: directives
             .kills
             .orders
@@ -200,7 +200,7 @@ impl DirectivesDecoder {
         let mut directives = match self.parts.take() {
             None => part,
             Some(parts) if parts.seq != part.seq => return Err(DecodeError::Parts("seq")),
-            Some(parts) if parts.epoch() != part.epoch() => {
+            Some(parts) if parts.lead.epoch() != part.lead.epoch() => {
                 return Err(DecodeError::Parts("epoch"));
             }
             Some(parts) => parts,
@@ -253,7 +253,12 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         .report_interval_ms
         .map(|ms| Duration::from_millis(ms.into()).min(REPORT_INTERVAL_MAX));
     Ok(Directives {
-        leader,
+        lead: SentLead {
+            leader,
+            forgotten: KillGeneration(part.forgotten_kill_generation),
+            policy_hash: part.policy_hash,
+            unconfirmed: part.unconfirmed,
+        },
         seq: part.seq,
         kills: KillNews {
             fleet: KillGeneration(part.kill_generation),
@@ -261,8 +266,6 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
             drill: Drill(part.drill),
             orders: decode_orders(&part.kill_orders)?,
         },
-        forgotten: KillGeneration(part.forgotten_kill_generation),
-        policy_hash: part.policy_hash,
         echo: Echo {
             covered: part.merged_seq,
             confirmed: part.acknowledged_seq,
@@ -283,7 +286,6 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
             names: decode_catalogued(&part.catalogued)?,
             keys: decode_key_plans(&part.key_plans)?,
         },
-        unconfirmed: part.unconfirmed,
         buckets: part
             .buckets
             .into_iter()

@@ -2,7 +2,7 @@
 
 use plimsoll_core::directive::{
     CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, Leader, LimitOwner, NEAREST_BYTES_MAX,
-    NewShare, STANDINGS_MAX, TailCut, Unlisted,
+    NewShare, STANDINGS_MAX, SentLead, TailCut, Unlisted,
 };
 use plimsoll_core::kill::KillNews;
 use plimsoll_core::law::tail::Standing;
@@ -68,7 +68,7 @@ fn directive(name: &str, whole: bool, tenants: usize) -> BucketDirective {
 
 pub(super) fn message(buckets: Vec<BucketDirective>) -> Directives {
     Directives {
-        leader: Some(Epoch(1).into()),
+        lead: Epoch(1).into(),
         seq: 1,
         buckets,
         ..Directives::default()
@@ -304,10 +304,15 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
         |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| {
             Directives {
                 parent: children.map(|children| InstanceId(children.into())),
-                leader: Some(Leader {
-                    epoch: Epoch(epoch),
-                    instance: Some(InstanceId(seq.into())),
-                }),
+                lead: SentLead {
+                    leader: Some(Leader {
+                        epoch: Epoch(epoch),
+                        instance: Some(InstanceId(seq.into())),
+                    }),
+                    forgotten: KillGeneration(kill / 7),
+                    policy_hash,
+                    unconfirmed: kill % 2 == 1,
+                },
                 seq,
                 kills: KillNews {
                     fleet: KillGeneration(kill),
@@ -315,8 +320,6 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                     drill: Drill(kill / 2),
                     orders: orders(kill),
                 },
-                forgotten: KillGeneration(kill / 7),
-                policy_hash,
                 echo,
                 upstream_age: age_ms.map(Duration::from_millis),
                 report_interval: interval_ms.map(Duration::from_millis),
@@ -352,7 +355,6 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                         (KeyId(0), Tenant::default_class()),
                     ],
                 },
-                unconfirmed: kill % 2 == 1,
                 buckets,
             }
         },
@@ -450,10 +452,15 @@ fn largest_directives_stay_within_message_bounds() {
         tenant: Tenant::new(&(longest(0) + "%~" + &"p".repeat(PLAN_BYTES_MAX))).unwrap(),
     };
     let message = |buckets| Directives {
-        leader: Some(Leader {
-            epoch: Epoch(u64::MAX),
-            instance: Some(InstanceId(u128::MAX)),
-        }),
+        lead: SentLead {
+            leader: Some(Leader {
+                epoch: Epoch(u64::MAX),
+                instance: Some(InstanceId(u128::MAX)),
+            }),
+            forgotten: KillGeneration(u64::MAX),
+            policy_hash: Some(u64::MAX),
+            unconfirmed: true,
+        },
         seq: u64::MAX,
         kills: KillNews {
             fleet: KillGeneration(u64::MAX),
@@ -461,8 +468,6 @@ fn largest_directives_stay_within_message_bounds() {
             drill: Drill(u64::MAX),
             orders: BTreeMap::new(),
         },
-        forgotten: KillGeneration(u64::MAX),
-        policy_hash: Some(u64::MAX),
         echo: Echo {
             covered: u64::MAX,
             confirmed: u64::MAX,
@@ -479,7 +484,6 @@ fn largest_directives_stay_within_message_bounds() {
             hash: Some(u64::MAX),
             ..CatalogueNews::default()
         },
-        unconfirmed: true,
         buckets,
     };
     let buckets = |count: usize, tenants| {
@@ -555,16 +559,14 @@ fn round_trip_values(values: Values) -> Values {
 
 #[test]
 fn older_controller_is_never_unconfirmed() {
-    let sent = Directives {
-        unconfirmed: true,
-        ..message(Vec::new())
-    };
+    let mut sent = message(Vec::new());
+    sent.lead.unconfirmed = true;
     assert_eq!(check_directives(&sent), 1);
     // A controller that does not know the field leaves it out.
     let absent = bytes_of(&message(Vec::new())).remove(0);
     let part = wire::Directives::decode(absent.as_slice()).unwrap();
     let decoded = DirectivesDecoder::default().decode(part).unwrap().unwrap();
-    assert!(!decoded.unconfirmed && absent.len() < bytes_of(&sent)[0].len());
+    assert!(!decoded.lead.unconfirmed && absent.len() < bytes_of(&sent)[0].len());
 }
 
 #[test]

@@ -134,7 +134,7 @@ async fn stale_directives_are_rejected_midstream() {
         ..directive(3, 0)
     };
     assert_eq!(
-        (next.epoch(), next.buckets),
+        (next.lead.epoch(), next.buckets),
         (Some(Epoch(6)), vec![changed])
     );
     child.stop().await;

@@ -266,7 +266,7 @@ fn direct(zone: &mut Zone, space: usize) {
         }
     });
     let message = Directives {
-        leader: Some(Epoch(1).into()),
+        lead: Epoch(1).into(),
         seq: 1,
         echo: Echo {
             covered: greeting.seq,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{
-    BucketDirective, KeyDirective, Leader, LimitOwner, Posted, Terms, Values,
+    BucketDirective, KeyDirective, Leader, LimitOwner, Posted, SentLead, Terms, Values,
 };
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
@@ -312,7 +312,11 @@ impl Script {
             keys: self.keys.clone(),
         };
         Directives {
-            leader: Some(Epoch(self.epoch).into()),
+            lead: SentLead {
+                leader: Some(Epoch(self.epoch).into()),
+                policy_hash: self.policy_hash,
+                ..SentLead::default()
+            },
             seq,
             echo: Echo {
                 covered,
@@ -320,7 +324,6 @@ impl Script {
             },
             upstream_age: Some(Duration::ZERO),
             parent: (seq == 1).then_some(CONTROLLER),
-            policy_hash: self.policy_hash,
             limits: self.limits.clone(),
             buckets: vec![directive],
             ..Directives::default()
@@ -346,7 +349,7 @@ pub(super) struct Scene {
     /// The busiest names in reports with any, with the time of each report.
     pub(super) callers: Vec<(u64, Vec<(Key, Rate)>)>,
     pub(super) now: u64,
-    /// Lead of every other tick in milliseconds.
+    /// SentLead of every other tick in milliseconds.
     pub(super) early: u64,
 }
 

@@ -168,7 +168,7 @@ fn later_process_starts_from_saved_directives() {
     );
     assert_eq!(pass(&mut later, 10, 10), 0);
     let message = Directives {
-        leader: Some(Epoch(4).into()),
+        lead: Epoch(4).into(),
         ..later.message(terms.clone(), &[("acme", ratio(0.0))])
     };
     later.receive(message).unwrap_err();
@@ -217,7 +217,7 @@ fn restored_kill_holds_and_is_reported() {
 fn overdue_answer_tells_what_applies_meanwhile() {
     fn saved() -> Directives {
         Directives {
-            leader: Some(Epoch(1).into()),
+            lead: Epoch(1).into(),
             ..Directives::default()
         }
     }

@@ -141,7 +141,7 @@ impl TestClient {
             keys: keys.iter().map(key).collect(),
         };
         Directives {
-            leader: Some(Epoch(5).into()),
+            lead: Epoch(5).into(),
             seq: self.seq,
             buckets: vec![directive],
             ..Directives::default()
@@ -363,7 +363,7 @@ fn only_a_later_generation_ends_kills() {
         };
         let message = client.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
         let message = Directives {
-            leader: Some(Epoch(epoch).into()),
+            lead: Epoch(epoch).into(),
             kills: KillGeneration(generation).into(),
             ..message
         };
@@ -388,7 +388,7 @@ fn stale_messages_change_nothing_and_are_counted() {
     client.enforce(&[("default", ratio(1.0))]);
     let older = client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
     let from_older_epoch = Directives {
-        leader: Some(Epoch(4).into()),
+        lead: Epoch(4).into(),
         ..older.clone()
     };
     client.receive(from_older_epoch.clone()).unwrap_err();
@@ -398,7 +398,7 @@ fn stale_messages_change_nothing_and_are_counted() {
         ..client.message(limited(Mode::Enforce), &[("default", ratio(0.0))])
     };
     let too_high = Directives {
-        leader: Some(Epoch(u64::MAX).into()),
+        lead: Epoch(u64::MAX).into(),
         ..poisoned.clone()
     };
     client.receive(too_high).unwrap_err();
@@ -483,11 +483,8 @@ fn new_policy_renews_the_subscriptions() {
     let mut client = TestClient::new();
     client.subscription.report(now());
     for (hash, subscribed) in [(1, 0), (1, 0), (2, 1), (2, 0)] {
-        let message = client.message(limited(Mode::Enforce), &[]);
-        let message = Directives {
-            policy_hash: Some(hash),
-            ..message
-        };
+        let mut message = client.message(limited(Mode::Enforce), &[]);
+        message.lead.policy_hash = Some(hash);
         client.receive(message).unwrap();
         assert_eq!(
             client.subscription.report(now()).subscriptions.added.len(),

@@ -113,7 +113,7 @@ fn unsaved_kill_is_sent_as_an_order() {
                 let sent = fleet.brain.directives(now, stream);
                 sent.map(|sent| {
                     let orders = sent.kills.orders.values().map(|order| order.generation.0);
-                    (sent.unconfirmed, orders.collect::<Vec<_>>())
+                    (sent.lead.unconfirmed, orders.collect::<Vec<_>>())
                 })
             };
             fleet.brain.leadership.mandate = mandate;

@@ -28,7 +28,7 @@ fn later_child_epoch_is_exceeded() {
     );
     save(&mut brain);
     assert_eq!(
-        brain.directives(at(0), zone.stream).unwrap().epoch(),
+        brain.directives(at(0), zone.stream).unwrap().lead.epoch(),
         Some(Epoch(42))
     );
 

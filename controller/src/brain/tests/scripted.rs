@@ -246,7 +246,7 @@ impl Scripted {
 
     pub(super) fn receive(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
         let directives = brain.directives(now, self.stream)?;
-        self.epoch = self.epoch.max(directives.epoch());
+        self.epoch = self.epoch.max(directives.lead.epoch());
         self.kill.merge(directives.kills.fleet);
         self.outbox.on_echo(directives.echo);
         directives

@@ -94,7 +94,7 @@ fn restarted_controller_leaves_zones_on_hold() {
         fleet.brain.on_report(now, zone.stream, report).unwrap();
         save(&mut fleet.brain);
         let first = zone.receive(&mut fleet.brain, now).unwrap();
-        assert_eq!(first.epoch(), Some(Epoch(epoch.0 + 1)));
+        assert_eq!(first.lead.epoch(), Some(Epoch(epoch.0 + 1)));
         assert_eq!(
             first.buckets[0].terms.hold, None,
             "a hold that a zone brings stays as it is"

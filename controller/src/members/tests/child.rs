@@ -81,12 +81,12 @@ impl Child {
             .for_each(|answer| self.outbox.on_answer(answer));
         if self
             .sequence
-            .accept(directives.leader, directives.seq)
+            .accept(directives.lead.leader, directives.seq)
             .is_err()
         {
             return false;
         }
-        self.unconfirmed = directives.unconfirmed;
+        self.unconfirmed = directives.lead.unconfirmed;
         for bucket in &mut directives.buckets {
             self.kills.kills().cap_knowledge(bucket);
             self.board.apply(bucket);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::drill::Drill;
 use super::{Kill, KillGeneration, KillNews, SENT_MAX, Scope};
 use crate::decision::Mode;
-use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
+use crate::directive::{BucketDirective, Directives, SentLead, StaleDirective, Terms};
 use crate::names::Bucket;
 use crate::report::Report;
 
@@ -131,14 +131,15 @@ impl Kills {
             .kills
             .buckets
             .values()
-            .chain([&directives.kills.fleet, &directives.forgotten]);
+            .chain([&directives.kills.fleet, &directives.lead.forgotten]);
         if let Some(got) = all.copied().find(|got| got.0 > SENT_MAX) {
             return Err(StaleDirective::KillJump {
                 held: self.fleet,
                 got,
             });
         }
-        let has_forgotten = directives.leader.is_some() && self.forget(directives.forgotten);
+        let has_forgotten =
+            directives.lead.leader.is_some() && self.forget(directives.lead.forgotten);
         Ok(self.merge(directives.kills.fleet, &directives.kills.buckets) || has_forgotten)
     }
 
@@ -333,14 +334,17 @@ mod tests {
         let mut kills = Kills::default();
         kills.merge(KillGeneration(5), &some(&[(1, 1), (2, 2), (3, 3)]));
         let mut message = Directives {
-            forgotten: KillGeneration(2),
+            lead: SentLead {
+                forgotten: KillGeneration(2),
+                ..SentLead::default()
+            },
             ..Directives::default()
         };
         assert_eq!(
             (kills.merge_directives(&message), kills.buckets().count()),
             (Ok(false), 3)
         );
-        message.leader = Some(Epoch(1).into());
+        message.lead.leader = Some(Epoch(1).into());
         message.kills.buckets = some(&[(4, 1)]);
         assert_eq!(kills.merge_directives(&message), Ok(true));
         let held: Vec<_> = kills

@@ -85,7 +85,7 @@ impl Child for ScriptedChild {
         _now: MonoTime,
         directives: Directives,
     ) -> Result<(), StaleDirective> {
-        if let Some(got) = directives.epoch().filter(|epoch| *epoch < EPOCH) {
+        if let Some(got) = directives.lead.epoch().filter(|epoch| *epoch < EPOCH) {
             return Err(StaleDirective::Epoch { held: EPOCH, got });
         }
         self.interval = directives.report_interval.unwrap_or(self.interval);

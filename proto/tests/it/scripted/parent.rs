@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use plimsoll_core::directive::{Board, BucketDirective, Epoch, Message};
+use plimsoll_core::directive::{Board, BucketDirective, Epoch, Message, SentLead};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
 use plimsoll_core::exchange::{OnRejected, Parent, Rejection, StreamId, StreamRejected};
 use plimsoll_core::kill::{KillGeneration, Kills};
@@ -109,9 +109,12 @@ impl Parent for ScriptedParent {
         let report_interval = Some(Duration::from_millis(20));
         let kills = Kills::default();
         let head = Head {
-            leader: Some(self.epoch.into()),
+            lead: SentLead {
+                leader: Some(self.epoch.into()),
+                unconfirmed: self.unconfirmed,
+                ..SentLead::default()
+            },
             report_interval,
-            unconfirmed: self.unconfirmed,
             ..Head::of(&kills)
         };
         let child = self.sessions.by_stream(stream)?;

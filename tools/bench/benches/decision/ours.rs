@@ -62,7 +62,7 @@ fn direct(
         }],
     };
     let message = Directives {
-        leader: Some(Epoch(1).into()),
+        lead: Epoch(1).into(),
         seq: 1,
         buckets: vec![directive],
         ..Directives::default()

@@ -11,7 +11,7 @@ fn absent_controller_means_no_values() {
     let mut client = Client::new(1);
     client.send_report(&mut zone, at(0));
     let first = zone.directives(at(0), client.stream).unwrap();
-    assert_eq!((first.leader, first.upstream_age), (None, None));
+    assert_eq!((first.lead.leader, first.upstream_age), (None, None));
     assert!(first.buckets.is_empty());
 }
 

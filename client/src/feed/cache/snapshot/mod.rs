@@ -90,7 +90,10 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
     // accept from a child.
     let mut kills =
         std::iter::once(&directives.kills.fleet).chain(directives.kills.buckets.values());
-    let is_possible = directives.epoch().is_none_or(|epoch| epoch.0 <= JUMP_MAX)
+    let is_possible = directives
+        .lead
+        .epoch()
+        .is_none_or(|epoch| epoch.0 <= JUMP_MAX)
         && kills.all(|generation| KillGeneration(0).accepts(*generation))
         && directives.kills.buckets.len() <= KILLED_BUCKETS_MAX
         && directives.buckets.len() <= BUCKETS_MAX;

@@ -7,7 +7,7 @@ use super::*;
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, Terms, Values, ZonePool,
+    BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, SentLead, Terms, Values, ZonePool,
 };
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
@@ -96,7 +96,7 @@ fn directives() -> Directives {
     let kills = [(Bucket::new("search").unwrap(), KillGeneration(2))].into();
     let buckets = vec![checkout, unlimited, overloaded];
     Directives {
-        leader: Some(Epoch(41).into()),
+        lead: Epoch(41).into(),
         seq: 1,
         kills: KillNews {
             fleet: KillGeneration(3),
@@ -161,7 +161,7 @@ fn torn_changed_or_foreign_file_is_rejected() {
 #[test]
 fn invalid_value_is_rejected_despite_its_checksum() {
     let epoch = |epoch| Directives {
-        leader: Some(Epoch(epoch).into()),
+        lead: Epoch(epoch).into(),
         ..directives()
     };
     assert!(read(&bytes(epoch(JUMP_MAX)), &owner()).is_ok());
@@ -172,7 +172,7 @@ fn invalid_value_is_rejected_despite_its_checksum() {
             ..directives()
         },
         Directives {
-            leader: None,
+            lead: SentLead::default(),
             ..directives()
         },
     ] {

@@ -75,7 +75,7 @@ fn outcomes_across_a_change_are_dropped() {
     };
     client
         .receive(Directives {
-            leader: Some(Epoch(5).into()),
+            lead: Epoch(5).into(),
             ..kill
         })
         .unwrap();

@@ -183,7 +183,7 @@ impl Fleet {
             }],
         };
         let message = Directives {
-            leader: Some(Epoch(epoch).into()),
+            lead: Epoch(epoch).into(),
             seq: aggregator.seq,
             echo: Echo {
                 covered: aggregator.covered,

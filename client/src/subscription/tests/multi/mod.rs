@@ -6,7 +6,7 @@ mod fleet;
 use super::*;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use fleet::{BUCKETS, Fleet, ROLLUP, STEP};
-use plimsoll_core::directive::Leader;
+use plimsoll_core::directive::{Leader, SentLead};
 use proptest::prelude::*;
 
 fn traffic(fleet: &mut Fleet, span: Duration) {
@@ -141,7 +141,10 @@ fn greater_controller_is_followed_and_named() {
             instance: Some(InstanceId(controller)),
         };
         let message = Directives {
-            leader: Some(leader),
+            lead: SentLead {
+                leader: Some(leader),
+                ..SentLead::default()
+            },
             seq: seqs[at],
             ..Directives::default()
         };

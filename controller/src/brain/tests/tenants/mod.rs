@@ -272,13 +272,8 @@ fn names_that_are_given_up_make_room() {
         } else {
             names(round - 1)
         };
-        let next = Report {
-            subscriptions: SubscriptionChanges {
-                ended: unsubscriptions,
-                ..SubscriptionChanges::default()
-            },
-            ..asking(&evil, 1 + round as u64, names(round))
-        };
+        let mut next = asking(&evil, 1 + round as u64, names(round));
+        next.subscriptions.ended = unsubscriptions;
         brain
             .on_report(at(round as u64), evil.stream, next)
             .unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::HEARTBEAT;
-use crate::directive::{Audience, Board, Directives, Leader, Message};
+use crate::directive::{Audience, Board, Directives, Message, SentLead};
 use crate::exchange::StreamId;
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, KillNews, Kills};
@@ -63,21 +63,15 @@ pub(super) struct SentState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The controller, if known.
-    pub leader: Option<Leader>,
+    pub lead: SentLead,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The version of all kill generations.
     pub kills: u64,
-    /// The highest generation of ended bucket kills that the controller has forgotten.
-    pub forgotten: KillGeneration,
     /// The latest drill.
     pub drill: Drill,
-    /// The hash of the current policy.
-    pub policy_hash: Option<u64>,
     /// The report interval; `None` leaves it to the child.
     pub report_interval: Option<Duration>,
-    /// True while the controller cannot confirm at its store that it leads.
-    pub unconfirmed: bool,
 }
 
 impl Head {
@@ -86,7 +80,10 @@ impl Head {
         Self {
             kill: kills.fleet(),
             kills: kills.version(),
-            forgotten: kills.forgotten,
+            lead: SentLead {
+                forgotten: kills.forgotten,
+                ..SentLead::default()
+            },
             drill: kills.drill(),
             ..Self::default()
         }
@@ -179,7 +176,7 @@ impl Child {
         sent.at = Some(now);
         sent.head = Some(head);
         let head = Directives {
-            leader: head.leader,
+            lead: head.lead,
             seq: sent.seq,
             kills: KillNews {
                 fleet: head.kill,
@@ -187,11 +184,8 @@ impl Child {
                 drill: head.drill,
                 ..KillNews::default()
             },
-            forgotten: head.forgotten,
-            policy_hash: head.policy_hash,
             echo,
             report_interval: head.report_interval,
-            unconfirmed: head.unconfirmed,
             parent: (sent.seq == 1).then(|| self.books.parent()),
             ..Directives::default()
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::decision::Mode;
-use crate::directive::{Board, Directives, Epoch, Leader};
+use crate::directive::{Board, Directives, Epoch, Leader, SentLead};
 use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
@@ -11,17 +11,19 @@ use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::{Counts, Echo, KeyDefinition, New, Role};
 
 const HEAD: Head = Head {
-    leader: Some(Leader {
-        epoch: Epoch(3),
-        instance: None,
-    }),
+    lead: SentLead {
+        leader: Some(Leader {
+            epoch: Epoch(3),
+            instance: None,
+        }),
+        forgotten: KillGeneration(0),
+        policy_hash: Some(9),
+        unconfirmed: false,
+    },
     kill: KillGeneration(0),
     kills: 0,
-    forgotten: KillGeneration(0),
     drill: Drill(0),
-    policy_hash: Some(9),
     report_interval: None,
-    unconfirmed: false,
 };
 
 fn at(ms: u64) -> MonoTime {
@@ -260,8 +262,13 @@ fn the_first_message_is_whole_and_immediate() {
     };
     let first = child.next_with(0, HEAD, &mut board(), true, echo).unwrap();
     assert_eq!(
-        (first.seq, first.leader, first.policy_hash, first.echo),
-        (1, HEAD.leader, HEAD.policy_hash, echo)
+        (
+            first.seq,
+            first.lead.leader,
+            first.lead.policy_hash,
+            first.echo
+        ),
+        (1, HEAD.lead.leader, HEAD.lead.policy_hash, echo)
     );
     assert_eq!(first.buckets, [directive(Some(5), true)]);
 }
@@ -275,7 +282,7 @@ fn first_message_is_sent_even_empty() {
         .next_with(0, nobody, &mut Board::default(), true, Echo::default())
         .unwrap();
     assert_eq!(
-        (first.seq, first.leader, first.buckets),
+        (first.seq, first.lead.leader, first.buckets),
         (1, None, Vec::new())
     );
 }

@@ -208,9 +208,9 @@ impl KillRelay {
     ) -> Result<bool, StaleDirective> {
         self.evidence.on_parent(&directives.kills, &self.kills);
         let is_evidence_over =
-            directives.leader.is_some() && self.evidence.on_controller(&mut self.kills);
+            directives.lead.leader.is_some() && self.evidence.on_controller(&mut self.kills);
         let changed = self.kills.merge_directives(directives)? || is_evidence_over;
-        if !directives.unconfirmed {
+        if !directives.lead.unconfirmed {
             self.orders.confirm(directives.echo.confirmed);
         }
         for (id, order) in &directives.kills.orders {

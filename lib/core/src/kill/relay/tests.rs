@@ -1,5 +1,6 @@
 //! Tests of the relay at a tier, with scripted messages of its parent and children.
 
+use crate::directive::SentLead;
 use std::time::Duration;
 
 use super::*;
@@ -134,7 +135,10 @@ fn unconfirmed_leader_confirms_no_order() {
     relay.order(at(0), &FLEET, true).unwrap();
     report(&mut relay, 1);
     let unconfirmed = Directives {
-        unconfirmed: true,
+        lead: SentLead {
+            unconfirmed: true,
+            ..SentLead::default()
+        },
         ..directives(1, 1)
     };
     relay.on_directives(at(0), &unconfirmed).unwrap();
@@ -152,8 +156,12 @@ fn unconfirmed_leader_confirms_no_order() {
 fn order_of_an_unconfirmed_leader_is_repeated_to_the_next() {
     let mut relay = relay();
     let sent = |generation| Directives {
-        unconfirmed: true,
+        lead: SentLead {
+            unconfirmed: true,
+            ..SentLead::default()
+        },
         kills: KillNews {
+            fleet: KillGeneration(generation),
             orders: [order(7, generation)].into(),
             ..KillNews::default()
         },
