@@ -8,7 +8,7 @@ mod reported_modes;
 mod rollups;
 mod subscriptions;
 
-use plimsoll_core::directive::{Directives, Epoch, Leader, SentLead, Sequence, StaleDirective};
+use plimsoll_core::directive::{Directives, Epoch, Leader, Sequence, StaleDirective};
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{InstanceId, Outbox, Report, Weighing};
@@ -135,6 +135,8 @@ impl Upstream {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::directive::SentLead;
+
     use super::*;
 
     #[test]

@@ -18,7 +18,7 @@ pub use bounds::{Bounds, Counters};
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::directive::{Board, SentLead};
+use plimsoll_core::directive::Board;
 use plimsoll_core::exchange::Child;
 use plimsoll_core::exchange::sessions::{Head, Sessions};
 use plimsoll_core::kill::KillRelay;
@@ -173,16 +173,11 @@ impl Zone {
     }
 
     fn head(&self) -> Head {
-        let head = Head::of(self.kills());
-        Head {
-            lead: SentLead {
-                leader: self.upstream.leader(),
-                policy_hash: self.upstream.policy_hash,
-                ..head.lead
-            },
-            report_interval: Some(self.schedule.report_interval),
-            ..head
-        }
+        let mut head = Head::of(self.kills());
+        head.lead.leader = self.upstream.leader();
+        head.lead.policy_hash = self.upstream.policy_hash;
+        head.report_interval = Some(self.schedule.report_interval);
+        head
     }
 
     fn is_led(&self, now: MonoTime) -> bool {

@@ -13,7 +13,7 @@ use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{ClientCounts, Counts, Evidence, Greeting, Report, ReportedLead, Role};
+use plimsoll_core::report::{ClientCounts, Counts, Evidence, Greeting, Report, Role};
 
 use super::{ONLY, Published, Publisher, REPORT_INTERVAL_DEFAULT, Subscription};
 use crate::hot::table::Table;
@@ -102,11 +102,7 @@ impl Subscription {
         let subscribed = session.subscribe(self.buckets.len(), is_wanted);
         let greets = session.greet();
         let greeting = if greets {
-            Greeting {
-                identity: Some(self.identity.clone()),
-                established: self.established(id),
-                ..Greeting::default()
-            }
+            self.greeting(id)
         } else {
             Greeting::default()
         };
@@ -114,21 +110,15 @@ impl Subscription {
         let Some(session) = self.sessions.get_mut(id) else {
             return Report::default();
         };
-        let leader = self.directives.leader;
+        let mut leader = self.directives.leader;
+        if leader == session.sequence.leader() {
+            leader = leader.map(|leader| leader.epoch.into());
+        }
         let mut report = Report {
             greeting,
             modes: session.changed_modes(unapplied),
             time: Some(now),
-            lead: ReportedLead {
-                leader: leader.map(|held| {
-                    if leader == session.sequence.leader() {
-                        held.epoch.into()
-                    } else {
-                        held
-                    }
-                }),
-                ..ReportedLead::default()
-            },
+            lead: leader.into(),
             clients: ClientCounts {
                 killed_locally: u32::from(self.enforcement.observes),
                 quota_store_down: u32::from(self.table.layered.is_store_down()),
@@ -360,6 +350,14 @@ impl Subscription {
             registry: &self.registry,
         };
         set(&mut self.publisher, &self.table, published);
+    }
+
+    fn greeting(&self, id: EndpointId) -> Greeting {
+        Greeting {
+            identity: Some(self.identity.clone()),
+            established: self.established(id),
+            ..Greeting::default()
+        }
     }
 
     /// Returns the names that are held as established, for an aggregator that owns their buckets

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Message, SentLead, take_answers};
+use plimsoll_core::directive::{Board, Message, take_answers};
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::exchange::{NAMES_MAX, Parent, StreamId, StreamRejected};
 use plimsoll_core::names::{Bucket, Tenant};
@@ -96,15 +96,13 @@ impl Parent for Brain {
         let unconfirmed = self.leadership.is_unconfirmed() || is_elected && !self.is_saved();
         let child = self.downstream.sessions.by_stream(stream)?;
         let covered = child.books.seq();
+        let mut head = Head::of(self.kills.kills());
         if self.leadership.lost().is_some() {
             // As a parent without a controller: children live on their holds, and kills still reach them.
-            let (head, echo) = (
-                Head::of(self.kills.kills()),
-                Echo {
-                    covered,
-                    confirmed: 0,
-                },
-            );
+            let echo = Echo {
+                covered,
+                confirmed: 0,
+            };
             return child.next_message(
                 now,
                 head,
@@ -114,16 +112,9 @@ impl Parent for Brain {
                 self.kills.kills(),
             );
         }
-        let head = Head::of(self.kills.kills());
-        let head = Head {
-            lead: SentLead {
-                leader: Some(self.leadership.leader(self.durable.epoch)),
-                policy_hash: Some(self.policies.in_force.hash().as_u64()),
-                unconfirmed,
-                ..head.lead
-            },
-            ..head
-        };
+        head.lead.leader = Some(self.leadership.leader(self.durable.epoch));
+        head.lead.policy_hash = Some(self.policies.in_force.hash().as_u64());
+        head.lead.unconfirmed = unconfirmed;
         let echo = Echo {
             covered,
             confirmed: covered,

@@ -27,7 +27,7 @@ use super::kill::{decode_kills, decode_orders, encode_kill, encode_order};
 use super::quotas::{decode_quotas, encode_quotas};
 use super::scalars::{
     check_len, decode_leader, decode_name, decode_optional_instance, decode_rate, encode_instance,
-    encode_millis, encode_rate,
+    encode_leader, encode_millis, encode_rate,
 };
 use super::tail::{
     decode_cut, decode_name_rates, decode_plans, decode_standings, encode_cut, encode_name_rate,
@@ -62,13 +62,11 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
 
 /// Encodes everything but the buckets. Every part of a message begins with it.
 pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
-    let leader = directives.lead.leader;
+    let (epoch, controller) = encode_leader(directives.lead.leader);
     let (standing_id_gaps, standings) = encode_standings(&directives.standings);
     wire::Directives {
-        epoch: leader.map(|leader| leader.epoch.0),
-        controller: leader
-            .and_then(|leader| leader.instance)
-            .map(encode_instance),
+        epoch,
+        controller,
         seq: directives.seq,
         kill_generation: directives.kills.fleet.0,
         kills: directives

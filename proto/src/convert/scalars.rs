@@ -56,6 +56,15 @@ pub(super) fn encode_millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Encodes the epoch and the instance of an optional controller.
+pub(super) fn encode_leader(leader: Option<Leader>) -> (Option<u64>, Option<Vec<u8>>) {
+    let instance = leader.and_then(|leader| leader.instance);
+    (
+        leader.map(|leader| leader.epoch.0),
+        instance.map(encode_instance),
+    )
+}
+
 /// Decodes an optional controller. Its epoch is never zero, and an instance without one means nothing.
 pub(super) fn decode_leader(
     epoch: Option<u64>,

@@ -2,7 +2,7 @@
 
 use super::*;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::kill::{Kill, KillGeneration, KillNews, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{Kill, KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::report::ReportedMode;
 
 fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
@@ -114,13 +114,8 @@ fn only_child_aggregator_orders_are_relayed() {
         age: Duration::ZERO,
         ends_held: false,
     };
-    let forged = Report {
-        kills: KillNews {
-            orders: [(id, order)].into(),
-            ..KillNews::default()
-        },
-        ..client.report(at(50))
-    };
+    let mut forged = client.report(at(50));
+    forged.kills.orders = [(id, order)].into();
     zone.on_report(at(50), client.stream, forged).unwrap();
     assert_eq!(zone.kills().bucket(&bucket()), KillGeneration(0));
 }

@@ -10,7 +10,7 @@ use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{KeyId, Name};
 use plimsoll_core::quantity::Limit;
-use plimsoll_core::report::{Outbox, ReportedLead, Tally};
+use plimsoll_core::report::{Outbox, Tally};
 
 use super::*;
 use plimsoll_core::directive::CatalogueNews;
@@ -127,10 +127,7 @@ impl Client {
         let mut report = Report {
             greeting: (!self.greeted).then(|| self.identity.clone()).into(),
             time: Some(now),
-            lead: ReportedLead {
-                leader: self.epoch.map(Leader::from),
-                ..ReportedLead::default()
-            },
+            lead: self.epoch.map(Leader::from).into(),
             subscriptions: vec![bucket()].into(),
             ..Report::default()
         };
@@ -349,7 +346,7 @@ pub(super) struct Scene {
     /// The busiest names in reports with any, with the time of each report.
     pub(super) callers: Vec<(u64, Vec<(Key, Rate)>)>,
     pub(super) now: u64,
-    /// SentLead of every other tick in milliseconds.
+    /// Lead of every other tick in milliseconds.
     pub(super) early: u64,
 }
 

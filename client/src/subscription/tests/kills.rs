@@ -2,7 +2,6 @@
 //! process.
 
 use super::*;
-use plimsoll_core::kill::KillNews;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::report::ReportedMode;
 
@@ -17,14 +16,9 @@ fn enforcing() -> TestClient {
 }
 
 fn apply_kills(client: &mut TestClient, kills: BTreeMap<Bucket, KillGeneration>) {
-    let message = Directives {
-        kills: KillNews {
-            buckets: kills,
-            ..KillNews::default()
-        },
-        buckets: Vec::new(),
-        ..client.message(Terms::default(), &[])
-    };
+    let mut message = client.message(Terms::default(), &[]);
+    message.kills.buckets = kills;
+    message.buckets.clear();
     client.receive(message).unwrap();
 }
 
@@ -81,14 +75,9 @@ fn generations_are_reported_on_change() {
     );
     assert!(client.subscription.report(now()).kills.buckets.is_empty());
     assert!(!client.subscription.is_report_due());
-    let drill = Directives {
-        kills: KillNews {
-            drill: Drill(5),
-            ..KillNews::default()
-        },
-        buckets: Vec::new(),
-        ..client.message(Terms::default(), &[])
-    };
+    let mut drill = client.message(Terms::default(), &[]);
+    drill.kills.drill = Drill(5);
+    drill.buckets.clear();
     client.receive(drill).unwrap();
     assert!(client.subscription.is_report_due());
     assert_eq!(client.subscription.report(now()).kills.drill, Drill(5));
@@ -100,13 +89,8 @@ fn generations_are_reported_on_change() {
         killed("api", 2),
         "a new stream starts with all generations"
     );
-    let liar = Directives {
-        kills: KillNews {
-            buckets: killed("web", u64::MAX),
-            ..KillNews::default()
-        },
-        ..client.message(Terms::default(), &[])
-    };
+    let mut liar = client.message(Terms::default(), &[]);
+    liar.kills.buckets = killed("web", u64::MAX);
     assert!(matches!(
         client.receive(liar),
         Err(StaleDirective::KillJump { .. })

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use super::*;
-use plimsoll_core::directive::EPOCH_STEP_MAX;
+use plimsoll_core::directive::{EPOCH_STEP_MAX, Leader};
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{ClientCounts, Counts, Greeting, Identity, ReportedLead, Tally};
+use plimsoll_core::report::{Counts, Identity, Tally};
 
 fn brain() -> Brain {
     Fleet::new(enforced(), Vec::new()).brain
@@ -35,10 +35,7 @@ fn later_child_epoch_is_exceeded() {
     let mut liar = Scripted::new("b", 2);
     for epoch in [u64::MAX, u64::MAX - 1, 43 + EPOCH_STEP_MAX] {
         let report = Report {
-            lead: ReportedLead {
-                leader: Some(Epoch(epoch).into()),
-                ..ReportedLead::default()
-            },
+            lead: Some(Leader::from(Epoch(epoch))).into(),
             ..liar.report(at(0))
         };
         brain.on_report(at(0), liar.stream, report).unwrap();
@@ -98,7 +95,7 @@ fn names_beyond_bounds_fold_into_default() {
     );
 }
 
-fn loaded(report: Report) -> Report {
+fn loaded(mut report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
     let order = KillOrder {
         generation: KillGeneration(3),
@@ -109,30 +106,19 @@ fn loaded(report: Report) -> Report {
         scope: Scope::Bucket(other.clone()),
         given_at: InstanceId(77),
     };
-    Report {
-        lead: ReportedLead {
-            leader: Some(Epoch(9).into()),
-            ..ReportedLead::default()
-        },
-        kills: KillNews {
-            fleet: KillGeneration(7),
-            buckets: [(other.clone(), KillGeneration(5))].into(),
-            orders: [(order_id, order)].into(),
-            drill: Drill(5),
-        },
-        children: 4,
-        clients: ClientCounts {
-            killed_locally: 3,
-            ..ClientCounts::default()
-        },
-        subscriptions: vec![other.clone()].into(),
-        greeting: Greeting {
-            holds: [(other, Rate::new(5.0).unwrap())].into(),
-            ..report.greeting
-        },
-        leaving: true,
-        ..report
-    }
+    report.lead.leader = Some(Epoch(9).into());
+    report.kills = KillNews {
+        fleet: KillGeneration(7),
+        buckets: [(other.clone(), KillGeneration(5))].into(),
+        orders: [(order_id, order)].into(),
+        drill: Drill(5),
+    };
+    report.children = 4;
+    report.clients.killed_locally = 3;
+    report.subscriptions.added = vec![other.clone()];
+    report.greeting.holds = [(other, Rate::new(5.0).unwrap())].into();
+    report.leaving = true;
+    report
 }
 
 #[track_caller]

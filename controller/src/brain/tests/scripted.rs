@@ -7,9 +7,7 @@ use plimsoll_core::directive::{Directives, Leader, Terms, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
-use plimsoll_core::report::{
-    Counts, Greeting, Identity, Outbox, ReportedLead, ReportedMode, ReportedNames,
-};
+use plimsoll_core::report::{Counts, Greeting, Identity, Outbox, ReportedMode, ReportedNames};
 
 use crate::admin::status::{BucketStatus, Status};
 
@@ -184,10 +182,7 @@ impl Scripted {
                 ..Greeting::default()
             },
             time: Some(now + self.clock),
-            lead: ReportedLead {
-                leader: self.epoch.map(Leader::from),
-                ..ReportedLead::default()
-            },
+            lead: self.epoch.map(Leader::from).into(),
             kills: self.kill.into(),
             modes: self.directed().filter(|_| !self.greeted).collect(),
             names: ReportedNames {

@@ -4,7 +4,7 @@ use plimsoll_core::directive::{Board, Directives, Sequence};
 use plimsoll_core::kill::{KillRelay, Scope};
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Identity, InstanceId, Outbox, Report, ReportedLead, Role, Tally};
+use plimsoll_core::report::{Identity, InstanceId, Outbox, Report, Role, Tally};
 
 use super::Ms;
 
@@ -59,10 +59,7 @@ impl Child {
         let is_greeting = !std::mem::replace(&mut self.has_greeted, true);
         let mut report = Report {
             greeting: is_greeting.then(|| self.identity.clone()).into(),
-            lead: ReportedLead {
-                leader: self.sequence.leader(),
-                ..ReportedLead::default()
-            },
+            lead: self.sequence.leader().into(),
             ..Report::default()
         };
         self.outbox.fill(&mut report, &[], |_| Tally::ZERO);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::drill::Drill;
 use super::{Kill, KillGeneration, KillNews, SENT_MAX, Scope};
 use crate::decision::Mode;
-use crate::directive::{BucketDirective, Directives, SentLead, StaleDirective, Terms};
+use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
 use crate::names::Bucket;
 use crate::report::Report;
 
@@ -264,7 +264,7 @@ impl Kills {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directive::Epoch;
+    use crate::directive::{Epoch, SentLead};
     use proptest::prelude::*;
 
     fn bucket(number: usize) -> Bucket {

@@ -175,6 +175,15 @@ pub struct ReportedLead {
     pub other: Option<Leader>,
 }
 
+impl From<Option<Leader>> for ReportedLead {
+    fn from(leader: Option<Leader>) -> Self {
+        Self {
+            leader,
+            ..Self::default()
+        }
+    }
+}
+
 /// One message from a child to its parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {

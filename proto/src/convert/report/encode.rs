@@ -11,7 +11,9 @@ use super::delta::{self, SentCounts};
 use super::evidence::encode_evidence;
 use crate::convert::directives::encode_mode;
 use crate::convert::kill::{encode_claim, encode_kill, encode_order, encode_spread};
-use crate::convert::scalars::{encode_controller, encode_instance, encode_millis, encode_rate};
+use crate::convert::scalars::{
+    encode_controller, encode_instance, encode_leader, encode_millis, encode_rate,
+};
 use crate::convert::tail::{TAILS_MAX, encode_name_rate, encode_tail};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
@@ -196,6 +198,7 @@ impl Parts<'_> {
 /// Encodes the fields that every part repeats, and `identity` and `path`, which are in the first part only.
 fn encode_head(report: &Report) -> wire::Report {
     let ReportedLead { leader, age, other } = report.lead;
+    let (epoch, controller) = encode_leader(leader);
     wire::Report {
         seq: report.seq,
         identity: report.greeting.identity.as_ref().map(encode_identity),
@@ -205,10 +208,8 @@ fn encode_head(report: &Report) -> wire::Report {
             .as_ref()
             .map_or_else(String::new, Name::to_string),
         time_us: report.time.map(MonoTime::as_micros),
-        epoch: leader.map(|leader| leader.epoch.0),
-        controller: leader
-            .and_then(|leader| leader.instance)
-            .map(encode_instance),
+        epoch,
+        controller,
         controller_age_ms: age.map(encode_millis),
         other_controller: other.map(encode_controller),
         kill_generation: report.kills.fleet.0,

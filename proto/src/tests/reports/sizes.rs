@@ -4,9 +4,9 @@ use plimsoll_core::kill::{KillNews, KillsBelow};
 use std::mem::swap;
 
 use super::{check_reports, defining};
-use plimsoll_core::directive::LIMITED_MAX;
+use plimsoll_core::directive::{LIMITED_MAX, Leader};
 use plimsoll_core::report::{
-    CALLERS_MAX, ClientCounts, Greeting, ReportedLead, ReportedNames, SubscriptionChanges,
+    CALLERS_MAX, ClientCounts, Greeting, ReportedNames, SubscriptionChanges,
 };
 
 use crate::tests::*;
@@ -86,10 +86,7 @@ fn largest_report(keys: usize) -> Report {
             established: (0..keys).map(|number| definition(number).key).collect(),
         },
         time: Some(MonoTime::from_micros(MICROS_MAX)),
-        lead: ReportedLead {
-            leader: Some(Epoch(u64::MAX).into()),
-            ..ReportedLead::default()
-        },
+        lead: Some(Leader::from(Epoch(u64::MAX))).into(),
         kills: KillNews {
             fleet: KillGeneration(u64::MAX),
             buckets: (0..keys.min(KILLED_BUCKETS_MAX))
@@ -139,7 +136,6 @@ fn largest_report(keys: usize) -> Report {
             .collect(),
         evidence: largest_evidence(keys.min(4_096)),
         leaving: true,
-        ..Report::default()
     }
 }
 

@@ -6,9 +6,7 @@ use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{
-    ClientCounts, Greeting, InvalidReport, KeyDefinition, ReportedLead, Tallies, Tally,
-};
+use plimsoll_core::report::{Greeting, InvalidReport, KeyDefinition, Tallies, Tally};
 
 use super::*;
 
@@ -44,7 +42,7 @@ fn offered(offered: u64) -> Counts {
     }
 }
 
-fn loaded(report: Report) -> Report {
+fn loaded(mut report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
     let order = KillOrder {
         generation: KillGeneration(3),
@@ -55,30 +53,19 @@ fn loaded(report: Report) -> Report {
         scope: Scope::Bucket(other.clone()),
         given_at: InstanceId(77),
     };
-    Report {
-        lead: ReportedLead {
-            leader: Some(Epoch(9).into()),
-            ..ReportedLead::default()
-        },
-        kills: KillNews {
-            fleet: KillGeneration(7),
-            buckets: BTreeMap::from([(other.clone(), KillGeneration(5))]),
-            orders: BTreeMap::from([(order_id, order)]),
-            drill: Drill(5),
-        },
-        children: 4,
-        clients: ClientCounts {
-            killed_locally: 3,
-            ..ClientCounts::default()
-        },
-        subscriptions: vec![other.clone()].into(),
-        greeting: Greeting {
-            holds: BTreeMap::from([(other, per_second(5.0))]),
-            ..report.greeting
-        },
-        leaving: true,
-        ..report
-    }
+    report.lead.leader = Some(Epoch(9).into());
+    report.kills = KillNews {
+        fleet: KillGeneration(7),
+        buckets: BTreeMap::from([(other.clone(), KillGeneration(5))]),
+        orders: BTreeMap::from([(order_id, order)]),
+        drill: Drill(5),
+    };
+    report.children = 4;
+    report.clients.killed_locally = 3;
+    report.subscriptions.added = vec![other.clone()];
+    report.greeting.holds = BTreeMap::from([(other, per_second(5.0))]);
+    report.leaving = true;
+    report
 }
 
 /// Breaks a report that has the definitions 0 and perhaps tallies, in every way that the books refuse.

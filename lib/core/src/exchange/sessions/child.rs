@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::HEARTBEAT;
 use crate::directive::{Audience, Board, Directives, Message, SentLead};
 use crate::exchange::StreamId;
+use crate::kill::Kills;
 use crate::kill::drill::Drill;
-use crate::kill::{KillGeneration, KillNews, Kills};
 use crate::names::{Bucket, Name};
 use crate::quantity::MonoTime;
 use crate::report::{Books, ClientCounts, Echo, Identity, Report};
@@ -64,8 +64,6 @@ pub(super) struct SentState {
 pub struct Head {
     /// The controller, if known.
     pub lead: SentLead,
-    /// The highest kill generation held.
-    pub kill: KillGeneration,
     /// The version of all kill generations.
     pub kills: u64,
     /// The latest drill.
@@ -78,7 +76,6 @@ impl Head {
     /// Builds a head with only the kill generations.
     pub fn of(kills: &Kills) -> Self {
         Self {
-            kill: kills.fleet(),
             kills: kills.version(),
             lead: SentLead {
                 forgotten: kills.forgotten,
@@ -170,7 +167,7 @@ impl Child {
         if shared.is_none() && first.is_empty() && !due && sent.head == Some(head) {
             return None;
         }
-        let news = kills.since(sent.kills);
+        let news = kills.news(sent.kills);
         sent.kills = kills.version();
         sent.seq += 1;
         sent.at = Some(now);
@@ -178,12 +175,7 @@ impl Child {
         let head = Directives {
             lead: head.lead,
             seq: sent.seq,
-            kills: KillNews {
-                fleet: head.kill,
-                buckets: news,
-                drill: head.drill,
-                ..KillNews::default()
-            },
+            kills: news,
             echo,
             report_interval: head.report_interval,
             parent: (sent.seq == 1).then(|| self.books.parent()),

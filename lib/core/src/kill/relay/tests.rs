@@ -1,6 +1,5 @@
 //! Tests of the relay at a tier, with scripted messages of its parent and children.
 
-use crate::directive::SentLead;
 use std::time::Duration;
 
 use super::*;
@@ -134,13 +133,8 @@ fn unconfirmed_leader_confirms_no_order() {
     let mut relay = relay();
     relay.order(at(0), &FLEET, true).unwrap();
     report(&mut relay, 1);
-    let unconfirmed = Directives {
-        lead: SentLead {
-            unconfirmed: true,
-            ..SentLead::default()
-        },
-        ..directives(1, 1)
-    };
+    let mut unconfirmed = directives(1, 1);
+    unconfirmed.lead.unconfirmed = true;
     relay.on_directives(at(0), &unconfirmed).unwrap();
     relay.on_open();
     // The next leader has ended an earlier kill, and has not heard of this one.
@@ -155,17 +149,11 @@ fn unconfirmed_leader_confirms_no_order() {
 #[test]
 fn order_of_an_unconfirmed_leader_is_repeated_to_the_next() {
     let mut relay = relay();
-    let sent = |generation| Directives {
-        lead: SentLead {
-            unconfirmed: true,
-            ..SentLead::default()
-        },
-        kills: KillNews {
-            fleet: KillGeneration(generation),
-            orders: [order(7, generation)].into(),
-            ..KillNews::default()
-        },
-        ..directives(generation, 1)
+    let sent = |generation| {
+        let mut sent = directives(generation, 1);
+        sent.lead.unconfirmed = true;
+        sent.kills.orders = [order(7, generation)].into();
+        sent
     };
     // The end of an order that is not held is nothing to repeat.
     relay.on_directives(at(0), &sent(2)).unwrap();
