@@ -68,13 +68,13 @@ impl Iterator for Parts {
         };
         // Kill generations and orders, grants, standings and limits and plans of names are in the first part only.
         let head = &mut self.message.head;
-        head.kills.clear();
+        head.kills.buckets.clear();
+        head.kills.orders.clear();
         head.grants.clear();
         head.standings.clear();
         head.limits = None;
         head.catalogue.names.clear();
         head.catalogue.keys.clear();
-        head.orders.clear();
         let head_bytes = part.head.encoded_len();
         let (mut bytes, mut keys) = (head_bytes + MORE_BYTES, 0);
         let chunks = self.message.updates().flat_map(|bucket| {

@@ -133,7 +133,7 @@ fn kill_status(zone: &Zone) -> KillStatus {
             .collect(),
         in_shadow: Vec::new(),
         away: Vec::new(),
-        killed_locally: zone.downstream.killed_locally(),
+        killed_locally: zone.downstream.clients_below().killed_locally,
         claims: Claimed::list(zone.kills.claims()),
         saved: true,
     }

@@ -192,7 +192,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "plimsoll_clients_killed_locally",
             &[],
             "Connected clients that a kill file stops from refusing, also those of aggregators below.",
-            |s| one(s.zone.downstream.killed_locally()),
+            |s| one(s.zone.downstream.clients_below().killed_locally),
         ),
         M::gauge(
             "plimsoll_clocks_distrusted",
@@ -301,7 +301,7 @@ mod tests {
             directive("free", Limit::Unlimited, None),
         ];
         let message = Directives {
-            epoch: Some(Epoch(1)),
+            lead: Epoch(1).into(),
             seq: 1,
             buckets,
             ..Directives::default()

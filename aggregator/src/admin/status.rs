@@ -134,7 +134,7 @@ impl Status {
                 .iter()
                 .map(|(bucket, _)| bucket.clone())
                 .collect(),
-            killed_locally: zone.downstream.killed_locally(),
+            killed_locally: zone.downstream.clients_below().killed_locally,
             kill_claims: Claimed::list(zone.kills.claims()),
             clients: children(zone, now, Role::Client),
             aggregators: children(zone, now, Role::Aggregator),
@@ -153,7 +153,7 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
         service: child.identity.service.to_string(),
         zone: child.identity.zone.to_string(),
         connected: child.stream.is_some(),
-        killed_locally: child.killed_locally,
+        killed_locally: child.clients.killed_locally,
         counts_cut: child.cut,
         since_s: now.since(child.since).as_secs_f64(),
         heard_s: now.since(child.last_report).as_secs_f64(),

@@ -111,7 +111,7 @@ impl ChildAggregators {
         child.traffic.discard_unfinished();
         // It asks again on each stream.
         (child.asked, child.catalogued) = Default::default();
-        child.held = report.holds.keys().cloned().collect();
+        child.held = report.greeting.holds.keys().cloned().collect();
         replaced
     }
 

@@ -25,7 +25,7 @@ use plimsoll_core::law::tail::Standing;
 use plimsoll_core::law::{Parameters, parameters};
 use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{CLIENTS_MAX, Echo, Identity, InstanceId, Report, Role};
+use plimsoll_core::report::{CLIENTS_MAX, ClientCounts, Echo, Identity, InstanceId, Report, Role};
 
 use crate::zone::bounds::Bounds;
 
@@ -123,19 +123,8 @@ impl Downstream {
         u32::try_from(self.sessions.connected).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn clients_below(&self) -> u32 {
-        self.sessions.sum(|child| child.clients).min(CLIENTS_MAX)
-    }
-
-    pub(crate) fn killed_locally(&self) -> u32 {
-        let killed = self.sessions.sum(|child| child.killed_locally);
-        killed.min(CLIENTS_MAX)
-    }
-
-    /// The number of connected clients whose store of exact quotas does not answer.
-    pub(crate) fn quota_store_down(&self) -> u32 {
-        let down = self.sessions.sum(|child| child.quota_store_down);
-        down.min(CLIENTS_MAX)
+    pub(crate) fn clients_below(&self) -> ClientCounts {
+        self.sessions.clients().at_most(CLIENTS_MAX)
     }
 
     /// The number of clients that are connected or have just left.

@@ -133,10 +133,7 @@ mod tests {
         assert!(pushes.has_changed(head, 1));
         assert!(!pushes.has_changed(head, 1));
         assert!(pushes.has_changed(head, 2));
-        let killed = Head {
-            kill: plimsoll_core::kill::KillGeneration(1),
-            ..head
-        };
+        let killed = Head { kills: 1, ..head };
         assert!(pushes.has_changed(killed, 2));
         assert!(!pushes.has_changed(killed, 2));
         assert!(pushes.is_new_epoch(Some(Epoch(1))) && !pushes.is_new_epoch(Some(Epoch(1))));

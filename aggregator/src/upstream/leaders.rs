@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::directive::{EPOCH_STEP_MAX, Leader};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Identity, Report, Role};
+use plimsoll_core::report::{Identity, ReportedLead, Role};
 
 /// Time that a claim is passed upwards after the last report with it.
 const CLAIM_KEPT: Duration = Duration::from_secs(10);
@@ -43,9 +43,9 @@ impl Leaders {
         now: MonoTime,
         held: Option<Leader>,
         child: &Identity,
-        report: &Report,
+        lead: ReportedLead,
     ) {
-        let Some(leader) = report.leader() else {
+        let Some(leader) = lead.leader else {
             return;
         };
         let is_aggregator = child.role == Role::Aggregator;
@@ -57,7 +57,7 @@ impl Leaders {
         if is_believed {
             let is_latest = self.claim(now).is_none_or(|claim| leader >= claim.leader);
             if leader > own && is_latest {
-                let age = report.controller_age.filter(|_| is_aggregator);
+                let age = lead.age.filter(|_| is_aggregator);
                 self.claimed = Some(Claim {
                     leader,
                     age,
@@ -78,7 +78,7 @@ impl Leaders {
         if held.is_some() || !is_believed {
             self.others.note(now, own, leader, child.role, name);
         }
-        if let Some(other) = report.other_controller.filter(|_| is_aggregator) {
+        if let Some(other) = lead.other.filter(|_| is_aggregator) {
             self.others.note(now, own, other, child.role, name);
         }
     }
@@ -104,8 +104,8 @@ impl Leaders {
         self.confirmed = Some((held, sent));
     }
 
-    /// Enters into a report the controller that leads, or a later one that a child claims, and another one if known.
-    pub(crate) fn fill(&self, now: MonoTime, held: Option<Leader>, report: &mut Report) {
+    /// Returns the controller that leads, or a later one that a child claims, and another one if known.
+    pub(crate) fn reported(&self, now: MonoTime, held: Option<Leader>) -> ReportedLead {
         let confirmed = self.confirmed.filter(|(leader, _)| Some(*leader) == held);
         let mut age = confirmed.map(|(_, sent)| now.since(sent));
         let mut leader = held;
@@ -113,13 +113,12 @@ impl Leaders {
             age = claim.age.map(|age| age + now.since(claim.at));
             leader = Some(claim.leader);
         }
-        report.epoch = leader.map(|leader| leader.epoch);
-        report.controller = leader.and_then(|leader| leader.instance);
-        report.controller_age = age;
-        report.other_controller = self
-            .others
-            .latest(now)
-            .filter(|other| Some(*other) != leader);
+        let other = self.others.latest(now);
+        ReportedLead {
+            leader,
+            age,
+            other: other.filter(|other| Some(*other) != leader),
+        }
     }
 
     fn claim(&self, now: MonoTime) -> Option<Claim> {
@@ -157,12 +156,11 @@ mod tests {
         }
     }
 
-    fn claims(leader: Leader, age_s: Option<u64>) -> Report {
-        Report {
-            epoch: Some(leader.epoch),
-            controller: leader.instance,
-            controller_age: age_s.map(Duration::from_secs),
-            ..Report::default()
+    fn claims(leader: Leader, age_s: Option<u64>) -> ReportedLead {
+        ReportedLead {
+            leader: Some(leader),
+            age: age_s.map(Duration::from_secs),
+            other: None,
         }
     }
 
@@ -172,20 +170,15 @@ mod tests {
         s: u64,
         held: Option<Leader>,
     ) -> (Option<Leader>, Option<u64>, Option<Leader>) {
-        let mut report = Report::default();
-        leaders.fill(at(s), held, &mut report);
-        (
-            report.leader(),
-            report.controller_age.map(|age| age.as_secs()),
-            report.other_controller,
-        )
+        let lead = leaders.reported(at(s), held);
+        (lead.leader, lead.age.map(|age| age.as_secs()), lead.other)
     }
 
     #[test]
     fn client_claim_counts_until_led() {
         let (client, own) = (child(Role::Client), leader(3, 1));
         let mut leaders = Leaders::default();
-        leaders.on_report(at(0), None, &client, &claims(leader(41, 9), Some(0)));
+        leaders.on_report(at(0), None, &client, claims(leader(41, 9), Some(0)));
         assert_eq!(
             passed(&leaders, 1, None),
             (Some(leader(41, 9)), None, None),
@@ -197,19 +190,19 @@ mod tests {
             "a claim that is not repeated ends"
         );
         leaders.on_directives(at(50), None, Some(own));
-        leaders.on_report(at(79), Some(own), &client, &claims(leader(41, 9), None));
+        leaders.on_report(at(79), Some(own), &client, claims(leader(41, 9), None));
         assert_eq!(
             passed(&leaders, 79, Some(own)).0,
             Some(leader(41, 9)),
             "clients return"
         );
-        leaders.on_report(at(90), Some(own), &client, &claims(leader(42, 9), None));
+        leaders.on_report(at(90), Some(own), &client, claims(leader(42, 9), None));
         assert_eq!(
             passed(&leaders, 90, Some(own)),
             (Some(own), None, Some(leader(42, 9)))
         );
         let mut leaders = Leaders::default();
-        leaders.on_report(at(0), None, &client, &claims(leader(u64::MAX, 9), None));
+        leaders.on_report(at(0), None, &client, claims(leader(u64::MAX, 9), None));
         assert_eq!(passed(&leaders, 1, None).0, None, "far above any epoch");
     }
 
@@ -219,12 +212,7 @@ mod tests {
         let mut leaders = Leaders::default();
         leaders.on_confirmed(own, at(0));
         assert_eq!(passed(&leaders, 2, Some(own)), (Some(own), Some(2), None));
-        leaders.on_report(
-            at(2),
-            Some(own),
-            &aggregator,
-            &claims(leader(5, 9), Some(7)),
-        );
+        leaders.on_report(at(2), Some(own), &aggregator, claims(leader(5, 9), Some(7)));
         assert_eq!(passed(&leaders, 4, Some(own)).0, Some(leader(5, 9)));
         assert_eq!(
             passed(&leaders, 4, Some(own)).1,
@@ -238,7 +226,7 @@ mod tests {
         );
         let mut leaders = Leaders::default();
         let far = leader(3 + EPOCH_STEP_MAX + 1, 9);
-        leaders.on_report(at(2), Some(own), &aggregator, &claims(far, Some(0)));
+        leaders.on_report(at(2), Some(own), &aggregator, claims(far, Some(0)));
         assert_eq!(
             passed(&leaders, 2, Some(own)),
             (Some(own), None, Some(far)),
@@ -251,18 +239,18 @@ mod tests {
         let own = leader(3, 5);
         for other in [leader(3, 1), leader(3, 9)] {
             let mut leaders = Leaders::default();
-            leaders.on_report(at(0), Some(own), &child(Role::Client), &claims(other, None));
+            leaders.on_report(at(0), Some(own), &child(Role::Client), claims(other, None));
             assert!(leaders.others.has_rival(at(0)));
             assert_eq!(
                 passed(&leaders, 0, Some(own)),
                 (Some(own), None, Some(other))
             );
             let mut above = Leaders::default();
-            let report = Report {
-                other_controller: Some(other),
+            let lead = ReportedLead {
+                other: Some(other),
                 ..claims(own, None)
             };
-            above.on_report(at(0), Some(own), &child(Role::Aggregator), &report);
+            above.on_report(at(0), Some(own), &child(Role::Aggregator), lead);
             assert!(above.others.has_rival(at(0)));
         }
         let mut leaders = Leaders::default();

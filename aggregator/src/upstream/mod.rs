@@ -71,7 +71,7 @@ impl Upstream {
         sessions: &Sessions,
     ) {
         self.freshness.on_report(now, report.seq);
-        self.leaders.fill(now, self.leader(), report);
+        report.lead = self.leaders.reported(now, self.leader());
         if report.time.is_some() {
             report.evidence = self.evidence.take();
             self.rollups.sent(report.seq, sessions);
@@ -97,13 +97,15 @@ impl Upstream {
         directives: &Directives,
     ) -> Result<bool, StaleDirective> {
         self.leaders
-            .on_directives(now, self.leader(), directives.leader());
-        self.sequence.accept(directives.leader(), directives.seq)?;
+            .on_directives(now, self.leader(), directives.lead.leader);
+        self.sequence
+            .accept(directives.lead.leader, directives.seq)?;
         let is_new_policy = directives
+            .lead
             .policy_hash
             .is_some_and(|hash| self.policy_hash != Some(hash));
-        self.policy_hash = directives.policy_hash.or(self.policy_hash);
-        self.unconfirmed = directives.unconfirmed;
+        self.policy_hash = directives.lead.policy_hash.or(self.policy_hash);
+        self.unconfirmed = directives.lead.unconfirmed;
         Ok(is_new_policy)
     }
 
@@ -117,7 +119,7 @@ impl Upstream {
         self.rollups
             .on_confirmed(directives.echo.confirmed, sessions);
         let sent = self.freshness.on_message(now, directives);
-        if let Some((leader, sent)) = directives.leader().zip(sent) {
+        if let Some((leader, sent)) = directives.lead.leader.zip(sent) {
             self.leaders.on_confirmed(leader, sent);
         }
     }
@@ -133,6 +135,8 @@ impl Upstream {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::directive::SentLead;
+
     use super::*;
 
     #[test]
@@ -147,9 +151,12 @@ mod tests {
     fn directives_are_taken_once() {
         let mut upstream = Upstream::new(1);
         let directives = Directives {
-            epoch: Some(Epoch(3)),
+            lead: SentLead {
+                leader: Some(Epoch(3).into()),
+                policy_hash: Some(7),
+                ..SentLead::default()
+            },
             seq: 1,
-            policy_hash: Some(7),
             ..Directives::default()
         };
         assert_eq!(

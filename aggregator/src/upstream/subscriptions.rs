@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::SubscriptionChanges;
 
 /// The buckets that are held because children ask for them, up to a bound. The buckets that the policy names
 /// are not among them: the parent sends those without being asked.
@@ -16,21 +17,15 @@ pub(crate) struct Subscriptions {
     held: BTreeMap<Bucket, MonoTime>,
     /// Buckets that the policy named before the present stream, until a controller answers on it.
     unconfirmed: BTreeSet<Bucket>,
-    /// Buckets that the next report asks for.
-    pending: Vec<Bucket>,
-    /// Buckets that the next report gives up.
-    dropped: Vec<Bucket>,
+    /// The subscriptions in the next report.
+    changes: SubscriptionChanges,
 }
 
 impl Subscriptions {
     pub(crate) fn new(max: usize) -> Self {
-        let (held, unconfirmed) = (BTreeMap::new(), BTreeSet::new());
         Self {
             max,
-            held,
-            unconfirmed,
-            pending: Vec::new(),
-            dropped: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -39,14 +34,14 @@ impl Subscriptions {
     /// still names.
     pub(crate) fn open<'a>(&mut self, named: impl Iterator<Item = &'a Bucket>) {
         self.unconfirmed = named.cloned().collect();
-        self.dropped.clear();
+        self.changes.ended.clear();
         self.ask_again();
     }
 
     /// The next report asks for everything that is held: a new policy may cover what the one before did not.
     pub(crate) fn ask_again(&mut self) {
-        self.pending = self.iter().cloned().collect();
-        self.pending.sort_unstable();
+        self.changes.added = self.iter().cloned().collect();
+        self.changes.added.sort_unstable();
     }
 
     /// A controller answers on the present stream: a bucket that it does not name is held like any
@@ -84,7 +79,7 @@ impl Subscriptions {
         let has_room = !self.is_full();
         if has_room {
             if !self.unconfirmed.contains(bucket) {
-                self.pending.push(bucket.clone());
+                self.changes.added.push(bucket.clone());
             }
             self.held.insert(bucket.clone(), now);
         }
@@ -121,18 +116,16 @@ impl Subscriptions {
 
     pub(crate) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
         self.held.retain(|bucket, _| !gone.contains(bucket));
-        self.pending.retain(|bucket| !gone.contains(bucket));
+        self.changes.added.retain(|bucket| !gone.contains(bucket));
         // Without a stream they need not be remembered: the next one begins with what is held then.
-        let room = self.max.saturating_sub(self.dropped.len());
-        self.dropped.extend(gone.iter().take(room).cloned());
+        let ended = &mut self.changes.ended;
+        let room = self.max.saturating_sub(ended.len());
+        ended.extend(gone.iter().take(room).cloned());
     }
 
     /// Takes the buckets that the next report asks for, and the buckets that it gives up.
-    pub(crate) fn take(&mut self) -> (Vec<Bucket>, Vec<Bucket>) {
-        (
-            std::mem::take(&mut self.pending),
-            std::mem::take(&mut self.dropped),
-        )
+    pub(crate) fn take(&mut self) -> SubscriptionChanges {
+        std::mem::take(&mut self.changes)
     }
 }
 
@@ -157,20 +150,20 @@ mod tests {
                 .all(|name| subscriptions.ask(at(0), &bucket(name)))
         );
         assert!(!subscriptions.ask(at(0), &bucket("c")), "there is no room");
-        assert_eq!(subscriptions.take().0, [bucket("b"), bucket("a")]);
-        assert_eq!(subscriptions.take().0, []);
+        assert_eq!(subscriptions.take().added, [bucket("b"), bucket("a")]);
+        assert_eq!(subscriptions.take().added, []);
         subscriptions.ask_again();
-        assert_eq!(subscriptions.take().0, [bucket("a"), bucket("b")]);
+        assert_eq!(subscriptions.take().added, [bucket("a"), bucket("b")]);
         let named = bucket("named");
         subscriptions.open([&named].into_iter());
         assert_eq!(
-            subscriptions.take().0,
+            subscriptions.take().added,
             [bucket("a"), bucket("b"), named.clone()]
         );
         subscriptions.on_epoch(at(32));
         subscriptions.on_named(&named);
         subscriptions.open(std::iter::empty());
-        assert_eq!(subscriptions.take().0, [bucket("a"), bucket("b")]);
+        assert_eq!(subscriptions.take().added, [bucket("a"), bucket("b")]);
     }
 
     #[test]
@@ -186,8 +179,9 @@ mod tests {
                 .eq([&bucket("b")])
         );
         subscriptions.remove(&BTreeSet::from([bucket("b")]));
-        assert_eq!(subscriptions.take(), (vec![bucket("a")], vec![bucket("b")]));
+        let SubscriptionChanges { added, ended } = subscriptions.take();
+        assert_eq!((added, ended), (vec![bucket("a")], vec![bucket("b")]));
         assert!(subscriptions.ask(at(122), &bucket("c")), "its room is free");
-        assert_eq!(subscriptions.take(), (vec![bucket("c")], vec![]));
+        assert_eq!(subscriptions.take(), vec![bucket("c")].into());
     }
 }

@@ -11,7 +11,7 @@ use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{Bucket, Key, Name};
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_core::report::{Report, ReportedMode};
+use plimsoll_core::report::{Greeting, Report, ReportedMode, ReportedNames};
 
 use super::Zone;
 use crate::key_counts::Source;
@@ -31,33 +31,28 @@ impl Child for Zone {
     fn report(&mut self, now: MonoTime) -> Report {
         let counting = !self.warmup.withholds();
         let is_greeting = self.upstream.begin_report();
-        let (subscriptions, unsubscriptions) = self.upstream.subscriptions.take();
         let mut report = Report {
-            identity: is_greeting.then(|| self.identity.clone()),
-            version: is_greeting
-                .then(|| Name::new(env!("CARGO_PKG_VERSION")).ok())
-                .flatten(),
+            greeting: if is_greeting {
+                self.greeting()
+            } else {
+                Greeting::default()
+            },
             time: counting.then_some(now),
             children: self.downstream.connected(),
             clients: self.downstream.clients_below(),
-            killed_locally: self.downstream.killed_locally(),
-            quota_store_down: self.downstream.quota_store_down(),
             path: if is_greeting {
                 Path::default()
             } else {
                 self.path()
             },
-            holds: if is_greeting {
-                self.holds()
-            } else {
-                BTreeMap::new()
-            },
             modes: self.reported_modes(is_greeting),
-            subscriptions,
-            unsubscriptions,
-            tails: self.tails(now),
-            limited: self.limited(now),
-            asked: self.upstream.catalogue.take_asked(),
+            subscriptions: self.upstream.subscriptions.take(),
+            names: ReportedNames {
+                tails: self.tails(now),
+                limited: self.limited(now),
+                asked: self.upstream.catalogue.take_asked(),
+                ..ReportedNames::default()
+            },
             ..Report::default()
         };
         let lines = &self.keys.lines;
@@ -68,7 +63,7 @@ impl Child for Zone {
         self.kills.fill(now, &mut report);
         // The parent takes them only with counts.
         if report.time.is_some() {
-            report.callers = self.fast_loop.tails.take_callers(now, &self.keys);
+            report.names.callers = self.fast_loop.tails.take_callers(now, &self.keys);
         }
         self.upstream
             .finish_report(now, &mut report, &self.downstream.sessions);
@@ -89,7 +84,7 @@ impl Child for Zone {
         {
             self.on_kill_change(now);
         }
-        self.join_drill(now, directives.drill);
+        self.join_drill(now, directives.kills.drill);
         self.upstream.on_acknowledgement(&directives);
         let is_new_policy = self
             .upstream
@@ -99,11 +94,12 @@ impl Child for Zone {
             self.upstream.subscriptions.ask_again();
         }
         let mut decided = is_new_policy || self.schedule.pushes.is_new_epoch(self.upstream.epoch());
-        if directives.epoch.is_some() {
+        if directives.lead.leader.is_some() {
             self.upstream.subscriptions.on_epoch(now);
         }
         // A parent without a controller does not know whether there is a catalogue.
-        let is_reclassed = directives.epoch.is_some() && self.take_catalogue(&directives.catalogue);
+        let is_reclassed =
+            directives.lead.leader.is_some() && self.take_catalogue(&directives.catalogue);
         let mut is_regrouped = is_new_policy || is_reclassed;
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);
@@ -181,6 +177,15 @@ impl Zone {
         self.upstream.catalogue.on_news(news, names)
     }
 
+    fn greeting(&self) -> Greeting {
+        Greeting {
+            identity: Some(self.identity.clone()),
+            version: Name::new(env!("CARGO_PKG_VERSION")).ok(),
+            holds: self.holds(),
+            ..Greeting::default()
+        }
+    }
+
     /// The demand of the classes that cut names.
     fn tails(&self, now: MonoTime) -> BTreeMap<Key, Tail> {
         let cut = self.fast_loop.tails.cut_classes(now);
@@ -206,7 +211,7 @@ impl Zone {
     fn reported_modes(&mut self, is_greeting: bool) -> BTreeMap<Bucket, ReportedMode> {
         let (below, clients) = (
             self.downstream.sessions.unapplied(),
-            self.downstream.clients_below(),
+            self.downstream.clients_below().connected,
         );
         let is_led = self.upstream.epoch().is_some();
         let modes = self

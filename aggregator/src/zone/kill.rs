@@ -55,7 +55,8 @@ impl Zone {
     /// all children must be sent a change.
     pub(super) fn take_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         let has_changed = self.kills.on_report(now, child, report);
-        let is_new_drill = child.role == Role::Aggregator && self.join_drill(now, report.drill);
+        let is_new_drill =
+            child.role == Role::Aggregator && self.join_drill(now, report.kills.drill);
         if has_changed {
             self.on_kill_change(now);
         }

@@ -60,7 +60,7 @@ impl Zone {
 
     /// Takes the names that a client held as established under an earlier process of this aggregator.
     pub(super) fn recall(&mut self, now: MonoTime, report: &Report) {
-        for key in &report.established {
+        for key in &report.greeting.established {
             let mut locator = Locator {
                 now,
                 keys: &mut self.keys,

@@ -173,13 +173,11 @@ impl Zone {
     }
 
     fn head(&self) -> Head {
-        Head {
-            epoch: self.upstream.epoch(),
-            controller: self.upstream.leader().and_then(|leader| leader.instance),
-            policy_hash: self.upstream.policy_hash,
-            report_interval: Some(self.schedule.report_interval),
-            ..Head::of(self.kills())
-        }
+        let mut head = Head::of(self.kills());
+        head.lead.leader = self.upstream.leader();
+        head.lead.policy_hash = self.upstream.policy_hash;
+        head.report_interval = Some(self.schedule.report_interval);
+        head
     }
 
     fn is_led(&self, now: MonoTime) -> bool {

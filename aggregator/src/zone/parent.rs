@@ -30,7 +30,7 @@ impl Parent for Zone {
                 .path
                 .check(self.identity.instance, instance, further, is_rooted)?;
         }
-        if report.identity.is_some() {
+        if report.greeting.identity.is_some() {
             self.greet(now, stream, &report)?;
         }
         self.subscribe(now, stream, &report);
@@ -44,13 +44,13 @@ impl Parent for Zone {
         if report.leaving {
             self.downstream.remove(instance);
         }
-        for tenant in &report.asked {
+        for tenant in &report.names.asked {
             self.upstream.catalogue.ask(tenant);
             self.downstream.aggregators.note_asked(instance, tenant);
         }
         self.upstream
             .leaders
-            .on_report(now, self.upstream.leader(), &child, &report);
+            .on_report(now, self.upstream.leader(), &child, report.lead);
         Ok(self.take_kills(now, &child, &report))
     }
 
@@ -129,13 +129,17 @@ impl Zone {
         stream: StreamId,
         report: &Report,
     ) -> Result<(), StreamRejected> {
-        let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+        let identity = report
+            .greeting
+            .identity
+            .clone()
+            .ok_or(StreamRejected::Greeting)?;
         self.downstream
             .greet(now, stream, identity.clone(), report, &self.board)?;
         self.downstream
             .foreign
             .on_greeting(&self.identity.zone, &identity);
-        self.warmup.on_greeting(now, report.epoch.is_some());
+        self.warmup.on_greeting(now, report.lead.leader.is_some());
         // The first directives of a child must count it: a guard divided among fewer clients starts too full.
         // Among many clients one more changes little, and computing directives for each of a returning crowd
         // would delay the others.

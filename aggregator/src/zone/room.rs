@@ -8,7 +8,7 @@ use plimsoll_core::directive::BucketDirective;
 use plimsoll_core::exchange::{LatestNames, StreamId, UNUSED};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Report, Role};
+use plimsoll_core::report::{Report, Role, SubscriptionChanges};
 
 use super::Zone;
 
@@ -35,10 +35,8 @@ impl Room {
 impl Zone {
     /// Subscribes a child to the buckets in its report. Buckets that are new here are asked of the parent.
     pub(super) fn subscribe(&mut self, now: MonoTime, stream: StreamId, report: &Report) {
-        if report.subscriptions.is_empty()
-            && report.unsubscriptions.is_empty()
-            && report.definitions.is_empty()
-        {
+        let SubscriptionChanges { added, ended } = &report.subscriptions;
+        if added.is_empty() && ended.is_empty() && report.definitions.is_empty() {
             return;
         }
         if self.upstream.subscriptions.is_full() {
@@ -48,10 +46,7 @@ impl Zone {
             debug_assert!(false, "{stream:?} has no session");
             return;
         };
-        report
-            .unsubscriptions
-            .iter()
-            .for_each(|bucket| child.unsubscribe(bucket));
+        ended.iter().for_each(|bucket| child.unsubscribe(bucket));
         let subscriptions = &mut self.upstream.subscriptions;
         let max = subscriptions.max_of(
             child.identity.role == Role::Client,
@@ -72,7 +67,7 @@ impl Zone {
             .values()
             .map(|definition| &definition.key.bucket);
         let mut before = None;
-        for bucket in report.subscriptions.iter().chain(of_keys) {
+        for bucket in added.iter().chain(of_keys) {
             // The keys of a bucket often follow each other.
             if before.replace(bucket) == Some(bucket) {
                 continue;

@@ -38,7 +38,7 @@ async fn guards_refill_without_an_aggregator() {
         }],
     };
     let message = Directives {
-        epoch: Some(Epoch(1)),
+        lead: Epoch(1).into(),
         seq: 1,
         buckets: vec![directive],
         ..Directives::default()

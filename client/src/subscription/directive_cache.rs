@@ -1,12 +1,13 @@
 //! The current directives, and their way over restarts: what the next process restores, and whether
 //! it is saved yet.
 
+use plimsoll_core::kill::drill::Drill;
 use std::collections::BTreeSet;
 
 use plimsoll_core::directive::{
-    Board, BucketDirective, Directives, Epoch, Leader, Posted, StaleDirective,
+    Board, BucketDirective, Directives, Epoch, Leader, Posted, SentLead, StaleDirective,
 };
-use plimsoll_core::kill::Kills;
+use plimsoll_core::kill::{KillNews, Kills};
 use plimsoll_core::names::Bucket;
 
 use crate::hot::table::BUCKETS_MAX;
@@ -63,10 +64,7 @@ impl DirectiveCache {
     }
 
     pub(super) fn restore(&mut self, saved: Directives, kills: &Kills) {
-        self.follow(saved.epoch.map(|epoch| Leader {
-            epoch,
-            instance: None,
-        }));
+        self.follow(saved.lead.leader);
         for mut directive in saved.buckets {
             kills.cap_knowledge(&mut directive);
             self.board.apply(&directive);
@@ -89,10 +87,15 @@ impl DirectiveCache {
             .chain(others)
             .filter_map(|bucket| self.board.since(bucket, 0));
         Directives {
-            epoch: self.epoch(),
+            lead: SentLead {
+                leader: self.epoch().map(Leader::from),
+                ..SentLead::default()
+            },
             seq: 1,
-            kill: kills.fleet(),
-            kills: kills.since(0),
+            kills: KillNews {
+                drill: Drill::default(),
+                ..kills.news(0)
+            },
             buckets: whole.take(BUCKETS_MAX).collect(),
             ..Directives::default()
         }
@@ -149,10 +152,7 @@ mod tests {
         assert_eq!(names, ["c", "a", "b"]);
         cache.saved = version;
         assert_eq!(cache.unsaved(&kills), None);
-        cache.follow(Some(Leader {
-            epoch: Epoch(1),
-            instance: None,
-        }));
+        cache.follow(Some(Epoch(1).into()));
         assert!(cache.unsaved(&kills).is_some());
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let buckets = vec![directive("a")];
         cache.restore(
             Directives {
-                epoch: Some(Epoch(5)),
+                lead: Epoch(5).into(),
                 buckets,
                 ..Directives::default()
             },

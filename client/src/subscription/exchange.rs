@@ -13,7 +13,7 @@ use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Evidence, Report, Role};
+use plimsoll_core::report::{ClientCounts, Counts, Evidence, Greeting, Report, Role};
 
 use super::{ONLY, Published, Publisher, REPORT_INTERVAL_DEFAULT, Subscription};
 use crate::hot::table::Table;
@@ -101,31 +101,34 @@ impl Subscription {
             |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
         let subscribed = session.subscribe(self.buckets.len(), is_wanted);
         let greets = session.greet();
-        let established = if greets {
-            self.established(id)
+        let greeting = if greets {
+            self.greeting(id)
         } else {
-            BTreeSet::new()
+            Greeting::default()
         };
         let unapplied = self.unapplied(id);
         let Some(session) = self.sessions.get_mut(id) else {
             return Report::default();
         };
-        let leader = self.directives.leader;
+        let mut leader = self.directives.leader;
+        if leader == session.sequence.leader() {
+            leader = leader.map(|leader| leader.epoch.into());
+        }
         let mut report = Report {
-            identity: greets.then(|| self.identity.clone()),
-            established,
+            greeting,
             modes: session.changed_modes(unapplied),
             time: Some(now),
-            epoch: leader.map(|leader| leader.epoch),
-            controller: leader
-                .filter(|_| leader != session.sequence.leader())
-                .and_then(|leader| leader.instance),
-            killed_locally: u32::from(self.enforcement.observes),
-            quota_store_down: u32::from(self.table.layered.is_store_down()),
+            lead: leader.into(),
+            clients: ClientCounts {
+                killed_locally: u32::from(self.enforcement.observes),
+                quota_store_down: u32::from(self.table.layered.is_store_down()),
+                ..ClientCounts::default()
+            },
             subscriptions: subscribed
                 .into_iter()
                 .map(|bucket| self.buckets[bucket].clone())
-                .collect(),
+                .collect::<Vec<_>>()
+                .into(),
             ..Report::default()
         };
         let (registry, table, evidence) = (&self.registry, &self.table, &mut self.evidence);
@@ -140,10 +143,8 @@ impl Subscription {
         let on_increase = |key, new| evidence.add(table, registry.places(), key, new);
         session.report_counts(&mut report, registry.keys(), counts_of, on_increase);
         // The number of the report, which is set by now, decides if all generations are repeated.
-        session
-            .stream
-            .sent_kills
-            .fill(&self.enforcement.kills, &mut report);
+        let sent_kills = &mut session.stream.sent_kills;
+        report.kills = sent_kills.next(&self.enforcement.kills, report.seq);
         if report.time.is_some() {
             let has_evidence = session.take_evidence_turn(now);
             let interval = session.report_interval;
@@ -228,9 +229,9 @@ impl Subscription {
         let have_kills_changed = kills
             .merge_directives(&message)
             .inspect_err(|_| self.rejected += 1)?;
-        kills.merge_drill(message.drill);
+        kills.merge_drill(message.kills.drill);
         session.acknowledge(message.echo, message.parent);
-        let leader = message.leader();
+        let leader = message.lead.leader;
         if let Some((held, got)) = self.directives.leader.zip(leader) {
             let name = || {
                 self.routing
@@ -268,8 +269,9 @@ impl Subscription {
         if accepted.is_ok() {
             self.apply_standings(id, &message.standings);
             self.apply_catalogue(id, &message.catalogue);
+            let epoch = message.lead.epoch();
             for directive in message.buckets {
-                changed.extend(self.apply_directive(id, message.epoch, directive));
+                changed.extend(self.apply_directive(id, epoch, directive));
             }
         }
         if have_kills_changed {
@@ -348,6 +350,14 @@ impl Subscription {
             registry: &self.registry,
         };
         set(&mut self.publisher, &self.table, published);
+    }
+
+    fn greeting(&self, id: EndpointId) -> Greeting {
+        Greeting {
+            identity: Some(self.identity.clone()),
+            established: self.established(id),
+            ..Greeting::default()
+        }
     }
 
     /// Returns the names that are held as established, for an aggregator that owns their buckets

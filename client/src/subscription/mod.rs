@@ -151,7 +151,9 @@ impl Subscription {
     }
 
     pub(crate) fn restore(&mut self, saved: Directives) {
-        self.enforcement.kills.merge(saved.kill, &saved.kills);
+        self.enforcement
+            .kills
+            .merge(saved.kills.fleet, &saved.kills.buckets);
         self.directives.restore(saved, &self.enforcement.kills);
         self.sessions.raise_epoch(self.directives.epoch());
         self.sync_names();

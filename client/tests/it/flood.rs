@@ -63,7 +63,7 @@ fn direct(subscription: &mut Subscription) {
         keys: keys.collect(),
     };
     let message = Directives {
-        epoch: Some(Epoch(1)),
+        lead: Epoch(1).into(),
         seq: 1,
         buckets: vec![directive],
         ..Directives::default()

@@ -71,7 +71,7 @@ fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
         ("coherent", Coin::Coherent, None),
     ];
     Directives {
-        epoch: Some(Epoch(epoch)),
+        lead: Epoch(epoch).into(),
         seq,
         parent: (seq == 1).then_some(InstanceId(2)),
         buckets: buckets.map(bucket).into(),

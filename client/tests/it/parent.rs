@@ -235,7 +235,9 @@ impl Parent for Scripted {
                 .map(|(id, definition)| (id, definition.key)),
         );
         self.received.send_modify(|received| {
-            received.epoch = received.epoch.max(report.epoch);
+            received.epoch = received
+                .epoch
+                .max(report.lead.leader.map(|leader| leader.epoch));
             for (id, tally) in report.tallies.iter() {
                 received
                     .counts
@@ -253,7 +255,7 @@ impl Parent for Scripted {
         let stream = self.streams.entry(stream).or_default();
         stream.seq += 1;
         let directives = Directives {
-            epoch: Some(self.epoch),
+            lead: self.epoch.into(),
             seq: stream.seq,
             echo: Echo {
                 covered: stream.covered,

@@ -160,7 +160,7 @@ pub(super) fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
             .aggregators_away()
             .map(|place| display(&place))
             .collect(),
-        killed_locally: brain.killed_locally(),
+        killed_locally: brain.clients().killed_locally,
         claims: Claimed::list(brain.kill_claims()),
         saved: brain.is_saved(),
     }

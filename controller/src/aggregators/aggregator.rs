@@ -146,9 +146,9 @@ impl Aggregator {
             }
         }
         if !report.more && report.time.is_some() {
-            self.tails.clone_from(&report.tails);
-            self.limited.clone_from(&report.limited);
-            self.callers.enter(&report.callers);
+            self.tails.clone_from(&report.names.tails);
+            self.limited.clone_from(&report.names.limited);
+            self.callers.enter(&report.names.callers);
         }
         // A restarted aggregator has no clients at first. It is sent the last number above zero, and waits
         // for as many clients.

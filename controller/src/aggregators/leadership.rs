@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::directive::{EPOCH_STEP_MAX, Epoch, Leader};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{InstanceId, Report, Role};
+use plimsoll_core::report::{InstanceId, ReportedLead, Role};
 
 use super::Place;
 
@@ -87,18 +87,15 @@ impl Leadership {
         now: MonoTime,
         epoch: Epoch,
         place: &Place,
-        report: &Report,
+        lead: ReportedLead,
     ) -> Option<Epoch> {
         let own = self.leader(epoch);
         let name = || format!("aggregator {}/{}", place.0, place.1);
-        if let Some(other) = report
-            .other_controller
-            .filter(|other| other.instance != own.instance)
-        {
+        if let Some(other) = lead.other.filter(|other| other.instance != own.instance) {
             self.others.note(now, own, other, Role::Aggregator, name);
         }
-        let claimed = report
-            .leader()
+        let claimed = lead
+            .leader
             .filter(|claimed| claimed.epoch > epoch || claimed.is_rival_of(own))?;
         let is_other = claimed
             .instance
@@ -106,9 +103,7 @@ impl Leadership {
         let uptime = now.since(self.started_at);
         let is_alive = is_other
             && self.mandate == Mandate::Directory
-            && report
-                .controller_age
-                .is_some_and(|age| uptime > age + REPLACED_WITHIN);
+            && lead.age.is_some_and(|age| uptime > age + REPLACED_WITHIN);
         let is_soon = self.stepped_at.is_some_and(|at| now.since(at) < STEP_EVERY);
         if self.is_unconfirmed()
             || is_alive
@@ -150,12 +145,11 @@ mod tests {
         (Zone::new("a").unwrap(), Name::new("one").unwrap())
     }
 
-    fn claims(leader: Leader, age_ms: Option<u64>) -> Report {
-        Report {
-            epoch: Some(leader.epoch),
-            controller: leader.instance,
-            controller_age: age_ms.map(Duration::from_millis),
-            ..Report::default()
+    fn claims(leader: Leader, age_ms: Option<u64>) -> ReportedLead {
+        ReportedLead {
+            leader: Some(leader),
+            age: age_ms.map(Duration::from_millis),
+            other: None,
         }
     }
 
@@ -190,7 +184,7 @@ mod tests {
             (60_000, leader(7, 1), Some(100), (None, false, true)),
         ] {
             let mut leadership = started();
-            let got = leadership.on_report(at(ms), Epoch(7), &place(), &claims(claimed, age));
+            let got = leadership.on_report(at(ms), Epoch(7), &place(), claims(claimed, age));
             let is_shown = leadership.others.has_rival(at(ms));
             let got = (
                 got.map(|epoch| epoch.0),
@@ -208,7 +202,7 @@ mod tests {
         let living = claims(leader(9, 9), Some(0));
         for (confirmed, next) in [(false, None), (true, Some(Epoch(10)))] {
             leadership.mandate = Mandate::Elected { confirmed };
-            let got = leadership.on_report(at(60_000), Epoch(7), &place(), &living);
+            let got = leadership.on_report(at(60_000), Epoch(7), &place(), living);
             assert_eq!(
                 (got, leadership.lost()),
                 (next, None),
@@ -225,7 +219,7 @@ mod tests {
                 at(ms),
                 Epoch(epoch),
                 &place(),
-                &claims(leader(claimed, 9), None),
+                claims(leader(claimed, 9), None),
             )
         };
         let far = 7 + EPOCH_STEP_MAX;
@@ -248,8 +242,10 @@ mod tests {
             for step in 0..200_u64 {
                 let ms = 11_000 + 1_000 * step;
                 let (side, epoch) = &mut sides[(step % 2) as usize];
-                let report = held.map_or_else(Report::default, |held| claims(held, Some(1_000)));
-                if let Some(next) = side.on_report(at(ms), *epoch, &place(), &report) {
+                let lead = held
+                    .map(|held| claims(held, Some(1_000)))
+                    .unwrap_or_default();
+                if let Some(next) = side.on_report(at(ms), *epoch, &place(), lead) {
                     *epoch = next;
                 }
                 if side.lost().is_none() && Some(side.leader(*epoch)) >= held {

@@ -4,7 +4,9 @@ use super::*;
 use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Origin;
-use plimsoll_core::report::{CALLERS_MAX, CALLERS_PER_BUCKET_MAX, Counts, Entry, Tally};
+use plimsoll_core::report::{
+    CALLERS_MAX, CALLERS_PER_BUCKET_MAX, Counts, Entry, ReportedNames, Tally,
+};
 
 const TICK: Duration = Duration::from_millis(500);
 
@@ -254,7 +256,10 @@ fn report_callers(aggregators: &mut Aggregators, name: &str, callers: &[(&str, &
     };
     let report = Report {
         time: Some(MonoTime::ZERO),
-        callers: callers.iter().map(of).collect(),
+        names: ReportedNames {
+            callers: callers.iter().map(of).collect(),
+            ..ReportedNames::default()
+        },
         ..Report::default()
     };
     aggregators.enter(&place(name), &report, &Entered::default());

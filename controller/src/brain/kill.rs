@@ -7,7 +7,7 @@ use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
 use plimsoll_core::kill::{Claims, KillClaim, KillOrder, KilledBucketsFull, Kills, OrderId, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Identity, InstanceId, Report, Role};
+use plimsoll_core::report::{ClientCounts, Identity, InstanceId, Report, Role};
 
 use super::{Brain, Downstream};
 use crate::aggregators::leadership::Mandate;
@@ -153,12 +153,8 @@ impl Brain {
         named.chain(self.buckets.states.values().map(|bucket| &bucket.name))
     }
 
-    pub(crate) fn killed_locally(&self) -> u32 {
-        self.downstream.sessions.sum(|child| child.killed_locally)
-    }
-
-    pub(crate) fn quota_store_down(&self) -> u32 {
-        self.downstream.sessions.sum(|child| child.quota_store_down)
+    pub(crate) fn clients(&self) -> ClientCounts {
+        self.downstream.sessions.clients()
     }
 
     /// Begins a drill among the aggregators.
@@ -195,16 +191,16 @@ impl Brain {
     /// drill than the latest one here.
     pub(super) fn learn_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         let (evidence, time) = (self.recovers(now), self.time(now));
-        let changed = self
-            .durable
-            .on_report(report, evidence, time, &self.policies.in_force);
+        let changed =
+            self.durable
+                .on_report(&report.kills, evidence, time, &self.policies.in_force);
         let place = place_of(child);
         let changed = self.recover(now, &place, report) || changed;
         self.on_moves(changed);
         self.note_claims(now, child, report);
         self.kills
             .on_confirmation(now, child.instance, Role::Aggregator, report);
-        self.join_drill(now, report.drill)
+        self.join_drill(now, report.kills.drill)
     }
 
     /// Notes the generations in the report that are above the ones here, its own and those of clients that it
@@ -214,14 +210,11 @@ impl Brain {
         let mut note = |scope: &Scope, claim: KillClaim| {
             claims.note(now, durable.generation(scope), scope, claim, child);
         };
-        note(&Scope::Fleet, KillClaim::of(child, report.kill));
-        for (bucket, generation) in &report.kills {
-            note(
-                &Scope::Bucket(bucket.clone()),
-                KillClaim::of(child, *generation),
-            );
+        for (scope, generation) in report.kills.generations() {
+            note(&scope, KillClaim::of(child, generation));
         }
         report
+            .kills_below
             .claims
             .iter()
             .for_each(|(scope, claim)| note(scope, claim.clone()));

@@ -38,7 +38,7 @@ impl Parent for Brain {
         report
             .path
             .check(self.downstream.sessions.own(), child.instance, 0, true)?;
-        let greets = report.identity.is_some();
+        let greets = report.greeting.identity.is_some();
         if greets
             && self.downstream.aggregators.len() >= CHILDREN_MAX
             && !self.downstream.aggregators.contains(&place)
@@ -59,7 +59,7 @@ impl Parent for Brain {
         }
         if let Some(next) = self
             .leadership
-            .on_report(now, self.durable.epoch, &place, &report)
+            .on_report(now, self.durable.epoch, &place, report.lead)
         {
             self.note_older_state(now, &place, next);
             self.durable.epoch = next;
@@ -71,7 +71,7 @@ impl Parent for Brain {
             self.assign_holds();
         }
         self.enter(now, stream, &place, &report)?;
-        self.answer(&place, &report.asked);
+        self.answer(&place, &report.names.asked);
         if report.leaving {
             self.dismiss(&place);
         }
@@ -96,15 +96,13 @@ impl Parent for Brain {
         let unconfirmed = self.leadership.is_unconfirmed() || is_elected && !self.is_saved();
         let child = self.downstream.sessions.by_stream(stream)?;
         let covered = child.books.seq();
+        let mut head = Head::of(self.kills.kills());
         if self.leadership.lost().is_some() {
             // As a parent without a controller: children live on their holds, and kills still reach them.
-            let (head, echo) = (
-                Head::of(self.kills.kills()),
-                Echo {
-                    covered,
-                    confirmed: 0,
-                },
-            );
+            let echo = Echo {
+                covered,
+                confirmed: 0,
+            };
             return child.next_message(
                 now,
                 head,
@@ -114,14 +112,9 @@ impl Parent for Brain {
                 self.kills.kills(),
             );
         }
-        let leader = self.leadership.leader(self.durable.epoch);
-        let head = Head {
-            epoch: Some(leader.epoch),
-            controller: leader.instance,
-            policy_hash: Some(self.policies.in_force.hash().as_u64()),
-            unconfirmed,
-            ..Head::of(self.kills.kills())
-        };
+        head.lead.leader = Some(self.leadership.leader(self.durable.epoch));
+        head.lead.policy_hash = Some(self.policies.in_force.hash().as_u64());
+        head.lead.unconfirmed = unconfirmed;
         let echo = Echo {
             covered,
             confirmed: covered,
@@ -136,7 +129,7 @@ impl Parent for Brain {
         message.head.catalogue.hash = self.policies.in_force.catalogue().map(|it| it.hash());
         message.head.catalogue.names = take_answers(&mut aggregator.catalogued);
         message.head.children = self.downstream.aggregators.clients(&place);
-        message.head.orders = self.unsaved_orders(now);
+        message.head.kills.orders = self.unsaved_orders(now);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)
     }
@@ -220,7 +213,11 @@ impl Brain {
         stream: StreamId,
         report: &Report,
     ) -> Result<(), StreamRejected> {
-        let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+        let identity = report
+            .greeting
+            .identity
+            .clone()
+            .ok_or(StreamRejected::Greeting)?;
         let (place, instance) = (place_of(&identity), identity.instance);
         let child = self.downstream.sessions.open(now, stream, identity)?;
         self.policies
@@ -232,7 +229,7 @@ impl Brain {
             progress,
             place.clone(),
             instance,
-            report.holds.clone(),
+            report.greeting.holds.clone(),
         ) {
             self.downstream.sessions.remove(replaced);
             self.buckets
@@ -255,7 +252,8 @@ impl Brain {
             return false;
         };
         for bucket in report
-            .unsubscriptions
+            .subscriptions
+            .ended
             .iter()
             .filter(|bucket| !policy.is_exact(bucket))
         {
@@ -267,7 +265,7 @@ impl Brain {
             .map(|definition| &definition.key.bucket);
         let (mut latest, mut any_new, mut unlisted) = (None, false, Vec::new());
         let (mut child_room, mut fleet_room) = (None, None);
-        for bucket in report.subscriptions.iter().chain(of_keys) {
+        for bucket in report.subscriptions.added.iter().chain(of_keys) {
             // The keys of a bucket often follow each other.
             if latest.replace(bucket) == Some(bucket) {
                 continue;

@@ -172,10 +172,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId};
+    use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId};
     use plimsoll_core::names::{Bucket, Text};
     use plimsoll_core::quantity::MonoTime;
-    use plimsoll_core::report::{InstanceId, Report};
+    use plimsoll_core::report::InstanceId;
     use plimsoll_policy::Policy;
 
     use super::*;
@@ -217,11 +217,11 @@ mod tests {
                 age,
                 ends_held: false,
             };
-            let report = Report {
+            let news = KillNews {
                 orders: [(id, order)].into(),
-                ..Report::default()
+                ..KillNews::default()
             };
-            state.on_report(&report, false, at(1), &plain)
+            state.on_report(&news, false, at(1), &plain)
         };
         type Step<'a> = (
             &'a dyn Fn(&mut DurableState) -> bool,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
     BucketDirective, CatalogueNews, Directives, Entitlement, KeyDirective, LIMITED_MAX, LimitOwner,
-    NewShare, Terms, Unlisted, Values,
+    NewShare, SentLead, Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{Kill, KillGeneration};
+use plimsoll_core::kill::{Kill, KillGeneration, KillNews};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{Bucket, Tenant};
@@ -26,8 +26,8 @@ use super::headroom::{
 use super::kill::{decode_kills, decode_orders, encode_kill, encode_order};
 use super::quotas::{decode_quotas, encode_quotas};
 use super::scalars::{
-    check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
-    encode_millis, encode_rate,
+    check_len, decode_leader, decode_name, decode_optional_instance, decode_rate, encode_instance,
+    encode_leader, encode_millis, encode_rate,
 };
 use super::tail::{
     decode_cut, decode_name_rates, decode_plans, decode_standings, encode_cut, encode_name_rate,
@@ -62,20 +62,22 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
 
 /// Encodes everything but the buckets. Every part of a message begins with it.
 pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
+    let (epoch, controller) = encode_leader(directives.lead.leader);
     let (standing_id_gaps, standings) = encode_standings(&directives.standings);
     wire::Directives {
-        epoch: directives.epoch.map(|epoch| epoch.0),
-        controller: directives.controller.map(encode_instance),
+        epoch,
+        controller,
         seq: directives.seq,
-        kill_generation: directives.kill.0,
+        kill_generation: directives.kills.fleet.0,
         kills: directives
             .kills
+            .buckets
             .iter()
             .map(|(bucket, generation)| encode_kill(bucket, *generation))
             .collect(),
-        forgotten_kill_generation: directives.forgotten.0,
-        drill: directives.drill.0,
-        policy_hash: directives.policy_hash,
+        forgotten_kill_generation: directives.lead.forgotten.0,
+        drill: directives.kills.drill.0,
+        policy_hash: directives.lead.policy_hash,
         merged_seq: directives.echo.covered,
         acknowledged_seq: directives.echo.confirmed,
         upstream_age_ms: directives.upstream_age.map(encode_millis),
@@ -102,8 +104,9 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         catalogue_hash: directives.catalogue.hash,
         catalogued: encode_catalogued(&directives.catalogue.names),
         key_plans: encode_key_plans(&directives.catalogue.keys),
-        unconfirmed: directives.unconfirmed,
+        unconfirmed: directives.lead.unconfirmed,
         kill_orders: directives
+            .kills
             .orders
             .iter()
             .map(|(id, order)| encode_order(id, order))
@@ -195,7 +198,9 @@ impl DirectivesDecoder {
         let mut directives = match self.parts.take() {
             None => part,
             Some(parts) if parts.seq != part.seq => return Err(DecodeError::Parts("seq")),
-            Some(parts) if parts.epoch != part.epoch => return Err(DecodeError::Parts("epoch")),
+            Some(parts) if parts.lead.epoch() != part.lead.epoch() => {
+                return Err(DecodeError::Parts("epoch"));
+            }
             Some(parts) => parts,
         };
         // A bucket with many keys arrives in consecutive pieces, the first of them with its quotas.
@@ -235,8 +240,8 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         part.buckets.iter().map(|bucket| bucket.keys.len()).sum(),
         KEYS_PER_PART_MAX,
     )?;
-    let epoch = decode_epoch(part.epoch)?;
-    if epoch.is_none() && !part.buckets.is_empty() {
+    let leader = decode_leader(part.epoch, part.controller)?;
+    if leader.is_none() && !part.buckets.is_empty() {
         return Err(DecodeError::ValuesWithoutEpoch);
     }
     if part.report_interval_ms == Some(0) {
@@ -246,14 +251,19 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         .report_interval_ms
         .map(|ms| Duration::from_millis(ms.into()).min(REPORT_INTERVAL_MAX));
     Ok(Directives {
-        epoch,
-        controller: decode_optional_instance(part.controller)?,
+        lead: SentLead {
+            leader,
+            forgotten: KillGeneration(part.forgotten_kill_generation),
+            policy_hash: part.policy_hash,
+            unconfirmed: part.unconfirmed,
+        },
         seq: part.seq,
-        kill: KillGeneration(part.kill_generation),
-        kills: decode_kills(&part.kills)?,
-        forgotten: KillGeneration(part.forgotten_kill_generation),
-        drill: Drill(part.drill),
-        policy_hash: part.policy_hash,
+        kills: KillNews {
+            fleet: KillGeneration(part.kill_generation),
+            buckets: decode_kills(&part.kills)?,
+            drill: Drill(part.drill),
+            orders: decode_orders(&part.kill_orders)?,
+        },
         echo: Echo {
             covered: part.merged_seq,
             confirmed: part.acknowledged_seq,
@@ -274,8 +284,6 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
             names: decode_catalogued(&part.catalogued)?,
             keys: decode_key_plans(&part.key_plans)?,
         },
-        unconfirmed: part.unconfirmed,
-        orders: decode_orders(&part.kill_orders)?,
         buckets: part
             .buckets
             .into_iter()

@@ -48,23 +48,36 @@ pub(super) fn encode_controller(controller: Leader) -> wire::Controller {
 }
 
 pub(super) fn decode_controller(controller: wire::Controller) -> Result<Leader, DecodeError> {
-    let epoch = decode_epoch(Some(controller.epoch))?.unwrap_or_default();
-    Ok(Leader {
-        epoch,
-        instance: decode_optional_instance(controller.instance)?,
-    })
+    let leader = decode_leader(Some(controller.epoch), controller.instance)?;
+    Ok(leader.unwrap_or_default())
 }
 
 pub(super) fn encode_millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Decodes an optional epoch, which is never zero.
-pub(super) fn decode_epoch(epoch: Option<u64>) -> Result<Option<Epoch>, DecodeError> {
-    match epoch {
-        Some(0) => Err(DecodeError::Zero("epoch")),
-        epoch => Ok(epoch.map(Epoch)),
+/// Encodes the epoch and the instance of an optional controller.
+pub(super) fn encode_leader(leader: Option<Leader>) -> (Option<u64>, Option<Vec<u8>>) {
+    let instance = leader.and_then(|leader| leader.instance);
+    (
+        leader.map(|leader| leader.epoch.0),
+        instance.map(encode_instance),
+    )
+}
+
+/// Decodes an optional controller. Its epoch is never zero, and an instance without one means nothing.
+pub(super) fn decode_leader(
+    epoch: Option<u64>,
+    instance: Option<Vec<u8>>,
+) -> Result<Option<Leader>, DecodeError> {
+    if epoch == Some(0) {
+        return Err(DecodeError::Zero("epoch"));
     }
+    let instance = decode_optional_instance(instance)?;
+    Ok(epoch.map(|epoch| Leader {
+        epoch: Epoch(epoch),
+        instance,
+    }))
 }
 
 pub(super) fn decode_name<N>(

@@ -1,9 +1,10 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
 use plimsoll_core::directive::{
-    CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, LimitOwner, NEAREST_BYTES_MAX,
-    NewShare, STANDINGS_MAX, TailCut, Unlisted,
+    CATALOGUED_MAX, CatalogueNews, ClassTerms, LIMITED_MAX, Leader, LimitOwner, NEAREST_BYTES_MAX,
+    NewShare, STANDINGS_MAX, SentLead, TailCut, Unlisted,
 };
+use plimsoll_core::kill::KillNews;
 use plimsoll_core::law::tail::Standing;
 
 use super::quotas::any_quotas;
@@ -67,7 +68,7 @@ fn directive(name: &str, whole: bool, tenants: usize) -> BucketDirective {
 
 pub(super) fn message(buckets: Vec<BucketDirective>) -> Directives {
     Directives {
-        epoch: Some(Epoch(1)),
+        lead: Epoch(1).into(),
         seq: 1,
         buckets,
         ..Directives::default()
@@ -303,14 +304,22 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
         |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| {
             Directives {
                 parent: children.map(|children| InstanceId(children.into())),
-                epoch: Some(Epoch(epoch)),
-                controller: Some(InstanceId(seq.into())),
+                lead: SentLead {
+                    leader: Some(Leader {
+                        epoch: Epoch(epoch),
+                        instance: Some(InstanceId(seq.into())),
+                    }),
+                    forgotten: KillGeneration(kill / 7),
+                    policy_hash,
+                    unconfirmed: kill % 2 == 1,
+                },
                 seq,
-                kill: KillGeneration(kill),
-                kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
-                forgotten: KillGeneration(kill / 7),
-                drill: Drill(kill / 2),
-                policy_hash,
+                kills: KillNews {
+                    fleet: KillGeneration(kill),
+                    buckets: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+                    drill: Drill(kill / 2),
+                    orders: orders(kill),
+                },
                 echo,
                 upstream_age: age_ms.map(Duration::from_millis),
                 report_interval: interval_ms.map(Duration::from_millis),
@@ -346,8 +355,6 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                         (KeyId(0), Tenant::default_class()),
                     ],
                 },
-                unconfirmed: kill % 2 == 1,
-                orders: orders(kill),
                 buckets,
             }
         },
@@ -445,14 +452,22 @@ fn largest_directives_stay_within_message_bounds() {
         tenant: Tenant::new(&(longest(0) + "%~" + &"p".repeat(PLAN_BYTES_MAX))).unwrap(),
     };
     let message = |buckets| Directives {
-        epoch: Some(Epoch(u64::MAX)),
-        controller: Some(InstanceId(u128::MAX)),
+        lead: SentLead {
+            leader: Some(Leader {
+                epoch: Epoch(u64::MAX),
+                instance: Some(InstanceId(u128::MAX)),
+            }),
+            forgotten: KillGeneration(u64::MAX),
+            policy_hash: Some(u64::MAX),
+            unconfirmed: true,
+        },
         seq: u64::MAX,
-        kill: KillGeneration(u64::MAX),
-        kills: BTreeMap::new(),
-        forgotten: KillGeneration(u64::MAX),
-        drill: Drill(u64::MAX),
-        policy_hash: Some(u64::MAX),
+        kills: KillNews {
+            fleet: KillGeneration(u64::MAX),
+            buckets: BTreeMap::new(),
+            drill: Drill(u64::MAX),
+            orders: BTreeMap::new(),
+        },
         echo: Echo {
             covered: u64::MAX,
             confirmed: u64::MAX,
@@ -469,8 +484,6 @@ fn largest_directives_stay_within_message_bounds() {
             hash: Some(u64::MAX),
             ..CatalogueNews::default()
         },
-        unconfirmed: true,
-        orders: BTreeMap::new(),
         buckets,
     };
     let buckets = |count: usize, tenants| {
@@ -508,7 +521,7 @@ fn largest_directives_stay_within_message_bounds() {
     type Change<'a> = &'a dyn Fn(&mut Directives);
     let table: [(usize, &str, Change<'_>); 5] = [
         (2, "kill generations precede the buckets", &|sent| {
-            sent.kills = (0..KILLED_BUCKETS_MAX).map(killed).collect();
+            sent.kills.buckets = (0..KILLED_BUCKETS_MAX).map(killed).collect();
         }),
         (1, "a full part has room for grants", &|sent| {
             sent.grants = (0..GRANTS_MAX).map(granted).collect();
@@ -546,16 +559,14 @@ fn round_trip_values(values: Values) -> Values {
 
 #[test]
 fn older_controller_is_never_unconfirmed() {
-    let sent = Directives {
-        unconfirmed: true,
-        ..message(Vec::new())
-    };
+    let mut sent = message(Vec::new());
+    sent.lead.unconfirmed = true;
     assert_eq!(check_directives(&sent), 1);
     // A controller that does not know the field leaves it out.
     let absent = bytes_of(&message(Vec::new())).remove(0);
     let part = wire::Directives::decode(absent.as_slice()).unwrap();
     let decoded = DirectivesDecoder::default().decode(part).unwrap().unwrap();
-    assert!(!decoded.unconfirmed && absent.len() < bytes_of(&sent)[0].len());
+    assert!(!decoded.lead.unconfirmed && absent.len() < bytes_of(&sent)[0].len());
 }
 
 #[test]

@@ -42,7 +42,7 @@ async fn directives_arrive_in_order() {
     server
         .reported(|report| {
             assert_eq!(Some(report.seq), expected.next());
-            assert_eq!(report.identity.is_some(), report.seq == 1);
+            assert_eq!(report.greeting.identity.is_some(), report.seq == 1);
             expected.is_empty().then_some(())
         })
         .await;
@@ -133,7 +133,10 @@ async fn stale_directives_are_rejected_midstream() {
         whole: false,
         ..directive(3, 0)
     };
-    assert_eq!((next.epoch, next.buckets), (Some(Epoch(6)), vec![changed]));
+    assert_eq!(
+        (next.lead.epoch(), next.buckets),
+        (Some(Epoch(6)), vec![changed])
+    );
     child.stop().await;
 }
 
@@ -155,7 +158,7 @@ async fn child_reconnects_when_its_parent_restarts() {
     );
     assert_eq!(first.buckets, [directive(2, 0)]);
     server
-        .reported(|report| report.identity.map(|_| assert_eq!(report.seq, 1)))
+        .reported(|report| report.greeting.identity.map(|_| assert_eq!(report.seq, 1)))
         .await;
     child.stop().await;
 }

@@ -133,7 +133,7 @@ impl Fleet {
         let mut last = wire::Report::default();
         for step in 0..4_u64 {
             let mut report = Report {
-                identity: (step == 0).then(|| identity(Role::Client, instance)),
+                greeting: (step == 0).then(|| identity(Role::Client, instance)).into(),
                 time: Some(MonoTime::from_elapsed(self.now)),
                 ..Report::default()
             };
@@ -266,7 +266,7 @@ fn direct(zone: &mut Zone, space: usize) {
         }
     });
     let message = Directives {
-        epoch: Some(Epoch(1)),
+        lead: Epoch(1).into(),
         seq: 1,
         echo: Echo {
             covered: greeting.seq,

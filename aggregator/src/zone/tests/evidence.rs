@@ -133,7 +133,7 @@ fn evidence_without_a_matching_bucket_is_counted() {
     zone.on_directives(
         now,
         Directives {
-            epoch: Some(Epoch(1)),
+            lead: Epoch(1).into(),
             seq: 10_000,
             buckets: vec![other],
             ..Directives::default()

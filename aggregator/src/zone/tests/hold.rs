@@ -92,7 +92,7 @@ fn controller_without_counts_leaves_the_hold() {
     scene.reconnect(fresh);
     let greeting = scene.zone.report(scene.now());
     assert_eq!(
-        greeting.holds,
+        greeting.greeting.holds,
         [(bucket(), per_second(500.0))].into(),
         "the greeting of every stream reports the hold"
     );

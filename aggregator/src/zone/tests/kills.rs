@@ -11,7 +11,7 @@ fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> 
         ..Script::ratio(7)
     }
     .message(seq, covered);
-    message.kill = KillGeneration(generation);
+    message.kills.fleet = KillGeneration(generation);
     for bucket in &mut message.buckets {
         bucket.terms.mode = Mode::Enforce;
         bucket.terms.kill = Kill {
@@ -23,7 +23,7 @@ fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> 
 }
 
 fn orders(report: &Report) -> Vec<(Scope, u128, u64)> {
-    let orders = report.orders.iter();
+    let orders = report.kills.orders.iter();
     orders
         .map(|(id, order)| (id.scope.clone(), id.given_at.0, order.generation.0))
         .collect()
@@ -93,7 +93,7 @@ fn only_child_aggregator_orders_are_relayed() {
     lower.order_kill(at(20), &Scope::Fleet, true).unwrap();
     let greeting = lower.report(at(30));
     assert_eq!(
-        greeting.kill,
+        greeting.kills.fleet,
         KillGeneration(1),
         "the number is an old one here"
     );
@@ -114,10 +114,8 @@ fn only_child_aggregator_orders_are_relayed() {
         age: Duration::ZERO,
         ends_held: false,
     };
-    let forged = Report {
-        orders: [(id, order)].into(),
-        ..client.report(at(50))
-    };
+    let mut forged = client.report(at(50));
+    forged.kills.orders = [(id, order)].into();
     zone.on_report(at(50), client.stream, forged).unwrap();
     assert_eq!(zone.kills().bucket(&bucket()), KillGeneration(0));
 }
@@ -142,7 +140,10 @@ fn ended_order_matches_its_own_kill() {
         matches!(orders(&report)[..], [(Scope::Fleet, _, 2)]),
         "it has ended"
     );
-    assert!(zone.report(at(170)).orders.is_empty(), "once on a stream");
+    assert!(
+        zone.report(at(170)).kills.orders.is_empty(),
+        "once on a stream"
+    );
     // Even a later generation releases nothing before the order is confirmed.
     zone.on_directives(at(180), enforces(1, 2, 4, 4, 0))
         .unwrap();

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{BucketDirective, KeyDirective, LimitOwner, Posted, Terms, Values};
+use plimsoll_core::directive::{
+    BucketDirective, KeyDirective, Leader, LimitOwner, Posted, SentLead, Terms, Values,
+};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{KeyId, Name};
@@ -123,10 +125,10 @@ impl Client {
 
     pub(super) fn report(&mut self, now: MonoTime) -> Report {
         let mut report = Report {
-            identity: (!self.greeted).then(|| self.identity.clone()),
+            greeting: (!self.greeted).then(|| self.identity.clone()).into(),
             time: Some(now),
-            epoch: self.epoch,
-            subscriptions: vec![bucket()],
+            lead: self.epoch.map(Leader::from).into(),
+            subscriptions: vec![bucket()].into(),
             ..Report::default()
         };
         self.greeted = true;
@@ -307,7 +309,11 @@ impl Script {
             keys: self.keys.clone(),
         };
         Directives {
-            epoch: Some(Epoch(self.epoch)),
+            lead: SentLead {
+                leader: Some(Epoch(self.epoch).into()),
+                policy_hash: self.policy_hash,
+                ..SentLead::default()
+            },
             seq,
             echo: Echo {
                 covered,
@@ -315,7 +321,6 @@ impl Script {
             },
             upstream_age: Some(Duration::ZERO),
             parent: (seq == 1).then_some(CONTROLLER),
-            policy_hash: self.policy_hash,
             limits: self.limits.clone(),
             buckets: vec![directive],
             ..Directives::default()
@@ -395,13 +400,13 @@ impl Scene {
     pub(super) fn roll_up(&mut self) {
         let now = self.now();
         let report = self.zone.report(now);
-        if !report.callers.is_empty() {
-            self.callers.push((self.now, report.callers.clone()));
+        if !report.names.callers.is_empty() {
+            self.callers.push((self.now, report.names.callers.clone()));
         }
         if let Some(script) = &self.controller {
             self.seq += 1;
             let message = Directives {
-                catalogue: script.answer(&report.asked),
+                catalogue: script.answer(&report.names.asked),
                 ..script.message(self.seq, report.seq)
             };
             self.zone.on_directives(now, message).unwrap();

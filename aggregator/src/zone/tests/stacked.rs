@@ -15,7 +15,7 @@ fn greeting(instance: u128, ids: &[u128]) -> Report {
     let identity = Some(identity(Role::Aggregator, instance));
     Report {
         seq: 1,
-        identity,
+        greeting: identity.into(),
         path: path(ids),
         ..Report::default()
     }
@@ -145,12 +145,12 @@ fn child_subscriptions_reach_the_controller() {
     let mut zone = answered();
     let other = Bucket::new("other").unwrap();
     let greeting = Report {
-        subscriptions: vec![other.clone(), bucket()],
+        subscriptions: vec![other.clone(), bucket()].into(),
         ..greeting(1, &[])
     };
     zone.on_report(at(0), StreamId(1), greeting).unwrap();
     assert_eq!(
-        zone.report(at(10)).subscriptions,
+        zone.report(at(10)).subscriptions.added,
         std::slice::from_ref(&other),
         "the policy names the first one"
     );
@@ -298,7 +298,7 @@ fn new_child_holds_until_traffic_is_known() {
         let mut tree = Tree::new(script(), vec![offering(1, 900.0)], Vec::new());
         tree.run(5.0);
         let mut newcomer = greeting(7, &[]);
-        newcomer.holds = brings
+        newcomer.greeting.holds = brings
             .map(|hold| (bucket(), per_second(hold)))
             .into_iter()
             .collect();
@@ -339,7 +339,7 @@ fn restarted_child_learns_its_client_number() {
     };
     let greeting = Report {
         seq: 1,
-        identity: Some(named),
+        greeting: Some(named).into(),
         ..Report::default()
     };
     tree.upper

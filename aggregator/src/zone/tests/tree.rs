@@ -126,7 +126,7 @@ impl Tree {
         };
         self.seq += 1;
         let message = Directives {
-            catalogue: script.answer(&report.asked),
+            catalogue: script.answer(&report.names.asked),
             ..script.message(self.seq, report.seq)
         };
         self.upper.on_directives(now, message).unwrap();

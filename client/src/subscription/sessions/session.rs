@@ -134,7 +134,7 @@ impl Session {
         now: MonoTime,
         message: &Directives,
     ) -> Result<(), StaleDirective> {
-        self.sequence.accept(message.leader(), message.seq)?;
+        self.sequence.accept(message.lead.leader, message.seq)?;
         if let Some(age) = message.upstream_age {
             self.upstream = Some((now, age));
         }
@@ -142,11 +142,11 @@ impl Session {
         if self
             .stream
             .policy_hash
-            .is_some_and(|held| message.policy_hash.is_some_and(|new| new != held))
+            .is_some_and(|held| message.lead.policy_hash.is_some_and(|new| new != held))
         {
             self.stream.is_subscribed.clear();
         }
-        self.stream.policy_hash = message.policy_hash.or(self.stream.policy_hash);
+        self.stream.policy_hash = message.lead.policy_hash.or(self.stream.policy_hash);
         self.report_interval = message.report_interval.unwrap_or(self.report_interval);
         Ok(())
     }

@@ -85,7 +85,7 @@ fn directive_without_ratios_keeps_service_rate() {
 fn kill_stops_refusals_before_a_policy() {
     for mut client in [cold(0.0), TestClient::before_policy(BeforePolicy::Deny)] {
         let kill = Directives {
-            kill: KillGeneration(1),
+            kills: KillGeneration(1).into(),
             seq: 1,
             ..Directives::default()
         };
@@ -156,8 +156,8 @@ fn later_process_starts_from_saved_directives() {
     assert_eq!(later.subscription.unsaved(), None, "it is saved already");
     let report = later.subscription.report(later.now);
     assert_eq!(
-        report.epoch,
-        Some(Epoch(5)),
+        report.lead.leader,
+        Some(Epoch(5).into()),
         "the aggregator has to know the epoch of the restored directives"
     );
 
@@ -168,7 +168,7 @@ fn later_process_starts_from_saved_directives() {
     );
     assert_eq!(pass(&mut later, 10, 10), 0);
     let message = Directives {
-        epoch: Some(Epoch(4)),
+        lead: Epoch(4).into(),
         ..later.message(terms.clone(), &[("acme", ratio(0.0))])
     };
     later.receive(message).unwrap_err();
@@ -197,7 +197,7 @@ fn restored_kill_holds_and_is_reported() {
     let mut client = TestClient::new();
     client.enforce(&[("default", ratio(1.0))]);
     let kill = Directives {
-        kill: KillGeneration(3),
+        kills: KillGeneration(3).into(),
         ..Directives::default()
     };
     let _ = client.receive(kill);
@@ -205,7 +205,10 @@ fn restored_kill_holds_and_is_reported() {
     let mut later = TestClient::new();
     later.subscription.restore(saved);
     later.check(&[("acme", 0.0)]);
-    assert_eq!(later.subscription.report(later.now).kill, KillGeneration(3));
+    assert_eq!(
+        later.subscription.report(later.now).kills.fleet,
+        KillGeneration(3)
+    );
     later.enforce(&[("default", ratio(1.0))]);
     later.check(&[("acme", 0.0)]);
 }
@@ -214,7 +217,7 @@ fn restored_kill_holds_and_is_reported() {
 fn overdue_answer_tells_what_applies_meanwhile() {
     fn saved() -> Directives {
         Directives {
-            epoch: Some(Epoch(1)),
+            lead: Epoch(1).into(),
             ..Directives::default()
         }
     }

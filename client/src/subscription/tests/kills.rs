@@ -16,11 +16,9 @@ fn enforcing() -> TestClient {
 }
 
 fn apply_kills(client: &mut TestClient, kills: BTreeMap<Bucket, KillGeneration>) {
-    let message = Directives {
-        kills,
-        buckets: Vec::new(),
-        ..client.message(Terms::default(), &[])
-    };
+    let mut message = client.message(Terms::default(), &[]);
+    message.kills.buckets = kills;
+    message.buckets.clear();
     client.receive(message).unwrap();
 }
 
@@ -61,7 +59,7 @@ fn generations_are_repeated_every_512_reports() {
     client.subscription.on_open(now());
     let reports = (0..1_100).map(|_| client.subscription.report(now()));
     let filled: Vec<u64> = reports
-        .filter(|report| !report.kills.is_empty())
+        .filter(|report| !report.kills.buckets.is_empty())
         .map(|report| report.seq)
         .collect();
     assert_eq!(filled, [1, 512, 1_024]);
@@ -71,29 +69,28 @@ fn generations_are_repeated_every_512_reports() {
 fn generations_are_reported_on_change() {
     let mut client = enforcing();
     apply_kills(&mut client, killed("api", 2));
-    assert_eq!(client.subscription.report(now()).kills, killed("api", 2));
-    assert!(client.subscription.report(now()).kills.is_empty());
+    assert_eq!(
+        client.subscription.report(now()).kills.buckets,
+        killed("api", 2)
+    );
+    assert!(client.subscription.report(now()).kills.buckets.is_empty());
     assert!(!client.subscription.is_report_due());
-    let drill = Directives {
-        drill: Drill(5),
-        buckets: Vec::new(),
-        ..client.message(Terms::default(), &[])
-    };
+    let mut drill = client.message(Terms::default(), &[]);
+    drill.kills.drill = Drill(5);
+    drill.buckets.clear();
     client.receive(drill).unwrap();
     assert!(client.subscription.is_report_due());
-    assert_eq!(client.subscription.report(now()).drill, Drill(5));
+    assert_eq!(client.subscription.report(now()).kills.drill, Drill(5));
     assert!(!client.subscription.is_report_due());
     client.check(&[("acme", 0.0)]);
     client.subscription.on_open(now());
     assert_eq!(
-        client.subscription.report(now()).kills,
+        client.subscription.report(now()).kills.buckets,
         killed("api", 2),
         "a new stream starts with all generations"
     );
-    let liar = Directives {
-        kills: killed("web", u64::MAX),
-        ..client.message(Terms::default(), &[])
-    };
+    let mut liar = client.message(Terms::default(), &[]);
+    liar.kills.buckets = killed("web", u64::MAX);
     assert!(matches!(
         client.receive(liar),
         Err(StaleDirective::KillJump { .. })
@@ -154,7 +151,7 @@ fn process_kill_switch_only_observes() {
     assert_eq!(client.subscription.mode_of(&api()), Some(Mode::Shadow));
     let report = client.subscription.report(now());
     assert_eq!(
-        (report.kill, report.killed_locally),
+        (report.kills.fleet, report.clients.killed_locally),
         (KillGeneration(0), 1),
         "it kills no other process"
     );
@@ -165,6 +162,9 @@ fn process_kill_switch_only_observes() {
     );
     assert!(client.subscription.observe(false));
     let report = client.subscription.report(now());
-    assert_eq!((report.killed_locally, report.modes), (0, unapplied(0)));
+    assert_eq!(
+        (report.clients.killed_locally, report.modes),
+        (0, unapplied(0))
+    );
     client.check(&[("acme", 1.0)]);
 }

@@ -141,7 +141,7 @@ impl TestClient {
             keys: keys.iter().map(key).collect(),
         };
         Directives {
-            epoch: Some(Epoch(5)),
+            lead: Epoch(5).into(),
             seq: self.seq,
             buckets: vec![directive],
             ..Directives::default()
@@ -363,8 +363,8 @@ fn only_a_later_generation_ends_kills() {
         };
         let message = client.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
         let message = Directives {
-            epoch: Some(Epoch(epoch)),
-            kill: KillGeneration(generation),
+            lead: Epoch(epoch).into(),
+            kills: KillGeneration(generation).into(),
             ..message
         };
         client.receive(message)
@@ -388,7 +388,7 @@ fn stale_messages_change_nothing_and_are_counted() {
     client.enforce(&[("default", ratio(1.0))]);
     let older = client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
     let from_older_epoch = Directives {
-        epoch: Some(Epoch(4)),
+        lead: Epoch(4).into(),
         ..older.clone()
     };
     client.receive(from_older_epoch.clone()).unwrap_err();
@@ -398,12 +398,12 @@ fn stale_messages_change_nothing_and_are_counted() {
         ..client.message(limited(Mode::Enforce), &[("default", ratio(0.0))])
     };
     let too_high = Directives {
-        epoch: Some(Epoch(u64::MAX)),
+        lead: Epoch(u64::MAX).into(),
         ..poisoned.clone()
     };
     client.receive(too_high).unwrap_err();
     let too_killed = Directives {
-        kill: KillGeneration(u64::MAX),
+        kills: KillGeneration(u64::MAX).into(),
         ..poisoned
     };
     client.receive(too_killed).unwrap_err();
@@ -438,15 +438,18 @@ fn subscriptions_repeat_per_stream_while_counts_continue() {
     let mut client = TestClient::new();
     client.check(&[("acme", 0.0)]);
     let report = client.subscription.report(now());
-    assert_eq!((report.subscriptions.len(), report.identity), (0, None));
+    assert_eq!(
+        (report.subscriptions.added.len(), report.greeting.identity),
+        (0, None)
+    );
     client.subscription.on_open(now());
     client.check(&[("acme", 0.0)]);
     let greeting = client.subscription.report(now());
     assert_eq!(
         (
             greeting.seq,
-            greeting.subscriptions.len(),
-            greeting.identity.is_some()
+            greeting.subscriptions.added.len(),
+            greeting.greeting.identity.is_some()
         ),
         (1, 1, true)
     );
@@ -480,14 +483,11 @@ fn new_policy_renews_the_subscriptions() {
     let mut client = TestClient::new();
     client.subscription.report(now());
     for (hash, subscribed) in [(1, 0), (1, 0), (2, 1), (2, 0)] {
-        let message = client.message(limited(Mode::Enforce), &[]);
-        let message = Directives {
-            policy_hash: Some(hash),
-            ..message
-        };
+        let mut message = client.message(limited(Mode::Enforce), &[]);
+        message.lead.policy_hash = Some(hash);
         client.receive(message).unwrap();
         assert_eq!(
-            client.subscription.report(now()).subscriptions.len(),
+            client.subscription.report(now()).subscriptions.added.len(),
             subscribed,
             "{hash}"
         );

@@ -93,7 +93,8 @@ proptest! {
                 }
                 Step::Kill => {
                     let kill = KillGeneration(client.subscription.enforcement.kills.fleet().0 / 2 * 2 + 1);
-                    let message = Directives { kill, ..Directives::default() };
+                    let message = Directives {
+            kills: kill.into(), ..Directives::default() };
                     // Without an epoch only the kill applies.
                     let _ = client.receive(message);
                     may_refuse = false;

@@ -58,7 +58,7 @@ fn limiter(service: &str, refuses: DropRatio) -> Limiter {
         ..Values::default()
     };
     let directives = Directives {
-        epoch: Some(Epoch(7)),
+        lead: Epoch(7).into(),
         seq: 1,
         parent: Some(InstanceId(2)),
         buckets: vec![BucketDirective {

@@ -59,7 +59,7 @@ impl AggregatorStatus {
                 connected: child.is_some_and(|child| child.stream.is_some()),
                 killed_locally: child
                     .filter(|child| child.stream.is_some())
-                    .map_or(0, |child| child.killed_locally),
+                    .map_or(0, |child| child.clients.killed_locally),
                 counts_cut: child.map_or(0, |child| child.cut),
                 since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
                 last_report_s,

@@ -203,7 +203,7 @@ impl EntryStatus {
             entry: entry.to_owned(),
             stage: stage.stage,
             killed: durable.is_entry_killed(entry),
-            killed_locally: brain.killed_locally(),
+            killed_locally: brain.clients().killed_locally,
             file: stage.file,
             pending: stage.pending,
             next: crate::rollout::next_stage(stage.stage),

@@ -163,6 +163,7 @@ impl Status {
             (protected.name.clone(), status)
         });
         let buckets = buckets.collect();
+        let clients = brain.clients();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: durable.epoch.0,
@@ -175,8 +176,8 @@ impl Status {
             catalogue: CatalogueStatus::of(brain),
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),
-            killed_locally: brain.killed_locally(),
-            quota_store_down: brain.quota_store_down(),
+            killed_locally: clients.killed_locally,
+            quota_store_down: clients.quota_store_down,
             kill_claims: Claimed::list(brain.kill_claims()),
             unprotected: brain
                 .buckets
@@ -187,7 +188,7 @@ impl Status {
             unlisted: UnlistedStatus::list(brain, now),
             leading: brain.downstream.takeover.leading,
             state_lost: durable.loss.clone(),
-            clients: brain.downstream.sessions.sum(|child| child.clients),
+            clients: clients.connected,
             state_unsaved: brain.pending_saves.failure.clone(),
             buckets,
             aggregators: AggregatorStatus::list(brain, now),

@@ -54,8 +54,9 @@ impl Brain {
         place: &Place,
         report: &Report,
     ) -> bool {
-        let is_own = report.controller == Some(self.downstream.sessions.own());
-        if report.identity.is_none() || is_own || !self.recovers(now) {
+        let leader = report.lead.leader.unwrap_or_default();
+        let is_own = leader.instance == Some(self.downstream.sessions.own());
+        if report.greeting.identity.is_none() || is_own || !self.recovers(now) {
             return false;
         }
         let directed = report
@@ -73,13 +74,13 @@ impl Brain {
         };
         let (zone, name) = place;
         self.durable.loss.get_or_insert_with(|| {
-            let epoch = report.epoch.unwrap_or_default().0;
+            let epoch = leader.epoch.0;
             format!(
                 "no state was found, and aggregator {zone}/{name} has directives of an earlier controller, of epoch \
                  {epoch}"
             )
         });
-        let killed = report.kills.keys().cloned().collect();
+        let killed = report.kills.buckets.keys().cloned().collect();
         recovery
             .claims
             .entry(place.clone())

@@ -40,7 +40,7 @@ fn order_is_sent_after_its_save_ends() {
         assert!(fleet.brain.is_in_effect() && fleet.brain.is_saved() != full);
         let sent = fleet.brain.directives(now, stream).unwrap();
         assert_eq!(
-            (sent.kill, sent.buckets[0].terms.mode),
+            (sent.kills.fleet, sent.buckets[0].terms.mode),
             (KillGeneration(1), Mode::Shadow),
             "full: {full}"
         );
@@ -112,8 +112,8 @@ fn unsaved_kill_is_sent_as_an_order() {
                 now = now + Duration::from_secs(1);
                 let sent = fleet.brain.directives(now, stream);
                 sent.map(|sent| {
-                    let orders = sent.orders.values().map(|order| order.generation.0);
-                    (sent.unconfirmed, orders.collect::<Vec<_>>())
+                    let orders = sent.kills.orders.values().map(|order| order.generation.0);
+                    (sent.lead.unconfirmed, orders.collect::<Vec<_>>())
                 })
             };
             fleet.brain.leadership.mandate = mandate;

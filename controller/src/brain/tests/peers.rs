@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::*;
-use plimsoll_core::directive::EPOCH_STEP_MAX;
+use plimsoll_core::directive::{EPOCH_STEP_MAX, Leader};
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Counts, Identity, Tally};
 
@@ -28,14 +28,14 @@ fn later_child_epoch_is_exceeded() {
     );
     save(&mut brain);
     assert_eq!(
-        brain.directives(at(0), zone.stream).unwrap().epoch,
+        brain.directives(at(0), zone.stream).unwrap().lead.epoch(),
         Some(Epoch(42))
     );
 
     let mut liar = Scripted::new("b", 2);
     for epoch in [u64::MAX, u64::MAX - 1, 43 + EPOCH_STEP_MAX] {
         let report = Report {
-            epoch: Some(Epoch(epoch)),
+            lead: Some(Leader::from(Epoch(epoch))).into(),
             ..liar.report(at(0))
         };
         brain.on_report(at(0), liar.stream, report).unwrap();
@@ -69,7 +69,7 @@ fn names_beyond_bounds_fold_into_default() {
         })
         .collect();
     let mut report = Report {
-        identity: Some(zone.identity.clone()),
+        greeting: Some(zone.identity.clone()).into(),
         time: Some(at(0)),
         ..Report::default()
     };
@@ -95,7 +95,7 @@ fn names_beyond_bounds_fold_into_default() {
     );
 }
 
-fn loaded(report: Report) -> Report {
+fn loaded(mut report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
     let order = KillOrder {
         generation: KillGeneration(3),
@@ -106,19 +106,19 @@ fn loaded(report: Report) -> Report {
         scope: Scope::Bucket(other.clone()),
         given_at: InstanceId(77),
     };
-    Report {
-        epoch: Some(Epoch(9)),
-        kill: KillGeneration(7),
-        kills: [(other.clone(), KillGeneration(5))].into(),
+    report.lead.leader = Some(Epoch(9).into());
+    report.kills = KillNews {
+        fleet: KillGeneration(7),
+        buckets: [(other.clone(), KillGeneration(5))].into(),
         orders: [(order_id, order)].into(),
         drill: Drill(5),
-        children: 4,
-        killed_locally: 3,
-        subscriptions: vec![other.clone()],
-        holds: [(other, Rate::new(5.0).unwrap())].into(),
-        leaving: true,
-        ..report
-    }
+    };
+    report.children = 4;
+    report.clients.killed_locally = 3;
+    report.subscriptions.added = vec![other.clone()];
+    report.greeting.holds = [(other, Rate::new(5.0).unwrap())].into();
+    report.leaving = true;
+    report
 }
 
 #[track_caller]
@@ -158,7 +158,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
     let greeting = Scripted::new("b", 21)
         .offering("acme", 100.0)
         .report(at(200));
-    let identity = greeting.identity.clone().unwrap();
+    let identity = greeting.greeting.identity.clone().unwrap();
     let tallies = |id, offered, dropped| {
         let counts = Counts {
             offered,
@@ -182,15 +182,15 @@ fn refused_report_changes_nothing_whatever_the_cause() {
     };
     type Change<'a> = (&'a str, &'a dyn Fn(&mut Report));
     let of_greetings: [Change<'_>; 7] = [
-        ("nameless", &|it| it.identity = None),
-        ("client", &|it| it.identity = Some(client.clone())),
+        ("nameless", &|it| it.greeting.identity = None),
+        ("client", &|it| it.greeting.identity = Some(client.clone())),
         ("number", &|it| it.seq = 0),
         ("undefined", &|it| it.tallies = tallies(9, 1, 0)),
         ("inconsistent", &|it| it.tallies = tallies(0, 1, 2)),
-        ("itself", &|it| it.identity = Some(own.clone())),
+        ("itself", &|it| it.greeting.identity = Some(own.clone())),
         ("deep", &|it| it.path = deep.clone()),
     ];
-    let named = |it: &mut Report| it.identity = Some(zone.identity.clone());
+    let named = |it: &mut Report| it.greeting.identity = Some(zone.identity.clone());
     let of_reports: [Change<'_>; 7] = [
         ("named twice", &named),
         ("number", &|it| it.seq = 1),

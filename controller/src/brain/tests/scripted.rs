@@ -3,11 +3,11 @@
 
 use super::*;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{Directives, Terms, Values};
+use plimsoll_core::directive::{Directives, Leader, Terms, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
-use plimsoll_core::report::{Counts, Identity, Outbox, ReportedMode};
+use plimsoll_core::report::{Counts, Greeting, Identity, Outbox, ReportedMode, ReportedNames};
 
 use crate::admin::status::{BucketStatus, Status};
 
@@ -176,24 +176,30 @@ impl Scripted {
     pub(super) fn report(&mut self, now: MonoTime) -> Report {
         let holds = self.hold().map(|hold| (bucket(), Rate::new(hold).unwrap()));
         let mut report = Report {
-            identity: (!self.greeted).then(|| self.identity.clone()),
+            greeting: Greeting {
+                identity: (!self.greeted).then(|| self.identity.clone()),
+                holds: holds.into_iter().filter(|_| !self.greeted).collect(),
+                ..Greeting::default()
+            },
             time: Some(now + self.clock),
-            epoch: self.epoch,
-            kill: self.kill,
-            holds: holds.into_iter().filter(|_| !self.greeted).collect(),
+            lead: self.epoch.map(Leader::from).into(),
+            kills: self.kill.into(),
             modes: self.directed().filter(|_| !self.greeted).collect(),
-            tails: self
-                .tail
-                .iter()
-                .map(|tail| {
-                    let class = Key {
-                        bucket: bucket(),
-                        tenant: Tenant::default_class(),
-                    };
-                    (class, tail.clone())
-                })
-                .collect(),
-            asked: std::mem::take(&mut self.asked),
+            names: ReportedNames {
+                tails: self
+                    .tail
+                    .iter()
+                    .map(|tail| {
+                        let class = Key {
+                            bucket: bucket(),
+                            tenant: Tenant::default_class(),
+                        };
+                        (class, tail.clone())
+                    })
+                    .collect(),
+                asked: std::mem::take(&mut self.asked),
+                ..ReportedNames::default()
+            },
             ..Report::default()
         };
         self.greeted = true;
@@ -235,8 +241,8 @@ impl Scripted {
 
     pub(super) fn receive(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
         let directives = brain.directives(now, self.stream)?;
-        self.epoch = self.epoch.max(directives.epoch);
-        self.kill.merge(directives.kill);
+        self.epoch = self.epoch.max(directives.lead.epoch());
+        self.kill.merge(directives.kills.fleet);
         self.outbox.on_echo(directives.echo);
         directives
             .parent

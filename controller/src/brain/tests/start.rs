@@ -90,11 +90,11 @@ fn restarted_controller_leaves_zones_on_hold() {
     let now = fleet.now();
     for zone in &mut fleet.zones {
         let report = zone.report(now);
-        assert_eq!(report.holds.len(), 1);
+        assert_eq!(report.greeting.holds.len(), 1);
         fleet.brain.on_report(now, zone.stream, report).unwrap();
         save(&mut fleet.brain);
         let first = zone.receive(&mut fleet.brain, now).unwrap();
-        assert_eq!(first.epoch, Some(Epoch(epoch.0 + 1)));
+        assert_eq!(first.lead.epoch(), Some(Epoch(epoch.0 + 1)));
         assert_eq!(
             first.buckets[0].terms.hold, None,
             "a hold that a zone brings stays as it is"

@@ -57,11 +57,9 @@ impl Child {
 
     pub(super) fn report(&mut self, now: MonoTime) -> Report {
         let is_greeting = !std::mem::replace(&mut self.has_greeted, true);
-        let leader = self.sequence.leader();
         let mut report = Report {
-            identity: is_greeting.then(|| self.identity.clone()),
-            epoch: leader.map(|leader| leader.epoch),
-            controller: leader.and_then(|leader| leader.instance),
+            greeting: is_greeting.then(|| self.identity.clone()).into(),
+            lead: self.sequence.leader().into(),
             ..Report::default()
         };
         self.outbox.fill(&mut report, &[], |_| Tally::ZERO);
@@ -78,11 +76,14 @@ impl Child {
         answer
             .into_iter()
             .for_each(|answer| self.outbox.on_answer(answer));
-        let leader = directives.leader();
-        if self.sequence.accept(leader, directives.seq).is_err() {
+        if self
+            .sequence
+            .accept(directives.lead.leader, directives.seq)
+            .is_err()
+        {
             return false;
         }
-        self.unconfirmed = directives.unconfirmed;
+        self.unconfirmed = directives.lead.unconfirmed;
         for bucket in &mut directives.buckets {
             self.kills.kills().cap_knowledge(bucket);
             self.board.apply(bucket);

@@ -1,12 +1,9 @@
 //! The kills that aggregators report: orders that were given there, and generations as evidence of orders that
 //! are lost.
 
-use std::collections::BTreeMap;
-
 use plimsoll_core::decision::Mode;
-use plimsoll_core::kill::{KILL_ORDERS_MAX, KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{KILL_ORDERS_MAX, KillGeneration, KillNews, KillOrder, OrderId, Scope};
 use plimsoll_core::names::Bucket;
-use plimsoll_core::report::Report;
 use plimsoll_policy::Policy;
 
 use super::{Command, Held, Now, Source, Switch, hex};
@@ -21,26 +18,21 @@ impl DurableState {
     /// here.
     pub(crate) fn on_report(
         &mut self,
-        report: &Report,
+        news: &KillNews,
         evidence: bool,
         now: Now,
         policy: &Policy,
     ) -> bool {
-        let of_buckets = report
-            .kills
-            .iter()
-            .map(|(bucket, generation)| (Scope::Bucket(bucket.clone()), *generation));
-        let mut reported: BTreeMap<Scope, KillGeneration> = of_buckets.collect();
-        reported.insert(Scope::Fleet, report.kill);
         let mut changed = false;
-        for (id, order) in &report.orders {
-            let generation = reported.get(&id.scope).copied().unwrap_or_default();
+        for (id, order) in &news.orders {
+            let generation = news.generation(&id.scope).unwrap_or_default();
             changed |= self.on_order(id, *order, generation, now, policy);
         }
-        reported.retain(|scope, generation| {
-            evidence && !report.has_order(scope) && self.generation(scope).accepts(*generation)
-        });
-        for (scope, generation) in reported {
+        let is_taken = |(scope, generation): &(Scope, KillGeneration)| {
+            evidence && !news.has_order(scope) && self.generation(scope).accepts(*generation)
+        };
+        let taken: Vec<_> = news.generations().filter(is_taken).collect();
+        for (scope, generation) in taken {
             changed |= self.on_generation(&scope, generation, now.unix_s, policy);
         }
         changed

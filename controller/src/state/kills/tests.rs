@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::kill::{KillOrder, OrderId};
+use plimsoll_core::kill::{KillNews, KillOrder, OrderId};
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{InstanceId, Report};
+use plimsoll_core::report::InstanceId;
 
 use super::*;
 use crate::brain::tests;
@@ -67,7 +67,7 @@ impl Scene {
             unix_s: Some(self.now.as_micros() as i64 / 1_000_000),
         };
         let scope = words.get(1).map_or(Scope::Fleet, |name| alone(name));
-        let mut report = Report::default();
+        let mut news = KillNews::default();
         match words[0] {
             "file" | "modes" | "up" | "down" => {
                 let file = ["api", "p/*"].map(|entry| durable.stages[entry].file.as_str());
@@ -92,28 +92,28 @@ impl Scene {
             }
             "wait" => self.now = self.now + Duration::from_secs(number(&words, 1)),
             "learn" | "claim" => {
-                report.kill = KillGeneration(number(&words, 1));
-                durable.on_report(&report, words[0] == "learn", now, policy);
+                news.fleet = KillGeneration(number(&words, 1));
+                durable.on_report(&news, words[0] == "learn", now, policy);
             }
             "learn-api" => {
-                report.kills = [(bucket("api"), KillGeneration(number(&words, 1)))].into();
-                durable.on_report(&report, true, now, policy);
+                news.buckets = [(bucket("api"), KillGeneration(number(&words, 1)))].into();
+                durable.on_report(&news, true, now, policy);
             }
             "order" | "end-held" => {
                 let id = OrderId {
                     scope: Scope::Fleet,
                     given_at: InstanceId(number(&words, 1)),
                 };
-                report.kill = KillGeneration(number(&words, 2));
+                news.fleet = KillGeneration(number(&words, 2));
                 let ends_held = words[0] == "end-held";
                 let age_ms = if ends_held { 0 } else { number(&words, 3) };
                 let order = KillOrder {
-                    generation: report.kill,
+                    generation: news.fleet,
                     age: Duration::from_millis(age_ms),
                     ends_held,
                 };
-                report.orders = [(id, order)].into();
-                durable.on_report(&report, false, now, policy);
+                news.orders = [(id, order)].into();
+                durable.on_report(&news, false, now, policy);
             }
             "pass-claim" => {
                 durable.pass_claim(&Scope::Fleet, KillGeneration(number(&words, 1)));
@@ -364,15 +364,15 @@ fn bucket_kills_never_block_fleet_kills() {
         Err(KilledBucketsFull)
     );
     let learned = [(bucket("one-more"), KillGeneration(1))].into();
-    let report = Report {
-        kills: learned,
-        ..Report::default()
+    let news = KillNews {
+        buckets: learned,
+        ..KillNews::default()
     };
     let now = Now {
         at: scene.now,
         unix_s: None,
     };
-    assert!(!scene.durable.on_report(&report, true, now, &scene.policy));
+    assert!(!scene.durable.on_report(&news, true, now, &scene.policy));
     scene.act("on");
     assert_eq!(scene.durable.kill, KillGeneration(1));
 }

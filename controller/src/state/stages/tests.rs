@@ -6,7 +6,6 @@ use std::sync::Arc;
 use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::Report;
 use plimsoll_policy::Policy;
 use serde::de::DeserializeOwned;
 
@@ -51,15 +50,12 @@ fn act(durable: &mut DurableState, act: &str) {
             killed.unwrap();
         }
         ["learn"] => {
-            let report = Report {
-                kill: KillGeneration(durable.kill.0 + 1).switched(true),
-                ..Report::default()
-            };
+            let killed = KillGeneration(durable.kill.0 + 1).switched(true);
             let now = Now {
                 at: MonoTime::ZERO,
                 unix_s: None,
             };
-            durable.on_report(&report, true, now, &same);
+            durable.on_report(&killed.into(), true, now, &same);
         }
         ["restart"] => {
             let text = serde_json::to_string(&*durable).unwrap();

@@ -1,7 +1,8 @@
 //! The rule that decides which of two controllers leads, wherever both are seen.
 
-use super::{Directives, Epoch};
-use crate::report::{InstanceId, Report};
+use super::Epoch;
+use crate::kill::KillGeneration;
+use crate::report::InstanceId;
 
 /// Maximum step above its own epoch that a controller takes because a child has seen a later one.
 /// Each start of a controller adds 1, so no backup is that old. An aggregator passes no larger claim on. Children
@@ -29,22 +30,44 @@ impl Leader {
     }
 }
 
-impl Directives {
-    /// The controller that decided them; `None` if the parent has none yet.
-    pub fn leader(&self) -> Option<Leader> {
-        Some(Leader {
-            epoch: self.epoch?,
-            instance: self.controller,
-        })
+impl From<Epoch> for Leader {
+    /// Returns a controller with only its epoch known.
+    fn from(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            instance: None,
+        }
     }
 }
 
-impl Report {
-    /// The latest controller that the child knows of.
-    pub fn leader(&self) -> Option<Leader> {
-        Some(Leader {
-            epoch: self.epoch?,
-            instance: self.controller,
-        })
+/// What directives say about the controller that decided them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentLead {
+    /// The controller, also in the message of an aggregator. Absent if the parent has no controller
+    /// yet, or is a controller that has lost the lead: the message then carries no values.
+    pub leader: Option<Leader>,
+    /// True while the controller cannot confirm at its store that it leads. An aggregator does not forward it.
+    pub unconfirmed: bool,
+    /// The hash of the current policy; absent before there is one.
+    pub policy_hash: Option<u64>,
+    /// Kills of buckets with a generation up to this one have ended and are forgotten. Counts only with a
+    /// controller.
+    pub forgotten: KillGeneration,
+}
+
+impl SentLead {
+    /// Returns the epoch of the controller.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.leader.map(|leader| leader.epoch)
+    }
+}
+
+impl From<Epoch> for SentLead {
+    /// Returns the lead of a controller with only its epoch known.
+    fn from(epoch: Epoch) -> Self {
+        Self {
+            leader: Some(epoch.into()),
+            ..Self::default()
+        }
     }
 }

@@ -15,7 +15,7 @@ pub use board::{Board, Posted};
 pub use catalogued::{CATALOGUED_MAX, CatalogueNews, take_answers};
 pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, PoolDepth, ZonePool};
-pub use leader::{EPOCH_STEP_MAX, Leader};
+pub use leader::{EPOCH_STEP_MAX, Leader, SentLead};
 pub use sequence::{Sequence, StaleDirective};
 pub use tail::{ClassTerms, LIMITED_MAX, NewShare, TailCut};
 pub use unlisted::{NEAREST_BYTES_MAX, Unlisted};
@@ -28,8 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::decision::coherent::Coherence;
 use crate::decision::token_bucket::Tokens;
 use crate::decision::{Coin, Mode};
-use crate::kill::drill::Drill;
-use crate::kill::{Kill, KillGeneration, KillOrder, OrderId};
+use crate::kill::{Kill, KillNews};
 use crate::law::Weight;
 use crate::law::presence::Presences;
 use crate::law::tail::Standing;
@@ -55,23 +54,12 @@ pub const STANDINGS_MAX: usize = 16_384;
 /// A message from a parent to a child.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Directives {
-    /// The controller's epoch, also in the message of an aggregator. Absent if the parent has no controller
-    /// yet, or is a controller that has lost the lead: the message then carries no values.
-    pub epoch: Option<Epoch>,
-    /// The controller's process, forwarded unchanged.
-    pub controller: Option<InstanceId>,
+    /// The controller that decided.
+    pub lead: SentLead,
     /// Numbers the parent's messages on this stream, from 1.
     pub seq: u64,
-    /// The highest kill generation held.
-    pub kill: KillGeneration,
-    /// The kill generations of single buckets: all in the first message of a stream, then only changes.
-    pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// Kills of buckets with a generation up to this one have ended and are forgotten. Counts only with an epoch.
-    pub forgotten: KillGeneration,
-    /// The latest drill.
-    pub drill: Drill,
-    /// The hash of the current policy; absent before there is one.
-    pub policy_hash: Option<u64>,
+    /// The kills that the parent holds.
+    pub kills: KillNews,
     /// The acknowledgement of the child's reports.
     pub echo: Echo,
     /// The time since the controller last covered a report of the parent; absent if it never did. A
@@ -98,11 +86,6 @@ pub struct Directives {
     pub limits: Option<Vec<(Key, Rate)>>,
     /// What the catalogue of tenants says.
     pub catalogue: CatalogueNews,
-    /// True while the controller cannot confirm at its store that it leads. An aggregator does not forward it.
-    pub unconfirmed: bool,
-    /// The kills that the controller could not save, and their ends. At most
-    /// [`KILL_ORDERS_MAX`](crate::kill::KILL_ORDERS_MAX).
-    pub orders: BTreeMap<OrderId, KillOrder>,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }

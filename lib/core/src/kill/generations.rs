@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::drill::Drill;
-use super::{Kill, KillGeneration, SENT_MAX, Scope};
+use super::{Kill, KillGeneration, KillNews, SENT_MAX, Scope};
 use crate::decision::Mode;
 use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
 use crate::names::Bucket;
@@ -111,7 +111,17 @@ impl Kills {
             .collect()
     }
 
-    /// Merges the generations of a parent's message. If that names an epoch, kills that have ended are also
+    /// Returns what a message says that follows version `seen`. The relay adds the orders.
+    pub fn news(&self, seen: u64) -> KillNews {
+        KillNews {
+            fleet: self.fleet,
+            buckets: self.since(seen),
+            drill: self.drill,
+            ..KillNews::default()
+        }
+    }
+
+    /// Merges the generations of a parent's message. If that names a controller, kills that have ended are also
     /// forgotten. Returns true if any changed.
     ///
     /// # Errors
@@ -119,16 +129,18 @@ impl Kills {
     pub fn merge_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
         let all = directives
             .kills
+            .buckets
             .values()
-            .chain([&directives.kill, &directives.forgotten]);
+            .chain([&directives.kills.fleet, &directives.lead.forgotten]);
         if let Some(got) = all.copied().find(|got| got.0 > SENT_MAX) {
             return Err(StaleDirective::KillJump {
                 held: self.fleet,
                 got,
             });
         }
-        let has_forgotten = directives.epoch.is_some() && self.forget(directives.forgotten);
-        Ok(self.merge(directives.kill, &directives.kills) || has_forgotten)
+        let has_forgotten =
+            directives.lead.leader.is_some() && self.forget(directives.lead.forgotten);
+        Ok(self.merge(directives.kills.fleet, &directives.kills.buckets) || has_forgotten)
     }
 
     /// Forgets the buckets with a generation up to `through`: their kills have ended. Returns true if there were
@@ -236,7 +248,7 @@ impl Kills {
     /// Notes the drill numbers in a child's report. They start no drill, but the next one has a higher number,
     /// so that the child takes part in it.
     pub fn note_drill(&mut self, report: &Report) {
-        for claimed in [report.drill, report.claimed_drill] {
+        for claimed in [report.kills.drill, report.kills_below.drill] {
             if claimed > self.claimed_drill && self.drill.accepts(claimed) {
                 self.claimed_drill = claimed;
             }
@@ -252,7 +264,7 @@ impl Kills {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directive::Epoch;
+    use crate::directive::{Epoch, SentLead};
     use proptest::prelude::*;
 
     fn bucket(number: usize) -> Bucket {
@@ -292,8 +304,11 @@ mod tests {
         for (fleet, bucket) in [(u64::MAX, 0), (0, u64::MAX)] {
             let kills_of = some(&[(1, 7), (2, bucket)]);
             let message = Directives {
-                kill: KillGeneration(fleet),
-                kills: kills_of,
+                kills: KillNews {
+                    fleet: KillGeneration(fleet),
+                    buckets: kills_of,
+                    ..KillNews::default()
+                },
                 ..Directives::default()
             };
             assert!(matches!(
@@ -319,15 +334,18 @@ mod tests {
         let mut kills = Kills::default();
         kills.merge(KillGeneration(5), &some(&[(1, 1), (2, 2), (3, 3)]));
         let mut message = Directives {
-            forgotten: KillGeneration(2),
+            lead: SentLead {
+                forgotten: KillGeneration(2),
+                ..SentLead::default()
+            },
             ..Directives::default()
         };
         assert_eq!(
             (kills.merge_directives(&message), kills.buckets().count()),
             (Ok(false), 3)
         );
-        message.epoch = Some(Epoch(1));
-        message.kills = some(&[(4, 1)]);
+        message.lead.leader = Some(Epoch(1).into());
+        message.kills.buckets = some(&[(4, 1)]);
         assert_eq!(kills.merge_directives(&message), Ok(true));
         let held: Vec<_> = kills
             .buckets()

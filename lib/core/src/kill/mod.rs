@@ -39,12 +39,14 @@
 mod claims;
 pub mod drill;
 mod generations;
+mod news;
 mod order;
 mod relay;
 mod scope;
 
 pub use claims::{CLAIMS_MAX, Claims, KillClaim};
 pub use generations::{KILLED_BUCKETS_MAX, KilledBucketsFull, Kills, LEARNED_BUCKETS_MAX};
+pub use news::{KillNews, KillsBelow};
 pub use order::{KILL_ORDERS_MAX, KillOrder, OrderId};
 pub use relay::{KillRelay, SentKills};
 pub use scope::Scope;

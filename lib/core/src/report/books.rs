@@ -318,7 +318,9 @@ impl Books {
                     None
                 }
             };
-            begun.decisions_max = self.allowance.begin(now, begun.span, report.clients);
+            begun.decisions_max = self
+                .allowance
+                .begin(now, begun.span, report.clients.connected);
             begun
         });
         if report.more {

@@ -29,17 +29,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::decision::Mode;
-use crate::directive::{Epoch, Leader};
+use crate::directive::Leader;
 use crate::exchange::path::Path;
-use crate::kill::drill::{Drill, Spread};
-use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
+use crate::kill::{KillNews, KillsBelow};
 use crate::law::tail::Tail;
-use crate::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
+use crate::names::{Bucket, Key, KeyId, Name, Tenant};
 use crate::quantity::{MonoTime, Rate};
 
-/// Maximum number of [callers](Report::callers) in one report.
+/// Maximum number of [callers](ReportedNames::callers) in one report.
 pub const CALLERS_MAX: usize = 400;
-/// Maximum number of [callers](Report::callers) of one bucket that an aggregator reports, and that a controller shows.
+/// Maximum number of [callers](ReportedNames::callers) of one bucket that an aggregator reports, and that a
+/// controller shows.
 pub const CALLERS_PER_BUCKET_MAX: usize = 20;
 
 /// Defines a key on a stream, and where its books continue (see [`Books`]).
@@ -72,6 +72,118 @@ pub struct ReportedMode {
     pub unapplied: u32,
 }
 
+/// What only the greeting has, the first report of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Greeting {
+    /// The identity of the child; absent in every other report.
+    pub identity: Option<Identity>,
+    /// From an aggregator: its version of Plimsoll. Shown to operators, without effect.
+    pub version: Option<Name>,
+    /// From an aggregator: the holds of its buckets, from any controller.
+    pub holds: BTreeMap<Bucket, Rate>,
+    /// From a client: the unlisted names that it holds as established, which an aggregator that has
+    /// just started does not know.
+    pub established: BTreeSet<Key>,
+}
+
+impl From<Option<Identity>> for Greeting {
+    fn from(identity: Option<Identity>) -> Self {
+        Self {
+            identity,
+            ..Self::default()
+        }
+    }
+}
+
+/// What an aggregator reports about the names of tenants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportedNames {
+    /// The demand of each class of unlisted names that cuts some of them.
+    pub tails: BTreeMap<Key, Tail>,
+    /// Names that may exceed their tenant limit over all zones, with their rates here. At most
+    /// [`LIMITED_MAX`](crate::directive::LIMITED_MAX).
+    pub limited: Vec<(Key, Rate)>,
+    /// Every 5 s: the unlisted names with the highest rates, with their rates here. Empty means
+    /// unchanged. Shown to operators, without effect. At most [`CALLERS_MAX`].
+    pub callers: Vec<(Key, Rate)>,
+    /// Unlisted names without a plan that the catalogue of tenants may have. At most
+    /// [`CATALOGUED_MAX`](crate::directive::CATALOGUED_MAX).
+    pub asked: Vec<Tenant>,
+}
+
+/// Changes to the buckets that a child subscribes to. A key in the report subscribes to its bucket as well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubscriptionChanges {
+    /// New subscriptions on this stream, and from time to time all of them again: a parent drops a
+    /// bucket that no child asks for any more.
+    pub added: Vec<Bucket>,
+    /// Buckets that the child does not hold anymore. They apply before `added`.
+    pub ended: Vec<Bucket>,
+}
+
+impl From<Vec<Bucket>> for SubscriptionChanges {
+    fn from(added: Vec<Bucket>) -> Self {
+        Self {
+            added,
+            ended: Vec::new(),
+        }
+    }
+}
+
+/// Numbers of clients: the child itself, or those connected to it and to the aggregators below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCounts {
+    /// From an aggregator: the connected clients.
+    pub connected: u32,
+    /// The clients that are killed locally: by a kill file or by their environment.
+    pub killed_locally: u32,
+    /// The clients whose store of exact quotas does not answer.
+    pub quota_store_down: u32,
+}
+
+impl ClientCounts {
+    /// Returns these numbers, each at most `max`.
+    pub fn at_most(self, max: u32) -> Self {
+        Self {
+            connected: self.connected.min(max),
+            killed_locally: self.killed_locally.min(max),
+            quota_store_down: self.quota_store_down.min(max),
+        }
+    }
+
+    /// Returns the sums with other clients.
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            connected: self.connected.saturating_add(other.connected),
+            killed_locally: self.killed_locally.saturating_add(other.killed_locally),
+            quota_store_down: self.quota_store_down.saturating_add(other.quota_store_down),
+        }
+    }
+}
+
+/// The controllers that a child knows of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedLead {
+    /// The greatest controller held, or at an aggregator a greater one that a child claims; absent if none is
+    /// known. A client leaves out its instance if the parent itself named it.
+    pub leader: Option<Leader>,
+    /// From an aggregator: the age of the latest report that this controller has confirmed, which shows that
+    /// it was alive then. Absent if it confirmed none, and if only clients know of it.
+    pub age: Option<Duration>,
+    /// From an aggregator: another controller that a child or the parent names. It has no effect, and is
+    /// shown.
+    pub other: Option<Leader>,
+}
+
+impl From<Option<Leader>> for ReportedLead {
+    fn from(leader: Option<Leader>) -> Self {
+        Self {
+            leader,
+            ..Self::default()
+        }
+    }
+}
+
 /// One message from a child to its parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -80,77 +192,29 @@ pub struct Report {
     /// True if further parts of the report follow. Until the last one, parts carry only definitions
     /// and tallies.
     pub more: bool,
-    /// The identity of the child, only in the greeting, the first report of a stream.
-    pub identity: Option<Identity>,
-    /// From an aggregator, in a greeting: its version of Plimsoll. Shown to operators, without effect.
-    pub version: Option<Name>,
+    /// What only the greeting has, the first report of a stream.
+    pub greeting: Greeting,
     /// The child's monotonic time. Absent while no counts are sent: until the parent has answered on this stream,
     /// and from an aggregator that has just started.
     pub time: Option<MonoTime>,
-    /// The highest epoch held, or at an aggregator a higher one that a child claims; absent if none is known.
-    pub epoch: Option<Epoch>,
-    /// The controller of this epoch; absent if only the epoch is known, and from a client if the parent itself
-    /// named the controller.
-    pub controller: Option<InstanceId>,
-    /// From an aggregator: the age of the latest report that this controller has confirmed, which shows that
-    /// it was alive then. Absent if it confirmed none, and if only clients know of it.
-    pub controller_age: Option<Duration>,
-    /// From an aggregator: another controller that a child or the parent names. It has no effect, and is
-    /// shown.
-    pub other_controller: Option<Leader>,
-    /// The highest kill generation held.
-    pub kill: KillGeneration,
-    /// The kill generations of single buckets: all in a greeting, then changes, and from time to time all again.
-    pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// From an aggregator: kills ordered there or below it, and their ends, that the controller has
-    /// not confirmed yet, once per stream. Each order is a new kill, regardless of its generation.
-    /// After an end the buckets concerned have to be in shadow, regardless of decisions made
-    /// without knowledge of the kill.
-    pub orders: BTreeMap<OrderId, KillOrder>,
-    /// From an aggregator: generations that children hold above its own and that moved nothing. Sent like `kills`.
-    pub claims: BTreeMap<Scope, KillClaim>,
-    /// The latest drill.
-    pub drill: Drill,
-    /// From an aggregator: the highest drill number of its children.
-    pub claimed_drill: Drill,
-    /// From an aggregator: the time that the drill took to reach the clients below it, by zone, if that
-    /// changed.
-    pub spreads: BTreeMap<Zone, Spread>,
+    /// The controllers that the child knows of.
+    pub lead: ReportedLead,
+    /// The kills that the child holds.
+    pub kills: KillNews,
+    /// From an aggregator: what its children report about kills.
+    pub kills_below: KillsBelow,
     /// The number of connected children of the child.
     pub children: u32,
-    /// From an aggregator: the number of clients connected to it and to the aggregators below it.
-    pub clients: u32,
-    /// The clients, this one or those connected below, that are killed locally: by a kill file or by their
-    /// environment.
-    pub killed_locally: u32,
-    /// The clients, this one or those connected below, whose store of exact quotas does not answer.
-    pub quota_store_down: u32,
+    /// The clients that the report is about.
+    pub clients: ClientCounts,
     /// From an aggregator: the chain of aggregators below it; empty in a greeting.
     pub path: Path,
-    /// New subscriptions to buckets on this stream, and from time to time all of them again: a parent drops a
-    /// bucket that no child asks for any more.
-    pub subscriptions: Vec<Bucket>,
-    /// Buckets that the child does not hold anymore. They apply before the subscriptions of the
-    /// same report.
-    pub unsubscriptions: Vec<Bucket>,
-    /// From an aggregator, in a greeting: the holds of its buckets, from any controller.
-    pub holds: BTreeMap<Bucket, Rate>,
+    /// The buckets that the child subscribes to.
+    pub subscriptions: SubscriptionChanges,
     /// The modes of buckets: in a greeting all that have something to say, then only changes.
     pub modes: BTreeMap<Bucket, ReportedMode>,
-    /// From a client, in a greeting: the unlisted names that it holds as established, which an aggregator that has
-    /// just started does not know.
-    pub established: BTreeSet<Key>,
-    /// From an aggregator: the demand of each class of unlisted names that cuts some of them.
-    pub tails: BTreeMap<Key, Tail>,
-    /// From an aggregator: names that may exceed their tenant limit over all zones, with their rates here. At most
-    /// [`LIMITED_MAX`](crate::directive::LIMITED_MAX).
-    pub limited: Vec<(Key, Rate)>,
-    /// From an aggregator, every 5 s: the unlisted names with the highest rates, with their rates here. Empty means
-    /// unchanged. Shown to operators, without effect. At most [`CALLERS_MAX`].
-    pub callers: Vec<(Key, Rate)>,
-    /// From an aggregator: unlisted names without a plan that the catalogue of tenants may have. At most
-    /// [`CATALOGUED_MAX`](crate::directive::CATALOGUED_MAX).
-    pub asked: Vec<Tenant>,
+    /// From an aggregator: the names that its clients send.
+    pub names: ReportedNames,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
@@ -160,20 +224,6 @@ pub struct Report {
     /// True if the child stops in order: its share is released immediately. An aggregator with clients does not set
     /// it.
     pub leaving: bool,
-}
-
-impl Report {
-    /// Returns true if the report names an order for a scope, or its end.
-    pub fn has_order(&self, scope: &Scope) -> bool {
-        let first = OrderId {
-            scope: scope.clone(),
-            given_at: InstanceId(0),
-        };
-        self.orders
-            .range(first..)
-            .next()
-            .is_some_and(|(id, _)| id.scope == *scope)
-    }
 }
 
 /// The acknowledgement of a child's reports by its parent.

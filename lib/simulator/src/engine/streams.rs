@@ -45,7 +45,7 @@ impl World<'_> {
             return;
         };
         let (report, interval) = (process.report(time), process.report_interval());
-        let is_greeting = report.identity.is_some();
+        let is_greeting = report.greeting.identity.is_some();
         let cut = self.port(child).cuts > 0;
         for arrival in self.streams[stream]
             .up

@@ -12,7 +12,7 @@ use plimsoll_controller::state::{Command, DurableState};
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{
-    JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope,
+    JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillNews, KillOrder, OrderId, Scope,
 };
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Text, Zone as ZoneName};
@@ -98,13 +98,15 @@ impl Peer {
     fn report(&mut self, now: MonoTime, claim: Claim) -> Report {
         self.seq += 1;
         Report {
-            identity: (self.seq == 1).then(|| self.identity.clone()),
+            greeting: (self.seq == 1).then(|| self.identity.clone()).into(),
             seq: self.seq,
             time: Some(now),
-            kill: KillGeneration(claim.kill),
-            kills: claim.kills,
-            orders: claim.orders,
-            drill: Drill(claim.drill),
+            kills: KillNews {
+                fleet: KillGeneration(claim.kill),
+                buckets: claim.kills,
+                orders: claim.orders,
+                drill: Drill(claim.drill),
+            },
             ..Report::default()
         }
     }

@@ -648,8 +648,8 @@ impl World {
                 taken.retain(|id| {
                     let scope = &self.orders[*id].scope;
                     let carried = match scope {
-                        Scope::Fleet => Some(&sent.message.kill),
-                        Scope::Bucket(bucket) => sent.message.kills.get(bucket),
+                        Scope::Fleet => Some(&sent.message.kills.fleet),
+                        Scope::Bucket(bucket) => sent.message.kills.buckets.get(bucket),
                     };
                     let held = life.zone.kills().generation(scope);
                     carried.map_or(held, |carried| held.max(*carried)).0 >= sent.kills[scope]
@@ -682,9 +682,11 @@ impl World {
                 let buckets = sent
                     .message
                     .kills
+                    .buckets
                     .iter()
                     .map(|(bucket, kill)| (Scope::Bucket(bucket.clone()), kill.0));
-                for (scope, received) in buckets.chain([(Scope::Fleet, sent.message.kill.0)]) {
+                for (scope, received) in buckets.chain([(Scope::Fleet, sent.message.kills.fleet.0)])
+                {
                     life.kills
                         .entry(scope)
                         .and_modify(|held| *held = received.max(*held));
@@ -736,7 +738,12 @@ impl World {
     fn deliver_up(&mut self, sent: &InFlight<Report>, id: StreamId, parent: Option<usize>) -> bool {
         let now = at(self.now);
         let report = sent.message.clone();
-        let named: BTreeSet<Scope> = report.orders.keys().map(|id| id.scope.clone()).collect();
+        let named: BTreeSet<Scope> = report
+            .kills
+            .orders
+            .keys()
+            .map(|id| id.scope.clone())
+            .collect();
         let entered = match parent {
             None => {
                 let Some(brain) = &mut self.brain else {
@@ -984,7 +991,8 @@ fn client_that_forgets_a_kill_is_detected() {
                 .filter_map(|client| client.stream.as_mut())
             {
                 for InFlight { message, .. } in &mut stream.down {
-                    (message.kill, message.kills) = (KillGeneration(0), BTreeMap::new());
+                    (message.kills.fleet, message.kills.buckets) =
+                        (KillGeneration(0), BTreeMap::new());
                     for directive in &mut message.buckets {
                         directive.terms.kill = Kill::default();
                         directive.terms.mode = plimsoll_core::decision::Mode::Enforce;

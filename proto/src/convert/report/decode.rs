@@ -6,12 +6,14 @@ use std::time::Duration;
 use plimsoll_core::directive::{CATALOGUED_MAX, LIMITED_MAX};
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_ZONES_MAX};
-use plimsoll_core::kill::{CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration};
+use plimsoll_core::kill::{
+    CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillNews, KillsBelow,
+};
 use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{
-    CALLERS_MAX, COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, ReportedMode,
-    Role,
+    CALLERS_MAX, COHORTS_MAX, ClientCounts, Counts, Greeting, Identity, InstanceId, KeyDefinition,
+    Report, ReportedLead, ReportedMode, ReportedNames, Role, SubscriptionChanges,
 };
 
 use super::delta::SentCounts;
@@ -20,8 +22,7 @@ use crate::convert::DecodeError;
 use crate::convert::directives::decode_mode;
 use crate::convert::kill::{decode_claims, decode_kills, decode_orders, decode_spreads};
 use crate::convert::scalars::{
-    check_len, decode_controller, decode_epoch, decode_instance, decode_name,
-    decode_optional_instance, decode_rate,
+    check_len, decode_controller, decode_instance, decode_leader, decode_name, decode_rate,
 };
 use crate::convert::tail::{TAILS_MAX, decode_name_rates, decode_tail};
 use crate::{KEYS_PER_PART_MAX, wire};
@@ -93,7 +94,7 @@ impl ReportDecoder {
                 got: keys.seq,
             });
         }
-        if has_keys && report.rest.identity.is_some() && (more || report.parts > 1) {
+        if has_keys && report.rest.greeting.identity.is_some() && (more || report.parts > 1) {
             return Err(DecodeError::GreetingKeys);
         }
         if more {
@@ -135,62 +136,75 @@ impl ReportDecoder {
         Ok(Report {
             seq: part.seq,
             more: false,
-            identity: part.identity.map(decode_identity).transpose()?,
-            version: match part.version.as_str() {
-                "" => None,
-                version => Some(decode_name("version", version, Name::new)?),
+            greeting: Greeting {
+                identity: part.identity.map(decode_identity).transpose()?,
+                version: match part.version.as_str() {
+                    "" => None,
+                    version => Some(decode_name("version", version, Name::new)?),
+                },
+                holds: part
+                    .holds
+                    .iter()
+                    .map(|hold| {
+                        Ok((
+                            decode_name("holds", &hold.bucket, Bucket::new)?,
+                            decode_rate(hold.milli_rps)?,
+                        ))
+                    })
+                    .collect::<Result<_, DecodeError>>()?,
+                established: part
+                    .established
+                    .iter()
+                    .map(|name| decode_key(&name.bucket, &name.tenant))
+                    .collect::<Result<_, DecodeError>>()?,
             },
             time: part.time_us.map(MonoTime::from_micros),
-            epoch: decode_epoch(part.epoch)?,
-            controller: decode_optional_instance(part.controller)?,
-            controller_age: part.controller_age_ms.map(Duration::from_millis),
-            other_controller: part.other_controller.map(decode_controller).transpose()?,
-            kill: KillGeneration(part.kill_generation),
-            kills: decode_kills(&part.kills)?,
-            orders: decode_orders(&part.kill_orders)?,
-            claims: decode_claims(&part.kill_claims)?,
-            drill: Drill(part.drill),
-            claimed_drill: Drill(part.claimed_drill),
-            spreads: decode_spreads(&part.drill_latencies)?,
+            lead: ReportedLead {
+                leader: decode_leader(part.epoch, part.controller)?,
+                age: part.controller_age_ms.map(Duration::from_millis),
+                other: part.other_controller.map(decode_controller).transpose()?,
+            },
+            kills: KillNews {
+                fleet: KillGeneration(part.kill_generation),
+                buckets: decode_kills(&part.kills)?,
+                orders: decode_orders(&part.kill_orders)?,
+                drill: Drill(part.drill),
+            },
+            kills_below: KillsBelow {
+                claims: decode_claims(&part.kill_claims)?,
+                drill: Drill(part.claimed_drill),
+                spreads: decode_spreads(&part.drill_latencies)?,
+            },
             children: part.children,
-            clients: part.clients,
-            killed_locally: part.killed_locally,
-            quota_store_down: part.quota_store_down,
+            clients: ClientCounts {
+                connected: part.clients,
+                killed_locally: part.killed_locally,
+                quota_store_down: part.quota_store_down,
+            },
             path: decode_path(&part.path)?,
-            subscriptions: decode_buckets("subscriptions", &part.subscriptions)?,
-            unsubscriptions: decode_buckets("unsubscriptions", &part.unsubscriptions)?,
-            holds: part
-                .holds
-                .iter()
-                .map(|hold| {
-                    Ok((
-                        decode_name("holds", &hold.bucket, Bucket::new)?,
-                        decode_rate(hold.milli_rps)?,
-                    ))
-                })
-                .collect::<Result<_, DecodeError>>()?,
+            subscriptions: SubscriptionChanges {
+                added: decode_buckets("subscriptions", &part.subscriptions)?,
+                ended: decode_buckets("unsubscriptions", &part.unsubscriptions)?,
+            },
             modes: part
                 .modes
                 .iter()
                 .map(decode_reported_mode)
                 .collect::<Result<_, DecodeError>>()?,
-            established: part
-                .established
-                .iter()
-                .map(|name| decode_key(&name.bucket, &name.tenant))
-                .collect::<Result<_, DecodeError>>()?,
-            tails: part
-                .tails
-                .iter()
-                .map(decode_tail)
-                .collect::<Result<_, _>>()?,
-            limited: decode_name_rates("limited", &part.limited, LIMITED_MAX)?,
-            callers: decode_name_rates("callers", &part.callers, CALLERS_MAX)?,
-            asked: part
-                .asked
-                .iter()
-                .map(|tenant| decode_name("asked", tenant, Tenant::new))
-                .collect::<Result<_, DecodeError>>()?,
+            names: ReportedNames {
+                tails: part
+                    .tails
+                    .iter()
+                    .map(decode_tail)
+                    .collect::<Result<_, _>>()?,
+                limited: decode_name_rates("limited", &part.limited, LIMITED_MAX)?,
+                callers: decode_name_rates("callers", &part.callers, CALLERS_MAX)?,
+                asked: part
+                    .asked
+                    .iter()
+                    .map(|tenant| decode_name("asked", tenant, Tenant::new))
+                    .collect::<Result<_, DecodeError>>()?,
+            },
             definitions,
             tallies,
             evidence: decode_evidence(part.evidence)?,
@@ -236,7 +250,7 @@ impl Unfinished {
         for (is_consistent, field) in [
             (self.rest.seq == part.seq, "seq"),
             (self.rest.time == part.time, "time"),
-            (part.identity.is_none(), "identity"),
+            (part.greeting.identity.is_none(), "identity"),
             (part.path.0.is_empty(), "path"),
             // An id must not be reassigned between the counts of one report.
             (
@@ -258,26 +272,27 @@ impl Unfinished {
         }
         self.bins += part.evidence.bins();
         let rest = &mut self.rest;
-        rest.subscriptions.extend(part.subscriptions);
-        rest.unsubscriptions.extend(part.unsubscriptions);
+        rest.subscriptions.added.extend(part.subscriptions.added);
+        rest.subscriptions.ended.extend(part.subscriptions.ended);
         // `append` would rebuild a map with each part, at the cost of the square of its length.
-        rest.kills.extend(part.kills);
-        rest.orders.extend(part.orders);
-        rest.claims.extend(part.claims);
-        rest.spreads.extend(part.spreads);
-        rest.holds.extend(part.holds);
+        rest.kills.buckets.extend(part.kills.buckets);
+        rest.kills.orders.extend(part.kills.orders);
+        rest.kills_below.claims.extend(part.kills_below.claims);
+        rest.kills_below.spreads.extend(part.kills_below.spreads);
+        rest.greeting.holds.extend(part.greeting.holds);
         rest.modes.extend(part.modes);
-        rest.established.extend(part.established);
-        rest.tails.extend(part.tails);
-        rest.limited.extend(part.limited);
-        rest.callers.extend(part.callers);
-        rest.asked.extend(part.asked);
+        rest.greeting.established.extend(part.greeting.established);
+        rest.names.tails.extend(part.names.tails);
+        rest.names.limited.extend(part.names.limited);
+        rest.names.callers.extend(part.names.callers);
+        rest.names.asked.extend(part.names.asked);
         rest.evidence.append(part.evidence);
         Ok(self.with_keys(keys))
     }
 
     fn finish(mut self) -> Report {
-        for list in [&mut self.rest.subscriptions, &mut self.rest.unsubscriptions] {
+        let SubscriptionChanges { added, ended } = &mut self.rest.subscriptions;
+        for list in [added, ended] {
             list.sort_unstable();
             list.dedup();
         }
@@ -306,27 +321,35 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
         ("parts", report.parts, PARTS_MAX),
         (
             "subscriptions",
-            rest.subscriptions.len(),
+            rest.subscriptions.added.len(),
             BUCKETS_PER_REPORT_MAX,
         ),
         (
             "unsubscriptions",
-            rest.unsubscriptions.len(),
+            rest.subscriptions.ended.len(),
             BUCKETS_PER_REPORT_MAX,
         ),
-        ("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX),
+        ("holds", rest.greeting.holds.len(), BUCKETS_PER_REPORT_MAX),
         ("modes", rest.modes.len(), BUCKETS_PER_REPORT_MAX),
-        ("established", rest.established.len(), ESTABLISHED_MAX),
-        ("tails", rest.tails.len(), TAILS_MAX),
-        ("limited", rest.limited.len(), LIMITED_MAX),
-        ("callers", rest.callers.len(), CALLERS_MAX),
-        ("asked", rest.asked.len(), CATALOGUED_MAX),
+        (
+            "established",
+            rest.greeting.established.len(),
+            ESTABLISHED_MAX,
+        ),
+        ("tails", rest.names.tails.len(), TAILS_MAX),
+        ("limited", rest.names.limited.len(), LIMITED_MAX),
+        ("callers", rest.names.callers.len(), CALLERS_MAX),
+        ("asked", rest.names.asked.len(), CATALOGUED_MAX),
         ("evidence", rest.evidence.iter().len(), COHORTS_MAX),
         ("evidence.latency_bin_gaps", report.bins, EVIDENCE_BINS_MAX),
-        ("kills", rest.kills.len(), KILLED_BUCKETS_MAX),
-        ("kill_orders", rest.orders.len(), KILL_ORDERS_MAX),
-        ("kill_claims", rest.claims.len(), CLAIMS_MAX),
-        ("drill_latencies", rest.spreads.len(), SPREAD_ZONES_MAX),
+        ("kills", rest.kills.buckets.len(), KILLED_BUCKETS_MAX),
+        ("kill_orders", rest.kills.orders.len(), KILL_ORDERS_MAX),
+        ("kill_claims", rest.kills_below.claims.len(), CLAIMS_MAX),
+        (
+            "drill_latencies",
+            rest.kills_below.spreads.len(),
+            SPREAD_ZONES_MAX,
+        ),
     ] {
         check_len(list, got, most)?;
     }

@@ -3,7 +3,7 @@
 use plimsoll_core::directive::{CATALOGUED_MAX, LIMITED_MAX};
 use plimsoll_core::names::Name;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{CALLERS_MAX, Counts, Identity, Report, Role};
+use plimsoll_core::report::{CALLERS_MAX, Counts, Identity, Report, ReportedLead, Role};
 use prost::Message;
 
 use super::decode::{ESTABLISHED_MAX, EVIDENCE_BINS_MAX};
@@ -11,7 +11,9 @@ use super::delta::{self, SentCounts};
 use super::evidence::encode_evidence;
 use crate::convert::directives::encode_mode;
 use crate::convert::kill::{encode_claim, encode_kill, encode_order, encode_spread};
-use crate::convert::scalars::{encode_controller, encode_instance, encode_millis, encode_rate};
+use crate::convert::scalars::{
+    encode_controller, encode_instance, encode_leader, encode_millis, encode_rate,
+};
 use crate::convert::tail::{TAILS_MAX, encode_name_rate, encode_tail};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
@@ -35,13 +37,13 @@ impl ReportEncoder {
             last: encode_head(report),
             bytes_left: PART_BYTES_MAX,
         };
-        for bucket in &report.subscriptions {
+        for bucket in &report.subscriptions.added {
             parts.push(|part| &mut part.subscriptions, bucket.to_string());
         }
-        for bucket in &report.unsubscriptions {
+        for bucket in &report.subscriptions.ended {
             parts.push(|part| &mut part.unsubscriptions, bucket.to_string());
         }
-        for (bucket, hold) in &report.holds {
+        for (bucket, hold) in &report.greeting.holds {
             let hold = wire::Hold {
                 bucket: bucket.to_string(),
                 milli_rps: encode_rate(*hold),
@@ -56,23 +58,23 @@ impl ReportEncoder {
             };
             parts.push(|part| &mut part.modes, mode);
         }
-        for key in report.established.iter().take(ESTABLISHED_MAX) {
+        for key in report.greeting.established.iter().take(ESTABLISHED_MAX) {
             let name = wire::TenantName {
                 bucket: key.bucket.to_string(),
                 tenant: key.tenant.to_string(),
             };
             parts.push(|part| &mut part.established, name);
         }
-        for (bucket, tail) in report.tails.iter().take(TAILS_MAX) {
+        for (bucket, tail) in report.names.tails.iter().take(TAILS_MAX) {
             parts.push(|part| &mut part.tails, encode_tail(bucket, tail));
         }
-        for name in report.limited.iter().take(LIMITED_MAX) {
+        for name in report.names.limited.iter().take(LIMITED_MAX) {
             parts.push(|part| &mut part.limited, encode_name_rate(name));
         }
-        for name in report.callers.iter().take(CALLERS_MAX) {
+        for name in report.names.callers.iter().take(CALLERS_MAX) {
             parts.push(|part| &mut part.callers, encode_name_rate(name));
         }
-        for tenant in report.asked.iter().take(CATALOGUED_MAX) {
+        for tenant in report.names.asked.iter().take(CATALOGUED_MAX) {
             parts.push(|part| &mut part.asked, tenant.to_string());
         }
         let mut bins = 0;
@@ -86,16 +88,16 @@ impl ReportEncoder {
             }
             parts.push(|part| &mut part.evidence, encoded);
         }
-        for (bucket, generation) in &report.kills {
+        for (bucket, generation) in &report.kills.buckets {
             parts.push(|part| &mut part.kills, encode_kill(bucket, *generation));
         }
-        for (id, order) in &report.orders {
+        for (id, order) in &report.kills.orders {
             parts.push(|part| &mut part.kill_orders, encode_order(id, order));
         }
-        for (scope, claim) in &report.claims {
+        for (scope, claim) in &report.kills_below.claims {
             parts.push(|part| &mut part.kill_claims, encode_claim(scope, claim));
         }
-        for (zone, spread) in &report.spreads {
+        for (zone, spread) in &report.kills_below.spreads {
             parts.push(
                 |part| &mut part.drill_latencies,
                 encode_spread(zone, spread),
@@ -195,26 +197,29 @@ impl Parts<'_> {
 
 /// Encodes the fields that every part repeats, and `identity` and `path`, which are in the first part only.
 fn encode_head(report: &Report) -> wire::Report {
+    let ReportedLead { leader, age, other } = report.lead;
+    let (epoch, controller) = encode_leader(leader);
     wire::Report {
         seq: report.seq,
-        identity: report.identity.as_ref().map(encode_identity),
+        identity: report.greeting.identity.as_ref().map(encode_identity),
         version: report
+            .greeting
             .version
             .as_ref()
             .map_or_else(String::new, Name::to_string),
         time_us: report.time.map(MonoTime::as_micros),
-        epoch: report.epoch.map(|epoch| epoch.0),
-        controller: report.controller.map(encode_instance),
-        controller_age_ms: report.controller_age.map(encode_millis),
-        other_controller: report.other_controller.map(encode_controller),
-        kill_generation: report.kill.0,
-        drill: report.drill.0,
-        claimed_drill: report.claimed_drill.0,
-        killed_locally: report.killed_locally,
-        quota_store_down: report.quota_store_down,
+        epoch,
+        controller,
+        controller_age_ms: age.map(encode_millis),
+        other_controller: other.map(encode_controller),
+        kill_generation: report.kills.fleet.0,
+        drill: report.kills.drill.0,
+        claimed_drill: report.kills_below.drill.0,
+        killed_locally: report.clients.killed_locally,
+        quota_store_down: report.clients.quota_store_down,
         leaving: report.leaving,
         children: report.children,
-        clients: report.clients,
+        clients: report.clients.connected,
         path: report.path.0.iter().copied().map(encode_instance).collect(),
         ..wire::Report::default()
     }

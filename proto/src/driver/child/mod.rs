@@ -281,8 +281,8 @@ impl<C: Child, O: Observer> Driver<'_, '_, C, O> {
                         self.on_answer(stream.parent_zone.as_deref(), old.take().is_some());
                     }
                     if let Some(message) = decoder.decode(message)? {
-                        let epoch = message.epoch.unwrap_or_default();
-                        unconfirmed.send_replace(message.unconfirmed.then_some(epoch));
+                        let epoch = message.lead.leader.unwrap_or_default().epoch;
+                        unconfirmed.send_replace(message.lead.unconfirmed.then_some(epoch));
                         // A shorter interval applies immediately, not after the longer one has
                         // passed.
                         let wait = self.apply(message, &mut interval);

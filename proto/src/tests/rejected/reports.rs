@@ -556,10 +556,10 @@ fn tiny_parts_cost_only_their_size() {
     let spent = started.elapsed();
     assert!(spent < Duration::from_secs(10), "{spent:?}");
     let lens = (
-        joined.subscriptions.len(),
-        joined.unsubscriptions.len(),
-        joined.established.len(),
+        joined.subscriptions.added.len(),
+        joined.subscriptions.ended.len(),
+        joined.greeting.established.len(),
     );
     assert_eq!(lens, (32_000, 32_000, 64_000));
-    assert!(joined.subscriptions.is_sorted() && joined.unsubscriptions.is_sorted());
+    assert!(joined.subscriptions.added.is_sorted() && joined.subscriptions.ended.is_sorted());
 }

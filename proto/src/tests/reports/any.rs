@@ -1,6 +1,10 @@
 //! Generators of reports.
 
+use plimsoll_core::kill::{KillNews, KillsBelow};
 use plimsoll_core::law::tail::{Bin as RateBin, Demand, Tail};
+use plimsoll_core::report::{
+    ClientCounts, Greeting, ReportedLead, ReportedNames, SubscriptionChanges,
+};
 use proptest::sample::Index;
 
 use crate::tests::*;
@@ -104,80 +108,96 @@ fn any_report() -> impl Strategy<Value = Report> {
                 subscriptions,
                 (holds, established, tails),
             )| Report {
-                limited: established
-                    .iter()
-                    .map(|(bucket, tenant)| {
-                        let key = Key {
-                            bucket: bucket.clone(),
-                            tenant: tenant.clone(),
-                        };
-                        (key, Rate::new(3.5).unwrap())
-                    })
-                    .collect(),
-                callers: established
-                    .iter()
-                    .zip(1..)
-                    .map(|((bucket, tenant), number)| {
-                        let key = Key {
-                            bucket: bucket.clone(),
-                            tenant: tenant.clone(),
-                        };
-                        (key, Rate::new(f64::from(number) + 0.25).unwrap())
-                    })
-                    .collect(),
-                asked: established
-                    .iter()
-                    .map(|(_, tenant)| tenant.clone())
-                    .collect(),
+                names: ReportedNames {
+                    limited: established
+                        .iter()
+                        .map(|(bucket, tenant)| {
+                            let key = Key {
+                                bucket: bucket.clone(),
+                                tenant: tenant.clone(),
+                            };
+                            (key, Rate::new(3.5).unwrap())
+                        })
+                        .collect(),
+                    callers: established
+                        .iter()
+                        .zip(1..)
+                        .map(|((bucket, tenant), number)| {
+                            let key = Key {
+                                bucket: bucket.clone(),
+                                tenant: tenant.clone(),
+                            };
+                            (key, Rate::new(f64::from(number) + 0.25).unwrap())
+                        })
+                        .collect(),
+                    asked: established
+                        .iter()
+                        .map(|(_, tenant)| tenant.clone())
+                        .collect(),
+                    tails: tails
+                        .into_iter()
+                        .map(|(bucket, (bins, number))| {
+                            let tenant = match number % 2 {
+                                0 => Tenant::default_class(),
+                                _ => Tenant::class_of_plan("free").unwrap(),
+                            };
+                            (Key { bucket, tenant }, tail(&bins, number))
+                        })
+                        .collect(),
+                },
                 seq: 0,
-                version: identity.as_ref().map(|it: &Identity| it.name.clone()),
-                identity,
-                time: micros.map(MonoTime::from_micros),
-                epoch: epoch.map(Epoch),
-                controller: epoch.map(|epoch| InstanceId(epoch.into())),
-                controller_age: epoch.map(|epoch| Duration::from_millis(epoch / 3)),
-                other_controller: epoch.map(|epoch| Leader {
-                    epoch: Epoch(epoch),
-                    instance: leaving.then_some(InstanceId(kill.into())),
-                }),
-                kill: KillGeneration(kill),
-                kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
-                orders: orders(kill),
-                claims: [(Scope::Fleet, claim(kill))].into(),
-                drill: Drill(kill / 2),
-                claimed_drill: Drill(kill / 5),
-                spreads: [(
-                    Zone::new("a").unwrap(),
-                    Spread::of([(7, 1), (kill, 3)], kill),
-                )]
-                .into(),
-                children,
-                killed_locally: children / 2,
-                quota_store_down: children / 3,
-                clients: children / 3,
-                more: false,
-                path,
-                unsubscriptions: subscriptions.iter().take(2).cloned().collect(),
-                subscriptions: subscriptions.into_iter().collect(),
-                established: established
-                    .into_iter()
-                    .map(|(bucket, tenant)| Key { bucket, tenant })
-                    .collect(),
                 modes: holds
                     .keys()
                     .map(|bucket| (bucket.clone(), mode(kill)))
                     .collect(),
-                holds,
-                tails: tails
-                    .into_iter()
-                    .map(|(bucket, (bins, number))| {
-                        let tenant = match number % 2 {
-                            0 => Tenant::default_class(),
-                            _ => Tenant::class_of_plan("free").unwrap(),
-                        };
-                        (Key { bucket, tenant }, tail(&bins, number))
-                    })
-                    .collect(),
+                greeting: Greeting {
+                    version: identity.as_ref().map(|it: &Identity| it.name.clone()),
+                    identity,
+                    established: established
+                        .into_iter()
+                        .map(|(bucket, tenant)| Key { bucket, tenant })
+                        .collect(),
+                    holds,
+                },
+                time: micros.map(MonoTime::from_micros),
+                lead: ReportedLead {
+                    leader: epoch.map(|epoch| Leader {
+                        epoch: Epoch(epoch),
+                        instance: Some(InstanceId(epoch.into())),
+                    }),
+                    age: epoch.map(|epoch| Duration::from_millis(epoch / 3)),
+                    other: epoch.map(|epoch| Leader {
+                        epoch: Epoch(epoch),
+                        instance: leaving.then_some(InstanceId(kill.into())),
+                    }),
+                },
+                kills: KillNews {
+                    fleet: KillGeneration(kill),
+                    buckets: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+                    orders: orders(kill),
+                    drill: Drill(kill / 2),
+                },
+                kills_below: KillsBelow {
+                    claims: [(Scope::Fleet, claim(kill))].into(),
+                    drill: Drill(kill / 5),
+                    spreads: [(
+                        Zone::new("a").unwrap(),
+                        Spread::of([(7, 1), (kill, 3)], kill),
+                    )]
+                    .into(),
+                },
+                children,
+                clients: ClientCounts {
+                    killed_locally: children / 2,
+                    quota_store_down: children / 3,
+                    connected: children / 3,
+                },
+                more: false,
+                path,
+                subscriptions: SubscriptionChanges {
+                    ended: subscriptions.iter().take(2).cloned().collect(),
+                    added: subscriptions.into_iter().collect(),
+                },
                 definitions: BTreeMap::new(),
                 tallies: Tallies::default(),
                 evidence: Evidence::default(),

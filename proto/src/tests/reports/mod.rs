@@ -6,6 +6,7 @@ mod sizes;
 use self::any::any_evidence;
 pub(super) use self::any::any_stream;
 use super::*;
+use plimsoll_core::report::Greeting;
 
 fn check_reports(reports: &[Report]) -> Vec<usize> {
     let (mut encoder, mut decoder) = (ReportEncoder::default(), ReportDecoder::default());
@@ -133,12 +134,16 @@ fn positive_hold_never_becomes_zero() {
     let buckets = ["a", "b", "c", "d"].map(|name| Bucket::new(name).unwrap());
     let report = Report {
         seq: 1,
-        holds: buckets.into_iter().zip(rates).collect(),
+        greeting: Greeting {
+            holds: buckets.into_iter().zip(rates).collect(),
+            ..Greeting::default()
+        },
         ..Report::default()
     };
     let part = ReportEncoder::default().encode(&report).remove(0);
     let arrived = ReportDecoder::default().decode(part).unwrap().unwrap();
     let arrived: Vec<f64> = arrived
+        .greeting
         .holds
         .values()
         .map(|hold| hold.per_second())

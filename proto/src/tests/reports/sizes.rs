@@ -1,10 +1,13 @@
 //! Sizes of reports: parts within the bounds of a message, and bytes per key.
 
+use plimsoll_core::kill::{KillNews, KillsBelow};
 use std::mem::swap;
 
 use super::{check_reports, defining};
-use plimsoll_core::directive::LIMITED_MAX;
-use plimsoll_core::report::CALLERS_MAX;
+use plimsoll_core::directive::{LIMITED_MAX, Leader};
+use plimsoll_core::report::{
+    CALLERS_MAX, ClientCounts, Greeting, ReportedNames, SubscriptionChanges,
+};
 
 use crate::tests::*;
 
@@ -68,48 +71,61 @@ fn largest_report(keys: usize) -> Report {
     };
     Report {
         seq: 1,
-        identity: Some(Identity {
-            instance: InstanceId(u128::MAX),
-            name: Name::new(&text(1)).unwrap(),
-            service: Name::new(&text(2)).unwrap(),
-            zone: Zone::new(&text(3)).unwrap(),
-            role: Role::Aggregator,
-        }),
-        version: Some(Name::new(&text(1)).unwrap()),
+        greeting: Greeting {
+            identity: Some(Identity {
+                instance: InstanceId(u128::MAX),
+                name: Name::new(&text(1)).unwrap(),
+                service: Name::new(&text(2)).unwrap(),
+                zone: Zone::new(&text(3)).unwrap(),
+                role: Role::Aggregator,
+            }),
+            version: Some(Name::new(&text(1)).unwrap()),
+            holds: (0..keys)
+                .map(|number| (bucket(number), largest_rate()))
+                .collect(),
+            established: (0..keys).map(|number| definition(number).key).collect(),
+        },
         time: Some(MonoTime::from_micros(MICROS_MAX)),
-        epoch: Some(Epoch(u64::MAX)),
-        kill: KillGeneration(u64::MAX),
-        kills: (0..keys.min(KILLED_BUCKETS_MAX))
-            .map(|number| (bucket(number), KillGeneration(u64::MAX)))
-            .collect(),
-        orders: (0..keys.min(KILL_ORDERS_MAX)).map(order).collect(),
-        claims: (0..keys.min(CLAIMS_MAX)).map(claim).collect(),
-        drill: Drill(u64::MAX),
-        claimed_drill: Drill(u64::MAX),
-        spreads: (0..keys.min(SPREAD_ZONES_MAX))
-            .map(|number| (Zone::new(&text(number)).unwrap(), largest_spread()))
-            .collect(),
+        lead: Some(Leader::from(Epoch(u64::MAX))).into(),
+        kills: KillNews {
+            fleet: KillGeneration(u64::MAX),
+            buckets: (0..keys.min(KILLED_BUCKETS_MAX))
+                .map(|number| (bucket(number), KillGeneration(u64::MAX)))
+                .collect(),
+            orders: (0..keys.min(KILL_ORDERS_MAX)).map(order).collect(),
+            drill: Drill(u64::MAX),
+        },
+        kills_below: KillsBelow {
+            claims: (0..keys.min(CLAIMS_MAX)).map(claim).collect(),
+            drill: Drill(u64::MAX),
+            spreads: (0..keys.min(SPREAD_ZONES_MAX))
+                .map(|number| (Zone::new(&text(number)).unwrap(), largest_spread()))
+                .collect(),
+        },
         children: u32::MAX,
-        killed_locally: u32::MAX,
-        quota_store_down: u32::MAX,
-        clients: u32::MAX,
+        clients: ClientCounts {
+            killed_locally: u32::MAX,
+            quota_store_down: u32::MAX,
+            connected: u32::MAX,
+        },
         more: false,
         path: Path(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
-        subscriptions: (0..keys).map(bucket).collect(),
-        unsubscriptions: (0..keys).map(bucket).collect(),
-        holds: (0..keys)
-            .map(|number| (bucket(number), largest_rate()))
-            .collect(),
+        subscriptions: SubscriptionChanges {
+            added: (0..keys).map(bucket).collect(),
+            ended: (0..keys).map(bucket).collect(),
+        },
         modes: (0..keys)
             .map(|number| (bucket(number), largest_mode()))
             .collect(),
-        established: (0..keys).map(|number| definition(number).key).collect(),
-        limited: (0..keys.min(LIMITED_MAX))
-            .map(|number| (planned(number), largest_rate()))
-            .collect(),
-        callers: (0..keys.min(CALLERS_MAX))
-            .map(|number| (planned(number), largest_rate()))
-            .collect(),
+        names: ReportedNames {
+            limited: (0..keys.min(LIMITED_MAX))
+                .map(|number| (planned(number), largest_rate()))
+                .collect(),
+            callers: (0..keys.min(CALLERS_MAX))
+                .map(|number| (planned(number), largest_rate()))
+                .collect(),
+            ..ReportedNames::default()
+        },
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
         tallies: (0..)
             .map(KeyId)
@@ -120,7 +136,6 @@ fn largest_report(keys: usize) -> Report {
             .collect(),
         evidence: largest_evidence(keys.min(4_096)),
         leaving: true,
-        ..Report::default()
     }
 }
 
@@ -201,13 +216,9 @@ fn ten_thousand_longest_names_fit_their_messages() {
         ..largest_report(1)
     };
     // A greeting has no keys.
-    let parts = check_reports(&[
-        Report {
-            identity: None,
-            ..largest_report(10_000)
-        },
-        next,
-    ]);
+    let mut largest = largest_report(10_000);
+    largest.greeting.identity = None;
+    let parts = check_reports(&[largest, next]);
     assert!(parts[0] > 10_000 / KEYS_PER_PART_MAX, "{parts:?}");
     assert_eq!(parts[1], 1);
 }
@@ -223,18 +234,24 @@ fn every_single_list_fits_its_messages() {
     type Give = fn(&mut Report, &mut Report);
     let lists: [(&str, Give); 10] = [
         ("subscriptions", |to, of| {
-            swap(&mut to.subscriptions, &mut of.subscriptions)
+            swap(&mut to.subscriptions.added, &mut of.subscriptions.added)
         }),
         ("unsubscriptions", |to, of| {
-            swap(&mut to.unsubscriptions, &mut of.unsubscriptions)
+            swap(&mut to.subscriptions.ended, &mut of.subscriptions.ended)
         }),
-        ("holds", |to, of| swap(&mut to.holds, &mut of.holds)),
+        ("holds", |to, of| {
+            swap(&mut to.greeting.holds, &mut of.greeting.holds)
+        }),
         ("modes", |to, of| swap(&mut to.modes, &mut of.modes)),
         ("established", |to, of| {
-            swap(&mut to.established, &mut of.established)
+            swap(&mut to.greeting.established, &mut of.greeting.established)
         }),
-        ("kill_orders", |to, of| swap(&mut to.orders, &mut of.orders)),
-        ("kill_claims", |to, of| swap(&mut to.claims, &mut of.claims)),
+        ("kill_orders", |to, of| {
+            swap(&mut to.kills.orders, &mut of.kills.orders)
+        }),
+        ("kill_claims", |to, of| {
+            swap(&mut to.kills_below.claims, &mut of.kills_below.claims)
+        }),
         ("definitions", |to, of| {
             swap(&mut to.definitions, &mut of.definitions)
         }),
@@ -293,7 +310,10 @@ fn small_entries_fill_parts_to_the_limit() {
     let hold = |number: u32| (Bucket::new(&number.to_string()).unwrap(), Rate::ZERO);
     let holds = Report {
         seq: 1,
-        holds: (0..4_097).map(hold).collect(),
+        greeting: Greeting {
+            holds: (0..4_097).map(hold).collect(),
+            ..Greeting::default()
+        },
         ..Report::default()
     };
     assert!(check_reports(&[holds])[0] > 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_core::directive::{Directives, StaleDirective};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::Report;
+use plimsoll_core::report::{Greeting, Report};
 use plimsoll_host::Shared;
 use plimsoll_proto::driver::child::{self, Observer, StreamError};
 use plimsoll_proto::transport::{Dial, ParentList, Security};
@@ -62,7 +62,10 @@ impl Child for ScriptedChild {
                 Report {
                     seq: 1,
                     time: Some(now),
-                    identity,
+                    greeting: Greeting {
+                        identity,
+                        ..self.greeting.greeting.clone()
+                    },
                     definitions,
                     tallies,
                     ..self.greeting.clone()
@@ -82,7 +85,7 @@ impl Child for ScriptedChild {
         _now: MonoTime,
         directives: Directives,
     ) -> Result<(), StaleDirective> {
-        if let Some(got) = directives.epoch.filter(|epoch| *epoch < EPOCH) {
+        if let Some(got) = directives.lead.epoch().filter(|epoch| *epoch < EPOCH) {
             return Err(StaleDirective::Epoch { held: EPOCH, got });
         }
         self.interval = directives.report_interval.unwrap_or(self.interval);

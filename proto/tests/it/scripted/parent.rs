@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use plimsoll_core::directive::{Board, BucketDirective, Epoch, Message};
+use plimsoll_core::directive::{Board, BucketDirective, Epoch, Message, SentLead};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
 use plimsoll_core::exchange::{OnRejected, Parent, Rejection, StreamId, StreamRejected};
 use plimsoll_core::kill::{KillGeneration, Kills};
@@ -79,7 +79,11 @@ impl Parent for ScriptedParent {
         report: Report,
     ) -> Result<bool, StreamRejected> {
         if self.sessions.by_stream(stream).is_none() {
-            let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+            let identity = report
+                .greeting
+                .identity
+                .clone()
+                .ok_or(StreamRejected::Greeting)?;
             let child = self.sessions.open(now, stream, identity)?;
             self.board
                 .iter()
@@ -91,7 +95,7 @@ impl Parent for ScriptedParent {
             .ok_or(StreamRejected::Unknown)?;
         child.last_report = now;
         child.books.enter(now, &report, |_| None)?;
-        let changed = report.kill > KillGeneration(0);
+        let changed = report.kills.fleet > KillGeneration(0);
         self.emit(ParentEvent::Report(stream, Box::new(report)));
         Ok(changed)
     }
@@ -105,9 +109,12 @@ impl Parent for ScriptedParent {
         let report_interval = Some(Duration::from_millis(20));
         let kills = Kills::default();
         let head = Head {
-            epoch: Some(self.epoch),
+            lead: SentLead {
+                leader: Some(self.epoch.into()),
+                unconfirmed: self.unconfirmed,
+                ..SentLead::default()
+            },
             report_interval,
-            unconfirmed: self.unconfirmed,
             ..Head::of(&kills)
         };
         let child = self.sessions.by_stream(stream)?;
@@ -293,7 +300,8 @@ impl Server {
 
     /// Waits for a child's greeting.
     pub(crate) async fn greeted(&mut self) {
-        self.reported(|report| report.identity.map(drop)).await;
+        self.reported(|report| report.greeting.identity.map(drop))
+            .await;
     }
 
     pub(crate) async fn logged(&mut self, text: &str) -> String {
@@ -401,7 +409,7 @@ impl Stream {
 pub(crate) fn greeting(instance: u128) -> wire::Report {
     let report = Report {
         seq: 1,
-        identity: Some(identity(instance)),
+        greeting: Some(identity(instance)).into(),
         ..Report::default()
     };
     plimsoll_proto::ReportEncoder::default()

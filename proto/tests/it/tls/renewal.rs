@@ -50,7 +50,7 @@ async fn renewed_certificate_continues_the_stream() {
         };
         if streams.last() != Some(&stream) {
             assert!(
-                report.identity.is_some() && !streams.contains(&stream),
+                report.greeting.identity.is_some() && !streams.contains(&stream),
                 "streams do not alternate"
             );
             streams.push(stream);

@@ -62,7 +62,7 @@ fn direct(
         }],
     };
     let message = Directives {
-        epoch: Some(Epoch(1)),
+        lead: Epoch(1).into(),
         seq: 1,
         buckets: vec![directive],
         ..Directives::default()

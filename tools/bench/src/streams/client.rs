@@ -176,7 +176,7 @@ impl Child for Client {
             .and_then(|bucket| bucket.terms.limit.per_second())
             .map(Rate::per_second);
         let pushed = directives.seq > 1;
-        let kill = directives.kill;
+        let kill = directives.kills.fleet;
         let applied = self.subscription.on_directives(now, directives);
         if self.kill.merge(kill) {
             self.clients.kills.on_applied(kill);

@@ -14,29 +14,17 @@ fn leader(epoch: u64, instance: u128) -> Leader {
 }
 
 fn claims(zone: &mut Zone, ms: u64, client: &mut Client, claimed: Leader) {
-    let report = client.report(at(ms));
-    let report = Report {
-        epoch: Some(claimed.epoch),
-        controller: claimed.instance,
-        ..report
-    };
+    let mut report = client.report(at(ms));
+    report.lead.leader = Some(claimed);
     zone.on_report(at(ms), client.stream, report).unwrap();
 }
 
 fn directs(zone: &mut Zone, ms: u64, controller: Leader) -> Result<(), StaleDirective> {
     zone.on_open(at(ms));
     let seq = zone.report(at(ms)).seq;
-    let message = Directives {
-        controller: controller.instance,
-        ..Script::ratio(7).message(1, seq)
-    };
-    zone.on_directives(
-        at(ms),
-        Directives {
-            epoch: Some(controller.epoch),
-            ..message
-        },
-    )
+    let mut message = Script::ratio(7).message(1, seq);
+    message.lead.leader = Some(controller);
+    zone.on_directives(at(ms), message)
 }
 
 #[test]
@@ -46,17 +34,15 @@ fn unconfirmed_lead_is_shown_and_not_forwarded() {
     let mut client = Client::new(1);
     client.send_report(&mut zone, at(0));
     for (seq, unconfirmed) in [(1, true), (2, false), (3, true)] {
-        let message = Directives {
-            unconfirmed,
-            ..Script::ratio(7).message(seq, 0)
-        };
+        let mut message = Script::ratio(7).message(seq, 0);
+        message.lead.unconfirmed = unconfirmed;
         zone.on_directives(at(seq), message).unwrap();
         let status = crate::admin::status::Status::of(&zone, at(seq));
         assert_eq!(status.parent_unconfirmed, unconfirmed);
         zone.direct(at(seq), true);
         client.send_report(&mut zone, at(500 * seq));
         let sent = client.receive(&mut zone, at(500 * seq)).unwrap();
-        assert!(!sent.unconfirmed);
+        assert!(!sent.lead.unconfirmed);
     }
 }
 
@@ -72,9 +58,9 @@ fn client_cannot_raise_its_aggregators_epoch() {
     for (ms, epoch) in (30_000..).step_by(1_000).zip(steps.chain([u64::MAX])) {
         claims(&mut zone, ms, &mut client, leader(epoch, 1));
         let report = zone.report(at(ms));
-        assert_eq!(report.leader(), Some(leader(3, 9)));
+        assert_eq!(report.lead.leader, Some(leader(3, 9)));
         assert_eq!(
-            report.other_controller,
+            report.lead.other,
             Some(leader(epoch, 1)),
             "operators are shown it"
         );
@@ -88,5 +74,5 @@ fn client_cannot_raise_its_aggregators_epoch() {
         .collect();
     assert_eq!(shown, ["client a/shop/host:1"]);
     let message = zone.directives(at(71_000), client.stream).unwrap();
-    assert_eq!(message.leader(), Some(leader(3, 9)));
+    assert_eq!(message.lead.leader, Some(leader(3, 9)));
 }

@@ -97,6 +97,7 @@ fn limit_of_a_name_is_its_part_of_the_zone() {
 
     let report = scene.zone.report(scene.now());
     let mut reported: Vec<&str> = report
+        .names
         .limited
         .iter()
         .map(|(key, _)| key.tenant.as_str())
@@ -136,12 +137,12 @@ fn catalogue_has_the_plans_of_names_without_one() {
     let told = |scene: &Scene| scene.clients[0].classes.clone();
     let class = |name: &str, class: &str| (tenant(name), tenant(class));
     assert_eq!(told(&scene), [class("jo", "%~free")].into());
-    assert!(scene.zone.report(scene.now()).asked.is_empty());
+    assert!(scene.zone.report(scene.now()).names.asked.is_empty());
 
     // On a new stream each name is asked for again, and keeps its class meanwhile, also before the parent has a controller.
     scene.reconnect(catalogued(1, &rows));
     scene.roll_up();
-    let mut asked = scene.zone.report(scene.now()).asked;
+    let mut asked = scene.zone.report(scene.now()).names.asked;
     asked.sort_unstable();
     assert_eq!(asked, ["acme", "al", "jo"].map(tenant));
     scene.zone.on_open(scene.now());

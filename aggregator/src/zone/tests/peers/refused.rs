@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId, Scope};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{InvalidReport, KeyDefinition, Tallies, Tally};
+use plimsoll_core::report::{Greeting, InvalidReport, KeyDefinition, Tallies, Tally};
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn offered(offered: u64) -> Counts {
     }
 }
 
-fn loaded(report: Report) -> Report {
+fn loaded(mut report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
     let order = KillOrder {
         generation: KillGeneration(3),
@@ -53,19 +53,19 @@ fn loaded(report: Report) -> Report {
         scope: Scope::Bucket(other.clone()),
         given_at: InstanceId(77),
     };
-    Report {
-        epoch: Some(Epoch(9)),
-        kill: KillGeneration(7),
-        kills: BTreeMap::from([(other.clone(), KillGeneration(5))]),
+    report.lead.leader = Some(Epoch(9).into());
+    report.kills = KillNews {
+        fleet: KillGeneration(7),
+        buckets: BTreeMap::from([(other.clone(), KillGeneration(5))]),
         orders: BTreeMap::from([(order_id, order)]),
         drill: Drill(5),
-        children: 4,
-        killed_locally: 3,
-        subscriptions: vec![other.clone()],
-        holds: BTreeMap::from([(other, per_second(5.0))]),
-        leaving: true,
-        ..report
-    }
+    };
+    report.children = 4;
+    report.clients.killed_locally = 3;
+    report.subscriptions.added = vec![other.clone()];
+    report.greeting.holds = BTreeMap::from([(other, per_second(5.0))]);
+    report.leaving = true;
+    report
 }
 
 /// Breaks a report that has the definitions 0 and perhaps tallies, in every way that the books refuse.
@@ -155,11 +155,11 @@ fn broken(report: &Report, keys_max: u32) -> Vec<(&'static str, Report)> {
 fn as_aggregator(report: &Report, path: &[u128]) -> Report {
     let identity = Identity {
         role: Role::Aggregator,
-        ..report.identity.clone().unwrap()
+        ..report.greeting.identity.clone().unwrap()
     };
     let path = Path(path.iter().copied().map(InstanceId).collect());
     loaded(Report {
-        identity: Some(identity),
+        greeting: Some(identity).into(),
         path,
         ..report.clone()
     })
@@ -204,9 +204,9 @@ fn refused_report_changes_nothing_whatever_the_cause() {
 
     // A stream that never greeted.
     let greeting = Client::new(21).report(at(200));
-    assert!(greeting.identity.is_some() && !greeting.definitions.is_empty());
+    assert!(greeting.greeting.identity.is_some() && !greeting.definitions.is_empty());
     let nameless = loaded(Report {
-        identity: None,
+        greeting: Greeting::default(),
         ..greeting.clone()
     });
     assert_eq!(
@@ -221,10 +221,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         );
     }
     let mut loop_ = as_aggregator(&greeting, &[]);
-    loop_.identity = loop_.identity.map(|identity| Identity {
-        instance: InstanceId(100),
-        ..identity
-    });
+    loop_.greeting.identity.as_mut().unwrap().instance = InstanceId(100);
     assert_eq!(
         check_unmoved(&mut zone, "loop", StreamId(21), loop_),
         StreamRejected::Loop
@@ -236,7 +233,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         "{refused}"
     );
     let overtaken = loaded(Report {
-        identity: Some(identity(Role::Client, 20)),
+        greeting: Some(identity(Role::Client, 20)).into(),
         ..greeting.clone()
     });
     assert_eq!(
@@ -266,7 +263,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         "{refused}"
     );
     let named = loaded(Report {
-        identity: Some(identity(Role::Client, 20)),
+        greeting: Some(identity(Role::Client, 20)).into(),
         ..next.clone()
     });
     assert_eq!(

@@ -64,14 +64,14 @@ fn warmup_delays_no_kill_or_mode() {
     shadowed.terms.mode = Mode::Shadow;
     let kill = KillGeneration(3);
     let message = Directives {
-        kill,
+        kills: kill.into(),
         ..shadowed.message(9, 0)
     };
     scene.zone.on_directives(now, message).unwrap();
     assert!(scene.zone.warmup.withholds());
     let received = scene.clients[0].receive(&mut scene.zone, now).unwrap();
     assert_eq!(
-        (received.kill, received.buckets[0].terms.mode),
+        (received.kills.fleet, received.buckets[0].terms.mode),
         (kill, Mode::Shadow)
     );
     assert_eq!(scene.clients[0].values("acme"), Values::default());

@@ -4,7 +4,7 @@
 use super::*;
 use plimsoll_core::directive::BucketDirective;
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{Books, Counts, KeyDefinition};
+use plimsoll_core::report::{Books, Counts, KeyDefinition, SubscriptionChanges};
 
 use crate::zone::tests::scripted::CONTROLLER;
 
@@ -30,8 +30,8 @@ fn ask_as(
     let identity = Some(identity(role, instance));
     let report = Report {
         seq: 1,
-        identity,
-        subscriptions: buckets.into_iter().collect(),
+        greeting: identity.into(),
+        subscriptions: buckets.into_iter().collect::<Vec<_>>().into(),
         ..Report::default()
     };
     zone.on_report(at(now), StreamId(instance as u64), report)
@@ -92,10 +92,14 @@ fn one_child_leaves_siblings_room() {
         let mut zone = aggregator(100);
         zone.on_open(at(0));
         ask_as(&mut zone, 0, role, 1, (0..20_000).map(junk));
-        assert_eq!(zone.report(at(0)).subscriptions.len(), most, "{role:?}");
+        assert_eq!(
+            zone.report(at(0)).subscriptions.added.len(),
+            most,
+            "{role:?}"
+        );
         ask(&mut zone, 1, 2, ["orders", "search"].map(named));
         assert_eq!(
-            zone.report(at(1)).subscriptions,
+            zone.report(at(1)).subscriptions.added,
             ["orders", "search"].map(named)
         );
         assert!(zone.knows(&named("orders")));
@@ -108,7 +112,7 @@ fn surplus_names_are_refused_and_shown() {
     ask(&mut zone, 0, 1, (0..1_024).map(junk));
     let more = |seq, buckets: Vec<Bucket>| Report {
         seq,
-        subscriptions: buckets,
+        subscriptions: buckets.into(),
         ..Report::default()
     };
     zone.on_report(at(10), StreamId(1), more(2, vec![named("late"), junk(7)]))
@@ -174,7 +178,7 @@ impl Confirmed {
             }
             let report = self.zone.report(now);
             self.unsubscribed
-                .extend(report.unsubscriptions.iter().cloned());
+                .extend(report.subscriptions.ended.iter().cloned());
             let ids = &mut self.ids;
             let own = |key: &Key| {
                 ids.push(key.clone());
@@ -216,9 +220,11 @@ fn count(seq: u64, instance: Option<u128>, bucket: &Bucket, offered: u64, define
     };
     Report {
         seq,
-        identity: instance.map(|instance| identity(Role::Client, instance)),
+        greeting: instance
+            .map(|instance| identity(Role::Client, instance))
+            .into(),
         time: Some(at(seq * 100)),
-        subscriptions: vec![bucket.clone()],
+        subscriptions: vec![bucket.clone()].into(),
         definitions: defines
             .then_some((KeyId(0), definition))
             .into_iter()
@@ -352,8 +358,10 @@ fn abandoned_names_leave_room_for_others() {
     for round in 1..11 {
         let report = Report {
             seq: 1 + round as u64,
-            unsubscriptions: of_round(round - 1).collect(),
-            subscriptions: of_round(round).collect(),
+            subscriptions: SubscriptionChanges {
+                ended: of_round(round - 1).collect(),
+                added: of_round(round).collect(),
+            },
             ..Report::default()
         };
         zone.on_report(at(round as u64), StreamId(1), report)
@@ -362,11 +370,12 @@ fn abandoned_names_leave_room_for_others() {
     for round in 11..22 {
         let greeting = Report {
             seq: 100 + round as u64,
-            identity: Some(Identity {
+            greeting: Some(Identity {
                 instance: InstanceId(round as u128),
                 ..identity(Role::Client, 1)
-            }),
-            subscriptions: of_round(round).collect(),
+            })
+            .into(),
+            subscriptions: of_round(round).collect::<Vec<_>>().into(),
             ..Report::default()
         };
         zone.on_report(at(round as u64), StreamId(round as u64), greeting)

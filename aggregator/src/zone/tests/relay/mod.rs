@@ -11,7 +11,7 @@ fn absent_controller_means_no_values() {
     let mut client = Client::new(1);
     client.send_report(&mut zone, at(0));
     let first = zone.directives(at(0), client.stream).unwrap();
-    assert_eq!((first.epoch, first.upstream_age), (None, None));
+    assert_eq!((first.lead.leader, first.upstream_age), (None, None));
     assert!(first.buckets.is_empty());
 }
 
@@ -45,18 +45,18 @@ fn kill_withstands_old_messages_and_clients() {
     zone.on_directives(at(10), Script::nothing().message(5, 0))
         .unwrap();
     let stale = Directives {
-        kill: KillGeneration(3),
+        kills: KillGeneration(3).into(),
         ..Script::nothing().message(5, 0)
     };
     zone.on_directives(at(20), stale).unwrap_err();
     assert_eq!(
-        zone.directives(at(20), client.stream).unwrap().kill,
+        zone.directives(at(20), client.stream).unwrap().kills.fleet,
         KillGeneration(3)
     );
     zone.on_directives(
         at(30),
         Directives {
-            kill: KillGeneration(2),
+            kills: KillGeneration(2).into(),
             ..Script::nothing().message(6, 0)
         },
     )
@@ -64,7 +64,7 @@ fn kill_withstands_old_messages_and_clients() {
     assert_eq!(zone.kills().fleet(), KillGeneration(3));
 
     let from_below = Report {
-        kill: KillGeneration(5),
+        kills: KillGeneration(5).into(),
         ..client.report(at(40))
     };
     assert!(
@@ -73,18 +73,22 @@ fn kill_withstands_old_messages_and_clients() {
     );
     let report = zone.report(at(50));
     let claims: Vec<_> = report
+        .kills_below
         .claims
         .values()
         .map(|claim| (claim.generation.0, claim.name.as_str()))
         .collect();
     assert_eq!(
-        (report.kill, claims),
+        (report.kills.fleet, claims),
         (KillGeneration(3), vec![(5, "host:1")]),
         "the parent is sent its name"
     );
-    assert!(zone.report(at(60)).claims.is_empty(), "once on a stream");
+    assert!(
+        zone.report(at(60)).kills_below.claims.is_empty(),
+        "once on a stream"
+    );
     let liar = Report {
-        kill: KillGeneration(u64::MAX),
+        kills: KillGeneration(u64::MAX).into(),
         ..client.report(at(70))
     };
     assert_eq!(
@@ -114,14 +118,14 @@ fn buckets_and_children_are_bounded() {
     );
     let mut client = Client::new(1);
     let mut report = client.report(at(0));
-    report.subscriptions = ["api", "b", "c"]
+    report.subscriptions.added = ["api", "b", "c"]
         .map(|name| Bucket::new(name).unwrap())
         .to_vec();
     zone.on_report(at(0), client.stream, report).unwrap();
     assert_eq!(
         (
             zone.counters().rejected,
-            zone.report(at(1)).subscriptions.len()
+            zone.report(at(1)).subscriptions.added.len()
         ),
         (2, 1)
     );

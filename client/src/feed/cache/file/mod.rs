@@ -46,7 +46,8 @@ impl CacheFile {
         match read {
             Ok((directives, written_at)) => {
                 let age_s = now_since_1970().saturating_sub(written_at).as_secs();
-                let (buckets, killed) = (directives.buckets.len(), directives.kill.is_killed());
+                let (buckets, killed) =
+                    (directives.buckets.len(), directives.kills.fleet.is_killed());
                 tracing::info!(%path, age_s, buckets, killed, "directive cache restored");
                 Some(directives)
             }

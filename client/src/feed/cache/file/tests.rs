@@ -17,7 +17,7 @@ fn cache_file(directory: &Path) -> CacheFile {
 
 fn directives(epoch: u64) -> Directives {
     Directives {
-        epoch: Some(Epoch(epoch)),
+        lead: Epoch(epoch).into(),
         seq: 1,
         ..Directives::default()
     }

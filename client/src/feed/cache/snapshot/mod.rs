@@ -88,10 +88,14 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
     };
     // Refused: an epoch that a session holding none would not accept, or a generation that a parent holding 0 would not
     // accept from a child.
-    let mut kills = std::iter::once(&directives.kill).chain(directives.kills.values());
-    let is_possible = directives.epoch.is_none_or(|epoch| epoch.0 <= JUMP_MAX)
+    let mut kills =
+        std::iter::once(&directives.kills.fleet).chain(directives.kills.buckets.values());
+    let is_possible = directives
+        .lead
+        .epoch()
+        .is_none_or(|epoch| epoch.0 <= JUMP_MAX)
         && kills.all(|generation| KillGeneration(0).accepts(*generation))
-        && directives.kills.len() <= KILLED_BUCKETS_MAX
+        && directives.kills.buckets.len() <= KILLED_BUCKETS_MAX
         && directives.buckets.len() <= BUCKETS_MAX;
     match is_possible && parts.is_empty() {
         true => Ok((directives, Duration::from_secs(written_at))),

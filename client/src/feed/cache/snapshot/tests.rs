@@ -1,12 +1,13 @@
 //! Directives survive the way through a file, and none that are damaged or foreign are restored.
 
+use plimsoll_core::kill::KillNews;
 use std::sync::Arc;
 
 use super::*;
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, Terms, Values, ZonePool,
+    BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, SentLead, Terms, Values, ZonePool,
 };
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
@@ -95,10 +96,13 @@ fn directives() -> Directives {
     let kills = [(Bucket::new("search").unwrap(), KillGeneration(2))].into();
     let buckets = vec![checkout, unlimited, overloaded];
     Directives {
-        epoch: Some(Epoch(41)),
+        lead: Epoch(41).into(),
         seq: 1,
-        kill: KillGeneration(3),
-        kills,
+        kills: KillNews {
+            fleet: KillGeneration(3),
+            buckets: kills,
+            ..KillNews::default()
+        },
         buckets,
         ..Directives::default()
     }
@@ -157,18 +161,18 @@ fn torn_changed_or_foreign_file_is_rejected() {
 #[test]
 fn invalid_value_is_rejected_despite_its_checksum() {
     let epoch = |epoch| Directives {
-        epoch: Some(Epoch(epoch)),
+        lead: Epoch(epoch).into(),
         ..directives()
     };
     assert!(read(&bytes(epoch(JUMP_MAX)), &owner()).is_ok());
     for invalid in [
         epoch(JUMP_MAX + 1),
         Directives {
-            kill: KillGeneration(u64::MAX),
+            kills: KillGeneration(u64::MAX).into(),
             ..directives()
         },
         Directives {
-            epoch: None,
+            lead: SentLead::default(),
             ..directives()
         },
     ] {

@@ -70,12 +70,12 @@ fn outcomes_across_a_change_are_dropped() {
     client.seq += 1;
     let kill = Directives {
         seq: client.seq,
-        kill: KillGeneration(1),
+        kills: KillGeneration(1).into(),
         ..Directives::default()
     };
     client
         .receive(Directives {
-            epoch: Some(Epoch(5)),
+            lead: Epoch(5).into(),
             ..kill
         })
         .unwrap();

@@ -208,7 +208,7 @@ fn guard_counts_would_drops_without_refusing() {
         let mut client = TestClient::new();
         client.direct(shared_by(1, mode), &[("default", guard(100.0, 1e9))]);
         let kill = Directives {
-            kill: KillGeneration(1),
+            kills: KillGeneration(1).into(),
             ..client.message(shared_by(1, mode), &[])
         };
         let kill = Directives {

@@ -169,7 +169,7 @@ impl Fleet {
             .iter()
             .map(|entry| entry.delta.counts.offered)
             .sum::<u64>();
-        aggregator.subscribed.extend(report.subscriptions);
+        aggregator.subscribed.extend(report.subscriptions.added);
         aggregator.covered = report.seq;
         aggregator.seq += 1;
         let values = ratio(aggregator.ratio);
@@ -183,7 +183,7 @@ impl Fleet {
             }],
         };
         let message = Directives {
-            epoch: Some(Epoch(epoch)),
+            lead: Epoch(epoch).into(),
             seq: aggregator.seq,
             echo: Echo {
                 covered: aggregator.covered,

@@ -6,7 +6,7 @@ mod fleet;
 use super::*;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use fleet::{BUCKETS, Fleet, ROLLUP, STEP};
-use plimsoll_core::directive::Leader;
+use plimsoll_core::directive::{Leader, SentLead};
 use proptest::prelude::*;
 
 fn traffic(fleet: &mut Fleet, span: Duration) {
@@ -136,10 +136,15 @@ fn greater_controller_is_followed_and_named() {
     );
     let subscription = &mut fleet.client.subscription;
     let mut apply = |at: usize, controller| {
-        let (epoch, controller) = (Some(Epoch(6)), Some(InstanceId(controller)));
+        let leader = Leader {
+            epoch: Epoch(6),
+            instance: Some(InstanceId(controller)),
+        };
         let message = Directives {
-            epoch,
-            controller,
+            lead: SentLead {
+                leader: Some(leader),
+                ..SentLead::default()
+            },
             seq: seqs[at],
             ..Directives::default()
         };
@@ -151,7 +156,8 @@ fn greater_controller_is_followed_and_named() {
     let mut named = |at| {
         subscription
             .report_to(EndpointId(at), now)
-            .leader()
+            .lead
+            .leader
             .unwrap()
     };
     assert_eq!(
@@ -174,7 +180,7 @@ fn kill_from_any_aggregator_holds_for_all() {
     fleet.pass(Duration::from_secs(1));
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     let kill = Directives {
-        kill: KillGeneration(1),
+        kills: KillGeneration(1).into(),
         seq: 1_000_000,
         ..Directives::default()
     };
@@ -189,7 +195,7 @@ fn kill_from_any_aggregator_holds_for_all() {
             .client
             .subscription
             .report_to(EndpointId(id), fleet.client.now);
-        assert_eq!(report.kill, KillGeneration(1));
+        assert_eq!(report.kills.fleet, KillGeneration(1));
     }
 }
 
@@ -203,7 +209,7 @@ fn stream_subscribes_once_to_its_buckets() {
             .client
             .subscription
             .report_to(EndpointId(at as u32), fleet.client.now);
-        assert!(report.subscriptions.is_empty());
+        assert!(report.subscriptions.added.is_empty());
         assert_eq!(report.seq, fleet.aggregators[at].seq + 1);
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use plimsoll_core::exchange::{Parent, StreamId};
 use plimsoll_core::names::{Bucket, Name, Zone};
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_core::report::{Counts, Identity, InstanceId, Outbox, Report, Role, Tally};
+use plimsoll_core::report::{
+    Counts, Identity, InstanceId, Outbox, Report, ReportedNames, Role, Tally,
+};
 use plimsoll_core::stats::metrics::text;
 
 use super::*;
@@ -112,11 +114,14 @@ fn page_has_listed_and_unlisted_tenants() {
             role: Role::Aggregator,
         };
         let mut report = Report {
-            identity: (step == 0).then_some(identity),
+            greeting: (step == 0).then_some(identity).into(),
             time: Some(now),
-            limited: near
-                .map(|(name, rate)| (key(name), Rate::new(rate).unwrap()))
-                .into(),
+            names: ReportedNames {
+                limited: near
+                    .map(|(name, rate)| (key(name), Rate::new(rate).unwrap()))
+                    .into(),
+                ..ReportedNames::default()
+            },
             ..Report::default()
         };
         let counts = Counts {

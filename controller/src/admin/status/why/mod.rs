@@ -203,7 +203,7 @@ impl Brain {
             },
             counted_as,
         };
-        let is_store_down = self.quota_store_down() > 0;
+        let is_store_down = self.clients().quota_store_down > 0;
         why.summary = sentence::summary(&why, is_store_down);
         Ok(why)
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::rollout::Promotion;
 use crate::state::{Cause, Command};
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{BucketDirective, Terms};
+use plimsoll_core::directive::{BucketDirective, Leader, Terms};
 use plimsoll_core::kill::Scope;
 use plimsoll_core::names::Text;
 use plimsoll_core::report::ReportedMode;
@@ -148,10 +148,11 @@ fn claim_counts_once_and_for_a_while() {
     );
     // The first claim of an aggregator that has only what this controller sent it.
     let mut late = directed("z2", 2, Shadow);
-    let report = Report {
-        controller: Some(fleet.brain.downstream.sessions.own()),
-        ..late.report(MonoTime::ZERO)
-    };
+    let mut report = late.report(MonoTime::ZERO);
+    report.lead.leader = Some(Leader {
+        epoch: Epoch(5),
+        instance: Some(fleet.brain.downstream.sessions.own()),
+    });
     assert!(report.modes.values().any(|mode| *mode
         == ReportedMode {
             directed: Some(Shadow),

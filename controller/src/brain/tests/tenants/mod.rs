@@ -13,7 +13,7 @@ use super::*;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::law::tail::{Bin, Demand, Tail};
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{Counts, KeyDefinition, Ledger};
+use plimsoll_core::report::{Counts, KeyDefinition, Ledger, SubscriptionChanges};
 
 const WEIGHTS: &str = "gold: { weight: 4 }, plain: { weight: 1 }, free: { weight: 0.25 }";
 
@@ -187,8 +187,8 @@ fn asking(aggregator: &Scripted, seq: u64, subscriptions: Vec<Bucket>) -> Report
     let identity = (seq == 1).then(|| aggregator.identity.clone());
     Report {
         seq,
-        identity,
-        subscriptions,
+        greeting: identity.into(),
+        subscriptions: subscriptions.into(),
         ..Report::default()
     }
 }
@@ -272,10 +272,8 @@ fn names_that_are_given_up_make_room() {
         } else {
             names(round - 1)
         };
-        let next = Report {
-            unsubscriptions,
-            ..asking(&evil, 1 + round as u64, names(round))
-        };
+        let mut next = asking(&evil, 1 + round as u64, names(round));
+        next.subscriptions.ended = unsubscriptions;
         brain
             .on_report(at(round as u64), evil.stream, next)
             .unwrap();
@@ -387,7 +385,10 @@ fn idle_asked_buckets_return_with_new_counts() {
         seq += 1;
         let unsubscriptions = junk(0..100).into_iter().chain([other.clone()]).collect();
         let given_up = Report {
-            unsubscriptions,
+            subscriptions: SubscriptionChanges {
+                ended: unsubscriptions,
+                ..SubscriptionChanges::default()
+            },
             ..asking(&zone, seq, vec![])
         };
         brain
@@ -416,7 +417,10 @@ fn subscribed_bucket_stays() {
     }
     assert_eq!(brain.buckets.states.len(), 3);
     let given_up = Report {
-        unsubscriptions: junk(0..1),
+        subscriptions: SubscriptionChanges {
+            ended: junk(0..1),
+            ..SubscriptionChanges::default()
+        },
         ..asking(&zone, 101, vec![])
     };
     brain

@@ -21,7 +21,7 @@ impl Sessions {
         let known = instance.and_then(|instance| self.children.get(instance));
         match (
             known.filter(|child| child.stream == Some(stream)),
-            &report.identity,
+            &report.greeting.identity,
         ) {
             (Some(child), None) => {
                 child.books.check(report)?;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::HEARTBEAT;
-use crate::directive::{Audience, Board, Directives, Epoch, Message};
+use crate::directive::{Audience, Board, Directives, Message, SentLead};
 use crate::exchange::StreamId;
+use crate::kill::Kills;
 use crate::kill::drill::Drill;
-use crate::kill::{KillGeneration, Kills};
 use crate::names::{Bucket, Name};
 use crate::quantity::MonoTime;
-use crate::report::{Books, Echo, Identity, InstanceId, Report};
+use crate::report::{Books, ClientCounts, Echo, Identity, Report};
 
 /// One child.
 #[derive(Debug)]
@@ -28,14 +28,10 @@ pub struct Child {
     pub since: MonoTime,
     /// The time of its last report.
     pub last_report: MonoTime,
-    /// The clients that are killed locally, in its last report: the child itself, or those below it.
-    pub killed_locally: u32,
-    /// The clients whose store of exact quotas does not answer, in its last report.
-    pub quota_store_down: u32,
     /// By bucket: the clients that carry out less than the mode that they were sent.
     pub(super) unapplied: BTreeMap<Bucket, u32>,
     /// The clients that its latest report is about: the child itself, or those connected below it.
-    pub clients: u32,
+    pub clients: ClientCounts,
     /// Requests that it reported and cannot have decided, which were not counted.
     pub cut: u64,
     /// The value of `cut` when it was last logged.
@@ -66,33 +62,25 @@ pub(super) struct SentState {
 /// The head of every message, the same for all children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The controller's epoch, if known.
-    pub epoch: Option<Epoch>,
-    /// The controller's process, if known.
-    pub controller: Option<InstanceId>,
-    /// The highest kill generation held.
-    pub kill: KillGeneration,
+    /// The controller, if known.
+    pub lead: SentLead,
     /// The version of all kill generations.
     pub kills: u64,
-    /// The highest generation of ended bucket kills that the controller has forgotten.
-    pub forgotten: KillGeneration,
     /// The latest drill.
     pub drill: Drill,
-    /// The hash of the current policy.
-    pub policy_hash: Option<u64>,
     /// The report interval; `None` leaves it to the child.
     pub report_interval: Option<Duration>,
-    /// True while the controller cannot confirm at its store that it leads.
-    pub unconfirmed: bool,
 }
 
 impl Head {
     /// Builds a head with only the kill generations.
     pub fn of(kills: &Kills) -> Self {
         Self {
-            kill: kills.fleet(),
             kills: kills.version(),
-            forgotten: kills.forgotten,
+            lead: SentLead {
+                forgotten: kills.forgotten,
+                ..SentLead::default()
+            },
             drill: kills.drill(),
             ..Self::default()
         }
@@ -136,7 +124,7 @@ impl Child {
                 .or_else(|| self.sent.fresh.get(bucket));
             if let Some(known) = known.filter(|_| mode.unapplied > 0) {
                 self.unapplied
-                    .insert(known.clone(), mode.unapplied.min(self.clients));
+                    .insert(known.clone(), mode.unapplied.min(self.clients.connected));
             }
         }
     }
@@ -179,23 +167,17 @@ impl Child {
         if shared.is_none() && first.is_empty() && !due && sent.head == Some(head) {
             return None;
         }
-        let news = kills.since(sent.kills);
+        let news = kills.news(sent.kills);
         sent.kills = kills.version();
         sent.seq += 1;
         sent.at = Some(now);
         sent.head = Some(head);
         let head = Directives {
-            epoch: head.epoch,
-            controller: head.controller,
+            lead: head.lead,
             seq: sent.seq,
-            kill: head.kill,
             kills: news,
-            forgotten: head.forgotten,
-            drill: head.drill,
-            policy_hash: head.policy_hash,
             echo,
             report_interval: head.report_interval,
-            unconfirmed: head.unconfirmed,
             parent: (sent.seq == 1).then(|| self.books.parent()),
             ..Directives::default()
         };

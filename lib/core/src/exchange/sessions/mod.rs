@@ -16,7 +16,8 @@ use crate::exchange::{StreamId, StreamRejected};
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
 use crate::report::{
-    Books, CLIENTS_MAX, DECISIONS_PER_S_MAX, Entered, Identity, InstanceId, Ledger, Report, Role,
+    Books, CLIENTS_MAX, ClientCounts, DECISIONS_PER_S_MAX, Entered, Identity, InstanceId, Ledger,
+    Report, Role,
 };
 use child::SentState;
 use key_room::KeyRoom;
@@ -121,16 +122,19 @@ impl Sessions {
         self.key_room
             .on_change(&child.identity, before, child.books.keys_held());
         child.cut = child.cut.saturating_add(entered.cut);
-        child.clients = match child.identity.role {
+        child.clients.connected = match child.identity.role {
             Role::Client => 1,
-            Role::Aggregator => report.clients.min(CLIENTS_MAX),
+            Role::Aggregator => report.clients.connected.min(CLIENTS_MAX),
         };
-        if report.identity.is_some() {
-            child.version.clone_from(&report.version);
+        if report.greeting.identity.is_some() {
+            child.version.clone_from(&report.greeting.version);
         }
         if !report.more {
-            child.killed_locally = report.killed_locally.min(child.clients);
-            child.quota_store_down = report.quota_store_down.min(child.clients);
+            let connected = child.clients.connected;
+            child.clients = ClientCounts {
+                connected,
+                ..report.clients.at_most(connected)
+            };
             child.take_modes(report);
         }
         let is_news = entered.cut > 0 && child.cut / 2 >= child.cut_taken;
@@ -205,10 +209,8 @@ impl Sessions {
             stream: None,
             since: now,
             last_report: now,
-            killed_locally: 0,
-            quota_store_down: 0,
             unapplied: BTreeMap::new(),
-            clients: 0,
+            clients: ClientCounts::default(),
             cut: 0,
             cut_taken: 0,
             confirmed: 0,
@@ -356,9 +358,12 @@ impl Sessions {
             .filter(|child| child.stream.is_some())
     }
 
-    /// Adds up a number of clients of every connected child.
-    pub fn sum(&self, count: impl Fn(&Child) -> u32) -> u32 {
-        self.connected().map(count).fold(0, u32::saturating_add)
+    /// Adds up the clients of every connected child.
+    pub fn clients(&self) -> ClientCounts {
+        self.connected()
+            .fold(ClientCounts::default(), |sum, child| {
+                sum.plus(child.clients)
+            })
     }
 
     /// The clients, connected here or below, that carry out less than the mode that they were sent, by bucket.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::decision::Mode;
-use crate::directive::{Board, Directives, Epoch};
+use crate::directive::{Board, Directives, Epoch, Leader, SentLead};
 use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
@@ -11,15 +11,18 @@ use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::{Counts, Echo, KeyDefinition, New, Role};
 
 const HEAD: Head = Head {
-    controller: None,
-    epoch: Some(Epoch(3)),
-    kill: KillGeneration(0),
+    lead: SentLead {
+        leader: Some(Leader {
+            epoch: Epoch(3),
+            instance: None,
+        }),
+        forgotten: KillGeneration(0),
+        policy_hash: Some(9),
+        unconfirmed: false,
+    },
     kills: 0,
-    forgotten: KillGeneration(0),
     drill: Drill(0),
-    policy_hash: Some(9),
     report_interval: None,
-    unconfirmed: false,
 };
 
 fn at(ms: u64) -> MonoTime {
@@ -199,7 +202,7 @@ fn session_stays_with_its_certificate() {
     for is_connected in [true, false] {
         for other in &others {
             let greeting = Report {
-                identity: Some(other.clone()),
+                greeting: Some(other.clone()).into(),
                 ..Report::default()
             };
             let checked = roster.check(StreamId(2), &greeting).map(|_| ());
@@ -258,8 +261,13 @@ fn the_first_message_is_whole_and_immediate() {
     };
     let first = child.next_with(0, HEAD, &mut board(), true, echo).unwrap();
     assert_eq!(
-        (first.seq, first.epoch, first.policy_hash, first.echo),
-        (1, HEAD.epoch, HEAD.policy_hash, echo)
+        (
+            first.seq,
+            first.lead.leader,
+            first.lead.policy_hash,
+            first.echo
+        ),
+        (1, HEAD.lead.leader, HEAD.lead.policy_hash, echo)
     );
     assert_eq!(first.buckets, [directive(Some(5), true)]);
 }
@@ -273,7 +281,7 @@ fn first_message_is_sent_even_empty() {
         .next_with(0, nobody, &mut Board::default(), true, Echo::default())
         .unwrap();
     assert_eq!(
-        (first.seq, first.epoch, first.buckets),
+        (first.seq, first.lead.leader, first.buckets),
         (1, None, Vec::new())
     );
 }
@@ -285,34 +293,31 @@ fn a_child_gets_changes_or_a_heartbeat() {
     let mut board = board();
     let mut news = |now, head, board: &mut Board| {
         let message = child.next_with(now, head, board, true, Echo::default());
-        message.map(|message| (message.seq, message.kill.0, message.buckets))
+        message.map(|message| (message.seq, message.buckets))
     };
     assert_eq!(
         news(0, HEAD, &mut board),
-        Some((1, 0, vec![directive(Some(5), true)]))
+        Some((1, vec![directive(Some(5), true)]))
     );
     assert_eq!(news(1, HEAD, &mut board), None);
     assert_eq!(news(499, HEAD, &mut board), None);
     assert_eq!(
         news(500, HEAD, &mut board),
-        Some((2, 0, vec![])),
+        Some((2, vec![])),
         "the heartbeat"
     );
     assert_eq!(news(501, HEAD, &mut board), None);
-    let killed = Head {
-        kill: KillGeneration(1),
-        ..HEAD
-    };
+    let killed = Head { kills: 1, ..HEAD };
     assert_eq!(
         news(502, killed, &mut board),
-        Some((3, 1, vec![])),
+        Some((3, vec![])),
         "a kill waits for no heartbeat"
     );
     board.apply(&directive(Some(6), false));
     board.apply(&directive(Some(7), false));
     assert_eq!(
         news(503, killed, &mut board),
-        Some((4, 1, vec![directive(Some(7), false)])),
+        Some((4, vec![directive(Some(7), false)])),
         "two changes as one"
     );
     assert_eq!(
@@ -320,7 +325,7 @@ fn a_child_gets_changes_or_a_heartbeat() {
         None,
         "any message is a sign of life"
     );
-    assert_eq!(news(1_003, killed, &mut board), Some((5, 1, vec![])));
+    assert_eq!(news(1_003, killed, &mut board), Some((5, vec![])));
 }
 
 #[test]
@@ -422,7 +427,7 @@ fn invented_instances_share_their_service_room() {
         let definitions = (0..keys).map(|id| (KeyId(id), key(id))).collect();
         Report {
             seq: 1,
-            identity: Some(identity.clone()),
+            greeting: Some(identity.clone()).into(),
             definitions,
             ..Report::default()
         }

@@ -70,7 +70,7 @@ impl DrillTiming {
 
     /// Takes the confirmation in a child's report, and the spreads of a child aggregator.
     pub fn on_report(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) {
-        if report.drill < self.drill || self.drill == Drill(0) {
+        if report.kills.drill < self.drill || self.drill == Drill(0) {
             return;
         }
         if let Some(DueChild { zone, .. }) = self.due.remove(&instance) {
@@ -84,10 +84,10 @@ impl DrillTiming {
             self.version += 1;
         }
         if let Some((_, spreads)) = self.below.get_mut(&instance)
-            && report.drill == self.drill
-            && !report.spreads.is_empty()
+            && report.kills.drill == self.drill
+            && !report.kills_below.spreads.is_empty()
         {
-            *spreads = report.spreads.clone();
+            *spreads = report.kills_below.spreads.clone();
             self.version += 1;
         }
     }
@@ -148,6 +148,7 @@ impl DrillTiming {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kill::{KillNews, KillsBelow};
 
     const ZONE: &str = "a";
 
@@ -169,7 +170,10 @@ mod tests {
 
     fn confirms(drill: u64) -> Report {
         Report {
-            drill: Drill(drill),
+            kills: KillNews {
+                drill: Drill(drill),
+                ..KillNews::default()
+            },
             ..Report::default()
         }
     }
@@ -202,7 +206,10 @@ mod tests {
         upper.begin(at(1_000), Drill(7), None, below.into_iter());
         assert_eq!(upper.silent_aggregators(), 2);
         let report = Report {
-            spreads: lower.spreads(),
+            kills_below: KillsBelow {
+                spreads: lower.spreads(),
+                ..KillsBelow::default()
+            },
             ..confirms(7)
         };
         upper.on_report(at(1_100), InstanceId(100), Role::Aggregator, &report);
@@ -219,7 +226,10 @@ mod tests {
 
         lower.on_close(InstanceId(3));
         let report = Report {
-            spreads: lower.spreads(),
+            kills_below: KillsBelow {
+                spreads: lower.spreads(),
+                ..KillsBelow::default()
+            },
             ..confirms(7)
         };
         upper.on_report(at(1_500), InstanceId(100), Role::Aggregator, &report);

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::directive::Directives;
-use crate::kill::{Claims, KillGeneration, Kills, Scope};
+use crate::kill::{Claims, KillGeneration, KillNews, Kills, Scope};
 use crate::quantity::MonoTime;
 
 /// The time after a start before claims count. A connected controller sends directives within it.
@@ -52,14 +51,11 @@ impl Evidence {
 
     /// Keeps a generation of a parent that is above what children have raised. Another one may be
     /// theirs, returned by a parent without state.
-    pub(super) fn on_parent(&mut self, directives: &Directives, kills: &Kills) {
+    pub(super) fn on_parent(&mut self, news: &KillNews, kills: &Kills) {
         for (scope, before) in &mut self.before {
-            let sent = match scope {
-                Scope::Fleet => Some(&directives.kill),
-                Scope::Bucket(bucket) => directives.kills.get(bucket),
-            };
-            if let Some(sent) = sent.filter(|sent| **sent > kills.generation(scope)) {
-                before.merge(*sent);
+            let sent = news.generation(scope);
+            if let Some(sent) = sent.filter(|sent| *sent > kills.generation(scope)) {
+                before.merge(sent);
             }
         }
     }
@@ -160,13 +156,7 @@ mod tests {
                     OrderOfBucket => evidence.on_order(&bucket),
                     Parent(generation) => {
                         let kill = KillGeneration(generation);
-                        evidence.on_parent(
-                            &Directives {
-                                kill,
-                                ..Directives::default()
-                            },
-                            &kills,
-                        );
+                        evidence.on_parent(&kill.into(), &kills);
                         kills.raise(&Scope::Fleet, kill);
                     }
                     Controller(generation) => {

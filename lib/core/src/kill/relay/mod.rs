@@ -15,7 +15,9 @@ use orders::Orders;
 use sent::is_repeated;
 
 use super::drill::{Drill, DrillTiming, DueChild};
-use super::{Claims, KillClaim, KillGeneration, KilledBucketsFull, Kills, OrderId, Scope};
+use super::{
+    Claims, KillClaim, KillGeneration, KillNews, KilledBucketsFull, Kills, OrderId, Scope,
+};
 use crate::decision::Mode;
 use crate::directive::{Directives, StaleDirective, Terms};
 use crate::names::{Bucket, Zone};
@@ -169,17 +171,21 @@ impl KillRelay {
 
     /// Fills the kill fields of a report after its number was set.
     pub fn fill(&mut self, now: MonoTime, report: &mut Report) {
-        self.sent.fill(&self.kills, report);
-        report.claims = self.claims.since(if is_repeated(report) {
+        report.kills = KillNews {
+            orders: self.orders.next(now, report.seq),
+            ..self.sent.next(&self.kills, report.seq)
+        };
+        let below = &mut report.kills_below;
+        below.claims = self.claims.since(if is_repeated(report.seq) {
             0
         } else {
             self.sent_claims
         });
         self.sent_claims = self.claims.version();
-        self.orders.fill(now, report);
+        below.drill = self.kills.claimed_drill;
         if self.sent_timing != self.timing.version() {
             self.sent_timing = self.timing.version();
-            report.spreads = self.timing.spreads();
+            below.spreads = self.timing.spreads();
         }
     }
 
@@ -200,14 +206,14 @@ impl KillRelay {
         now: MonoTime,
         directives: &Directives,
     ) -> Result<bool, StaleDirective> {
-        self.evidence.on_parent(directives, &self.kills);
+        self.evidence.on_parent(&directives.kills, &self.kills);
         let is_evidence_over =
-            directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
+            directives.lead.leader.is_some() && self.evidence.on_controller(&mut self.kills);
         let changed = self.kills.merge_directives(directives)? || is_evidence_over;
-        if !directives.unconfirmed {
+        if !directives.lead.unconfirmed {
             self.orders.confirm(directives.echo.confirmed);
         }
-        for (id, order) in &directives.orders {
+        for (id, order) in &directives.kills.orders {
             self.orders.on_parent(now, id, *order);
         }
         if changed {
@@ -231,25 +237,19 @@ impl KillRelay {
     /// Returns true if a generation or an order changed, which all children must be sent.
     pub fn on_report(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         self.on_confirmation(now, child.instance, child.role, report);
-        let mut changed = self.claim(now, child, &Scope::Fleet, report.kill, report);
-        for (bucket, generation) in &report.kills {
-            // The child is about to forget the others.
-            if *generation > self.kills.forgotten {
-                changed |= self.claim(
-                    now,
-                    child,
-                    &Scope::Bucket(bucket.clone()),
-                    *generation,
-                    report,
-                );
+        let mut changed = false;
+        for (scope, generation) in report.kills.generations() {
+            // The child is about to forget the other buckets.
+            if scope == Scope::Fleet || generation > self.kills.forgotten {
+                changed |= self.claim(now, child, &scope, generation, &report.kills);
             }
         }
         if child.role == Role::Aggregator {
-            for (scope, claim) in &report.claims {
+            for (scope, claim) in &report.kills_below.claims {
                 let held = self.evidence.without(&self.kills, scope);
                 self.claims.note(now, held, scope, claim.clone(), child);
             }
-            changed |= self.relay_orders(now, report);
+            changed |= self.relay_orders(now, &report.kills);
         }
         self.enforce_orders() || changed
     }
@@ -261,13 +261,13 @@ impl KillRelay {
         child: &Identity,
         scope: &Scope,
         generation: KillGeneration,
-        report: &Report,
+        news: &KillNews,
     ) -> bool {
         let held = self.kills.generation(scope);
         if generation <= held {
             return false;
         }
-        let is_ordered = child.role == Role::Aggregator && report.has_order(scope);
+        let is_ordered = child.role == Role::Aggregator && news.has_order(scope);
         if is_ordered && held.accepts(generation) && self.kills.has_room_to_learn(scope) {
             self.evidence.on_order(scope);
             return self.raise(scope, generation);
@@ -335,9 +335,9 @@ impl KillRelay {
 
     /// Takes over the orders of a child aggregator, and their ends. The end of the last order for a scope ends
     /// the kill here. Returns true if any is new.
-    fn relay_orders(&mut self, now: MonoTime, report: &Report) -> bool {
+    fn relay_orders(&mut self, now: MonoTime, news: &KillNews) -> bool {
         let mut is_new = false;
-        for (id, order) in &report.orders {
+        for (id, order) in &news.orders {
             let was_ordered = self.is_ordered(&id.scope);
             let is_own = id.given_at == self.own;
             if is_own

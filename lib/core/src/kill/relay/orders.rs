@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::kill::{KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId};
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
-use crate::report::Report;
 
 /// The number of orders from which on none of child aggregators is added. The rest of [`KILL_ORDERS_MAX`] is
 /// for orders given here: at most one for each scope.
@@ -85,15 +84,16 @@ impl Orders {
         self.0.values_mut().for_each(|held| held.sent = None);
     }
 
-    /// Fills a report, after its number was set, with the orders that were not sent on the present stream.
-    pub(super) fn fill(&mut self, now: MonoTime, report: &mut Report) {
-        for (id, held) in self.0.iter_mut().filter(|(_, held)| held.sent.is_none()) {
-            let age = held.order.age.saturating_add(now.since(held.at));
-            report
-                .orders
-                .insert(id.clone(), KillOrder { age, ..held.order });
-            held.sent = Some(report.seq);
-        }
+    /// Returns the orders for report `seq`: all that were not sent on the present stream.
+    pub(super) fn next(&mut self, now: MonoTime, seq: u64) -> BTreeMap<OrderId, KillOrder> {
+        let unsent = self.0.iter_mut().filter(|(_, held)| held.sent.is_none());
+        unsent
+            .map(|(id, held)| {
+                let age = held.order.age.saturating_add(now.since(held.at));
+                held.sent = Some(seq);
+                (id.clone(), KillOrder { age, ..held.order })
+            })
+            .collect()
     }
 
     /// Drops the orders in the reports up to `confirmed`: the controller decides modes with knowledge of them

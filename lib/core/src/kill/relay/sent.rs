@@ -1,8 +1,7 @@
 //! The kill state that was sent to a parent on the present stream.
 
-use crate::kill::Kills;
 use crate::kill::drill::Drill;
-use crate::report::Report;
+use crate::kill::{KillNews, Kills};
 
 /// Number of reports until all generations are sent again, so that a parent forgets the claims of
 /// ended processes, and of no others.
@@ -16,17 +15,15 @@ pub struct SentKills {
 }
 
 impl SentKills {
-    /// Fills a report with the fleet's generation, the generations of buckets that changed since the last
-    /// report, and the latest drill. Report 512 and its multiples have all generations, if their number is set
-    /// before this call.
-    pub fn fill(&mut self, kills: &Kills, report: &mut Report) {
-        report.kill = kills.fleet();
-        report.kills = kills.since(if is_repeated(report) { 0 } else { self.version });
-        (report.drill, report.claimed_drill) = (kills.drill(), kills.claimed_drill);
+    /// Returns the kills for report `seq`: the generations of buckets that changed since the last report. Report
+    /// 512 and its multiples have all generations.
+    pub fn next(&mut self, kills: &Kills, seq: u64) -> KillNews {
+        let news = kills.news(if is_repeated(seq) { 0 } else { self.version });
         *self = Self {
             version: kills.version(),
-            drill: kills.drill(),
+            drill: news.drill,
         };
+        news
     }
 
     /// Returns true if a drill arrived that no report carries yet; its report should go before the interval
@@ -37,6 +34,6 @@ impl SentKills {
 }
 
 /// Returns true if a numbered report repeats generations and claims.
-pub(super) const fn is_repeated(report: &Report) -> bool {
-    report.seq > 0 && report.seq.is_multiple_of(REPEATED_EVERY)
+pub(super) const fn is_repeated(seq: u64) -> bool {
+    seq > 0 && seq.is_multiple_of(REPEATED_EVERY)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::kill::{KILL_ORDERS_MAX, Kill, KillOrder};
+use crate::kill::{KILL_ORDERS_MAX, Kill, KillNews, KillOrder};
 use crate::names::Name;
 use crate::report::Echo;
 
@@ -35,7 +35,7 @@ fn directives(generation: u64, confirmed: u64) -> Directives {
         ..Echo::default()
     };
     Directives {
-        kill: KillGeneration(generation),
+        kills: KillGeneration(generation).into(),
         echo,
         ..Directives::default()
     }
@@ -70,7 +70,7 @@ fn report_at(ms: u64, relay: &mut KillRelay, seq: u64) -> Report {
 
 /// The scopes and generations of the orders in a report, by the process where they were given.
 fn orders(report: &Report) -> Vec<(&Scope, u128, u64)> {
-    let orders = report.orders.iter();
+    let orders = report.kills.orders.iter();
     orders
         .map(|(id, order)| (&id.scope, id.given_at.0, order.generation.0))
         .collect()
@@ -93,8 +93,11 @@ fn order(given_at: u128, generation: u64) -> (OrderId, KillOrder) {
 /// Takes a report of a child with an order, as given by `given_at`, and returns true if a report is due.
 fn child_order(relay: &mut KillRelay, child: &Identity, given_at: u128, generation: u64) -> bool {
     let report = Report {
-        kill: KillGeneration(generation),
-        orders: [order(given_at, generation)].into(),
+        kills: KillNews {
+            fleet: KillGeneration(generation),
+            orders: [order(given_at, generation)].into(),
+            ..KillNews::default()
+        },
         ..Report::default()
     };
     relay.on_report(at(0), child, &report)
@@ -115,7 +118,7 @@ fn unconfirmed_order_keeps_its_buckets_in_shadow() {
     assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Shadow);
     let sent = report(&mut relay, 7);
     assert_eq!(
-        (sent.kill, orders(&sent)),
+        (sent.kills.fleet, orders(&sent)),
         (KillGeneration(2), vec![(&FLEET, 9, 2)])
     );
     relay.on_directives(at(0), &directives(2, 6)).unwrap();
@@ -130,10 +133,8 @@ fn unconfirmed_leader_confirms_no_order() {
     let mut relay = relay();
     relay.order(at(0), &FLEET, true).unwrap();
     report(&mut relay, 1);
-    let unconfirmed = Directives {
-        unconfirmed: true,
-        ..directives(1, 1)
-    };
+    let mut unconfirmed = directives(1, 1);
+    unconfirmed.lead.unconfirmed = true;
     relay.on_directives(at(0), &unconfirmed).unwrap();
     relay.on_open();
     // The next leader has ended an earlier kill, and has not heard of this one.
@@ -142,16 +143,17 @@ fn unconfirmed_leader_confirms_no_order() {
     assert!(relay.kills().fleet().is_killed());
     relay.on_directives(at(0), &directives(3, 1)).unwrap();
     relay.on_open();
-    assert!(report(&mut relay, 1).orders.is_empty());
+    assert!(report(&mut relay, 1).kills.orders.is_empty());
 }
 
 #[test]
 fn order_of_an_unconfirmed_leader_is_repeated_to_the_next() {
     let mut relay = relay();
-    let sent = |generation| Directives {
-        unconfirmed: true,
-        orders: [order(7, generation)].into(),
-        ..directives(generation, 1)
+    let sent = |generation| {
+        let mut sent = directives(generation, 1);
+        sent.lead.unconfirmed = true;
+        sent.kills.orders = [order(7, generation)].into();
+        sent
     };
     // The end of an order that is not held is nothing to repeat.
     relay.on_directives(at(0), &sent(2)).unwrap();
@@ -177,13 +179,13 @@ fn order_is_sent_once_on_each_stream() {
     for stream in 0..2 {
         let first = report(&mut relay, 1);
         assert_eq!(
-            (orders(&first), &first.kills),
+            (orders(&first), &first.kills.buckets),
             (vec![(&alone, 9, 1)], &killed),
             "stream {stream}"
         );
         let second = report(&mut relay, 2);
         assert!(
-            second.orders.is_empty() && second.kills.is_empty(),
+            second.kills.orders.is_empty() && second.kills.buckets.is_empty(),
             "stream {stream}"
         );
         relay.on_open();
@@ -239,7 +241,7 @@ fn order_ages_at_every_aggregator() {
     let [mut lower, mut upper] = [InstanceId(1), InstanceId(2)].map(KillRelay::new);
     lower.order(at(1_000), &FLEET, true).unwrap();
     let ages = |report: &Report| -> Vec<u128> {
-        let orders = report.orders.values();
+        let orders = report.kills.orders.values();
         orders.map(|order| order.age.as_millis()).collect()
     };
     let sent = report_at(1_500, &mut lower, 1);
@@ -338,12 +340,15 @@ fn child_orders_leave_room_for_own() {
     let mut relay = relay();
     let orders = 10..10 + KILL_ORDERS_MAX as u128;
     let full = Report {
-        orders: orders.map(|process| order(process, 1)).collect(),
+        kills: KillNews {
+            orders: orders.map(|process| order(process, 1)).collect(),
+            ..KillNews::default()
+        },
         ..Report::default()
     };
     relay.on_report(at(0), &process(1, Role::Aggregator), &full);
     relay.order(at(0), &FLEET, true).unwrap();
-    let sent = report(&mut relay, 1).orders;
+    let sent = report(&mut relay, 1).kills.orders;
     assert!(sent.len() < KILL_ORDERS_MAX && sent.keys().any(|id| id.given_at == InstanceId(9)));
 }
 
@@ -363,16 +368,25 @@ fn confirmed_drill_is_joined_and_timed() {
     assert!(!relay.on_drill(at(5), Drill(7), Some(&zone), child()));
     assert!(relay.is_report_due());
     let sent = report(&mut relay, 1);
-    assert_eq!((sent.drill, sent.spreads[&zone].missing), (Drill(7), 1));
-    assert!(!relay.is_report_due() && report(&mut relay, 2).spreads.is_empty());
+    assert_eq!(
+        (sent.kills.drill, sent.kills_below.spreads[&zone].missing),
+        (Drill(7), 1)
+    );
+    assert!(!relay.is_report_due() && report(&mut relay, 2).kills_below.spreads.is_empty());
     let answer = Report {
-        drill: Drill(7),
+        kills: KillNews {
+            drill: Drill(7),
+            ..KillNews::default()
+        },
         ..Report::default()
     };
     assert!(!relay.on_report(at(40), &process(1, Role::Client), &answer));
     let sent = report(&mut relay, 3);
     assert_eq!(
-        (sent.spreads[&zone].confirmed(), sent.spreads[&zone].missing),
+        (
+            sent.kills_below.spreads[&zone].confirmed(),
+            sent.kills_below.spreads[&zone].missing
+        ),
         (1, 0)
     );
     assert!(relay.timing().is_complete());

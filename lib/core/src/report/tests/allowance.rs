@@ -52,7 +52,10 @@ impl Parent {
         Report {
             seq: self.seq,
             time: Some(MonoTime::from_micros(ms * 1_000)),
-            clients: self.clients,
+            clients: ClientCounts {
+                connected: self.clients,
+                ..ClientCounts::default()
+            },
             tallies: tallies
                 .iter()
                 .map(|(id, tally)| (KeyId(*id), *tally))

@@ -206,7 +206,7 @@ impl World {
             ..Report::default()
         };
         if outbox.seq() == 0 {
-            report.identity = Some(identity());
+            report.greeting.identity = Some(identity());
         }
         let name = |at: &Option<usize>| key(&at.map_or(999, |at| self.keys[at].name).to_string());
         let names: Vec<Key> = places.iter().map(name).collect();
@@ -281,7 +281,11 @@ impl World {
             roster, pending, ..
         } = &mut self.parents[parent];
         if roster.by_stream(stream).is_none() {
-            let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+            let identity = report
+                .greeting
+                .identity
+                .clone()
+                .ok_or(StreamRejected::Greeting)?;
             roster.open(self.now, stream, identity)?;
         }
         let child = roster.by_stream(stream).ok_or(StreamRejected::Unknown)?;

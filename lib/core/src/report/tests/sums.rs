@@ -87,7 +87,7 @@ impl Parent {
             continues: false,
         };
         let report = Report {
-            identity: Some(identity.clone()),
+            greeting: Some(identity.clone()).into(),
             definitions: [(KeyId(0), definition)].into(),
             time: None,
             tallies: Tallies::default(),
@@ -128,7 +128,10 @@ impl Reporter {
         Report {
             seq: self.seq,
             time: Some(MonoTime::from_micros(parent.micros)),
-            clients: self.clients,
+            clients: ClientCounts {
+                connected: self.clients,
+                ..ClientCounts::default()
+            },
             tallies: [(KeyId(0), self.total)].into(),
             ..Report::default()
         }
@@ -151,11 +154,12 @@ fn client_is_one_client_whatever_it_says() {
         "{late:e}: about a day"
     );
     let greeting = Report {
-        identity: Some(Identity {
+        greeting: Some(Identity {
             instance: InstanceId(1),
             role: Role::Aggregator,
             ..identity()
-        }),
+        })
+        .into(),
         ..Report::default()
     };
     let refused = parent.sessions.check(StreamId(9), &greeting).map(|_| ());

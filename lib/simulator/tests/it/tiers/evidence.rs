@@ -61,13 +61,16 @@ impl World {
             }
             let report = Report {
                 seq: self.seq,
-                identity: (self.seq == 1).then(|| identity(Role::Client, client.into())),
+                greeting: (self.seq == 1)
+                    .then(|| identity(Role::Client, client.into()))
+                    .into(),
                 time: Some(now),
                 subscriptions: if self.seq == 1 {
                     vec![bucket.clone()]
                 } else {
                     Vec::new()
-                },
+                }
+                .into(),
                 evidence,
                 ..Report::default()
             };

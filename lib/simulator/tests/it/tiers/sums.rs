@@ -7,7 +7,7 @@ use plimsoll_aggregator::zone::Bounds;
 use plimsoll_core::exchange::{Parent, StreamId};
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Identity, KeyDefinition, Report, Role, Tally};
+use plimsoll_core::report::{ClientCounts, Counts, Identity, KeyDefinition, Report, Role, Tally};
 use plimsoll_policy::ONE_CLASS_TENANTS;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -86,13 +86,16 @@ impl Liar {
     fn send(&mut self, world: &mut World, sent: u64, continues: bool) -> bool {
         let mut report = Report {
             time: Some(world.at()),
-            clients: self.clients,
+            clients: ClientCounts {
+                connected: self.clients,
+                ..ClientCounts::default()
+            },
             ..Report::default()
         };
         let stream = *self.stream.get_or_insert_with(|| {
             world.streams += 1;
             self.seq = 0;
-            report.identity = Some(self.identity.clone());
+            report.greeting.identity = Some(self.identity.clone());
             let bucket = Bucket::new("api").unwrap();
             let definition = |tenant: &str, tally: &Tally| KeyDefinition {
                 key: Key {

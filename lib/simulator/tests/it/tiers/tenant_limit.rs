@@ -61,9 +61,9 @@ impl Client {
 
     fn report(&mut self, now: MonoTime) -> Report {
         let mut report = Report {
-            identity: self.identity.take(),
+            greeting: self.identity.take().into(),
             time: Some(now),
-            subscriptions: vec![bucket()],
+            subscriptions: vec![bucket()].into(),
             ..Report::default()
         };
         let counts = &self.counts;

@@ -219,9 +219,9 @@ impl<P: Parent> Session<P> {
         let Some(report) = decoded else {
             return Ok(false);
         };
-        let is_greeting = report.identity.is_some() && self.child.is_none();
+        let is_greeting = report.greeting.identity.is_some() && self.child.is_none();
         if is_greeting {
-            self.child.clone_from(&report.identity);
+            self.child.clone_from(&report.greeting.identity);
             self.check_certificate()?;
         }
         let leaves = report.leaving;

@@ -161,7 +161,7 @@ impl Child for Aggregator {
         now: MonoTime,
         directives: Directives,
     ) -> Result<(), StaleDirective> {
-        let epoch = directives.epoch;
+        let epoch = directives.lead.epoch();
         self.zone.on_directives(now, directives)?;
         if let Some(epoch) = epoch {
             self.longest = self.longest.max(now.since(self.applied));
