@@ -48,8 +48,8 @@ impl Admission {
         }
     }
 
-    /// Decides if a key that brings `came` requests is admitted. `is_full` is true if the whole table is
-    /// full.
+    /// Decides if a key that brings `came` requests is admitted. `is_full` is true if the whole table is full: the
+    /// caller then admits none, and the key only contends.
     pub(super) fn admits(
         &mut self,
         key: &Key,
@@ -58,16 +58,19 @@ impl Admission {
         is_full: bool,
     ) -> bool {
         let scarce = f64::from(quota.keys) >= SCARCE * f64::from(self.per_bucket_max) || is_full;
-        if !scarce || came == 0 {
-            return !scarce;
+        if !scarce {
+            return true;
+        }
+        if came == 0 {
+            return false;
         }
         let recent = self.sketch.add(self.hash(key), came);
-        let admitted = recent >= quota.admitted_from && quota.keys < self.per_bucket_max;
+        // Also of those that are admitted: the threshold follows the most frequent one.
         if recent >= ADMITTED_FROM {
             quota.contenders += 1;
             quota.contenders_most = quota.contenders_most.max(recent);
         }
-        admitted
+        recent >= quota.admitted_from && quota.keys < self.per_bucket_max
     }
 
     pub(super) const fn is_full(&self, quota: &Quota) -> bool {

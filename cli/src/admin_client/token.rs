@@ -38,12 +38,13 @@ impl Token {
         let file = regular_file::open(path).map_err(unread)?;
         refuse_readable_by_others(path, &file.metadata().map_err(unread)?)?;
         let mut text = String::new();
-        let bytes_max = (TOKEN_PREFIX.len() + TOKEN_RANDOM_CHARS + 2) as u64;
-        file.take(bytes_max + 1)
+        let line_bytes_max = TOKEN_PREFIX.len() + TOKEN_RANDOM_CHARS + "\r\n".len();
+        // One byte more tells that the file is longer.
+        file.take(line_bytes_max as u64 + 1)
             .read_to_string(&mut text)
             .map_err(unread)?;
         let token = text.trim_end();
-        if is_token(token) {
+        if is_token(token) && text.len() <= line_bytes_max {
             return Ok(Self(token.to_owned()));
         }
         Err(format!(
@@ -122,6 +123,7 @@ mod tests {
             "secret".to_owned(),
             format!("{}x", token.secret()),
             format!("{}\n{}\n", token.secret(), token.secret()),
+            format!("{}\n\n\nother", token.secret()),
             token.secret().replace(TOKEN_PREFIX, "another__"),
             format!("{TOKEN_PREFIX}{}", "ä".repeat(22)),
             format!("{TOKEN_PREFIX}{}", " ".repeat(TOKEN_RANDOM_CHARS)),

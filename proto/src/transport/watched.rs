@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::Duplex;
 
 pub(crate) struct Watched<S> {
+    /// The socket, or the TLS stream over it.
     stream: S,
     /// The first byte received.
     first: Arc<OnceLock<u8>>,
@@ -32,33 +33,34 @@ impl<S: Duplex> Watched<S> {
         Arc::clone(&self.first)
     }
 
-    fn poll_failed(
+    /// Delays a failed write until the first byte of the peer is known, which may be that of an alert. The byte read here
+    /// is lost: the connection has failed anyway.
+    fn fail_after_first_byte(
         &mut self,
         context: &mut Context<'_>,
         failed: io::Error,
     ) -> Poll<io::Result<usize>> {
-        if self.first.get().is_none()
-            && Pin::new(&mut *self)
-                .poll_read(context, &mut ReadBuf::new(&mut [0]))
-                .is_pending()
-        {
-            self.failed = Some(failed);
-            return Poll::Pending;
+        if self.first.get().is_none() {
+            let read = Pin::new(&mut *self).poll_read(context, &mut ReadBuf::new(&mut [0]));
+            if read.is_pending() {
+                self.failed = Some(failed);
+                return Poll::Pending;
+            }
         }
         Poll::Ready(Err(failed))
     }
 
-    fn poll_with(
+    fn poll_write_with(
         &mut self,
         context: &mut Context<'_>,
         write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if let Some(failed) = self.failed.take() {
-            return self.poll_failed(context, failed);
+            return self.fail_after_first_byte(context, failed);
         }
         match ready!(write(Pin::new(&mut self.stream), context)) {
             Ok(written) => Poll::Ready(Ok(written)),
-            Err(failed) => self.poll_failed(context, failed),
+            Err(failed) => self.fail_after_first_byte(context, failed),
         }
     }
 }
@@ -90,7 +92,7 @@ impl<S: Duplex> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_with(context, |stream, context| stream.poll_write(context, bytes))
+        self.poll_write_with(context, |stream, context| stream.poll_write(context, bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -106,7 +108,7 @@ impl<S: Duplex> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_with(context, |stream, context| {
+        self.poll_write_with(context, |stream, context| {
             stream.poll_write_vectored(context, slices)
         })
     }
