@@ -120,7 +120,8 @@ fn header(bytes: &[u8]) -> Option<Option<Header<'_>>> {
         .take(HEADER_BYTES_MAX)
         .position(|pair| pair == END_OF_LINE)
     else {
-        return (line.len() < HEADER_BYTES_MAX).then_some(None);
+        // The last of these bytes may be the first of the line's end.
+        return (line.len() <= HEADER_BYTES_MAX).then_some(None);
     };
     let (digits, rest) = line.split_at_checked(end)?;
     let number = match digits {
@@ -142,4 +143,23 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
             .then(|| number * 10 + u64::from(byte - b'0'))
     })?;
     i64::try_from(number).is_ok().then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_input_is_incomplete_until_its_end() {
+        let bounds = Bounds {
+            bytes: COMMAND_BYTES_MAX,
+            arguments: ARGUMENTS_MAX,
+        };
+        let command = b"*000000000000001\r\n$000000000000001\r\na\r\n";
+        for end in 0..=command.len() {
+            let read = read(&command[..end], bounds, &mut Arguments::new());
+            let whole = (end == command.len()).then_some(end);
+            assert_eq!(read.unwrap(), whole, "{end}");
+        }
+    }
 }

@@ -310,6 +310,11 @@ impl AuditLog {
                             .rev()
                             .for_each(|record| state.kept.push_front(record));
                         awaited.iter().for_each(|_| state.count_unwritten());
+                        drop(state);
+                        // Only a command's write finds the task asleep: it begins its attempts.
+                        if awaited.is_some() {
+                            self.inner.wake.notify_one();
+                        }
                     }
                 }
                 Err(reason)
