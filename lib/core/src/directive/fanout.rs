@@ -150,11 +150,13 @@ impl UpdateCache {
             .iter()
             .filter(|(of, _)| of.values == seen.values && of.version > 0)
             .count();
-        let is_room = alike < UPDATES_PER_BUCKET_MAX;
-        if let Some(update) = known(whole).filter(|_| !is_room) {
+        let seen = if alike < UPDATES_PER_BUCKET_MAX {
+            seen
+        } else if let Some(update) = known(whole) {
             return update;
-        }
-        let seen = if is_room { seen } else { whole };
+        } else {
+            whole
+        };
         let update = Arc::new(BucketUpdate::new(compose(seen)));
         cache.push((seen, Arc::clone(&update)));
         update
