@@ -68,6 +68,15 @@ struct Failure {
     unwritten: u64,
 }
 
+/// What one write takes.
+struct Batch {
+    /// The failure that it ends, which its first line reports.
+    failure: Option<Failure>,
+    kept: Vec<Record>,
+    /// The line of a command that waits for it, the last one.
+    awaited: Option<Record>,
+}
+
 /// A change that is recorded durably, and may be made now.
 #[derive(Debug)]
 #[must_use]
@@ -191,6 +200,7 @@ impl AuditLog {
             if state.kept.len() < KEPT_MAX {
                 state.kept.push_back(record);
             } else {
+                state.fail(format!("{KEPT_MAX} entries wait for the disk"));
                 state.settled += 1;
                 state.count_unwritten();
             }
@@ -252,15 +262,19 @@ impl AuditLog {
             }
             let log = self.clone();
             let mut writing = spawn_blocking(move || log.write(None));
-            if timeout(LINE_MAX, &mut writing).await.is_ok() {
-                continue;
-            }
-            self.on_failure(no_answer(), true);
-            tokio::select! {
-                () = stop.cancelled() => return,
-                written = writing => if let Err(error) = written {
-                    self.on_failure(format!("the write panicked: {error}"), false);
-                },
+            let ended = match timeout(LINE_MAX, &mut writing).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    self.on_failure(no_answer(), true);
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        ended = writing => ended,
+                    }
+                }
+            };
+            // A failed write has said so itself.
+            if let Err(panic) = ended {
+                self.on_failure(format!("the write panicked: {panic}"), false);
             }
         }
     }
@@ -273,24 +287,15 @@ impl AuditLog {
             .writer
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let resumed = self.state().failure.clone();
-        let mut kept: Vec<Record> = self.state().kept.drain(..).collect();
-        kept.iter_mut()
-            .for_each(|record| record.late = resumed.is_some());
-        let said = resumed.as_ref().map(|failure| failure.unwritten);
-        let resumed = resumed.as_ref().map(Failure::resumed);
-        let lines: Vec<Record> = resumed
-            .into_iter()
-            .chain(kept.iter().cloned())
-            .chain(awaited.clone())
-            .collect();
-        let (before, last) = (kept.len() as u64, (lines.len() as u64).saturating_sub(1));
+        let batch = self.state().take_batch(awaited);
+        let lines = batch.lines();
+        let last = (lines.len() as u64).saturating_sub(1);
         match writer.append(&lines, unix_s()) {
             Ok(first) => {
                 if let Some(shared) = &self.inner.shared {
                     shared.add(first, &lines);
                 }
-                self.on_written(said, before, lines.len());
+                self.on_written(&batch);
                 Ok(first + last)
             }
             Err(error) => {
@@ -299,20 +304,16 @@ impl AuditLog {
                 match error.seq {
                     // The lines are in the log, and its head could not be replaced.
                     Some(first) => {
-                        self.state().settle(said, before, lines.len());
-                        awaited
-                            .iter()
-                            .for_each(|line| self.deny(line, first + last, &reason));
+                        self.state().settle(&batch);
+                        if let Some(line) = &batch.awaited {
+                            self.deny(line, first + last, &reason);
+                        }
                     }
                     None => {
-                        let mut state = self.state();
-                        kept.into_iter()
-                            .rev()
-                            .for_each(|record| state.kept.push_front(record));
-                        awaited.iter().for_each(|_| state.count_unwritten());
-                        drop(state);
-                        // Only a command's write finds the task asleep: it begins its attempts.
-                        if awaited.is_some() {
+                        let begins_attempts = batch.awaited.is_some();
+                        self.state().return_batch(batch);
+                        // Only a command's write finds the task asleep.
+                        if begins_attempts {
                             self.inner.wake.notify_one();
                         }
                     }
@@ -322,13 +323,13 @@ impl AuditLog {
         }
     }
 
-    fn on_written(&self, said: Option<u64>, kept: u64, lines: usize) {
+    fn on_written(&self, batch: &Batch) {
         let works_again = {
             let mut state = self.state();
             state.hangs = false;
-            state.settle(said, kept, lines);
-            // Lines that were given up meanwhile are still to be counted.
-            let is_over = |failure: &mut Failure| said.is_some() && failure.unwritten == 0;
+            state.settle(batch);
+            // Entries that were given up meanwhile are still to be reported.
+            let is_over = |failure: &mut Failure| batch.failure.is_some() && failure.unwritten == 0;
             state.failure.take_if(is_over).is_some()
         };
         if works_again {
@@ -337,15 +338,12 @@ impl AuditLog {
         self.inner.changes.send_replace(());
     }
 
-    /// Notes that the disk fails, or that it `hangs`. The first failure in a row is logged.
+    /// Notes that the disk fails, or that it `hangs`.
     fn on_failure(&self, reason: String, hangs: bool) {
-        if self.state().fail(reason.clone()) {
-            tracing::error!(
-                error = reason,
-                "audit log write failed: whatever may add refusals is refused until it succeeds, and kills work"
-            );
-        }
-        self.state().hangs = hangs;
+        let mut state = self.state();
+        state.fail(reason);
+        state.hangs = hangs;
+        drop(state);
         self.inner.changes.send_replace(());
     }
 
@@ -364,31 +362,51 @@ impl AuditLog {
 // === impl State ===
 
 impl State {
-    /// Notes that the disk fails. Returns true for the first failure in a row.
-    fn fail(&mut self, reason: String) -> bool {
-        match &mut self.failure {
-            Some(failure) => {
-                failure.reason = reason;
-                false
-            }
-            None => {
-                self.failure = Some(Failure {
-                    reason,
-                    since_s: unix_s(),
-                    unwritten: 0,
-                });
-                true
-            }
+    /// Notes that the disk fails. The first failure in a row is logged.
+    fn fail(&mut self, reason: String) {
+        if let Some(failure) = &mut self.failure {
+            failure.reason = reason;
+            return;
+        }
+        tracing::error!(
+            error = reason,
+            "audit log write failed: whatever may add refusals is refused until it succeeds, and kills work"
+        );
+        self.failure = Some(Failure {
+            reason,
+            since_s: unix_s(),
+            unwritten: 0,
+        });
+    }
+
+    fn take_batch(&mut self, awaited: Option<Record>) -> Batch {
+        let failure = self.failure.clone();
+        let mut kept: Vec<Record> = self.kept.drain(..).collect();
+        kept.iter_mut()
+            .for_each(|record| record.late = failure.is_some());
+        Batch {
+            failure,
+            kept,
+            awaited,
         }
     }
 
-    /// Notes that `lines` lines are in the log: the `kept` ones among them, and one that has `said` how many are
-    /// missing.
-    fn settle(&mut self, said: Option<u64>, kept: u64, lines: usize) {
-        self.settled += kept;
-        self.written += lines as u64;
-        if let (Some(said), Some(failure)) = (said, &mut self.failure) {
-            failure.unwritten = failure.unwritten.saturating_sub(said);
+    /// Takes back what could not be written. A command is told so, and its line is not written later.
+    fn return_batch(&mut self, batch: Batch) {
+        for record in batch.kept.into_iter().rev() {
+            self.kept.push_front(record);
+        }
+        if batch.awaited.is_some() {
+            self.count_unwritten();
+        }
+    }
+
+    /// Notes that a batch is in the log.
+    fn settle(&mut self, batch: &Batch) {
+        self.settled += batch.kept.len() as u64;
+        self.written += batch.lines().len() as u64;
+        if let (Some(reported), Some(failure)) = (&batch.failure, &mut self.failure) {
+            failure.unwritten = failure.unwritten.saturating_sub(reported.unwritten);
         }
     }
 
@@ -396,6 +414,16 @@ impl State {
         if let Some(failure) = &mut self.failure {
             failure.unwritten += 1;
         }
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    fn lines(&self) -> Vec<Record> {
+        let resumed = self.failure.as_ref().map(Failure::resumed);
+        let records = self.kept.iter().chain(&self.awaited).cloned();
+        resumed.into_iter().chain(records).collect()
     }
 }
 

@@ -126,6 +126,7 @@ impl Verifier {
 
     /// Takes a line with its line feed. Only the last one may come without.
     pub fn line(&mut self, bytes: &[u8]) {
+        // The reader cuts a line that is longer than any that is written, and passes the rest as another one.
         if self.torn_bytes > 0 {
             self.fault_here(Kind::Edited, "the line is too long".to_owned());
         }
@@ -183,6 +184,7 @@ impl Verifier {
         };
         if let Some((before, place)) = before.filter(|(before, _)| **before != prev) {
             let (before, place) = (before.clone(), place.clone());
+            // The hash of each line is its own, so that the line before is the one that was edited.
             self.place = place;
             return self.fault_here(
                 Kind::Edited,
