@@ -30,8 +30,9 @@ pub struct FrequencySketch<const COUNT_BITS: u32> {
 }
 
 impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
-    /// The largest count.
+    /// The largest count, and the bits of an entry that hold it.
     const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
+    const TAG_MASK: u32 = !Self::COUNT_MAX;
 
     /// Makes a table with `slots` entries of 4 bytes, rounded up as by [`slots_for`](Self::slots_for).
     pub fn new(slots: usize) -> Self {
@@ -64,7 +65,7 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         for entry in set {
             let seen = entry.load(Ordering::Relaxed);
             let count = seen & Self::COUNT_MAX;
-            if seen & !Self::COUNT_MAX == tag && count != 0 {
+            if seen & Self::TAG_MASK == tag && count != 0 {
                 let sum = (count + n).min(Self::COUNT_MAX);
                 return if replace(entry, seen, tag | sum) {
                     sum
@@ -80,15 +81,17 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         let Some((entry, seen)) = lowest else {
             return n;
         };
-        if !self.has_counts.load(Ordering::Relaxed) {
-            self.has_counts.store(true, Ordering::Relaxed);
-        }
         let next = if n >= lowest_count {
             tag | (n - lowest_count).max(1)
         } else {
             seen - n
         };
         replace(entry, seen, next);
+        // After the count, so that a decay that runs meanwhile sees one of both. A store each time would take the cache
+        // line from the other threads.
+        if !self.has_counts.load(Ordering::Relaxed) {
+            self.has_counts.store(true, Ordering::Relaxed);
+        }
         n
     }
 
@@ -97,7 +100,7 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         let (set, tag) = self.place(hash);
         let mut entries = set.iter().map(|entry| entry.load(Ordering::Relaxed));
         let found =
-            entries.find(|seen| seen & !Self::COUNT_MAX == tag && seen & Self::COUNT_MAX != 0);
+            entries.find(|seen| seen & Self::TAG_MASK == tag && seen & Self::COUNT_MAX != 0);
         found.map_or(0, |seen| seen & Self::COUNT_MAX)
     }
 
@@ -106,7 +109,7 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         let (set, tag) = self.place(hash);
         for entry in set {
             let seen = entry.load(Ordering::Relaxed);
-            if seen & !Self::COUNT_MAX == tag {
+            if seen & Self::TAG_MASK == tag {
                 replace(entry, seen, 0);
             }
         }
@@ -154,7 +157,7 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         let seen = entry.load(Ordering::Relaxed);
         let count = seen & Self::COUNT_MAX;
         if count > 0 {
-            replace(entry, seen, (seen & !Self::COUNT_MAX) | (count / 2));
+            replace(entry, seen, (seen & Self::TAG_MASK) | (count / 2));
         }
         count
     }
@@ -165,11 +168,9 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
             .entries
             .get(set * WAYS..(set + 1) * WAYS)
             .unwrap_or_default();
-        // The multiplication mixes the low bits, which choose no set, into the high ones.
-        (
-            entries,
-            (hash as u32).wrapping_mul(0x9E37_79B9) & !Self::COUNT_MAX,
-        )
+        // The multiplication mixes the low bits, which choose no set, into the high ones, which are the tag.
+        let tag = (hash as u32).wrapping_mul(0x9E37_79B9) & Self::TAG_MASK;
+        (entries, tag)
     }
 }
 
