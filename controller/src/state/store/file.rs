@@ -13,7 +13,7 @@ const MAGIC: &str = "plimsoll-state";
 const VERSION: &str = "1";
 /// The name of the checksum: XXH3 with 64 bits over the body, as 16 hex digits.
 const CHECKSUM: &str = "xxh3";
-/// The largest state file that is read: far more than a state takes.
+/// The largest state file that is read or written: far more than a state takes.
 const STATE_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,11 @@ pub(super) fn encode(durable: &DurableState) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(durable)?;
     let mut bytes = format!("{}\n", header(&body)).into_bytes();
     bytes.extend_from_slice(&body);
-    Ok(bytes)
+    if bytes.len() <= STATE_BYTES_MAX {
+        return Ok(bytes);
+    }
+    let error = format!("the state is larger than {} MiB", STATE_BYTES_MAX >> 20);
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, error))
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<DurableState, ReadError> {

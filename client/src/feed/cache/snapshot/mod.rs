@@ -65,7 +65,7 @@ pub(crate) fn with_checksum(body: &[u8]) -> Vec<u8> {
 /// Reads directives, and the time since 1970 when they were written. Linear in the length.
 pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration), SnapshotError> {
     let (first, body) = line(bytes).ok_or(SnapshotError::Torn)?;
-    if !first.starts_with(MARK) {
+    if !first.starts_with(&format!("{MARK} ")) {
         return Err(SnapshotError::Version);
     }
     if with_checksum(body) != bytes {
