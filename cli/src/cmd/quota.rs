@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueHint};
+use plimsoll_controller::events::{Event, QUOTA_RESET, QuotaReset};
 use plimsoll_quota::admin::api::{
     BucketStatus, Buckets, GET, Holds, LIST, PAGE_DEFAULT, PAGE_MAX, RESET, Reset, ResetDone, TOP,
     TOP_DEFAULT, TOP_MAX, Top, TopKey,
@@ -12,8 +13,10 @@ use plimsoll_quota::admin::api::{
 use plimsoll_quota::admin::key_text::unescape;
 use plimsoll_tls::Tier;
 
-use crate::admin_client::{Address, AdminError, AdminPort, CredentialArgs, QUOTA};
-use crate::output::{OutputArgs, counted, write_table};
+use crate::admin_client::{
+    Address, AdminArgs, AdminError, AdminPort, ControllerArgs, CredentialArgs, QUOTA,
+};
+use crate::output::{self, OutputArgs, counted, write_table};
 
 const LIST_MAX: u64 = 100_000;
 /// The last second of the year 9999.
@@ -58,9 +61,9 @@ pub(crate) enum QuotaCommand {
     },
     /// Make the buckets of a key, or of all keys with a prefix, full again
     ///
-    /// The reset is on disk when the command ends, and the log of the server names who ordered it. Services that
-    /// remember a refusal ask again within 5 s; leases that they hold stay theirs. Exit code 0: done; 1: no such
-    /// bucket, refused, or no server answers; 2: invalid arguments.
+    /// The reset is on disk when the command ends, and the log of the server names who ordered it. The controller is told,
+    /// so that `plimsoll events` shows it, too. Services that remember a refusal ask again within 5 s; leases that they
+    /// hold stay theirs. Exit code 0: done; 1: no such bucket, refused, or no server answers; 2: invalid arguments.
     Reset {
         /// Key as `plimsoll quota list` shows it, such as {acme}:api_calls
         #[arg(env = "PLIMSOLL_QUOTA_KEY", value_parser = check_key, required_unless_present = "prefix")]
@@ -69,7 +72,9 @@ pub(crate) enum QuotaCommand {
         #[arg(long, env = "PLIMSOLL_PREFIX", value_name = "TEXT", value_parser = check_key, conflicts_with = "key")]
         prefix: Option<String>,
         #[command(flatten)]
-        server: ServerArgs,
+        server: ServerAddress,
+        #[command(flatten)]
+        admin: AdminArgs,
     },
     /// Show the keys that are asked for and refused most often
     ///
@@ -83,12 +88,19 @@ pub(crate) enum QuotaCommand {
     },
 }
 
+/// The quota server to ask.
+#[derive(Debug, Args)]
+pub(crate) struct ServerAddress {
+    /// Admin port of the quota server
+    #[arg(id = "quota_server", long = "server", env = "PLIMSOLL_QUOTA_SERVER", value_name = "URL", default_value = QUOTA, value_hint = ValueHint::Url, value_parser = |text: &str| Address::parse(text, Tier::Quota))]
+    address: Address,
+}
+
 /// The quota server to ask, the credentials of the operator, and the format of the output.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// Admin port of the quota server
-    #[arg(long = "server", env = "PLIMSOLL_QUOTA_SERVER", value_name = "URL", default_value = QUOTA, value_hint = ValueHint::Url, value_parser = |text: &str| Address::parse(text, Tier::Quota))]
-    address: Address,
+    #[command(flatten)]
+    server: ServerAddress,
     #[command(flatten)]
     credentials: CredentialArgs,
     #[command(flatten)]
@@ -111,7 +123,7 @@ fn check_key(text: &str) -> Result<String, String> {
 
 impl ServerArgs {
     fn port(&self) -> Result<AdminPort, AdminError> {
-        AdminPort::new(&self.address, &self.credentials)
+        AdminPort::new(&self.server.address, &self.credentials)
     }
 
     fn show(&self, buckets: &Buckets) -> anyhow::Result<ExitCode> {
@@ -157,17 +169,23 @@ pub(crate) fn run(command: &QuotaCommand) -> anyhow::Result<ExitCode> {
             key,
             prefix,
             server,
+            admin,
         } => {
-            let port = server.port()?;
+            let controller = &admin.controller;
+            let port = AdminPort::new(&server.address, &controller.credentials)?;
             let wanted = match (prefix, key) {
                 (Some(prefix), _) => Reset::Prefix(prefix.clone()),
                 (None, key) => Reset::Key(key.clone().unwrap_or_default()),
             };
             let done: ResetDone = port.ask(port.post(RESET, &wanted)?)?;
             let buckets = counted(done.buckets, "bucket");
-            server
+            let code = admin
                 .output
-                .report(&done, |out| writeln!(out, "full again: {buckets}"))
+                .report(&done, |out| writeln!(out, "full again: {buckets}"))?;
+            if let Err(error) = tell(controller, wanted, done.buckets) {
+                writeln!(output::stderr(), "not among the events: {error}")?;
+            }
+            Ok(code)
         }
         QuotaCommand::Top { limit, server } => {
             let port = server.port()?;
@@ -175,6 +193,22 @@ pub(crate) fn run(command: &QuotaCommand) -> anyhow::Result<ExitCode> {
             server.output.report(&top, |out| write_top(out, &top))
         }
     }
+}
+
+/// Tells the controller of a reset.
+fn tell(controller: &ControllerArgs, reset: Reset, buckets: u64) -> anyhow::Result<()> {
+    let (key, is_prefix) = match reset {
+        Reset::Key(key) => (key, false),
+        Reset::Prefix(prefix) => (prefix, true),
+    };
+    let reset = QuotaReset {
+        key,
+        is_prefix,
+        buckets,
+    };
+    let port = controller.port()?;
+    let _: Event = port.ask(port.post(QUOTA_RESET, &reset)?)?;
+    Ok(())
 }
 
 fn write_buckets(out: &mut dyn Write, answer: &Buckets) -> io::Result<()> {

@@ -27,7 +27,7 @@ use super::status::why::{Why, WhyQuery};
 use super::status::{Policies, RowGrants, Status};
 use crate::members::{MembersStatus, Resigned};
 use crate::state::Change;
-use crate::tasks::events::{EventPage, EventQuery};
+use crate::tasks::events::{Event, EventPage, EventQuery, QuotaReset};
 
 const PATH: &str = "/openapi.json";
 const CSV: &str = "text/csv";
@@ -54,7 +54,7 @@ enum Content {
 }
 
 /// All operations of a controller.
-pub(crate) static OPERATIONS: [Operation; 34] = [
+pub(crate) static OPERATIONS: [Operation; 37] = [
     open("/metrics", "Metrics in the format of Prometheus")
         .needs(Needs::Metrics)
         .text(TEXT)
@@ -187,6 +187,13 @@ pub(crate) static OPERATIONS: [Operation; 34] = [
     get("/events", "A page of the events, the oldest first")
         .query::<EventQuery>()
         .json::<EventPage>(),
+    post(
+        "/events/quota-reset",
+        Role::Operator,
+        "Adds that quotas were reset at a quota server",
+    )
+    .body::<QuotaReset>()
+    .json::<Event>(),
     get("/history", "Minutes of the history")
         .query::<ExportQuery>()
         .text(CSV),
@@ -194,10 +201,6 @@ pub(crate) static OPERATIONS: [Operation; 34] = [
         .query::<ImportQuery>()
         .csv()
         .json::<Imported>(),
-];
-
-/// Operations of a controller that shares a store with others.
-static OF_MEMBERS: [Operation; 2] = [
     get("/members", "The controllers of a fleet that has several")
         .json::<MembersStatus>()
         .of_all(),
@@ -243,23 +246,20 @@ const fn post(path: &'static str, role: Role, summary: &'static str) -> Operatio
 }
 
 /// The route of the document, which all callers may read.
-pub(crate) fn routes(has_members: bool) -> Routes {
+pub(crate) fn routes() -> Routes {
     // Made once: callers without a token ask for it, too.
-    let text: Arc<LazyLock<Bytes, _>> = Arc::new(LazyLock::new(move || {
-        document(has_members).to_string().into()
-    }));
+    let text: Arc<LazyLock<Bytes>> = Arc::new(LazyLock::new(|| document().to_string().into()));
     let kind = [(header::CONTENT_TYPE, "application/json")];
     Routes::new().open(Method::GET, PATH, async move || (kind, Bytes::clone(&text)))
 }
 
-fn document(has_members: bool) -> Value {
+fn document() -> Value {
     let settings = SchemaSettings::draft2020_12()
         .with(|it| it.definitions_path = "/components/schemas".into());
     let mut asked = settings.clone().for_deserialize().into_generator();
     let mut answered = settings.for_serialize().into_generator();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    let of_members = OF_MEMBERS.iter().filter(|_| has_members);
-    for operation in OPERATIONS.iter().chain(of_members) {
+    for operation in &OPERATIONS {
         let method = operation.route.method.as_str().to_ascii_lowercase();
         let described = operation.describe(&mut asked, &mut answered);
         paths

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MembersStatus, Membership};
-use crate::admin::{Answer, conflict};
+use crate::admin::{Answer, Refused, conflict};
 
 /// The route of [`Resigned`].
 pub const RESIGN: &str = "/lead/resign";
@@ -20,7 +20,7 @@ pub struct Resigned {
     pub address: String,
 }
 
-/// Routes of a member; of a controller with a state directory without one.
+/// Routes of a member, or of a controller with a state directory, which is the only one.
 pub(crate) fn routes(membership: Option<Membership>) -> Routes {
     let part = membership
         .as_ref()
@@ -32,23 +32,21 @@ pub(crate) fn routes(membership: Option<Membership>) -> Routes {
             false => (StatusCode::OK, "leading\n"),
         }
     };
-    let routes = Routes::new().open(Method::GET, "/lead", lead);
-    let Some(membership) = membership else {
-        return routes;
-    };
+    let lead = Routes::new().open(Method::GET, "/lead", lead);
     let of_members = Routes::new()
         .viewer(Method::GET, "/members", members)
         .operator(Method::POST, RESIGN, resign)
         .with_state(membership);
-    routes.merge(of_members)
+    lead.merge(of_members)
 }
 
-async fn members(State(membership): State<Membership>) -> Json<MembersStatus> {
-    Json(membership.status())
+async fn members(State(membership): State<Option<Membership>>) -> Answer<Json<MembersStatus>> {
+    Ok(Json(membership.ok_or_else(alone)?.status()))
 }
 
 /// Hands the lead over, and leaves it to other members for a while.
-async fn resign(State(membership): State<Membership>) -> Answer<Json<Resigned>> {
+async fn resign(State(membership): State<Option<Membership>>) -> Answer<Json<Resigned>> {
+    let membership = membership.ok_or_else(alone)?;
     let mut part = membership.part.clone();
     let lead = part.borrow_and_update().lead();
     let Some(lead) = lead else {
@@ -64,4 +62,8 @@ async fn resign(State(membership): State<Membership>) -> Answer<Json<Resigned>> 
     let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
     let address = membership.own.borrow().admin.clone();
     Ok(Json(Resigned { address }))
+}
+
+fn alone() -> Refused {
+    conflict("this controller is the only one: it shares no store (--store) with others")
 }

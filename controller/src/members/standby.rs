@@ -61,7 +61,7 @@ pub(super) async fn serve(
         move || metrics::page_of_standby(&membership, &ports, &security)
     };
     let pages = admin_server::routes(page, || true)
-        .merge(openapi::routes(true))
+        .merge(openapi::routes())
         .merge(console::assets(security))
         .merge(routes(Some(membership.clone())))
         .merge(standby);

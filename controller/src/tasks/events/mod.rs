@@ -17,7 +17,7 @@ mod routes;
 mod tests;
 mod webhook;
 
-pub use self::routes::{EVENTS, EventPage, PAGE_MAX};
+pub use self::routes::{EVENTS, EventPage, PAGE_MAX, QUOTA_RESET, QuotaReset};
 pub(crate) use self::webhook::Receiver;
 pub use self::webhook::{EventArgs, EventArgsError};
 
@@ -47,7 +47,7 @@ pub struct Event {
     pub kind: EventKind,
     /// How urgently an operator wants to know it.
     pub severity: Severity,
-    /// A bucket, an entry of the policy, an aggregator as `ZONE/NAME` or a tenant; else `fleet`, `policy` or
+    /// A bucket, an entry of the policy, an aggregator as `ZONE/NAME` or a tenant; else `fleet`, `policy`, `quotas` or
     /// `controller`.
     pub subject: String,
     /// One sentence.
@@ -114,6 +114,7 @@ pub enum EventKind {
     LimitMoved,
     BoostBegan,
     BoostEnded,
+    QuotaReset,
     CertificateExpiring,
     CertificateRefused,
     CertificateUntrusted,

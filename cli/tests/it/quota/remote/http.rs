@@ -64,7 +64,17 @@ fn quota_refusal_ends_with_operator_reset() {
 
     let server = store.process.url("admin");
     let key = format!("{{{TENANT}}}:of_api");
-    succeed(&["quota", "reset", &key, "--server", &server]);
+    let controller = ["--controller", &fleet.controller.url("admin")];
+    succeed(
+        &[
+            &["quota", "reset", &key, "--server", &server][..],
+            &controller,
+        ]
+        .concat(),
+    );
+    let events = succeed(&[&["events"][..], &controller].concat());
+    let reset = format!("quota reset, key {key}: 1 bucket full again");
+    assert!(events.contains(&reset), "{events}");
     until_true("the reset to take effect", || {
         status(&ask(&service, TENANT)) == "200"
     });
