@@ -23,10 +23,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use plimsoll_testing::fleet::Rates;
-use report::{
-    CALLERS, CONSOLE, CUTS, FROZEN, FUZZ, HEADROOM, PLANS, QUOTA, Report, SCALE, SIDECAR, SOAK,
-    TAKEOVER, TENANTS, TLS,
-};
+use report::Report;
 
 /// Requests/s.
 const LIMIT: u32 = 1_000;
@@ -36,7 +33,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, plans, scale, headroom, takeover, cuts, fuzz, tls, sidecar, quota, frozen, soak, callers and console alone write their sections
+    /// Parts to measure; all of them by default. Each writes its sections of docs/benchmarks.md
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
     /// Time for which `soak` runs; what it does every minute of an hour comes as many times in less
@@ -52,47 +49,55 @@ pub(crate) struct Args {
 
 type Measure = fn(&mut Report);
 
-const PARTS: [(&str, Measure); 25] = [
-    ("accuracy", accuracy::measure),
-    ("shadow", shadow::measure),
-    ("step", step::measure),
-    (TENANTS, crate::tenants::measure),
-    (PLANS, headroom::plans::measure),
-    (SCALE, streams::scale::measure),
-    (HEADROOM, headroom::measure),
-    ("changes", changes::measure),
-    ("outage", outage::measure),
-    (TAKEOVER, headroom::takeover::measure),
-    (CUTS, headroom::cuts::measure),
-    ("kill", kill::measure),
-    ("books", books::measure),
-    ("goodput", goodput::measure),
-    (CALLERS, goodput::callers::measure),
-    (CONSOLE, streams::console::measure),
-    (FUZZ, crate::fuzz::measure),
-    ("fanout", streams::fanout::measure),
-    ("starved", streams::starved::measure),
-    ("storm", streams::storm::measure),
-    (TLS, streams::tls::measure),
-    (SIDECAR, crate::sidecar::measure),
-    (QUOTA, crate::quota::measure),
-    (FROZEN, crate::frozen::measure),
-    (SOAK, crate::soak::measure),
+/// The parts, each with what it measures. Those of single crates are measured by `cargo bench`, and only written here.
+const PARTS: [(&str, &[Measure]); 18] = [
+    (
+        "processes",
+        &[
+            accuracy::measure,
+            shadow::measure,
+            step::measure,
+            changes::measure,
+            outage::measure,
+            kill::measure,
+            books::measure,
+        ],
+    ),
+    ("goodput", &[goodput::measure]),
+    (
+        "streams",
+        &[
+            streams::fanout::measure,
+            streams::starved::measure,
+            streams::storm::measure,
+        ],
+    ),
+    ("tenants", &[crate::tenants::measure]),
+    ("plans", &[headroom::plans::measure]),
+    ("scale", &[streams::scale::measure]),
+    ("headroom", &[headroom::measure]),
+    ("takeover", &[headroom::takeover::measure]),
+    ("cuts", &[headroom::cuts::measure]),
+    ("callers", &[goodput::callers::measure]),
+    ("console", &[streams::console::measure]),
+    ("fuzz", &[crate::fuzz::measure]),
+    ("tls", &[streams::tls::measure]),
+    ("sidecar", &[crate::sidecar::measure]),
+    ("quota", &[crate::quota::measure]),
+    ("frozen", &[crate::frozen::measure]),
+    ("soak", &[crate::soak::measure]),
+    ("decision", &[]),
 ];
 
-/// Measures the parts. Fails if a figure misses its bar.
+/// Measures the parts, and writes the sections of each as it ends. Fails if a figure misses its bar.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let mut report = Report::new(args.clone());
-    for (name, measure) in PARTS {
-        if args.parts.is_empty() || args.parts.iter().any(|part| part == name) {
-            report.begin(name);
-            measure(&mut report);
+    for (part, measures) in PARTS {
+        if args.parts.is_empty() || args.parts.iter().any(|of| of == part) {
+            report.begin(part);
+            measures.iter().for_each(|measure| measure(&mut report));
+            report.write();
         }
-    }
-    if args.parts.is_empty() {
-        report.write();
-    } else {
-        report.write_sections(&args.parts);
     }
     report.verdict()
 }

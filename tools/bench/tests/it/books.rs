@@ -1,5 +1,5 @@
 //! Requests that clients decided against requests that controllers counted, on real processes while
-//! tiers are killed. `./measure books` uses it too.
+//! tiers are killed. `./measure processes` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,68 +1,50 @@
-//! docs/benchmarks.md: the rows of a run, and the results of the benchmarks of single crates, in
-//! their places of `document.md`.
+//! A section of docs/benchmarks.md: the rows of a run, or the results of the benchmarks of single crates, in the places
+//! of its template.
 
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Report, SECTIONS, met, output_of};
+use super::{Report, met, output_of};
 use crate::figures::{Bar, Figures, NO_LAYER, REQUESTS, cpu};
 use crate::measure::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS, Point};
 use crate::measure::root;
 
-const TEMPLATE: &str = include_str!("document.md");
-
 impl Report {
-    pub(super) fn document(&self) -> String {
-        let decision = Figures::read();
-        let places = [
-            ("{compiler}", output_of("rustc", &["--version"])),
-            (
-                "{figures}",
-                self.rows(|part| SECTIONS.iter().all(|(of, _)| *of != part)),
-            ),
-            ("{capacity}", CAPACITY.to_string()),
-            ("{ordinary}", ORDINARY.to_string()),
-            ("{ordinary_rps}", ORDINARY_RPS.to_string()),
-            ("{limit}", LIMIT.to_string()),
-            (
-                "{goodput}",
-                self.goodput.as_ref().map(goodput).unwrap_or_default(),
-            ),
-            ("{decision_cpu}", decision.cpu.clone()),
-            ("{decisions}", rows(&decision.decisions, 1)),
-            ("{layers}", layers(&decision)),
-            ("{decision_bars}", bars(&decision)),
-            ("{merging}", merging()),
-            ("{allocation}", table("1,000,000 keys", |ns| ns / 1e6)),
-            (
-                "{simulation}",
-                table("simulated_seconds", |ns| 10.0 / (ns / 1e9)),
-            ),
+    /// Fills a template in.
+    pub(super) fn section(&self, template: &str) -> String {
+        let places: [(&str, &dyn Fn() -> String); 15] = [
+            ("{date}", &|| output_of("date", &["-u", "+%Y-%m-%d"])),
+            ("{machine}", &machine),
+            ("{revision}", &|| self.revision.clone()),
+            ("{rows}", &|| self.rows()),
+            ("{capacity}", &|| CAPACITY.to_string()),
+            ("{ordinary}", &|| ORDINARY.to_string()),
+            ("{ordinary_rps}", &|| ORDINARY_RPS.to_string()),
+            ("{limit}", &|| LIMIT.to_string()),
+            ("{goodput}", &|| {
+                self.goodput.as_ref().map(goodput).unwrap_or_default()
+            }),
+            ("{decisions}", &|| rows(&Figures::read().decisions, 1)),
+            ("{layers}", &|| layers(&Figures::read())),
+            ("{decision_bars}", &|| bars(&Figures::read())),
+            ("{merging}", &merging),
+            ("{allocation}", &|| table("1,000,000 keys", |ns| ns / 1e6)),
+            ("{simulation}", &|| {
+                table("simulated_seconds", |ns| 10.0 / (ns / 1e9))
+            }),
         ];
-        let sections = SECTIONS
-            .iter()
-            .fold(TEMPLATE.to_owned(), |text, (part, section)| {
-                text.replace(&format!("{{{part}_section}}"), section)
-            });
-        let text = places
-            .iter()
-            .fold(sections, |text, (place, value)| text.replace(place, value));
-        self.with_run(&text)
+        let mut text = template.to_owned();
+        for (place, value) in places {
+            if text.contains(place) {
+                text = text.replace(place, &value());
+            }
+        }
+        text
     }
 
-    /// Fills in the machine, the date and the revision, and the rows of sections.
-    pub(super) fn with_run(&self, text: &str) -> String {
-        let text = text
-            .replace("{date}", &output_of("date", &["-u", "+%Y-%m-%d"]))
-            .replace("{machine}", &machine())
-            .replace("{revision}", &self.revision);
-        SECTIONS.iter().fold(text, |text, (part, _)| {
-            text.replace(&format!("{{{part}}}"), &self.rows(|of| of == *part))
-        })
-    }
-
-    fn rows(&self, is_asked: impl Fn(&str) -> bool) -> String {
-        let rows = self.rows.iter().filter(|row| is_asked(row.part));
+    /// The rows of the part.
+    fn rows(&self) -> String {
+        let rows = self.rows.iter().filter(|row| row.part == self.part);
         rows.map(|row| {
             format!(
                 "| {} | {} | {} | {} |\n",

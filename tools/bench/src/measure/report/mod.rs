@@ -1,5 +1,5 @@
-//! The figures of a run with their bars: printed as they are measured, and written to
-//! docs/benchmarks.md at the end.
+//! The figures of a run with their bars: printed as they are measured, and written to docs/benchmarks.md, where each
+//! section says when and at which revision it was measured.
 
 mod document;
 
@@ -10,44 +10,37 @@ use super::goodput::Curves;
 use super::{Args, root};
 
 const MISSED: &str = "**missed**";
-/// Head of the section that is not measured by a run of processes.
-const SIMULATED: &str = "\n## Any number of tenants, simulated";
-
-/// Parts with a separate section, and the section's text, which begins with its head.
-pub(super) const TENANTS: &str = "tenants";
-pub(super) const PLANS: &str = "plans";
-pub(super) const SCALE: &str = "scale";
-pub(super) const HEADROOM: &str = "headroom";
-pub(super) const TAKEOVER: &str = "takeover";
-pub(super) const CUTS: &str = "cuts";
-pub(super) const FUZZ: &str = "fuzz";
-pub(super) const TLS: &str = "tls";
-pub(super) const SIDECAR: &str = "sidecar";
-pub(super) const QUOTA: &str = "quota";
-pub(super) const FROZEN: &str = "frozen";
-pub(super) const SOAK: &str = "soak";
-pub(super) const CALLERS: &str = "callers";
-pub(super) const CONSOLE: &str = "console";
-const SECTIONS: [(&str, &str); 14] = [
-    (TENANTS, include_str!("sections/tenants.md")),
-    (PLANS, include_str!("sections/plans.md")),
-    (SCALE, include_str!("sections/scale.md")),
-    (HEADROOM, include_str!("sections/headroom.md")),
-    (TAKEOVER, include_str!("sections/controllers/takeover.md")),
-    (CUTS, include_str!("sections/controllers/cuts.md")),
-    (FUZZ, include_str!("sections/fuzz.md")),
-    (TLS, include_str!("sections/tls.md")),
-    (SIDECAR, include_str!("sections/sidecar.md")),
-    (QUOTA, include_str!("sections/quota.md")),
-    (FROZEN, include_str!("sections/frozen.md")),
-    (SOAK, include_str!("sections/soak.md")),
-    (CALLERS, include_str!("sections/callers.md")),
-    (CONSOLE, include_str!("sections/controllers/console.md")),
+/// The part that measures a section, and the section's text, which begins with its head.
+const SECTIONS: [(&str, &str); 23] = [
+    ("processes", include_str!("sections/fleets/processes.md")),
+    ("streams", include_str!("sections/fleets/streams.md")),
+    ("goodput", include_str!("sections/fleets/goodput.md")),
+    ("tenants", include_str!("sections/fleets/tenants.md")),
+    ("plans", include_str!("sections/fleets/plans.md")),
+    ("scale", include_str!("sections/fleets/scale.md")),
+    ("headroom", include_str!("sections/fleets/headroom.md")),
+    ("takeover", include_str!("sections/controllers/takeover.md")),
+    ("cuts", include_str!("sections/controllers/cuts.md")),
+    ("fuzz", include_str!("sections/crates/fuzz.md")),
+    ("tls", include_str!("sections/servers/tls.md")),
+    ("sidecar", include_str!("sections/servers/sidecar.md")),
+    ("quota", include_str!("sections/servers/quota.md")),
+    ("frozen", include_str!("sections/fleets/frozen.md")),
+    ("soak", include_str!("sections/fleets/soak.md")),
+    ("callers", include_str!("sections/fleets/callers.md")),
+    ("console", include_str!("sections/controllers/console.md")),
+    ("decision", include_str!("sections/crates/decision.md")),
+    ("decision", include_str!("sections/crates/request.md")),
+    ("decision", include_str!("sections/crates/decision_bars.md")),
+    ("decision", include_str!("sections/crates/merging.md")),
+    ("decision", include_str!("sections/crates/allocation.md")),
+    ("decision", include_str!("sections/crates/simulation.md")),
 ];
 
 pub(crate) struct Report {
     pub(crate) args: Args,
     part: &'static str,
+    /// The last commit that changes more than documents.
     revision: String,
     rows: Vec<Row>,
     goodput: Option<Curves>,
@@ -64,11 +57,13 @@ struct Row {
 
 impl Report {
     pub(crate) fn new(args: Args) -> Self {
-        let revision = output_of("git", &["describe", "--always", "--dirty"]);
+        let code = ["--", ".", ":!docs", ":!*.md", ":!*.svg"];
+        let revision = output_of("git", &[&["log", "-1", "--format=%h"], &code[..]].concat());
+        let changed = output_of("git", &[&["status", "--short"], &code[..]].concat());
         Self {
             args,
             part: "",
-            revision,
+            revision: revision + if changed.is_empty() { "" } else { "-dirty" },
             rows: Vec::new(),
             goodput: None,
         }
@@ -113,28 +108,16 @@ impl Report {
         self.goodput = Some(curves);
     }
 
-    /// Writes the document, and keeps its last section, which the simulator measured.
+    /// Writes the sections of the part that has ended, and keeps the rest of the document.
     pub(crate) fn write(&self) {
-        self.rewrite(|before| {
-            let kept = before.find(SIMULATED).map_or("", |at| &before[at..]);
-            self.document() + kept
-        });
-    }
-
-    /// Writes the sections of these parts, and keeps the rest of the document.
-    pub(crate) fn write_sections(&self, parts: &[String]) {
-        for (part, template) in SECTIONS {
-            if parts.iter().any(|of| of == part) {
-                self.rewrite(|before| replace_section(before, template, &self.with_run(template)));
-            }
-        }
-    }
-
-    fn rewrite(&self, text: impl FnOnce(&str) -> String) {
-        let document = root().join("docs/benchmarks.md");
-        let before = fs::read_to_string(&document).unwrap_or_default();
-        fs::write(&document, text(&before)).unwrap();
-        println!("results written to {}", document.display());
+        let path = root().join("docs/benchmarks.md");
+        let sections = SECTIONS.iter().filter(|(part, _)| *part == self.part);
+        let document = sections.fold(
+            fs::read_to_string(&path).unwrap(),
+            |before, (_, template)| replace_section(&before, template, &self.section(template)),
+        );
+        fs::write(&path, document).unwrap();
+        println!("{} written to {}", self.part, path.display());
     }
 
     pub(crate) fn verdict(&self) -> ExitCode {
