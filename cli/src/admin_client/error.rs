@@ -111,7 +111,8 @@ impl AdminPort {
                     .any(is_no_http) =>
             {
                 format!(
-                    "{address} speaks no plain HTTP ({cause}); if it is TLS, write {other} and give its CA with --ca"
+                    "{address} speaks no plain HTTP ({cause}); if it is the gRPC port of a tier, give its admin port; if it is TLS, \
+                     write {other} and give its CA with --ca"
                 )
             }
             None if error.is_timeout() && !error.is_connect() => format!(

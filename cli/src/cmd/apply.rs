@@ -10,7 +10,7 @@ use plimsoll_controller::admin::rollout_routes::{Ack, DryRun, DryRunResult, Name
 use plimsoll_controller::admin::status::{HeldStatus, Policies};
 use plimsoll_core::names::Text;
 use plimsoll_host::regular_file;
-use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Shifts, Source};
+use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Shifts, Source, UnixSeconds};
 use serde::Serialize;
 
 use super::{exit_code, unusable};
@@ -170,6 +170,10 @@ fn write_policies(
         return writeln!(out, "nothing is held back");
     };
     writeln!(out, "held back: {}", held.hash)?;
+    if let Some(since_s) = held.since_s {
+        let since = UnixSeconds::from_secs(since_s);
+        writeln!(out, "  by the traffic before {since}:")?;
+    }
     write_judged(out, held)?;
     if let Some(forecast) = forecast {
         write_forecast(out, forecast)?;

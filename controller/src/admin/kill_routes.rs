@@ -12,7 +12,7 @@ use plimsoll_admin::kill_api::{
     ON, STATUS, TTL_MAX_S, Tier, unknown_bucket,
 };
 use plimsoll_core::kill::{KilledBucketsFull, Scope};
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, Text};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_host::Shared;
 use plimsoll_policy::UnixSeconds;
@@ -42,7 +42,9 @@ async fn kill(
     with_valid_ttl(&order)?;
     let brain = &commands.brain;
     check_known(brain, order.bucket.as_ref())?;
-    let command = Command::ordered(&order, caller.by(order.by.clone()), unix_s());
+    let by = caller.by(order.by.clone());
+    let by = by.or_else(|| Text::new(&caller.name).ok());
+    let command = Command::ordered(&order, by, unix_s());
     let until_s = command.until_s;
     let scope = Scope::from(order.bucket);
     let why = order.reason.to_string();

@@ -81,6 +81,10 @@ pub(crate) struct Policies {
     pub(crate) refused: Option<String>,
     /// The time of day of the first tick since, in seconds since 1970.
     pub(crate) refused_since_s: Option<i64>,
+    /// The time of day of the first tick of the policy in force, in seconds since 1970; `None` if it has been in force
+    /// since the start.
+    pub(crate) in_force_since_s: Option<i64>,
+    is_new: bool,
     /// The traffic of the last minutes, which guardrails judge by.
     pub(super) traffic: TrafficRecord,
 }
@@ -94,6 +98,8 @@ impl Policies {
             held: None,
             refused: None,
             refused_since_s: None,
+            in_force_since_s: None,
+            is_new: false,
             traffic,
         }
     }
@@ -108,8 +114,11 @@ impl Policies {
         });
     }
 
-    /// Notes since when a policy is held back, and since when the files are refused.
+    /// Notes since when a policy is in force or held back, and since when the files are refused.
     pub(super) fn note_time(&mut self, unix_s: i64) {
+        if std::mem::take(&mut self.is_new) {
+            self.in_force_since_s = Some(unix_s);
+        }
         if let Some(held) = &mut self.held {
             held.since_s.get_or_insert(unix_s);
         }
@@ -119,6 +128,7 @@ impl Policies {
 
     pub(super) fn replace(&mut self, policy: Arc<Policy>) {
         (self.in_force, self.held, self.refused) = (policy, None, None);
+        self.is_new = true;
     }
 
     /// The policy held back, if an operator acknowledges it by its hash, and the files are still the same.

@@ -108,9 +108,9 @@ impl RefusalHistory {
         }
     }
 
-    /// The end of the oldest part, in seconds since 1970.
+    /// The beginning of the oldest part, in seconds since 1970.
     pub(crate) fn since_s(&self) -> Option<i64> {
-        self.parts.front().map(|part| part.at_s)
+        self.parts.front().map(Part::since_s)
     }
 
     /// Returns the number of the part that has a moment, or of the latest one.
@@ -148,7 +148,7 @@ impl RefusalHistory {
             let part = self.parts.get(number)?;
             let refusals = part.bucket(bucket).and_then(|shown| shown.of_key(tenant));
             if refusals.is_some_and(|refusals| refusals.refused() > 0) {
-                first = Some((number, part.at_s - part.span_s as i64));
+                first = Some((number, part.since_s()));
                 pause = 0;
             } else {
                 pause += 1;
@@ -164,6 +164,11 @@ impl RefusalHistory {
 // === impl Part ===
 
 impl Part {
+    /// The beginning, in seconds since 1970.
+    pub(crate) fn since_s(&self) -> i64 {
+        self.at_s - self.span_s as i64
+    }
+
     pub(crate) fn bucket(&self, bucket: &Bucket) -> Option<RefusalsOfBucket<'_>> {
         let of = self.buckets.get(bucket)?;
         Some(RefusalsOfBucket {
@@ -303,7 +308,7 @@ mod tests {
         assert_eq!(history.find(Some(900)), None, "before the history");
         assert_eq!(history.find(Some(i64::MIN)), None);
         assert_eq!(history.find(Some(1_601)), None, "later");
-        assert_eq!(history.since_s(), Some(1_010));
+        assert_eq!(history.since_s(), Some(1_000));
     }
 
     #[test]

@@ -69,16 +69,8 @@ impl<'a> ZoneTails<'a> {
     /// The part of each zone in the class's `allocation` in requests/s, by one level in all zones; `None` while one of
     /// them does not show its tail.
     pub(super) fn shares(&self, allocation: f64) -> Option<Vec<f64>> {
-        let zones: Vec<(&Tail, f64)> = self.zones.iter().copied().collect::<Option<_>>()?;
-        let spread = |tail: &Tail, presence| Spread {
-            new_share: self.new_part(tail, presence),
-            floor: self.floor,
-            tenant_limit: self.tenant_limit,
-        };
-        let spreads = zones
-            .iter()
-            .map(|(tail, presence)| (*tail, spread(tail, *presence), *presence));
-        let level = Tail::common_level(spreads.clone(), allocation);
+        let spreads = self.spreads()?;
+        let level = Tail::common_level(spreads.iter().copied(), allocation);
         let floors = self.floors();
         let passes = |(tail, spread, presence): (&Tail, Spread, f64)| {
             if level < self.floor && floors <= allocation {
@@ -88,9 +80,31 @@ impl<'a> ZoneTails<'a> {
                 presence * tail.passes(level, &spread)
             }
         };
-        let passed: Vec<f64> = spreads.map(passes).collect();
+        let passed: Vec<f64> = spreads.into_iter().map(passes).collect();
         let all: f64 = passed.iter().sum();
         (all > 0.0).then(|| passed.into_iter().map(|passes| passes / all).collect())
+    }
+
+    /// The rate that each name may pass in a zone at this `allocation` of the class in requests/s; `None` if all pass, or
+    /// a zone does not show its tail.
+    pub(super) fn level(&self, allocation: f64) -> Option<f64> {
+        let level = Tail::common_level(self.spreads()?.into_iter(), allocation);
+        Some(level).filter(|level| level.is_finite())
+    }
+
+    /// The tail of each zone, with its spread and its presence; `None` while one of them shows none.
+    fn spreads(&self) -> Option<Vec<(&'a Tail, Spread, f64)>> {
+        let spread = |tail: &Tail, presence| Spread {
+            new_share: self.new_part(tail, presence),
+            floor: self.floor,
+            tenant_limit: self.tenant_limit,
+        };
+        let zones = self.zones.iter().copied();
+        let each = zones.map(|zone| {
+            let (tail, presence) = zone?;
+            Some((tail, spread(tail, presence), presence))
+        });
+        each.collect()
     }
 
     fn each(&self) -> impl Iterator<Item = (&'a Tail, f64)> {
@@ -129,7 +143,16 @@ mod tests {
                 tails.within(0)
             );
             assert_eq!(tails.within(1), 1.0, "a zone that cuts no names shows none");
-            assert_eq!(tails.shares(100.0), None);
+            let alone = ZoneTails {
+                zones: vec![Some((&tail, 1.0))],
+                ..tails
+            };
+            let level = alone.level(1_000.0);
+            assert_eq!(level.is_some(), tenant_limit > 100.0, "all of 10 names");
+            assert!(
+                level.is_none_or(|level| (level - 100.0).abs() < 5.0),
+                "{level:?}"
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::directive::Headroom;
 use plimsoll_core::law::presence::{HELD, Presences};
 use plimsoll_core::law::{Child, Claimant, Division, Parameters, Whole};
-use plimsoll_core::names::{Key, KeyId};
+use plimsoll_core::names::{Key, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Rate};
 use plimsoll_policy::{Policy, Release};
 
@@ -144,6 +144,20 @@ impl BucketState {
             (at, ZoneTails::new(zones, class))
         });
         classes.collect()
+    }
+
+    /// Returns the requests/s that each tenant of a class may pass in a zone, if the law cuts any at this allocation of the
+    /// class.
+    pub(crate) fn level(
+        &self,
+        aggregators: &Aggregators,
+        class: &Tenant,
+        allocation: f64,
+    ) -> Option<f64> {
+        let (at, _) = self.tenants.classes().find(|(_, it)| it.name == *class)?;
+        let tails = self.class_tails(&self.served(aggregators));
+        let (_, tails) = tails.into_iter().find(|(of, _)| *of == at)?;
+        tails.level(allocation)
     }
 
     /// What the tenants claim of `limit` requests/s at the last tick, one for each entry of the tenants; empty before it.

@@ -39,6 +39,7 @@ pub(crate) struct Snapshot {
     lost_lead: Option<LostLead>,
     policy: Arc<Policy>,
     ticked_s: Option<i64>,
+    is_quota_store_down: bool,
 }
 
 /// Adds the events of each change of the brain, as long as the brain lives.
@@ -114,8 +115,18 @@ pub(crate) fn of_stage(change: &Change) -> Option<Event> {
             why,
         ),
         Cause::Forced => {
-            let text = format!("{moved} by force, although its gate did not pass");
-            (EventKind::Promoted, text, why)
+            // The reason of the operator, then what speaks against it.
+            let (reason, against) = change.why.split_first().unzip();
+            let against = against.map(|against| against.join("; "));
+            let text = format!(
+                "{moved} by force, although its gate did not pass: {}",
+                against.unwrap_or_default()
+            );
+            (
+                EventKind::Promoted,
+                text,
+                reason.cloned().unwrap_or_default(),
+            )
         }
         Cause::Abort => (EventKind::Aborted, moved, why),
         Cause::Breach => (
@@ -170,6 +181,7 @@ impl Snapshot {
             policy: Arc::clone(brain.policy()),
             ticked_s: brain.durable().ticked_s,
             released,
+            is_quota_store_down: brain.clients().quota_store_down > 0,
         }
     }
 
@@ -179,6 +191,22 @@ impl Snapshot {
             .chain(self.of_conflicts(before))
             .chain(self.of_lead(before))
             .chain(self.of_boosts(before))
+            .chain(self.of_quota_store(before))
+    }
+
+    fn of_quota_store(&self, before: &Self) -> Option<Event> {
+        let (kind, text) = match (before.is_quota_store_down, self.is_quota_store_down) {
+            (false, true) => (
+                EventKind::QuotaStoreLost,
+                "clients get no answer from their store of exact quotas",
+            ),
+            (true, false) => (
+                EventKind::QuotaStoreReturned,
+                "the store of exact quotas answers all clients again",
+            ),
+            _ => return None,
+        };
+        Some(Event::new(kind, "quotas", text))
     }
 
     fn of_aggregators<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
@@ -201,7 +229,7 @@ impl Snapshot {
                     (EventKind::AggregatorLeft, text)
                 }
                 (_, Some(Away)) => {
-                    let text = format!("aggregator {name} lost: its clients keep their last ratios, and its share waits for it");
+                    let text = format!("aggregator {name} lost: its clients keep their last ratios; its share is held for 30 s, and goes to the others until second 60");
                     (EventKind::AggregatorLost, text)
                 }
                 (_, Some(Stale)) => {

@@ -30,7 +30,7 @@ pub(super) fn write(out: &mut dyn Write, status: &Status, is_all: bool) -> io::R
         Reverse((per_mille(lately.ratio()), per_mille(lately.would_ratio())))
     });
     for (name, bucket) in buckets.iter().take(shown) {
-        write_bucket(out, name, bucket, status.clients, is_all)?;
+        write_bucket(out, name, bucket, status, is_all)?;
     }
     match buckets.len().saturating_sub(shown) {
         0 => Ok(()),
@@ -56,9 +56,10 @@ fn write_bucket(
     out: &mut dyn Write,
     name: &Bucket,
     bucket: &BucketStatus,
-    clients: u32,
+    status: &Status,
     is_all: bool,
 ) -> io::Result<()> {
+    let clients = status.clients;
     let traffic = &bucket.traffic;
     let mode = match bucket.file_mode.filter(|_| differs(bucket)) {
         Some(file) => format!("{} (the policy file has {file})", bucket.mode),
@@ -96,7 +97,7 @@ fn write_bucket(
     if let Some(refused) = refused {
         writeln!(out, "  {refused}")?;
     }
-    if bucket.quota_dropped_rps + bucket.quota_repeated_rps > 0.0 {
+    if bucket.quota_dropped_rps + bucket.quota_repeated_rps > 0.0 && status.quota_store_down == 0 {
         writeln!(
             out,
             "  `plimsoll quota top` has the keys that quotas refuse"

@@ -56,14 +56,15 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
 
 pub(super) fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
     writeln!(out, "{}", why.summary)?;
+    let now = why.policy_since_s.map_or("", |_| "now ");
     if let Some(requests) = &why.requests {
-        let terms = terms(why);
+        let terms = terms(why, now);
         writeln!(out, "  {}: {}{terms}", why.counted_as, shown(requests))?;
     }
     for other in &why.others {
         writeln!(
             out,
-            "  {}: {}, weight {}",
+            "  {}: {}, {now}weight {}",
             other.tenant,
             shown(&other.requests),
             other.weight
@@ -78,6 +79,12 @@ pub(super) fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
         let callers = callers.collect::<Vec<_>>().join(", ");
         writeln!(out, "busiest unlisted tenants: {callers}")?;
     }
+    if let Some(level) = why.level_rps {
+        writeln!(
+            out,
+            "  each may pass {level:.1}/s in a zone; what asks for less is not refused"
+        )?;
+    }
     for (number, remedy) in why.remedies.iter().enumerate() {
         let lead = if number == 0 {
             "what would help:"
@@ -89,17 +96,24 @@ pub(super) fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
     if !why.remedies.is_empty() {
         writeln!(
             out,
-            "  set it in the file of the policy or of the tenants; `plimsoll diff --dry-run` shows its effect first"
+            "  set it in the file of the policy or of the tenants, a higher limit only if the service can carry it; `plimsoll diff \
+             --dry-run FILE` shows the effect first, and whether it would wait for `plimsoll apply --ack`"
+        )?;
+    }
+    if why.policy_held {
+        writeln!(
+            out,
+            "a saved policy is held back, and not part of this: `plimsoll diff` shows it"
         )?;
     }
     Ok(())
 }
 
-fn terms(why: &Why) -> String {
+fn terms(why: &Why, now: &str) -> String {
     let grants = &why.grants;
     let limit = grants.limit_rps.zip(grants.limit_of.as_ref());
     let parts = [
-        Some(format!("weight {}", grants.weight)),
+        Some(format!("{now}weight {}", grants.weight)),
         why.boost.map(|factor| format!("boosted {factor} times")),
         (grants.floor_rps > 0.0).then(|| format!("floor {}/s", grants.floor_rps)),
         limit.map(|(limit, of)| format!("limit {limit}/s of the {of}")),

@@ -115,6 +115,8 @@ pub enum EventKind {
     BoostBegan,
     BoostEnded,
     QuotaReset,
+    QuotaStoreLost,
+    QuotaStoreReturned,
     CertificateExpiring,
     CertificateRefused,
     CertificateUntrusted,
@@ -210,7 +212,8 @@ impl EventKind {
             | Self::LeadHandedOver
             | Self::CertificateExpiring
             | Self::CertificateRefused
-            | Self::TokensRefused => Severity::Warning,
+            | Self::TokensRefused
+            | Self::QuotaStoreLost => Severity::Warning,
             _ => Severity::Info,
         }
     }

@@ -68,7 +68,7 @@ async fn check(args: &DoctorArgs) -> Result<Vec<Check>, AdminError> {
     let limit = descriptors::raise().map_or_else(|_| descriptors::limit(), |raised| raised.limit);
     let mut checks = vec![checks::descriptors("this machine", limit)];
     if !led.get() {
-        let remedy = "start one, or name all admin ports of controllers with --controller";
+        let remedy = "restart the one that hangs or start one, or name all admin ports of controllers with --controller";
         checks.push(Check::new(
             Grade::Fail,
             "leader",

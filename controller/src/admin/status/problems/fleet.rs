@@ -6,6 +6,7 @@ use plimsoll_core::law::presence;
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
 
+use super::super::why::on_store_error;
 use super::super::{AggregatorStatus, BucketStatus, Status};
 use super::{Problem, named, since, span};
 
@@ -60,7 +61,10 @@ fn silent(it: &AggregatorStatus, name: &str, others_report: bool) -> Option<Prob
         )
     } else if !it.connected {
         let share = match (it.released * 100.0).round() {
-            share if share > 0.0 => format!("{share:.0} % of its share is released to the others"),
+            share if share > 0.0 => format!(
+                "{share:.0} % of its share is released to the others, all of it at second {}",
+                presence::GONE.as_secs()
+            ),
             _ if others_report && it.silent_s < held_s as f64 => {
                 format!("its share is released from second {held_s} on")
             }
@@ -142,11 +146,13 @@ pub(super) fn quota_store(status: &Status) -> Vec<Problem> {
     if status.quota_store_down == 0 {
         return Vec::new();
     }
+    let quotas = status.buckets.values().flat_map(|it| &it.quotas);
     let text = format!(
-        "{} of {} clients get no answer from their store of exact quotas: the `on_store_error` of each quota decides in {}",
+        "{} of {} clients get no answer from their store of exact quotas, for {}: {}",
         status.quota_store_down,
         status.clients,
-        named(&buckets(status, |it| !it.quotas.is_empty()))
+        named(&buckets(status, |it| !it.quotas.is_empty())),
+        on_store_error(quotas)
     );
     let remedy = "start what their --quota-store names, or mend the network to it; `/readyz` of a quota server says what it \
                   lacks";
@@ -204,7 +210,7 @@ pub(super) fn lowered(status: &Status) -> Vec<Problem> {
         "since an abort or a kill the mode of {} is below that in the policy file: less is refused",
         named(&buckets)
     );
-    let remedy = "`plimsoll rollout status` shows why; `plimsoll rollout resume --all` brings back what a kill lowered, `promote` the others";
+    let remedy = "`plimsoll rollout status` shows why; `plimsoll rollout resume --all --reason TEXT` brings back what a kill lowered, `promote` the others";
     vec![Problem::warning("modes", text, remedy)]
 }
 

@@ -5,6 +5,7 @@ mod remedies;
 mod sentence;
 
 pub use self::remedies::{Moved, Remedy};
+pub(super) use self::sentence::on_store_error;
 
 use axum::Json;
 use axum::extract::State;
@@ -63,8 +64,10 @@ pub struct Why {
     pub grants: TenantGrants,
     /// The factor on the weight now; null without a boost.
     pub boost: Option<f64>,
-    /// Requests/s that the law lets pass now; null without a limit.
+    /// Requests/s that the law lets pass now; null without a limit, and for a moment in the past.
     pub allocated_rps: Option<f64>,
+    /// Requests/s that each of the tenants of a class may pass in a zone now; null if the law cuts none.
+    pub level_rps: Option<f64>,
     /// The exact quotas of the bucket.
     pub quotas: Vec<QuotaStatus>,
     /// Other tenants in these ten seconds, at most ten, the busiest first.
@@ -74,6 +77,11 @@ pub struct Why {
     pub callers: Vec<Caller>,
     /// Changes that would lower the refusals of now, at most three; none for a moment in the past.
     pub remedies: Vec<Remedy>,
+    /// True if a saved policy is held back: nothing here takes it into account.
+    pub policy_held: bool,
+    /// Since when the present policy is in force, in seconds since 1970, if another one was for a part of these ten
+    /// seconds; weights and limits in this answer are those of the present one.
+    pub policy_since_s: Option<i64>,
 }
 
 /// Another tenant of the bucket.
@@ -168,7 +176,8 @@ impl Brain {
         let missing = || Unanswered::NoBucket(bucket.clone());
         let shown = part.bucket(bucket).ok_or_else(missing)?;
         let state = self.buckets.states.get(bucket).ok_or_else(missing)?;
-        let share = state.share_of(&counted_as);
+        let share = state.share_of(&counted_as).filter(|_| at_s.is_none());
+        let policy_since_s = self.policies.in_force_since_s;
         let since = history.refused_since(bucket, &counted_as, at);
         let grants = TenantGrants::in_bucket(self.policy(), bucket, &counted_as);
         let (weight, boosted) = (grants.weight, self.weight_now(&counted_as));
@@ -191,6 +200,10 @@ impl Brain {
             allocated_rps: share
                 .filter(|_| shown.limit_rps().is_some())
                 .map(|share| share.allocation),
+            level_rps: share.and_then(|share| {
+                let aggregators = &self.downstream.aggregators;
+                state.level(aggregators, &counted_as, share.allocation)
+            }),
             quotas: QuotaStatus::list(&state.terms.quotas),
             others: others(self.policy(), &shown, &counted_as),
             callers: match at_s {
@@ -201,6 +214,8 @@ impl Brain {
                 None => self.remedies(state, &shown, &counted_as, weight),
                 Some(_) => Vec::new(),
             },
+            policy_held: self.policies.held.is_some(),
+            policy_since_s: policy_since_s.filter(|since_s| *since_s > part.since_s()),
             counted_as,
         };
         let is_store_down = self.clients().quota_store_down > 0;

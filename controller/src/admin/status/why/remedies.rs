@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 const NONE: f64 = 0.005;
 /// The part of the refusals that a remedy takes away at least.
 const NOTABLE: f64 = 0.1;
+/// The share of its requests that a remedy may have another tenant refused, unless the tenant itself is refused more now.
+const HARM_MAX: f64 = 0.75;
 /// Steps in the search for a limit: the last one is a millionth of the first.
 const STEPS: usize = 20;
 const OTHERS_MAX: usize = 3;
@@ -82,18 +84,28 @@ impl Case<'_> {
                 claimants,
             ));
         }
-        for factor in [2.0, 4.0, 8.0] {
+        let harms = |after: &[f64]| {
+            let is_harmed =
+                |(before, after): (&f64, &f64)| *after > now.max(HARM_MAX) && before < after;
+            before.iter().zip(after).any(is_harmed)
+        };
+        let mut weight = None;
+        for factor in [2.0, 3.0, 4.0, 6.0, 8.0] {
             let claimants = changed(Claimant {
                 weight: claimant.weight * factor,
                 ..claimant
             });
-            let after = refused(self.limit, &claimants)[self.at];
-            if after <= now / 2.0 || factor == 8.0 {
-                let change = format!("weight {} of {owner}", self.weight * factor);
-                tried.push((change, self.limit, claimants));
+            let after = refused(self.limit, &claimants);
+            if harms(&after) {
+                break;
+            }
+            let change = format!("weight {} of {owner}", self.weight * factor);
+            weight = Some((change, self.limit, claimants));
+            if after[self.at] <= now / 2.0 {
                 break;
             }
         }
+        tried.extend(weight);
         if claimant.floor < claimant.demand() {
             let floor = claimant.demand().ceil();
             let claimants = changed(Claimant { floor, ..claimant });
@@ -109,9 +121,8 @@ impl Case<'_> {
         let remedies = tried.into_iter().filter_map(|(change, limit, claimants)| {
             let after = refused(limit, &claimants);
             let refused_after = after.get(self.at).copied()?;
-            let starves = |(before, after): (&f64, &f64)| *after > 1.0 - NONE && before < after;
-            let harms = before.iter().zip(&after).any(starves);
-            (now - refused_after >= (now * NOTABLE).max(NONE) && !harms).then(|| Remedy {
+            let is_notable = now - refused_after >= (now * NOTABLE).max(NONE);
+            (is_notable && !harms(&after)).then(|| Remedy {
                 change,
                 refused_before: now,
                 refused_after,

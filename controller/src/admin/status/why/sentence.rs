@@ -1,5 +1,7 @@
 //! The answer to why a tenant is refused, in a sentence.
 
+use std::collections::BTreeSet;
+
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Tenant;
 use plimsoll_core::quota::{OnStoreError, QuotaKey};
@@ -8,6 +10,9 @@ use plimsoll_policy::UnixSeconds;
 use super::Why;
 use crate::admin::status::QuotaStatus;
 use crate::bucket::Refusals;
+
+/// Maximum number of quotas in a sentence.
+const QUOTAS_MAX: usize = 5;
 
 /// A tenant or a class, as operators call it.
 pub(super) fn owner(tenant: &Tenant) -> String {
@@ -28,7 +33,7 @@ pub(super) fn summary(why: &Why, is_store_down: bool) -> String {
     }
     let Some(requests) = &why.requests else {
         return format!(
-            "{subject} is not recorded in {bucket} at {}",
+            "{subject} is not recorded in {bucket} at {}: it had no requests then, or fewer than others",
             UnixSeconds::from_secs(why.at_s)
         );
     };
@@ -40,15 +45,16 @@ pub(super) fn summary(why: &Why, is_store_down: bool) -> String {
     }
     let since = why.refused_since_s.map(|since_s| {
         let or_before = match why.refused_before {
-            true => " or before (nothing earlier is recorded)",
+            true => " or before, when this controller has no record",
             false => "",
         };
         format!(" since {}{or_before}", UnixSeconds::from_secs(since_s))
     });
     format!(
-        "{subject} is refused {:.1} % in {bucket}{}: {}",
-        requests.ratio() * 100.0,
+        "{subject} is refused in {bucket}{}, {:.1} % in the ten seconds to {}: {}",
         since.unwrap_or_default(),
+        requests.ratio() * 100.0,
+        UnixSeconds::from_secs(why.at_s),
         cause(why, requests, is_store_down)
     )
 }
@@ -74,7 +80,14 @@ fn without_refusals(why: &Why, requests: &Refusals) -> String {
 fn cause(why: &Why, requests: &Refusals, is_store_down: bool) -> String {
     let per_s = |requests: &Refusals| requests.per_second(requests.asked);
     let reasons = requests.reasons();
-    match reasons.first().map(|(reason, _)| *reason) {
+    let reason = reasons.first().map(|(reason, _)| *reason);
+    if let (Some(since_s), Some(reason)) = (why.policy_since_s, reason) {
+        let since = UnixSeconds::from_secs(since_s);
+        return format!(
+            "{reason}, while another policy was in force: the present one is since {since}"
+        );
+    }
+    match reason {
         Some("overload") => {
             let limit = why.limit_rps.unwrap_or_default();
             let part = why.allocated_rps.map(|allocated| {
@@ -124,7 +137,15 @@ fn used_up(tenant: &Tenant, quotas: &[QuotaStatus]) -> String {
 }
 
 fn without_store(quotas: &[QuotaStatus]) -> String {
-    let quotas = quotas.iter().map(|it| {
+    format!(
+        "clients get no answer from their store of exact quotas, and {}; `plimsoll status` has the remedy",
+        on_store_error(quotas)
+    )
+}
+
+/// What quotas do while their store is away.
+pub(crate) fn on_store_error<'a>(quotas: impl IntoIterator<Item = &'a QuotaStatus>) -> String {
+    let quotas = quotas.into_iter().map(|it| {
         let does = match it.on_store_error {
             OnStoreError::AllowBounded => "admits a few, then refuses",
             OnStoreError::Allow => "admits",
@@ -132,11 +153,9 @@ fn without_store(quotas: &[QuotaStatus]) -> String {
         };
         format!("{} {does}", it.name)
     });
-    let quotas = quotas.collect::<Vec<_>>().join(", ");
-    format!(
-        "clients get no answer from their store of exact quotas, and `on_store_error` decides: {quotas}; `plimsoll status` \
-         has the remedy"
-    )
+    let quotas: BTreeSet<String> = quotas.collect();
+    let quotas: Vec<String> = quotas.into_iter().take(QUOTAS_MAX).collect();
+    format!("`on_store_error` decides: {}", quotas.join(", "))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         |it| it.lost(48.0).released = 0.6,
-        "critical: zone-b/agg-1 disconnected for 48 s: 60 % of its share is released to the others, and its clients go on by their last directives",
+        "critical: zone-b/agg-1 disconnected for 48 s: 60 % of its share is released to the others, all of it at second 60, and its clients go on by their last directives",
     ),
     (
         |it| it.lost(300.0).silent_s = 200.0,
@@ -140,7 +140,7 @@ pub(super) const CASES: &[Case] = &[
             it.checkout().quotas = vec![quota()];
             it.status.quota_store_down = 4;
         },
-        "warning: 4 of 214 clients get no answer from their store of exact quotas: the `on_store_error` of each quota decides in checkout",
+        "warning: 4 of 214 clients get no answer from their store of exact quotas, for checkout: `on_store_error` decides: exports admits a few, then refuses",
     ),
     (
         |it| it.checkout().clients_unapplied = 3,
