@@ -107,7 +107,7 @@ fn cause(why: &Why, requests: &Refusals, is_store_down: bool) -> String {
             format!("it asks {:.0}/s, above its own limit of {limit:.0}/s, set by its {of}", per_s(requests))
         }
         Some("guard") => "requests arrive faster for moments than its part of the limit lets pass, and the guard of each \
-             client refuses those; the runbook has the causes"
+             client refuses those; `Too little passes` in the runbook has the causes"
             .to_owned(),
         Some(_) if is_store_down => without_store(&why.quotas),
         Some(_) => used_up(&why.tenant, &why.quotas),
