@@ -183,7 +183,9 @@ pub(crate) fn run(command: &QuotaCommand) -> anyhow::Result<ExitCode> {
                 .output
                 .report(&done, |out| writeln!(out, "full again: {buckets}"))?;
             if let Err(error) = tell(controller, wanted, done.buckets) {
-                writeln!(output::stderr(), "not among the events: {error}")?;
+                let error = error.to_string();
+                let cause = error.lines().next().unwrap_or_default();
+                writeln!(output::stderr(), "not among the events: {cause}")?;
             }
             Ok(code)
         }

@@ -111,7 +111,7 @@ impl CallerLayer {
         loop {
             let admits =
                 |throttle: &mut Throttle, now| throttle.admits(&target, now, fastrand::f64());
-            if self.throttled(admits) == Some(false) {
+            if self.with_throttle(admits) == Some(false) {
                 return Err(CallError::throttled(target));
             }
             let may_retry = may_repeat && retry < self.retries;
@@ -127,7 +127,7 @@ impl CallerLayer {
                 Err(_) => Asked::Retry(None),
             };
             if !matches!(asked, Asked::Retry(_)) {
-                self.throttled(|throttle, now| throttle.accepted(&target, now));
+                self.with_throttle(|throttle, now| throttle.accepted(&target, now));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let Some((next, wait)) =
@@ -157,7 +157,10 @@ impl CallerLayer {
         (is_in_time && self.budget.withdraw()).then_some(wait)
     }
 
-    fn throttled<T>(&self, ask: impl FnOnce(&mut Throttle, std::time::Instant) -> T) -> Option<T> {
+    fn with_throttle<T>(
+        &self,
+        ask: impl FnOnce(&mut Throttle, std::time::Instant) -> T,
+    ) -> Option<T> {
         let throttle = self.throttle.as_ref()?;
         let mut throttle = throttle.lock().unwrap_or_else(PoisonError::into_inner);
         Some(ask(&mut throttle, Instant::now().into_std()))

@@ -13,9 +13,9 @@ use plimsoll_policy::Policy;
 use super::{BucketState, RefusalHistory, Scratch};
 
 /// Buckets at most that a pattern of the policy covers.
-const ASKED_MAX: usize = 5_000;
+const PATTERNED_MAX: usize = 5_000;
 /// Keys at most that follow from such buckets, since each has an entry for every listed tenant.
-const ASKED_KEYS_MAX: usize = 400_000;
+const PATTERNED_KEYS_MAX: usize = 400_000;
 
 /// Comparisons of names in one search for similar names, in addition to the comparisons of its last
 /// bucket.
@@ -65,7 +65,8 @@ impl Buckets {
     /// search for similar names begins anew. Returns the names that this policy covers and the
     /// previous one did not.
     pub(crate) fn on_policy(&mut self, policy: &Policy) -> Vec<Bucket> {
-        self.patterned_max = ASKED_MAX.min(ASKED_KEYS_MAX / policy.tenants().count().max(1));
+        self.patterned_max =
+            PATTERNED_MAX.min(PATTERNED_KEYS_MAX / policy.tenants().count().max(1));
         let covered = self.unlisted.iter().map(|(name, _)| name);
         let covered = covered
             .filter(|name| Listing::of(policy, name) != Listing::None)
@@ -98,7 +99,9 @@ impl Buckets {
         match bucket.listing {
             Listing::Exact => false,
             Listing::Pattern => {
-                bucket.used != now && (!has_room || now.since(bucket.used) >= UNUSED)
+                // The tick has just noted the present time at each bucket with a subscription.
+                let is_subscribed = bucket.used == now;
+                !is_subscribed && (!has_room || now.since(bucket.used) >= UNUSED)
             }
             Listing::None => true,
         }
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn listed_tenants_shrink_room_for_patterned_buckets() {
-        for (tenants, room) in [(1, ASKED_MAX), (4_000, 100)] {
+        for (tenants, room) in [(1, PATTERNED_MAX), (4_000, 100)] {
             let mut buckets = Buckets::default();
             assert_eq!(buckets.on_policy(&policy(tenants)), []);
             assert_eq!((buckets.room(), buckets.places()), (room, room / 2));

@@ -1,5 +1,5 @@
 //! The answers to query gates: numbers from Prometheus that must stay within a bound. Beyond it the gate of the
-//! entry fails: it is not promoted, and its canary ends.
+//! entry fails: it is not promoted, and its canary ends. A number that is not known only holds the promotion back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) struct GateAnswers {
 
 impl GateAnswers {
     /// Stores an answer if the policy still has its query. An error replaces an earlier number
-    /// immediately. Linear in the policy's queries.
+    /// immediately. O(A Q) for A answers and the policy's Q queries.
     pub(crate) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
         self.answers
             .insert((url.to_owned(), query.to_owned()), answer);

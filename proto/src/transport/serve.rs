@@ -83,6 +83,7 @@ pub async fn serve_standby(
     asked: Arc<AtomicU64>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
+    // No stream is admitted here: it only paces how many connections are accepted.
     let admission = Shared::new(Admission::new(MonoTime::ZERO));
     let acceptor = Acceptor::new(listener, connections).with_admission(admission);
     let standby = Routes::new(StandbyService { leader, asked });

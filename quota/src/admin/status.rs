@@ -12,7 +12,7 @@ use super::Sources;
 pub struct Status {
     /// True while the store is open and answers.
     pub ready: bool,
-    /// Time when a debit is on disk: `always`, `interval:TIME` or `none`.
+    /// When a debit reaches the disk: `always`, `interval:TIME` or `none`.
     pub durability: String,
     /// Age of the oldest debit that is not on disk, in seconds; 0 if all are.
     pub unsaved_age_s: f64,

@@ -184,12 +184,15 @@ fn refilled_quota_bucket_survives_a_crash() {
     );
 
     let text = scene.succeed("operator", &["reset", "{acme}:api_calls"]);
-    assert_eq!(text, "full again: 1 bucket\n");
+    assert!(
+        text.starts_with("full again: 1 bucket\nnot among the events: nothing answers at"),
+        "there is no controller: {text}"
+    );
     scene.server.kill_9();
     scene.server = Scene::server(&scene.place);
     assert_eq!(scene.reduce(b"{acme}:api_calls", "4"), 10);
     let text = scene.succeed("operator", &["reset", "--prefix", "{acme}:"]);
-    assert_eq!(text, "full again: 2 buckets\n");
+    assert!(text.starts_with("full again: 2 buckets\n"), "{text}");
     let ordered = scene.server.wait_for(|line| {
         line["fields"]["message"]
             .as_str()

@@ -10,7 +10,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::InstanceId;
 use serde::{Deserialize, Serialize};
 
-/// The step in seconds of a saved rest of a time to live.
+/// The step in seconds of a saved rest of a time to live: it is saved once a step and not once a tick.
 const LEFT_STEP_S: u64 = 30;
 
 /// An operator's command to kill, or a kill that an aggregator reported; the latter's operator and
@@ -26,7 +26,7 @@ pub struct Command {
     /// The end in seconds since 1970, as expected when it was ordered; absent if the kill lasts until a command
     /// ends it.
     pub until_s: Option<i64>,
-    /// The rest of the time to live in seconds, rounded up; 0 once it has expired. A restart does not exceed it: a
+    /// The rest of the time to live in seconds, rounded up to a step; 0 once it has expired. A restart does not exceed it: a
     /// time of day that jumps back lengthens no kill.
     pub left_s: Option<u64>,
     /// The end by the clock of this process, from the first tick on.
@@ -40,7 +40,7 @@ pub struct Command {
     )]
     pub given_at: Option<String>,
     /// The processes with an active order, by their ids in hex, and the generation of each order. A reported kill ends
-    /// with the last of them, and they outlast the time to live of an operator's command.
+    /// with the last of them, and they outlast the time to live of an operator's command (`after_expiry`).
     #[serde(rename = "orders", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ordered_by: BTreeMap<String, KillGeneration>,
 }
@@ -54,7 +54,7 @@ pub struct End {
     pub(super) at: Option<MonoTime>,
     /// The time in seconds since 1970; absent if it was not known.
     pub(super) at_s: Option<i64>,
-    /// True if the scope was killed then, or an earlier order has arrived since: its buckets were put in shadow.
+    /// True if the buckets of the scope were put in shadow: it was killed then, or an order from before has arrived since.
     pub(super) was_killed: bool,
 }
 
@@ -100,7 +100,7 @@ impl Command {
     }
 
     /// The kill that is left when this command expires: the orders given at aggregators.
-    pub(super) fn rest(&self, unix_s: i64) -> Option<Self> {
+    pub(super) fn after_expiry(&self, unix_s: i64) -> Option<Self> {
         let ordered_by = self.ordered_by.clone();
         (!ordered_by.is_empty()).then(|| Self {
             ordered_by,
@@ -116,12 +116,7 @@ impl Command {
         let left = u64::try_from(until_s.saturating_sub(unix_s)).unwrap_or(0);
         let left = Duration::from_secs(left.min(self.left_s.unwrap_or(u64::MAX)));
         let ends_at = *self.ends_at.get_or_insert_with(|| now + left);
-        let left_s = Some(ends_at.since(now).as_secs().div_ceil(LEFT_STEP_S) * LEFT_STEP_S);
-        let left_s = if ends_at <= now {
-            Some(0)
-        } else {
-            left_s.max(Some(LEFT_STEP_S))
-        };
+        let left_s = Some(saved_left_s(ends_at.since(now)));
         std::mem::replace(&mut self.left_s, left_s) != left_s
     }
 
@@ -131,6 +126,15 @@ impl Command {
 
     pub(super) const fn is_learned(&self) -> bool {
         self.reason.is_none()
+    }
+}
+
+/// The rest of a time to live, as it is saved.
+fn saved_left_s(left: Duration) -> u64 {
+    let steps = left.as_secs().div_ceil(LEFT_STEP_S);
+    match left.is_zero() {
+        true => 0,
+        false => steps.max(1) * LEFT_STEP_S,
     }
 }
 

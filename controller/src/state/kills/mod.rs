@@ -184,7 +184,9 @@ impl DurableState {
         let expired: Vec<Scope> = scopes.filter(is_expired).collect();
         let mut changed = false;
         for scope in &expired {
-            let rest = self.command(scope).and_then(|command| command.rest(unix_s));
+            let rest = self
+                .command(scope)
+                .and_then(|command| command.after_expiry(unix_s));
             changed |= self.set(scope, rest, policy).unwrap_or(false);
         }
         changed

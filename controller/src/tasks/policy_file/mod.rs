@@ -220,4 +220,8 @@ impl Parser for PolicyFiles {
         let (policy, warnings) = self.parse_policy(contents)?;
         Ok((Arc::new(policy), warnings))
     }
+
+    fn is_unread(error: &ReadError) -> bool {
+        matches!(error, ReadError::Unread(_))
+    }
 }

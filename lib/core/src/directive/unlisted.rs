@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::names::Bucket;
 
-/// Maximum length of a name that is kept. Longer names are not compared.
+/// Maximum length of a name that is kept. A longer one is left out.
 pub const NEAREST_BYTES_MAX: usize = 63;
 
 /// The terms of a bucket that no entry of the policy covers. The name is stored in place, because terms are copied

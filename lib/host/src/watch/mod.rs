@@ -13,22 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::atomic_file::directory_of;
 use crate::regular_file;
 use events::Events;
 
-/// Number of attempts to read the same contents twice. If all differ, the last contents apply until
-/// the next change or poll.
-const READINGS_MAX: usize = 3;
+/// Maximum number of further readings until two in a row agree. If none do, the last contents apply until the next change
+/// or poll.
+const REREADINGS_MAX: usize = 3;
 /// Poll interval without events: some file systems report none.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// Poll interval while a directory cannot be watched.
 const POLL_INTERVAL_UNWATCHED: Duration = Duration::from_secs(1);
 /// Maximum time that the disk may take before the files count as unreadable.
 pub const READ_MAX: Duration = Duration::from_secs(5);
+/// Maximum time that a parser may take, which may read large files, before the files count as unreadable.
+const PARSE_MAX: Duration = Duration::from_secs(30);
 
 /// Files that are read together.
 #[derive(Clone, Debug)]
@@ -62,6 +64,11 @@ pub trait Parser: Send + Sync + 'static {
     /// # Errors
     /// When the contents are invalid.
     fn parse(&self, contents: &Contents) -> Result<Self::Output, Self::Error>;
+
+    /// Returns true if [`parse`](Self::parse) could not read a large file: it is tried again with the same contents.
+    fn is_unread(_error: &Self::Error) -> bool {
+        false
+    }
 }
 
 /// A change of the contents: the new value, or the reason why the old value stays.
@@ -79,10 +86,12 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The disk has not answered for this long.
-    #[error("no answer from the disk of {} within {} s", path.display(), READ_MAX.as_secs())]
+    #[error("no answer from the disk of {} within {} s", path.display(), waited.as_secs())]
     Silent {
         /// The first file.
         path: PathBuf,
+        /// The time.
+        waited: Duration,
     },
 }
 
@@ -95,6 +104,8 @@ pub struct WatchError(#[from] JoinError);
 enum Seen<V> {
     Contents(V),
     Unreadable(PathBuf, io::ErrorKind),
+    /// The parser could not read a large file.
+    Unparsed,
     /// The disk has not answered yet.
     Silent,
 }
@@ -153,31 +164,17 @@ impl Files {
         let mut seen = current.map(Seen::Contents);
         loop {
             let (reader, read) = (Arc::clone(&files), read.clone());
-            let mut reading = spawn_blocking(move || {
+            let reading = spawn_blocking(move || {
                 // Watches before it reads: a change in between causes an event.
                 let complete = events.follow(reader.directories());
                 (events, complete, reader.contents(read))
             });
-            let done = match timeout(READ_MAX, &mut reading).await {
-                Ok(done) => done,
-                Err(_) => {
-                    seen = Some(Seen::Silent);
-                    let path = files.paths.first().cloned().unwrap_or_default();
-                    if tx
-                        .send(Err(ReadError::Silent { path }.into()))
-                        .await
-                        .is_err()
-                    {
-                        return Ok(());
-                    }
-                    // No other reading starts meanwhile, so that no more threads wait for the disk.
-                    tokio::select! {
-                        done = &mut reading => done,
-                        () = tx.closed() => return Ok(()),
-                    }
-                }
+            // What comes after silence is sent even if it is what was there before.
+            let on_silence = || seen = Some(Seen::Silent);
+            let reading = files.at_disk(reading, READ_MAX, on_silence, &tx).await?;
+            let Some((watching, complete, contents)) = reading else {
+                return Ok(());
             };
-            let (watching, complete, contents) = done?;
             events = watching;
             if contents.is_ok() {
                 on_read();
@@ -188,11 +185,17 @@ impl Files {
                 Err((path, source)) => Seen::Unreadable(path.clone(), source.kind()),
             };
             if seen.as_ref() != Some(&now) {
-                seen = Some(now);
                 let parser = Arc::clone(&parser);
-                let parsed =
+                let parsing =
                     spawn_blocking(move || parser.parse(&contents.map_err(ReadError::from)?));
-                if tx.send(parsed.await?).await.is_err() {
+                let Some(parsed) = files.at_disk(parsing, PARSE_MAX, || (), &tx).await? else {
+                    return Ok(());
+                };
+                let is_unread = parsed.as_ref().is_err_and(P::is_unread);
+                let now = if is_unread { Seen::Unparsed } else { now };
+                let is_sent = is_unread && seen.as_ref() == Some(&now);
+                seen = Some(now);
+                if !is_sent && tx.send(parsed).await.is_err() {
                     return Ok(());
                 }
             }
@@ -204,11 +207,37 @@ impl Files {
         }
     }
 
+    /// Waits for a task that uses the disk. Reports silence after this time. Returns `None` once the receiver is dropped.
+    async fn at_disk<T, R, E: From<ReadError>>(
+        &self,
+        mut task: JoinHandle<T>,
+        wait_max: Duration,
+        on_silence: impl FnOnce(),
+        tx: &mpsc::Sender<Result<R, E>>,
+    ) -> Result<Option<T>, WatchError> {
+        if let Ok(done) = timeout(wait_max, &mut task).await {
+            return Ok(Some(done?));
+        }
+        on_silence();
+        let silent = ReadError::Silent {
+            path: self.paths.first().cloned().unwrap_or_default(),
+            waited: wait_max,
+        };
+        if tx.send(Err(silent.into())).await.is_err() {
+            return Ok(None);
+        }
+        // No other task starts meanwhile, so that no more threads wait for the disk.
+        tokio::select! {
+            done = task => Ok(Some(done?)),
+            () = tx.closed() => Ok(None),
+        }
+    }
+
     fn contents(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Reading {
         let mut contents = self.contents_once(&read)?;
         // Links may be swapped between the readings of two files. A second reading then finds one
         // version of both.
-        for _ in 0..READINGS_MAX {
+        for _ in 0..REREADINGS_MAX {
             let again = self.contents_once(&read)?;
             if again == contents {
                 break;

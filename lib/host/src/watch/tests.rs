@@ -12,8 +12,11 @@ use super::*;
 /// Far longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Parses one file as text and refuses `bad`.
-struct Text;
+/// Parses one file as text and refuses `bad`. Some attempts find a large file that cannot be read.
+#[derive(Default)]
+struct Text {
+    unread: AtomicUsize,
+}
 
 #[derive(Debug, thiserror::Error)]
 enum TextError {
@@ -33,12 +36,27 @@ impl Parser for Text {
     }
 
     fn parse(&self, contents: &Contents) -> Result<String, TextError> {
+        let left = |unread: usize| unread.checked_sub(1);
+        let unread = self
+            .unread
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        if unread.is_ok() {
+            let (path, source) = (
+                PathBuf::from("large"),
+                io::ErrorKind::StaleNetworkFileHandle.into(),
+            );
+            return Err(ReadError::Io { path, source }.into());
+        }
         let text = String::from_utf8(contents.concat()).unwrap();
         if text == "bad" {
             Err(TextError::Bad)
         } else {
             Ok(text)
         }
+    }
+
+    fn is_unread(error: &TextError) -> bool {
+        matches!(error, TextError::Unread(_))
     }
 }
 
@@ -77,7 +95,7 @@ fn one_file(text: &str) -> (TempDir, PathBuf, Files) {
 async fn invalid_contents_are_reported_only_once() {
     let (dir, path, files) = one_file("one");
     let (tx, reloads) = mpsc::channel(1);
-    tokio::spawn(files.watch(Text, None, || (), tx));
+    tokio::spawn(files.watch(Text::default(), None, || (), tx));
     let mut watched = Watched(reloads);
     assert_eq!(watched.next().await, "one");
     replace(&path, "bad");
@@ -98,12 +116,38 @@ async fn without_events_it_polls() {
     tokio::spawn(async move {
         let (never, read) = (Notify::new(), |path: &Path| regular_file::read(path, 100));
         files
-            .watch_by(Events::none(), &never, read, Text, current, || (), tx)
+            .watch_by(
+                Events::none(),
+                &never,
+                read,
+                Text::default(),
+                current,
+                || (),
+                tx,
+            )
             .await
     });
     // The current contents are not a change, so the first reload is the new one.
     replace(&path, "two");
     assert_eq!(Watched(reloads).next().await, "two");
+}
+
+#[tokio::test]
+async fn unread_large_file_is_told_once_and_tried_again() {
+    let (_dir, _, files) = one_file("one");
+    let (tx, reloads) = mpsc::channel(1);
+    let text = Text {
+        unread: AtomicUsize::new(2),
+    };
+    tokio::spawn(async move {
+        let (never, read) = (Notify::new(), |path: &Path| regular_file::read(path, 100));
+        files
+            .watch_by(Events::none(), &never, read, text, None, || (), tx)
+            .await
+    });
+    let mut watched = Watched(reloads);
+    assert!(watched.next().await.starts_with("cannot read large"));
+    assert_eq!(watched.next().await, "one");
 }
 
 #[tokio::test]
@@ -131,7 +175,15 @@ async fn mute_disk_is_reported_and_read_later() {
             _ = on_read.fetch_add(1, Ordering::Relaxed)
         });
         files
-            .watch_by(Events::none(), &never, read, Text, current, on_read, tx)
+            .watch_by(
+                Events::none(),
+                &never,
+                read,
+                Text::default(),
+                current,
+                on_read,
+                tx,
+            )
             .await
     });
     let mut watched = Watched(reloads);

@@ -129,7 +129,7 @@ async fn all_buckets_of_a_key_are_reset() {
         .clone()
         .map(|max| reduce(bucket("a", max), 1))
         .collect();
-    for operations in operations.chunks(500) {
+    for operations in operations.chunks(50) {
         assert!(run_all(&engine, operations).await.iter().all(Result::is_ok));
     }
     assert_eq!(

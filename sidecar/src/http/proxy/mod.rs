@@ -40,7 +40,7 @@ impl Style {
     /// script.
     pub(super) const VERBATIM: Self = Self {
         endpoint: Endpoint::Check,
-        names: Names::FORWARDED,
+        names: Names::CADDY_AND_TRAEFIK,
         allowed: StatusCode::OK,
         refused: StatusCode::TOO_MANY_REQUESTS,
         has_body: true,
@@ -48,7 +48,7 @@ impl Style {
     /// nginx. Its `auth_request` knows only 401 and 403, and drops bodies.
     pub(super) const NGINX: Self = Self {
         endpoint: Endpoint::Nginx,
-        names: Names::ORIGINAL,
+        names: Names::NGINX,
         allowed: StatusCode::NO_CONTENT,
         refused: StatusCode::FORBIDDEN,
         has_body: false,

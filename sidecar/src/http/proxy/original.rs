@@ -37,12 +37,12 @@ pub(super) struct Names {
 
 impl Names {
     /// Headers of Caddy and Traefik.
-    pub(super) const FORWARDED: Self = Self {
+    pub(super) const CADDY_AND_TRAEFIK: Self = Self {
         method: "x-forwarded-method",
         uri: "x-forwarded-uri",
     };
     /// Headers that the shipped nginx configuration sends.
-    pub(super) const ORIGINAL: Self = Self {
+    pub(super) const NGINX: Self = Self {
         method: "x-original-method",
         uri: "x-original-uri",
     };
@@ -93,10 +93,11 @@ fn method_of(value: &HeaderValue) -> Option<Method> {
 
 /// Returns the path of a target, without query and fragment; `None` if the target has no path.
 fn uri_of(target: &[u8]) -> Option<Uri> {
-    let path = if target.first() == Some(&b'/') {
-        target
-    } else {
-        path_of_absolute(target)?
+    let path = match target.first() {
+        Some(b'/') => target,
+        // nginx leaves this of `http://shop.example?x`, and serves `/`.
+        Some(b'?' | b'#') => b"/",
+        _ => path_of_absolute(target)?,
     };
     let end = path
         .iter()
@@ -105,22 +106,21 @@ fn uri_of(target: &[u8]) -> Option<Uri> {
     let path = path.get(..end)?;
     let mut escaped: Cow<'_, str> = percent_encode(path, ESCAPED).into();
     if escaped.len() > PATH_BYTES_MAX {
-        // Escaping triples bytes, and would move the end of the path beyond the cut. The end matters:
-        // dots there may lead to another path. Rules have little use for the bytes that become `_`.
-        let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/.;%\\-_~:@,=+".contains(&byte);
-        escaped = path
-            .iter()
-            .map(|byte| {
-                if is_kept(*byte) {
-                    char::from(*byte)
-                } else {
-                    '_'
-                }
-            })
-            .collect();
+        escaped = replaced(path).into();
     }
     let path = escaped.get(..PATH_BYTES_MAX).unwrap_or(&escaped);
     PathAndQuery::try_from(path).ok().map(Uri::from)
+}
+
+/// Replaces what no rule has use for byte by byte, so that the path does not grow: escaping triples bytes, and would move
+/// its end beyond the cut, where dots may lead to another path.
+fn replaced(path: &[u8]) -> String {
+    let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/.;%\\-_~:@,=+".contains(&byte);
+    let each = path.iter().map(|byte| match is_kept(*byte) {
+        true => char::from(*byte),
+        false => '_',
+    });
+    each.collect()
 }
 
 fn path_of_absolute(target: &[u8]) -> Option<&[u8]> {
@@ -172,7 +172,8 @@ mod tests {
             (b"", None),
             (b"*", None),
             (b"orders", None),
-            (b"?x", None),
+            (b"?x=/orders", Some("/")),
+            (b"#x", Some("/")),
             (b"://a/b", None),
             (b"a/b://c/d", None),
             (b"shop.example:443", None),
@@ -222,7 +223,10 @@ mod tests {
                         .header("x-forwarded-uri", *value)
                         .header("x-forwarded-method", "PUT")
                 });
-            Original::of(request.body(()).unwrap().into_parts().0, Names::FORWARDED)
+            Original::of(
+                request.body(()).unwrap().into_parts().0,
+                Names::CADDY_AND_TRAEFIK,
+            )
         };
         let (uri, method) = (Some(Mistake::OriginalUri), Some(Mistake::OriginalMethod));
         for (values, expected, mistakes) in [

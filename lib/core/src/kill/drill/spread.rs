@@ -15,8 +15,8 @@ const LATENCY_MAX_US: u64 = 60_000_000;
 type Latencies = LogLinear<1, 16, SPREAD_STEPS_MAX>;
 type LatencyBin = LogLinearBin<1, 16, SPREAD_STEPS_MAX>;
 
-/// The latencies of the confirmations of a drill by the clients of a zone, as upper bounds at most
-/// a sixteenth too long.
+/// The latencies of the confirmations of a drill by the clients of a zone, as upper bounds: up to a
+/// minute at most a sixteenth too long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// Each latency is in the bin with the rounded-up latency as its upper edge.
