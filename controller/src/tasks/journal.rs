@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use plimsoll_admin::other_controllers;
+use plimsoll_core::law::presence;
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
@@ -229,7 +230,11 @@ impl Snapshot {
                     (EventKind::AggregatorLeft, text)
                 }
                 (_, Some(Away)) => {
-                    let text = format!("aggregator {name} lost: its clients keep their last ratios; its share is held for 30 s, and goes to the others until second 60");
+                    let (held_s, gone_s) = (presence::HELD.as_secs(), presence::GONE.as_secs());
+                    let text = format!(
+                        "aggregator {name} lost: its clients keep their last ratios; its share is held for {held_s} s, and goes to \
+                         the others until second {gone_s}"
+                    );
                     (EventKind::AggregatorLost, text)
                 }
                 (_, Some(Stale)) => {

@@ -33,7 +33,6 @@ pub(crate) const PEER: [&str; 2] = [
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    pub(crate) cpu: String,
     /// By limiter: nanoseconds of a decision, by workload.
     pub(crate) decisions: Vec<(String, [f64; DECISIONS.len()])>,
     /// By service: nanoseconds of a request without a socket, by workload.

@@ -13,6 +13,7 @@ pub(super) use catalogue::routes as catalogue_routes;
 pub use catalogue::{CatalogueStatus, RowGrants};
 pub use grants::{QuotaStatus, TenantGrants};
 pub use policies::{HeldStatus, Policies};
+pub(crate) use problems::counted;
 pub use problems::{Problem, security_problems};
 pub(crate) use source::StatusSource;
 

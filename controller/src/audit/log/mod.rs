@@ -404,7 +404,7 @@ impl State {
     /// Notes that a batch is in the log.
     fn settle(&mut self, batch: &Batch) {
         self.settled += batch.kept.len() as u64;
-        self.written += batch.lines().len() as u64;
+        self.written += batch.len() as u64;
         if let (Some(reported), Some(failure)) = (&batch.failure, &mut self.failure) {
             failure.unwritten = failure.unwritten.saturating_sub(reported.unwritten);
         }
@@ -420,6 +420,10 @@ impl State {
 // === impl Batch ===
 
 impl Batch {
+    fn len(&self) -> usize {
+        usize::from(self.failure.is_some()) + self.kept.len() + usize::from(self.awaited.is_some())
+    }
+
     fn lines(&self) -> Vec<Record> {
         let resumed = self.failure.as_ref().map(Failure::resumed);
         let records = self.kept.iter().chain(&self.awaited).cloned();

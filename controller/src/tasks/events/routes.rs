@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, EventKind, TEXT_BYTES_MAX};
+use crate::admin::status::counted;
 use crate::admin::{Answer, Commands, invalid};
 use crate::audit::{Entry, cut};
 
@@ -82,10 +83,7 @@ async fn quota_reset(
     } = reset;
     let keys = if is_prefix { "keys from" } else { "key" };
     let what = format!("quota reset, {keys} {}", cut(key, TEXT_BYTES_MAX / 2));
-    let after = match buckets {
-        1 => "1 bucket full again".to_owned(),
-        n => format!("{n} buckets full again"),
-    };
+    let after = format!("{} full again", counted(buckets, "bucket"));
     let text = format!("{what}: {after}");
     let event = Event::new(EventKind::QuotaReset, "quotas", text).by(&caller.name);
     commands.events.add(event.clone());

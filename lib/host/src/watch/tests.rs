@@ -108,44 +108,35 @@ async fn invalid_contents_are_reported_only_once() {
     assert!(watched.next().await.starts_with("cannot read"));
 }
 
-#[tokio::test]
-async fn without_events_it_polls() {
-    let (_dir, path, files) = one_file("one");
-    let current = Some(files.read().unwrap());
+/// Watches files without events.
+fn polled(files: Files, text: Text, current: Option<Vec<Vec<u8>>>) -> Watched {
     let (tx, reloads) = mpsc::channel(1);
     tokio::spawn(async move {
         let (never, read) = (Notify::new(), |path: &Path| regular_file::read(path, 100));
         files
-            .watch_by(
-                Events::none(),
-                &never,
-                read,
-                Text::default(),
-                current,
-                || (),
-                tx,
-            )
+            .watch_by(Events::none(), &never, read, text, current, || (), tx)
             .await
     });
+    Watched(reloads)
+}
+
+#[tokio::test]
+async fn without_events_it_polls() {
+    let (_dir, path, files) = one_file("one");
+    let current = Some(files.read().unwrap());
+    let mut watched = polled(files, Text::default(), current);
     // The current contents are not a change, so the first reload is the new one.
     replace(&path, "two");
-    assert_eq!(Watched(reloads).next().await, "two");
+    assert_eq!(watched.next().await, "two");
 }
 
 #[tokio::test]
 async fn unread_large_file_is_told_once_and_tried_again() {
     let (_dir, _, files) = one_file("one");
-    let (tx, reloads) = mpsc::channel(1);
     let text = Text {
         unread: AtomicUsize::new(2),
     };
-    tokio::spawn(async move {
-        let (never, read) = (Notify::new(), |path: &Path| regular_file::read(path, 100));
-        files
-            .watch_by(Events::none(), &never, read, text, None, || (), tx)
-            .await
-    });
-    let mut watched = Watched(reloads);
+    let mut watched = polled(files, text, None);
     assert!(watched.next().await.starts_with("cannot read large"));
     assert_eq!(watched.next().await, "one");
 }

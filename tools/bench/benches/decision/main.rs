@@ -56,8 +56,7 @@ fn main() {
     // As long as the order of many keys, or the end of the order would be a part of the loop.
     let hot = || vec![1_234; 1_024];
     let case = |threads, order: Vec<u32>| Case { threads, order };
-    let cpu = figures::cpu();
-    println!("{cpu}");
+    println!("{}", figures::cpu());
 
     let ours = Ours::new(&tenants);
     let mut candidates = ours.all(&tenants);
@@ -104,7 +103,6 @@ fn main() {
         .collect::<Vec<_>>();
     print("requests/s over 32 connections", &["HTTP/1.1"], &column);
     let figures = Figures {
-        cpu,
         decisions,
         requests,
         http,

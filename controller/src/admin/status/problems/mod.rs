@@ -108,7 +108,7 @@ pub(super) fn summary(status: &Status) -> String {
     let mut parts = Vec::new();
     for (mode, count) in modes.iter().rev() {
         let buckets = match parts.is_empty() {
-            true => counted(*count, "bucket"),
+            true => counted(*count as u64, "bucket"),
             false => count.to_string(),
         };
         parts.push(format!("{buckets} in {}", mode.as_str()));
@@ -118,8 +118,8 @@ pub(super) fn summary(status: &Status) -> String {
     }
     let connected = status.aggregators.iter().filter(|it| it.connected);
     let zones: BTreeSet<&str> = connected.map(|it| it.zone.as_str()).collect();
-    parts.push(counted(zones.len(), "zone"));
-    parts.push(counted(status.clients as usize, "client"));
+    parts.push(counted(zones.len() as u64, "zone"));
+    parts.push(counted(status.clients.into(), "client"));
     format!("{}; {}", parts.join(", "), refusing(status))
 }
 
@@ -178,7 +178,7 @@ fn named(names: &[impl Display]) -> String {
     }
 }
 
-fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 

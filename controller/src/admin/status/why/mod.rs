@@ -177,7 +177,6 @@ impl Brain {
         let shown = part.bucket(bucket).ok_or_else(missing)?;
         let state = self.buckets.states.get(bucket).ok_or_else(missing)?;
         let share = state.share_of(&counted_as).filter(|_| at_s.is_none());
-        let policy_since_s = self.policies.in_force_since_s;
         let since = history.refused_since(bucket, &counted_as, at);
         let grants = TenantGrants::in_bucket(self.policy(), bucket, &counted_as);
         let (weight, boosted) = (grants.weight, self.weight_now(&counted_as));
@@ -215,7 +214,10 @@ impl Brain {
                 Some(_) => Vec::new(),
             },
             policy_held: self.policies.held.is_some(),
-            policy_since_s: policy_since_s.filter(|since_s| *since_s > part.since_s()),
+            policy_since_s: self
+                .policies
+                .in_force_since_s
+                .filter(|since_s| *since_s > part.since_s()),
             counted_as,
         };
         let is_store_down = self.clients().quota_store_down > 0;

@@ -66,23 +66,20 @@ impl Case<'_> {
             return Vec::new();
         }
         let whole = claimant.offered.ceil();
+        // What each claimant is refused after a change of the tenant's claim.
         let changed = |change: Claimant| {
             let mut claimants = self.claimants.to_vec();
             claimants[self.at] = change;
-            claimants
+            refused(self.limit, &claimants)
         };
         let owner = &self.owner;
         let mut tried = Vec::new();
         if claimant.demand() < claimant.offered {
-            let claimants = changed(Claimant {
+            let after = changed(Claimant {
                 tenant_limit: whole,
                 ..claimant
             });
-            tried.push((
-                format!("limit {whole:.0} of {owner}"),
-                self.limit,
-                claimants,
-            ));
+            tried.push((format!("limit {whole:.0} of {owner}"), after));
         }
         let harms = |after: &[f64]| {
             let is_harmed =
@@ -91,35 +88,30 @@ impl Case<'_> {
         };
         let mut weight = None;
         for factor in [2.0, 3.0, 4.0, 6.0, 8.0] {
-            let claimants = changed(Claimant {
+            let after = changed(Claimant {
                 weight: claimant.weight * factor,
                 ..claimant
             });
-            let after = refused(self.limit, &claimants);
             if harms(&after) {
                 break;
             }
+            let is_halved = after[self.at] <= now / 2.0;
             let change = format!("weight {} of {owner}", self.weight * factor);
-            weight = Some((change, self.limit, claimants));
-            if after[self.at] <= now / 2.0 {
+            weight = Some((change, after));
+            if is_halved {
                 break;
             }
         }
         tried.extend(weight);
         if claimant.floor < claimant.demand() {
             let floor = claimant.demand().ceil();
-            let claimants = changed(Claimant { floor, ..claimant });
-            tried.push((
-                format!("floor_rps {floor:.0} of {owner}"),
-                self.limit,
-                claimants,
-            ));
+            let after = changed(Claimant { floor, ..claimant });
+            tried.push((format!("floor_rps {floor:.0} of {owner}"), after));
         }
         let limit = self.limit_without_refusals();
         let change = format!("limit {limit:.0} of {}", self.bucket);
-        tried.push((change, limit, self.claimants.to_vec()));
-        let remedies = tried.into_iter().filter_map(|(change, limit, claimants)| {
-            let after = refused(limit, &claimants);
+        tried.push((change, refused(limit, self.claimants)));
+        let remedies = tried.into_iter().filter_map(|(change, after)| {
             let refused_after = after.get(self.at).copied()?;
             let is_notable = now - refused_after >= (now * NOTABLE).max(NONE);
             (is_notable && !harms(&after)).then(|| Remedy {
