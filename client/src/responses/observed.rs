@@ -65,23 +65,29 @@ impl Limiter {
     /// Returns the limit of a request's tenant, for a refusal that names it; `None` without one, and while it is unknown.
     #[must_use]
     pub fn tenant_limit(&self, request: &Request<'_>) -> Option<TenantLimit> {
-        let place = self.table.known_bucket(request.bucket())?;
-        let key = self.table.known_target(place, request.tenant, "").key;
-        self.table.tenant_limit(place.bucket, key)
+        let (bucket, key) = self.known_key(request)?;
+        self.table.tenant_limit(bucket, key)
     }
 
     /// Records a response to a request that the caller observed, for rollout gates and metrics. Returns false if the
     /// bucket is unknown.
     pub fn record(&self, request: &Request<'_>, response: ObservedResponse) -> bool {
-        let Some(place) = self.table.known_bucket(request.bucket()) else {
+        let Some((bucket, key)) = self.known_key(request) else {
             return false;
         };
-        let key = self.table.known_target(place, request.tenant, "").key;
-        let recorder = self.table.responses.recorder_of_key(place.bucket, key);
+        let recorder = self.table.responses.recorder_of_key(bucket, key);
         match response.took {
             Some(took) => recorder.ended(took, Some(response.ending)),
             None => recorder.count(response.ending),
         }
         true
+    }
+
+    fn known_key(&self, request: &Request<'_>) -> Option<(u32, u32)> {
+        let place = self.table.known_bucket(request.bucket())?;
+        let target = self
+            .table
+            .known_target(place, request.tenant, request.of.plan());
+        Some((place.bucket, target.key))
     }
 }

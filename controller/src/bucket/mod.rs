@@ -92,6 +92,14 @@ pub(crate) struct Share {
     weight: f64,
 }
 
+/// The offered requests/s of shares together, and the mean of their ratios; that of the latest share while none has
+/// traffic, and `None` without a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct LawRate {
+    pub(crate) offered_rps: f64,
+    pub(crate) ratio: Option<f64>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct ZoneShare {
     /// One per entry of `tenants`.
@@ -104,6 +112,18 @@ pub(crate) struct ZoneShare {
     hold: Option<f64>,
     /// Requests that moved the balance on assumptions while it was silent; `None` while it was not.
     assumed: Option<f64>,
+}
+
+impl LawRate {
+    pub(crate) fn add(&mut self, offered_rps: f64, ratio: Option<f64>) {
+        let refused = |offered: f64, ratio: Option<f64>| offered * ratio.unwrap_or_default();
+        let refused = refused(self.offered_rps, self.ratio) + refused(offered_rps, ratio);
+        self.offered_rps += offered_rps;
+        if let Some(of_latest) = ratio.or(self.ratio) {
+            let mean = refused / self.offered_rps;
+            self.ratio = Some(if mean.is_finite() { mean } else { of_latest });
+        }
+    }
 }
 
 // === impl BucketState ===
@@ -130,8 +150,7 @@ impl BucketState {
         }
     }
 
-    /// The share of each tenant with its own entry. Empty without a limit, and before rates are
-    /// sent.
+    /// The share of each tenant. None without a limit, and before the first division of it.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
         self.tenants
             .iter()

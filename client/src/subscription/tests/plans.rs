@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::setup::SetupProblem;
+use crate::{Limiter, Request};
 use plimsoll_core::directive::{ClassTerms, Entitlement, LimitOwner, TailCut};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::tail::{Bin, Standing};
@@ -148,14 +149,18 @@ fn limit_of_a_tenant_names_its_owner() {
     ]);
     client.reported();
     client.direct(enforced(TailCut::default()), &keys);
-    for (tenant, expected) in [
-        ("jo", (10.0, LimitOwner::Plan)),
-        ("al", (20.0, LimitOwner::Bucket)),
-        ("listed", (5_000.0, LimitOwner::Tenant)),
+    let limiter = Limiter {
+        table: Arc::clone(&client.table),
+        control: None,
+    };
+    for (tenant, plan, expected) in [
+        ("jo", "", (10.0, LimitOwner::Plan)),
+        ("al", "", (20.0, LimitOwner::Bucket)),
+        ("listed", "free", (5_000.0, LimitOwner::Tenant)),
+        ("not seen yet", "free", (10.0, LimitOwner::Plan)),
     ] {
-        let place = client.table.known_bucket("api").unwrap();
-        let key = client.table.known_target(place, tenant, "").key;
-        let limit = client.table.tenant_limit(place.bucket, key).unwrap();
+        let request = Request::new("api", tenant).plan(plan);
+        let limit = limiter.tenant_limit(&request).unwrap();
         assert_eq!((limit.per_second, limit.owner), expected, "{tenant}");
     }
 }

@@ -26,7 +26,7 @@ use crate::admin::{
 };
 use crate::audit::{Actor, Entry};
 use crate::brain::Brain;
-use crate::bucket::Refusals;
+use crate::bucket::{LawRate, Refusals};
 use crate::rollout::{Promotion, RolloutError, Rollouts, reasons};
 use crate::state::{Change, Evidence};
 use crate::tasks::events::EventLog;
@@ -276,40 +276,28 @@ async fn abort(
     Ok(done(brain, change, saved))
 }
 
-fn returning(brain: &mut Brain, _now: MonoTime) -> Vec<Returning> {
+pub(crate) fn returning(brain: &mut Brain, _now: MonoTime) -> Vec<Returning> {
     let (durable, policy) = (brain.durable(), brain.policy());
-    // Offered and refused requests/s, by entry and by bucket.
-    let mut rates: BTreeMap<&str, (f64, Option<f64>)> = BTreeMap::new();
-    for bucket in brain.buckets.states.values() {
-        let is_limited = bucket.divided_limit().per_second().is_some();
-        let own = Some(bucket.name.as_str()).filter(|own| bucket.entry.as_deref() != Some(own));
-        for name in bucket.entry.as_deref().into_iter().chain(own) {
-            let (offered, refused) = rates.entry(name).or_default();
-            for (_, share) in bucket.shares() {
-                *offered += share.offered;
-                if is_limited {
-                    *refused.get_or_insert(0.0) += share.offered * share.ratio.as_f64();
-                }
-            }
-        }
-    }
+    let rates = law_rates(brain);
     let percents: BTreeMap<String, f64> = policy
         .entries()
         .map(|(name, entry)| (name, entry.rollout.canary_percent.get()))
         .collect();
     let row = |name: &str| {
         let to = Rollouts::stage_after_kill(durable, policy, name);
-        let entry = durable.held_below(name).unwrap_or(name);
-        let (offered_rps, refused) = rates.get(name).copied().unwrap_or_default();
+        // A name that a pattern matches follows the rollout of the pattern.
+        let pattern_or_own = durable.held_below(name).unwrap_or(name);
+        let LawRate { offered_rps, ratio } = rates.get(name).copied().unwrap_or_default();
         let carried_out = match to {
-            Ok(Mode::Canary) => percents.get(entry).copied().unwrap_or_default() / 100.0,
+            Ok(Mode::Canary) => percents.get(pattern_or_own).copied().unwrap_or_default() / 100.0,
             _ => 1.0,
         };
-        let share = |refused: f64| carried_out * refused / offered_rps.max(f64::MIN_POSITIVE);
         Returning {
             entry: name.to_owned(),
             refused: to.as_ref().err().map(ToString::to_string),
-            would_refuse: refused.filter(|_| to.is_ok()).map(share),
+            would_refuse: ratio
+                .filter(|_| to.is_ok())
+                .map(|ratio| carried_out * ratio),
             to: to.ok(),
             killed: durable.is_entry_killed(name),
             ended: durable.before_kill(name).is_some_and(|before| before.ended),
@@ -317,6 +305,22 @@ fn returning(brain: &mut Brain, _now: MonoTime) -> Vec<Returning> {
         }
     };
     durable.returning().map(row).collect()
+}
+
+/// The rates of each entry, and of each bucket that has no entry of its own.
+fn law_rates(brain: &Brain) -> BTreeMap<&str, LawRate> {
+    let mut rates = BTreeMap::<&str, LawRate>::new();
+    for bucket in brain.buckets.states.values() {
+        let is_limited = bucket.divided_limit().per_second().is_some();
+        let own = Some(bucket.name.as_str()).filter(|own| bucket.entry.as_deref() != Some(own));
+        for name in bucket.entry.as_deref().into_iter().chain(own) {
+            for (_, share) in bucket.shares() {
+                let ratio = is_limited.then(|| share.ratio.as_f64());
+                rates.entry(name).or_default().add(share.offered, ratio);
+            }
+        }
+    }
+    rates
 }
 
 async fn resume(

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::TenantGrants;
 use crate::admin::status::QuotaStatus;
 use crate::brain::Brain;
-use crate::bucket::{BucketState, Listing, Refusals, Share};
+use crate::bucket::{BucketState, LawRate, Listing, Refusals, Share};
 use crate::history::{self, LearningStatus};
 
 /// One bucket.
@@ -233,16 +233,16 @@ impl Queried {
 impl Traffic {
     /// Adds the share of a tenant; the ratio becomes the mean of all shares added.
     fn add_share(&mut self, share: &Share) {
-        let refused = self.offered_rps * self.law_ratio.unwrap_or_default();
-        let refused = refused + share.offered * share.ratio.as_f64();
-        self.offered_rps += share.offered;
+        let mut mean = LawRate {
+            offered_rps: self.offered_rps,
+            ratio: self.law_ratio,
+        };
+        mean.add(share.offered, Some(share.ratio.as_f64()));
+        LawRate {
+            offered_rps: self.offered_rps,
+            ratio: self.law_ratio,
+        } = mean;
         self.allocated_rps += share.allocation;
-        let mean = refused / self.offered_rps;
-        self.law_ratio = Some(if mean.is_finite() {
-            mean
-        } else {
-            share.ratio.as_f64()
-        });
         if share.ratio > DropRatio::NONE && self.drop_reason != Some(Reason::ClusterOverload) {
             let reason = if share.at_tenant_limit {
                 Reason::TenantLimit

@@ -1,6 +1,7 @@
 //! The return after kills to the stages before them, and evidence that an operator begins anew.
 
 use super::*;
+use crate::admin::rollout_routes;
 use crate::rollout::{Promotion, RolloutError, Rollouts};
 use crate::state::Command;
 use plimsoll_core::kill::Scope;
@@ -212,4 +213,15 @@ fn reset_begins_evidence_anew() {
     let mut fleet = settled(enforced());
     let refused = fleet.brain.reset("api", &text("x"));
     assert!(matches!(refused, Err(RolloutError::NoGate { .. })));
+}
+
+#[test]
+fn limit_of_zero_refuses_all_after_a_kill() {
+    let mut fleet = started();
+    fleet.brain.on_policy(policy(&stages(0, "enforce")));
+    kill(&mut fleet, &Scope::Fleet);
+    let now = fleet.now();
+    let returning = rollout_routes::returning(&mut fleet.brain, now);
+    let api = returning.iter().find(|row| row.entry == "api").unwrap();
+    assert_eq!((api.killed, api.would_refuse), (true, Some(1.0)));
 }
