@@ -207,8 +207,7 @@ impl Tails {
         } else {
             None
         };
-        let part = tail.map_or(1.0, |tail| tail.within(tenant_limit) / tail.offered());
-        if part.is_finite() { part } else { 1.0 }
+        tail.map_or(1.0, |tail| tail.part_within(tenant_limit))
     }
 
     /// The sum of the floors of a class's established names, as far as they ask for it.

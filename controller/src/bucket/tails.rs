@@ -34,10 +34,7 @@ impl<'a> ZoneTails<'a> {
     /// The part of the traffic of a zone's class that no tenant limit refuses.
     pub(super) fn within(&self, zone: usize) -> f64 {
         let tail = self.zones.get(zone).copied().flatten();
-        let part = tail.map_or(1.0, |(tail, _)| {
-            tail.within(self.tenant_limit) / tail.offered()
-        });
-        if part.is_finite() { part } else { 1.0 }
+        tail.map_or(1.0, |(tail, _)| tail.part_within(self.tenant_limit))
     }
 
     /// The sum of the floors of established names in all zones, as far as they ask for it.

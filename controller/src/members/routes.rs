@@ -54,7 +54,7 @@ async fn resign(State(membership): State<Option<Membership>>) -> Answer<Json<Res
     };
     if membership.status().members.len() < 2 {
         return Err(conflict(
-            "no other controller is registered: nothing would lead. Start another one first",
+            "no other controller is registered, so none would lead. Start another one first",
         ));
     }
     membership.resign.notify_one();

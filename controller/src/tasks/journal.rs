@@ -79,7 +79,7 @@ pub(crate) async fn follow(
                 let entry = Entry::of_change("return", change);
                 audit.note(Actor::controller("gate", ""), entry);
             }
-            // A command adds its event itself, with its caller.
+            // The route of a command adds its event, with the caller.
             let is_operators = matches!(
                 change.cause,
                 Cause::Promote | Cause::Forced | Cause::Abort | Cause::Resume | Cause::Reset
@@ -289,13 +289,10 @@ impl Snapshot {
     }
 
     fn of_boosts<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
-        // Before two ticks no boost has ended, and all of the policy run.
+        // No time passed before the second tick: no boost has ended, and all of the policy run.
         let (since_s, now_s) = before.ticked_s.zip(self.ticked_s).unwrap_or_default();
-        let is_new = self.policy.hash() != before.policy.hash();
-        let began = is_new.then(|| self.policy.boosts_ending(now_s, i64::MAX));
-        let began = began
-            .into_iter()
-            .flatten()
+        let running = self.policy.boosts_ending(now_s, i64::MAX);
+        let began = running
             .filter(|(tenant, boost)| before.policy.tenant(tenant).boost.as_ref() != Some(*boost));
         let began = began.map(|(tenant, boost)| {
             let text = format!(

@@ -65,7 +65,7 @@ impl PolicyHash {
         Self(folded(fnv(policy), &[0xFF])).then(tenants)
     }
 
-    /// Returns the hash of a policy of this hash with a catalogue of that one.
+    /// Returns the hash of this policy together with its catalogue, of which `catalogue` is the hash.
     #[must_use]
     pub fn with_catalogue(self, catalogue: u64) -> Self {
         self.then(&[0xFF]).then(&catalogue.to_le_bytes())

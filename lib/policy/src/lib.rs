@@ -174,16 +174,18 @@ impl Policy {
         self.quotas.get(name)
     }
 
-    /// The tenants that are listed, rows of the catalogue among them, and the classes of unlisted ones: `default` and one for each plan. In the order of
-    /// names.
+    /// The tenants that are listed, rows of the catalogue among them, and the classes of unlisted ones: `default` and one
+    /// for each plan. In the order of names.
     pub fn tenants(&self) -> impl Iterator<Item = (&Tenant, &TenantPolicy)> {
         self.tenants.listed.iter()
     }
 
     /// Returns the boosts that end after `from_s`, up to `to_s`, both in seconds since 1970.
     pub fn boosts_ending(&self, from_s: i64, to_s: i64) -> impl Iterator<Item = (&Tenant, &Boost)> {
+        // Rows of the catalogue have none.
         let boosts = self
-            .tenants()
+            .written_tenants()
+            .iter()
             .filter_map(|(tenant, of_tenant)| Some((tenant, of_tenant.boost.as_ref()?)));
         boosts.filter(move |(_, boost)| {
             (from_s < boost.until.as_secs()) && (boost.until.as_secs() <= to_s)

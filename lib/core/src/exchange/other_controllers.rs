@@ -77,8 +77,8 @@ impl OtherControllers {
         (sighting.other, sighting.is_rival, sighting.at) = (other, is_rival, now);
     }
 
-    /// Makes room for another peer: the longest silent peer, clients first. Returns false if none
-    /// may leave.
+    /// Makes room for a sighting by another peer of this role, where there is none: removes a silent peer of the role, and
+    /// for an aggregator any client; clients first, and of them the longest silent. Returns false if none may leave.
     fn makes_room(&mut self, now: MonoTime, role: Role) -> bool {
         if self.by_peer.len() < SIGHTINGS_MAX {
             return true;

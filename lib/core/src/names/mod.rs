@@ -45,7 +45,7 @@ pub enum InvalidName {
     #[error("the name of a plan has at most {PLAN_BYTES_MAX} bytes, this one has {0}")]
     PlanTooLong(usize),
     /// A byte outside the alphabet of names, and its position.
-    #[error("a name consists of letters, digits and . _ : / @ - but has {byte:?} at byte {at}")]
+    #[error("a name consists of letters, digits and . _ : / @ - but has {} at byte {at}", shown(*byte))]
     Byte {
         /// The byte as a character.
         byte: char,
@@ -86,17 +86,26 @@ pub const fn check_name(text: &str) -> Result<(), InvalidName> {
     Ok(())
 }
 
+/// A byte outside ASCII is a part of a character that cannot be shown alone.
+fn shown(byte: char) -> String {
+    if byte.is_ascii() {
+        format!("{byte:?}")
+    } else {
+        "a character outside ASCII".to_owned()
+    }
+}
+
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b':' | b'/' | b'@' | b'-')
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident, $check:ident, $longest:ident) => {
+    ($(#[$doc:meta])* $name:ident, $check:ident, $longest:ident, $pattern:literal) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[cfg_attr(feature = "schema", schemars(extend(
-            "pattern" = "^[A-Za-z0-9._:/@%~-]+$",
+            "pattern" = $pattern,
             "maxLength" = $longest
         )))]
         #[serde(try_from = "String", into = "String")]
@@ -161,21 +170,21 @@ macro_rules! name {
 
 name! {
     /// A protected resource, such as `checkout`.
-    Bucket, check_name, NAME_BYTES_MAX
+    Bucket, check_name, NAME_BYTES_MAX, "^[A-Za-z0-9._:/@-]+$"
 }
 name! {
     /// The tenant that a request belongs to: the [`Encoded`] name of what a caller sent. Tenants that the policy does
     /// not list share the class [`DEFAULT_TENANT`].
-    Tenant, check_tenant, TENANT_BYTES_MAX
+    Tenant, check_tenant, TENANT_BYTES_MAX, "^[A-Za-z0-9._:/@%~-]+$"
 }
 name! {
     /// A failure domain with its own aggregators, such as `eu-west-1a`.
-    Zone, check_name, NAME_BYTES_MAX
+    Zone, check_name, NAME_BYTES_MAX, "^[A-Za-z0-9._:/@-]+$"
 }
 
 name! {
     /// The name of a service or of one of its instances, such as `checkout-api` or `host-7:8080`.
-    Name, check_name, NAME_BYTES_MAX
+    Name, check_name, NAME_BYTES_MAX, "^[A-Za-z0-9._:/@-]+$"
 }
 
 impl Tenant {
@@ -235,6 +244,11 @@ mod tests {
         ] {
             assert_eq!(Tenant::new(bad).unwrap_err(), why, "{bad:?}");
         }
+        let accented = Bucket::new("café").unwrap_err().to_string();
+        assert!(
+            accented.ends_with("has a character outside ASCII at byte 3"),
+            "{accented}"
+        );
         assert!(Tenant::new("caf\u{e9}").is_err());
     }
 }

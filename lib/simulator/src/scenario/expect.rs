@@ -74,7 +74,7 @@ pub(crate) fn read(
     tick_ms: Option<u32>,
     into: &mut Vec<Expectation>,
 ) -> Checked<()> {
-    for (name, OneOrMany(some, listed)) in spec {
+    for (name, OneOrMany { values, is_list }) in spec {
         let field = field.then(name);
         let Some(bucket) = buckets
             .iter()
@@ -84,8 +84,8 @@ pub(crate) fn read(
             let hint = format!("buckets with traffic: {}", known.join(", "));
             return Err(field.refuse_name(format_args!("bucket `{name}` has no traffic"), &hint));
         };
-        for (index, spec) in some.iter().enumerate() {
-            let field = if *listed {
+        for (index, spec) in values.iter().enumerate() {
+            let field = if *is_list {
                 field.then(&index.to_string())
             } else {
                 field.clone()

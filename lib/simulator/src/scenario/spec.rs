@@ -102,9 +102,12 @@ pub(crate) enum BoundSpec {
     Flag(bool),
 }
 
-/// One value or a list of them; the flag is true for a list.
+/// One value or a list of them. Errors name the position in a list.
 #[derive(Debug)]
-pub(crate) struct OneOrMany<T>(pub(crate) Vec<T>, pub(crate) bool);
+pub(crate) struct OneOrMany<T> {
+    pub(crate) values: Vec<T>,
+    pub(crate) is_list: bool,
+}
 
 impl<'de> Deserialize<'de> for BoundSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -152,14 +155,17 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
 
             fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<OneOrMany<T>, A::Error> {
                 let one = T::deserialize(MapAccessDeserializer::new(entries))?;
-                Ok(OneOrMany(vec![one], false))
+                Ok(OneOrMany {
+                    values: vec![one],
+                    is_list: false,
+                })
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<OneOrMany<T>, A::Error> {
-                Ok(OneOrMany(
-                    Vec::deserialize(SeqAccessDeserializer::new(items))?,
-                    true,
-                ))
+                Ok(OneOrMany {
+                    values: Vec::deserialize(SeqAccessDeserializer::new(items))?,
+                    is_list: true,
+                })
             }
         }
         deserializer.deserialize_any(Expected(std::marker::PhantomData))

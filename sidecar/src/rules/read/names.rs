@@ -31,6 +31,7 @@ impl Names {
             .take(check_entries(field, NAMES_MAX, "NAMES_MAX", hint))
             .is_none()
         {
+            // Not `None`, which would take every name: later findings would be false.
             return Self {
                 listed: Some(BTreeSet::new()),
                 ..Self::default()

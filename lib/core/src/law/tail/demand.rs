@@ -103,6 +103,12 @@ impl Tail {
         }
     }
 
+    /// The part of the traffic that is [within](Self::within) a limit for each name, 0 to 1; 1 without traffic.
+    pub fn part_within(&self, tenant_limit: f64) -> f64 {
+        let part = self.within(tenant_limit) / self.offered();
+        if part.is_finite() { part } else { 1.0 }
+    }
+
     /// The traffic that passes at a level of established names.
     pub fn passes(&self, level: f64, spread: &Spread) -> f64 {
         self.steps(spread).map(|step| step.passes(level)).sum()
