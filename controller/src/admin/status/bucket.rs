@@ -238,10 +238,7 @@ impl Traffic {
             ratio: self.law_ratio,
         };
         mean.add(share.offered, Some(share.ratio.as_f64()));
-        LawRate {
-            offered_rps: self.offered_rps,
-            ratio: self.law_ratio,
-        } = mean;
+        (self.offered_rps, self.law_ratio) = (mean.offered_rps, mean.ratio);
         self.allocated_rps += share.allocation;
         if share.ratio > DropRatio::NONE && self.drop_reason != Some(Reason::ClusterOverload) {
             let reason = if share.at_tenant_limit {

@@ -86,6 +86,13 @@ pub const fn check_name(text: &str) -> Result<(), InvalidName> {
     Ok(())
 }
 
+/// The names that [`check_name`] accepts, as a pattern of schemas.
+#[cfg(feature = "schema")]
+const NAME_PATTERN: &str = "^[A-Za-z0-9._:/@-]+$";
+/// The names of tenants: with the escapes of [`Encoded`].
+#[cfg(feature = "schema")]
+const TENANT_PATTERN: &str = "^[A-Za-z0-9._:/@%~-]+$";
+
 /// A byte outside ASCII is a part of a character that cannot be shown alone.
 fn shown(byte: char) -> String {
     if byte.is_ascii() {
@@ -100,7 +107,7 @@ const fn is_plain(byte: u8) -> bool {
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident, $check:ident, $longest:ident, $pattern:literal) => {
+    ($(#[$doc:meta])* $name:ident, $check:ident, $longest:ident, $pattern:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -170,21 +177,21 @@ macro_rules! name {
 
 name! {
     /// A protected resource, such as `checkout`.
-    Bucket, check_name, NAME_BYTES_MAX, "^[A-Za-z0-9._:/@-]+$"
+    Bucket, check_name, NAME_BYTES_MAX, NAME_PATTERN
 }
 name! {
     /// The tenant that a request belongs to: the [`Encoded`] name of what a caller sent. Tenants that the policy does
     /// not list share the class [`DEFAULT_TENANT`].
-    Tenant, check_tenant, TENANT_BYTES_MAX, "^[A-Za-z0-9._:/@%~-]+$"
+    Tenant, check_tenant, TENANT_BYTES_MAX, TENANT_PATTERN
 }
 name! {
     /// A failure domain with its own aggregators, such as `eu-west-1a`.
-    Zone, check_name, NAME_BYTES_MAX, "^[A-Za-z0-9._:/@-]+$"
+    Zone, check_name, NAME_BYTES_MAX, NAME_PATTERN
 }
 
 name! {
     /// The name of a service or of one of its instances, such as `checkout-api` or `host-7:8080`.
-    Name, check_name, NAME_BYTES_MAX, "^[A-Za-z0-9._:/@-]+$"
+    Name, check_name, NAME_BYTES_MAX, NAME_PATTERN
 }
 
 impl Tenant {
