@@ -51,7 +51,7 @@ pub enum Ending {
 
 pub(crate) struct Responses {
     /// The number of the limiter in this process, for [`Recorder`]s.
-    pub(crate) limiter: u64,
+    pub(crate) limiter: u32,
     thread_slots: usize,
     buckets: Box<[OfBucket]>,
     /// The sides of keys, where a canary is divided by key.

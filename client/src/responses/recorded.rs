@@ -72,7 +72,9 @@ impl Limiter {
         }
         let table = &self.table;
         // A cost of 0 would decide without counting.
-        let Some(subject) = self.subject(&request.cost(request.cost.max(1))) else {
+        let counted = (request.cost == 0).then(|| request.cost(1));
+        let request = counted.as_ref().unwrap_or(request);
+        let Some(subject) = self.subject(request) else {
             return Decision::Admitted(Recorders::new());
         };
         let recorder = table
@@ -85,8 +87,15 @@ impl Limiter {
             let step = table.begin(subject, trace(), waits);
             return by_quotas(table, step, recorder);
         }
-        let verdict = self.decide(subject.target, subject.cost, trace);
-        Decision::of(table, (0, Decided::of(verdict)), smallvec![recorder])
+        match self.decide(subject.target, subject.cost, trace) {
+            Verdict::Admit => Decision::Admitted(smallvec![recorder]),
+            Verdict::Refuse(refusal) => Decision::Refused(RefusedBy {
+                refusal,
+                recorder,
+                quota: None,
+                table: Arc::clone(table),
+            }),
+        }
     }
 
     /// Decides about the keys that no layer outside has counted: all of them admit the request, or none is charged.

@@ -26,21 +26,21 @@ thread_local! {
 }
 
 struct Limiters {
-    created: u64,
-    alive: BTreeMap<u64, Weak<Responses>>,
+    created: u32,
+    alive: BTreeMap<u32, Weak<Responses>>,
 }
 
 /// Records the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorder {
-    pub(crate) limiter: u64,
+    pub(crate) limiter: u32,
     pub(crate) bucket: u32,
     /// The key of the request, if it is known.
     pub(crate) key: u32,
     pub(crate) cohort: Cohort,
 }
 
-pub(super) fn register(make: impl FnOnce(u64) -> Responses) -> Arc<Responses> {
+pub(super) fn register(make: impl FnOnce(u32) -> Responses) -> Arc<Responses> {
     let mut limiters = lock(&LIMITERS);
     limiters.created += 1;
     let responses = Arc::new(make(limiters.created));
@@ -49,7 +49,7 @@ pub(super) fn register(make: impl FnOnce(u64) -> Responses) -> Arc<Responses> {
     responses
 }
 
-fn find(limiter: u64) -> Option<Arc<Responses>> {
+fn find(limiter: u32) -> Option<Arc<Responses>> {
     lock(&LIMITERS).alive.get(&limiter)?.upgrade()
 }
 
@@ -62,7 +62,7 @@ impl Drop for Responses {
 impl Recorder {
     /// Returns the number of the limiter in this process, and of the bucket in it.
     #[inline]
-    pub const fn counts_for(self) -> (u64, u32) {
+    pub const fn counts_for(self) -> (u32, u32) {
         (self.limiter, self.bucket)
     }
 
@@ -141,7 +141,7 @@ impl Recorder {
 
 /// Moves a limiter to the front. A new one takes the place of the least recently used one.
 #[cold]
-fn hold_first(held: &mut [Option<Arc<Responses>>; HELD_MAX], limiter: u64) {
+fn hold_first(held: &mut [Option<Arc<Responses>>; HELD_MAX], limiter: u32) {
     let is_it = |responses: &Arc<Responses>| responses.limiter == limiter;
     match held
         .iter()

@@ -144,6 +144,8 @@ struct Waiting<B, S, Q> {
 }
 
 impl<F, B, S, Q> State<F, B, S, Request<Q>> {
+    // Inlined, because a call would copy the request once more.
+    #[inline(always)]
     fn admit(inner: &mut S, mut request: Request<Q>, recorders: Recorders) -> Self
     where
         S: Service<Request<Q>, Future = F>,

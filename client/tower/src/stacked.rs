@@ -34,7 +34,7 @@ struct Marks(Arc<Mark>);
 /// of another, such as a retry or one request of a batch, is counted again.
 struct Mark {
     /// The limiter and the bucket.
-    counts_for: (u64, u32),
+    counts_for: (u32, u32),
     is_used: AtomicBool,
     before: Option<Arc<Mark>>,
 }
@@ -74,7 +74,7 @@ pub(super) fn mark_again(extensions: &mut Extensions) {
 
 impl Marks {
     #[cold]
-    fn push(extensions: &mut Extensions, counts_for: (u64, u32)) {
+    fn push(extensions: &mut Extensions, counts_for: (u32, u32)) {
         let before = extensions
             .get::<Self>()
             .filter(|marks| marks.iter().count() < MARKS_MAX);

@@ -34,6 +34,7 @@ impl Reading<'_> {
 /// way. With `lower`, every reading is in lower case.
 ///
 /// Returns false if there are more readings than the bounds allow: then some were left out.
+#[inline]
 pub(super) fn each_reading(
     path: &[u8],
     whole: Option<&[u8]>,
@@ -51,6 +52,20 @@ pub(super) fn each_reading(
             return true;
         }
     }
+    each_derived(path, whole, lower, folds, &mut read)
+}
+
+/// Calls `read` with the readings of a path that is not plain, or not in lower case. Not inlined: its buffers would
+/// lengthen the stack frame of every request.
+#[cold]
+#[inline(never)]
+fn each_derived(
+    path: &[u8],
+    whole: Option<&[u8]>,
+    lower: bool,
+    folds: bool,
+    read: &mut dyn FnMut(Reading<'_>),
+) -> bool {
     let mut readings = Readings::new(path, whole, lower);
     let is_complete = readings.derive();
     let derived = readings.spans.iter().skip(usize::from(!folds));

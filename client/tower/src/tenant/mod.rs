@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use plimsoll_client::internals::TenantSource;
-use plimsoll_core::names::{DEFAULT_TENANT, NAME_BYTES_MAX};
+use plimsoll_core::names::DEFAULT_TENANT;
 use smallvec::SmallVec;
 
 use super::Head;
@@ -27,8 +27,8 @@ use forwarded::TRUSTED_HOPS_MAX;
 /// | [`peer_address`](Self::peer_address), [`forwarded_address`](Self::forwarded_address) | an address, which many callers may share |
 /// | [`header`](Self::header) | anything that a caller sends, unless a proxy replaces it |
 ///
-/// [`or`](Self::or) puts sources in order. None allocates for texts of up to 128 bytes, except what
-/// a function of [`by`](Self::by) allocates.
+/// [`or`](Self::or) puts sources in order. None allocates, except a function of [`by`](Self::by), and
+/// its text with more than 40 bytes.
 #[derive(Clone)]
 #[must_use = "a source of tenants does nothing until `Rules` have it"]
 pub struct Tenant {
@@ -45,10 +45,13 @@ type ReadPlan = dyn for<'a> Fn(Head<'a>) -> Option<&'a str> + Send + Sync;
 
 type Read = dyn for<'a> Fn(Head<'a>) -> Option<Found<'a>> + Send + Sync;
 
-/// A text that a source found: borrowed from the request, or its own, on the stack for all but very long ones.
+/// Bytes of an own text on the stack: enough for an address or a UUID. More would be copied with every borrowed text.
+const INLINE_BYTES: usize = 40;
+
+/// A text that a source found: borrowed from the request, or its own, on the stack for all but long ones.
 pub(crate) enum Found<'a> {
     Borrowed(&'a str),
-    Own(SmallVec<[u8; NAME_BYTES_MAX]>),
+    Own(SmallVec<[u8; INLINE_BYTES]>),
 }
 
 impl Found<'_> {
