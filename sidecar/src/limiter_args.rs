@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueHint;
-use clap::builder::ArgPredicate;
+use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
 use plimsoll_client::{
-    BuildError, FAILOVER_DELAY_DEFAULT, Limiter, LimiterBuilder, QuotaStore, QuotaStoreError,
+    BeforePolicy, BuildError, FAILOVER_DELAY_DEFAULT, Limiter, LimiterBuilder, QuotaStore,
+    QuotaStoreError,
 };
 
 /// The aggregators, the identity and the files of a limiter.
@@ -48,8 +49,8 @@ pub struct LimiterArgs {
     #[arg(long, env = "PLIMSOLL_COLD_RPS", value_name = "NAME=RATE", value_delimiter = ',', value_parser = parse_cold_rps)]
     pub cold_rps: Vec<(String, f64)>,
     /// Decision about requests of a bucket before its policy is known: allow or deny. They are counted
-    #[arg(long, env = "PLIMSOLL_BEFORE_POLICY", value_name = "DECISION", default_value = "allow", value_parser = ["allow", "deny"])]
-    pub before_policy: String,
+    #[arg(long, env = "PLIMSOLL_BEFORE_POLICY", value_name = "DECISION", default_value = "allow", value_parser = PossibleValuesParser::new(["allow", "deny"]).try_map(|it| it.parse::<BeforePolicy>()))]
+    pub before_policy: BeforePolicy,
     /// Store of exact quotas: plimsoll://HOST:PORT, redis://HOST:PORT or
     /// redis+cluster://HOST:PORT, or over TLS plimsolls://.., rediss://.. and so on. Quotas are not enforced without one
     #[arg(long, env = "PLIMSOLL_QUOTA_STORE", value_name = "URL")]
@@ -85,8 +86,8 @@ impl LimiterArgs {
         let builder = Limiter::builder(service).name(name).zone(&self.zone);
         let mut builder = builder
             .aggregators(&self.aggregator)
-            .failover_delay(self.grace);
-        builder = builder.before_policy(self.before_policy.parse().unwrap_or_default());
+            .failover_delay(self.grace)
+            .before_policy(self.before_policy);
         if let Some(path) = &self.directives {
             builder = builder.directive_cache(path);
         }
@@ -133,7 +134,7 @@ impl Default for LimiterArgs {
             directives: None,
             kill_file: None,
             cold_rps: Vec::new(),
-            before_policy: "allow".to_owned(),
+            before_policy: BeforePolicy::Allow,
             quota_store: None,
             quota_username: None,
             quota_password_file: None,

@@ -12,7 +12,6 @@ use plimsoll_core::quota::Quota;
 use smallvec::{SmallVec, smallvec};
 
 use super::Recorder;
-use crate::hot::decision::Decided;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Pass;
 use crate::limiter::layered::together::{DecidedTogether, DecidingTogether};
@@ -89,12 +88,7 @@ impl Limiter {
         }
         match self.decide(subject.target, subject.cost, trace) {
             Verdict::Admit => Decision::Admitted(smallvec![recorder]),
-            Verdict::Refuse(refusal) => Decision::Refused(RefusedBy {
-                refusal,
-                recorder,
-                quota: None,
-                table: Arc::clone(table),
-            }),
+            Verdict::Refuse(refusal) => Decision::refused(table, refusal, recorder, None),
         }
     }
 
@@ -177,14 +171,26 @@ impl Decision {
     #[inline]
     fn of(table: &Arc<Table>, (at, decided): DecidedTogether, recorders: Recorders) -> Self {
         match (decided.verdict, recorders.get(at)) {
-            (Verdict::Refuse(refusal), Some(recorder)) => Self::Refused(RefusedBy {
-                refusal,
-                recorder: *recorder,
-                quota: decided.quota,
-                table: Arc::clone(table),
-            }),
+            (Verdict::Refuse(refusal), Some(recorder)) => {
+                Self::refused(table, refusal, *recorder, decided.quota)
+            }
             _ => Self::Admitted(recorders),
         }
+    }
+
+    #[inline]
+    fn refused(
+        table: &Arc<Table>,
+        refusal: Refusal,
+        recorder: Recorder,
+        quota: Option<Arc<Quota>>,
+    ) -> Self {
+        Self::Refused(RefusedBy {
+            refusal,
+            recorder,
+            quota,
+            table: Arc::clone(table),
+        })
     }
 
     fn asking(table: &Arc<Table>, asking: AskingOf, recorders: Recorders) -> Self {
