@@ -173,7 +173,7 @@ pub struct Controller {
     recorder: HistoryRecorder,
     policy: PolicyTask,
     counters: Counters,
-    saver: EventSaver,
+    event_saver: EventSaver,
     receivers: Vec<Receiver>,
     kill_log: KillLog,
     query_every: Duration,
@@ -304,7 +304,7 @@ impl Controller {
         let place = etcd
             .clone()
             .map_or_else(|| EventPlace::directory(&args.state_dir), EventPlace::Store);
-        let (events, saver) = EventLog::open(place);
+        let (events, event_saver) = EventLog::open(place);
         let ended = events.latest(1).pop().map(|last| last.kind);
         if let Some(loss) = &opened.loss {
             let text = format!(
@@ -416,7 +416,7 @@ impl Controller {
             recorder,
             policy,
             counters,
-            saver,
+            event_saver,
             receivers,
             kill_log,
             query_every: args.query_every,

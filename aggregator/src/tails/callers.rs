@@ -12,24 +12,22 @@ use super::limited::{in_class, keep_highest};
 use crate::key_counts::{KeyCounts, Source};
 
 /// Time between two lists: each takes a pass over all names.
-const FOUND_EVERY: Duration = Duration::from_secs(5);
+const LIST_EVERY: Duration = Duration::from_secs(5);
 
 impl Tails {
     /// Returns the names with the highest rates in requests/s: of each bucket at most [`CALLERS_PER_BUCKET_MAX`], and at
     /// most [`CALLERS_MAX`] of all. Empty within 5 s of the list before.
-    pub(crate) fn take_callers(&mut self, now: MonoTime, keys: &KeyCounts) -> Vec<(Key, Rate)> {
-        if self
-            .callers_at
-            .is_some_and(|at| now.since(at) < FOUND_EVERY)
-        {
+    pub(crate) fn take_callers(&mut self, now: MonoTime, counts: &KeyCounts) -> Vec<(Key, Rate)> {
+        if self.callers_at.is_some_and(|at| now.since(at) < LIST_EVERY) {
             return Vec::new();
         }
         self.callers_at = Some(now);
-        let classes = keys.lines.keys();
+        // The line of a name is its class. Lines of listed tenants stay without names here.
+        let classes = counts.lines.keys();
         let mut by_class = vec![Vec::new(); classes.len()];
-        for (id, key, counted) in keys.iter().filter(|(.., of)| of.source == Source::Name) {
+        for (id, key, counted) in counts.iter().filter(|(.., of)| of.source == Source::Name) {
             let names = by_class.get_mut(counted.line.index());
-            if let Some((names, rate)) = names.zip(self.rate(now, id)) {
+            if let (Some(names), Some(rate)) = (names, self.rate(now, id)) {
                 names.push((rate, key));
                 // Only now and then, so that a name costs a few steps.
                 if names.len() >= 2 * CALLERS_PER_BUCKET_MAX {
@@ -39,9 +37,9 @@ impl Tails {
         }
         let mut by_bucket: BTreeMap<&Bucket, Vec<(f64, &Key, &Tenant)>> = BTreeMap::new();
         for (class, names) in classes.iter().zip(by_class) {
-            let names = names.into_iter();
-            let names = names.map(|(rate, key)| (rate, key, &class.tenant));
-            by_bucket.entry(&class.bucket).or_default().extend(names);
+            let of_class = |(rate, key)| (rate, key, &class.tenant);
+            let in_bucket = by_bucket.entry(&class.bucket).or_default();
+            in_bucket.extend(names.into_iter().map(of_class));
         }
         let mut busiest = Vec::new();
         for mut names in by_bucket.into_values() {

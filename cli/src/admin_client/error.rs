@@ -10,6 +10,9 @@ use reqwest::StatusCode;
 
 use super::{Address, AdminPort};
 
+/// The mark between a text and its remedy.
+pub(crate) const HINT: &str = "\n  = hint: ";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
     /// The arguments or their files do not allow sending the request.
@@ -82,7 +85,7 @@ impl AdminPort {
             }
             _ => return AdminError::Failed(format!("{} ({address})", refusal.error)),
         };
-        AdminError::Failed(format!("{} ({address})\n  = hint: {hint}", refusal.error))
+        AdminError::Failed(format!("{} ({address}){HINT}{hint}", refusal.error))
     }
 
     /// Describes a request without an answer, with the remedy if the scheme or the CA is at fault.
@@ -93,8 +96,9 @@ impl AdminPort {
         let causes = || std::iter::successors(Some(outermost), |error| (*error).source());
         let is_no_http = |error: &hyper::Error| error.is_parse() || error.is_incomplete_message();
         let handshakes = causes()
-            .filter_map(|cause| cause.downcast_ref())
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
             .map(handshake_failure);
+        // The innermost one knows most.
         let handshake = handshakes
             .filter(|failure| address.is_tls() && failure.label() != "other")
             .last();
@@ -107,32 +111,34 @@ impl AdminPort {
         AdminError::Failed(match handshake {
             None if !address.is_tls()
                 && causes()
-                    .filter_map(|cause| cause.downcast_ref())
+                    .filter_map(|cause| cause.downcast_ref::<hyper::Error>())
                     .any(is_no_http) =>
             {
                 format!(
-                    "{address} speaks no plain HTTP ({cause}); if it is the gRPC port of a tier, give its admin port; if it is TLS, \
+                    "{address} speaks no plain HTTP: {cause}{HINT}if it is the gRPC port of a tier, give its admin port; if it is TLS, \
                      write {other} and give its CA with --ca"
                 )
             }
             None if error.is_timeout() && !error.is_connect() => format!(
-                "{address} accepts connections and does not answer: its process hangs, or its machine is overloaded\n  = hint: \
+                "{address} accepts connections and does not answer: its process hangs, or its machine is overloaded{HINT}\
                  restart it if that lasts{}",
                 meanwhile(address.tier)
             ),
             None => format!(
-                "nothing answers at {address}: {cause}\n  = hint: {}{}",
+                "nothing answers at {address}: {cause}{HINT}{}{}",
                 remedy(address.tier),
                 meanwhile(address.tier)
             ),
             Some(failure) => match failure.label() {
-                "not_tls" => format!("{address} speaks no TLS; if it is plain HTTP, write {other}"),
+                "not_tls" => {
+                    format!("{address} speaks no TLS{HINT}if it is plain HTTP, write {other}")
+                }
                 "no_alpn" => format!(
-                    "{address} is no admin port, since it speaks another protocol than HTTP: give the admin port, which \
+                    "{address} is no admin port, since it speaks another protocol than HTTP{HINT}give the admin port, which \
                      is 7401 at controllers, 7411 at aggregators and 7432 at quota servers"
                 ),
                 "unknown_authority" => format!(
-                    "the certificate of {address} is not signed by a CA in {ca}: give the file of the CA that issued it \
+                    "the certificate of {address} is not signed by a CA in {ca}{HINT}give the file of the CA that issued it \
                      with --ca"
                 ),
                 _ => format!("{address}: {failure} (CA: {ca})"),
@@ -148,9 +154,7 @@ const fn remedy(tier: Tier) -> &'static str {
             "give the admin port of the controller with --controller URL: http://127.0.0.1:PORT on its own machine if it \
              is not 7401, https://HOST:7401 from another"
         }
-        Tier::Aggregator => {
-            "give the admin port of an aggregator, which is 7411, or stop one service by its --kill-file"
-        }
+        Tier::Aggregator => "give the admin port of an aggregator, which is 7411",
         Tier::Quota => {
             "give the admin port of the quota server with --server URL: http://127.0.0.1:PORT on its own machine if it is \
              not 7432, https://HOST:7432 from another"
@@ -165,7 +169,8 @@ const fn meanwhile(tier: Tier) -> &'static str {
             "; while it is down, services go on by the directives they have, `plimsoll kill on --aggregator URL` stops one \
              zone, and a --kill-file one service"
         }
-        Tier::Aggregator | Tier::Quota => "",
+        Tier::Aggregator => "; a service is stopped without it by its --kill-file",
+        Tier::Quota => "",
     }
 }
 

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use address::{Address, CONTROLLER, QUOTA};
 pub(crate) use context::{Context, Contexts, apply as apply_context};
 pub(crate) use credentials::CredentialArgs;
-pub(crate) use error::{AdminError, root_cause};
+pub(crate) use error::{AdminError, HINT, root_cause};
 pub(crate) use token::Token;
 
 use crate::output::OutputArgs;

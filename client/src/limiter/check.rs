@@ -14,6 +14,7 @@ use super::waiting::wait;
 use super::{BucketHandle, KeyHandle, Limiter};
 use crate::hot::decision::{Decided, Part, Peek};
 use crate::hot::table::Target;
+use crate::setup::SetupProblem;
 
 impl Limiter {
     /// Decides about a request, in memory: never fails and, for up to eight keys without exact quotas, never blocks,
@@ -220,7 +221,7 @@ impl Limiter {
     #[inline(never)]
     fn check_several(&self, requests: &[Request<'_>], trace: Option<TraceId>) -> Verdict {
         if let [request] = requests {
-            return self.check(&request.trace(request.trace.or(trace)));
+            return self.check(&request.trace(trace));
         }
         // The most frequent number, without a list.
         if let [one, other] = requests
@@ -281,7 +282,10 @@ impl Limiter {
             RequestOf::Name(name) | RequestOf::NameInPlan(name, _) => {
                 self.table.known_bucket(name)?
             }
-            RequestOf::All(_) => return None,
+            RequestOf::All(_) => {
+                self.table.problems.raise(SetupProblem::NestedRequest);
+                return None;
+            }
         };
         Some(self.table.known_target(place, tenant, of.plan()))
     }

@@ -38,7 +38,7 @@ pub struct Request<'a> {
 pub(crate) enum RequestOf<'a> {
     Name(&'a str),
     Bucket(&'a BucketHandle),
-    /// A bucket, and the plan of the tenant.
+    /// A bucket, and the plan of the tenant, as the next one.
     NameInPlan(&'a str, &'a str),
     BucketInPlan(&'a BucketHandle, &'a str),
     Key(&'a KeyHandle),
@@ -76,8 +76,8 @@ impl<'a> RequestOf<'a> {
 
 impl<'a> Request<'a> {
     /// Makes a request of a tenant. A [declared](crate::Limiter::bucket) bucket is faster than a name. An empty tenant,
-    /// and one without room in the limiter, counts as the class `default`. A request for a name without room is
-    /// admitted.
+    /// and one without room in the limiter, counts as the class `default`. A request for the name of a bucket without
+    /// room is admitted.
     #[inline]
     pub fn new(bucket: impl Into<BucketRef<'a>>, tenant: &'a str) -> Self {
         Self::of(bucket.into().0, tenant)
@@ -85,6 +85,9 @@ impl<'a> Request<'a> {
 
     /// Makes a request that counts for several keys, each with its own cost, such as one by workspace and one by user.
     /// The strictest decides by one draw. A refused request keeps no token of any.
+    ///
+    /// The trace and the wait are those of this request, and cost and plan those of each key. A request of several keys
+    /// is no key of another: it would be admitted uncounted, and is a [setup problem](crate::SetupProblem::NestedRequest).
     #[inline]
     pub fn all(requests: &'a [Request<'a>]) -> Self {
         Self::of(RequestOf::All(requests), "")
@@ -128,6 +131,7 @@ impl<'a> Request<'a> {
             RequestOf::Bucket(bucket) | RequestOf::BucketInPlan(bucket, _) => {
                 RequestOf::BucketInPlan(bucket, plan)
             }
+            // A handle has its plan, and each of several keys its own.
             of @ (RequestOf::Key(_) | RequestOf::All(_)) => of,
         };
         self

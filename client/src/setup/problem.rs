@@ -134,6 +134,12 @@ pub enum SetupProblem {
         /// The bucket.
         bucket: String,
     },
+    /// A request of several keys has another one of several among them.
+    #[error(
+        "a request of several keys has another one of several among them, whose keys admit it uncounted: give \
+         Request::all the keys of both in one list"
+    )]
+    NestedRequest,
     /// The limiter has no room for a bucket.
     #[error(
         "no room for the bucket `{bucket}`: its requests are admitted and not counted, because LimiterBuilder::{setting} is \
@@ -166,6 +172,7 @@ impl SetupProblem {
             Self::LayerTwice { .. } => "layer_twice",
             Self::QuotasWithoutStore { .. } => "quotas_without_store",
             Self::QuotasInMemory { .. } => "quotas_in_memory",
+            Self::NestedRequest => "nested_request",
             Self::BucketsFull { .. } => "buckets_full",
         }
     }
@@ -186,7 +193,7 @@ impl SetupProblem {
             Self::NoTenant { tenant_by, .. } => tenant_by,
             Self::NoRuleMatches { rule, .. } => rule,
             Self::UnknownPlan { plan } => plan,
-            Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
+            Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator | Self::NestedRequest => "",
         }
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod save;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +23,7 @@ use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::Parameters;
 use plimsoll_host::Shared;
 use plimsoll_proto::driver::parent::ParentService;
-use plimsoll_proto::transport;
+use plimsoll_proto::transport::{self, ServeError};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +36,7 @@ use crate::state::DurableState;
 use crate::state::store::StateStore;
 use crate::{Controller, Error, Listeners, admin, members};
 
-/// Maximum time in which writes that have begun end with the controller.
+/// Maximum time that the end of a controller waits for its last answers, and then for its last writes.
 const ENDING_MAX: Duration = Duration::from_secs(3);
 
 /// The time of day in seconds since 1970.
@@ -90,9 +91,12 @@ impl Controller {
         shutdown: CancellationToken,
     ) -> Result<(), Error> {
         let (files, source) = (self.policy.files.clone(), self.source());
-        // The end of either server stops all tasks.
+        // Cancelled by `shutdown`, and by the end of either server.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
+        // Cancelled after both servers have ended, whose last requests still make events and changes.
+        let served_all = CancellationToken::new();
+        let _stops_the_writers = served_all.clone().drop_guard();
         let commands = &self.commands;
         let Commands {
             brain,
@@ -118,22 +122,22 @@ impl Controller {
             every: self.query_every,
         };
         spawn(&stop, queries.run());
-        // These end by themselves, so that no write is cut short.
-        let telling = tokio::spawn(self.saver.run(stop.clone()));
-        let writing = tokio::spawn(audit.clone().run(stop.clone()));
-        let (shared, ends) = (audit.shared().cloned(), stop.clone());
-        let sharing = tokio::spawn(async move {
+        // The writers end by themselves, so that no write is cut short.
+        let event_saver = tokio::spawn(self.event_saver.run(served_all.clone()));
+        let audit_writer = tokio::spawn(audit.clone().run(served_all.clone()));
+        let (shared, ends) = (audit.shared().cloned(), served_all.clone());
+        let audit_sharer = tokio::spawn(async move {
             if let Some(shared) = shared {
                 shared.run(ends).await;
             }
         });
         let store = Arc::clone(&self.store);
         let save = move |durable: &DurableState| store.save(durable);
-        let saving = tokio::spawn(save::run(
+        let state_saver = tokio::spawn(save::run(
             commands.clone(),
             save,
             self.kill_log,
-            stop.clone(),
+            served_all.clone(),
         ));
         if let Some(membership) = self.membership.clone() {
             spawn(&stop, lead::follow(membership, commands.clone()));
@@ -144,10 +148,7 @@ impl Controller {
                 members::follow_kill_orders(Arc::clone(store), commands.clone()),
             );
         }
-        let (epoch, membership) = (
-            brain.with(|brain, _| brain.durable().epoch.0),
-            self.membership.clone(),
-        );
+        let epoch = brain.with(|brain, _| brain.durable().epoch.0);
         let parent = ParentService::new(
             brain.clone(),
             stop.clone(),
@@ -170,21 +171,44 @@ impl Controller {
         let routes = admin::routes(source, files, self.recorder, self.counters, console);
         let access = self.security.access().clone();
         let admin = admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone());
-        let served = tokio::select! {
-            served = grpc => served.map_err(Error::from),
-            () = admin => Ok(()),
-        };
+        let served = until_both_ended(grpc, admin, &stop).await;
+        let membership = self.membership.as_ref();
         let leads = membership.is_none_or(|it| it.part.borrow().lead().is_some());
         if leads && shutdown.is_cancelled() {
             let text =
                 "controller stopped: zones live on their holds, and clients on their last ratios";
             events.add(Event::new(EventKind::ControllerStopped, "controller", text));
         }
-        stop.cancel();
-        let ending = async { tokio::join!(writing, sharing, saving, telling) };
-        let _ = timeout(ENDING_MAX, ending).await;
+        served_all.cancel();
+        let writers = async { tokio::join!(event_saver, audit_writer, audit_sharer, state_saver) };
+        if timeout(ENDING_MAX, writers).await.is_err() {
+            tracing::warn!(
+                "the last events, changes or audit lines may be lost: the disk or the store is slow"
+            );
+        }
         served
     }
+}
+
+/// Stops both servers with the end of the first one, so that both answer what they have begun.
+async fn until_both_ended(
+    grpc: impl Future<Output = Result<(), ServeError>>,
+    admin: impl Future<Output = ()>,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    let (mut grpc, mut admin) = (pin!(grpc), pin!(admin));
+    let served = tokio::select! {
+        served = &mut grpc => {
+            stop.cancel();
+            let _ = timeout(ENDING_MAX, admin).await;
+            served
+        }
+        () = &mut admin => {
+            stop.cancel();
+            grpc.await
+        }
+    };
+    Ok(served?)
 }
 
 fn spawn(stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {

@@ -33,8 +33,10 @@ pub(crate) async fn run(
     let mut failing = brain.with(|brain, _| brain.pending_saves.failure.is_some());
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            biased;
+            // Before `stop`, so that the last changes are saved.
             rung = bell.changed() => if rung.is_err() { return },
+            () = stop.cancelled() => return,
         }
         let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else {
             continue;

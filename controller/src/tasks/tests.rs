@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
 use crate::state::DurableState;
 use crate::*;
 
@@ -217,4 +220,29 @@ async fn kill_survives_a_hanging_disk() {
         .await
         .unwrap();
     assert!(opened.durable.kill.is_killed());
+}
+
+#[tokio::test]
+async fn last_event_is_saved_after_the_servers_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = args(directory.path());
+    let listener = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listeners = Listeners {
+        grpc: listener().await,
+        admin: listener().await,
+    };
+    let grpc = listeners.grpc.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let controller = Controller::open(&args).unwrap();
+    let served = tokio::spawn(controller.serve(listeners, shutdown.clone()));
+    // A peer that answers no ping keeps the server, for as long as it waits for peers.
+    let mut peer = TcpStream::connect(grpc).await.unwrap();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    peer.write_all(preface).await.unwrap();
+    peer.read_u8().await.unwrap();
+    shutdown.cancel();
+    served.await.unwrap().unwrap();
+    let saved = fs::read_to_string(args.state_dir.join("events.ndjson")).unwrap();
+    let last = saved.lines().last().unwrap();
+    assert!(last.contains("controller_stopped"), "{last}");
 }

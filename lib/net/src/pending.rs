@@ -1,4 +1,4 @@
-//! The pending connections of a port, whose peers have not greeted: by age, and their number by
+//! The pending connections of a port, whose peers have not greeted, or on a fair port all: by age, and their number by
 //! source.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Default)]
 pub(super) struct PendingConnections {
     by_source: HashMap<Source, usize>,
-    /// From the oldest.
+    /// From the oldest, because numbers rise.
     by_age: BTreeMap<u64, Pending>,
     next: u64,
 }
@@ -20,7 +20,8 @@ pub(super) struct PendingConnections {
 struct Pending {
     source: Source,
     since: Instant,
-    closed: CancellationToken,
+    /// Cancelled to close the connection.
+    close: CancellationToken,
 }
 
 impl PendingConnections {
@@ -34,38 +35,38 @@ impl PendingConnections {
 
     /// Starts the pending time of a connection. Returns its number, and the token that closes it.
     pub(super) fn begin(&mut self, source: Source) -> (u64, CancellationToken) {
-        let (number, closed) = (self.next, CancellationToken::new());
+        let (number, close) = (self.next, CancellationToken::new());
         self.next += 1;
         self.by_age.insert(
             number,
             Pending {
                 source,
                 since: Instant::now(),
-                closed: closed.clone(),
+                close: close.clone(),
             },
         );
         *self.by_source.entry(source).or_default() += 1;
-        (number, closed)
+        (number, close)
     }
 
     /// Ends the pending time of a connection. Returns its token, or `None` if the time has ended before.
     pub(super) fn end(&mut self, number: u64) -> Option<CancellationToken> {
-        let Pending { source, closed, .. } = self.by_age.remove(&number)?;
+        let Pending { source, close, .. } = self.by_age.remove(&number)?;
         if let Some(of_source) = self.by_source.get_mut(&source) {
             *of_source -= 1;
             if *of_source == 0 {
                 self.by_source.remove(&source);
             }
         }
-        Some(closed)
+        Some(close)
     }
 
-    /// Closes the oldest connection of the source with the most, unless that has no more than
-    /// `count`. Returns true if one was closed. Linear in the pending connections.
-    pub(super) fn close_one_for(&mut self, count: usize) -> bool {
+    /// Closes the oldest connection of the source with the most, for a newcomer whose source then has `of_newcomer`:
+    /// unless no source has more. Returns true if one was closed. Linear in the pending connections.
+    pub(super) fn close_one_for(&mut self, of_newcomer: usize) -> bool {
         let most = self.by_source.iter().max_by_key(|(_, count)| **count);
         let crowd = most
-            .filter(|(_, most)| **most > count)
+            .filter(|(_, most)| **most > of_newcomer)
             .map(|(source, _)| *source);
         crowd.is_some_and(|source| self.close_oldest(Some(source), Duration::ZERO))
     }
@@ -73,10 +74,11 @@ impl PendingConnections {
     /// Closes the oldest connection, of one source or of any, that has been pending for `pending_min`
     /// or longer. Returns true if there was one.
     pub(super) fn close_oldest(&mut self, of: Option<Source>, pending_min: Duration) -> bool {
+        let now = Instant::now();
         let mut pending = self
             .by_age
             .iter()
-            .take_while(|(_, pending)| pending.since.elapsed() >= pending_min);
+            .take_while(|(_, pending)| now.duration_since(pending.since) >= pending_min);
         let oldest = pending.find(|(_, pending)| of.is_none_or(|of| of == pending.source));
         let closed = oldest
             .map(|(number, _)| *number)

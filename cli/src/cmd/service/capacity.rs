@@ -42,8 +42,8 @@ pub(crate) struct CapacityArgs {
 #[derive(Clone, Debug)]
 pub(crate) struct Capacity {
     workers: usize,
-    queue: usize,
-    work: Duration,
+    queue_max: usize,
+    work_time: Duration,
     /// Completion times of waiting and running requests, ascending.
     done_at: VecDeque<Instant>,
 }
@@ -52,11 +52,10 @@ impl CapacityArgs {
     /// `None` if unlimited.
     pub(crate) fn capacity(&self) -> Option<Capacity> {
         let (workers, work_ms) = self.workers.zip(self.work_ms)?;
-        let work = Duration::from_millis(work_ms.get());
         Some(Capacity {
             workers: workers.get(),
-            queue: self.queue,
-            work,
+            queue_max: self.queue,
+            work_time: Duration::from_millis(work_ms.get()),
             done_at: VecDeque::new(),
         })
     }
@@ -70,15 +69,15 @@ impl Capacity {
             self.done_at.pop_front();
         }
         let inside = self.done_at.len();
-        if inside >= self.workers.saturating_add(self.queue) {
+        if inside >= self.workers.saturating_add(self.queue_max) {
             return None;
         }
         // It starts as soon as fewer than WORKERS of the requests before it are left.
         let start = inside
             .checked_sub(self.workers)
-            .and_then(|ahead| self.done_at.get(ahead))
+            .and_then(|frees_worker| self.done_at.get(frees_worker))
             .copied();
-        let done = start.unwrap_or(now) + self.work;
+        let done = start.unwrap_or(now) + self.work_time;
         self.done_at.push_back(done);
         Some(done)
     }

@@ -396,7 +396,7 @@ fn commands_verify_the_server_and_its_scheme() {
     operator.fail(
         1,
         &foreign,
-        &["is not signed by a CA in foreign/ca.crt: give the file"],
+        &["is not signed by a CA in foreign/ca.crt", "give the file"],
     );
     let plain = format!("http://127.0.0.1:{port}");
     let with_token = format!("rollout status --controller {plain} --token-file ann.token");

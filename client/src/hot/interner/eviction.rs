@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::quantity::MonoTime;
 
 use crate::hot::interner::Capacity;
-use crate::hot::interner::frequency::WaitingNames;
+use crate::hot::interner::frequency::WaitingCounts;
 
 /// The time without requests after which a key is evicted.
 const IDLE: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ impl Eviction {
         candidates: impl Iterator<Item = Candidate>,
         capacity: Capacity,
         tombstoned: u32,
-        waiting: &WaitingNames,
+        waiting: &WaitingCounts,
     ) -> Vec<u32> {
         let taken = capacity
             .ids
@@ -153,7 +153,7 @@ mod tests {
         let mut evicted: Vec<(u32, u64)> = Vec::new();
         let keys = || 0..rates.len() as u32;
         keys().for_each(|id| eviction.insert(id, 7));
-        let mut names = WaitingNames::default();
+        let mut names = WaitingCounts::default();
         waiting.iter().for_each(|count| names.add(*count));
         for second in 1..=until {
             let present: Vec<u32> = keys()

@@ -2,44 +2,45 @@
 
 use plimsoll_core::stats::FrequencySketch;
 
-/// Bits of a count, which leaves 20 bits to distinguish the names of a set.
+/// Bits of a count. The other 20 of an entry tell its name from others in the same place.
 const COUNT_BITS: u32 = 12;
 const SLOTS_MIN: usize = 256;
 const SLOTS_MAX: usize = 1 << 16;
-/// Classes of counts: 0, 1, 2 to 3, 4 to 7, and so on.
-const CLASSES: usize = COUNT_BITS as usize + 1;
+/// Octaves of counts: 0, 1, 2 to 3, 4 to 7, and so on.
+const OCTAVES: usize = COUNT_BITS as usize + 1;
 
 /// Counts of names without an id, halved every second. The request path writes it, without waiting or
 /// allocating.
 pub(crate) type Sketch = FrequencySketch<COUNT_BITS>;
 
-/// Returns the number of slots of the sketch for a table of `ids` ids: one for each, 256 to 65,536.
-pub(crate) fn slots_for(ids: usize) -> usize {
-    Sketch::slots_for(ids).clamp(SLOTS_MIN, SLOTS_MAX)
+/// Makes the sketch for a table of `ids` ids, with a slot for each, 256 to 65,536.
+pub(crate) fn sketch_for(ids: usize) -> Sketch {
+    Sketch::new(ids.clamp(SLOTS_MIN, SLOTS_MAX))
 }
 
-/// Halves the counts of a sketch; returns the counts before.
-pub(crate) fn decay(sketch: &Sketch) -> WaitingNames {
-    let mut waiting = WaitingNames::default();
+/// Halves the counts of a sketch, once a second; returns the counts before.
+pub(crate) fn decay(sketch: &Sketch) -> WaitingCounts {
+    let mut waiting = WaitingCounts::default();
     sketch.decay(|count| waiting.add(count));
     waiting
 }
 
-/// The number of names that wait for an id, by class of their counts.
+/// The number of names that wait for an id, by the octave of their counts: what [`Eviction`](super::eviction::Eviction)
+/// compares with the keys that have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WaitingNames([u32; CLASSES]);
+pub(crate) struct WaitingCounts([u32; OCTAVES]);
 
-impl WaitingNames {
+impl WaitingCounts {
     pub(crate) fn add(&mut self, count: u32) {
-        if let Some(class) = self.0.get_mut((u32::BITS - count.leading_zeros()) as usize) {
-            *class += 1;
+        if let Some(names) = self.0.get_mut((u32::BITS - count.leading_zeros()) as usize) {
+            *names += 1;
         }
     }
 
     /// Returns a lower bound of each name's count, the most frequent first, without counts of 0.
     pub(crate) fn most_frequent_first(&self) -> impl Iterator<Item = u32> {
-        let classes = self.0.iter().enumerate().skip(1).rev();
-        classes.flat_map(|(class, names)| std::iter::repeat_n(1 << (class - 1), *names as usize))
+        let octaves = self.0.iter().enumerate().skip(1).rev();
+        octaves.flat_map(|(octave, names)| std::iter::repeat_n(1 << (octave - 1), *names as usize))
     }
 }
 
@@ -73,7 +74,7 @@ mod tests {
         let sketch = Sketch::new(100);
         (0..5_000).for_each(|_| _ = sketch.add(HASH, 1));
         let seconds = (0..20)
-            .take_while(|_| decay(&sketch) != WaitingNames::default())
+            .take_while(|_| decay(&sketch) != WaitingCounts::default())
             .count();
         assert_eq!(seconds, 12, "4095 is halved twelve times");
         assert_eq!(sketch.add(HASH, 1), 1);
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn most_frequent_names_come_first() {
-        let mut waiting = WaitingNames::default();
+        let mut waiting = WaitingCounts::default();
         [1, 9, 4_095, 8, 0]
             .into_iter()
             .for_each(|count| waiting.add(count));

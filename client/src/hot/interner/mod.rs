@@ -30,7 +30,7 @@ use foldhash::fast::FoldHasher;
 use plimsoll_core::names::{NAME_BYTES_MAX, Planned, check_name, check_tenant, own_name};
 
 use crate::hot::directive_word::{DirectiveWord, IDS_MAX, KeyWord};
-use crate::hot::interner::frequency::{Sketch, WaitingNames};
+use crate::hot::interner::frequency::{Sketch, WaitingCounts};
 use crate::hot::sync::{AtomicU32, Mutex, MutexGuard, Ordering, zeroed};
 
 use ids::{Ids, State};
@@ -103,7 +103,7 @@ impl Interner {
             pins: zeroed(ids),
             free: AtomicU32::new(ids as u32),
             reserved: 0,
-            sketch: Sketch::new(frequency::slots_for(ids)),
+            sketch: frequency::sketch_for(ids),
             ids: Mutex::new(Ids::new(ids as u32)),
         }
     }
@@ -286,7 +286,7 @@ impl Interner {
 
     /// Halves the counts of the names that wait for an id, once a second; returns the counts before. Off the
     /// request path; linear in the ids.
-    pub(crate) fn decay_waiting(&self) -> WaitingNames {
+    pub(crate) fn decay_waiting(&self) -> WaitingCounts {
         frequency::decay(&self.sketch)
     }
 }

@@ -130,13 +130,13 @@ fn beyond_half_only_frequent_names_get_ids() {
     assert_eq!(found(&names, 0, "frequent"), 5);
     assert_eq!(
         names.decay_waiting(),
-        WaitingNames::default(),
+        WaitingCounts::default(),
         "no name waits any longer"
     );
     // Four requests a second never come to eight.
     for _ in 0..20 {
         assert!((0..3).all(|_| names.look_up(0, "now-and-then") == Lookup::Rare));
-        assert_ne!(names.decay_waiting(), WaitingNames::default());
+        assert_ne!(names.decay_waiting(), WaitingCounts::default());
     }
     // A handle gets an id regardless of the traffic.
     assert_eq!(names.pin(0, "handle"), Some(6));

@@ -49,11 +49,7 @@ impl Limiter {
             None => smallvec![self.begin(request, waits).ended().await],
             // By its key's dithered coin, which is more even than an independent draw.
             Some([one]) => {
-                smallvec![
-                    self.begin(&one.trace(one.trace.or(request.trace)), waits)
-                        .ended()
-                        .await
-                ]
+                smallvec![self.begin(&one.trace(request.trace), waits).ended().await]
             }
             Some(requests) => self.each_of(requests, request.trace, waits).await,
         }

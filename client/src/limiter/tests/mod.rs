@@ -144,6 +144,21 @@ fn peek_changes_nothing() {
 }
 
 #[test]
+fn nested_request_of_several_is_a_setup_problem() {
+    let limiter = limiter();
+    let (one, other) = (Request::new("b", "acme"), Request::new("c", "acme"));
+    let inner = [one, other];
+    for (keys, problems) in [(&inner[..], 0), (&[Request::all(&inner), one], 1)] {
+        assert!(limiter.check(&Request::all(keys)).is_admit());
+        let found = limiter.setup_problems();
+        let nested = found
+            .iter()
+            .filter(|it| **it == SetupProblem::NestedRequest);
+        assert_eq!(nested.count(), problems);
+    }
+}
+
+#[test]
 fn request_names_leave_room_for_declared_buckets() {
     for keys_max in [64, 2_000, 20_000] {
         let (limiter, mut subscription) = with_keys(keys_max, 7);

@@ -1,10 +1,9 @@
-//! The acknowledgement of decisions: the number of a session's reported decisions that its
-//! aggregator has merged.
+//! The number of a session's decisions that its aggregator has merged, of which a service reads how many are still to
+//! be reported before it ends. The outbox knows the same by key, and only for the present stream.
 
 use std::collections::VecDeque;
 
 /// Maximum number of reports that wait for an acknowledgement one by one; later ones join the last.
-/// An outbox holds as many.
 const REPORTS_MAX: usize = 64;
 
 #[derive(Default)]
@@ -13,6 +12,7 @@ pub(super) struct Delivery {
     sent: VecDeque<(u64, u64)>,
     /// Decisions sent on earlier streams, which the first counts of the present one repeat.
     repeated: u64,
+    /// Merged decisions of all streams.
     pub(super) acknowledged: u64,
 }
 
@@ -22,17 +22,21 @@ impl Delivery {
         self.repeated += self.take(self.sent.len());
     }
 
-    /// Records a report with counts: `new` decisions that no earlier report carried.
+    /// Records a report with counts: `new` decisions that no earlier report carried. The first one of a stream repeats
+    /// what was not acknowledged before.
     pub(super) fn on_sent(&mut self, seq: u64, new: u64) {
         let decisions = new + std::mem::take(&mut self.repeated);
+        if decisions == 0 {
+            return;
+        }
         let is_full = self.sent.len() >= REPORTS_MAX;
         match self.sent.back_mut() {
-            _ if decisions == 0 => {}
             Some(last) if is_full => *last = (seq, last.1 + decisions),
             _ => self.sent.push_back((seq, decisions)),
         }
     }
 
+    /// Records that the aggregator has merged the reports of this stream up to `seq`.
     pub(super) fn on_covered(&mut self, seq: u64) {
         let covered = self.sent.iter().take_while(|(at, _)| *at <= seq).count();
         self.acknowledged += self.take(covered);

@@ -256,8 +256,10 @@ impl AuditLog {
         loop {
             let is_failing = self.is_failing();
             tokio::select! {
-                () = stop.cancelled() => return,
+                biased;
+                // Before `stop`, so that the last lines are written.
                 () = self.inner.wake.notified() => {}
+                () = stop.cancelled() => return,
                 () = sleep(RETRY_DELAY), if is_failing => {}
             }
             let log = self.clone();

@@ -166,8 +166,8 @@ impl Evidence {
     }
 
     /// Adds the cohorts of another part of the same report.
-    pub fn append(&mut self, mut part: Self) {
-        self.cells.append(&mut part.cells);
+    pub fn extend(&mut self, part: Self) {
+        self.cells.extend(part.cells);
     }
 
     /// The number of latency bins in all cohorts.

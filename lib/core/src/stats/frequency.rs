@@ -34,22 +34,14 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
     const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
     const TAG_MASK: u32 = !Self::COUNT_MAX;
 
-    /// Makes a table with `slots` entries of 4 bytes, rounded up as by [`slots_for`](Self::slots_for).
+    /// Makes a table with `slots` entries of 4 bytes, rounded up to a power of two of at least 64.
     pub fn new(slots: usize) -> Self {
-        let entries = (0..Self::slots_for(slots))
-            .map(|_| AtomicU32::new(0))
-            .collect();
+        let slots = slots.max(SLOTS_MIN).next_power_of_two();
         Self {
-            entries,
+            entries: (0..slots).map(|_| AtomicU32::new(0)).collect(),
             has_counts: AtomicBool::new(false),
             next: 0,
         }
-    }
-
-    /// Rounds a number of entries up to a power of two of at least 64.
-    pub const fn slots_for(slots: usize) -> usize {
-        let slots = if slots < SLOTS_MIN { SLOTS_MIN } else { slots };
-        slots.next_power_of_two()
     }
 
     /// Counts `n` more requests of the name with this hash. Returns its count as of the last second or two,

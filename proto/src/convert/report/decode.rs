@@ -286,7 +286,7 @@ impl Unfinished {
         rest.names.limited.extend(part.names.limited);
         rest.names.callers.extend(part.names.callers);
         rest.names.asked.extend(part.names.asked);
-        rest.evidence.append(part.evidence);
+        rest.evidence.extend(part.evidence);
         Ok(self.with_keys(keys))
     }
 

@@ -81,7 +81,8 @@ impl ReportEncoder {
         let is_cut = report.evidence.bins() > EVIDENCE_BINS_MAX;
         for (cohort, outcomes) in report.evidence.iter() {
             bins += outcomes.latency.iter().len();
-            let mut encoded = encode_evidence(cohort, outcomes, bins <= EVIDENCE_BINS_MAX);
+            let has_room = bins <= EVIDENCE_BINS_MAX;
+            let mut encoded = encode_evidence(cohort, outcomes, has_room);
             if is_cut {
                 // Latencies that were left out must not look as if none had been observed.
                 encoded.unobserved = 0;

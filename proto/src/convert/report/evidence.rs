@@ -9,12 +9,14 @@ use crate::convert::directives::{decode_mode, encode_mode};
 use crate::convert::scalars::{check_column, check_len, decode_name};
 use crate::wire;
 
+/// Encodes one cohort: without its latencies if the report has no room for them.
 pub(super) fn encode_evidence(
     cohort: &CohortKey,
     outcomes: &Outcomes,
-    has_latency: bool,
+    with_latency: bool,
 ) -> wire::Evidence {
-    let latency = || outcomes.latency.iter().filter(|_| has_latency);
+    let latency = || outcomes.latency.iter().filter(|_| with_latency);
+    // A gap is the number of empty bins before a bin.
     let mut next = 0;
     let gap = |(bin, _): (Bin, u64)| {
         let gap = u32::from(bin.number()) - next;
@@ -36,9 +38,10 @@ pub(super) fn encode_evidence(
     }
 }
 
-pub(super) fn decode_evidence(all: Vec<wire::Evidence>) -> Result<Evidence, DecodeError> {
+/// Decodes the cohorts of a report. Of two messages for one cohort, which no sender makes, the last one counts.
+pub(super) fn decode_evidence(cohorts: Vec<wire::Evidence>) -> Result<Evidence, DecodeError> {
     let mut evidence = Evidence::default();
-    for cohort in all {
+    for cohort in cohorts {
         let key = CohortKey {
             bucket: decode_name("evidence", &cohort.bucket, Bucket::new)?,
             mode: decode_mode(cohort.mode)?,

@@ -9,7 +9,7 @@ use plimsoll_controller::events::Severity;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::admin_client::AdminError;
+use crate::admin_client::{AdminError, HINT};
 use crate::cmd::status::other_versions;
 
 /// Difference of two clocks from which times in events and the ends of kills and boosts mislead.
@@ -58,7 +58,7 @@ impl Check {
     /// The text of an error has its remedy.
     pub(super) fn unanswered(subject: &str, error: &AdminError) -> Self {
         let text = error.to_string();
-        let (text, remedy) = text.split_once("\n  = hint: ").unwrap_or((&text, ""));
+        let (text, remedy) = text.split_once(HINT).unwrap_or((&text, ""));
         Self::new(Grade::Fail, subject, text, remedy)
     }
 
