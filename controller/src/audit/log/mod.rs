@@ -49,7 +49,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     kept: VecDeque<Record>,
-    /// The lines that were kept so far, and the number of them that have been settled.
+    /// Lines that did not wait for the disk: all of them, and those that are written or given up. The others are kept or
+    /// in a write.
     noted: u64,
     settled: u64,
     failure: Option<Failure>,
@@ -57,6 +58,7 @@ struct State {
     barred: Option<&'static str>,
     /// True from a write that takes too long until it ends.
     hangs: bool,
+    /// Lines written by this process.
     written: u64,
 }
 
@@ -201,8 +203,7 @@ impl AuditLog {
                 state.kept.push_back(record);
             } else {
                 state.fail(format!("{KEPT_MAX} entries wait for the disk"));
-                state.settled += 1;
-                state.count_unwritten();
+                state.give_up();
             }
             state.noted
         };
@@ -398,6 +399,11 @@ impl State {
         for record in batch.kept.into_iter().rev() {
             self.kept.push_front(record);
         }
+        // Lines that came during the write may leave no room for all.
+        while self.kept.len() > KEPT_MAX {
+            self.kept.pop_back();
+            self.give_up();
+        }
         if batch.awaited.is_some() {
             self.count_unwritten();
         }
@@ -410,6 +416,12 @@ impl State {
         if let (Some(reported), Some(failure)) = (&batch.failure, &mut self.failure) {
             failure.unwritten = failure.unwritten.saturating_sub(reported.unwritten);
         }
+    }
+
+    /// Counts a line that is settled without being written.
+    fn give_up(&mut self) {
+        self.settled += 1;
+        self.count_unwritten();
     }
 
     fn count_unwritten(&mut self) {

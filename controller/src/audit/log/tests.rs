@@ -182,6 +182,23 @@ fn lines_beyond_the_room_are_counted() {
 }
 
 #[test]
+fn lines_that_return_from_a_failed_write_keep_to_the_room() {
+    let directory = tempdir().unwrap();
+    let log = AuditLog::open(directory.path(), None);
+    let note = |what| log.note(gate(), entry(what));
+    (0..KEPT_MAX).for_each(|_| _ = note("in the write"));
+    log.on_failure("full".to_owned(), false);
+    let batch = log.state().take_batch(None);
+    let last = (0..5).map(|_| note("meanwhile")).last().unwrap();
+    log.state().return_batch(batch);
+    log.write(None).unwrap();
+    let lines = lines(directory.path());
+    assert_eq!(lines[0].after, "5 entries were not written");
+    assert!(lines.len() == KEPT_MAX + 1 && lines[KEPT_MAX].what == "in the write");
+    assert!(log.state().settled >= last);
+}
+
+#[test]
 fn line_without_a_head_is_denied() {
     let directory = tempdir().unwrap();
     let log = AuditLog::open(directory.path(), None);

@@ -13,7 +13,7 @@ use axum::http::{Method, StatusCode};
 use plimsoll_admin::access::Routes;
 use plimsoll_admin::body::Parameters;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::names::{Bucket, Tenant, split_class};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::{LimitSource, Policy, UnixSeconds};
 use schemars::JsonSchema;
@@ -111,7 +111,9 @@ pub(crate) enum Unanswered {
     Nothing,
     #[error("that moment is not recorded: this controller can answer for {} to {}", UnixSeconds::from_secs(*.from_s), UnixSeconds::from_secs(*.to_s))]
     NotThen { from_s: i64, to_s: i64 },
-    #[error("{0} has had no requests in any bucket then; name a bucket to see who has")]
+    #[error(
+        "{0} has had no requests in any bucket then, or fewer than others; name a bucket to see who has"
+    )]
     NoRequests(Tenant),
     #[error("no bucket {0} had requests then; `plimsoll status --all` shows the buckets")]
     NoBucket(Bucket),
@@ -163,13 +165,7 @@ impl Brain {
         };
         let at = history.find(at_s).ok_or_else(not_then)?;
         let part = history.part(at).ok_or_else(not_then)?;
-        let counted_as = match self.policy().is_listed(tenant) {
-            true => tenant.clone(),
-            false => self
-                .policy()
-                .row(tenant.as_str())
-                .map_or_else(Tenant::default_class, |row| row.policy.class()),
-        };
+        let counted_as = counted_as(self.policy(), tenant);
         let bucket = bucket
             .or_else(|| part.worst(&counted_as))
             .ok_or_else(|| Unanswered::NoRequests(tenant.clone()))?;
@@ -282,6 +278,18 @@ impl Brain {
         });
         case.map_or_else(Vec::new, |case| case.remedies())
     }
+}
+
+/// Returns the entry that counts for a tenant: its own, the plan of its row in the catalogue, the plan in its name, or
+/// `default`.
+fn counted_as(policy: &Policy, tenant: &Tenant) -> Tenant {
+    let (own, class) = split_class(tenant.as_str());
+    let listed = |name| Tenant::new(name).ok().filter(|name| policy.is_listed(name));
+    let of_row = || Some(policy.row(own)?.policy.class());
+    listed(own)
+        .or_else(of_row)
+        .or_else(|| listed(class))
+        .unwrap_or_else(Tenant::default_class)
 }
 
 fn others(policy: &Policy, shown: &RefusalsOfBucket<'_>, counted_as: &Tenant) -> Vec<Other> {

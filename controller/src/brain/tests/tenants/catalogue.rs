@@ -113,6 +113,19 @@ fn row_of_a_plan_is_refused_as_its_class() {
     let zone = Scripted::new("a", 1).offering("%~free", 2000.0);
     let mut fleet = Fleet::new(with_catalogue(&enforced_with(""), ROWS), vec![zone]);
     fleet.run(20.0);
+    let counted_as = |name| {
+        let why = fleet.brain.why(&tenant(name), Some(&bucket()), None);
+        why.unwrap().counted_as.to_string()
+    };
+    for (name, expected) in [
+        ("jo%~pro", "%~free"),
+        ("unknown%~free", "%~free"),
+        ("unknown%~gone", "default"),
+        ("unknown", "default"),
+        ("%~free", "%~free"),
+    ] {
+        assert_eq!(counted_as(name), expected, "{name}");
+    }
     let why = fleet.brain.why(&tenant("jo"), None, None).unwrap();
     assert_eq!(why.counted_as.as_str(), "%~free");
     let begin = "jo has no terms of its own: it counts for plan free, which is refused";
