@@ -12,7 +12,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct LoadMeter {
     runtime: RuntimeMetrics,
     began: Instant,
-    busy: Duration,
+    /// The busy time of all workers before this period.
+    busy_before: Duration,
     /// Maximum delay of a tick in this period.
     late: Duration,
 }
@@ -21,7 +22,7 @@ impl LoadMeter {
     pub(crate) fn start() -> Self {
         let runtime = Handle::current().metrics();
         Self {
-            busy: busy(&runtime),
+            busy_before: busy_time(&runtime),
             runtime,
             began: Instant::now(),
             late: Duration::ZERO,
@@ -36,15 +37,16 @@ impl LoadMeter {
         if span < PERIOD {
             return None;
         }
-        let busy = busy(&self.runtime);
+        let busy = busy_time(&self.runtime);
         let threads = self.runtime.num_workers().max(1) as f64;
-        let share = busy.saturating_sub(self.busy).as_secs_f64() / (span.as_secs_f64() * threads);
+        let share =
+            busy.saturating_sub(self.busy_before).as_secs_f64() / (span.as_secs_f64() * threads);
         let load = Load {
             busy: share.clamp(0.0, 1.0),
             late: self.late,
         };
         *self = Self {
-            busy,
+            busy_before: busy,
             began: now,
             late: Duration::ZERO,
             runtime: self.runtime.clone(),
@@ -53,7 +55,8 @@ impl LoadMeter {
     }
 }
 
-fn busy(runtime: &RuntimeMetrics) -> Duration {
+/// Returns the busy time of all workers since the runtime began.
+fn busy_time(runtime: &RuntimeMetrics) -> Duration {
     (0..runtime.num_workers())
         .map(|worker| runtime.worker_total_busy_duration(worker))
         .sum()

@@ -1,5 +1,6 @@
 //! The place of a key that a child reports: its own if the policy lists the tenant, else that of a name in the class of
-//! its plan, or in the class `default`.
+//! its plan, or in the class `default`. A line is the row that a key is added up in: its own, or for a name that of its
+//! class.
 
 use plimsoll_core::directive::Posted;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Place, Tenant};
@@ -26,6 +27,7 @@ impl Locator<'_> {
     pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
         let tenant = key.tenant.as_str();
         let entry = Tenant::new(entry_of(self.posted, self.catalogue, tenant)).ok()?;
+        // Listed tenants too: the plan that the catalogue has for them is that of their exact quotas.
         if !key.tenant.is_class() && key.tenant.plan().is_none() {
             self.catalogue.ask(&key.tenant);
         }
@@ -33,6 +35,7 @@ impl Locator<'_> {
             return self.entry(&key.bucket, entry, came);
         }
         let class = self.entry(&key.bucket, entry, 0)?.id;
+        // A plan that the policy does not have: its requests are those of `default`.
         if key.tenant.is_class() {
             return Some(Place::shared(class));
         }

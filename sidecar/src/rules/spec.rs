@@ -56,7 +56,8 @@ pub(super) struct DescriptorSpec {
     /// True: descriptors that end here pass.
     #[serde(default)]
     pub(super) unlimited: Flag,
-    /// The tenant, a text without `%`. Default: the entries on the way that may have any value.
+    /// The tenant, a text without `%`. Default: the values of the entries from the first rule to this one that may have
+    /// any value, except those of bucket and plan; without one, `default`.
     pub(super) tenant: Option<NameSpec>,
     /// The plan of tenants that the policy does not list.
     pub(super) plan: Option<NameSpec>,

@@ -85,23 +85,23 @@ impl KeyState<'_> {
         result
     }
 
-    /// Takes a token of the batch of refill number `refill`, or none if `one` is false. Returns false if a
-    /// token was needed and none is left.
+    /// Takes a token of the batch of refill number `refill` if one is needed. Returns false if it is and none is left.
+    /// Writes in either case, so that no branch depends on the draw of the coin.
     #[inline]
-    pub(crate) fn take(self, refill: u16, one: bool) -> bool {
+    pub(crate) fn take(self, refill: u16, is_needed: bool) -> bool {
         let [_, tokens] = self.0;
         let batch = TokenBatch(tokens.load(Ordering::Relaxed));
         if batch.left(refill) == 0 {
-            return !one;
+            return !is_needed;
         }
-        tokens.store(batch.less(one).0, Ordering::Relaxed);
+        tokens.store(batch.less(is_needed).0, Ordering::Relaxed);
         true
     }
 }
 
 impl Counters {
-    pub(crate) fn new(keys: usize, threads: usize) -> Self {
-        let rows = keys * threads;
+    pub(crate) fn new(keys: usize, blocks: usize) -> Self {
+        let rows = keys * blocks;
         Self {
             keys,
             often: zeroed(rows),
@@ -120,6 +120,7 @@ impl Counters {
         }
     }
 
+    /// Returns the only block of counters that threads without a slot share.
     #[inline]
     pub(crate) const fn shared_block(&self) -> CounterBlock<'_> {
         CounterBlock {

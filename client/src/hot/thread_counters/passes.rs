@@ -1,5 +1,5 @@
-//! The requests of the middleware that are counted whatever is decided about them: those that passed without a
-//! decision, by reason, and those that were asked for their tenant, by the result.
+//! Counts of the middleware beside those of decisions: requests that passed without one, by reason, and requests that
+//! were asked for their tenant, by the result.
 
 use crate::hot::thread_counters::rows::Rows;
 

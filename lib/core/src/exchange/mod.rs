@@ -50,7 +50,7 @@ pub trait Parent {
     fn on_close(&mut self, now: MonoTime, stream: StreamId);
 
     /// Returns the changes that were not sent on this stream yet, with the updates it shares with others.
-    /// `None` if there are none; ask again after the next change.
+    /// `None` if there are none; ask again after the next change. They count as sent.
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message>;
 
     /// Returns the same message as the child decodes it.
@@ -58,7 +58,8 @@ pub trait Parent {
         self.message(now, stream).map(Directives::from)
     }
 
-    /// Returns true if a newer stream of the same child replaced this one, which should end.
+    /// Returns true if a stream should end: a newer one of the same child replaced it, or its child was removed. Before
+    /// the greeting it is also true.
     fn is_superseded(&self, stream: StreamId) -> bool;
 
     /// Maximum number of connected children, half of them from one source.
@@ -78,7 +79,7 @@ pub trait Child {
     /// Takes a message of the parent.
     ///
     /// # Errors
-    /// If it must not be applied: it was counted, and of it at most kill generations, drills and acknowledgements
+    /// If it must not be applied: it was counted as refused, and of it at most kill generations, drills and acknowledgements
     /// were taken.
     fn on_directives(
         &mut self,
@@ -95,7 +96,8 @@ pub trait Child {
         false
     }
 
-    /// Returns true if downstream state changed since the last call. A leaf always returns true.
+    /// Returns true if the children of this child have something new to read since the last call, so that its driver
+    /// wakes their streams. A leaf always returns true.
     fn has_downstream_changes(&mut self) -> bool {
         true
     }
