@@ -312,7 +312,15 @@ impl Snapshot {
                     format!("boost ended: the weight of {tenant} is {weight} again"),
                 )
             });
-        began.chain(ended)
+        // Those that an edit has ended before their time.
+        let removed = before.policy.boosts_ending(now_s, i64::MAX);
+        let removed = removed
+            .filter(|(tenant, _)| self.policy.tenant(tenant).boost.is_none())
+            .map(|(tenant, _)| {
+                let text = format!("boost ended: the policy has none for {tenant} any more");
+                Event::new(EventKind::BoostEnded, tenant, text)
+            });
+        began.chain(ended).chain(removed)
     }
 }
 

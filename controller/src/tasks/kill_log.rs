@@ -5,7 +5,7 @@ use plimsoll_core::kill::Scope;
 use plimsoll_policy::UnixSeconds;
 
 use crate::audit::{Actor, Entry};
-use crate::state::{Command, DurableState, End};
+use crate::state::{Cause, Command, DurableState, End};
 use crate::tasks::events::{Event, EventKind};
 
 #[derive(Debug, Default)]
@@ -41,10 +41,17 @@ impl KillLog {
                 // A command that ends a kill adds its event itself, with its caller.
                 (true, false) => events.extend(actor.map(|actor| ended(&scope, Some(actor)))),
                 (false, false) if was == is => {}
-                (false, false) => tracing::warn!(
-                    %scope, generation = is.0,
-                    "kill generation moved: past a claim, or past a kill that began and ended at an aggregator"
-                ),
+                (false, false) => match put_in_shadow(before, durable) {
+                    Some(entries) => {
+                        let (change, event) = late(before, durable, &scope, &entries);
+                        changes.push(change);
+                        events.push(event);
+                    }
+                    None => tracing::warn!(
+                        %scope, generation = is.0,
+                        "kill generation moved past a claim, or past a kill that had ended"
+                    ),
+                },
             }
             changes.extend(change);
         }
@@ -86,6 +93,37 @@ pub(crate) fn ended(scope: &Scope, actor: Option<&Actor>) -> Event {
         origin(actor)
     );
     Event::new(EventKind::KillOff, scope, text)
+}
+
+/// Returns the entries that kills have put in shadow between two states; `None` without any.
+fn put_in_shadow(before: &DurableState, now: &DurableState) -> Option<String> {
+    let changes = now.history.iter();
+    let changes = changes.filter(|it| it.number > before.changes && it.cause == Cause::Kill);
+    let entries: Vec<&str> = changes.map(|change| change.entry.as_str()).collect();
+    (!entries.is_empty()).then(|| entries.join(", "))
+}
+
+/// Returns the change and the event of a kill that this controller learned of after its end: an aggregator had it while it
+/// was not connected.
+fn late(
+    before: &DurableState,
+    now: &DurableState,
+    scope: &Scope,
+    entries: &str,
+) -> ((Actor, Entry), Event) {
+    let why = "ordered at an aggregator that was not connected, and ended here before it was known";
+    let entry = Entry {
+        what: format!("kill off {scope}"),
+        before: describe(before, scope),
+        after: describe(now, scope),
+        why: why.to_owned(),
+    };
+    let text = format!(
+        "kill of {} has ended, which was {why}: in shadow until it is resumed or promoted: {entries}",
+        whole(scope)
+    );
+    let event = Event::new(EventKind::KillOff, scope, text);
+    ((Actor::controller("aggregator", ""), entry), event)
 }
 
 fn whole(scope: &Scope) -> String {
@@ -172,6 +210,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use plimsoll_core::decision::Mode;
     use plimsoll_core::kill::{KillGeneration, KillNews, KillOrder, OrderId};
     use plimsoll_core::names::{Bucket, Text};
     use plimsoll_core::quantity::MonoTime;
@@ -206,12 +245,13 @@ mod tests {
             unix_s: Some(60),
         };
         let (plain, killing) = (policy(false), policy(true));
-        let report = |state: &mut DurableState| {
+        let reported = |state: &mut DurableState, generation, now_ms, age_ms| {
             let id = OrderId {
                 scope: scope.clone(),
                 given_at: InstanceId(0x1a),
             };
-            let (generation, age) = (KillGeneration(1), Duration::ZERO);
+            let generation = KillGeneration(generation);
+            let age = Duration::from_millis(age_ms);
             let order = KillOrder {
                 generation,
                 age,
@@ -219,9 +259,10 @@ mod tests {
             };
             let news = KillNews {
                 orders: [(id, order)].into(),
+                buckets: [(Bucket::new("b").unwrap(), generation)].into(),
                 ..KillNews::default()
             };
-            state.on_report(&news, false, at(1), &plain)
+            state.on_report(&news, false, at(now_ms), &plain)
         };
         type Step<'a> = (
             &'a dyn Fn(&mut DurableState) -> bool,
@@ -234,7 +275,7 @@ mod tests {
             state.on_policy(policy);
             true
         };
-        let steps: [Step<'_>; 9] = [
+        let steps: [Step<'_>; 10] = [
             (&|state| order(state, ordered(None)), &[]),
             (&|state| end(state, 1), &[]),
             (&|state| order(state, ordered(Some(0))), &[]),
@@ -244,9 +285,19 @@ mod tests {
             ),
             (&|state| load(state, &killing), &[("file", "kill on fleet")]),
             (&|state| load(state, &plain), &[("file", "kill off fleet")]),
-            (&report, &[("aggregator", "kill on b")]),
+            (
+                &|state| reported(state, 1, 1, 0),
+                &[("aggregator", "kill on b")],
+            ),
             (&|state| order(state, ordered(None)), &[]),
             (&|state| end(state, 2), &[]),
+            (
+                &|state| {
+                    state.stages.get_mut("b").unwrap().stage = Mode::Enforce;
+                    reported(state, 99, 3, 2)
+                },
+                &[("aggregator", "kill off b")],
+            ),
         ];
         let mut state = DurableState::first_start();
         state.on_policy(&plain);
@@ -269,7 +320,8 @@ mod tests {
             assert!(
                 of_aggregator
                     .clone()
-                    .all(|(actor, _)| actor.from == "zone-a/one"),
+                    .all(|(actor, change)| actor.from == "zone-a/one"
+                        || change.what.starts_with("kill off")),
                 "{changes:?}"
             );
         }
@@ -281,6 +333,7 @@ mod tests {
             "kill switch off for the whole fleet, by the policy file: it stays in shadow until it is resumed or promoted",
             "kill switch on for b, by aggregator zone-a/one: nothing of it is refused",
             "kill switch on for b: nothing of it is refused (a test)",
+            "kill of b has ended, which was ordered at an aggregator that was not connected, and ended here before it was known: in shadow until it is resumed or promoted: b",
         ];
         // A command that ends a kill adds its own event.
         assert_eq!(all, said);

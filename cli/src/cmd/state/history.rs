@@ -32,8 +32,8 @@ pub(crate) enum HistoryCommand {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The columns are time_utc,bucket,offered_rps,clean: the beginning of a minute, and the requests/s offered in it over all
-zones. A minute in which more than 5 % of the requests were refused, or would have been, or a kill was on, has clean=false:
-nothing is learned from it. Eight days are kept.
+zones, without those that exact quotas refuse from memory. A minute in which coin and guard refused more than 5 % of the
+requests, or would have, or a kill was on, has clean=false: nothing is learned from it. Eight days are kept.
 
 Examples:
   plimsoll history export --buckets checkout > week.csv

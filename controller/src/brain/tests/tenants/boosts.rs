@@ -1,6 +1,7 @@
 //! Temporary weights of a tenant: an operator's boost, and the burst credit of an idle tenant.
 
 use super::*;
+use crate::tasks::journal::Snapshot;
 
 /// 2026-12-01T00:00:00Z.
 const ENDS: i64 = 1_796_083_200;
@@ -43,6 +44,27 @@ fn boost_lasts_until_its_end() {
     check_near(fleet.zones[0].ratio("a").unwrap(), 0.75, 0.005);
     check_near(fleet.zones[0].ratio("b").unwrap(), 0.75, 0.005);
     assert_eq!(weight(&fleet), 1.0);
+}
+
+#[test]
+fn boost_ends_in_time_or_with_an_edit() {
+    let boosted = two_tenants("weight: 1, boost: 3.0, boost_until: 2026-12-01T00:00:00Z");
+    for (removed, runs_s, text) in [
+        (true, 1.0, "boost ended: the policy has none for a any more"),
+        (false, 40.0, "boost ended: the weight of a is 1 again"),
+    ] {
+        let mut fleet = Fleet::new(Arc::clone(&boosted), Vec::new());
+        fleet.unix_s = ENDS - 30;
+        fleet.run(2.0);
+        let before = Snapshot::of(&fleet.brain, None);
+        if removed {
+            fleet.brain.on_policy(two_tenants("weight: 1"));
+        }
+        fleet.run(runs_s);
+        let now = Snapshot::of(&fleet.brain, Some(&before));
+        let events = now.since(&before).map(|event| event.to_string());
+        assert_eq!(events.collect::<Vec<_>>(), [text]);
+    }
 }
 
 #[test]
