@@ -5,7 +5,7 @@ use plimsoll_core::kill::Scope;
 use plimsoll_policy::UnixSeconds;
 
 use crate::audit::{Actor, Entry};
-use crate::state::{Cause, Command, DurableState, End};
+use crate::state::{Cause, Change, Command, DurableState, End};
 use crate::tasks::events::{Event, EventKind};
 
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl KillLog {
                 // A command that ends a kill adds its event itself, with its caller.
                 (true, false) => events.extend(actor.map(|actor| ended(&scope, Some(actor)))),
                 (false, false) if was == is => {}
-                (false, false) => match put_in_shadow(before, durable) {
+                (false, false) => match put_in_shadow(before, durable, &scope) {
                     Some(entries) => {
                         let (change, event) = late(before, durable, &scope, &entries);
                         changes.push(change);
@@ -95,11 +95,15 @@ pub(crate) fn ended(scope: &Scope, actor: Option<&Actor>) -> Event {
     Event::new(EventKind::KillOff, scope, text)
 }
 
-/// Returns the entries that kills have put in shadow between two states; `None` without any.
-fn put_in_shadow(before: &DurableState, now: &DurableState) -> Option<String> {
-    let changes = now.history.iter();
-    let changes = changes.filter(|it| it.number > before.changes && it.cause == Cause::Kill);
-    let entries: Vec<&str> = changes.map(|change| change.entry.as_str()).collect();
+/// Returns the entries of a scope that kills have put in shadow between two states; `None` without any.
+fn put_in_shadow(before: &DurableState, now: &DurableState, scope: &Scope) -> Option<String> {
+    let is_new = |change: &&Change| change.number > before.changes && change.cause == Cause::Kill;
+    let changes = now.history.iter().filter(is_new);
+    let entries = changes.map(|change| change.entry.as_str());
+    let entries: Vec<&str> = match scope {
+        Scope::Fleet => entries.collect(),
+        Scope::Bucket(bucket) => entries.filter(|entry| *entry == bucket.as_str()).collect(),
+    };
     (!entries.is_empty()).then(|| entries.join(", "))
 }
 
@@ -314,14 +318,16 @@ mod tests {
                 .map(|(actor, change)| (actor.who.as_str(), change.what.as_str()))
                 .collect();
             assert_eq!(found, expected, "step {at}: {changes:?}");
-            let of_aggregator = changes
+            // The state keeps no name of the aggregator whose kill had ended before it was known.
+            let from = |change: &Entry| match change.what.starts_with("kill on") {
+                true => "zone-a/one",
+                false => "",
+            };
+            let mut of_aggregator = changes
                 .iter()
                 .filter(|(actor, _)| actor.who == "aggregator");
             assert!(
-                of_aggregator
-                    .clone()
-                    .all(|(actor, change)| actor.from == "zone-a/one"
-                        || change.what.starts_with("kill off")),
+                of_aggregator.all(|(actor, change)| actor.from == from(change)),
                 "{changes:?}"
             );
         }
