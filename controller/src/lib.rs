@@ -55,6 +55,7 @@ use crate::tasks::events::{
 };
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
+use crate::tasks::save::note_kills;
 use crate::tasks::policy::{self, PolicyTask};
 
 pub use crate::prometheus::untrusting_http_client_builder;
@@ -334,6 +335,7 @@ impl Controller {
                 (Arc::clone(&policy), Ok((policy, warnings, version)))
             }
         };
+        let mut kill_log = KillLog::new(durable.clone());
         let mut brain = Brain::new(
             MonoTime::ZERO,
             InstanceId(u128::from_be_bytes(random()?)),
@@ -390,8 +392,8 @@ impl Controller {
                 }
             }
         }
-        let mut kill_log = KillLog::default();
-        kill_log.on(brain.durable(), |_| None);
+        // A kill by the policy files is a change too if a start reads it.
+        note_kills(&mut kill_log, brain.durable(), (&audit, &events), |_| None);
         policy::log_stages(None, &brain);
         let mut counters = Counters::default();
         counters.ports = Ports::new(args.pending_max);

@@ -21,8 +21,6 @@ const HELD_BEFORE: &str = "held back earlier, and not acknowledged";
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPolicy {
     pub(crate) policy: Arc<Policy>,
-    /// The time of day of the first tick since, in seconds since 1970.
-    pub(crate) since_s: Option<i64>,
     pub(crate) differences: Vec<Difference>,
     pub(crate) reasons: Vec<String>,
 }
@@ -108,19 +106,15 @@ impl Policies {
         let differences = differences(&self.in_force, &policy);
         self.held = Some(HeldPolicy {
             policy,
-            since_s: None,
             differences,
             reasons,
         });
     }
 
-    /// Notes since when a policy is in force or held back, and since when the files are refused.
+    /// Notes since when a policy is in force, and since when the files are refused.
     pub(super) fn note_time(&mut self, unix_s: i64) {
         if std::mem::take(&mut self.is_new) {
             self.in_force_since_s = Some(unix_s);
-        }
-        if let Some(held) = &mut self.held {
-            held.since_s.get_or_insert(unix_s);
         }
         let since_s = self.refused_since_s.unwrap_or(unix_s);
         self.refused_since_s = self.refused.is_some().then_some(since_s);
@@ -165,6 +159,30 @@ impl Policies {
 // === impl Brain ===
 
 impl Brain {
+    /// Notes since when policies are in force, held back or refused. Must follow each tick of the clock.
+    pub(super) fn note_policies(&mut self, unix_s: i64) {
+        self.policies.note_time(unix_s);
+        let held = self.policies.held.as_ref();
+        let held_since = held.map(|held| {
+            let hash = held.policy.hash().to_string();
+            let since_s = self.durable.held_since_s(&hash).unwrap_or(unix_s);
+            (hash, since_s)
+        });
+        self.pending_saves
+            .note_wanted(self.durable.held_since != held_since);
+        self.durable.held_since = held_since;
+    }
+
+    /// Returns true if a policy is held back that an earlier process held back already.
+    pub(crate) fn holds_as_before(&self) -> bool {
+        let held = self.policies.held.as_ref();
+        let is_known = |held: &HeldPolicy| {
+            let hash = held.policy.hash().to_string();
+            self.durable.held_since_s(&hash).is_some()
+        };
+        self.clock.unix_s.is_none() && held.is_some_and(is_known)
+    }
+
     /// Holds the policy of the files back until the change is recorded. Its kill switch
     /// and its lower modes are active immediately. It must be [offered](Self::offer) again once it
     /// is recorded.

@@ -25,7 +25,7 @@ impl Brain {
         (self.clock.at, self.clock.unix_s) = (now, Some(unix_s));
         let ran = self.clock.progress.on_tick(now, self.parameters.tick);
         self.on_time(now, unix_s);
-        self.policies.note_time(unix_s);
+        self.note_policies(unix_s);
         // Silent aggregators may report to another leader, which has their shares: none is released.
         let is_unconfirmed = self.leadership.is_unconfirmed();
         let aged = if is_unconfirmed { Duration::ZERO } else { ran };

@@ -40,6 +40,10 @@ pub struct DurableState {
     /// The hash of the policy that is held back, which a restart does not release.
     #[serde(default)]
     pub held: Option<String>,
+    /// The hash of the policy that is held back for any reason, and since when in seconds since 1970; a restart that holds
+    /// it again keeps the time.
+    #[serde(default)]
+    pub held_since: Option<(String, i64)>,
     /// The texts of the policy before the last change, to which an undo returns.
     #[serde(default)]
     pub earlier: Option<Arc<PolicyTexts>>,
@@ -126,6 +130,12 @@ impl DurableState {
             key: self.coin_key?,
             salt: self.epoch.0,
         })
+    }
+
+    /// Returns since when the policy with this hash is held back, in seconds since 1970; `None` before a tick has noted it.
+    pub(crate) fn held_since_s(&self, hash: &str) -> Option<i64> {
+        let (held, since_s) = self.held_since.as_ref()?;
+        (held == hash).then_some(*since_s)
     }
 
     /// Applies a policy. A mode that differs from the one in the policy before is an operator's order.

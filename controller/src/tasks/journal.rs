@@ -54,6 +54,7 @@ pub(crate) async fn follow(
     let mut wakeups = brain.changes();
     let (mut before, mut number) =
         brain.with(|brain, _| (Snapshot::of(brain, None), brain.durable().changes));
+    before.recall_lost(&events.latest(usize::MAX));
     while wakeups.changed().await.is_ok() {
         let (current, others, cut, changes) = brain.with(|brain, now| {
             let others = brain.leadership.others.take_unlogged(now);
@@ -183,6 +184,24 @@ impl Snapshot {
             ticked_s: brain.durable().ticked_s,
             released,
             is_quota_store_down: brain.clients().quota_store_down > 0,
+        }
+    }
+
+    /// Takes the aggregators that these events of an earlier process tell lost for lost, so that their return is told too.
+    pub(crate) fn recall_lost(&mut self, events: &[Event]) {
+        use EventKind::{AggregatorJoined, AggregatorLost, AggregatorReturned, AggregatorStale};
+        let mut lost = BTreeSet::new();
+        for Event { kind, subject, .. } in events {
+            match kind {
+                AggregatorLost | AggregatorStale => _ = lost.insert(subject.as_str()),
+                AggregatorJoined | AggregatorReturned => _ = lost.remove(subject.as_str()),
+                _ => {}
+            }
+        }
+        for (place, presence) in &mut self.aggregators {
+            if *presence == Presence::Awaited && lost.contains(display(place).as_str()) {
+                *presence = Presence::Away;
+            }
         }
     }
 

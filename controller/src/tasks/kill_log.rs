@@ -8,29 +8,33 @@ use crate::audit::{Actor, Entry};
 use crate::state::{Cause, Change, Command, DurableState, End};
 use crate::tasks::events::{Event, EventKind};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KillLog {
-    last: Option<DurableState>,
+    last: DurableState,
 }
 
 impl KillLog {
-    /// Returns the changes since the last call: those that no command at this controller made, and the events. At the
-    /// first call it logs the current kills. `named` returns the name of an aggregator by its id.
+    /// Logs the kills of the state that an earlier process saved. Later changes are those since.
+    pub(crate) fn new(saved: DurableState) -> Self {
+        for scope in scopes(&saved) {
+            if saved.generation(&scope).is_killed() {
+                tracing::warn!("{}", killed(&saved, &scope, None));
+            }
+        }
+        Self { last: saved }
+    }
+
+    /// Returns the changes since the last call: those that no command at this controller made, and the events. `named`
+    /// returns the name of an aggregator by its id.
     pub(crate) fn on(
         &mut self,
         durable: &DurableState,
         named: impl Fn(&str) -> Option<String>,
     ) -> (Vec<(Actor, Entry)>, Vec<Event>) {
         let (mut changes, mut events) = (Vec::new(), Vec::new());
-        let buckets = durable.bucket_kills.keys().cloned().map(Scope::Bucket);
-        for scope in [Scope::Fleet].into_iter().chain(buckets) {
+        let before = &self.last;
+        for scope in scopes(durable) {
             let is = durable.generation(&scope);
-            let Some(before) = &self.last else {
-                if is.is_killed() {
-                    tracing::warn!("{}", killed(durable, &scope, None));
-                }
-                continue;
-            };
             let was = before.generation(&scope);
             let change = change(before, durable, &scope, &named);
             let actor = change.as_ref().map(|(actor, _)| actor);
@@ -55,9 +59,14 @@ impl KillLog {
             }
             changes.extend(change);
         }
-        self.last = Some(durable.clone());
+        self.last = durable.clone();
         (changes, events)
     }
+}
+
+fn scopes(durable: &DurableState) -> impl Iterator<Item = Scope> {
+    let buckets = durable.bucket_kills.keys().cloned().map(Scope::Bucket);
+    [Scope::Fleet].into_iter().chain(buckets)
 }
 
 /// What a command says, without the rest of its time, which a save counts down.
@@ -305,10 +314,9 @@ mod tests {
         ];
         let mut state = DurableState::first_start();
         state.on_policy(&plain);
-        let mut log = KillLog::default();
+        let mut log = KillLog::new(state.clone());
         let mut all = Vec::new();
         let named = |instance: &str| instance.ends_with("01a").then(|| "zone-a/one".to_owned());
-        assert_eq!(log.on(&state, named), (Vec::new(), Vec::new()));
         for (at, (step, expected)) in steps.into_iter().enumerate() {
             assert!(step(&mut state), "step {at}");
             let (changes, events) = log.on(&state, named);

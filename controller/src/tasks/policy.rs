@@ -328,6 +328,9 @@ fn add_held(brain: &Brain, events: &EventLog) {
          `plimsoll apply --ack {hash}`:\n{}",
         held.reasons.join("\n")
     );
+    if brain.holds_as_before() {
+        return;
+    }
     let text = format!(
         "policy {hash} held back, and the last policy stays in force: {}. `plimsoll apply --ack {hash}` releases it",
         held.reasons.join("; ")

@@ -7,9 +7,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Commands;
+use crate::audit::AuditLog;
 use crate::state::DurableState;
 use crate::state::store::StoreError;
-use crate::tasks::events::{Event, EventKind};
+use crate::tasks::events::{Event, EventKind, EventLog};
 use crate::tasks::kill_log::KillLog;
 
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -42,11 +43,7 @@ pub(crate) async fn run(
             continue;
         };
         let named = |instance: &str| brain.with(|brain, _| brain.aggregator_of(instance));
-        let (changes, kills) = kill_log.on(&durable, named);
-        for (actor, change) in changes {
-            audit.note(actor, change);
-        }
-        kills.into_iter().for_each(|event| events.add(event));
+        note_kills(&mut kill_log, &durable, (audit, events), named);
         let save = save.clone();
         let mut saving = tokio::task::spawn_blocking(move || save(&durable));
         let saved = match timeout(SAVE_MAX, &mut saving).await {
@@ -80,6 +77,20 @@ pub(crate) async fn run(
             }
         }
     }
+}
+
+/// Adds the changes of kills since the last call to the audit log and the events.
+pub(crate) fn note_kills(
+    kill_log: &mut KillLog,
+    durable: &DurableState,
+    (audit, events): (&AuditLog, &EventLog),
+    named: impl Fn(&str) -> Option<String>,
+) {
+    let (changes, kills) = kill_log.on(durable, named);
+    for (actor, change) in changes {
+        audit.note(actor, change);
+    }
+    kills.into_iter().for_each(|event| events.add(event));
 }
 
 fn on_failure(Commands { brain, events, .. }: &Commands, reason: String, failing: &mut bool) {

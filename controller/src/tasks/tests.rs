@@ -126,6 +126,29 @@ fn offline_change_is_compared_at_start() {
     assert_eq!(start(), (1_000.0, None));
 }
 
+#[test]
+fn kill_of_the_files_that_a_start_reads_is_an_event() {
+    use crate::tasks::events::EventKind::{KillOff, KillOn};
+    let directory = tempfile::tempdir().unwrap();
+    let args = args(directory.path());
+    let start = |kill_switch: bool| {
+        let bucket = "buckets: { b: { limit: 100 } }";
+        fs::write(&args.policy, format!("kill_switch: {kill_switch}\n{bucket}\n")).unwrap();
+        let events = Controller::open(&args).unwrap().commands.events;
+        let events = events.latest(usize::MAX).into_iter();
+        let kills: Vec<_> = events
+            .map(|event| event.kind)
+            .filter(|kind| matches!(kind, KillOn | KillOff))
+            .collect();
+        kills
+    };
+    // No saver runs here, so that each start begins a new list.
+    assert_eq!(start(true), [KillOn]);
+    assert_eq!(start(true), []);
+    assert_eq!(start(false), [KillOff]);
+    assert_eq!(start(false), []);
+}
+
 /// A disk that answers again at the end of its test: the runtime would wait for it.
 #[derive(Default)]
 struct Disk(Arc<(Mutex<bool>, Condvar)>);

@@ -23,11 +23,14 @@ pub struct Policies {
 impl Policies {
     /// Returns the policies of a controller.
     pub fn of(brain: &Brain) -> Self {
-        let held = brain.policies.held.as_ref().map(|held| HeldStatus {
-            hash: held.policy.hash().to_string(),
-            since_s: held.since_s,
-            reasons: held.reasons.clone(),
-            differences: held.differences.clone(),
+        let held = brain.policies.held.as_ref().map(|held| {
+            let hash = held.policy.hash().to_string();
+            HeldStatus {
+                since_s: brain.durable().held_since_s(&hash),
+                hash,
+                reasons: held.reasons.clone(),
+                differences: held.differences.clone(),
+            }
         });
         let refused = brain.policies.refused.clone();
         Self {

@@ -64,6 +64,30 @@ fn silent_zone_is_told_step_by_step() {
 }
 
 #[test]
+fn loss_told_before_a_restart_is_followed_by_the_return() {
+    use crate::tasks::events::{Event, EventKind};
+    use crate::tasks::journal::Snapshot;
+    use EventKind::{AggregatorLost, AggregatorReturned};
+    let lost = || Event::new(AggregatorLost, "b/b-aggregator", "lost");
+    let returned = || Event::new(AggregatorReturned, "b/b-aggregator", "returned");
+    let rows = [
+        (vec![], vec![]),
+        (vec![lost()], vec![AggregatorReturned]),
+        (vec![lost(), returned()], vec![]),
+    ];
+    for (earlier, expected) in rows {
+        let mut fleet = settled(enforced());
+        fleet.restarts();
+        let mut before = Snapshot::of(&fleet.brain, None);
+        before.recall_lost(&earlier);
+        fleet.run(5.0);
+        let now = Snapshot::of(&fleet.brain, Some(&before));
+        let told: Vec<_> = now.since(&before).map(|event| event.kind).collect();
+        assert_eq!(told, expected, "{earlier:?}");
+    }
+}
+
+#[test]
 fn unconfirmed_leader_releases_no_share() {
     let mut fleet = settled(enforced());
     fleet.brain.leadership.mandate = Mandate::Elected { confirmed: false };

@@ -261,8 +261,16 @@ fn policy_held_at_peak_stays_held() {
             .for_each(|zone| zone.offers("acme", 100.0));
         fleet.run(310.0);
         for _ in 0..2 {
+            let since_s = fleet.brain.durable().held_since_s(&hash.to_string());
             fleet.restarts();
             assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
+            assert!(since_s.is_some() && fleet.brain.holds_as_before());
+            fleet.run(5.0);
+            assert_eq!(
+                fleet.brain.durable().held_since_s(&hash.to_string()),
+                since_s,
+                "it is held since the first process"
+            );
             let reasons = &fleet.brain.policies.held.as_ref().unwrap().reasons;
             assert_eq!(*reasons, ["held back earlier, and not acknowledged"]);
         }
