@@ -53,7 +53,7 @@ impl PolicyTexts {
     }
 }
 
-/// A 64-bit hash of the two texts a policy was read from: FNV-1a over the bytes of the policy, one byte 0xFF
+/// A 64-bit hash of the texts that a policy was read from. Without a catalogue: FNV-1a over the bytes of the policy, one byte 0xFF
 /// (which no UTF-8 text contains) and the bytes of the tenants. Equal on every machine and in every version.
 /// It distinguishes contents; collisions can be constructed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

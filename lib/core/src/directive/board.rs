@@ -118,8 +118,8 @@ impl Board {
 
     /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of
     /// the version before the latest get only the latest change; slower readers, all but a few, get
-    /// the whole state. Without `values`, the values of keys are left out, and headroom, pool and
-    /// cut with them.
+    /// the whole state. Without `values`, the values of keys are left out, and with them headroom,
+    /// pool, cut and the terms of plans.
     pub fn update(
         &mut self,
         bucket: &Bucket,
@@ -195,7 +195,7 @@ impl Posted {
         &self.terms
     }
 
-    /// The tenants with their own directive, the default class included, with their values, in the
+    /// The tenants with their own directive, classes included, with their values, in the
     /// order of names.
     pub fn keys(&self) -> impl Iterator<Item = (&Tenant, Values)> {
         self.keys.iter().map(|key| (&key.tenant, key.values))

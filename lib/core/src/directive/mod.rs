@@ -99,7 +99,7 @@ pub struct BucketDirective {
     pub whole: bool,
     /// The terms of the bucket, for all its keys.
     pub terms: Terms,
-    /// The directives of tenants, in the order of names; a tenant without an entry uses that of the default
+    /// The directives of tenants, in the order of names; a tenant without an entry uses that of its
     /// class.
     pub keys: Vec<KeyDirective>,
 }
@@ -127,14 +127,14 @@ pub struct Terms {
     /// The key and salt of a coherent coin, equal throughout the fleet; absent for other coins. Without them
     /// a client draws independently.
     pub coherence: Option<Coherence>,
-    /// To an aggregator: the number of children between which tenant limits and floors are divided.
+    /// To an aggregator: the number of children between which tenant limits and floors are divided. Absent counts as one.
     pub presences: Option<Presences>,
     /// To an aggregator: its hold, the part of the limit while the controller is silent. Absent means
     /// unchanged.
     pub hold: Option<Rate>,
     /// To an aggregator: its part of the bucket's shared headroom. Absent means unchanged.
     pub headroom: Option<Headroom>,
-    /// To a client: the number of clients that share the zone's guard.
+    /// To a client: the number of clients that share the zone's guard. Without it the client has no guard.
     pub clients: Option<u32>,
     /// To a client: the headroom pool of the zone. Absent means unchanged.
     pub pool: Option<ZonePool>,

@@ -37,10 +37,10 @@ pub enum StaleDirective {
         /// The epoch that arrived.
         got: Epoch,
     },
-    /// An implausible kill generation.
+    /// A kill generation, of the fleet or of a bucket, that no sound process reaches.
     #[error("kill generation {got:?} is implausibly far above {held:?}")]
     KillJump {
-        /// The generation held.
+        /// The fleet's generation here.
         held: KillGeneration,
         /// The generation received.
         got: KillGeneration,

@@ -7,8 +7,8 @@ use crate::quantity::{DropRatio, OutOfRange, Rate};
 /// Maximum number of names with their own limits in one report, and in one message.
 pub const LIMITED_MAX: usize = 512;
 
-/// The rules for the drop ratio of an unlisted name at a client. An unknown name has the ratio of
-/// the class `default`. The default refuses nothing more.
+/// The rules for the drop ratio of an unlisted name at a client. A new name without a bin has the ratio of its class.
+/// The default refuses nothing more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailCut {
     /// The rate that an established name may pass if its own counts show its rate; `None` if
@@ -16,7 +16,7 @@ pub struct TailCut {
     pub level: Option<Rate>,
     /// The same for a new name.
     pub new_level: Option<Rate>,
-    /// The drop ratio of the other established names.
+    /// The drop ratio of established names whose own counts do not show their rate.
     pub ratio: DropRatio,
     /// The rate that no name may exceed.
     pub tenant_limit: Option<Rate>,

@@ -58,11 +58,11 @@ pub trait Parent {
         self.message(now, stream).map(Directives::from)
     }
 
-    /// Returns true if a stream should end: a newer one of the same child replaced it, or its child was removed. Before
-    /// the greeting it is also true.
+    /// Returns true if a stream should end: a newer one of the same child replaced it, or its child was removed. Also true
+    /// before the greeting and after the end.
     fn is_superseded(&self, stream: StreamId) -> bool;
 
-    /// Maximum number of connected children, half of them from one source.
+    /// Maximum number of connected children. At most half of them may be from one source.
     fn children_max(&self) -> usize {
         usize::MAX
     }

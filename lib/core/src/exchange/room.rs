@@ -10,7 +10,7 @@ use crate::quantity::MonoTime;
 
 /// A bucket that no child is subscribed to for this time is not needed anymore for children.
 pub const UNUSED: Duration = Duration::from_secs(120);
-/// Names that are remembered.
+/// Maximum number of names that are remembered.
 pub const NAMES_MAX: usize = 64;
 /// A name is forgotten if no child names it within this time.
 const FORGOTTEN: Duration = Duration::from_secs(3_600);
@@ -18,12 +18,12 @@ const FORGOTTEN: Duration = Duration::from_secs(3_600);
 /// invents must not fill the log.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The latest names, in their order.
+/// The latest names, in alphabetical order.
 #[derive(Debug, Default)]
 pub struct LatestNames {
     names: BTreeMap<Bucket, Asked>,
     unlogged: Vec<Bucket>,
-    /// Number of requests for any name.
+    /// Count of requests for any name, remembered or not.
     pub count: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Asked {
     pub times: u64,
     /// The latest of these times.
     pub at: MonoTime,
-    /// Set once the policy was searched for a similar name.
+    /// Set once the policy was searched for a similar name, found or not.
     pub nearest: Option<Unlisted>,
 }
 

@@ -43,7 +43,7 @@ pub struct KillClaim {
 pub struct Claims {
     by_scope: BTreeMap<Scope, Held>,
     version: u64,
-    /// The number of claims that were new.
+    /// Count of claims above the one kept for their scope, whether there was room for them or not.
     pub ignored: u64,
     /// The version and the time of the last log.
     logged: (u64, Option<MonoTime>),
@@ -121,7 +121,8 @@ impl Claims {
     }
 
     /// Makes room for another claim of a child: where all places are taken, the child with the most claims loses
-    /// its oldest. Returns false if that is the child itself, or a client with as many as it may have.
+    /// its oldest. Returns false if no child has at least two more than this one, or this is a client with as many as it
+    /// may have.
     fn makes_room(&mut self, child: &Identity) -> bool {
         let mut of_each = BTreeMap::<InstanceId, usize>::new();
         self.by_scope
@@ -188,7 +189,8 @@ impl Claims {
             .collect()
     }
 
-    /// Takes the claims to log, a few of the new ones once a minute, unless an order has explained them soon.
+    /// Takes the claims to log: a few of the new ones once a minute, unless an order has explained them soon. The others
+    /// are not logged.
     pub fn take_unlogged(&mut self, now: MonoTime) -> Vec<(Scope, KillClaim)> {
         let (seen, at) = self.logged;
         let unlogged = self.since(seen);

@@ -23,9 +23,10 @@
 //!    arrive. A controller that has lost its state takes the generations of aggregators as evidence, too. The
 //!    claims that moved nothing are passed upwards with the name of the process that made them, and
 //!    the next command or order of an operator for the scope moves its generation past them.
-//! 6. **The controller gives no orders through the relay**, unless it cannot save them: then aggregators below it repeat
-//!    the order until a controller has. It stores the commands of operators, and raises the generations that it sends. A command that ends a kill there also ends every order for the scope that
-//!    is older, even if the controller learns of the order only later.
+//! 6. **The controller gives no orders, unless it cannot save a command.** It stores the commands of operators, and raises
+//!    the generations that it sends. A command that an elected one cannot save is an order in its directives: aggregators
+//!    below it repeat the order until a controller has saved it. A command that ends a kill also ends every order for the scope
+//!    that is older, even if the controller learns of the order only later.
 //!
 //! A *drill* is a number in the same messages. It changes no mode, and measures the time that a kill would
 //! take to reach the clients.
@@ -55,20 +56,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::Mode;
 
-/// Maximum step of an epoch that a peer may claim. A larger step is a broken or hostile peer, which
-/// must not be able to exhaust the numbers.
+/// Maximum step of a controller's epoch, from the one held to the next that a child takes. A larger step is a broken or
+/// hostile peer, which must not be able to exhaust the numbers. Generations have bounds of their own, below.
 pub const JUMP_MAX: u64 = 1 << 32;
-/// The highest generation or drill number that a child may claim in one step. All tiers have the
-/// same bound, so a parent never takes a number that its own parent ignores.
-const CLAIM_MAX: u64 = 1 << 62;
-/// Maximum step of a claim above [`CLAIM_MAX`]. It leaves room for 2^46 such claims.
+/// The generation or drill number up to which a child may claim any, regardless of the one held. All tiers have the
+/// same base, so a parent takes no number that its own parent ignores.
+const CLAIM_BASE: u64 = 1 << 62;
+/// Maximum step of a claim above [`CLAIM_BASE`], or above the number held if that is higher. It leaves room for 2^46
+/// such claims.
 const CLAIM_STEP: u64 = 1 << 16;
 /// The highest generation that a parent may send. No sound process reaches it.
 const SENT_MAX: u64 = 1 << 63;
 
 /// Returns the highest number that a child may claim at a process that holds `held`.
 const fn claimable(held: u64) -> u64 {
-    let base = if held > CLAIM_MAX { held } else { CLAIM_MAX };
+    let base = if held > CLAIM_BASE { held } else { CLAIM_BASE };
     base.saturating_add(CLAIM_STEP)
 }
 

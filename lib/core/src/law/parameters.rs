@@ -105,8 +105,8 @@ pub const POOL_DEPTH_REQUESTS: f64 = 32.0;
 /// Maximum total depth of a zone's pools that the learned factor raises them to, in seconds of the
 /// zone's even part of the limit.
 pub const POOL_BURST: Duration = Duration::from_millis(500);
-/// Maximum depth of a client's pool that the learned factor may raise it to, in its largest group
-/// of simultaneous requests.
+/// Maximum depth of a client's pool that the learned factor may raise it to, as a multiple of its largest group of
+/// simultaneous requests.
 pub const POOL_GROUP: f64 = 1.3;
 /// The depth of a client's pool by its largest group at most, in seconds of the limit.
 pub const POOL_GROUP_MAX: Duration = Duration::from_millis(250);

@@ -23,7 +23,7 @@ const _: () = assert!(KEPT + SEPARATOR.len() + HASH_DIGITS <= NAME_BYTES_MAX);
 /// different names. Names are encoded once: a name with escapes that is encoded again is another name.
 #[derive(Clone, Copy, Debug)]
 pub enum Encoded<'a> {
-    /// The text, or a name that was encoded before.
+    /// The text itself.
     Plain(&'a str),
     /// A name with escapes.
     Escaped(Escaped),

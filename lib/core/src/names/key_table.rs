@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{Key, KeyId};
 
-/// Keys that a tier has room for beyond its bound: keys of the class `default` and of listed
+/// Keys that a tier has room for beyond its bound: keys of classes and of listed
 /// tenants; the policy and the bounds of buckets limit their number.
 pub const DECLARED_MAX: usize = 1 << 20;
 

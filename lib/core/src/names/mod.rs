@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// The tenant class shared by every tenant that the policy does not list.
+/// The class of every tenant that the policy does not list and that has no plan.
 pub const DEFAULT_TENANT: &str = "default";
 
 /// The rule of names that a text breaks.
@@ -181,7 +181,7 @@ name! {
 }
 name! {
     /// The tenant that a request belongs to: the [`Encoded`] name of what a caller sent. Tenants that the policy does
-    /// not list share the class [`DEFAULT_TENANT`].
+    /// not list share the class of their plan, or [`DEFAULT_TENANT`].
     Tenant, check_tenant, TENANT_BYTES_MAX, TENANT_PATTERN
 }
 name! {

@@ -4,8 +4,8 @@
 /// lengths.
 const WORD_CHARS_MAX: usize = 40;
 
-/// Returns the word of `known` at the smallest edit distance, if that is at most one edit in three
-/// characters.
+/// Returns the word of `known` at the smallest edit distance, if that is at most one edit for every three
+/// characters, rounded up. `None` for a word that is too long to compare.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.chars().nth(WORD_CHARS_MAX).is_some() {
         return None;

@@ -18,7 +18,7 @@ impl TokenBucket {
         }
     }
 
-    /// Returns the tokens that are left since the last change.
+    /// Returns the tokens that the last change left; negative for a debt.
     pub const fn left(&self) -> f64 {
         self.left
     }

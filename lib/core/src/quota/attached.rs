@@ -38,7 +38,7 @@ impl BucketQuotas {
     /// Makes the quotas of one bucket.
     ///
     /// # Errors
-    /// When they are too many, when two have the same name, or when their keys differ in kind.
+    /// When they are too many, two have the same name, their keys differ in kind, or their overrides are too large.
     pub fn new(quotas: Vec<Arc<Quota>>) -> Result<Self, InvalidBucketQuotas> {
         if quotas.len() > QUOTAS_PER_BUCKET_MAX {
             return Err(InvalidBucketQuotas::TooMany(quotas.len()));

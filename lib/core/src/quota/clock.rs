@@ -18,7 +18,8 @@ pub struct ClockReading {
 /// The clock of a server as saved for the next start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SavedClock {
-    /// The readings at that moment.
+    /// The readings at that moment, but the wall clock as the server mapped it: a step that it had not followed yet is
+    /// found by the next process.
     pub read: ClockReading,
     /// The quota time at that moment.
     pub quota_ms: u64,

@@ -97,7 +97,8 @@ impl Quota {
     }
 
     /// The smallest bound on the requests of one key that an instance admits in one refill interval while the store
-    /// does not answer, under [`OnStoreError::AllowBounded`]: a lease, or where that is 1, a hundredth of the quota.
+    /// does not answer, under [`OnStoreError::AllowBounded`]: a lease, or where that is 1, a hundredth of the quota and
+    /// at least 1.
     pub const fn bounded(&self) -> u64 {
         if self.lease > 1 {
             return self.lease;

@@ -42,6 +42,7 @@ pub(super) struct Allowance {
     /// Requests/s in the past, none of it above the setting: a child that raises its own history cannot raise
     /// its bound without end.
     history: f64,
+    /// The clients of the present report, as it claims.
     clients: u32,
     /// The time that the present report covers, by the child's clock; `None` if it is unknown.
     span: Option<Duration>,
@@ -49,7 +50,7 @@ pub(super) struct Allowance {
     counted: u64,
     /// Requests that may still be counted for the part of that time that is confirmed.
     left: u64,
-    /// Requests that may still be counted for the rest of it. They use up late requests.
+    /// Requests that may still be counted for the rest of it, out of the second budget.
     unconfirmed_left: u64,
     arrived: MonoTime,
     /// The time of the parent that no report has used yet, times `CLOCKS_MAX`.
@@ -110,7 +111,7 @@ impl Allowance {
         self.late_room = late_room;
     }
 
-    /// Begins a report that covers `span` and arrived at `now`, of a child with so many clients. Returns the
+    /// Begins a report that covers `span`, if known, and arrived at `now`, of a child with so many clients. Returns the
     /// requests that evidence in the report can be about.
     pub(super) fn begin(&mut self, now: MonoTime, span: Option<Duration>, clients: u32) -> u64 {
         let setting = self.setting(self.clients);

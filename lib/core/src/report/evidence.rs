@@ -182,11 +182,6 @@ impl Evidence {
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
-
-    /// Removes all outcomes.
-    pub fn clear(&mut self) {
-        self.cells.clear();
-    }
 }
 
 #[cfg(test)]
@@ -245,7 +240,5 @@ mod tests {
                 .collect::<Vec<_>>(),
             [3]
         );
-        evidence.clear();
-        assert!(evidence.is_empty());
     }
 }

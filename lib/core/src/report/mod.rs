@@ -189,8 +189,8 @@ impl From<Option<Leader>> for ReportedLead {
 pub struct Report {
     /// The number of the child's message on this stream, from 1.
     pub seq: u64,
-    /// True if further parts of the report follow. Until the last one, parts carry only definitions
-    /// and tallies.
+    /// True if further parts of the report follow. Until the last one, parts carry only number, time, clients,
+    /// definitions and tallies.
     pub more: bool,
     /// What only the greeting has, the first report of a stream.
     pub greeting: Greeting,

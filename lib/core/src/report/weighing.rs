@@ -17,14 +17,16 @@ const INSTANCES_MAX: u32 = 10_000;
 /// Number of [takes](Weighing::take) between halvings of the memory: a minute of roll-ups or ticks.
 const TAKES_PER_FADE: u32 = 120;
 
-/// Evidence of children, each an instance or an aggregator of instances, on its way to a parent or a gate.
+/// Evidence of children `C`, each an instance or an aggregator of instances, on its way to a parent or a gate.
 ///
 /// The median is taken over all instances that had requests in the last minutes, and not only over
 /// the instances of the present roll-up, where a single instance may have reported.
 #[derive(Debug)]
 pub struct Weighing<C> {
     cohorts: BTreeMap<CohortKey, BTreeMap<C, Weighed>>,
-    children: usize,
+    /// The number of pairs of a cohort and a child.
+    pairs: usize,
+    /// The number of cohorts of each child.
     of_child: BTreeMap<C, u32>,
     left_out: u64,
     takes: u32,
@@ -44,7 +46,7 @@ impl<C> Default for Weighing<C> {
     fn default() -> Self {
         Self {
             cohorts: BTreeMap::new(),
-            children: 0,
+            pairs: 0,
             of_child: BTreeMap::new(),
             left_out: 0,
             takes: 0,
@@ -68,7 +70,7 @@ impl<C: Ord + Clone> Weighing<C> {
         }
         if !is_known {
             *self.of_child.entry(child.clone()).or_default() += 1;
-            self.children += 1;
+            self.pairs += 1;
         }
         let child = self
             .cohorts
@@ -87,13 +89,13 @@ impl<C: Ord + Clone> Weighing<C> {
             .of_child
             .get(child)
             .is_none_or(|cohorts| *cohorts < OF_CHILD_FIRST);
-        let (cohorts_max, children_max) = if is_first {
+        let (cohorts_max, pairs_max) = if is_first {
             (COHORTS_MAX, 2 * WEIGHED_MAX)
         } else {
             (COHORTS_MAX / 4 * 3, WEIGHED_MAX)
         };
         (self.cohorts.len() < cohorts_max || self.cohorts.contains_key(cohort))
-            && self.children < children_max
+            && self.pairs < pairs_max
     }
 
     /// Counts outcomes that are left out of the evidence.
@@ -159,7 +161,7 @@ impl<C: Ord + Clone> Weighing<C> {
         for child in self.cohorts.values().flat_map(BTreeMap::keys) {
             *self.of_child.entry(child.clone()).or_default() += 1;
         }
-        self.children = self.cohorts.values().map(BTreeMap::len).sum();
+        self.pairs = self.cohorts.values().map(BTreeMap::len).sum();
     }
 }
 
@@ -288,7 +290,7 @@ mod tests {
         // Long after, the stopped instances count no more.
         (0..40 * TAKES_PER_FADE).for_each(|_| drop(weighing.take()));
         weighing.add(1, 1, &cohort(), &outcomes(7, 0));
-        assert_eq!((take(&mut weighing).offered, weighing.children), (7, 1));
+        assert_eq!((take(&mut weighing).offered, weighing.pairs), (7, 1));
     }
 
     #[test]
@@ -361,7 +363,7 @@ mod tests {
             .next()
             .map(|(_, outcomes)| outcomes.instances);
         assert_eq!(first, Some(111));
-        assert!(weighing.children <= 2 * WEIGHED_MAX && weighing.left_out() > 0);
+        assert!(weighing.pairs <= 2 * WEIGHED_MAX && weighing.left_out() > 0);
     }
 
     proptest! {

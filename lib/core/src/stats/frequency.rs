@@ -131,7 +131,6 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
             self.next
         };
         if from == 0 && !self.has_counts.swap(false, Ordering::Relaxed) {
-            self.next = 0;
             return;
         }
         let to = (from + self.entries.len().div_ceil(parts.max(1))).min(self.entries.len());

@@ -9,7 +9,7 @@ use super::effect::{Effect, Offered, Regime, effects};
 
 /// Maximum number of buckets, of tenants refused more, and of tenants refused less that a forecast names.
 pub const FORECAST_MAX: usize = 20;
-/// Changes of a share that are not named: sums of rates are not exact, and nobody acts on less.
+/// Changes of a share that are not named: sums of rates are not exact, and less is no reason to act.
 const SHARE_MIN: f64 = 0.0005;
 
 /// The share of the requests that are refused before and after a change.

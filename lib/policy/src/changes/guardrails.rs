@@ -24,7 +24,7 @@ pub const TENANTS_REMOVED_MAX: f64 = 0.2;
 pub const CATALOGUE_CHANGED_MAX: f64 = 0.1;
 /// Rows that may always change.
 const CATALOGUE_CHANGED_MIN: usize = 20;
-/// The number of reasons given; of more, the first.
+/// Maximum number of reasons given: the first ones. One line more has the number of the others.
 pub const REASONS_MAX: usize = 20;
 /// Maximum number of tenants named for one bucket: those who would lose most.
 const TENANTS_NAMED_MAX: usize = 3;

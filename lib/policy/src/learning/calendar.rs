@@ -38,7 +38,7 @@ impl Minute {
         Day(self.0.div_euclid(MINUTES_PER_DAY as i64))
     }
 
-    /// Which minute of its day it is: 0..1440.
+    /// Its number within the day: 0..1440.
     pub const fn of_day(self) -> usize {
         self.0.rem_euclid(MINUTES_PER_DAY as i64) as usize
     }

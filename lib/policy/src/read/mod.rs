@@ -34,6 +34,7 @@ fn tenant_hint(text: &str) -> String {
     Encoded::of(text).map_or_else(|| NAME_HINT.to_owned(), named)
 }
 
+/// The content of the file of the tenants.
 struct Sharing {
     tenants: Tenants,
     fairness: Fairness,
@@ -42,11 +43,13 @@ struct Sharing {
     warnings: Vec<Warning>,
 }
 
+/// The content of the policy file.
 struct Protection {
     kill_switch: bool,
     guardrails: bool,
     buckets: Buckets,
     quotas: Quotas,
+    /// The place of `buckets`.
     at: Place,
     warnings: Vec<Warning>,
 }

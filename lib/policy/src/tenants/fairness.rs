@@ -6,7 +6,7 @@ use crate::spec::{Algorithm, FairnessSpec};
 use crate::yaml::{Checked, Field};
 use plimsoll_core::quantity::Rate;
 
-/// Default interval between updates of weights and floors in the law.
+/// The default of `reweight_interval_s`.
 pub const REWEIGHT_INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The default floor in requests/s of a `fairness` block; without such a block the floor is zero.
@@ -15,9 +15,9 @@ const MIN_FLOOR_DEFAULT_RPS: f64 = 5.0;
 /// The fairness settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fairness {
-    /// The algorithm as written.
+    /// The algorithm as written; all of them are one.
     pub algorithm: Algorithm,
-    /// Interval between updates of weights and floors in the law; never zero.
+    /// `reweight_interval_s` as written, never zero. It has no effect: changed weights apply immediately.
     pub reweight_interval: Duration,
     /// The floor: the rate below which a tenant is never dropped, while all floors together can be met.
     pub min_floor: Rate,

@@ -15,7 +15,8 @@ use crate::yaml::{Checked, Fault, Field, Place, Source};
 /// The quotas that a policy defines.
 pub(crate) type Quotas = BTreeMap<Name, Arc<Quota>>;
 
-/// Reads the quotas of a tenant or a plan.
+/// Reads the numbers of a tenant or a plan, by quota. An absent `refill` is that of the quota, or `max` where the quota
+/// refills whole.
 pub(super) fn overrides(
     specs: BTreeMap<String, OverrideSpec>,
     field: &Field<'_>,

@@ -457,7 +457,7 @@ fn gates_that_can_never_pass_give_warnings() {
     for [buckets, rollout, expected] in rows(
         r#"
         b: { limit: 100 } | |
-        b: { limit: 100 }, c: { limit: 7 } | canary_percent: 100 | 2:28: rollout.canary_percent: enforce: a canary of 100 % has no control cohort to compare with
+        b: { limit: 100 }, c: { limit: 7 } | canary_percent: 100 | 2:28: rollout.canary_percent: enforce: a canary of 100 % has no control cohort to compare latency with; only a fleet that reports none passes
         b: { limit: 100, rollout: { canary_percent: 0 } } | | 1:56: buckets.b.rollout.canary_percent: enforce: a canary of 0 % has no canary cohort
         b: { limit: 100 } | shadow: { window_h: 0 }, canary: { window_min: 0 } | 2:32: rollout.shadow.window_h: canary: a window of 0 has no samples && 2:59: rollout.canary.window_min: enforce: a window of 0 has no samples
         b: { limit: 0 } | | 1:24: buckets.b.limit: canary: a limit of 0 refuses everything && 1:24: buckets.b.limit: enforce: a limit of 0 refuses everything

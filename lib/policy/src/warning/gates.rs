@@ -76,7 +76,7 @@ pub(super) fn of_bucket(
         let missing = if percent == 0.0 {
             "canary cohort"
         } else {
-            "control cohort to compare with"
+            "control cohort to compare latency with; only a fleet that reports none passes"
         };
         let why =
             format!("the gate to enforce can never pass: a canary of {percent} % has no {missing}");

@@ -16,7 +16,9 @@ pub(crate) const NESTING_MAX: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
+    /// The place of the key; of an item of a sequence that of its value.
     pub(crate) key_at: Place,
+    /// The place of the value.
     pub(crate) at: Place,
     /// The scalar; `None` for a mapping or a sequence.
     pub(crate) text: Option<String>,

@@ -9,10 +9,10 @@ use crate::quantity::{DropRatio, MonoTime};
 /// A break without refusals that ends an overload. A shorter one belongs to it.
 pub const OVERLOAD_GAP: Duration = Duration::from_secs(5);
 
-/// The time constants of the two averages. Their difference, by the difference of the constants, is the slope.
+/// The time constants of the two averages in seconds. Their difference, by the difference of the constants, is the slope.
 const FAST: f64 = 2.0;
 const SLOW: f64 = 8.0;
-/// The longest rest that is predicted.
+/// The longest rest that is predicted, in seconds.
 const REST_MAX: f64 = 120.0;
 /// The range of the excess that is resolved. A ratio of 1 would be an infinite excess.
 const EXCESS: (f64, f64) = (1e-3, 1e3);

@@ -26,7 +26,7 @@ pub struct Child {
     pub stream: Option<StreamId>,
     /// The time of its first greeting here.
     pub since: MonoTime,
-    /// The time of its last report.
+    /// The time of its last report; while it is away, of the end of its last stream.
     pub last_report: MonoTime,
     /// By bucket: the clients that carry out less than the mode that they were sent.
     pub(super) unapplied: BTreeMap<Bucket, u32>,

@@ -40,6 +40,7 @@ pub struct Sessions {
     /// The instance of the parent.
     own: InstanceId,
     children: BTreeMap<InstanceId, Child>,
+    /// The child of each stream that has greeted and not ended, also of one that was replaced.
     streams: HashMap<StreamId, InstanceId>,
     /// The times of disconnections, in order; also of children that are connected again.
     away: VecDeque<(MonoTime, InstanceId)>,
@@ -257,9 +258,11 @@ impl Sessions {
             self.shares.give_back(&removed.books);
             self.key_room
                 .on_change(&removed.identity, removed.books.keys_held(), 0);
-            self.connected -= usize::from(removed.stream.is_some());
+            if let Some(stream) = removed.stream {
+                self.connected -= 1;
+                self.streams.remove(&stream);
+            }
         }
-        self.streams.retain(|_, owner| *owner != instance);
     }
 
     /// Removes children that have been disconnected for longer than [`REMEMBERED`] and returns them. Linear
@@ -295,7 +298,7 @@ impl Sessions {
         }
     }
 
-    /// The most children, disconnected but remembered ones included.
+    /// Maximum number of children, disconnected but remembered ones included.
     pub const fn children_max(&self) -> usize {
         self.children_max
     }
@@ -337,7 +340,7 @@ impl Sessions {
         self.children.get_mut(&instance)
     }
 
-    /// Returns true if a newer stream replaced this one, or if its child was removed.
+    /// Returns true if a newer stream replaced this one, if its child was removed, and for a stream that is not open.
     pub fn is_superseded(&self, stream: StreamId) -> bool {
         let child = self
             .streams

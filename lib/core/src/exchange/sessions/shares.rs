@@ -51,7 +51,9 @@ impl Shares {
 
     /// Sets a share aside for a new instance. Returns the start of its time.
     pub(super) const fn open(&mut self, now: MonoTime, books: &mut Books) -> MonoTime {
-        books.renew_share(self.next());
+        let share = self.free / self.places;
+        self.free -= share;
+        books.renew_share(share);
         now
     }
 
@@ -84,11 +86,5 @@ impl Shares {
 
     pub(super) const fn take_late(&mut self, counted: u64) {
         self.late_room = self.late_room.saturating_sub(counted);
-    }
-
-    const fn next(&mut self) -> u64 {
-        let share = self.free / self.places;
-        self.free -= share;
-        share
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::stats::{LogLinear, LogLinearBin};
 
-/// Zones in one report.
+/// Maximum number of zones in one report; further ones are left out.
 pub const SPREAD_ZONES_MAX: usize = 64;
 /// Different latencies in the spread of one zone: sixteen in each doubling, up to a minute.
 pub const SPREAD_STEPS_MAX: usize = 26 * 16;

@@ -119,17 +119,10 @@ impl DrillTiming {
 
     /// The number of child aggregators that have not reported any spread.
     pub fn silent_aggregators(&self) -> usize {
-        let without = self
-            .below
-            .values()
-            .filter(|(_, spreads)| spreads.is_empty())
-            .count();
-        without
-            + self
-                .due
-                .values()
-                .filter(|due| due.role == Role::Aggregator)
-                .count()
+        let below = self.below.values();
+        let silent = below.filter(|(_, spreads)| spreads.is_empty());
+        let due = self.due.values().filter(|due| due.role == Role::Aggregator);
+        silent.count() + due.count()
     }
 
     /// Returns true if every client has confirmed, apart from children whose streams closed.
@@ -137,11 +130,7 @@ impl DrillTiming {
         let is_confirmed = |spreads: &BTreeMap<Zone, Spread>| {
             !spreads.is_empty() && spreads.values().all(|spread| spread.missing == 0)
         };
-        self.due.is_empty()
-            && self
-                .below
-                .values()
-                .all(|(_, spreads)| is_confirmed(spreads))
+        self.due.is_empty() && self.below.values().all(|(_, each)| is_confirmed(each))
     }
 }
 

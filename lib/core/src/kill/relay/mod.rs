@@ -1,6 +1,6 @@
 //! The relay of kills and drills. At an aggregator it merges the generations of parent and children, keeps
-//! kill orders that the controller has not confirmed, and times drills. A
-//! controller uses it to send generations and to time drills; its durable state does the rest.
+//! kill orders that the controller has not confirmed, and times drills. A controller uses it to send generations, to
+//! keep the claims of its children and to time drills; its durable state does the rest.
 
 mod evidence;
 mod orders;
@@ -36,6 +36,7 @@ pub struct KillRelay {
     claims: Claims,
     timing: DrillTiming,
     sent: SentKills,
+    /// The versions of claims and timing that the present stream carried; 0 for none.
     sent_claims: u64,
     sent_timing: u64,
 }
@@ -86,8 +87,9 @@ impl KillRelay {
         }
     }
 
-    /// Enters an operator's kill order at this tier, or its end. The end leaves a scope killed that is also
-    /// killed by an order of an aggregator below. Returns true if the generation changed.
+    /// Enters an operator's kill order at this aggregator, or its end. The end leaves a scope killed that is also
+    /// killed by an order of an aggregator below; without an order given here, and without a kill held that no order
+    /// explains, it does nothing. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket with its own kill.
@@ -200,7 +202,8 @@ impl KillRelay {
     /// sends directives. Returns true if a generation changed.
     ///
     /// # Errors
-    /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
+    /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken, but
+    /// evidence may be over.
     pub fn on_directives(
         &mut self,
         now: MonoTime,

@@ -39,14 +39,16 @@ impl Orders {
             age: Duration::ZERO,
             ends_held,
         };
-        self.0.insert(
-            id,
-            Held {
-                order,
-                at: now,
-                sent: None,
-            },
-        );
+        self.enter(now, id, order);
+    }
+
+    fn enter(&mut self, now: MonoTime, id: OrderId, order: KillOrder) {
+        let held = Held {
+            order,
+            at: now,
+            sent: None,
+        };
+        self.0.insert(id, held);
     }
 
     /// Enters an order of a child aggregator. Returns true if it is new, or a later state of it.
@@ -56,14 +58,7 @@ impl Orders {
             None => self.0.len() < RELAYED_MAX,
         };
         if is_new {
-            self.0.insert(
-                id.clone(),
-                Held {
-                    order,
-                    at: now,
-                    sent: None,
-                },
-            );
+            self.enter(now, id.clone(), order);
         }
         is_new
     }

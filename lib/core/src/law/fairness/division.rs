@@ -3,16 +3,16 @@
 use super::debt::divide_in_debt;
 use super::{Claim, Waterfill};
 
-/// One key and its demand: a listed tenant, or the class `default` of all unlisted names.
+/// One key and its demand: a listed tenant, or a class of unlisted names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claimant {
-    /// Requests/s offered; of the class those within the tenant limit of each name.
+    /// Requests/s offered; of a class those within the tenant limit of each name.
     pub offered: f64,
     /// The weight relative to others.
     pub weight: f64,
-    /// The floor in requests/s, below which nothing is refused; of the class the sum over its names.
+    /// The floor in requests/s, below which nothing is refused; of a class the sum over its names.
     pub floor: f64,
-    /// The tenant limit in requests/s; infinite if there is none, and for the class.
+    /// The tenant limit in requests/s; infinite if there is none, and for a class.
     pub tenant_limit: f64,
 }
 

@@ -7,10 +7,10 @@ pub use window::{Spread, Window};
 use crate::law::parameters;
 use crate::quantity::{DropRatio, MonoTime, Rate};
 
-/// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window.
-/// Where the window holds too few counts, chance would decide the ratio: a zone on hold then uses a longer
-/// window. Otherwise nothing is refused if the counts are clearly fewer than allowed, and else the `directed`
-/// ratio applies, or none.
+/// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window. Where
+/// few are offered and few are allowed, chance would decide the ratio: a zone on hold then uses a longer window.
+/// Otherwise nothing is refused if the counts are clearly fewer than allowed, and else the `directed` ratio applies, or
+/// none. `window` is `None` while the counts are not known: nothing is then refused where much is allowed.
 pub fn fast_ratio(
     window: Option<&mut Window>,
     now: MonoTime,

@@ -37,7 +37,7 @@ pub struct Spread {
     pub new_share: f64,
     /// The rate in requests/s below which an established name is not refused while all floors fit.
     pub floor: f64,
-    /// The rate in requests/s that no name may exceed.
+    /// The rate in requests/s that no name may exceed; infinite without one.
     pub tenant_limit: f64,
 }
 

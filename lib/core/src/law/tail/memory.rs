@@ -6,7 +6,7 @@ use super::{Bin, Standing};
 use crate::law::parameters;
 use crate::quantity::MonoTime;
 
-/// Times in a memory, in seconds: small, because an aggregator has a million of them.
+/// The unit of times in a memory, in seconds: four bytes are enough, because an aggregator has a million memories.
 const TENTH: f32 = 0.1;
 
 /// The requests of one name, each memory as an exponentially fading count.

@@ -1,5 +1,5 @@
-//! The tail of a bucket: all names that the policy does not list. Together they are one key of the law, the class
-//! `default`. Only the aggregator knows them apart, and spreads the class's drop ratio over them.
+//! The tail of a bucket: all names that the policy does not list. The names of a plan are one key of the law, a class, and
+//! so are those without a plan. Only the aggregator knows the names apart, and spreads the class's drop ratio over them.
 //!
 //! A name is *counted* if its own counts show its rate, and is cut to a water level in requests/s
 //! that all counted names share. The others have one common ratio, by the mean of their rates. The

@@ -57,7 +57,7 @@ impl Whole {
     /// Returns the part of a child that offers `offered` requests/s of the key. A scarce allocation follows
     /// the traffic, and each child keeps a fraction of the even part for traffic that appears there. An
     /// allocation that is not scarce has a margin on top, for chance. `scarce` is the child's share of a scarce
-    /// allocation, if it is not its share of the traffic, as for the class `default`.
+    /// allocation, if it is not its share of the traffic, as for a class.
     pub fn part(&self, child: Child, offered: f64, scarce: Option<f64>) -> Part {
         let (share, even) = child.shares(self.offered, offered);
         let cap = self.room * mixed(share, even);

@@ -1,4 +1,4 @@
-//! The difference between two catalogues, in counts: how many rows came, went and changed.
+//! The difference between two catalogues, in counts of rows that were added, removed and changed.
 
 use std::cmp::Ordering;
 

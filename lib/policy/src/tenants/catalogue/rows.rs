@@ -22,7 +22,7 @@ pub const CATALOGUE_BYTES_MAX: usize = 256 << 20;
 /// The bytes of a catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogueSource<'a> {
-    /// The path of the file. It ends in `.csv`, or in `.ndjson` for one JSON object a line.
+    /// The path of the file. It ends in `.csv`, or in `.ndjson` or `.jsonl` for one JSON object a line.
     pub name: &'a str,
     /// The whole content.
     pub bytes: &'a [u8],
@@ -41,10 +41,10 @@ pub(super) struct RawRow<'a> {
 /// The rows of one file so far.
 pub(super) struct Rows<'a> {
     name: &'a str,
-    /// The number of each plan.
+    /// The number of each plan, from 1 on.
     numbers: BTreeMap<&'a str, u8>,
-    /// The number of each bucket and pattern with limits.
-    buckets: BTreeMap<BucketKey, u32>,
+    /// The number of each bucket and pattern with limits, from 0 on, and the line of its last limit.
+    buckets: BTreeMap<BucketKey, (u32, u64)>,
     catalogue: Catalogue,
     faults: Vec<Fault>,
 }
@@ -109,9 +109,10 @@ impl<'a> CatalogueSource<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Returns true while more rows are of use: not after many faults.
+    /// Returns true while more rows are of use: not after many faults, and not after any in a file that is full.
     pub(super) const fn goes_on(&self) -> bool {
-        self.faults.len() < FAULTS_MAX
+        let is_full = self.catalogue.rows.len() >= CATALOGUE_ROWS_MAX;
+        self.faults.len() < if is_full { 1 } else { FAULTS_MAX }
     }
 
     /// Adds a row, or its fault.
@@ -128,7 +129,6 @@ impl<'a> Rows<'a> {
     fn check(&mut self, line: u64, row: RawRow<'_>) -> Checked<()> {
         if self.catalogue.rows.len() >= CATALOGUE_ROWS_MAX {
             let what = format!("more than {CATALOGUE_ROWS_MAX} rows (CATALOGUE_ROWS_MAX)");
-            self.faults.clear();
             let hint = "leave out tenants without a plan: they are of the class `default` anyway";
             return Err(self.fault(line, "", &what, hint));
         }
@@ -202,11 +202,15 @@ impl<'a> Rows<'a> {
             })?;
             let rate = self.rate(line, "limits", *limit)?;
             let next = self.catalogue.buckets.len() as u32;
-            let bucket = *self.buckets.entry(key.clone()).or_insert(next);
-            if bucket == next {
+            let (bucket, last_line) = self.buckets.entry(key.clone()).or_insert((next, 0));
+            if std::mem::replace(last_line, line) == line {
+                let what = format!("two limits of `{name}`");
+                return Err(self.fault(line, "limits", &what, "keep one of the two"));
+            }
+            if *bucket == next {
                 self.catalogue.buckets.push(key);
             }
-            self.catalogue.limits.push((bucket, rate));
+            self.catalogue.limits.push((*bucket, rate));
         }
         let end = self.catalogue.limits.len();
         if end > LIMITS_MAX {

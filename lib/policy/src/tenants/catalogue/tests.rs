@@ -114,6 +114,7 @@ fn faults_name_the_line_and_the_remedy() {
         a.csv | tenant,floor_rps\njo,-1\n | a.csv:2:1: floor_rps:
         a.csv | tenant,limits\njo,checkout\n | a.csv:2:1: limits: `checkout` is no limit (write BUCKET=RATE
         a.csv | tenant,limits\njo,a b=1\n | a.csv:2:1: limits: `a b`:
+        a.csv | tenant,limits\njo,api/*=1\nal,checkout=5;checkout=6\n | a.csv:3:1: limits: two limits of `checkout` (keep
         a.csv | tenant,plan\n,free\n | a.csv:2:1: tenant: `` is no tenant (write the text
         a.csv | tenant\ndefault\n | a.csv:2:1: tenant: `default` is no tenant
         a.csv | tenant\njo\nal | a.csv:3:1: the file ends within a row: the last line has no line break (write a file beside
