@@ -33,7 +33,9 @@ pub(crate) struct Clock {
     /// Identifies this boot of the machine; `None` if it is unknown.
     boot: Option<u128>,
     clock: RwLock<QuotaClock>,
+    /// State that this process saved last, or tried to; `None` before the first attempt.
     saved: Mutex<Option<SavedClock>>,
+    /// Steps of the wall clock since the start.
     pub(crate) steps: AtomicU64,
     /// 1 if this process started after a long time that is known only from the wall clock.
     pub(crate) unsure: u64,
@@ -94,7 +96,7 @@ impl Clock {
         clock.at(now.boottime_ms)
     }
 
-    /// Saves the state for the next process if the wall clock stepped or the last save is old.
+    /// Saves the state for the next process if the wall clock stepped or the last attempt is old.
     /// Blocks.
     pub(crate) fn keep(&self) -> io::Result<()> {
         let now = self
@@ -154,16 +156,9 @@ fn unix_ms(time: SystemTime) -> u64 {
 }
 
 fn encode(saved: &SavedClock) -> String {
-    let SavedClock {
-        read:
-            ClockReading {
-                boot,
-                boottime_ms,
-                wall_ms,
-            },
-        quota_ms,
-    } = saved;
-    let text = format!("{:x} {boottime_ms} {wall_ms} {quota_ms}", boot.unwrap_or(0));
+    let SavedClock { read, quota_ms } = saved;
+    let (boot, boottime_ms, wall_ms) = (read.boot.unwrap_or(0), read.boottime_ms, read.wall_ms);
+    let text = format!("{boot:x} {boottime_ms} {wall_ms} {quota_ms}");
     format!("{text} {:016x}\n", xxh3_64(text.as_bytes()))
 }
 

@@ -101,16 +101,10 @@ impl Server {
             at_ahead_max,
         } = self;
         let (listen, admin) = (listeners.resp.local_addr()?, listeners.admin.local_addr()?);
-        tokio::spawn(
-            shutdown
-                .clone()
-                .run_until_cancelled_owned(security.clone().follow()),
-        );
-        let (ports, counters, access) = (
-            Ports::new(),
-            Arc::<Counters>::default(),
-            security.access().clone(),
-        );
+        let following = security.clone().follow();
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));
+        let (ports, counters) = (Ports::new(), Arc::<Counters>::default());
+        let access = security.access().clone();
         let port = Port {
             engine: engine.clone(),
             counters: counters.clone(),

@@ -17,8 +17,8 @@ use crate::kill_api::{DRILL_MAX_MS, DrillOrder, DrillReport};
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs a drill on a state machine: `begin` starts one, `timing` returns its progress, and `away`
-/// the number of known aggregators that are not connected. While there are any, the drill is
-/// incomplete. A drill that starts in the meantime ends this one.
+/// the number of known aggregators that are not connected. While there are any, the report says that
+/// the drill is incomplete. A drill that starts in the meantime ends this one with 409.
 pub async fn run<S>(
     machine: &Shared<S>,
     order: DrillOrder,

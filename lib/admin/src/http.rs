@@ -1,4 +1,5 @@
-//! HTTP on the connections of an admin port. A caller that is slow, at any step of a request, is given up after a deadline.
+//! HTTP on the connections of an admin port. A caller that is slow, at any step of a request, is given up
+//! after a deadline.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,13 +24,14 @@ use tower::ServiceExt;
 
 /// Maximum time that a connection waits for the head of a request, between requests too.
 const HEAD_MAX: Duration = Duration::from_secs(30);
+/// Maximum time for the whole body of a request.
 const BODY_MAX: Duration = Duration::from_secs(30);
 /// Maximum life of a connection; the request in progress then has [`DRAIN_MAX`] to end.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Answers the requests of a connection until its end, or until `closing` is cancelled. Requests in
-/// progress are answered first.
+/// Answers the requests of a connection until its end, [`LIFE_MAX`], or until `closing` is cancelled. A
+/// request in progress is answered first.
 pub(crate) async fn converse(
     stream: Stream,
     peer: SocketAddr,

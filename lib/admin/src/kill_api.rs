@@ -15,7 +15,7 @@ pub const ON: &str = "/kill/on";
 /// The path that takes [`KillOff`] by POST and answers [`KillEnded`].
 pub const OFF: &str = "/kill/off";
 /// The path that takes [`DrillOrder`] by POST and answers [`DrillReport`] when every client has acknowledged
-/// the drill or the timeout passed.
+/// the drill or the timeout passed, or 409 when another drill has begun.
 pub const DRILL: &str = "/kill/drill";
 /// Maximum duration of an ordered kill: 366 days, in seconds.
 pub const TTL_MAX_S: u64 = 366 * 24 * 3_600;
@@ -34,7 +34,7 @@ pub struct KillOn {
     /// [`KillOff`]. Controllers only.
     #[schemars(range(min = 1, max = TTL_MAX_S))]
     pub ttl_s: Option<u64>,
-    /// The operator's name, unverified.
+    /// The operator's name, which counts only without a token.
     pub by: Option<Text>,
 }
 
@@ -46,7 +46,7 @@ pub struct KillOff {
     pub bucket: Option<Bucket>,
     /// The operator's reason, for the log.
     pub reason: Option<Text>,
-    /// The operator's name, unverified.
+    /// The operator's name, which counts only without a token.
     pub by: Option<Text>,
 }
 
@@ -57,7 +57,7 @@ pub struct KillStatus {
     pub tier: Tier,
     /// The switch of the whole fleet.
     pub fleet: KillState,
-    /// The switches of all buckets that were ever killed on their own.
+    /// The switches of the buckets that were killed on their own, until they are forgotten after a kill has ended.
     pub buckets: BTreeMap<Bucket, KillState>,
     /// The entries of the policy, and the buckets killed without their pattern, that are in shadow since a kill that has
     /// ended, until they are resumed or promoted. Controllers only.
@@ -70,7 +70,8 @@ pub struct KillStatus {
     /// The generations that no order explains; they kill nothing here.
     #[serde(default)]
     pub claims: Vec<Claimed>,
-    /// True if the state survives a restart of this process. An aggregator relies on its clients instead.
+    /// True if the state survives a restart of this process. Always true at an aggregator, which learns it from its
+    /// clients again.
     pub saved: bool,
 }
 
@@ -134,9 +135,9 @@ pub struct KillState {
     pub generation: KillGeneration,
     /// True if killed, by the generation.
     pub killed: bool,
-    /// True if the policy file orders the kill.
+    /// True if the policy file orders the kill: of the fleet only, and at a controller.
     pub by_file: bool,
-    /// The current kill order, if one was given by command.
+    /// The current kill order, if one was given by command. Controllers only.
     pub command: Option<KillOrder>,
     /// True if an aggregator below orders the kill, and no controller has confirmed it. Aggregators only.
     pub ordered_below: bool,
@@ -149,11 +150,12 @@ pub struct KillState {
 pub struct KillOrder {
     /// The operator's reason; null if this process learned of the kill from a child.
     pub reason: Option<Text>,
-    /// The operator's name, unverified.
+    /// The name of the operator's token, or without a token the name that the order stated; null without either, and if
+    /// this process learned of the kill from a child.
     pub by: Option<Text>,
-    /// The time of the order, in seconds since 1970.
+    /// The time of the order, in seconds since 1970; null if it is not known.
     pub since_s: Option<i64>,
-    /// The time at which the kill ends by itself, in seconds since 1970.
+    /// The time at which the kill ends by itself, in seconds since 1970; null if it does not.
     pub until_s: Option<i64>,
 }
 

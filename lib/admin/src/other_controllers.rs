@@ -42,16 +42,10 @@ impl OtherController {
 
 /// Logs sightings that are [due](OtherControllers::take_unlogged).
 pub fn log(due: Vec<(String, Sighting)>) {
-    for (
-        through,
-        Sighting {
-            other, is_rival, ..
-        },
-    ) in due
-    {
-        let epoch = other.epoch.0;
-        let instance = other.instance.map(tracing::field::debug);
-        if is_rival {
+    for (through, seen) in due {
+        let epoch = seen.other.epoch.0;
+        let instance = seen.other.instance.map(tracing::field::debug);
+        if seen.is_rival {
             tracing::error!(
                 epoch,
                 instance,

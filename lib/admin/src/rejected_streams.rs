@@ -1,8 +1,8 @@
-//! The streams that a parent closed because the child broke a rule, and the children that it refuses again and
-//! again.
+//! The streams that a parent did not admit or closed for a cause, and the children whose reports or
+//! certificates it refuses again and again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_core::exchange::{OnRejected, Rejection};
@@ -15,7 +15,8 @@ const REFUSED_AFTER: u64 = 3;
 /// A child is not refused anymore after this time without a refusal. Also the time between log
 /// lines about one.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
-/// Maximum number of children that are remembered by name.
+/// Maximum number of children that are remembered by name. Others are only counted, until one of these
+/// has not been refused for a minute.
 pub const REFUSED_MAX: usize = 256;
 
 /// Streams closed since the process started, by reason, and refused children by name. Clones share them.
@@ -27,7 +28,7 @@ pub struct RejectedStreams {
 #[derive(Debug, Default)]
 struct State {
     counts: BTreeMap<&'static str, u64>,
-    /// By role, zone, service and name.
+    /// Children whose report or certificate was refused, by role, zone, service and name.
     children: BTreeMap<String, Refused>,
 }
 
@@ -56,36 +57,33 @@ pub const METRICS: [Metric<RejectedStreams>; 2] = [
     Metric::counter(
         "plimsoll_streams_rejected_total",
         &["reason"],
-        "Streams that this parent closed because the child broke a rule, by reason; absent before the first.",
+        "Streams that this parent did not admit, or closed for a cause, by reason; absent before the first.",
         |streams| {
-            let state = streams
-                .shared
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            rows(
-                state
-                    .counts
-                    .iter()
-                    .map(|(reason, count)| ([*reason], *count)),
-            )
+            let state = streams.state();
+            let counts = state.counts.iter();
+            rows(counts.map(|(reason, count)| ([*reason], *count)))
         },
     ),
     Metric::gauge(
         "plimsoll_children_refused",
         &[],
-        "Children that came back and were refused again, three times or more, until a minute ago.",
+        "Children refused in the last minute, for the third time in a row or later.",
         |streams| one(streams.refused().len()),
     ),
 ];
 
 impl RejectedStreams {
-    /// The children that are refused again and again.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the children that are refused again and again.
     pub fn refused(&self) -> Vec<RefusedChild> {
         self.refused_at(Instant::now())
     }
 
     fn refused_at(&self, now: Instant) -> Vec<RefusedChild> {
-        let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state();
         let each = state
             .children
             .iter()
@@ -99,19 +97,14 @@ impl RejectedStreams {
     }
 
     fn note(&self, now: Instant, rejection: Rejection<'_>) {
-        let mut state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         *state.counts.entry(rejection.reason).or_default() += 1;
         let Some(child) = rejection.child else { return };
         state
             .children
             .retain(|_, refused| now.duration_since(refused.at) < REFUSED_FOR);
-        let name = format!(
-            "{} {}/{}/{}",
-            child.role.as_str(),
-            child.zone,
-            child.service,
-            child.name
-        );
+        let (role, zone) = (child.role.as_str(), &child.zone);
+        let name = format!("{role} {zone}/{}/{}", child.service, child.name);
         if state.children.len() >= REFUSED_MAX && !state.children.contains_key(&name) {
             return;
         }

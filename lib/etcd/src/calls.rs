@@ -17,7 +17,7 @@ use crate::error::{Error, Failure};
 use crate::rpc::{Call, Rpc, decode};
 use crate::wire;
 
-/// Number of endpoints that share the time of a request; later ones have what is left.
+/// Maximum number of endpoints that share the time of a request; others have what is left.
 const ATTEMPTS_IN_TIME: u32 = 3;
 
 /// A client of a store. Clones share its connections.
@@ -33,6 +33,7 @@ struct Shared {
     /// Index of the member that gets the next request.
     current: AtomicUsize,
     options: Options,
+    /// `None` until the first request authenticates, and after a refusal of the token.
     token: Mutex<Option<Token>>,
 }
 
@@ -92,7 +93,8 @@ impl Client {
         decode::<R>(answer)
     }
 
-    /// In a box: else each crate, and each part of it, that waits for an answer has all of this code again.
+    /// In a box: else each crate, and each part of it, that waits for an answer has all of this code
+    /// again.
     fn answer<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Bytes, Error>> {
         Box::pin(async move {
             let deadline = self.deadline();
@@ -127,7 +129,8 @@ impl Client {
                 causes.push(format!("{name}: no time was left"));
                 break;
             }
-            // Else one silent member would use up the time of all.
+            // Else one silent member would use up the time of all. A change is not sent again, so it
+            // has the whole time.
             let until = if call.is_repeatable {
                 deadline.min(now + share(&self.shared.options, members.len()))
             } else {
@@ -139,12 +142,12 @@ impl Client {
                     has_no_leader = true;
                     "no leader".to_owned()
                 }
-                Err(Failure::Lost(cause) | Failure::Oversized(cause)) if !call.is_repeatable => {
+                Err(Failure::Unknown(cause) | Failure::Oversized(cause)) if !call.is_repeatable => {
                     self.leave(index);
                     let cause = format!("{name}: {cause}");
-                    return Err(Failure::Refused(Error::Unknown { cause }));
+                    return Err(Failure::Final(Error::Unknown { cause }));
                 }
-                Err(Failure::Unavailable(cause) | Failure::Lost(cause)) => cause,
+                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => cause,
                 answered => return answered,
             };
             causes.push(format!("{name}: {cause}"));
@@ -169,9 +172,9 @@ impl Client {
             let failure = match timeout_at(until, call.send(request, member.channel())).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(status)) => Failure::of(&status),
-                Err(_) => Failure::Lost("no answer in time".to_owned()),
+                Err(_) => Failure::Unknown("no answer in time".to_owned()),
             };
-            if matches!(failure, Failure::Lost(_)) {
+            if matches!(failure, Failure::Unknown(_)) {
                 member.reopen();
             }
             Err(failure)
@@ -214,7 +217,7 @@ impl Client {
                 Some(token)
             }
             // As etcd's own clients: users may be prepared before the store asks for them.
-            Err(Failure::Refused(Error::Other { message, .. }))
+            Err(Failure::Final(Error::Other { message, .. }))
                 if message.contains("authentication is not enabled") =>
             {
                 None
@@ -227,12 +230,13 @@ impl Client {
 }
 
 impl Failure {
-    /// Returns the error of a request that is not sent again.
+    /// Returns the error of a request that is not sent again, and that changes nothing if its outcome
+    /// is unknown: `exchange` has made [`Error::Unknown`] of a change's.
     pub(crate) fn settled(self) -> Error {
         match self {
-            Self::Token(error) | Self::Refused(error) => error,
+            Self::Token(error) | Self::Final(error) => error,
             Self::NoLeader => Error::NoLeader,
-            Self::Unavailable(causes) | Self::Lost(causes) => Error::Unreachable { causes },
+            Self::Unavailable(causes) | Self::Unknown(causes) => Error::Unreachable { causes },
             Self::Oversized(cause) => Error::TooLarge {
                 what: format!("the answer of the store is too large: {cause}"),
             },
@@ -240,7 +244,8 @@ impl Failure {
     }
 }
 
-/// Adds the token. A member that is cut off from its leader refuses such a request instead of waiting.
+/// Adds the token, and `hasleader`, with which a member that is cut off from its leader refuses the
+/// request instead of waiting.
 fn with_token(call: &Call, token: &Token) -> Request<Bytes> {
     let mut request = call.request();
     let metadata = request.metadata_mut();

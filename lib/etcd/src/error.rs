@@ -8,7 +8,7 @@ use tonic::{Code, ConnectError, Status};
 const TEXT_CHARS_MAX: usize = 300;
 
 /// Texts of etcd about a token that it no longer takes, or needs.
-pub(crate) const INVALID_TOKEN: [&str; 3] = [
+const INVALID_TOKEN: [&str; 3] = [
     "invalid auth token",
     "revision of auth store is old",
     "user name is empty",
@@ -48,10 +48,10 @@ pub enum Error {
         /// What is too large, and its limit.
         what: String,
     },
-    /// The requested history is gone. Read the current state, and watch from its revision.
+    /// The revision that a listing reads was compacted before its last page. List again.
     #[error("the history of the store before revision {revision} is compacted, read it anew")]
     Compacted {
-        /// Oldest revision that the store still has, or the requested one if it did not say.
+        /// Revision of the listing.
         revision: u64,
     },
     /// The lease has expired or was revoked.
@@ -86,12 +86,12 @@ pub(crate) enum Failure {
     Unavailable(String),
     /// As `Unavailable`, at a member that is cut off from its cluster.
     NoLeader,
-    /// The answer is lost, the request may have been applied.
-    Lost(String),
-    /// The answer is larger than this client takes.
+    /// No answer, or one that leaves it open whether the request was applied.
+    Unknown(String),
+    /// The answer is larger than this client takes. The request was applied.
     Oversized(String),
-    /// Another attempt would fail as well.
-    Refused(Error),
+    /// The error for the caller: no other endpoint is tried.
+    Final(Error),
 }
 
 impl Error {
@@ -119,7 +119,7 @@ impl Failure {
         let message = status.message();
         // Texts of etcd differ in what precedes them between versions and methods.
         let says = |text: &str| message.contains(text);
-        let refused = |error| Self::Refused(error);
+        let refused = |error| Self::Final(error);
         if is_unsent(status) {
             return Self::Unavailable(bounded(message));
         }
@@ -140,18 +140,23 @@ impl Failure {
             return match status.code() {
                 Code::Unimplemented => refused(Error::invalid(bounded(message))),
                 Code::PermissionDenied | Code::Unauthenticated => refused(Error::denied(message)),
-                _ => Self::Lost(lost(status)),
+                _ => Self::Unknown(cause(status)),
             };
         }
+        // In this order: a text counts with any code, and a code of an unknown outcome before the
+        // texts that are refusals with every other code.
         match status.code() {
             _ if INVALID_TOKEN.iter().any(|text| says(text)) => Self::Token(Error::denied(message)),
             Code::PermissionDenied => refused(Error::denied(message)),
             _ if says("authentication failed") => refused(Error::denied(message)),
             _ if says("no leader") => Self::NoLeader,
             _ if says("not capable") || says("learner") => Self::Unavailable(bounded(message)),
-            Code::Unavailable | Code::Unknown | Code::Internal | Code::DataLoss => {
-                Self::Lost(bounded(message))
-            }
+            Code::Unavailable
+            | Code::Unknown
+            | Code::Internal
+            | Code::DataLoss
+            | Code::Cancelled
+            | Code::DeadlineExceeded => Self::Unknown(bounded(message)),
             _ if says("database space exceeded") => refused(Error::NoSpace),
             _ if says("request is too large") => refused(Error::TooLarge {
                 what: "the request is too large for the store, whose limit is --max-request-bytes"
@@ -172,8 +177,8 @@ fn is_unsent(status: &Status) -> bool {
     sources(status).any(|error| error.is::<ConnectError>())
 }
 
-/// Returns what broke a connection: the first of the causes tells the symptom only.
-pub(crate) fn lost(status: &Status) -> String {
+/// Returns what broke a connection: the message tells the symptom only, the last source the cause.
+fn cause(status: &Status) -> String {
     let message = status.message();
     match sources(status).last().map(ToString::to_string) {
         Some(cause) if !message.contains(&cause) => bounded(&format!("{message}: {cause}")),

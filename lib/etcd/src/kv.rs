@@ -25,14 +25,14 @@ pub struct KeyValue {
     pub created_revision: u64,
     /// Revision at which the value was written.
     pub modified_revision: u64,
-    /// Lease whose end deletes the key.
+    /// Lease whose end deletes the key; `None` if it has none.
     pub lease: Option<LeaseId>,
 }
 
 /// All entries below a key, as of one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// Revision of the store that the entries are of. A watch continues from the next one.
+    /// Revision of the store that the entries are of.
     pub revision: u64,
     /// Entries in the order of their keys.
     pub entries: Vec<KeyValue>,
@@ -107,11 +107,6 @@ impl Client {
                 return Ok(Listing { revision, entries });
             }
         }
-    }
-
-    /// Returns a copy of a checked key without the prefix of the store.
-    pub(crate) fn own_key(&self, key: &[u8]) -> Bytes {
-        Bytes::copy_from_slice(key.get(self.prefix().len()..).unwrap_or_default())
     }
 
     pub(crate) fn single(&self, key: &[u8]) -> Keys {
@@ -189,9 +184,10 @@ impl KeyValue {
                 "a key that was changed before it was created",
             ));
         }
+        let key = entry.key.get(client.prefix().len()..).unwrap_or_default();
         Ok(Self {
-            key: client.own_key(&entry.key),
-            // Copied, or the value would keep the memory of the whole answer.
+            // Copied, or they would keep the memory of the whole answer.
+            key: Bytes::copy_from_slice(key),
             value: Bytes::copy_from_slice(&entry.value),
             created_revision,
             modified_revision,

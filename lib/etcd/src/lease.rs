@@ -14,7 +14,8 @@ pub struct LeaseId(pub i64);
 pub struct Lease {
     /// Identifies the lease.
     pub id: LeaseId,
-    /// Time until the store ends the lease, in seconds from before the answer was sent.
+    /// Time until the store ends the lease unless it is renewed, counted from before the answer was
+    /// sent.
     pub ttl_s: u64,
 }
 
@@ -22,8 +23,8 @@ impl Client {
     /// Grants a lease. The store may choose a longer time: etcd has a minimum of 1.5 election timeouts.
     ///
     /// # Errors
-    /// If the store does not answer or refuses. After [`Error::Unknown`] a lease may exist that nobody
-    /// renews, which ends by itself.
+    /// If the store does not answer or refuses. After [`Error::Unknown`] a lease may exist, which ends
+    /// because it is never renewed.
     pub async fn grant(&self, ttl_s: u64) -> Result<Lease, Error> {
         let request = wire::LeaseGrantRequest {
             ttl_s: signed(ttl_s),

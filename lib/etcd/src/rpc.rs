@@ -1,5 +1,5 @@
-//! The requests of etcd's API: their answers, and which may be sent again after an answer was lost. Messages are bytes
-//! below this file, so that all requests share the code that sends them.
+//! The requests of etcd's API: their answers, and which may be sent again after an answer was lost.
+//! Messages are bytes below [`Call`], so that all requests share the code that sends them.
 
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
@@ -12,15 +12,15 @@ use tonic::{Request, Status};
 use crate::error::Error;
 use crate::wire;
 
-/// Maximum size of one answer of the store, in bytes. etcd splits events at 2 MiB, unless its
-/// `--max-request-bytes` is raised.
+/// Maximum size of one answer of the store, in bytes. A listing asks for fewer entries after a larger
+/// one.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A request with its answer.
 pub(crate) trait Rpc: Message {
     type Answer: Message + Default;
     const PATH: &'static str;
-    /// Whether it may be sent again when its answer was lost.
+    /// Whether it may be sent again when its answer was lost, because it changes nothing or the same.
     const IS_REPEATABLE: bool;
 }
 

@@ -23,14 +23,16 @@ fn entry(key: &'static str, created: i64, modified: i64) -> wire::KeyValue {
 
 #[test]
 fn statuses_say_what_was_applied() {
-    let refused = Failure::Refused;
+    let refused = Failure::Final;
     let other = |code: Code, message: &str| {
         let (code, message) = (code.into(), message.to_owned());
         refused(Error::Other { code, message })
     };
-    let lost = |text: &str| Failure::Lost(text.to_owned());
+    let unknown = |text: &str| Failure::Unknown(text.to_owned());
     let no_lease = "etcdserver: requested lease not found";
     let stopped = "etcdserver: server stopped";
+    let canceled = "etcdserver: request canceled";
+    let late = "etcdserver: context deadline exceeded";
     let large = "etcdserver: request is too large";
     let wrong = "etcdserver: authentication failed, invalid user ID or password";
     let old = "etcdserver: revision of auth store is old";
@@ -47,16 +49,19 @@ fn statuses_say_what_was_applied() {
             "etcdserver: no leader",
             Failure::NoLeader,
         ),
-        (Code::Unavailable, stopped, lost(stopped)),
+        (Code::Unavailable, stopped, unknown(stopped)),
+        // The change may be applied after the member has given up on it.
+        (Code::Cancelled, canceled, unknown(canceled)),
+        (Code::DeadlineExceeded, late, unknown(late)),
         (
             Code::Unavailable,
             "connection reset",
-            lost("connection reset"),
+            unknown("connection reset"),
         ),
         (
             Code::Unknown,
             "h2 protocol error",
-            lost("h2 protocol error"),
+            unknown("h2 protocol error"),
         ),
         (Code::InvalidArgument, old, denied(old)),
         (Code::Unknown, passed_on, denied(passed_on)),
@@ -65,7 +70,7 @@ fn statuses_say_what_was_applied() {
         (Code::OutOfRange, long, Failure::Oversized(long.to_owned())),
         (exhausted, many, other(exhausted, many)),
         // From a proxy, or from an HTTP/2 connection that is told to calm down.
-        (exhausted, "calm down", lost("calm down")),
+        (exhausted, "calm down", unknown("calm down")),
     ] {
         assert_eq!(
             Failure::of(&Status::new(code, message)),
@@ -75,11 +80,11 @@ fn statuses_say_what_was_applied() {
     }
     let refused = Failure::of(&Status::invalid_argument(large));
     assert!(
-        matches!(refused, Failure::Refused(Error::TooLarge { .. })),
+        matches!(refused, Failure::Final(Error::TooLarge { .. })),
         "{refused:?}"
     );
     let long = format!("etcdserver: {}\n", "x".repeat(1_000));
-    let Failure::Refused(Error::Other { message, .. }) =
+    let Failure::Final(Error::Other { message, .. }) =
         Failure::of(&Status::invalid_argument(&long))
     else {
         panic!("another failure");

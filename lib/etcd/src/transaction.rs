@@ -111,7 +111,7 @@ impl Operation {
 
     /// Deletes all keys that begin with `prefix_key`.
     pub fn delete_prefix(prefix_key: impl Into<Bytes>) -> Self {
-        // The end of the range follows with the prefix of the store.
+        // Any end but an empty one: `encode` sets the end that belongs to the key with its prefix.
         Self::delete_range(prefix_key.into(), Bytes::from_static(&[0]))
     }
 

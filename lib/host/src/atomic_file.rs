@@ -16,8 +16,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, bytes, 0o600, None)
 }
 
-/// Replaces `path` like [`replace`], and keeps the owner and group of the old file, so that the
-/// process that reads it still can when another user replaces it.
+/// Replaces `path` like [`replace`] with a file of this mode, and keeps the owner and group of the old
+/// file, if there is one, so that the process that reads it still can when another user replaces it.
 ///
 /// # Errors
 /// The errors of [`replace`], and when the new file cannot be given to that owner.

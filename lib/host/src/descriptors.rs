@@ -9,7 +9,7 @@ const RESERVED: u64 = 256;
 /// Limits of open descriptors of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Limit at the start.
+    /// Limit before it was raised; `u64::MAX` without one.
     pub inherited: u64,
     /// Current limit; `u64::MAX` without one.
     pub limit: u64,

@@ -23,7 +23,7 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 pub struct Acceptor {
     listener: TcpListener,
     connections: Connections,
-    /// The rate of new connections, for a port that carries streams.
+    /// The rate of new connections, for a port that carries streams; `None` for a fixed one.
     admission: Option<Shared<Admission>>,
     /// Connections to accept before the next pause.
     left: usize,

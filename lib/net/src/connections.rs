@@ -1,6 +1,6 @@
 //! The connections of one port. A connection is pending until its peer has sent a greeting, the first
-//! report of a stream. Pending connections are bounded in number, in all and for each source. A lack of
-//! descriptors is counted.
+//! report of a stream; on a fair port, until its end. Pending connections are bounded in number, in all
+//! and for each source. A lack of descriptors is counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -35,7 +35,7 @@ struct Inner {
     pending_max: usize,
     /// Maximum number of open connections.
     open_max: usize,
-    /// A source with few pending connections takes the places of one with many.
+    /// True if connections never greet, and a source with few takes the places of one with many.
     is_fair: bool,
     state: Mutex<State>,
 }
@@ -54,11 +54,11 @@ struct State {
 /// The counts of one port since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounts {
-    /// Connections that are pending now: their peer has not sent a greeting.
+    /// Connections that are pending now: their peer has not sent a greeting. On a fair port, all.
     pub pending: usize,
     /// Connections closed because too many were pending: on arrival, or for one of another source.
     pub refused: u64,
-    /// Connections closed because no greeting arrived in time.
+    /// Connections closed because no greeting arrived in time, or before another needed their place.
     pub timed_out: u64,
     /// Attempts to accept a connection that failed.
     pub failures: u64,
@@ -118,7 +118,7 @@ impl Connections {
             .on_failed(peer, reason, cause);
     }
 
-    /// The number of failed handshakes by reason.
+    /// Returns the number of failed handshakes by reason, including reasons that have not occurred.
     pub fn failed_handshakes(&self) -> BTreeMap<&'static str, u64> {
         self.state().failed_handshakes.counts()
     }
@@ -135,7 +135,7 @@ impl Connections {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the oldest pending connection, of one source or of any, that is older than `silent_min`.
+    /// Closes the oldest pending connection, of one source or of any, that is at least `silent_min` old.
     /// Returns true if there was one. Does nothing on a fair port, whose connections never greet.
     fn close_silent(&self, state: &mut State, of: Option<Source>, silent_min: Duration) -> bool {
         !self.inner.is_fair && state.pending.close_oldest(of, silent_min)
@@ -150,10 +150,12 @@ impl Connections {
         let max = self.inner.pending_max;
         let may_enter =
             of_peer < max.div_ceil(2) || self.close_silent(&mut state, Some(source), GREETING_MAX);
-        let is_full =
-            state.pending.len() >= max && !self.close_silent(&mut state, None, GREETING_MAX);
+        let is_full = may_enter
+            && state.pending.len() >= max
+            && !self.close_silent(&mut state, None, GREETING_MAX);
         if may_enter && (!is_full || self.inner.is_fair && state.pending.close_one_for(of_peer + 1))
         {
+            // The connection that gave its place is refused instead.
             state.counts.refused += u64::from(is_full);
             state.open += 1;
             let (number, closed) = state.pending.begin(source);
@@ -180,13 +182,12 @@ impl Connections {
     /// Returns an error if as many connections are open as descriptors allow.
     pub(super) fn check_room(&self) -> io::Result<()> {
         let (open, max) = (self.state().open, self.inner.open_max);
-        let text =
-            || format!("{open} connections are open, as many as the limit of open files allows");
         if open < max {
-            Ok(())
-        } else {
-            Err(io::Error::other(text()))
+            return Ok(());
         }
+        let text =
+            format!("{open} connections are open, as many as the limit of open files allows");
+        Err(io::Error::other(text))
     }
 
     pub(super) fn on_failure(&self, error: &io::Error) {
@@ -319,6 +320,17 @@ mod tests {
         let _same_source = place(2).unwrap();
         assert_eq!(closed(), [1, 0, 1, 0]);
         assert_eq!(connections.counts().pending, 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_connection_closes_no_silent_one() {
+        let connections = Connections::new(4, 100);
+        let place = |last| connections.place(IpAddr::from(Ipv4Addr::new(10, 0, 0, last)));
+        let silent = [2, 3].map(|last| place(last).unwrap());
+        tokio::time::advance(GREETING_MAX).await;
+        let _crowd = [1, 1].map(|last| place(last).unwrap());
+        assert!(place(1).is_none(), "one address has half of the places");
+        assert!(silent.iter().all(|place| !place.closed().is_cancelled()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The failed handshakes of one port by reason: each is counted, and logged with bounds, since the peers are
-//! anyone who reaches the port.
+//! The failed handshakes of one port by reason. Each is counted; one for each reason in 10 s is logged,
+//! since anything that reaches the port can cause them.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,7 +14,6 @@ const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The reason of a TLS connection to a port that takes plaintext.
 pub const NOT_PLAINTEXT: &str = "not_plaintext";
 
-/// The failures of one port since the start.
 #[derive(Debug)]
 pub(super) struct FailedHandshakes {
     reasons: BTreeMap<&'static str, Failed>,
@@ -35,7 +34,6 @@ impl FailedHandshakes {
         }
     }
 
-    /// The number of failures by reason, including reasons that have not occurred.
     pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.reasons
             .iter()

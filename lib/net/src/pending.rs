@@ -1,5 +1,5 @@
-//! The pending connections of a port, whose peers have not greeted, or on a fair port all: by age, and their number by
-//! source.
+//! The pending connections of a port, whose peers have not greeted, or on a fair port all: by age, and
+//! their number by source.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -61,8 +61,9 @@ impl PendingConnections {
         Some(close)
     }
 
-    /// Closes the oldest connection of the source with the most, for a newcomer whose source then has `of_newcomer`:
-    /// unless no source has more. Returns true if one was closed. Linear in the pending connections.
+    /// Closes the oldest connection of the source with the most, if those are more than the `of_newcomer`
+    /// that the source of a newcomer will have with it. Returns true if one was closed. Linear in the
+    /// pending connections.
     pub(super) fn close_one_for(&mut self, of_newcomer: usize) -> bool {
         let most = self.by_source.iter().max_by_key(|(_, count)| **count);
         let crowd = most

@@ -19,9 +19,9 @@ pub type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 pub enum Protection {
     /// Plaintext, on loopback or by `--insecure`.
     Plain,
-    /// TLS.
+    /// TLS without a certificate of the peer.
     Tls(Certificates),
-    /// TLS with a certificate of the peer.
+    /// TLS with a certificate of the peer, of the own trust domain.
     Mutual(Certificates),
 }
 

@@ -1,4 +1,5 @@
-//! One set of certificates that was validated as a whole, and its configuration.
+//! One set of certificates, and its configuration. It was validated as a whole, or its authorities
+//! replaced those of a set that was.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -32,8 +33,8 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// Validates the first set of a process. It may have expired: a restarted service decides by
-    /// its stored directives, and takes renewed files as soon as they exist.
+    /// Validates the first set of a process, at any time: with an expired one a restarted service
+    /// decides by its stored directives, and takes renewed files as soon as they exist.
     pub(crate) fn first(files: &Files, now: SystemTime) -> Result<Self, CertificatesError> {
         Self::new(files, now, None)
     }

@@ -1,4 +1,4 @@
-//! The identity and the validity that a verified certificate gives its holder.
+//! The identity and the validity in a certificate.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use webpki::{EndEntityCert, Error as WebpkiError, KeyUsage};
 
 const SCHEME: &str = "spiffe://";
 
-/// Peer with a verified certificate.
+/// Peer as its certificate describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Identity of the peer.
@@ -100,10 +100,10 @@ impl Tier {
 }
 
 impl Peer {
-    /// Reads the leaf of a chain that a handshake has verified.
+    /// Reads the leaf of a chain, without verifying it: a handshake does that.
     ///
     /// # Errors
-    /// If there is no chain, or its leaf has no identity.
+    /// If there is no chain, or its leaf has no usable identity or cannot be read.
     pub fn of(chain: Option<&[CertificateDer<'_>]>) -> Result<Self, PeerError> {
         let (id, validity) = identity(chain)?;
         Ok(Self {
@@ -113,7 +113,7 @@ impl Peer {
     }
 
     /// Returns true if the certificate has expired. A resumed session does not verify the
-    /// certificate again, so both ends ask this after each handshake.
+    /// certificate again, so this is asked after each handshake.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         now > self.not_after
     }

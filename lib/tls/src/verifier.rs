@@ -35,8 +35,10 @@ fn refused(error: PeerError) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }
 
+/// Peers whose identity a verifier accepts.
 #[derive(Debug)]
 pub(crate) enum Accepted {
+    /// Every role of this trust domain.
     TrustDomain(String),
     /// A tier of any trust domain, for an operator, who has no identity.
     Tier(Tier),

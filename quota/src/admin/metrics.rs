@@ -99,7 +99,8 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
         M::counter(
             "plimsoll_quota_connections_slow_total",
             &[],
-            "Connections closed because their client did not read its replies, finish a command or authenticate in time.",
+            "Connections closed because their client did not read its replies, finish a command or authenticate in time, or \
+             sent nothing for two hours.",
             |s| one(s.sources.resp.slow.load(Ordering::Relaxed)),
         ),
         M::gauge(
@@ -184,7 +185,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
         M::gauge(
             "plimsoll_quota_waiting",
             &[],
-            "Operations that wait for the store.",
+            "Batches of operations that wait for the store.",
             |s| one(s.stats.waiting),
         ),
         M::counter(

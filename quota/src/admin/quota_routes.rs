@@ -223,11 +223,9 @@ fn key(parameter: &str, key: Result<Vec<u8>, InvalidKey>) -> Result<Vec<u8>, Res
 
 fn limit(limit: Option<usize>, default: usize, max: usize) -> Result<usize, Response> {
     let limit = limit.unwrap_or(default);
-    if (1..=max).contains(&limit) {
-        Ok(limit)
-    } else {
-        Err(invalid(format!("limit: give 1 to {max}")))
-    }
+    let is_within = (1..=max).contains(&limit);
+    let refused = || invalid(format!("limit: give 1 to {max}"));
+    is_within.then_some(limit).ok_or_else(refused)
 }
 
 fn invalid(text: impl std::fmt::Display) -> Response {

@@ -26,7 +26,7 @@ pub struct Status {
     pub cache_bytes_max: u64,
     /// Bytes of the store on disk.
     pub disk_bytes: u64,
-    /// Operations that wait for the store.
+    /// Batches of operations that wait for the store.
     pub waiting: u64,
     /// Failed reads and writes of the store.
     pub store_errors: u64,

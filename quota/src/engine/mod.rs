@@ -120,6 +120,7 @@ impl Engine {
         })
     }
 
+    /// Returns the quota time, and follows a step of the wall clock.
     pub(crate) fn now(&self) -> QuotaTime {
         self.shared.time.now()
     }

@@ -10,7 +10,7 @@ use super::shared::Shared;
 use crate::operation::Unavailable;
 use crate::store::StoreError;
 
-/// Maximum number of runs that read at the same time.
+/// Maximum number of runs whose buckets are read at the same time.
 pub(super) const READERS: usize = 4;
 /// Maximum number of buckets that are read or wait for it. A run has far fewer.
 pub(super) const READ_BUCKETS_MAX: usize = 65_536;
@@ -44,6 +44,9 @@ impl Engine {
     }
 
     /// Runs `work` on a thread that may block. Logs an error of the store under the text `failed`.
+    ///
+    /// # Errors
+    /// When the work fails, or does not end by `deadline`; it goes on then.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         deadline: Instant,

@@ -16,6 +16,7 @@ const STORE_DEADLINE: Duration = Duration::from_millis(250);
 /// Time by which a debit may be saved too late. Beyond it operations are refused without a wait: the
 /// disk hangs, and is not only slow.
 pub(super) const LATE_MAX: Duration = Duration::from_millis(200);
+/// Pause before buckets are read again for which memory had no room.
 const ROOM_DELAY: Duration = Duration::from_millis(10);
 /// Maximum number of reads of one run: others may evict what it has read.
 const LOADS_MAX: usize = 8;
@@ -150,6 +151,7 @@ impl Engine {
         }
     }
 
+    /// Returns the buckets of operations that are not in memory.
     fn missing(&self, operations: &[Operation<'_>]) -> Vec<Place> {
         let buckets = operations.iter().flat_map(Operation::buckets);
         let places = buckets.map(|(key, kind)| self.shared.place(kind.row_key(key)));

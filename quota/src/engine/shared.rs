@@ -43,6 +43,7 @@ pub(super) struct Shared {
     /// True if the next commit must not wait until it is due.
     pub(super) is_wanted: AtomicBool,
     pub(super) is_stopped: AtomicBool,
+    /// Thread of the commits, for wake-ups; empty until it has started.
     pub(super) committer: OnceLock<Thread>,
 }
 
@@ -146,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Returns the age by which a debit should be on disk. `None` for any age.
+    /// Returns the age by which a debit should be on disk; `None` if it may have any.
     pub(super) const fn unsaved_max(&self) -> Option<Duration> {
         match self.durability {
             Durability::Always => Some(Duration::ZERO),

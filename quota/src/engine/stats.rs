@@ -12,6 +12,7 @@ pub(crate) const LATENCY_BOUNDS: [f64; 17] = [
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
+    /// Buckets in memory, and bytes of them.
     pub(crate) buckets: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) cache_bytes_max: u64,
@@ -19,18 +20,21 @@ pub(crate) struct Stats {
     pub(crate) hits: u64,
     /// Buckets that were not in memory when a run first looked for them.
     pub(crate) misses: u64,
+    /// Commits on disk, and rows in them.
     pub(crate) commits: u64,
     pub(crate) saved: u64,
     /// Time of a commit until it is on disk.
     pub(crate) commit: Latency,
     /// Part of that time for the synchronisation of the journal.
     pub(crate) sync: Latency,
-    /// Runs that wait for a commit or a read.
+    /// Batches and requests of operators that wait for a commit or a read.
     pub(crate) waiting: u64,
     pub(crate) store_errors: u64,
     /// Operations that were answered [`Unavailable`](crate::operation::Unavailable).
     pub(crate) unavailable: u64,
+    /// Time since the last commit; `None` before the first.
     pub(crate) since_commit: Option<Duration>,
+    /// Age of the oldest debit that is not on disk; `None` if all are.
     pub(crate) unsaved: Option<Duration>,
     pub(crate) disk_bytes: u64,
     pub(crate) clock_steps: u64,
@@ -42,6 +46,7 @@ pub(crate) struct Stats {
 pub(crate) struct Latency {
     /// Observations between each of [`LATENCY_BOUNDS`] and the bound before, then those above all.
     pub(crate) counts: [u64; LATENCY_BOUNDS.len() + 1],
+    /// Sum of all observations, in seconds.
     pub(crate) sum: f64,
 }
 
@@ -68,7 +73,7 @@ pub(super) struct Counters {
     commits: Mutex<Commits>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Commits {
     saved: u64,
     commits: u64,
@@ -92,27 +97,17 @@ impl Counters {
     }
 
     pub(super) fn stats(&self) -> Stats {
-        let Commits {
-            saved,
-            commits,
-            commit,
-            sync,
-            last,
-        } = self
-            .commits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         Stats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             unavailable: self.unavailable.load(Ordering::Relaxed),
             store_errors: self.errors.load(Ordering::Relaxed),
-            saved,
-            commits,
-            commit,
-            sync,
-            since_commit: last.map(|last| last.elapsed()),
+            saved: commits.saved,
+            commits: commits.commits,
+            commit: commits.commit.clone(),
+            sync: commits.sync.clone(),
+            since_commit: commits.last.map(|last| last.elapsed()),
             ..Stats::default()
         }
     }

@@ -20,6 +20,7 @@ pub(super) const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// Key that the client library asks at its start to check that the store answers, independent of
 /// the keys of its token.
 const PROBE_KEY: &[u8] = b"{default}:plimsoll-start";
+/// Maximum bytes of the client's own that an error repeats.
 const REPEATED_BYTES_MAX: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +58,12 @@ enum Step {
 pub(super) enum End {
     /// The rest of the input is not a whole command.
     #[default]
-    Read,
+    NeedsInput,
     /// It has reached its bounds, and there may be more commands.
     Full,
     /// The client asks for server statistics, after the replies of the batch.
     Info,
+    /// The connection must be closed after the replies of the batch.
     Close,
 }
 
@@ -72,7 +74,7 @@ impl<'a> Batch<'a> {
             ..Self::default()
         };
         let mut arguments = Arguments::new();
-        while batch.end == End::Read {
+        while batch.end == End::NeedsInput {
             let rest = bytes.get(batch.length..).unwrap_or_default();
             match input::read(rest, session.bounds(), &mut arguments) {
                 Ok(Some(length)) => {
@@ -89,7 +91,7 @@ impl<'a> Batch<'a> {
             }
             let is_full = batch.steps.len() >= COMMANDS_PER_BATCH_MAX
                 || batch.said.len() >= BATCH_REPLY_BYTES_MAX;
-            if is_full && batch.end == End::Read {
+            if is_full && batch.end == End::NeedsInput {
                 batch.end = End::Full;
             }
         }

@@ -20,8 +20,8 @@ pub(super) struct Entry {
     pub(super) arguments: RangeInclusive<usize>,
 }
 
-/// Kind of a command, which decides who answers it. `RL.*` commands hold the milliseconds of their
-/// unit of time.
+/// Kind of a command: an operation on buckets down to `Give`, or one that the connection answers
+/// itself. The number of `RL.*` commands is their unit of time in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Reduce(u64),
@@ -264,11 +264,8 @@ fn bucket(key: &[u8], max: u64, refill: u64, every_ms: u64) -> Result<BucketName
 }
 
 fn checked(key: &[u8]) -> Result<&[u8], Fault> {
-    if key.len() <= KEY_BYTES_MAX {
-        Ok(key)
-    } else {
-        Err(Fault::LongKey)
-    }
+    let is_short = key.len() <= KEY_BYTES_MAX;
+    is_short.then_some(key).ok_or(Fault::LongKey)
 }
 
 fn number(argument: &[u8]) -> Result<u64, Fault> {

@@ -23,9 +23,9 @@ const INPUT_BYTES: usize = 4 * 1024;
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// Maximum time until a client has read its replies.
 const WRITE_MAX: Duration = Duration::from_secs(10);
-/// Interval of checks of a connection. A client that does not authenticate, or begins a command
-/// without finishing it, has between one and two intervals, and one more if it was answered since
-/// the last check.
+/// Interval of checks of a connection. A client that does not authenticate has two intervals. One that
+/// does not finish a command has between one and two, and one more if it was answered since the last
+/// check.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Maximum checks without new bytes, because dead peers leave connections open: two hours.
 const IDLE_LOOKS_MAX: u32 = 720;
@@ -35,7 +35,7 @@ enum Ended {
     /// The client closed it, requested its end, sent invalid data, or has a revoked token; or the
     /// server stops.
     Closed,
-    /// The client was late or idle.
+    /// The client did not read its replies in time, or was late or idle for too long.
     Slow,
 }
 
@@ -100,7 +100,7 @@ where
                 if session.is_revoked(&port.access) {
                     return Ok(Ended::Closed);
                 }
-                if buffers.is_slow(session) {
+                if buffers.look(session) {
                     return Ok(Ended::Slow);
                 }
                 look.as_mut().reset(Instant::now() + LOOK_EVERY);
@@ -116,17 +116,11 @@ where
         }
         loop {
             let time = port.engine.now();
-            let Port {
-                access,
-                leases,
-                at_ahead_max_ms,
-                ..
-            } = port;
             let rules = Rules {
-                access,
-                leases,
+                access: &port.access,
+                leases: &port.leases,
                 time,
-                at_ahead_max_ms: *at_ahead_max_ms,
+                at_ahead_max_ms: port.at_ahead_max_ms,
             };
             let batch = Batch::read(&buffers.input, session, rules);
             answers.clear();
@@ -134,7 +128,7 @@ where
                 port.engine
                     .run(time.ms, &batch.operations, &mut answers)
                     .await;
-                batch.note_leases(&answers, session, leases);
+                batch.note_leases(&answers, session, &port.leases);
             }
             let (length, end) = (batch.length, batch.end);
             port.counters
@@ -143,7 +137,7 @@ where
             if end == End::Info {
                 port.info().write(session.version, &mut buffers.output);
             }
-            let is_last = matches!(end, End::Read | End::Close);
+            let is_last = matches!(end, End::NeedsInput | End::Close);
             if is_last || buffers.output.len() >= OUTPUT_BYTES_MAX {
                 // A client that does not read its replies has no more of its commands answered.
                 match timeout(WRITE_MAX, stream.write_all(&buffers.output)).await {
@@ -154,7 +148,7 @@ where
             }
             match end {
                 End::Close => return Ok(Ended::Closed),
-                End::Read => break,
+                End::NeedsInput => break,
                 // Clients that send much take turns with the others.
                 End::Full | End::Info => yield_now().await,
             }
@@ -203,7 +197,9 @@ impl Buffers {
         self.output.clear();
     }
 
-    fn is_slow(&mut self, session: &Session) -> bool {
+    /// Checks the client, and frees the memory of an idle connection. Returns true if the client was
+    /// late or idle for too long.
+    fn look(&mut self, session: &Session) -> bool {
         // Neither bytes without a token nor a command that never ends keep a client connected.
         let is_late = !session.is_trusted()
             || !std::mem::take(&mut self.is_answered) && !self.input.is_empty();

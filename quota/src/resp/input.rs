@@ -18,6 +18,7 @@ const END_OF_LINE: &[u8] = b"\r\n";
 
 pub(super) type Arguments<'a> = SmallVec<[&'a [u8]; 12]>;
 
+/// Maximum bytes and arguments of a command, the name included.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) bytes: usize,

@@ -50,7 +50,7 @@ impl Rehearsal {
             batch.reply(&[], &mut self.output);
             self.input.advance(length);
             self.is_open = end != End::Close;
-            if end == End::Read {
+            if end == End::NeedsInput {
                 break;
             }
         }

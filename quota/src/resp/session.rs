@@ -64,17 +64,12 @@ impl Session {
     }
 
     pub(super) const fn bounds(&self) -> Bounds {
-        if self.is_trusted() {
-            Bounds {
-                bytes: COMMAND_BYTES_MAX,
-                arguments: ARGUMENTS_MAX,
-            }
+        let (bytes, arguments) = if self.is_trusted() {
+            (COMMAND_BYTES_MAX, ARGUMENTS_MAX)
         } else {
-            Bounds {
-                bytes: ANONYMOUS_BYTES_MAX,
-                arguments: ANONYMOUS_ARGUMENTS_MAX,
-            }
-        }
+            (ANONYMOUS_BYTES_MAX, ANONYMOUS_ARGUMENTS_MAX)
+        };
+        Bounds { bytes, arguments }
     }
 
     pub(super) fn authenticate(

@@ -32,8 +32,10 @@ pub(crate) struct Sizes {
 #[derive(Debug)]
 pub(crate) struct DatabaseStore {
     directory: Directory,
+    /// Quota time of the last operations in milliseconds; 0 before the first.
     clock: Arc<AtomicU64>,
     sizes: Sizes,
+    /// `None` from a failure until it is open again.
     opened: RwLock<Option<Arc<Opened>>>,
     /// Failed database, until its readers have left it.
     failed: Mutex<Option<Arc<Opened>>>,
@@ -41,7 +43,8 @@ pub(crate) struct DatabaseStore {
 
 impl DatabaseStore {
     /// Opens or creates the store in a directory, and returns it with the number of its last
-    /// commit. Rows of buckets that are full by `clock` are removed over time.
+    /// commit. Rows of buckets that are full by `clock` are removed by [`Store::sweep`], and when the
+    /// database merges tables.
     pub(crate) fn open(
         path: &Path,
         clock: Arc<AtomicU64>,
@@ -61,6 +64,7 @@ impl DatabaseStore {
         Ok((store, number))
     }
 
+    /// Replaces the open database, and returns the one before.
     fn set(&self, opened: Option<Arc<Opened>>) -> Option<Arc<Opened>> {
         std::mem::replace(
             &mut *self.opened.write().unwrap_or_else(PoisonError::into_inner),
@@ -123,9 +127,8 @@ impl DatabaseStore {
         });
         match opened.map_err(OpenError::io(path))? {
             Ok(Ok(opened)) => Ok(opened),
-            Ok(Err(StoreError::Failed(reason))) => Err(damaged(reason)),
             Ok(Err(StoreError::Open(error))) => Err(error),
-            Ok(Err(StoreError::Disk(error))) => Err(OpenError::io(path)(error)),
+            Ok(Err(StoreError::System(error))) => Err(OpenError::io(path)(error)),
             Ok(Err(error)) => Err(damaged(error.to_string())),
             Err(panic) => Err(damaged(format!("reading it failed: {panic}"))),
         }

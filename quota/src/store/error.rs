@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
-/// Reason why an engine cannot start.
+/// Reason why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another server uses the directory.
@@ -29,7 +29,7 @@ pub enum OpenError {
         /// Format of this version.
         known: u32,
     },
-    /// A file cannot be used now.
+    /// The system refused an access to a file, which may be intact.
     #[error("{}: {error}; {}", path.display(), advice(error))]
     Io {
         /// Path of the file or directory.
@@ -93,16 +93,19 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
+/// Reason why the store did not read or write.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
+    /// The store has failed, and is not open again yet.
     #[error("the store is closed after an error")]
     Closed,
-    /// The disk does not take writes now; the files are intact.
-    #[error("{0}")]
-    Disk(#[source] io::Error),
+    /// The system refused an access; the files may be intact.
+    #[error(transparent)]
+    System(io::Error),
     /// A file is damaged, or the database does not work for another reason.
     #[error("{0}")]
     Failed(String),
+    /// The database could not be opened, at the start or again after a failure.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -111,28 +114,24 @@ impl From<fjall::Error> for StoreError {
     fn from(error: fjall::Error) -> Self {
         match error {
             fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))
-                if is_temporary(&error) =>
+                if !is_damage(&error) =>
             {
-                Self::Disk(error)
+                Self::System(error)
             }
             // A thread of the database failed, and has logged why.
-            fjall::Error::Poisoned => Self::Disk(io::Error::other("an earlier write failed")),
+            fjall::Error::Poisoned => Self::System(io::Error::other("an earlier write failed")),
             error => Self::Failed(error.to_string()),
         }
     }
 }
 
-/// Returns true for errors of the disk, as opposed to damaged files.
-fn is_temporary(error: &io::Error) -> bool {
+/// Returns true for errors that damaged or missing files cause. All others, such as a lack of
+/// descriptors, are possible with intact files.
+fn is_damage(error: &io::Error) -> bool {
+    use ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     matches!(
         error.kind(),
-        ErrorKind::FileTooLarge
-            | ErrorKind::NotADirectory
-            | ErrorKind::OutOfMemory
-            | ErrorKind::PermissionDenied
-            | ErrorKind::QuotaExceeded
-            | ErrorKind::ReadOnlyFilesystem
-            | ErrorKind::StorageFull
+        InvalidData | InvalidInput | NotFound | UnexpectedEof
     )
 }
 
@@ -165,6 +164,21 @@ mod tests {
                 "{error}"
             );
             assert!(error.contains("--data"), "{error}");
+        }
+    }
+
+    #[test]
+    fn error_of_the_system_is_no_damage() {
+        let of = |error: io::Error| StoreError::from(fjall::Error::Io(error));
+        // EIO, EMFILE, ENOSPC
+        for number in [5, 24, 28] {
+            let error = of(io::Error::from_raw_os_error(number));
+            let system = io::Error::from_raw_os_error(number).to_string();
+            assert!(matches!(error, StoreError::System(_)), "{error:?}");
+            assert_eq!(error.to_string(), system);
+        }
+        for kind in [ErrorKind::UnexpectedEof, ErrorKind::NotFound] {
+            assert!(matches!(of(kind.into()), StoreError::Failed(_)), "{kind}");
         }
     }
 }

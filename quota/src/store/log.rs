@@ -5,6 +5,7 @@ use super::StoreError;
 
 /// Bytes of a part of a commit before the next one begins.
 const PART_BYTES: usize = 32 * 1024;
+/// Bytes of the lengths of a key and its value.
 const LENGTHS: usize = 4;
 
 /// Key of a part: the number of its commit, and its place in it.
@@ -52,6 +53,7 @@ pub(super) fn part<'a>(rows: &mut impl Iterator<Item = (&'a [u8], &'a [u8])>) ->
     bytes
 }
 
+/// Returns the keys and values of a part; the value of a removed row is empty.
 pub(super) fn rows(part: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), StoreError>> {
     let mut rest = part;
     std::iter::from_fn(move || {

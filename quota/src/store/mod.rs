@@ -18,8 +18,7 @@ mod tests;
 mod versions;
 
 pub(crate) use database::{DatabaseStore, Sizes};
-pub(crate) use error::OpenError;
-pub(crate) use error::{StoreError, caught};
+pub(crate) use error::{OpenError, StoreError, caught};
 pub(crate) use row::{Kind, Row, RowKey, State};
 
 use std::time::Duration;
@@ -29,11 +28,12 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     bytes: Vec<u8>,
-    rows: Vec<Place>,
+    rows: Vec<Span>,
 }
 
+/// Where a row is in `bytes`.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Span {
     from: usize,
     key_end: usize,
     end: usize,
@@ -49,7 +49,7 @@ impl Rows {
         if let Some(row) = row {
             row.encode(&mut self.bytes);
         }
-        self.rows.push(Place {
+        self.rows.push(Span {
             from,
             key_end,
             end: self.bytes.len(),
@@ -60,9 +60,9 @@ impl Rows {
     /// Sorts the rows by their keys: the store writes them several times as fast.
     pub(crate) fn sort(&mut self) {
         let Self { bytes, rows } = self;
-        let key = |row: &Place| bytes.get(row.from..row.key_end).unwrap_or_default();
+        let key = |row: &Span| bytes.get(row.from..row.key_end).unwrap_or_default();
         let first = rows.first().map(key).unwrap_or_default();
-        let shared_by = |row: &Place| {
+        let shared_by = |row: &Span| {
             first
                 .iter()
                 .zip(key(row))
@@ -71,7 +71,7 @@ impl Rows {
         };
         // Keys often begin alike: the eight bytes after that decide nearly every comparison.
         let shared = rows.iter().map(shared_by).min().unwrap_or(0);
-        let beginning = |row: &Place| {
+        let beginning = |row: &Span| {
             let rest = key(row).get(shared..).unwrap_or_default();
             let mut beginning = [0; 8];
             beginning
@@ -119,6 +119,7 @@ pub(crate) struct Committed {
 
 /// A store of rows. All its functions block.
 pub(crate) trait Store: std::fmt::Debug + Send + Sync {
+    /// Returns the settled row of a bucket; `None` if it has none, as a full bucket.
     fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError>;
 
     /// Writes changes to the log as the commit of this number, which is above all earlier ones, and
@@ -151,5 +152,6 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// Removes the rows of full buckets.
     fn sweep(&self) -> Result<(), StoreError>;
 
+    /// Returns the size of the files; 0 if it is unknown, as while the store is closed.
     fn disk_bytes(&self) -> u64;
 }

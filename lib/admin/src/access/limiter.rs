@@ -9,8 +9,10 @@ use plimsoll_core::quantity::MonoTime;
 
 /// Failed attempts of one source that are answered without a wait.
 const ATTEMPTS_BURST: u32 = 10;
+/// Time that restores one attempt.
 const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
 const SOURCES_MAX: usize = 4_096;
+/// Log lines written without a wait, and the time that restores one.
 const LINES_BURST: u32 = 50;
 const LINE_EVERY: Duration = Duration::from_millis(200);
 

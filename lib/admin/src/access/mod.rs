@@ -33,7 +33,8 @@ use self::refusal::{Needed, Refusal, Refusals};
 /// The user of passwords that name none.
 const ANY_USER: &str = "default";
 
-/// The rules of one admin port, and the counts of what they refused. Clones share them.
+/// The rules of the admin port of a process, and of its other ports that take the same tokens, with
+/// the counts of what they refused. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     inner: Arc<Inner>,
@@ -45,12 +46,12 @@ struct Inner {
     refusals: Refusals,
 }
 
-/// The rules of an admin port. The default refuses every command.
+/// The rules of an admin port. The default refuses every route that needs a role.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The certificates for TLS; `None`: plaintext.
+    /// The certificates for TLS of the admin port; `None`: plaintext.
     pub certificates: Option<Certificates>,
-    /// The accepted tokens.
+    /// The accepted tokens; `None`: no token is accepted.
     pub tokens: Option<TokenFile>,
     /// True if programs on this machine are admins without a token.
     pub open_on_loopback: bool,
@@ -58,7 +59,7 @@ pub struct Rules {
     pub metrics_need_token: bool,
 }
 
-/// A token that was accepted for a connection, by its hash.
+/// The entry of the tokens file, as it was, of the token that a connection presented.
 #[derive(Clone, Debug)]
 pub struct Accepted {
     token: Token,
@@ -70,7 +71,8 @@ impl Accepted {
         self.token.name.as_str()
     }
 
-    /// Returns true if the token has this right for a key at the Redis port of a quota server.
+    /// Returns true if the token has this right for a key at the Redis port of a quota server: by its
+    /// own rights, or else by its role.
     pub fn has_right(&self, right: QuotaRight, key: &[u8]) -> bool {
         match &self.token.rights {
             Some(rights) => rights.allow(right, key),
@@ -88,7 +90,7 @@ impl Access {
         }
     }
 
-    /// Returns the accepted tokens, if there are any.
+    /// Returns the tokens file; `None` if no token is accepted.
     pub fn tokens(&self) -> Option<&TokenFile> {
         self.inner.rules.tokens.as_ref()
     }

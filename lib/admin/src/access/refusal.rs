@@ -42,12 +42,16 @@ pub(super) enum Refusal {
     Right(String),
 }
 
+/// What the port asks of its callers, for the words of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needed<'a> {
     /// A role, for a route of an admin port.
     Role(Role),
+    /// A token in this header, or as a bearer token, at the HTTP port of a sidecar.
     Token(&'a HeaderName),
+    /// A token as the password of a connection to the Redis port of a quota server.
     Password,
+    /// A right of the token that such a connection presented.
     Right,
 }
 
@@ -179,8 +183,8 @@ impl Refusals {
             .with(|state, _| REASONS.into_iter().zip(state.counts).collect())
     }
 
-    /// Counts and logs a refusal, and returns its answer. A refusal without a valid token counts as a failed login
-    /// of the source, which is answered 429 after too many.
+    /// Counts and logs a refusal, and returns its answer. A refusal without a valid token, also without any, counts
+    /// as a failed login of the source. After too many it is answered 429, counted as `limited` and not logged.
     pub(super) fn answer(
         &self,
         from: IpAddr,

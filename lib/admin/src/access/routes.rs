@@ -37,14 +37,14 @@ pub struct Route {
 pub enum Needs {
     /// All callers.
     Nothing,
-    /// All callers, or viewers with `--metrics-need-token`.
+    /// All callers, or with `--metrics-need-token` callers with any role.
     Metrics,
     /// Callers with this role or a higher one.
     Role(Role),
 }
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
-    /// No routes.
+    /// Begins with no routes.
     pub fn new() -> Self {
         Self {
             entries: Vec::new(),
@@ -98,7 +98,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         needs: Needs,
         handler: impl Handler<T, S>,
     ) -> Self {
-        // Methods that only extensions have get no filter, and no route has one.
+        // Only methods outside of HTTP's own have no filter, and no route has such a method.
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let route = Route {
             method,
@@ -177,15 +177,11 @@ async fn check(
 /// The line of a table of all routes.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            method,
-            path,
-            needs,
-        } = self;
-        match needs {
-            Needs::Nothing => write!(f, "{method} {path} nothing"),
-            Needs::Metrics => write!(f, "{method} {path} metrics"),
-            Needs::Role(role) => write!(f, "{method} {path} {role}"),
+        write!(f, "{} {} ", self.method, self.path)?;
+        match self.needs {
+            Needs::Nothing => f.write_str("nothing"),
+            Needs::Metrics => f.write_str("metrics"),
+            Needs::Role(role) => f.write_str(role.as_str()),
         }
     }
 }

@@ -46,15 +46,17 @@ pub struct SecurityArgs {
 pub struct Opened {
     access: Access,
     certificates: Option<Certificates>,
+    /// Flags with the addresses that are plaintext beyond loopback.
     plaintext: Vec<String>,
 }
 
 impl SecurityArgs {
     /// Checks the flags of a process with this role and these addresses, and reads their files. `exposed_parent` is
-    /// the address of its parent, if that is plaintext beyond loopback. Blocks.
+    /// the address of its parent, if that is plaintext beyond loopback, for the warning: the caller refuses it without
+    /// `--insecure`. Blocks.
     ///
     /// # Errors
-    /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be used.
+    /// If a port would be plaintext beyond loopback without `--insecure`, or a file cannot be used.
     pub fn open(
         &self,
         role: PeerRole,
@@ -81,8 +83,7 @@ impl SecurityArgs {
     /// not warn of an admin port that refuses all commands. Blocks.
     ///
     /// # Errors
-    /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be
-    /// used.
+    /// As [`SecurityArgs::open`].
     pub fn open_without_parent(
         &self,
         role: PeerRole,
@@ -167,7 +168,7 @@ impl Opened {
         }
     }
 
-    /// Returns the protection of a port: with the certificates beyond loopback, if there are any.
+    /// Returns the protection of a port: plaintext on loopback or without certificates, or else `with`.
     pub fn protection(
         &self,
         listen: SocketAddr,

@@ -122,12 +122,8 @@ pub const ACCESS: [Metric<Opened>; 3] = [
         &[],
         "1 while the tokens file cannot be used and the tokens read before are accepted; absent without a file.",
         |opened| {
-            maybe(
-                opened
-                    .access()
-                    .tokens()
-                    .map(|tokens| tokens.refused().is_some()),
-            )
+            let tokens = opened.access().tokens();
+            maybe(tokens.map(|tokens| tokens.refused().is_some()))
         },
     ),
     Metric::gauge(
@@ -143,23 +139,15 @@ pub const ACCESS: [Metric<Opened>; 3] = [
          `malformed_token`, `unknown_token`, `role` (too low), `right` (of a token at the Redis port of a quota server), \
          `limited` (too many failed attempts).",
         |opened| {
-            rows(
-                opened
-                    .access()
-                    .refused()
-                    .into_iter()
-                    .map(|(reason, count)| ([reason], count)),
-            )
+            let refused = opened.access().refused().into_iter();
+            rows(refused.map(|(reason, count)| ([reason], count)))
         },
     ),
 ];
 
 fn health(opened: &Opened, value: fn(Health) -> Value) -> Vec<Series> {
-    maybe(
-        opened
-            .certificates()
-            .map(|certificates| value(certificates.health())),
-    )
+    let certificates = opened.certificates();
+    maybe(certificates.map(|certificates| value(certificates.health())))
 }
 
 fn unix_s(time: SystemTime) -> u64 {

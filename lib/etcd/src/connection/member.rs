@@ -1,5 +1,5 @@
 //! The connection to one member of the store, which is opened at the first request, and again after
-//! it broke.
+//! it broke or a request had an unknown outcome.
 
 use std::io;
 use std::pin::Pin;
@@ -16,10 +16,6 @@ use tower::service_fn;
 
 use super::TlsFiles;
 use super::address::{AddressError, Endpoint};
-
-/// Time between two pings of a connection with requests under way, so that they notice a dead
-/// member. etcd closes connections with a ping in less than 5 s.
-const PING_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -72,7 +68,8 @@ impl Member {
         channel.clone()
     }
 
-    /// Replaces a connection on which no answer arrived: the member may be reachable by a new one.
+    /// Replaces the connection after a request with an unknown outcome: the member may be reachable by
+    /// a new one. Several such requests replace it several times; requests under way keep theirs.
     pub(crate) fn reopen(&self) {
         let channel = self.target.open(&self.uri);
         *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;
@@ -92,10 +89,8 @@ impl Target {
                 connected.map_err(late)?
             }
         });
-        transport::Endpoint::from(uri.clone())
-            .http2_keep_alive_interval(PING_EVERY)
-            .keep_alive_timeout(PING_EVERY)
-            .connect_with_connector_lazy(connector)
+        // Without pings: each request has a deadline that ends sooner than a ping would.
+        transport::Endpoint::from(uri.clone()).connect_with_connector_lazy(connector)
     }
 
     async fn connect(&self) -> io::Result<TokioIo<Pin<Box<dyn Duplex>>>> {

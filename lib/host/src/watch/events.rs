@@ -18,6 +18,7 @@ pub(super) struct Events {
     /// `None` if the system offers no events.
     debouncer: Option<Debouncer<RecommendedWatcher, NoCache>>,
     watched: BTreeSet<PathBuf>,
+    /// True once the log has said that files are polled, until all directories are watched.
     warned: bool,
 }
 

@@ -20,16 +20,17 @@ use crate::atomic_file::directory_of;
 use crate::regular_file;
 use events::Events;
 
-/// Maximum number of further readings until two in a row agree. If none do, the last contents apply until the next change
-/// or poll.
+/// Maximum number of further readings until two in a row agree. If none do, the last contents apply
+/// until the next change or poll.
 const REREADINGS_MAX: usize = 3;
 /// Poll interval without events: some file systems report none.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// Poll interval while a directory cannot be watched.
 const POLL_INTERVAL_UNWATCHED: Duration = Duration::from_secs(1);
 /// Maximum time that the disk may take before the files count as unreadable.
-pub const READ_MAX: Duration = Duration::from_secs(5);
-/// Maximum time that a parser may take, which may read large files, before the files count as unreadable.
+const READ_MAX: Duration = Duration::from_secs(5);
+/// Maximum time that a parser, which may read large files, takes before the files are reported as
+/// unreadable. Its result is used anyway when it arrives.
 const PARSE_MAX: Duration = Duration::from_secs(30);
 
 /// Files that are read together.
@@ -39,12 +40,13 @@ pub struct Files {
     pub paths: Vec<PathBuf>,
     /// Maximum size of a valid file. One byte more is read.
     pub bytes_max: usize,
-    /// Paths of files that are too large to read with each look. In place of the contents of each stands what the file
-    /// system says of it: its identity, length and times. The [`Parser`] reads them.
+    /// Paths of files that are too large to read with each look; the [`Parser`] reads them. Their
+    /// contents are replaced by what the file system says of each: identity, length and times.
     pub large: Vec<PathBuf>,
 }
 
-/// Contents of files in the order of their paths, each at most one byte too long.
+/// Contents of [`Files::paths`], each at most one byte too long, and then the replacements of
+/// [`Files::large`], both in their order.
 pub type Contents = [Vec<u8>];
 
 /// Parser of the files.
@@ -65,7 +67,8 @@ pub trait Parser: Send + Sync + 'static {
     /// When the contents are invalid.
     fn parse(&self, contents: &Contents) -> Result<Self::Output, Self::Error>;
 
-    /// Returns true if [`parse`](Self::parse) could not read a large file: it is tried again with the same contents.
+    /// Returns true if [`parse`](Self::parse) could not read a large file: it is tried again with the
+    /// same contents.
     fn is_unread(_error: &Self::Error) -> bool {
         false
     }
@@ -100,6 +103,7 @@ pub enum ReadError {
 #[error("the thread that reads the files panicked")]
 pub struct WatchError(#[from] JoinError);
 
+/// What was reported last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen<V> {
     Contents(V),
@@ -169,7 +173,7 @@ impl Files {
                 let complete = events.follow(reader.directories());
                 (events, complete, reader.contents(read))
             });
-            // What comes after silence is sent even if it is what was there before.
+            // After silence the contents are sent even if they are the same as before.
             let on_silence = || seen = Some(Seen::Silent);
             let reading = files.at_disk(reading, READ_MAX, on_silence, &tx).await?;
             let Some((watching, complete, contents)) = reading else {
@@ -179,7 +183,7 @@ impl Files {
             if contents.is_ok() {
                 on_read();
             }
-            // The same contents are not parsed again.
+            // The same contents are not parsed again, unless the parser could not read a large file.
             let now = match &contents {
                 Ok(contents) => Seen::Contents(parser.version(contents)),
                 Err((path, source)) => Seen::Unreadable(path.clone(), source.kind()),

@@ -1,5 +1,5 @@
-//! Follows the files of certificates. Takes a set that is valid as a whole; of another set, whose three files can be
-//! read, it takes only the authorities.
+//! Follows the files of certificates. Takes a set that is valid as a whole; of another set, whose three
+//! files can be read, it takes only changed authorities.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ pub(super) struct Looks {
     last: Option<Seen>,
     /// Result that was refused and logged.
     refused: Option<Seen>,
-    /// Generation and age that were logged, and when.
+    /// Generation and age that were noted last, and when; all but `Fresh` are logged.
     logged: Option<(u64, Age, SystemTime)>,
 }
 
@@ -36,8 +36,8 @@ enum Age {
 }
 
 impl Certificates {
-    /// Reads the files once a second, takes each valid set, and logs a refused set once two reads found the same.
-    /// Never ends.
+    /// Reads the files once a second, takes each valid set, and logs a refused set once two reads found
+    /// the same. Never ends.
     pub async fn follow(&self) {
         let mut interval = tokio::time::interval(LOOK_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -148,11 +148,8 @@ impl Certificates {
         match age {
             Age::Fresh => {}
             Age::Ending => {
-                let left_s = health
-                    .not_after
-                    .duration_since(now)
-                    .unwrap_or_default()
-                    .as_secs();
+                let left = health.not_after.duration_since(now).unwrap_or_default();
+                let left_s = left.as_secs();
                 tracing::warn!(%directory, %id, left_s, "certificate expires soon: renew it");
             }
             Age::Untrusted => tracing::error!(

@@ -43,7 +43,7 @@ pub struct Health {
     pub is_untrusted: bool,
     /// Number of refused changes of the files.
     pub failures: u64,
-    /// Reason why the files are refused now; the old set stays.
+    /// Reason why the files are refused now: certificate and key stay those read before.
     pub refused: Option<String>,
 }
 
@@ -55,11 +55,9 @@ impl Health {
 
     /// Returns true if the end is near: issuers should have renewed the certificate by now.
     pub fn is_ending(&self, now: SystemTime) -> bool {
-        let lifetime = self
-            .not_after
-            .duration_since(self.not_before)
-            .unwrap_or_default();
-        self.not_after.duration_since(now).unwrap_or_default() < lifetime / ENDING_PART
+        let lifetime = self.not_after.duration_since(self.not_before);
+        let left = self.not_after.duration_since(now).unwrap_or_default();
+        left < lifetime.unwrap_or_default() / ENDING_PART
     }
 }
 
@@ -68,6 +66,7 @@ struct Shared {
     state: Mutex<State>,
     /// Held while the files are read, which may take long.
     looks: Mutex<Looks>,
+    /// Number of the current set.
     changes: watch::Sender<u64>,
 }
 
@@ -94,10 +93,11 @@ pub enum RoleError {
 }
 
 impl Certificates {
-    /// Reads the files. Accepts and logs an expired certificate: its renewal may be on the way.
+    /// Reads the files. Accepts a certificate that has expired, and logs it, or that is not valid yet:
+    /// its renewal may be on the way, or the clock wrong.
     ///
     /// # Errors
-    /// If the files are not one valid set; only the validity of the leaf may have ended.
+    /// If the files are not one valid set, regardless of the validity of the leaf.
     pub fn open(directory: &Path) -> Result<Self, CertificatesError> {
         let now = SystemTime::now();
         let files = Files::read(directory)?;

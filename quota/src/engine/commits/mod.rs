@@ -38,8 +38,9 @@ pub(super) struct Committer {
     ends: Vec<usize>,
     /// Time of the slowest commit lately: it decays by a tenth with each commit.
     took: Duration,
-    /// Time of the next commit under `always`.
+    /// Earliest time of the next commit under `always`, after a large one.
     next_at: Option<Instant>,
+    /// Last attempt to open the store again.
     reopened: Option<Instant>,
 }
 
@@ -136,7 +137,8 @@ impl Committer {
             .map(Some)
     }
 
-    /// Returns the gathered changes to the next commit, and opens the store again.
+    /// Returns the gathered changes to the next commit, and opens the store again. Ends once it is open
+    /// or the engine is stopped.
     fn fail(&mut self, shared: &Shared, number: u64, error: &StoreError) {
         shared.progress.fail();
         shared.counters.failed();

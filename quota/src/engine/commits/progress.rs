@@ -16,11 +16,14 @@ const NONE: u64 = u64::MAX;
 #[derive(Debug)]
 pub(in crate::engine) struct Progress {
     began: Instant,
+    /// Last commit on disk; those before it are, too, or had no changes.
     durable: AtomicU64,
+    /// Commit that takes the next changes.
     next: AtomicU64,
     /// Tasks that wait for a commit with an even and with an odd number. Unless a commit failed, at
     /// most two commits have waiting tasks.
     waits: [Notify; 2],
+    /// Runs that wait for a commit or a read.
     waiting: AtomicUsize,
     /// Times of the oldest debit of the current commit and of the next one, in microseconds since
     /// `began`; `NONE` without one.
@@ -83,6 +86,7 @@ impl Progress {
                 .is_ok()
     }
 
+    /// Returns the age of the oldest debit that is not on disk; `None` if all are.
     pub(in crate::engine) fn unsaved(&self) -> Option<Duration> {
         let oldest = self
             .oldest
@@ -119,6 +123,10 @@ impl Progress {
         self.is_failed.store(true, Ordering::Relaxed);
     }
 
+    /// Counts a waiting run until the guard is dropped.
+    ///
+    /// # Errors
+    /// When too many wait.
     pub(in crate::engine) fn enter(&self) -> Result<Waiting<'_>, Unavailable> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);

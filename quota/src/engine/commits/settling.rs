@@ -13,6 +13,7 @@ use crate::engine::shared::Shared;
 use crate::operation::Unavailable;
 use crate::store::{Rows, StoreError, caught};
 
+/// Minimum number of rows that are written together; a group has less than twice as many.
 const GROUP_ROWS: usize = 128;
 /// Pause after a group while nothing waits, for the operations on the same core.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -30,6 +31,7 @@ pub(in crate::engine) struct Settling {
     /// Bytes of the log since the last settling, and bytes that start the next one.
     logged: AtomicU64,
     logged_max: u64,
+    /// Notified after each settling.
     ended: Notify,
     /// Locked while a group is written.
     group: Mutex<()>,
@@ -77,6 +79,7 @@ impl Settling {
         }
     }
 
+    /// Has all changes on disk settled, so that their buckets can be evicted.
     pub(in crate::engine) fn want_room(&self) {
         self.is_room_wanted.store(true, Ordering::Release);
         self.unpark();

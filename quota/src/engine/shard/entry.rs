@@ -49,7 +49,7 @@ impl Entry {
         }
     }
 
-    /// Marks the bucket to be settled. A slot is in the list `unsettled` once.
+    /// Marks the bucket to be settled, and adds its slot to the list `unsettled` unless it is marked.
     pub(super) fn want_settled(&mut self, slot: u32, unsettled: &mut Vec<u32>) {
         if self.settled != Settled::No {
             self.settled = Settled::No;

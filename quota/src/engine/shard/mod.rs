@@ -28,7 +28,8 @@ pub(super) struct Shard {
     free: Vec<u32>,
     /// Slots for the next commit, whose number is `commit`.
     changed: Vec<u32>,
-    /// Slots whose rows in the store are older than their state.
+    /// Slots whose rows in the store are older than their state, except those that are being settled.
+    /// A slot may be in it more than once after a failed write.
     unsettled: Vec<u32>,
     commit: u64,
     bytes: usize,
@@ -37,6 +38,7 @@ pub(super) struct Shard {
     hand: usize,
     /// Progress at which a search found no bucket to evict: until more is saved none is found.
     full_at: Option<Saved>,
+    /// Buckets evicted so far. A row is read again if this has changed meanwhile: it may be old.
     pub(super) evictions: u64,
 }
 
@@ -220,7 +222,7 @@ impl Shard {
     /// Adds the rows of those of these slots that are not being settled, which must be written next.
     pub(super) fn begin_settling(&mut self, slots: &[u32], rows: &mut Rows) {
         for &slot in slots {
-            // A slot is not evicted before it is settled, so each is still of the same bucket.
+            // A bucket is not evicted before it is settled, so an unsettled slot is still of the same one.
             if let Some(entry) = self
                 .slots
                 .get_mut(slot as usize)

@@ -30,6 +30,7 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     tokens: Arc<Tokens>,
+    /// Why the file as it is now is not applied.
     refused: Option<String>,
 }
 
