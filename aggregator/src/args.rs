@@ -77,7 +77,7 @@ pub enum Error {
         /// The rule that it breaks.
         source: InvalidName,
     },
-    /// The flags of trust cannot be used.
+    /// The certificates or tokens cannot be used, or an address needs a protection that the flags do not give.
     #[error(transparent)]
     Security(#[from] SecurityError),
     /// The address of the controller is invalid, or asks for a protection that the flags do not give.
@@ -98,7 +98,7 @@ pub enum Error {
     /// The server of the streams failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// A socket failed.
+    /// The address of a listening socket cannot be read.
     #[error("cannot read the address of a listening socket: {0}")]
     Socket(#[from] std::io::Error),
 }
@@ -117,7 +117,8 @@ impl Args {
     /// Returns the ways to the controllers.
     ///
     /// # Errors
-    /// If an address is invalid, given twice, or asks for a protection that the flags do not give.
+    /// If an address is invalid, given twice, or asks for a protection that the flags do not give, or if there are more
+    /// than 16.
     pub(crate) fn parents(&self, opened: &Opened) -> Result<ParentList, Error> {
         let dials = self.controller.iter().map(|url| self.dial(url, opened));
         Ok(ParentList::new(dials.collect::<Result<_, _>>()?)?)

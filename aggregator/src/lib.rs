@@ -88,7 +88,7 @@ impl Aggregator {
     /// Checks the arguments, reads their files and draws an instance id. Blocks.
     ///
     /// # Errors
-    /// When an argument is invalid, or the system returns no random bytes.
+    /// When an argument or one of its files is invalid, or the system returns no random bytes.
     pub fn new(args: &Args) -> Result<Self, Error> {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
@@ -103,11 +103,9 @@ impl Aggregator {
             zone: named("--zone", &args.zone, ZoneName::new)?,
             role: Role::Aggregator,
         };
-        let tenants_per_bucket_max = args.tenants_per_bucket_max as usize;
-        let decisions_per_s_max = args.decisions_per_s_max;
         let bounds = Bounds {
-            tenants_per_bucket_max,
-            decisions_per_s_max,
+            tenants_per_bucket_max: args.tenants_per_bucket_max as usize,
+            decisions_per_s_max: args.decisions_per_s_max,
             ..Bounds::default()
         };
         let role = PeerRole::Aggregator {
@@ -252,18 +250,9 @@ impl Unlogged {
         for bucket in self.unprotected {
             tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");
         }
-        for (
-            scope,
-            KillClaim {
-                generation,
-                zone,
-                service,
-                name,
-            },
-        ) in self.claims
-        {
+        for (scope, claim) in self.claims {
             tracing::warn!(
-                %scope, claimed = generation.0, %zone, %service, %name,
+                %scope, claimed = claim.generation.0, zone = %claim.zone, service = %claim.service, name = %claim.name,
                 "child holds a kill generation without an order: it counts only until a controller speaks, and the child \
                  stays in shadow until `plimsoll kill off` for the scope at the controller"
             );

@@ -6,6 +6,7 @@ use plimsoll_proto::driver::child::{Observer, StreamError};
 
 use crate::admin::metrics::Events;
 
+/// Maximum number of reasons that are logged until the reconnection.
 const REASONS_MAX: usize = 8;
 
 /// Logs each reason of a failure once until the reconnection, which is logged, too. Other attempts are logged at the
@@ -15,6 +16,7 @@ pub(crate) struct Log {
     events: Events,
     /// Host and port of the parent that the calls are about.
     parent: String,
+    /// Reasons logged since the latest connection.
     logged: Vec<String>,
 }
 

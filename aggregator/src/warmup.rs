@@ -17,9 +17,10 @@ const BACK_MIN: f64 = 0.9;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warmup {
     state: State,
-    /// The parent's answer: the children this aggregator had before, if the parent remembers. `None` before
-    /// the answer.
+    /// The parent's latest answer: the children this aggregator had before, `Some(None)` if the parent does not
+    /// remember any. `None` before the first answer.
     expected: Option<Option<u32>>,
+    /// The time of the first tick.
     began: Option<MonoTime>,
 }
 
@@ -30,9 +31,12 @@ enum State {
     Alone,
     /// The first child already held directives: this is a restart, and more children will come.
     Returning {
+        /// The time of the first greeting.
         since: MonoTime,
+        /// The time of the latest greeting.
         joined: MonoTime,
     },
+    /// Counts go up and values go down.
     Over,
 }
 
@@ -80,6 +84,7 @@ impl Warmup {
         }
     }
 
+    /// Returns true while counts and values are withheld.
     pub(crate) fn withholds(self) -> bool {
         match self.state {
             // The parent would take a count of zero for traffic that has ended.

@@ -15,20 +15,21 @@ use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 use crate::admin::status::{self, BucketStatus};
 use crate::zone::Zone;
 
+/// What the drivers of streams and the servers have seen. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
-    counts: Arc<Mutex<Streams>>,
-    /// Streams of children that were closed because the child broke a rule.
+    uplink: Arc<Mutex<Uplink>>,
+    /// Streams of children that were not admitted, or closed for a cause.
     pub(crate) rejected_streams: RejectedStreams,
     pub(crate) ports: Ports,
 }
 
 #[derive(Debug, Default)]
-struct Streams {
-    /// Host and port of the parent to which there is a stream.
+struct Uplink {
+    /// Host and port of the parent; `None` without a stream to it.
     parent: Option<String>,
-    uplink_lost: u64,
-    directives_invalid: u64,
+    lost: u64,
+    invalid_messages: u64,
 }
 
 impl Events {
@@ -39,23 +40,25 @@ impl Events {
         }
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut Streams) -> R) -> R {
-        f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<R>(&self, f: impl FnOnce(&mut Uplink) -> R) -> R {
+        f(&mut self.uplink.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn on_uplink_connected(&self, parent: &str) {
-        self.with(|counts| counts.parent = Some(parent.to_owned()));
+        self.with(|uplink| uplink.parent = Some(parent.to_owned()));
     }
 
     pub(crate) fn parent(&self) -> Option<String> {
-        self.with(|counts| counts.parent.clone())
+        self.with(|uplink| uplink.parent.clone())
     }
 
+    /// Counts the end of a stream to the parent, or an attempt to open one. `is_invalid` is true if a message of the
+    /// parent was out of range.
     pub(crate) fn on_uplink_broken(&self, was_connected: bool, is_invalid: bool) {
-        self.with(|counts| {
-            counts.parent = None;
-            counts.uplink_lost += u64::from(was_connected);
-            counts.directives_invalid += u64::from(is_invalid);
+        self.with(|uplink| {
+            uplink.parent = None;
+            uplink.lost += u64::from(was_connected);
+            uplink.invalid_messages += u64::from(is_invalid);
         });
     }
 }
@@ -64,7 +67,7 @@ struct Source<'a> {
     zone: &'a Zone,
     now: MonoTime,
     buckets: BTreeMap<Bucket, BucketStatus>,
-    streams: &'a Streams,
+    uplink: &'a Uplink,
 }
 
 pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Vec<Family> {
@@ -73,14 +76,14 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Vec<Family> {
         .iter()
         .map(|(name, bucket)| (name.to_string(), bucket.admissions))
         .collect();
-    let own = events.with(|streams| {
+    let own = events.with(|uplink| {
         families(
             &table(),
             &Source {
                 zone,
                 now,
                 buckets,
-                streams,
+                uplink,
             },
         )
     });
@@ -93,7 +96,8 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Vec<Family> {
     .concat()
 }
 
-pub(crate) fn described() -> Vec<About> {
+/// Returns the descriptions of all metrics of the admin port. Not part of the API.
+pub fn described() -> Vec<About> {
     [
         metrics::described(&table()),
         metrics::described(&ADMISSIONS),
@@ -109,7 +113,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
     type M<'a> = Metric<Source<'a>>;
     vec![
         M::gauge("plimsoll_uplink_connected", &[], "1 while there is a stream to the parent.", |s| {
-            one(s.streams.parent.is_some())
+            one(s.uplink.parent.is_some())
         }),
         M::gauge(
             "plimsoll_directive_last_update_timestamp_seconds",
@@ -203,7 +207,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
         M::gauge(
             "plimsoll_zone_on_hold",
             &["bucket"],
-            "1 while the zone lives on its hold because no controller leads; absent without a limit.",
+            "1 while the zone lives on its hold, because no controller leads or it has sent no rates; absent without a limit.",
             |s| rows(s.buckets.iter().map(|(name, bucket)| ([name.as_str()], bucket.on_hold))),
         )
         .first(),
@@ -223,10 +227,10 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "plimsoll_directives_rejected_total",
             &[],
             "Messages of the parent that were invalid, or older than the directives in force.",
-            |s| one(s.zone.counters().stale + s.streams.directives_invalid),
+            |s| one(s.zone.counters().stale + s.uplink.invalid_messages),
         ),
         M::counter("plimsoll_uplink_lost_total", &[], "Streams to the parent that ended.", |s| {
-            one(s.streams.uplink_lost)
+            one(s.uplink.lost)
         }),
         M::counter(
             "plimsoll_counts_late_total",

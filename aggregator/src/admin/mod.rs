@@ -11,22 +11,18 @@ use axum::http::Method;
 use plimsoll_admin::access::Routes;
 use plimsoll_admin::security::{ACCESS, CERTIFICATES, Opened};
 use plimsoll_admin::server;
-use plimsoll_core::stats::metrics::{About, families};
+use plimsoll_core::stats::metrics::families;
 use plimsoll_host::Shared;
 
 use crate::zone::Zone;
 use metrics::Events;
-use status::Status;
-
-/// Returns the descriptions of all metrics of the admin port. Not part of the API.
 #[doc(hidden)]
-pub fn described() -> Vec<About> {
-    metrics::described()
-}
+pub use metrics::described;
+use status::Status;
 
 pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Routes {
     let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
-    let streams = events.clone();
+    let seen = events.clone();
     let trust = security.clone();
     let metrics = move || {
         let mut page = zone.with(|zone, now| metrics::page(zone, now, &events));
@@ -37,8 +33,8 @@ pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Ro
     let status = move || async move {
         let status = for_status.with(|zone, now| Status::of(zone, now));
         Json(Status {
-            parent: streams.parent(),
-            refused_children: streams.rejected_streams.refused(),
+            parent: seen.parent(),
+            refused_children: seen.rejected_streams.refused(),
             security: trust.status(),
             ..status
         })

@@ -15,10 +15,10 @@ use serde::Serialize;
 
 use crate::zone::Zone;
 
-/// Children of one role that are listed. Larger fleets are observed by metrics.
+/// Maximum number of children of one role that are listed. Larger fleets are observed by metrics.
 const LISTED_MAX: usize = 1_000;
 
-/// Buckets that no policy names and that are listed.
+/// Maximum number of listed buckets that no policy names.
 const UNLISTED_MAX: usize = 32;
 
 /// The state of an aggregator at one moment.
@@ -40,21 +40,21 @@ pub struct Status {
     pub refused_children: Vec<RefusedChild>,
     /// The certificates and tokens of this aggregator.
     pub security: SecurityStatus,
-    /// The kill generation held; odd means killed.
+    /// The kill generation of the fleet; odd means killed.
     pub kill_generation: u64,
     /// Seconds since the controller last covered a roll-up; null if it never did.
     pub upstream_age_s: Option<f64>,
-    /// True while the aggregator waits for its children after a restart.
+    /// True while the aggregator waits for its children after a restart, or at its start for the parent's answer.
     pub quiet: bool,
     /// Every bucket with a limit, and at most 32 that no policy names.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
     /// Buckets without room, at most 64: they are unprotected, regardless of the policy.
     pub unprotected: Vec<Bucket>,
-    /// Connected clients that a kill file stops from refusing, also below child aggregators.
+    /// Connected clients that a kill file or their environment stops from refusing, also below child aggregators.
     pub killed_locally: u32,
     /// Kill generations that children hold without an order; they kill nothing here.
     pub kill_claims: Vec<Claimed>,
-    /// Clients, including disconnected clients that are remembered.
+    /// Clients, including disconnected clients that are remembered; at most 1,000.
     pub clients: Vec<ChildStatus>,
     /// Child aggregators, likewise.
     pub aggregators: Vec<ChildStatus>,
@@ -162,6 +162,7 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
     each.collect()
 }
 
+/// Returns the buckets with a limit.
 pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
     let limited = zone
         .board
@@ -183,6 +184,7 @@ pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStat
     each.collect()
 }
 
+/// Returns buckets that no policy names, at most [`UNLISTED_MAX`].
 fn unlisted(zone: &Zone) -> impl Iterator<Item = (Bucket, BucketStatus)> {
     let each = zone.board.iter().filter_map(|(bucket, posted)| {
         let clients = zone

@@ -16,7 +16,7 @@ use crate::downstream::traffic::Traffic;
 /// Zone and name of an aggregator, which stay the same across restarts of its process.
 type StableName = (Zone, Name);
 
-/// Names that a child waits for, at most.
+/// Maximum number of names that a child waits for.
 const ASKED_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
@@ -72,8 +72,8 @@ impl ChildAggregator {
 }
 
 impl ChildAggregators {
-    /// Adds a child aggregator. A new process with a known name takes over the traffic of the old one;
-    /// returns the instance that it replaces.
+    /// Adds a child aggregator, or its new stream. A new process with a known name takes over the traffic and the
+    /// number of children of the old one; returns the instance that it replaces.
     pub(crate) fn greet(
         &mut self,
         now: MonoTime,

@@ -11,7 +11,7 @@ mod traffic;
 pub(crate) use child_aggregators::{ChildAggregator, ChildAggregators};
 pub(crate) use foreign::{ForeignClients, is_foreign};
 pub(crate) use newcomers::Newcomers;
-pub(crate) use standings::{Sent as SentStandings, Standings};
+pub(crate) use standings::{SentStandings, Standings};
 pub(crate) use traffic::{Shares, Traffic};
 
 use std::collections::BTreeSet;

@@ -22,6 +22,7 @@ pub(crate) struct Newcomers {
 
 #[derive(Debug)]
 struct Waiting {
+    /// The times between which tokens may be granted.
     from: MonoTime,
     until: MonoTime,
     buckets: BTreeSet<Bucket>,

@@ -12,35 +12,37 @@ use super::classes::SentClasses;
 
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
-    by_client: HashMap<InstanceId, Sent>,
+    by_client: HashMap<InstanceId, SentStandings>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
-    /// Codes of standings, by the client's id of the key.
+pub(crate) struct SentStandings {
+    /// Codes of standings, by the client's id of the key; [`UNKNOWN`] before the first.
     codes: Vec<u16>,
     /// Ids with a changed standing since the last message.
     changed: Vec<KeyId>,
     pub(crate) classes: SentClasses,
 }
 
+/// No code: the client was sent no standing.
 const UNKNOWN: u16 = u16::MAX;
 
 impl Standings {
     pub(crate) fn open(&mut self, client: InstanceId) {
-        self.by_client.insert(client, Sent::default());
+        self.by_client.insert(client, SentStandings::default());
     }
 
     pub(crate) fn prune(&mut self, is_known: impl Fn(InstanceId) -> bool) {
         self.by_client.retain(|client, _| is_known(*client));
     }
 
-    pub(crate) fn of(&mut self, client: InstanceId) -> &mut Sent {
+    pub(crate) fn of(&mut self, client: InstanceId) -> &mut SentStandings {
         self.by_client.entry(client).or_default()
     }
 }
 
-impl Sent {
+impl SentStandings {
+    /// Gives the id to another name, of which the client was sent nothing.
     pub(crate) fn define(&mut self, id: KeyId) {
         if let Some(code) = self.codes.get_mut(id.index()) {
             *code = UNKNOWN;
@@ -48,6 +50,7 @@ impl Sent {
         self.classes.define(id);
     }
 
+    /// Returns the standing that the client was sent, or is sent with the next messages.
     #[inline]
     pub(crate) fn held(&self, id: KeyId) -> Option<Standing> {
         Standing::from_code(self.code(id).into()).ok()

@@ -154,6 +154,8 @@ impl FastLoop {
         self.report = None;
     }
 
+    /// Takes a directive of the parent, with which `posted` is the bucket's state. Tenants that are listed no more are
+    /// closed, so their lines must have left before.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
         let keys = self.buckets.entry(directive.bucket.clone()).or_default();
         // A few keys without rates show nothing about the others: a key that is new to the controller has
@@ -170,7 +172,7 @@ impl FastLoop {
         }
     }
 
-    /// The tenants of a bucket with their own line that the policy lists no more.
+    /// The tenants and classes of plans with their own line in a bucket that the policy lists no more.
     pub(crate) fn unlisted(&self, bucket: &Bucket, posted: &Posted) -> Vec<Tenant> {
         let tenants = self
             .buckets

@@ -65,7 +65,7 @@ impl Admission {
             return false;
         }
         let recent = self.sketch.add(self.hash(key), came);
-        // Also of those that are admitted: the threshold follows the most frequent one.
+        // Tenants that are admitted now count, too: the threshold follows the most frequent one.
         if recent >= ADMITTED_FROM {
             quota.contenders += 1;
             quota.contenders_most = quota.contenders_most.max(recent);

@@ -1,6 +1,5 @@
-//! The lines of reports to the parent: the counts of each listed tenant and of each class
-//! `default`, which includes all names that the policy does not list. So a roll-up grows with the
-//! policy and not with the names.
+//! The lines of reports to the parent: the counts of each listed tenant and of each class, which includes the names that
+//! the policy does not list. So a roll-up grows with the policy and not with the names.
 
 use plimsoll_core::names::{Key, KeyId};
 use plimsoll_core::report::{Counts, Outbox, Tally};
@@ -68,6 +67,7 @@ impl Lines {
         before > self.leaving.len()
     }
 
+    /// Ends the leaving lines whose counts the controller has confirmed, and returns them.
     pub(super) fn end_settled(&mut self, outbox: &mut Outbox) -> Vec<KeyId> {
         let is_settled = |line: &KeyId| outbox.is_settled(*line, self.tally(*line));
         let (settled, leaving) = self

@@ -17,7 +17,7 @@ use crate::zone::bounds::Bounds;
 use admission::{Admission, Quota};
 pub(crate) use lines::Lines;
 
-/// A key without counts for this many seconds is forgotten.
+/// A key without counts for this many seconds is forgotten, except for the class `default` of a bucket.
 const IDLE: u32 = 60;
 /// The same for an established name.
 const ESTABLISHED_IDLE: u32 = 600;
@@ -35,12 +35,13 @@ pub(crate) struct KeyCounts {
     by_bucket: HashMap<Bucket, u32>,
     keys_max: usize,
     admission: Admission,
+    /// Seconds since the start, as of the latest tick.
     second: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    /// Requests, halved each second, as of `second`.
+    /// Requests, halved each second, as of `second`, when the key last had counts.
     recent: u32,
     second: u32,
     /// Index of the bucket's quota.
@@ -73,7 +74,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) place: Place,
-    /// The line of a key that the search added; `None` for a known key.
+    /// The line of the key if it was added; `None` if it shares the place of its class.
     pub(crate) new: Option<KeyId>,
 }
 
@@ -215,7 +216,7 @@ impl KeyCounts {
             return Some(shared);
         };
         self.take_back(default);
-        quota_at(&mut self.quotas, index).keys += 1;
+        self.quotas[index as usize].keys += 1;
         let (line, source) = match kind {
             Kind::Listed => (self.lines.open(key, outbox), Source::Listed),
             Kind::Class => (self.lines.open(key, outbox), Source::Unnamed),
@@ -288,7 +289,7 @@ impl KeyCounts {
     /// Keeps a bucket that waits to be removed, because a child reports a key of it again.
     fn take_back(&mut self, default: KeyId) {
         let Account { line, quota, .. } = *self.keys.value(default);
-        let quota = quota_at(&mut self.quotas, quota);
+        let quota = &mut self.quotas[quota as usize];
         if std::mem::take(&mut quota.is_leaving) {
             self.lines.stay(line);
             self.keys.value_mut(default).second = self.second;
@@ -312,7 +313,7 @@ impl KeyCounts {
             self.lines.leave(line);
             if is_class {
                 // Its names are found anew, and its other requests count for the class `default`.
-                self.remove_name(*id);
+                self.remove(*id);
                 continue;
             }
             // Requests of the tenant that have a plan are of its class now.
@@ -327,16 +328,13 @@ impl KeyCounts {
         begin.collect()
     }
 
-    /// Removes a name. Its counts stay in the line of its class.
-    pub(crate) fn remove_name(&mut self, id: KeyId) {
-        self.remove(id);
-    }
-
-    fn remove(&mut self, id: KeyId) -> Option<Account> {
+    /// Removes a key, and returns its line, which keeps its counts; `None` if it was removed before.
+    pub(crate) fn remove(&mut self, id: KeyId) -> Option<Counted> {
         let account = self.keys.remove(id)?;
-        let quota = quota_at(&mut self.quotas, account.quota);
+        let quota = &mut self.quotas[account.quota as usize];
         quota.keys = quota.keys.saturating_sub(1);
-        Some(account)
+        let Account { line, source, .. } = account;
+        Some(Counted { line, source })
     }
 
     #[inline]
@@ -401,14 +399,14 @@ impl KeyCounts {
         gone.extend(self.coldest());
         let mut listed = Vec::new();
         for id in gone {
-            let Some(account) = self.remove(id) else {
+            let Some(Counted { line, source }) = self.remove(id) else {
                 continue;
             };
-            if account.source == Source::Name {
-                tails.close(account.line, id);
+            if source == Source::Name {
+                tails.close(line, id);
             } else {
-                self.lines.leave(account.line);
-                listed.push(account.line);
+                self.lines.leave(line);
+                listed.push(line);
             }
         }
         for line in self.lines.end_settled(outbox) {
@@ -427,8 +425,8 @@ impl KeyCounts {
         listed
     }
 
-    /// The names with less than half the traffic of the most frequent tenant that had no key, in buckets without room.
-    /// Ends the tick of all quotas.
+    /// Returns names with less than half the traffic of the most frequent tenant that had no key, in buckets without
+    /// room, some on each tick. Ends the tick of all quotas.
     fn coldest(&mut self) -> Vec<KeyId> {
         if self.quotas.iter().all(Quota::is_at_rest) {
             return Vec::new();
@@ -461,16 +459,7 @@ impl KeyCounts {
     }
 }
 
-fn quota_at(quotas: &mut [Quota], index: u32) -> &mut Quota {
-    &mut quotas[index as usize]
-}
-
 /// The value at second `now` of a count that is halved each second.
-const fn faded(recent: u32, then: u32, now: u32) -> u32 {
-    let seconds = now.saturating_sub(then);
-    if seconds < u32::BITS {
-        recent >> seconds
-    } else {
-        0
-    }
+fn faded(recent: u32, then: u32, now: u32) -> u32 {
+    recent.checked_shr(now.saturating_sub(then)).unwrap_or(0)
 }

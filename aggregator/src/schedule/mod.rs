@@ -21,6 +21,7 @@ const LATE_INTERVALS: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
+    /// The interval at which the controller sends rates.
     tick: Duration,
     pub(crate) report_interval: Duration,
     chooser: ReportInterval,

@@ -16,11 +16,14 @@ const CLIENTS_GROWTH: f64 = 1.02;
 
 #[derive(Debug, Default)]
 pub(crate) struct PushSchedule {
-    /// The time when directives were last computed, and the clients then.
+    /// The time when directives were last computed, and the number of clients then.
     directed: Option<MonoTime>,
     clients: usize,
+    /// The time of the latest decision.
     decided: Option<MonoTime>,
+    /// The epoch of the latest message of the parent.
     epoch: Option<Epoch>,
+    /// The state, with the version of all directives, that streams were last woken for.
     announced: Option<(Head, u64)>,
 }
 
@@ -34,6 +37,7 @@ impl PushSchedule {
         self.decided = Some(now);
     }
 
+    /// Records the epoch of a message. Returns true if it is another one.
     pub(crate) fn is_new_epoch(&mut self, epoch: Option<Epoch>) -> bool {
         std::mem::replace(&mut self.epoch, epoch) != epoch
     }

@@ -22,9 +22,10 @@ pub(super) struct Class {
     /// The traffic that clients decided by the ratio of established names, and by that of unknown names.
     as_established: Mix,
     as_unknown: Mix,
+    /// The drop ratio of the whole class, and true if some of its requests are refused, at the latest directives.
     pub(super) ratio: DropRatio,
     pub(super) is_cut: bool,
-    /// The span of the latest requests of both kinds.
+    /// The span of the latest period of the fast loop.
     span: Duration,
 }
 

@@ -14,16 +14,16 @@ use crate::key_counts::{KeyCounts, Source};
 /// A name is reported from this part of an even share of its limit between zones: with its rates in others it may exceed
 /// the limit.
 const REPORTED_FROM: f64 = 0.1;
-/// A name has a directive of its own from this part of its limit,
+/// A name is given a directive of its own from this part of its limit.
 const DIRECTED_FROM: f64 = 0.9;
-/// and keeps it above this part: without the room between, clients would be told of the name again and again.
+/// A name keeps its directive above this part: without the room between, clients would be told of it again and again.
 const DIRECTED_ABOVE: f64 = 0.5;
 
 #[derive(Debug, Default)]
 pub(crate) struct LimitedNames {
     /// This zone's part of the limit of names that other zones report, too.
     parts: HashMap<Key, Rate>,
-    /// By class.
+    /// By class, with the names that the latest report has.
     names: BTreeMap<KeyId, Vec<LimitedName>>,
 }
 
@@ -36,9 +36,12 @@ struct LimitedName {
     state: LimitState,
 }
 
+/// The state of a name at the latest directives.
 #[derive(Debug, Default, Clone, Copy)]
 struct LimitState {
+    /// It had a directive of its own.
     is_directed: bool,
+    /// It exceeded its limit.
     is_cut: bool,
 }
 
@@ -56,8 +59,8 @@ impl LimitedNames {
 
 impl Tails {
     /// Finds the names that may exceed their limit, at most [`LIMITED_MAX`], and returns them with their rates in
-    /// requests/s. `limits` has the limit of each class that has one, and the part of it from which names are reported.
-    /// Linear in the names if there is any.
+    /// requests/s. `limits` has the limit of each class that has one, and this zone's even share of it. Linear in the names
+    /// if there is any.
     pub(crate) fn find_limited(
         &mut self,
         now: MonoTime,

@@ -81,6 +81,7 @@ impl Tails {
             .takes_claims(now)
     }
 
+    /// Establishes a name that a client held as established under an earlier process. The class is not young from then on.
     pub(crate) fn claim(&mut self, class: KeyId, id: KeyId) {
         let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else {
             return;
@@ -202,22 +203,16 @@ impl Tails {
 
     /// The part of a class's traffic that no tenant limit refuses.
     pub(crate) fn within(&self, now: MonoTime, class: KeyId, tenant_limit: f64) -> f64 {
-        let tail = if tenant_limit.is_finite() {
-            self.tail(now, class)
-        } else {
-            None
-        };
-        tail.map_or(1.0, |tail| tail.part_within(tenant_limit))
+        let tail = tenant_limit.is_finite().then(|| self.tail(now, class));
+        tail.flatten()
+            .map_or(1.0, |tail| tail.part_within(tenant_limit))
     }
 
     /// The sum of the floors of a class's established names, as far as they ask for it.
     pub(crate) fn floors(&self, now: MonoTime, class: KeyId, floor: f64) -> f64 {
-        let tail = if floor > 0.0 {
-            self.tail(now, class)
-        } else {
-            None
-        };
-        tail.map_or(0.0, |tail| tail.established.passes(floor))
+        let tail = (floor > 0.0).then(|| self.tail(now, class));
+        tail.flatten()
+            .map_or(0.0, |tail| tail.established.passes(floor))
     }
 
     /// The cut that passes all but `ratio` of a class's demand, and the ratio of names that a

@@ -9,8 +9,8 @@ use plimsoll_core::directive::Directives;
 use plimsoll_core::law::parameters;
 use plimsoll_core::quantity::MonoTime;
 
-/// Maximum number of unconfirmed reports with a remembered time. At ten a second, as below another
-/// aggregator, this covers 6 s.
+/// Maximum number of unconfirmed reports with a remembered time. Beyond it later ones replace the last. At ten a
+/// second, as below another aggregator, this covers 6 s.
 const SENT_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]

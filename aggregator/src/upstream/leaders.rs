@@ -14,12 +14,13 @@ const CLAIM_KEPT: Duration = Duration::from_secs(10);
 /// lost its state may have answered before the first client was back.
 const RETURNING: Duration = Duration::from_secs(30);
 
-/// When the current controller last confirmed a report, the later one that a child claims, and others that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct Leaders {
+    /// The arrival of the first directives of a controller.
     led_since: Option<MonoTime>,
     /// The current controller with the time of the latest report that it confirmed.
     confirmed: Option<(Leader, MonoTime)>,
+    /// The latest later controller that a child has named.
     claimed: Option<Claim>,
     pub(crate) others: OtherControllers,
 }
@@ -27,7 +28,7 @@ pub(crate) struct Leaders {
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     leader: Leader,
-    /// The age of the latest report that this controller confirmed, when the claim arrived.
+    /// The age of the latest report that this controller confirmed, when the claim arrived; `None` from a client.
     age: Option<Duration>,
     at: MonoTime,
 }

@@ -22,6 +22,7 @@ use subscriptions::Subscriptions;
 
 #[derive(Debug, Default)]
 pub(crate) struct Upstream {
+    /// The greeting of the present stream was composed.
     has_greeted: bool,
     sequence: Sequence,
     pub(crate) policy_hash: Option<u64>,

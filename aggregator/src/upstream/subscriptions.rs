@@ -107,6 +107,7 @@ impl Subscriptions {
         self.held.len() >= self.max
     }
 
+    /// Returns the held buckets that were not used for `time`, nor just now.
     pub(crate) fn unused(&self, now: MonoTime, time: Duration) -> impl Iterator<Item = &Bucket> {
         self.held
             .iter()

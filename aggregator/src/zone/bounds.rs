@@ -5,7 +5,7 @@
 pub struct Bounds {
     /// Children, including disconnected children that are remembered.
     pub children_max: usize,
-    /// Keys that one client may define.
+    /// Keys that one client may define; an aggregator may define `keys_max`.
     pub keys_per_child_max: usize,
     /// Keys of the zone. Unlisted tenants beyond it count as their bucket's class `default`; listed ones have room.
     pub keys_max: usize,

@@ -32,6 +32,7 @@ struct BufferedEntry {
     id: KeyId,
     /// The key's id at the child.
     of_child: KeyId,
+    /// [`Counted::NOTHING`] until the entry is moved into the key table.
     counted: Counted,
     counts: Counts,
 }
@@ -51,11 +52,13 @@ struct Ingest<'a> {
     /// Minimum span of a report that shows nothing about the present rate.
     late_from: Duration,
     is_all_late: bool,
+    /// The traffic of the aggregator that sent the report; `None` for a client.
     child_traffic: Option<&'a mut Traffic>,
-    /// The standings that the sender of the report holds; `None` if an aggregator sent it.
+    /// The standings that the client that sent the report holds; `None` for an aggregator.
     standings: Option<&'a mut SentStandings>,
     /// The time that the report covers, if it shows something about the present rate.
     span: Option<Duration>,
+    /// The report has no further part.
     is_last: bool,
 }
 
@@ -202,29 +205,24 @@ impl Ingest<'_> {
         if let Some(standings) = self.standings {
             let tails = &self.fast_loop.tails;
             let has_plans = self.catalogue.hash.is_some() || !standings.classes.is_empty();
-            for BufferedEntry {
-                id,
-                of_child,
-                counted,
-                ..
-            } in &*entries
-            {
-                if has_plans && !self.keys.brings_plan(*id) {
+            for entry in &*entries {
+                let (id, counted) = (entry.id, entry.counted);
+                if has_plans && !self.keys.brings_plan(id) {
                     let line = self.keys.lines.keys()[counted.line.index()].tenant.as_str();
                     // A listed tenant is of a class for its exact quotas.
                     let class = match counted.source {
                         Source::Listed => self.catalogue.class_of(line),
                         Source::Name | Source::Unnamed => Some(line),
                     };
-                    standings.classes.note(*of_child, class);
+                    standings.classes.note(entry.of_child, class);
                 }
                 let standing = match counted.source {
                     Source::Listed => continue,
-                    Source::Name => tails.standing(*id),
+                    Source::Name => tails.standing(id),
                     // A name that was forgotten here counts as unknown.
                     Source::Unnamed => Standing::default(),
                 };
-                standings.note(*of_child, standing, tails.is_cut(counted.line));
+                standings.note(entry.of_child, standing, tails.is_cut(counted.line));
             }
         }
         entries.clear();

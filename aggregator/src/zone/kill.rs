@@ -10,12 +10,10 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Zone {
-    /// Enters an operator's kill order, or its end. The generation becomes the first one of the right parity (odd =
-    /// killed) that is not below any held, claimed or forgotten one. It is sent to all children immediately and to the
-    /// parent with the next report. From then on the buckets are in shadow, until the controller has confirmed the
-    /// order and their entries are raised again. An order to kill is kept even if the generation is unchanged. Ending
-    /// the order leaves the scope killed while an order of an aggregator below is active for it. Returns true if the
-    /// generation changed.
+    /// Enters an operator's kill order, or its end, as [`KillRelay::order`](plimsoll_core::kill::KillRelay::order). The
+    /// generation becomes the first one of the right parity (odd = killed) that is not below any held, claimed or
+    /// forgotten one. It is sent to all children immediately and to the parent with the next report. After the end the
+    /// buckets stay in shadow until a controller has confirmed it and sends modes that it chose since.
     ///
     /// # Errors
     /// If there is no room for another bucket with its own kill.
@@ -51,8 +49,8 @@ impl Zone {
         self.kills.timing()
     }
 
-    /// Takes the generations, orders and drill in a child's report. A client starts no drill. Returns true if
-    /// all children must be sent a change.
+    /// Takes the generations, orders and drill in a child's report. A client starts no drill. Returns true if the
+    /// streams of all children must be woken.
     pub(super) fn take_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         let has_changed = self.kills.on_report(now, child, report);
         let is_new_drill =
@@ -85,24 +83,17 @@ impl Zone {
 /// The connected children, as a drill waits for them.
 fn due_children(downstream: &Downstream) -> impl Iterator<Item = (InstanceId, DueChild)> {
     downstream.sessions.connected().map(|child| {
-        let Identity {
-            instance,
-            zone,
-            role,
-            ..
-        } = &child.identity;
-        let aggregator = downstream.aggregators.by_instance.get(instance);
-        // An aggregator that has not reported its number of clients counts as one.
+        let of = &child.identity;
+        let aggregator = downstream.aggregators.by_instance.get(&of.instance);
+        // The children of an aggregator count as its clients; before it has reported any, it counts as one.
         let clients = aggregator
             .and_then(|aggregator| aggregator.children)
             .map_or(1, u64::from);
-        (
-            *instance,
-            DueChild {
-                zone: zone.clone(),
-                role: *role,
-                clients,
-            },
-        )
+        let due = DueChild {
+            zone: of.zone.clone(),
+            role: of.role,
+            clients,
+        };
+        (of.instance, due)
     })
 }

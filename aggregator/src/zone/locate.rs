@@ -96,7 +96,7 @@ impl Zone {
             .collect();
         for (id, line) in misplaced {
             self.fast_loop.tails.close(line, id);
-            self.keys.remove_name(id);
+            self.keys.remove(id);
         }
     }
 }

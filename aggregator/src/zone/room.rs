@@ -12,13 +12,17 @@ use plimsoll_core::report::{Report, Role, SubscriptionChanges};
 
 use super::Zone;
 
+/// Interval between two searches for idle buckets.
 const SWEEP: Duration = Duration::from_secs(10);
+/// The same while there is no room for another bucket that children ask for.
 const SWEEP_IF_FULL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Room {
+    /// Buckets that found no room.
     pub(crate) refused: LatestNames,
     per_client_max: usize,
+    /// The time of the latest search for idle buckets.
     swept: MonoTime,
 }
 

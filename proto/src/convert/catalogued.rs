@@ -1,4 +1,5 @@
-//! Conversions of what the catalogue of tenants says of names.
+//! Conversions of what the catalogue of tenants says of names: each name or key with the class of its plan, which is
+//! `default` without a plan.
 
 use plimsoll_core::directive::CATALOGUED_MAX;
 use plimsoll_core::names::{KeyId, Tenant};

@@ -23,6 +23,7 @@ pub(super) fn decode_coherence(coherence: wire::Coherence) -> Result<Coherence, 
     })
 }
 
+/// The generated message has no `Debug`, which would show the key.
 impl fmt::Debug for wire::Coherence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coherence")

@@ -1,11 +1,11 @@
-//! Reasons to reject a message before any of it reaches a state machine.
+//! Reasons to reject a message of the other end of a stream.
 
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::quantity::{InvalidRate, OutOfRange};
 use plimsoll_core::quota::{InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate};
 
-/// A message that is out of range. It is rejected and counted, and nothing of it reaches a state machine. Keys of
-/// earlier parts of its report have already been passed on.
+/// A message that is out of range. It ends its stream, and nothing of it reaches a state machine. Keys of earlier
+/// parts of its report have already been passed on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// An invalid name.
@@ -34,7 +34,7 @@ pub enum DecodeError {
     /// A canary share above 100 %.
     #[error("canary_milli_percent: {0} exceeds the maximum of 100000")]
     Percent(u32),
-    /// A gap or a repetition in the sequence numbers of a stream.
+    /// A gap or a repetition in the numbers of the reports of a stream.
     #[error("seq: expected report {expected}, got {got}")]
     Gap {
         /// The expected number.
@@ -56,10 +56,10 @@ pub enum DecodeError {
         /// The number received.
         value: i32,
     },
-    /// A zero in a field that counts from 1.
+    /// A zero in a field that must be positive.
     #[error("{0}: must not be zero")]
     Zero(&'static str),
-    /// A list longer than a message may carry.
+    /// A list longer than a message, or all parts of one, may carry.
     #[error("{field}: {got} entries exceed the maximum of {most}")]
     TooMany {
         /// The field.
@@ -69,7 +69,7 @@ pub enum DecodeError {
         /// Maximum number of entries.
         most: usize,
     },
-    /// A key id that does not ascend within a report.
+    /// The first key id of a part that is not above those of the parts before it.
     #[error("id_gaps: id {0} is not above the one before it")]
     Unsorted(u32),
     /// A definition that skips ids, is the second one of its id in a report, or has an id below those of an
@@ -82,14 +82,14 @@ pub enum DecodeError {
     /// Counts for an id without a definition.
     #[error("count_deltas: id {0} has no definition")]
     Undefined(u32),
-    /// A column with a length other than the number of keys.
+    /// A column with another length than the list of ids, bins or latencies that it belongs to.
     #[error("{field}: expected {expected} numbers, got {got}")]
     Columns {
         /// The field.
         field: &'static str,
         /// The length received.
         got: usize,
-        /// The number of keys.
+        /// The length of that list.
         expected: usize,
     },
     /// Deltas that add up to more than 64 bits.

@@ -183,6 +183,7 @@ fn encode_key(key: &KeyDirective) -> wire::KeyDirective {
 /// Assembles the directives of one stream from their parts and validates them.
 #[derive(Debug, Default)]
 pub struct DirectivesDecoder {
+    /// The parts so far of an incomplete message.
     parts: Option<Directives>,
 }
 

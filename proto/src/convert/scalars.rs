@@ -65,7 +65,7 @@ pub(super) fn encode_leader(leader: Option<Leader>) -> (Option<u64>, Option<Vec<
     )
 }
 
-/// Decodes an optional controller. Its epoch is never zero, and an instance without one means nothing.
+/// Decodes an optional controller. An epoch of zero is an error, and an instance without an epoch is ignored.
 pub(super) fn decode_leader(
     epoch: Option<u64>,
     instance: Option<Vec<u8>>,

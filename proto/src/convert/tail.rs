@@ -15,8 +15,8 @@ use super::scalars::{
 };
 use crate::wire;
 
-/// Maximum number of tails in one report. Further ones are left out, and their buckets are divided
-/// only by traffic.
+/// Maximum number of tails in one report, each of one class of a bucket. Further ones are left out, and their
+/// classes are divided between zones only by traffic.
 pub(super) const TAILS_MAX: usize = 4_096;
 
 pub(super) fn encode_tail(class: &Key, tail: &Tail) -> wire::Tail {
@@ -29,6 +29,7 @@ pub(super) fn encode_tail(class: &Key, tail: &Tail) -> wire::Tail {
     }
 }
 
+/// Encodes the bins with at least half a thousandth of a request/s.
 fn encode_demand(demand: &Demand) -> wire::Demand {
     let mut encoded = wire::Demand {
         uncounted_milli_rps: milli(demand.uncounted),
@@ -146,7 +147,7 @@ pub(super) fn decode_plans(
     })
 }
 
-/// Encodes standings as the gaps between their ids, and their codes.
+/// Encodes standings by ascending ids: as the number of ids skipped before each, and its code.
 pub(super) fn encode_standings(standings: &[(KeyId, Standing)]) -> (Vec<u32>, Vec<u32>) {
     let mut next = 0;
     let each = standings.iter().map(|(id, standing)| {
@@ -172,7 +173,7 @@ pub(super) fn decode_standings(
     each.collect()
 }
 
-// The casts saturate, and NaN becomes 0.
+// From requests/s. The casts saturate, and NaN becomes 0.
 fn milli(rate: f64) -> u64 {
     (rate * 1e3).round() as u64
 }

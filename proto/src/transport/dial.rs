@@ -157,7 +157,7 @@ impl Dial {
         }
     }
 
-    /// Returns a receiver of the number of renewals of the certificate files; `None` without certificates.
+    /// Returns a receiver of the number of the current certificate, which each renewal raises; `None` without certificates.
     pub(crate) fn certificate_changes(&self) -> Option<watch::Receiver<u64>> {
         #[cfg(feature = "tls")]
         return self

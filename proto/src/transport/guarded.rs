@@ -102,7 +102,7 @@ impl ConnectionGuard {
         self.greetings().certified.clone()
     }
 
-    /// Returns false if the connection has opened too many streams lately.
+    /// Counts a new stream. Returns false if the connection has opened too many lately.
     pub(crate) fn may_open(&self, now: MonoTime) -> bool {
         self.greetings().budget.take(now)
     }
@@ -162,7 +162,7 @@ impl Guarded {
                 return Poll::Ready(Err(io::Error::other(failed.cause)));
             }
         }
-        Poll::Ready(self.socket.open())
+        Poll::Ready(self.socket.bytes())
     }
 
     /// Waits until there has been no greeting for too long, or until another connection takes the place of one without
@@ -194,6 +194,7 @@ impl Guarded {
         Ok(())
     }
 
+    /// Fails if no stream that has greeted was open for `longest`.
     fn check(&self, longest: Duration) -> io::Result<()> {
         if self
             .guard
@@ -251,7 +252,7 @@ impl AsyncWrite for Guarded {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Before the end of its handshake the connection is dropped without an answer.
         self.socket
-            .open()
+            .bytes()
             .map_or(Poll::Ready(Ok(())), |stream| stream.poll_shutdown(context))
     }
 

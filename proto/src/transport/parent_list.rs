@@ -54,7 +54,7 @@ impl ParentList {
         self.0.iter().position(|dial| dial.authority() == authority)
     }
 
-    /// Returns a receiver of the number of renewals of the certificate files; `None` without certificates.
+    /// Returns a receiver of the number of the current certificate, which each renewal raises; `None` without certificates.
     pub(crate) fn certificate_changes(&self) -> Option<watch::Receiver<u64>> {
         self.0.iter().find_map(Dial::certificate_changes)
     }

@@ -107,7 +107,8 @@ impl Socket {
         }))
     }
 
-    pub(super) fn open(&mut self) -> io::Result<Pin<&mut dyn Duplex>> {
+    /// Returns the bytes. Fails before the end of the handshake, and after its failure.
+    pub(super) fn bytes(&mut self) -> io::Result<Pin<&mut dyn Duplex>> {
         match self {
             Self::Plain(stream) => Ok(Pin::new(stream)),
             Self::Open(stream) => Ok(Pin::new(&mut **stream)),

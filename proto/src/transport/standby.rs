@@ -16,10 +16,10 @@ use tower_service::Service;
 use crate::driver::LEADER_METADATA;
 use crate::wire::exchange_server::SERVICE_NAME;
 
-/// Turns every stream away. That is no error, so nothing is counted or logged.
+/// Turns every stream away. That is no error, so it is not logged, and only `asked` counts it.
 #[derive(Clone, Debug)]
 pub(super) struct StandbyService {
-    /// The URL of the leader.
+    /// The URL of the leader; `None` while it is unknown.
     pub(super) leader: watch::Receiver<Option<String>>,
     /// Counts the streams that were turned away.
     pub(super) asked: Arc<AtomicU64>,

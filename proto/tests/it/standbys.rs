@@ -116,6 +116,48 @@ async fn unconfirmed_parent_is_left_for_a_later_leader() {
     second.reported(|report| report.leaving.then_some(())).await;
 }
 
+/// Before the answer a child has no counts to report.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_during_a_move_awaits_the_answer() {
+    let first = Server::leading(ANY, 5);
+    let standby = Standby::start().await;
+    let mut child = one_of(&[first.uri(), standby.uri()]);
+    child.applied_limit(1).await;
+    let second = Server::leading(standby.stop().await, 6);
+    // The second parent opens streams, and answers no greeting while its state is locked.
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let (unlock, unlocked) = std::sync::mpsc::channel::<()>();
+    let parent = second.parent.clone();
+    let lock = std::thread::spawn(move || {
+        parent.with(|_, _| {
+            locked.send(()).unwrap();
+            unlocked.recv().unwrap();
+        });
+    });
+    is_locked.recv().unwrap();
+    first.set_unconfirmed(true);
+    until(&mut child.events, |event| {
+        matches!(event, ChildEvent::Opened).then_some(())
+    })
+    .await;
+    child.shutdown.cancel();
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    unlock.send(()).unwrap();
+    lock.join().unwrap();
+    let mut reports = 0;
+    until(&mut child.events, |event| match event {
+        ChildEvent::Reported => {
+            reports += 1;
+            None
+        }
+        ChildEvent::Applied(_) => Some(()),
+        _ => None,
+    })
+    .await;
+    assert_eq!(reports, 1, "the greeting alone");
+    child.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn equal_and_earlier_epochs_are_left_alone() {
     let parent = Server::leading(ANY, 5);

@@ -71,7 +71,7 @@ impl SentCounts {
         tally.since(before)
     }
 
-    /// Adds the deltas of one part and returns the new counts. Linear in the number of keys of the part.
+    /// Adds the deltas of one part and returns the new counts of its keys. Linear in their number.
     ///
     /// # Errors
     /// If a column is not as long as the list of ids, an id has no definition, or a sum exceeds 64 bits.

@@ -129,11 +129,9 @@ impl ReportEncoder {
         let mut next = 0;
         for (id, tally) in report.tallies.iter() {
             let delta = self.sent.advance(id, tally);
-            let bytes = delta::bytes_max(id.0.saturating_sub(next), delta);
-            let part = parts.with_room(bytes.max(delta::bytes_max(id.0, delta)), |last| {
-                last.id_gaps.len()
-            });
-            // Each part is decoded on its own, so its first gap starts at id 0.
+            // Each part is decoded on its own, so its first gap starts at id 0. No gap of this id is longer.
+            let bytes = delta::bytes_max(id.0, delta);
+            let part = parts.with_room(bytes, |last| last.id_gaps.len());
             let start = if part.id_gaps.is_empty() { 0 } else { next };
             part.id_gaps.push(id.0.saturating_sub(start));
             next = id.0.saturating_add(1);

@@ -38,7 +38,7 @@ pub(super) fn encode_evidence(
     }
 }
 
-/// Decodes the cohorts of a report. Of two messages for one cohort, which no sender makes, the last one counts.
+/// Decodes the cohorts of a part. Of two messages for one cohort, which no sender makes, the last one counts.
 pub(super) fn decode_evidence(cohorts: Vec<wire::Evidence>) -> Result<Evidence, DecodeError> {
     let mut evidence = Evidence::default();
     for cohort in cohorts {
@@ -51,24 +51,14 @@ pub(super) fn decode_evidence(cohorts: Vec<wire::Evidence>) -> Result<Evidence, 
                 Side::Control
             },
         };
-        let latency = decode_histogram(&cohort)?;
-        let wire::Evidence {
-            offered,
-            refused,
-            would_dropped,
-            failed,
-            unobserved,
-            instances,
-            ..
-        } = cohort;
         let outcomes = Outcomes {
-            offered,
-            refused,
-            would_dropped,
-            failed,
-            unobserved,
-            latency,
-            instances,
+            offered: cohort.offered,
+            refused: cohort.refused,
+            would_dropped: cohort.would_dropped,
+            failed: cohort.failed,
+            unobserved: cohort.unobserved,
+            latency: decode_histogram(&cohort)?,
+            instances: cohort.instances,
         };
         evidence.put(key, outcomes);
     }

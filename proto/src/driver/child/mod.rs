@@ -36,8 +36,8 @@ use crate::{DirectivesDecoder, ReportEncoder, wire};
 const YOUNG_INTERVAL: Duration = Duration::from_secs(1);
 /// Messages of the parent until a stream stops being young.
 const YOUNG_MESSAGES: u32 = 20;
-/// Maximum time of each wait of an orderly stop: for a stream that is being opened, for the answer to a
-/// greeting, for each part of the last report to be sent, and for the parent to close.
+/// Maximum time of each wait of an orderly stop: for a stream that is being opened, for each part of a report to be
+/// sent, for the answer to a greeting, and for the parent to close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Exchanges reports and directives with a parent, over one stream after the other, until `shutdown` is cancelled. Then
@@ -136,6 +136,7 @@ fn mark_seen(certificates: &mut Option<watch::Receiver<u64>>) {
     }
 }
 
+/// Completes at the next renewal of the certificate files; never without certificates.
 async fn changed(certificates: &mut Option<watch::Receiver<u64>>) {
     if let Some(changes) = certificates
         && changes.changed().await.is_ok()
@@ -159,12 +160,16 @@ struct Driver<'a, 'p, C, O> {
     outgoing: VecDeque<wire::Report>,
 }
 
+/// End of a stream that has not failed.
 enum End {
+    /// `shutdown` was cancelled.
     Stopped,
+    /// Another stream continues it.
     Renewed(Box<Renewal>),
 }
 
 struct Renewal {
+    /// The new stream, to the same address with a renewed certificate or to a later leader. It has not greeted.
     stream: Stream,
     /// Open until the parent has answered the greeting on the new stream. So the parent never sees this child without
     /// a stream.
@@ -303,7 +308,11 @@ impl<C: Child, O: Observer> Driver<'_, '_, C, O> {
                 next_report,
             })));
         }
-        if !self.connected {
+        // Also on a stream that continues another one: the child reports counts again after the answer.
+        if messages == 0 {
+            if !self.send_outgoing(&stream.reports).await {
+                return Ok(End::Stopped);
+            }
             self.await_answer(&mut stream.directives, &mut decoder)
                 .await;
         }
@@ -373,6 +382,16 @@ impl<C: Child, O: Observer> Driver<'_, '_, C, O> {
         }
     }
 
+    /// Sends the rest of the current report. Returns false if the stream takes no more.
+    async fn send_outgoing(&mut self, reports: &mpsc::Sender<wire::Report>) -> bool {
+        while let Some(part) = self.outgoing.pop_front() {
+            if !matches!(timeout(FAREWELL, reports.send(part)).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Sends the last report and waits until the parent closes the stream, after it has read that report.
     async fn send_last_report(
         &mut self,
@@ -381,10 +400,8 @@ impl<C: Child, O: Observer> Driver<'_, '_, C, O> {
     ) {
         let last = self.child.with(|child, now| child.farewell(now));
         self.outgoing.extend(self.encoder.encode(&last));
-        while let Some(part) = self.outgoing.pop_front() {
-            if !matches!(timeout(FAREWELL, reports.send(part)).await, Ok(Ok(()))) {
-                return;
-            }
+        if !self.send_outgoing(&reports).await {
+            return;
         }
         // The parent ends the stream after it has read the last report.
         drop(reports);

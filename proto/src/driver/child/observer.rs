@@ -91,6 +91,7 @@ impl StreamError {
         }
     }
 
+    /// Returns the time that a busy parent asks the child to stay away.
     pub(super) fn asked_wait(&self) -> Option<Duration> {
         let millis = self.metadata(RETRY_METADATA)?.parse().ok()?;
         Some(Duration::from_millis(millis))

@@ -31,8 +31,8 @@ use crate::{MESSAGE_BYTES_MAX, wire};
 
 /// Maximum time of a connection attempt to one address.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// Maximum time to connect and finish a handshake, and again for the answer to a new stream. A
-/// parent that restarts may have thousands of children to answer first.
+/// Maximum time to resolve a name, to connect and finish a handshake, and for the answer to a new stream, unless
+/// the parent is one of several controllers. A parent that restarts may have thousands of children to answer first.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// The first byte of an alert of TLS. No connection of HTTP/2 begins with it.
 const TLS_ALERT: u8 = 0x15;
@@ -41,8 +41,9 @@ pub(super) struct Stream {
     pub(super) reports: mpsc::Sender<wire::Report>,
     pub(super) directives: Streaming<wire::Directives>,
     pub(super) candidate: Candidate,
+    /// `None` for a controller.
     pub(super) parent_zone: Option<String>,
-    /// The epoch of a controller that leads, as it answered the opening of the stream.
+    /// The epoch of a controller that leads, as it answered the opening of the stream; `None` for an aggregator.
     pub(super) parent_epoch: Option<Epoch>,
     /// The certificate that the connection was opened with; `None` in plaintext.
     pub(super) certificate: Option<Certificate>,
@@ -50,6 +51,7 @@ pub(super) struct Stream {
 
 #[derive(Clone, Copy)]
 pub(super) struct Certificate {
+    /// The number of the certificate among those that the files have held, from 1.
     pub(super) generation: u64,
     pub(super) not_after: std::time::SystemTime,
 }

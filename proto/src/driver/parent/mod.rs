@@ -32,13 +32,14 @@ pub struct ParentService<P> {
     pub(crate) zone: Option<MetadataValue<Ascii>>,
     /// Sent likewise; `None` for an aggregator.
     pub(crate) epoch: Option<MetadataValue<Ascii>>,
-    /// `None`: plaintext.
+    /// `None`: streams arrive in plaintext.
     certificates: Option<Certificates>,
 }
 
 /// What all streams of a parent share.
 #[derive(Debug)]
 struct Streams {
+    /// The number of the next stream.
     next: AtomicU64,
     /// Cancelled to end all streams.
     closing: CancellationToken,

@@ -225,14 +225,9 @@ impl<P: Parent> Session<P> {
             self.check_certificate()?;
         }
         let leaves = report.leaving;
-        let greets = self
-            .guard
-            .as_ref()
-            .map(ConnectionGuard::source)
-            .zip(self.child.as_ref());
-        let greets = greets
-            .filter(|_| is_greeting)
-            .map(|(source, child)| (child.instance, source));
+        let guard = self.guard.as_ref().filter(|_| is_greeting);
+        let source = guard.map(ConnectionGuard::source);
+        let greets = self.child.as_ref().map(|child| child.instance).zip(source);
         let children = &self.streams.children;
         let changed = self.shared.with(|parent, now| {
             // The report of a stream that was replaced has no session any more, and breaks no rule.
@@ -309,20 +304,15 @@ impl<P: Parent> Session<P> {
 
     /// Logs the end of the stream of an aggregator. Clients are too many to be logged.
     fn log_end(&self, end: &End) {
-        let Some(Identity {
-            zone,
-            name: aggregator,
-            ..
-        }) = self.aggregator()
-        else {
+        let Some(Identity { zone, name, .. }) = self.aggregator() else {
             return;
         };
         if matches!(end, End::Replaced) {
-            tracing::info!(%zone, %aggregator, "aggregator has opened a new stream");
+            tracing::info!(%zone, aggregator = %name, "aggregator has opened a new stream");
         } else if self.is_leaving {
-            tracing::info!(%zone, %aggregator, "aggregator shut down cleanly: its share is free");
+            tracing::info!(%zone, aggregator = %name, "aggregator shut down cleanly: its share is free");
         } else {
-            tracing::warn!(%zone, %aggregator, reason = end.reason(), "aggregator disconnected");
+            tracing::warn!(%zone, aggregator = %name, reason = end.reason(), "aggregator disconnected");
         }
     }
 
