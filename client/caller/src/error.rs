@@ -13,7 +13,7 @@ pub enum CallError<E> {
     DeadlinePassed {
         /// The time that the call had.
         after: Duration,
-        /// The status in which tonic shows it.
+        /// The status in which tonic shows it; `None` without the feature `tonic`.
         source: Option<Box<dyn Error + Send + Sync>>,
     },
     /// The target refused most of the last requests, so this one was not sent. tonic shows it as `UNAVAILABLE`.
@@ -22,7 +22,7 @@ pub enum CallError<E> {
     Throttled {
         /// The host of the request; empty if it named none.
         target: String,
-        /// The status in which tonic shows it.
+        /// The status in which tonic shows it; `None` without the feature `tonic`.
         source: Option<Box<dyn Error + Send + Sync>>,
     },
     /// The client failed in the last attempt.

@@ -126,6 +126,7 @@ impl CallerLayer {
                 Ok(response) => asked(response.status(), response.headers(), SystemTime::now()),
                 Err(_) => Asked::Retry(None),
             };
+            // A refusal for good brings no retries, so it counts as accepted.
             if !matches!(asked, Asked::Retry(_)) {
                 self.with_throttle(|throttle, now| throttle.accepted(&target, now));
             }

@@ -20,6 +20,7 @@ pub(crate) struct Throttle {
 
 #[derive(Clone, Copy, Debug)]
 struct History {
+    /// The time of the last update, which the counts are weighted for.
     at: Instant,
     requests: f64,
     accepted: f64,

@@ -12,8 +12,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the wait before a retry, of which the first is number 0: what was asked and a random share of as much
-    /// again, or without a time a random share of the backoff. `draw` is uniform from 0 to 1.
+    /// Returns the wait before a retry, the first being number 0: a random share of the backoff, and if a time was asked,
+    /// that time and a random share of the longer of the two. `draw` is uniform from 0 to 1.
     ///
     /// Returns `None` if more than half of the cap was asked: at the cap itself, all would return together.
     pub(crate) fn wait(self, asked: Option<Duration>, retry: u32, draw: f64) -> Option<Duration> {

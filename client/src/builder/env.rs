@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::{BUCKETS_MAX, BuildError, KEYS_MAX, LimiterBuilder};
 #[cfg(feature = "quota")]
 use crate::QuotaStore;
-use crate::feed::parse_yes_no;
 
 /// Maximum length of a value, and of its fault, that an error quotes, in characters.
 const QUOTED_MAX: usize = 500;
@@ -46,11 +45,9 @@ const OWN: [(&str, Apply); 13] = [
         builder.parse(time(value, "20s"), LimiterBuilder::failover_delay)
     }),
     ("PLIMSOLL_INSECURE", |builder, value| {
-        let yes = parse_yes_no(value).ok_or_else(|| "write true or false".to_owned());
-        builder.parse(
-            yes,
-            |builder, yes| if yes { builder.insecure() } else { builder },
-        )
+        builder.parse(yes_or_no(value), |builder, yes| {
+            if yes { builder.insecure() } else { builder }
+        })
     }),
     ("PLIMSOLL_KEYS_MAX", |builder, value| {
         builder.parse(up_to(value, KEYS_MAX), LimiterBuilder::keys_max)
@@ -69,6 +66,7 @@ const OWN: [(&str, Apply); 13] = [
     }),
 ];
 
+/// The address first: the others need it.
 #[cfg(feature = "quota")]
 const OF_STORE: [(&str, Apply); 5] = [
     ("PLIMSOLL_QUOTA_STORE", |builder, value| {
@@ -220,6 +218,14 @@ fn text(value: &OsStr) -> Result<&str, String> {
 fn time(value: &OsStr, example: &str) -> Result<Duration, String> {
     humantime::parse_duration(text(value)?)
         .map_err(|error| format!("{error}; write it like {example}"))
+}
+
+fn yes_or_no(value: &OsStr) -> Result<bool, String> {
+    match text(value)?.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("write true or false".to_owned()),
+    }
 }
 
 fn up_to(value: &OsStr, max: usize) -> Result<usize, String> {

@@ -23,7 +23,7 @@ pub enum BuildError {
         /// The rule that the name breaks.
         source: InvalidName,
     },
-    /// The value of an environment variable is invalid.
+    /// An environment variable has an invalid value, or must not be set.
     #[error("environment variable {name}=`{value}`: {cause}")]
     Variable {
         /// The variable.

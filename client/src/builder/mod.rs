@@ -236,11 +236,11 @@ impl LimiterBuilder {
     /// Sets the maximum number of keys, that is (bucket, tenant) pairs, with their own state, by
     /// default [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
     ///
-    /// Memory for all keys is reserved at the start and committed on first use: about 130 bytes a
-    /// key, and 56 more for each thread that decides for it. The 130 are 113 for interned names (32
-    /// to 64 for the index, with the directive, 18 for the handles that refer to the key and the
-    /// queue of free places, 36 for the log of up to 4,096 new names, and 6 for the frequency
-    /// sketch) and 16 for a guard's tokens.
+    /// Memory for all keys is reserved at the start and committed on first use: about 140 bytes a
+    /// key, and 56 more for each thread that decides for it. At the default, the 140 are 113 for
+    /// interned names (32 to 64 for the index, with the directive, 18 for the handles that refer to
+    /// the key and the queue of free places, 36 for the log of up to 4,096 new names, and 6 for the
+    /// frequency sketch), 24 for a guard's tokens and 4 for the plan.
     ///
     /// While at least half of the places are free, a tenant gets one with its first request; after
     /// that, with about its eighth request within a second. A tenant is evicted after a minute
@@ -291,9 +291,9 @@ impl LimiterBuilder {
     /// nothing to do needs no runtime.
     ///
     /// # Errors
-    /// If a setting is invalid, an aggregator would be reached in plaintext without permission, the
-    /// certificates cannot be used or belong to another service, the operating system provides no
-    /// random seed, there is no runtime, or another feed of this process runs for an instance of
+    /// If a setting is invalid, `PLIMSOLL_KILL` is set, an aggregator would be reached in plaintext
+    /// without permission, the certificates cannot be used or belong to another service, the
+    /// operating system provides no random seed, there is no runtime, or another feed of this process runs for an instance of
     /// the same [name](Self::name).
     pub fn build(self) -> Result<(Limiter, FeedHandle), BuildError> {
         let (limiter, feed) = self.build_detached()?;
@@ -312,6 +312,7 @@ impl LimiterBuilder {
         let owner = service
             .zip(zone)
             .map(|(service, zone)| Owner { service, zone });
+        // Both are set: an invalid one was returned above.
         let owner = owner.ok_or(BuildError::NoAggregators)?;
         let seed = rng::seed_process()?;
         let mut instance = [0; 16];

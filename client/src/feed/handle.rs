@@ -23,7 +23,7 @@ pub struct FeedHandle {
 
 impl FeedHandle {
     /// Stops the feed: sends each aggregator a last report, and waits until it is acknowledged, for a moment at most.
-    /// Returns the decisions that no aggregator has acknowledged, 0 after an orderly stop.
+    /// Returns the decisions that no aggregator has acknowledged.
     pub async fn shutdown(mut self) -> Flushed {
         if let Some(task) = self.task.take() {
             self.shutdown.cancel();

@@ -42,9 +42,13 @@ pub struct CertificateHealth {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    /// The zone of the limiter, which each aggregator's is compared with.
     pub(crate) zone: String,
+    /// Streams on which the aggregator has answered.
     pub(crate) connected: AtomicU64,
+    /// Such streams that have ended.
     pub(crate) disconnects: AtomicU64,
+    /// Streams that ended over a message that cannot be decoded.
     pub(crate) invalid: AtomicU64,
     pub(crate) save_failures: AtomicU64,
     /// By reason: the aggregators whose last connection was refused for lack of trust. A reason that

@@ -1,6 +1,5 @@
 //! The kill switch of this process: a file on its machine.
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,12 +12,14 @@ use crate::subscription::Subscription;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The kill file, if one is set.
 #[derive(Clone, Default)]
 pub(crate) struct LocalKill(pub(crate) Option<PathBuf>);
 
 impl LocalKill {
     pub(crate) fn begin(&self, subscription: &mut Subscription) {
         let Some(file) = &self.0 else { return };
+        // `follow` logs a file that cannot be checked.
         if subscription.observe(exists(file).unwrap_or(false)) {
             let file = file.display();
             tracing::warn!(%file, "local kill switch on: this process only observes from its start on");
@@ -51,15 +52,6 @@ impl LocalKill {
                 Err(_) => {}
             }
         }
-    }
-}
-
-/// Reads the usual spellings of yes and no; an empty value is a no.
-pub(crate) fn parse_yes_no(value: &OsStr) -> Option<bool> {
-    match value.to_str()?.trim().to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Some(true),
-        "" | "0" | "false" | "no" | "off" => Some(false),
-        _ => None,
     }
 }
 

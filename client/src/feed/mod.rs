@@ -17,7 +17,7 @@ pub use error::FeedError;
 pub use handle::FeedHandle;
 pub(crate) use health::Counters;
 pub use health::{CertificateHealth, Health};
-pub(crate) use kill_file::{LocalKill, parse_yes_no};
+pub(crate) use kill_file::LocalKill;
 pub use lifecycle::FeedState;
 pub(crate) use lifecycle::Lifecycle;
 use lifecycle::Running;
@@ -49,7 +49,7 @@ const LEASES_RETURNED_WITHIN: Duration = Duration::from_secs(1);
 /// [setup problem](crate::Limiter::setup_problems). So are requests that are decided while it was not run for ten
 /// seconds.
 #[derive(Debug)]
-#[must_use = "a limiter without its feed admits every request: call Feed::run"]
+#[must_use = "a limiter without its feed gets no directives: call Feed::run"]
 pub struct Feed {
     pub(crate) control: Arc<Control>,
 }
@@ -58,7 +58,7 @@ pub struct Feed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Flushed {
-    /// The decisions that no aggregator has acknowledged. 0 after an orderly stop.
+    /// The decisions that no aggregator has acknowledged: 0 after an orderly stop, and all without an aggregator.
     pub unreported: u64,
 }
 
@@ -86,8 +86,8 @@ impl Feed {
     }
 
     /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none
-    /// waits for a return, and gives the leases of exact quotas back. The guards are refilled
-    /// meanwhile.
+    /// waits for this instance to return, and gives the leases of exact quotas back. The guards are
+    /// refilled meanwhile.
     ///
     /// Ends immediately if there is nothing to do: no aggregator, no rate of the service's own, no
     /// kill file and no store of quotas.

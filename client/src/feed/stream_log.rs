@@ -12,8 +12,8 @@ use super::health::Counters;
 use crate::hot::table::Table;
 use crate::setup::SetupProblem;
 
-/// The failures in a row, each after a connection was taken, that show another server at the address. Fewer may be an
-/// aggregator that restarts.
+/// The failures since the last stream that show another server at the address. Fewer may be an aggregator that
+/// restarts.
 const STRANGE_MAX: u32 = 3;
 
 pub(super) struct StreamLog {
@@ -21,12 +21,14 @@ pub(super) struct StreamLog {
     table: Arc<Table>,
     address: Arc<str>,
     is_connected: bool,
+    /// The reason of the last failure, if it was a lack of trust.
     refused: Option<&'static str>,
     /// The reasons of failures since the last connection that were logged as warnings; `None` is any that is not about
     /// trust. At most one of each.
     warned: Vec<Option<&'static str>>,
     /// The failures since the last connection that another server may have caused.
     strange: u32,
+    /// The problem that is raised while the aggregator names another zone.
     foreign: Option<SetupProblem>,
     /// Called when a stream has ended or an attempt to open one has failed.
     on_lost: Box<dyn FnMut() + Send>,

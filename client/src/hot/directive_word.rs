@@ -17,14 +17,14 @@ const ID: u64 = (1 << ID_BITS) - 1;
 /// A directive: drop ratio, class of waits and flags, packed so that a reader sees all of them of one directive.
 /// The word 0 means that the key has no directive.
 ///
-/// A word without the flag `HELD` is a mark: the key follows its bucket's default class. In a mark, `GUARDED`
-/// means an established name, `COHERENT` an own ratio, and `COLD` an own side of the canary.
+/// A word without the flag `HELD` is a mark: the key follows its class, that of its plan or its bucket's `default`. In
+/// a mark, `GUARDED` means an established name, `COHERENT` an own ratio with an own `AT_TENANT_LIMIT`, and `COLD` an own
+/// side of the canary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirectiveWord(u64);
 
 impl DirectiveWord {
-    /// No directive: the key then follows its bucket's default class, and a default class without directive
-    /// admits.
+    /// No directive: the key then follows its class, and a class without directive admits.
     pub(crate) const NOTHING: Self = Self(0);
     const ENFORCED: u64 = 1 << ID_BITS;
     const HELD: u64 = 1 << (ID_BITS + 1);
@@ -42,12 +42,12 @@ impl DirectiveWord {
         Self(u64::from(ratio.units()) << Self::RATIO_AT | Self::HELD)
     }
 
-    /// Makes the mark of a key that has no own directive and follows its bucket's default class.
+    /// Makes the mark of a key that has no own directive and follows its class.
     pub(crate) const fn following() -> Self {
         Self(Self::INDEPENDENT)
     }
 
-    /// Makes the mark of an established name, which follows its bucket's word for these.
+    /// Makes the mark of an established name, which follows its class's word for these.
     pub(crate) const fn established() -> Self {
         Self::following().with(Self::GUARDED, true)
     }
@@ -58,8 +58,8 @@ impl DirectiveWord {
     }
 
     /// Makes the mark of a name that has its own ratio, with an independent draw: in one dithered
-    /// coin with names of smaller ratios it would be admitted too often. It also has its own tenant limit.
-    /// Everything else follows the bucket's default class, or its established names.
+    /// coin with names of smaller ratios it would be admitted too often. `at_tenant_limit` is true if its tenant limit
+    /// sets that ratio. Everything else follows its class, or the established names of that.
     pub(crate) fn cut(ratio: DropRatio, is_established: bool, at_tenant_limit: bool) -> Self {
         let mark = Self(Self::following().0 | u64::from(ratio.units()) << Self::RATIO_AT);
         mark.with(Self::GUARDED, is_established)
@@ -67,14 +67,14 @@ impl DirectiveWord {
             .at_tenant_limit(at_tenant_limit)
     }
 
-    /// Sets enforcement of a marked key, independently of the default class: in a canary that is
+    /// Sets enforcement of a marked key, independently of its class: in a canary that is
     /// divided by key.
     pub(crate) const fn on_side(self, is_enforced: bool) -> Self {
         self.with(Self::COLD, true).enforced(is_enforced)
     }
 
-    /// Returns the directive of a key with this mark. `class` is that of its bucket's default class, and `established`
-    /// that of the bucket's established names.
+    /// Returns the directive of a key with this mark. `class` is that of its class, and `established` that of the
+    /// established names of the class.
     #[inline]
     pub(crate) const fn resolve(self, class: Self, established: Self) -> Self {
         if !class.is_held() {

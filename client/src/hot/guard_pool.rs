@@ -26,7 +26,7 @@ pub(crate) struct GuardPool {
 }
 
 impl GuardPool {
-    pub(crate) fn keep(&self, reserve: f64) {
+    pub(crate) fn set_reserve(&self, reserve: f64) {
         self.reserve.store(reserve as u32, Ordering::Relaxed);
     }
 
@@ -171,10 +171,10 @@ impl Table {
         }
     }
 
-    pub(crate) fn keep(&self, id: u32, reserve: Tokens) {
+    pub(crate) fn set_reserve(&self, id: u32, reserve: Tokens) {
         self.tokens(id)
             .into_iter()
-            .for_each(|pool| pool.keep(reserve.as_f64()));
+            .for_each(|pool| pool.set_reserve(reserve.as_f64()));
     }
 
     /// Sets the tokens of a guard or a headroom, which take effect with the next
@@ -242,7 +242,7 @@ mod tests {
     fn reserve_is_kept_for_established_names() {
         let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
         let block = counters.block(0);
-        pool.keep(8.0);
+        pool.set_reserve(8.0);
         pool.fill(12, 16.0, 1);
         let taken = |established| {
             (0..99)

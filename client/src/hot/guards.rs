@@ -53,8 +53,8 @@ enum OfZone {
     Guard(ZoneGuard),
     /// The pool of this bucket, the number of clients that share it, and the bucket's limit.
     Pool(u32, ZonePool, u32, Limit),
-    /// None: the service itself has configured this rate.
-    Nothing(Rate),
+    /// Nothing of the zone: the service itself has configured this rate for this client.
+    Alone(Rate),
 }
 
 #[derive(Clone, Copy, Default)]
@@ -105,8 +105,9 @@ impl Guards {
         self.put(table, key, OfZone::Guard(zone));
     }
 
+    /// Sets a key's guard of a rate that the service itself has configured.
     pub(crate) fn set_alone(&mut self, table: &Table, key: u32, rate: Rate) {
-        self.put(table, key, OfZone::Nothing(rate));
+        self.put(table, key, OfZone::Alone(rate));
     }
 
     /// Sets the headroom pool of a bucket, the number of clients that share it and the bucket's limit, or
@@ -250,7 +251,7 @@ impl Guards {
                 .offered
                 .get(*id as usize)
                 .map_or(0.0, |offered| offered.established_part);
-            table.keep(
+            table.set_reserve(
                 *id,
                 Tokens::new(parameters::GUARD_RESERVE * part * set.part.depth.as_f64()),
             );
@@ -276,7 +277,7 @@ impl OfZone {
                 let group = Guard::depth_of_group(group, limit);
                 Guard::pool(&zone, own, clients, group)
             }
-            Self::Nothing(rate) => {
+            Self::Alone(rate) => {
                 let alone = ZoneGuard {
                     limit: Limit::PerSecond(rate),
                     rate,

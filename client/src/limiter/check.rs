@@ -68,7 +68,7 @@ impl Limiter {
     /// the requests after it are refused before the coin. In shadow mode, while killed and outside
     /// of the canary the quota is debited and its refusals are only counted. All quotas of several
     /// keys are debited or none. A future that is dropped leaves the request counted as admitted,
-    /// and what the store has debited is spent.
+    /// and what the store debits for it is given back.
     ///
     /// # Waiting, for background jobs
     ///
@@ -110,23 +110,12 @@ impl Limiter {
         let started = Instant::now();
         loop {
             let left = request.within.saturating_sub(started.elapsed());
-            let queued = if left.is_zero() || request.cost == 0 {
-                None
-            } else {
-                self.key(request)
-            };
+            let waits = !left.is_zero() && request.cost > 0;
+            let queued = waits.then(|| self.key(request)).flatten();
             let verdict = match &queued {
                 Some(key) => {
-                    wait(
-                        self,
-                        key,
-                        &Request {
-                            of: RequestOf::Key(key),
-                            ..*request
-                        },
-                        left,
-                    )
-                    .await
+                    let of = RequestOf::Key(key);
+                    wait(self, key, &Request { of, ..*request }, left).await
                 }
                 None => verdict(&self.each(request, true).await),
             };
@@ -178,11 +167,10 @@ impl Limiter {
     /// the store does not answer.
     #[must_use]
     pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
-        let quotas = self
-            .table
-            .quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
-        let (store, tenant) = (self.table.layered.store()?, name_of(request.tenant));
-        let quotas = quotas.of_tenant(&tenant, request.of.plan());
+        let (bucket, key) = self.known_key(request)?;
+        let (store, quotas) = (self.table.layered.store()?, self.table.quotas_of(bucket)?);
+        let tenant = name_of(request.tenant);
+        let quotas = quotas.of_tenant(&tenant, self.table.plan_of(key, request.of.plan()));
         let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
         left.min_by_key(|left| left.remaining)
     }

@@ -25,12 +25,12 @@ pub struct KeyHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: KeyPlace,
     pub(crate) bucket: u32,
-    /// The name of exact quotas, also for a tenant that shares the default class.
+    /// The name of exact quotas, also for a tenant that shares its class's key.
     tenant: Arc<str>,
     /// The plan, which exact quotas follow, too.
     plan: Option<Arc<str>>,
-    /// Protects the key from eviction while the handle lives. `None` for a tenant without room, which shares the
-    /// default class.
+    /// Protects the key from eviction while the handle lives. `None` for a tenant without room, which shares the key
+    /// of its class.
     _pin: Option<Pin>,
 }
 
@@ -52,7 +52,7 @@ impl BucketHandle {
     }
 
     /// Resolves a tenant's key once; the key is not evicted while the handle lives. An empty tenant, or one without
-    /// room in the table, shares the default class. An empty plan is none.
+    /// room in the table, shares the key of its class. An empty plan is none.
     pub(crate) fn resolve(&self, tenant: &str, plan: &str) -> KeyHandle {
         let name = name_of(tenant);
         let in_plan = check_plan(plan)

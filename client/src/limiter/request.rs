@@ -38,7 +38,7 @@ pub struct Request<'a> {
 pub(crate) enum RequestOf<'a> {
     Name(&'a str),
     Bucket(&'a BucketHandle),
-    /// A bucket, and the plan of the tenant, as the next one.
+    /// A bucket's name, and the plan of the tenant.
     NameInPlan(&'a str, &'a str),
     BucketInPlan(&'a BucketHandle, &'a str),
     Key(&'a KeyHandle),
@@ -76,7 +76,7 @@ impl<'a> RequestOf<'a> {
 
 impl<'a> Request<'a> {
     /// Makes a request of a tenant. A [declared](crate::Limiter::bucket) bucket is faster than a name. An empty tenant,
-    /// and one without room in the limiter, counts as the class `default`. A request for the name of a bucket without
+    /// and one without room in the limiter, counts as the class of its plan, or `default`. A request for the name of a bucket without
     /// room is admitted.
     #[inline]
     pub fn new(bucket: impl Into<BucketRef<'a>>, tenant: &'a str) -> Self {

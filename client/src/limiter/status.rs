@@ -16,7 +16,7 @@ use crate::feed::{Control, FeedState, Health};
 use crate::subscription::Subscription;
 use crate::subscription::assignment::endpoints::Aggregators;
 
-/// The time between two looks: the tick of the feed, which brings directives no faster.
+/// Interval at which a service that waits until it is ready checks that.
 const CHECKED_EVERY: Duration = Duration::from_millis(10);
 
 /// The state of a limiter at one moment, to be served as JSON.
@@ -64,7 +64,7 @@ pub struct Status {
 pub struct ProblemStatus {
     /// The kind, as in the metric `plimsoll_setup_problems`.
     pub problem: &'static str,
-    /// The bucket, zone or address at fault; empty where the limiter as a whole is.
+    /// The bucket, plan, zone, address, rule or source of tenants at fault; empty where the limiter as a whole is.
     pub subject: String,
     /// The fault, and what to do about it.
     pub text: String,

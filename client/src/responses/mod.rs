@@ -41,7 +41,7 @@ pub enum Ending {
     Status(u16),
     /// A gRPC response with this code, in its headers or trailers.
     Grpc(u8),
-    /// A failure without a response.
+    /// A failure without a response, or without a known status.
     Error,
     /// A response without an error. Nothing more is known of it.
     Success,
@@ -54,7 +54,7 @@ pub(crate) struct Responses {
     pub(crate) limiter: u32,
     thread_slots: usize,
     buckets: Box<[OfBucket]>,
-    /// The sides of keys, where a canary is divided by key.
+    /// By key: true on the side of the canary. Set where a canary is divided by key.
     key_sides: OnceLock<Box<[AtomicBool]>>,
     /// True after a request passed two layers for one bucket.
     is_stacked: AtomicBool,
@@ -65,7 +65,7 @@ pub(crate) struct Responses {
 struct OfBucket {
     /// The cohort of this instance, as [`Cohort::to_bits`].
     cohort: AtomicU8,
-    /// Allocated with the first response or [`Responses::prepare`]. Takes memory for the threads that serve the bucket.
+    /// Allocated with the first use. Takes memory for the threads that serve the bucket.
     blocks: OnceLock<Blocks>,
     /// The name, once the bucket is declared.
     name: OnceLock<Box<str>>,
@@ -73,6 +73,7 @@ struct OfBucket {
     events: EventGate,
 }
 
+/// The counts of one bucket on one side that were reported.
 #[derive(Default)]
 pub(crate) struct Reported {
     bins: Vec<u64>,
@@ -145,11 +146,6 @@ impl Responses {
 
     pub(crate) fn name(&self, bucket: u32) -> Option<&str> {
         Some(self.buckets.get(bucket as usize)?.name.get()?)
-    }
-
-    /// Allocates the counters of a bucket, so that its first response allocates nothing.
-    pub(crate) fn prepare(&self, bucket: usize) {
-        self.blocks(bucket);
     }
 
     #[inline]

@@ -83,7 +83,8 @@ impl Limiter {
         true
     }
 
-    fn known_key(&self, request: &Request<'_>) -> Option<(u32, u32)> {
+    /// Returns the bucket and the key that a request counts for; `None` for an unknown bucket.
+    pub(crate) fn known_key(&self, request: &Request<'_>) -> Option<(u32, u32)> {
         let place = self.table.known_bucket(request.bucket())?;
         let target = self
             .table

@@ -55,7 +55,7 @@ enum AskingOf {
 
 #[doc(hidden)]
 impl Limiter {
-    /// Decides about a request. `trace` is evaluated only where it decides or the bucket has quotas, and
+    /// Decides about a request. `trace` is evaluated where it decides, for a bucket with quotas, and for several keys.
     /// `is_counted` tells whether a layer outside has counted the request for the bucket of the recorder. A request
     /// that does not wait is decided.
     #[inline]
@@ -155,7 +155,7 @@ impl Limiter {
 impl BucketHandle {
     /// Allocates the counters of responses, so that the first response allocates nothing.
     pub fn prepare_responses(&self) {
-        self.table.responses.prepare(self.place.bucket as usize);
+        self.table.responses.blocks(self.place.bucket as usize);
     }
 }
 

@@ -35,7 +35,7 @@ struct Limiters {
 pub struct Recorder {
     pub(crate) limiter: u32,
     pub(crate) bucket: u32,
-    /// The key of the request, if it is known.
+    /// The key of the request; `u32::MAX` if it is unknown.
     pub(crate) key: u32,
     pub(crate) cohort: Cohort,
 }

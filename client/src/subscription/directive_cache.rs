@@ -23,9 +23,11 @@ pub(crate) struct Version {
 #[derive(Default)]
 pub(crate) struct DirectiveCache {
     board: Board,
+    /// The highest leader of any message accepted or restored.
     pub(super) leader: Option<Leader>,
     /// True until the first directive of this process replaces directives saved by an earlier one.
     pub(crate) is_restored: bool,
+    /// The version in the file.
     pub(crate) saved: Version,
 }
 
@@ -34,6 +36,7 @@ impl DirectiveCache {
         self.board.get(bucket)
     }
 
+    /// Returns true if the directive changed anything.
     pub(super) fn apply(&mut self, directive: &BucketDirective) -> bool {
         self.is_restored = false;
         self.board.apply(directive)
@@ -53,7 +56,6 @@ impl DirectiveCache {
         self.leader = self.leader.max(leader);
     }
 
-    /// Returns the highest epoch of any message accepted or restored.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         Some(self.leader?.epoch)
     }

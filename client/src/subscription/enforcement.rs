@@ -62,6 +62,7 @@ impl Enforcement {
         }
     }
 
+    /// Returns the mode of a bucket before its first directive: it refuses unless it is killed.
     pub(super) fn mode_without_terms(&self, bucket: &Bucket) -> Mode {
         self.mode(
             bucket,

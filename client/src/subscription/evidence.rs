@@ -52,7 +52,7 @@ impl EvidenceCollector {
 
     /// Moves what was seen of a bucket into `evidence`. `cohort` is its present mode and the unit of its
     /// canary, if there is a directive. What was seen partly in another mode or on the other side is dropped:
-    /// no one can say how much of it.
+    /// it is not known which part.
     pub(super) fn collect(
         &mut self,
         table: &Table,

@@ -110,6 +110,7 @@ impl Subscription {
         let Some(session) = self.sessions.get_mut(id) else {
             return Report::default();
         };
+        // The instance of a leader is named only to an aggregator that follows another one.
         let mut leader = self.directives.leader;
         if leader == session.sequence.leader() {
             leader = leader.map(|leader| leader.epoch.into());

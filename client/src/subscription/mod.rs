@@ -77,6 +77,7 @@ pub struct Subscription {
     decided_before: Vec<Option<u64>>,
     /// The hash of the latest catalogue of tenants.
     catalogue: Option<u64>,
+    /// Stale messages, and directives of an earlier epoch than that of their bucket.
     pub(crate) rejected: u64,
     /// Other controllers at the epoch of the leader.
     pub(crate) other_controllers: OtherControllers,

@@ -28,6 +28,7 @@ pub(super) struct Routing {
 #[derive(Default)]
 struct RoutedBucket {
     keys: Vec<u32>,
+    /// The highest epoch of a directive that was accepted for it.
     epoch: Option<Epoch>,
 }
 

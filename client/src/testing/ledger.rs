@@ -23,11 +23,11 @@ struct Inner {
     now: Duration,
     is_failing: bool,
     balances: BTreeMap<Id, Balance>,
-    /// The cost of the last refusal, and its end.
+    /// The cost of the last refusal, and its end in ms.
     remembered: BTreeMap<Id, (u64, u64)>,
-    /// The requests admitted without an answer, and the end of the interval that bounds them.
+    /// The requests admitted without an answer, and the end in ms of the interval that bounds them.
     allowances: BTreeMap<Id, (u64, u64)>,
-    /// The questions that the store was asked.
+    /// The questions that the store was asked, and those that a lease would have answered.
     asked: u64,
 }
 

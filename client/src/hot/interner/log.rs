@@ -2,7 +2,7 @@
 //! them.
 
 /// The names that fit the log without an allocation, at most. It is read for each report, every 100 ms to 1 s, so this
-/// is room for 40,000 to 4,000 new names a second. Further names count as the default class until the next report.
+/// is room for 40,000 to 4,000 new names a second. Further names count as their class until the next report.
 const NAMES_MAX: usize = 4_096;
 const NAMES_MIN: usize = 16;
 const NAME_BYTES: usize = 32;

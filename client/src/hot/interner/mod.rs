@@ -61,8 +61,8 @@ pub(crate) struct Interner {
     pins: Vec<AtomicU32>,
     /// The number of ids that are unused or released.
     free: AtomicU32,
-    /// Free ids that only the service itself may take, so that names which arrive in requests leave
-    /// room for names that it declares.
+    /// Free ids that names which arrive in requests must leave to names that the service declares or
+    /// a directive brings.
     reserved: u32,
     sketch: Sketch,
     ids: Mutex<Ids>,
@@ -75,6 +75,7 @@ pub(crate) enum Lookup {
     Busy,
     /// Ids are scarce, and the name is not frequent enough.
     Rare,
+    /// No id or no slot is free.
     Full,
     Invalid,
 }

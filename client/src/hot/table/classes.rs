@@ -12,9 +12,9 @@ pub(crate) const PLAN_CLASSES_MAX: usize = 4_096;
 /// The words that the unlisted tenants of one class follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClassWords {
-    /// The key of the class, whose directive those that are not established follow.
+    /// The key of the class, whose directive new names follow.
     pub(crate) key: u32,
-    /// The directive word of established tenants, which a surge of new names does not harm, without their own ratio.
+    /// The directive of established names without their own ratio, which a surge of new names does not change.
     pub(crate) established: DirectiveWord,
 }
 
@@ -39,7 +39,6 @@ impl PlanClasses {
         }
     }
 
-    /// Sets the class of a key.
     pub(crate) fn set(&self, key: u32, class: Option<u32>) {
         if let Some(of_key) = self.class_of_key.get(key as usize) {
             of_key.store(class.map_or(0, |class| class + 1), Ordering::Relaxed);
@@ -50,7 +49,7 @@ impl PlanClasses {
     pub(crate) fn begin(&self, class: u32, plan: &str) {
         let names = || (0..PLAN_CLASSES_MAX).map(|_| OnceLock::new()).collect();
         if let Some(name) = self.plans.get_or_init(names).get(class as usize) {
-            // A class has one plan for ever.
+            // A class has one plan forever.
             let _ = name.set(plan.into());
         }
     }

@@ -49,7 +49,8 @@ pub(crate) struct BucketPlace {
 pub(crate) struct KeyPlace {
     pub(crate) key: u32,
     pub(crate) slot: u32,
-    /// The key of its bucket's default class. That directive applies while the key has none.
+    /// The key of its bucket's default class; in a handle, of the class of its plan. That directive applies while the
+    /// key has none.
     pub(crate) default_key: u32,
     pub(crate) default_slot: u32,
 }
@@ -58,7 +59,7 @@ pub(crate) struct KeyPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) key: u32,
-    /// The directive, with the id of the key that it belongs to: the key itself or its bucket's default class.
+    /// The directive, with the id of the key that it belongs to: the key itself or its class.
     follows: KeyWord,
 }
 
@@ -87,8 +88,7 @@ pub(crate) struct Table {
     pub(crate) keys: Interner,
     /// The key of each bucket's default class plus one; 0 until it is assigned.
     default_keys: Box<[AtomicU32]>,
-    /// By bucket: the directive word of established tenants, which a surge of new names does not harm, without their own
-    /// ratio.
+    /// By bucket: [`ClassWords::established`] of the default class.
     established: Box<[AtomicU64]>,
     pub(crate) classes: PlanClasses,
     pub(crate) counters: ThreadCounters,
@@ -184,7 +184,7 @@ impl Table {
         self.guards.len()
     }
 
-    /// Makes room for a bucket, also where requests have none.
+    /// Makes room for a bucket, also where requests have none; `None` if there is none left.
     pub(crate) fn declare(&self, bucket: &str) -> Result<Option<BucketPlace>, InvalidName> {
         check_name(bucket)?;
         let Some(id) = self.buckets.intern(0, bucket) else {

@@ -39,6 +39,7 @@ type SeldomCounters = [AtomicU64; 3];
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counters {
+    /// The ids of each block: those of keys, then those of the headrooms of buckets.
     pub(super) keys: usize,
     /// By block, then by key.
     often: Vec<OftenCounters>,

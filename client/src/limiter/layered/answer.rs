@@ -33,7 +33,10 @@ impl Table {
 
     /// Applies the answer of the exact layer to a request that coin and guard admit.
     pub(super) fn settle(&self, of: Subject<'_>, decided: Decided, exact: Exact) -> Decided {
-        let Exact::Refused { reason, .. } = exact else {
+        let Exact::Refused {
+            reason, ref quota, ..
+        } = exact
+        else {
             return decided;
         };
         if of.is_enforced() {
@@ -45,12 +48,9 @@ impl Table {
             return decided;
         }
         self.count_quota(of, QuotaOutcome::WouldDropped, reason);
-        let Exact::Refused { quota, .. } = exact else {
-            return decided;
-        };
         Decided {
             withheld: Some(reason),
-            quota: Some(quota),
+            quota: Some(Arc::clone(quota)),
             ..decided
         }
     }

@@ -72,7 +72,7 @@ impl Limiter {
             let tenant = name_of(subject.tenant);
             Some(WithQuotas {
                 at,
-                quotas: quotas.of_tenant(&tenant, table.plan_of(subject)),
+                quotas: quotas.of_tenant(&tenant, table.plan_of(subject.target.key, subject.plan)),
                 tenant,
                 subject,
             })

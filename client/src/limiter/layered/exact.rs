@@ -8,6 +8,7 @@ use std::time::Duration;
 use plimsoll_core::decision::Reason;
 use plimsoll_core::quota::Quota;
 
+/// The quotas of one key of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) quotas: &'a [Arc<Quota>],
@@ -45,7 +46,7 @@ pub struct QuotaLeft {
 pub(crate) enum Taking {
     /// The answer, by leases, by a policy or from memory.
     Ready(Exact),
-    /// The answer of the store. Dropped before its end, it gives back what it has; a debit on its way is spent.
+    /// The answer of the store. Dropped before its end, it gives back what it has and what the store still debits.
     Asking(Answer),
 }
 

@@ -46,7 +46,7 @@ impl Step {
 }
 
 /// A request that coin and guard admit, while the store is asked. Dropping it leaves the request counted as
-/// admitted, and what the store has debited is spent.
+/// admitted, and what the store debits for it is given back.
 pub(crate) struct Asking {
     table: Arc<Table>,
     subject: Subject<'static>,
@@ -78,11 +78,11 @@ pub(crate) fn name_of(tenant: &str) -> Encoded<'_> {
 }
 
 impl Table {
-    /// Returns the plan that the quotas of a request follow: that of the request, else that which the catalogue has for
-    /// its tenant.
-    pub(crate) fn plan_of<'a>(&'a self, of: Subject<'a>) -> &'a str {
-        match of.plan {
-            "" => self.classes.plan_of(of.target.key).unwrap_or_default(),
+    /// Returns the plan that the quotas of a request follow: `plan` of the request, or else that of its key, from the
+    /// catalogue or from an earlier request. Empty without one.
+    pub(crate) fn plan_of<'a>(&'a self, key: u32, plan: &'a str) -> &'a str {
+        match plan {
+            "" => self.classes.plan_of(key).unwrap_or_default(),
             plan => plan,
         }
     }
@@ -110,7 +110,7 @@ impl Table {
         }
         let tenant = name_of(of.tenant);
         let asked = [Asked {
-            quotas: &quotas.of_tenant(&tenant, self.plan_of(of)),
+            quotas: &quotas.of_tenant(&tenant, self.plan_of(of.target.key, of.plan)),
             tenant: &tenant,
             cost: of.cost.max(1),
         }];

@@ -25,7 +25,7 @@ pub(crate) trait Store: Send + Sync {
     /// Connects in the background, so that the first request need not. Called within a runtime.
     fn warm(&self) {}
 
-    /// Gives leases back. Requests that come later follow the policies of their quotas.
+    /// Gives leases back. Later requests follow the policies of their quotas.
     fn close(&self, _within: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(ready(()))
     }

@@ -81,6 +81,20 @@ fn tally(limiter: &Limiter, bucket: &str) -> [u64; 5] {
 }
 
 #[tokio::test]
+async fn key_that_refuses_is_named_behind_an_invalid_bucket() {
+    let plane = plane(1);
+    let limiter = plane.limiter();
+    let asked = [request("no name", "acme", 1), request("api", "acme", 1)];
+    for expected in [(1, true), (1, false)] {
+        let Err(deciding) = limiter.decide_together(&asked, None, true) else {
+            panic!("the store is asked");
+        };
+        let (at, decided) = deciding.await;
+        assert_eq!((at, decided.verdict.is_admit()), expected);
+    }
+}
+
+#[tokio::test]
 async fn used_up_quota_refuses_until_its_reset() {
     let plane = plane(3);
     let limiter = plane.limiter();
@@ -528,6 +542,23 @@ async fn keys_with_withheld_refusals_ask_together() {
         deciding.await
     };
     assert_eq!(decided.into_vec(), [Decided::ADMITTED, Decided::ADMITTED]);
+}
+
+#[tokio::test]
+async fn quota_left_is_of_the_catalogued_plan() {
+    let plane = ControlPlane::new(7);
+    let rate = QuotaRate::new(2, 2, 3_600_000).unwrap();
+    let free = (Tenant::class_of_plan("free").unwrap(), rate);
+    let quotas = quota("calls", 3, OnStoreError::Deny, 1).with_overrides([free]);
+    plane.quotas("api", vec![quotas.unwrap()]).unwrap();
+    let limiter = plane.limiter();
+    let key = limiter.bucket("api").unwrap().key("jo");
+    limiter.table.classes.begin(0, "free");
+    limiter.table.classes.set(key.place.key, Some(0));
+    let request = Request::new("api", "jo");
+    assert!(admits(&limiter, &request).await);
+    let left = limiter.quota_left(&request).unwrap();
+    assert_eq!((left.quota.rate.max(), left.remaining), (2, 1));
 }
 
 #[tokio::test]

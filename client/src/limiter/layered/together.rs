@@ -18,7 +18,7 @@ pub type DecidingTogether = Pin<Box<dyn Future<Output = DecidedTogether> + Send>
 #[doc(hidden)]
 impl Limiter {
     /// Decides about the keys of a request: all admit it, or none is charged. A decision without
-    /// exact quotas, and one that does not wait, is ready.
+    /// exact quotas, and one that does not wait, is ready, as `Ok`.
     pub fn decide_together(
         &self,
         requests: &[Request<'_>],
@@ -34,20 +34,26 @@ impl Limiter {
             let decided = self.together(requests, trace, false).now_or_never();
             return Ok(decided.unwrap_or((0, Decided::ADMITTED)));
         }
+        // A bucket without room or with an invalid name has no key, and is unprotected.
         let keys = requests
             .iter()
-            .filter_map(|request| Some((self.key(request)?, request.cost)));
-        let (limiter, keys) = (self.clone(), keys.collect::<Each<(KeyHandle, u32)>>());
+            .enumerate()
+            .filter_map(|(at, request)| Some((at, self.key(request)?, request.cost)));
+        let (limiter, keys) = (
+            self.clone(),
+            keys.collect::<Each<(usize, KeyHandle, u32)>>(),
+        );
         Err(Box::pin(async move {
             let requests: Each<Request<'_>> = keys
                 .iter()
-                .map(|(key, cost)| Request::of_key(key).cost(*cost))
+                .map(|(_, key, cost)| Request::of_key(key).cost(*cost))
                 .collect();
-            limiter.together(&requests, trace, true).await
+            let (at, decided) = limiter.together(&requests, trace, true).await;
+            (keys.get(at).map_or(0, |(at, ..)| *at), decided)
         }))
     }
 
-    /// Decides, and returns the strictest key of those that refuse, or else a key whose refusal is withheld.
+    /// Decides, and returns the strictest key that refuses, or else one whose refusal is withheld, or else the first.
     async fn together(
         &self,
         requests: &[Request<'_>],

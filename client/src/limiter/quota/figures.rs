@@ -44,6 +44,7 @@ pub(crate) struct StoreCounters {
     pub(crate) degraded: Vec<(&'static str, u64)>,
     /// Answers that arrived after the request had stopped waiting.
     pub(crate) late: u64,
+    /// Tokens given back to the store.
     pub(crate) given: u64,
     /// Tokens that were neither used nor given back, by quota.
     pub(crate) lost: Vec<(String, u64)>,

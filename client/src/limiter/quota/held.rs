@@ -24,6 +24,7 @@ impl Held {
         }
     }
 
+    /// Keeps `count` tokens, and returns the others.
     pub(super) fn split(mut self, count: u64) -> Self {
         let others = Tokens {
             count: self.tokens.count.saturating_sub(count),

@@ -16,6 +16,7 @@ pub(super) const ASKED_MIN: f64 = 4.0;
 pub(super) const ASKED_MAX: f64 = 100_000.0;
 /// The longest time between two attempts of a key's waiters, also if a request counts as many.
 pub(super) const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Maximum time between two looks.
 pub(super) const LOOK_WAIT_MAX: Duration = Duration::from_millis(100);
 /// Minimum time between looks at an empty guard. Guards are refilled no more often, so an earlier look sees nothing
 /// new.
@@ -24,7 +25,10 @@ const EMPTY_LOOK_WAIT_MIN: Duration = parameters::REFILL;
 const LOOKS: u32 = 8;
 /// Maximum lateness of a timer that is made up for.
 const LATE_MAX: Duration = Duration::from_millis(20);
+/// Time constant of smoothed rates.
 const MEMORY: Duration = Duration::from_secs(2);
+/// Minimum span of a measurement of the requests that do not wait. Measurements before one longer than the maximum do
+/// not count.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
 const MEASURED_MAX: Duration = Duration::from_secs(10);
 

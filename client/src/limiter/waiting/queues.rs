@@ -52,6 +52,7 @@ impl Queues {
         self.waiters
     }
 
+    /// Adds a waiter; `None` if there are too many.
     pub(super) fn enter(&mut self, key: u32) -> Option<Ticket> {
         if self.waiters >= WAITERS_MAX {
             return None;
@@ -114,6 +115,8 @@ impl Queues {
         }
     }
 
+    /// Removes a waiter. Returns the last refusal of its queue's first waiters; `None` if there was none, or if the
+    /// waiter has left before.
     pub(super) fn leave(&mut self, ticket: &Ticket) -> Option<Refusal> {
         let queue = self.queues.get_mut(&ticket.key)?;
         // Numbers ascend, so that a storm of cancellations does not search the line from its front.

@@ -21,7 +21,7 @@ use crate::limiter::{KeyHandle, Limiter, Request};
 struct Place<'a> {
     waiting: &'a Waiting,
     ticket: Ticket,
-    /// True once the wait has been counted as one.
+    /// True once the request had to wait: one that is admitted immediately is not counted.
     has_waited: bool,
 }
 

@@ -15,7 +15,9 @@ use crate::subscription::Subscription;
 
 #[derive(Debug)]
 pub(super) struct ByMode {
+    /// The mode at the last export; `None` while it is unknown.
     mode: Option<Mode>,
+    /// All decisions up to the last export.
     decided: Results,
     by_mode: BTreeMap<Option<Mode>, Results>,
 }
@@ -31,6 +33,7 @@ const RESULTS: [&str; 8] = [
     "quota_repeated",
 ];
 
+/// Decisions in the order of [`RESULTS`].
 type Results = [u64; RESULTS.len()];
 
 fn results(counts: Counts, by_quotas: QuotaTally) -> Results {
@@ -50,7 +53,6 @@ fn results(counts: Counts, by_quotas: QuotaTally) -> Results {
     ]
 }
 
-/// Decisions by mode. Reading them counts those since the last export for the mode of that export.
 pub(super) const DECISIONS: Metric<Source> = Metric::<Source>::counter(
     "plimsoll_decisions_total",
     &["bucket", "mode", "result"],

@@ -32,9 +32,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &["policy"],
         "Requests decided before the policy of their bucket was known, by that decision: `allow`, `deny`.",
         |control| {
-            let before = control
-                .subscription
-                .with(|subscription, _| subscription.decided_before_policy());
+            let subscription = &control.subscription;
+            let before = subscription.with(|feed, _| feed.decided_before_policy());
             rows([([control.before_policy.as_str()], before)])
         },
     ),
@@ -43,9 +42,7 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Directives rejected because they were invalid or stale.",
         |control| {
-            let stale = control
-                .subscription
-                .with(|subscription, _| subscription.rejected);
+            let stale = control.subscription.with(|feed, _| feed.rejected);
             one(stale + count(&control.counters.invalid))
         },
     ),
@@ -54,10 +51,9 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Highest controller epoch applied; 0 before the first.",
         |control| {
-            one(control
-                .subscription
-                .with(|feed, _| feed.directives.epoch())
-                .map_or(0, |epoch| epoch.0))
+            let subscription = &control.subscription;
+            let epoch = subscription.with(|feed, _| feed.directives.epoch());
+            one(epoch.map_or(0, |epoch| epoch.0))
         },
     ),
     Metric::gauge(
@@ -75,9 +71,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "1 while the kill file puts every bucket of this process into shadow mode.",
         |control| {
-            one(control
-                .subscription
-                .with(|feed, _| feed.enforcement.observes))
+            let subscription = &control.subscription;
+            one(subscription.with(|feed, _| feed.enforcement.observes))
         },
     ),
     Metric::gauge(
@@ -86,9 +81,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "Unix time at which the controller last covered a report of this client's aggregator; of several aggregators, the \
          oldest among those that own a bucket; 0 before the first.",
         |control| {
-            let age = control
-                .subscription
-                .with(|subscription, now| subscription.upstream_age(now));
+            let subscription = &control.subscription;
+            let age = subscription.with(|feed, now| feed.upstream_age(now));
             let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
             one(updated.map_or(0.0, unix_seconds))
         },
@@ -111,11 +105,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Unix time from which the certificate in use is valid.",
         |control| {
-            maybe(
-                control
-                    .certificate_health()
-                    .map(|health| unix_seconds(health.not_before)),
-            )
+            let health = control.certificate_health();
+            maybe(health.map(|health| unix_seconds(health.not_before)))
         },
     ),
     Metric::gauge(
@@ -123,11 +114,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Unix time at which the certificate in use expires.",
         |control| {
-            maybe(
-                control
-                    .certificate_health()
-                    .map(|health| unix_seconds(health.not_after)),
-            )
+            let health = control.certificate_health();
+            maybe(health.map(|health| unix_seconds(health.not_after)))
         },
     ),
     Metric::gauge(
@@ -135,11 +123,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "1 while no authority in `ca.crt` signs the certificate in use, so that peers refuse it.",
         |control| {
-            maybe(
-                control
-                    .certificate_health()
-                    .map(|health| health.is_untrusted),
-            )
+            let health = control.certificate_health();
+            maybe(health.map(|health| health.is_untrusted))
         },
     ),
     Metric::gauge(
@@ -147,11 +132,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "1 while the certificate files cannot be used and those read before are in use.",
         |control| {
-            maybe(
-                control
-                    .certificate_health()
-                    .map(|health| health.files_refused.is_some()),
-            )
+            let health = control.certificate_health();
+            maybe(health.map(|health| health.files_refused.is_some()))
         },
     ),
     Metric::gauge(
@@ -173,11 +155,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Buckets moved from one of several aggregators to another.",
         |control| {
-            maybe(
-                control
-                    .subscription
-                    .with(|subscription, _| Some(subscription.assignment()?.moves)),
-            )
+            let subscription = &control.subscription;
+            maybe(subscription.with(|feed, _| Some(feed.assignment()?.moves)))
         },
     ),
     Metric::gauge(
@@ -198,12 +177,8 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "Failed writes of the directive cache.",
         |control| {
-            maybe(
-                control
-                    .cache
-                    .as_ref()
-                    .map(|_| count(&control.counters.save_failures)),
-            )
+            let cache = control.cache.as_ref();
+            maybe(cache.map(|_| count(&control.counters.save_failures)))
         },
     ),
 ];

@@ -1,4 +1,5 @@
-//! The metrics of a limiter, read from its state.
+//! The metrics of a limiter, read from its state. Only decisions by mode have a state of their own, which each export
+//! brings up to date.
 
 mod decisions;
 mod feed;
@@ -44,7 +45,8 @@ const LIMITER: &[Metric<Source>] = &[
     Metric::<Source>::gauge(
         "plimsoll_setup_problems",
         &["problem", "subject"],
-        "1 while the limiter is wired wrongly, by kind of problem and its bucket, zone, address, rule or source of tenants.",
+        "1 while the limiter is wired wrongly, by kind of problem and its bucket, plan, zone, address, rule or source of \
+         tenants.",
         |source| {
             let problems = source.limiter.setup_problems();
             rows(problems.iter().map(|problem| ([problem.kind(), problem.subject()], true)))
@@ -66,7 +68,8 @@ const LIMITER: &[Metric<Source>] = &[
 #[derive(Debug)]
 pub(super) struct Source {
     limiter: Limiter,
-    /// The decisions of each bucket by mode, as of the last export.
+    /// The decisions of each bucket by mode. Each export adds those since the one before, for the mode that the bucket
+    /// had then.
     decisions: Mutex<HashMap<Bucket, ByMode>>,
 }
 

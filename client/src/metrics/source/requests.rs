@@ -31,14 +31,8 @@ pub(super) const TENANTS: Metric<Source> = Metric::counter(
     "Requests that the middleware or sidecar asked for their tenant: `found`; `absent` and `invalid` (empty, or, over HTTP, \
      repeated or not UTF-8) count for the class `default`.",
     |source| {
-        rows(
-            source
-                .limiter
-                .table
-                .passes
-                .tenants()
-                .map(|(result, count)| ([result], count)),
-        )
+        let tenants = source.limiter.table.passes.tenants();
+        rows(tenants.map(|(result, count)| ([result], count)))
     },
 );
 

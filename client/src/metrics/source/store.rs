@@ -10,20 +10,16 @@ pub(super) const STORE: [Metric<StoreCounters>; 8] = [
         "plimsoll_quota_store_requests_total",
         &["result"],
         "Calls to the store of exact quotas: `granted`, `refused`, and the failures; `not_asked` while the circuit breaker is \
-         open.",
+         open, or for a caller that does not wait.",
         |store| {
-            rows(
-                store
-                    .requests
-                    .iter()
-                    .map(|(result, count)| ([*result], *count)),
-            )
+            let requests = store.requests.iter();
+            rows(requests.map(|(result, count)| ([*result], *count)))
         },
     ),
     Metric::histogram(
         "plimsoll_quota_store_request_duration_seconds",
         &[],
-        "Time of calls to the store of exact quotas that were answered.",
+        "Time of calls to the store of exact quotas that were answered before their deadline.",
         |store| one(store.durations.clone()),
     ),
     Metric::gauge(
@@ -38,12 +34,8 @@ pub(super) const STORE: [Metric<StoreCounters>; 8] = [
         "Decisions about exact quotas without an answer of the store, by the `on_store_error` of the quota: `allow_bounded`, \
          `allow`, `deny`.",
         |store| {
-            rows(
-                store
-                    .degraded
-                    .iter()
-                    .map(|(policy, count)| ([*policy], *count)),
-            )
+            let degraded = store.degraded.iter();
+            rows(degraded.map(|(policy, count)| ([*policy], *count)))
         },
     ),
     Metric::counter(

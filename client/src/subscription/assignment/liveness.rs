@@ -37,9 +37,11 @@ struct Aggregator {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// It was listed at this time, and has not answered.
     NeverReached(MonoTime),
     /// It answered on its present stream at this time.
     Live(MonoTime),
+    /// Its stream ended at this time.
     Lost(MonoTime),
 }
 

@@ -85,6 +85,7 @@ pub(crate) struct Assignment {
     pub(super) liveness: Liveness,
     /// By bucket id.
     placements: Vec<Placement>,
+    /// Buckets moved from one aggregator to another so far.
     pub(crate) moves: u64,
 }
 
@@ -102,6 +103,7 @@ pub(crate) enum Change {
 }
 
 pub(crate) trait SessionState {
+    /// Returns true if the controller has all counts of a bucket that were reported to an aggregator.
     fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool;
 
     /// Returns true if an aggregator has sent values that apply to a bucket (no limit, a ratio or a guard),
@@ -124,6 +126,7 @@ impl Assignment {
         }
     }
 
+    /// Sets the list of aggregators. Returns the new ones, to which streams must be opened.
     pub(crate) fn list(
         &mut self,
         now: MonoTime,
@@ -204,6 +207,7 @@ impl Assignment {
             .map(|(_, name, _)| name)
     }
 
+    /// Returns each aggregator's name, whether it is live, and the number of buckets that it owns.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&str, bool, usize)> {
         self.liveness
             .iter()
@@ -217,7 +221,6 @@ impl Assignment {
     }
 }
 
-/// Returns the number of buckets that an aggregator owns.
 fn owned(placements: &[Placement], id: EndpointId) -> usize {
     let owners = placements.iter().map(|placement| placement.owner);
     owners.filter(|owner| *owner == Some(id)).count()

@@ -1,5 +1,5 @@
-//! Canaries that are divided by key: the side of each key, and the marks of keys that follow their bucket's default
-//! class but not its side.
+//! Canaries that are divided by key: the side of each key, and the marks of keys that follow their class, but not
+//! its side.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +22,7 @@ pub(super) struct Divisions {
 
 impl Divisions {
     /// Publishes the sides of a bucket's keys, and marks the keys if the bucket is in canary now. Must be called before
-    /// its directive is published, so that no key follows the side of the default class for a moment. Linear in the
+    /// its directive is published, so that no key follows the side of its class for a moment. Linear in the
     /// keys when the canary begins or its share changes, and else constant.
     pub(super) fn begin(
         &mut self,

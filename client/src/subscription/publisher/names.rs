@@ -50,7 +50,6 @@ impl Names {
         of_catalogue.unwrap_or_else(|| split_class(tenant).1)
     }
 
-    /// The names with a class of the catalogue.
     pub(crate) fn catalogued(&self) -> impl Iterator<Item = u32> {
         self.classes.keys().copied()
     }
@@ -81,8 +80,8 @@ impl Names {
         }
     }
 
-    /// Returns the word of a key without its own directive: it follows its bucket's default class,
-    /// as far as its standing and its side of a canary let it.
+    /// Returns the word of a key without its own directive: it follows its class, as far as its
+    /// standing and its side of a canary let it.
     pub(super) fn word(&self, key: u32, tenant: &str, stance: &Stance<'_>) -> DirectiveWord {
         // The default class follows nothing. Without a ratio its mode remains, because quotas
         // refuse by it.
@@ -115,7 +114,6 @@ impl Names {
     }
 }
 
-/// Returns true if the policy has plans.
 pub(super) fn has_plans(posted: &Posted) -> bool {
     !posted.terms().plans.is_empty()
 }

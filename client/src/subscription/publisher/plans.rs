@@ -13,13 +13,14 @@ use crate::setup::SetupProblem;
 pub(super) struct Plans {
     /// By bucket: the number of each class.
     numbers: HashMap<u32, HashMap<Box<str>, u32>>,
+    /// The numbers given so far.
     count: u32,
     /// The classes with a key, by bucket.
     pinned: HashSet<(u32, Box<str>)>,
 }
 
 impl Plans {
-    /// Sets the class that a key follows.
+    /// Sets the class that a key follows, if the bucket has it.
     pub(super) fn set_class(&self, table: &Table, bucket: u32, key: u32, class: &str) {
         let class = self.numbers.get(&bucket).and_then(|of| of.get(class));
         table.classes.set(key, class.copied());

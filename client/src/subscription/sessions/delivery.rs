@@ -1,5 +1,5 @@
-//! The number of a session's decisions that its aggregator has merged, of which a service reads how many are still to
-//! be reported before it ends. The outbox knows the same by key, and only for the present stream.
+//! The number of a session's decisions that its aggregator has merged. The rest is what a service would lose if it
+//! ended now. The outbox knows the same by key, and only for the present stream.
 
 use std::collections::VecDeque;
 

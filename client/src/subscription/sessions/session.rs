@@ -35,6 +35,7 @@ pub(crate) struct Session {
 
 #[derive(Default)]
 pub(super) enum Keys {
+    /// Without several aggregators: a slot of the outbox is the id of a key.
     #[default]
     All,
     Assigned(AssignedKeys),
@@ -52,6 +53,7 @@ impl Keys {
 
 #[derive(Default)]
 pub(crate) struct StreamState {
+    /// By bucket id.
     is_subscribed: Vec<bool>,
     /// The hash of the policy, as the aggregator last named it.
     policy_hash: Option<u64>,
@@ -59,6 +61,7 @@ pub(crate) struct StreamState {
     pub(crate) sent_kills: SentKills,
     /// The buckets reported as carried out less than directed.
     pub(crate) sent_unapplied: BTreeSet<Bucket>,
+    /// The directives received; empty without several aggregators.
     pub(crate) received: Board,
     /// True once a message has named a catalogue of tenants.
     pub(crate) knows_catalogue: bool,
@@ -169,6 +172,7 @@ impl Session {
         !std::mem::replace(&mut self.stream.has_greeted, true)
     }
 
+    /// Returns the buckets that are wanted and not subscribed to yet on this stream.
     pub(crate) fn subscribe(
         &mut self,
         buckets: usize,
@@ -273,6 +277,7 @@ impl Session {
         }
     }
 
+    /// Returns the keys with these ids in reports; `None` for a key that is not assigned here anymore.
     pub(crate) fn keys_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<u32>> {
         let slots = self.outbox.slots_of(ids).into_iter();
         slots.map(|slot| self.keys.of_slot(slot?)).collect()

@@ -11,6 +11,7 @@ use plimsoll_host::{atomic_file, regular_file};
 use super::snapshot::{self, Owner};
 use crate::hot::sync::lock;
 
+/// Maximum length of a cache file.
 pub(crate) const BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The place of a cache file, with the owner of its directives.
@@ -31,6 +32,7 @@ impl CacheFile {
         }
     }
 
+    /// Returns the directives of the file; `None` without one, or if it is rejected, which is logged.
     pub(crate) fn read(&self) -> Option<Directives> {
         let path = self.path.display();
         let read = match read(&self.path) {

@@ -242,7 +242,8 @@ impl<W: Waiter> Holding<W> {
         }
     }
 
-    /// Notes an answer about this key, for `need` of `cost` tokens of a call for several keys.
+    /// Notes the refusal of `need` of `cost` tokens by a call for several keys. Returns the time until there are enough;
+    /// `None` if there never are.
     pub(crate) fn refused(
         &mut self,
         quota: &Quota,

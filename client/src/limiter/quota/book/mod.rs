@@ -24,6 +24,7 @@ use holding::Holding;
 pub(crate) const KEYS_MAX: usize = 100_000;
 const SHARDS: usize = 32;
 const SWEPT_EVERY: Duration = Duration::from_millis(100);
+/// Minimum time to the end of tokens that are given back.
 const GIVE_BEFORE_END: Duration = Duration::from_millis(100);
 /// The tenant of the keys that all tenants share. No name has this character.
 pub(super) const EVERY_TENANT: &str = "*";
@@ -64,6 +65,7 @@ pub(crate) struct Demand {
 pub(crate) struct Reply {
     /// The tokens taken; 0 if a bucket of the call had fewer than its least.
     pub(crate) granted: u64,
+    /// The tokens left in the bucket.
     pub(crate) remaining: u64,
     pub(crate) refill_in: Duration,
 }
@@ -153,6 +155,7 @@ impl<W: Waiter> Book<W> {
         }
     }
 
+    /// Runs `f` on the state of a key; `None` if the book has none.
     pub(super) fn known<T>(
         &self,
         id: &BucketId<'_>,

@@ -101,6 +101,7 @@ pub(super) fn parse(value: Value, asks: &[Ask]) -> Option<Vec<Reply>> {
         return None;
     }
     let replies = rows.iter().zip(asks).map(|(row, ask)| {
+        // The last number, the time until a bucket has the least, follows from the others.
         let &[granted, remaining, refill_in, _] = row.as_slice() else {
             return None;
         };

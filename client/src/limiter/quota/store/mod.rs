@@ -67,11 +67,13 @@ impl Key {
 pub(crate) enum Failure {
     Timeout,
     Connection,
+    /// The store is loading, in a failover or overloaded.
     Busy,
+    /// The quota server cannot save debits now.
     Unavailable,
     /// Any other error that the server replies, or a reply that is no answer.
     Reply,
-    /// The breaker is open: the store was not asked.
+    /// The store was not asked: the breaker is open, or the caller does not wait.
     Open,
     /// Too many calls wait already.
     Overflow,
