@@ -28,7 +28,7 @@ pub struct InForce {
     pub rls: Arc<Wiring>,
 }
 
-/// Source of the keys of requests over HTTP.
+/// Source of the keys of requests of proxies over HTTP; JSON callers name theirs.
 #[derive(Clone, Debug)]
 pub enum Http {
     /// Headers name the bucket and the cost.

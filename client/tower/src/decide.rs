@@ -42,20 +42,20 @@ fn decide(limiter: &Limiter, request: &Request<'_>, head: Head<'_>) -> Decision 
         || trace_of(head),
         |recorder| stacked::is_counted(head, limiter, recorder),
     );
-    // After the decision: whoever hides that a request is sent again, or claims it, gains nothing.
+    // After the decision: a caller that hides that a request is sent again, or claims it, gains nothing.
     if head.is_retried() && is_offered(&decision, request) {
         limiter.count_retried(request);
     }
     decision
 }
 
-/// Returns true if a decision is part of the offered load.
+/// Returns true if a request is known to be part of the offered load.
 fn is_offered(decision: &Decision, request: &Request<'_>) -> bool {
     match decision {
         Decision::Passed(_) => false,
         Decision::Refused(by) => by.refusal.reason() != Reason::TenantQuotaExceeded,
         Decision::Admitted(_) => true,
-        // Only with one key has the coin decided before the store.
+        // With one key the coin has admitted it. With several, coin and store decide together, later.
         Decision::Asking(_) => request.keys().len() == 1,
     }
 }

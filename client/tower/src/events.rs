@@ -16,7 +16,7 @@ const REASON: &str = "plimsoll.reason";
 static START: OnceLock<Instant> = OnceLock::new();
 
 /// Logs a refusal unless its bucket's last event is less than ten seconds old, and records it in the current span.
-/// The recorder has counted it before.
+/// Called after [`Recorder::refused`], whose count gives the number of suppressed refusals.
 pub(super) fn refused(refusal: Refusal, recorder: Recorder) {
     record("refused", Some(refusal.reason().as_str()), Some(recorder));
     if !tracing::enabled!(target: TARGET, Level::WARN) {
@@ -38,6 +38,7 @@ pub(super) fn refused(refusal: Refusal, recorder: Recorder) {
     );
 }
 
+/// Records an admission in the current span, by the first of its buckets; `None` for a bucket without room.
 #[inline]
 pub(super) fn admitted(recorder: Option<Recorder>) {
     record("admitted", None, recorder);

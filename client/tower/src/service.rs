@@ -45,7 +45,7 @@ impl<S: Clone, B> Clone for PlimsollService<S, B> {
 /// A service that may have an instance waiting with a request, if requests wait at all: with the
 /// feature `quota`, a service that is `Clone`.
 pub trait Spare: Sized {
-    /// Takes the instance, and leaves another.
+    /// Takes the instance, and leaves another. `None` without the feature `quota`: then no request waits.
     #[doc(hidden)]
     fn take(&mut self) -> Option<Self>;
 }
@@ -187,6 +187,7 @@ impl<B, S, Q> Waiting<B, S, Request<Q>> {
         Poll::Ready(match decision {
             Decision::Refused(by) => State::refuse(&self.layer, Head::of(&request), &by),
             Decision::Admitted(recorders) => State::admit(&mut self.inner, request, recorders),
+            // A request that was asked ends as one of these two.
             _ => State::admit(&mut self.inner, request, Recorders::new()),
         })
     }

@@ -1,4 +1,4 @@
-//! Layers inside of layers: a request that passes several layers is decided and counted once for each bucket.
+//! Layers inside of layers: a request that passes two layers is decided and counted once for each bucket.
 //!
 //! A layer leaves a mark in the extensions of the requests that it admits. A mark is an allocation, so each thread
 //! marks its first requests and few after them, until a limiter has met a request twice. Then the layers of that
@@ -14,15 +14,15 @@ use plimsoll_client::internals::Recorder;
 
 use super::Head;
 
-/// The first requests of a thread, which are all marked.
+/// The first keys of admitted requests of a thread, which are all marked.
 const MARKED_FIRST: u64 = 1_000;
-/// After those, one request of this many is marked.
+/// After those, one key of this many is marked.
 const MARKED_EVERY: u64 = 256;
 /// Maximum number of marks of one request. A further mark replaces all of them.
 const MARKS_MAX: usize = 16;
 
 thread_local! {
-    /// The requests of this thread that were candidates for a mark.
+    /// Number of keys of admitted requests of this thread, each a candidate for a mark.
     static SEEN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -40,7 +40,7 @@ struct Mark {
 }
 
 /// Returns true if a layer outside of this one has decided about the request for the same bucket. Then the request is
-/// neither decided nor counted again. Called once for each request.
+/// neither decided nor counted again. Uses up the mark, so it is called once for each key of a request.
 #[inline]
 pub(super) fn is_counted(request: Head<'_>, limiter: &Limiter, recorder: Recorder) -> bool {
     request
@@ -58,7 +58,8 @@ pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
     }
 }
 
-/// Marks a request again that an outer layer has counted, for layers further inside.
+/// Marks a request again that an outer layer has counted, for layers further inside: for the bucket whose mark was
+/// used and is most recent.
 #[cold]
 pub(super) fn mark_again(extensions: &mut Extensions) {
     let used = extensions.get::<Marks>().and_then(|marks| {
@@ -90,7 +91,8 @@ impl Marks {
         std::iter::successors(Some(&*self.0), |mark| mark.before.as_deref())
     }
 
-    /// Uses the mark of a bucket. Raises a setup problem with the first one.
+    /// Uses the most recent mark of a bucket; returns false if there is none, or it is used. Raises a setup problem for
+    /// the first request of each bucket.
     #[cold]
     fn meet(&self, limiter: &Limiter, recorder: Recorder) -> bool {
         let mut marks = self.iter();

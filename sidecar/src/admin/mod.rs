@@ -47,9 +47,9 @@ pub struct Status {
 /// Rules of a sidecar.
 #[derive(Clone, Debug, Serialize)]
 pub struct RulesStatus {
-    /// Hash of the current file, as `plimsoll check` prints it.
+    /// Hash of the rules in use, as `plimsoll check` prints it.
     pub hash: String,
-    /// Reason why the file on disk is not used; null if it is.
+    /// Reason why the file on disk is not used; null if it is, and without a file.
     pub refused: Option<String>,
 }
 

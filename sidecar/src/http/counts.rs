@@ -44,10 +44,11 @@ pub(super) enum Outcome {
     Withheld,
     /// Allowed without a decision: no rule, an exemption, a preflight, or a mistake.
     Passed,
+    /// A request with an invalid `host`, or a JSON request with an invalid head or body.
     Invalid,
-    /// Counts of a batch, without a decision.
+    /// A report of a response.
     Recorded,
-    /// A batch whose bucket the rules do not list.
+    /// A report about a bucket without requests since the start. It is dropped.
     UnknownBucket,
 }
 
@@ -112,7 +113,7 @@ impl Counts {
         }
     }
 
-    /// Returns the requests by endpoint and result. A batch counts once for each of its requests.
+    /// Returns the requests by endpoint and result. A batch counts once for each of its requests, an invalid one once.
     pub(crate) fn requests(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         let by_endpoint = ENDPOINTS.into_iter().zip(&self.requests);
         by_endpoint.flat_map(|(endpoint, results)| {

@@ -43,6 +43,7 @@ impl Problem {
         }))
     }
 
+    /// Makes the 400 for a member of a body, by its place; an empty one is the whole body.
     pub(super) fn of_field(field: impl Into<String>, fault: impl std::fmt::Display) -> Self {
         let field = field.into();
         let detail = if field.is_empty() {

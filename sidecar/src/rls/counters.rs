@@ -11,9 +11,11 @@ pub(crate) struct Counters {
     rejected: Tally<{ InputError::LABELS.len() }>,
 }
 
+/// Result of a decided request, in the order of the labels of `requests`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overall {
     Ok,
+    /// Admitted, with a refusal that was not carried out.
     Withheld,
     OverLimit,
 }
@@ -35,8 +37,8 @@ impl Counters {
         self.requests.add(overall as usize);
     }
 
-    /// Counts a descriptor that no rule matches, and logs the first: a proxy asks where limits are
-    /// meant. Values may name tenants, and are not logged.
+    /// Counts a descriptor that no rule matches, or whose bucket is invalid or not listed, and logs the first: a proxy
+    /// asks where limits are meant. Values may name tenants, and are not logged.
     pub(super) fn on_unmatched(&self, domain: &str, descriptor: &RateLimitDescriptor) {
         if self.passed.add(0) {
             let keys: Vec<&str> = descriptor

@@ -13,7 +13,7 @@ use super::counters::{Counters, Overall};
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
 use crate::rules::{Ask, Found, RefusalForm, Rules};
 
-/// Key of an entry that is no part of the rules: the attempt as which a caller sends the request.
+/// Key of an entry with the number of the attempt, from 1 on. It is not compared with rules.
 const ATTEMPT: &str = "x-plimsoll-attempt";
 /// Number of descriptors that need no allocation; most requests have one or two.
 pub(super) const FEW: usize = 4;
@@ -28,11 +28,11 @@ pub(super) struct Decision<'a> {
     tenant: Cow<'a, str>,
     /// Empty without one.
     plan: &'a str,
-    /// Number of requests; 0 to check only.
+    /// Number of requests, of all hits; 0 to check only.
     cost: u32,
     /// Decision of this key only.
     pub(super) decided: Decided,
-    /// Limit of the bucket in requests/s.
+    /// Limit of the bucket in requests/s, if it is known.
     pub(super) limit: Option<f64>,
     /// Limit of the tenant, if it refused the request.
     pub(super) tenant_limit: Option<TenantLimit>,
@@ -57,24 +57,18 @@ impl<'a> Deciders<'a> {
             .map(|descriptor| self.compare(request, descriptor))
             .collect();
         self.ask_keys(&mut decisions).await;
-        for decision in decisions.iter().flatten() {
+        for decision in decisions.iter_mut().flatten() {
+            let key = decision.key();
             if decision.is_retried && decision.decided.is_offered() {
-                self.limiter.count_retried(&decision.key());
+                self.limiter.count_retried(&key);
             }
-        }
-        for decision in decisions
-            .iter_mut()
-            .flatten()
-            .filter(|of| of.decided.verdict.is_admit())
-        {
-            decision.left = self.limiter.quota_left(&decision.key());
-        }
-        let is_at_limit = |decision: &&mut Decision<'_>| {
-            let refusal = decision.decided.verdict.ok().err();
-            refusal.is_some_and(|refusal| refusal.reason() == Reason::TenantLimit)
-        };
-        for decision in decisions.iter_mut().flatten().filter(is_at_limit) {
-            decision.tenant_limit = self.limiter.tenant_limit(&decision.key());
+            match decision.decided.verdict {
+                Verdict::Admit => decision.left = self.limiter.quota_left(&key),
+                Verdict::Refuse(refusal) if refusal.reason() == Reason::TenantLimit => {
+                    decision.tenant_limit = self.limiter.tenant_limit(&key);
+                }
+                Verdict::Refuse(_) => {}
+            }
         }
         self.counters.on_request(overall(&decisions));
         decisions
@@ -186,7 +180,7 @@ pub(super) fn overall(decisions: &Decisions<'_>) -> Overall {
 }
 
 /// Returns the hits of a descriptor: its own, or else the hits of the request, where 0 means 1. Own
-/// hits of 0 or less only check: counts cannot be taken back.
+/// hits of 0 only check, and so do negative ones: counts cannot be taken back.
 fn hits(request: &RateLimitRequest, descriptor: &RateLimitDescriptor) -> u64 {
     match &descriptor.hits_addend {
         _ if descriptor.is_negative_hits => 0,

@@ -28,18 +28,20 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const STATUS_OK: HeaderValue = HeaderValue::from_static("0");
 const STATUS_UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 
+/// Body of an answer; empty by default.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     message: Option<Bytes>,
     /// Keeps the stream open between message and status.
     open_until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Value of `grpc-status`, which is sent in trailers.
     status: Option<HeaderValue>,
 }
 
 /// Returns the message of a body, without its prefix.
 ///
 /// # Errors
-/// When the body is not one message without compression.
+/// When the body is not one message without compression, or the message is too large.
 pub(super) fn unframed(body: &[u8]) -> Result<&[u8], InputError> {
     let Some((&[is_compressed, a, b, c, d], message)) = body.split_first_chunk::<PREFIX_BYTES>()
     else {
@@ -76,7 +78,7 @@ pub(super) fn answered_with(framed: Bytes) -> Response<Reply> {
     of_body(framed, None, STATUS_OK)
 }
 
-/// Returns the answer with an already framed message. The stream stays open until `closing`.
+/// Returns the answer with an already framed message. The stream stays open until `closing`, or the end of its connection.
 pub(super) fn open(framed: Bytes, closing: CancellationToken) -> Response<Reply> {
     of_body(framed, Some(closing), STATUS_UNAVAILABLE)
 }

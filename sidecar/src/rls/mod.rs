@@ -36,6 +36,7 @@ const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// Framed message `HealthCheckResponse { status: SERVING }`.
 const SERVING: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
+/// Maximum characters of an unknown method in an error.
 const QUOTED_MAX: usize = 128;
 
 /// Rate limit service. Clones share the state.

@@ -1,6 +1,6 @@
-//! The part of a response that makes Envoy refuse a request: header fields, a body, and metadata.
-//! It is equal for all refusals of a bucket that name the same second, so an overload does not
-//! encode it for each refusal.
+//! The part of a response with what Envoy adds to a refusal: header fields, a body, and metadata.
+//! Refusals of one bucket and second with equal facts share one encoding, but for those in the form
+//! of gRPC, so an overload does not encode each.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::decision::Decision;
 use super::messages::{HeaderValue, RateLimitResponse};
 use crate::rules::RefusalForm;
 
-/// Maximum number of encoded refusals that a thread keeps.
+/// Maximum number of encoded refusals that a thread keeps: those of the second of the last one.
 pub(super) const REFUSALS_KEPT_MAX: usize = 64;
 
 /// Headers of a gRPC status that Envoy sets itself.
@@ -45,14 +45,16 @@ struct Facts {
     form: RefusalForm,
     limit: Option<f64>,
     tenant_limit: Option<TenantLimit>,
+    /// Wait in seconds, rounded up.
     wait_s: u64,
+    /// Unix time in seconds, rounded up.
     at_s: u64,
 }
 
 /// Returns the encoded fields of a response that refuses a request, to follow its other fields.
 pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
     if refused.form == RefusalForm::Grpc {
-        // The time to retry is in milliseconds there.
+        // Its wait is in milliseconds, so that hardly any two are equal.
         return encode(refused, refusal, at);
     }
     let since = at
@@ -72,12 +74,13 @@ pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) 
         if let Some(kept) = all.iter().find(same) {
             return kept.encoded.clone();
         }
-        // The fields round up to whole seconds, too.
+        // The encoding of all moments that round up to this second, as the header fields do.
         let encoded = encode(
             refused,
             refusal,
             SystemTime::UNIX_EPOCH + Duration::from_secs(facts.at_s),
         );
+        // Those of earlier seconds are not asked for again.
         all.retain(|kept| kept.facts.at_s == facts.at_s);
         if all.len() < REFUSALS_KEPT_MAX {
             all.push(Kept {
@@ -90,6 +93,7 @@ pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) 
     })
 }
 
+/// Rounds up to whole seconds.
 fn seconds(time: Duration) -> u64 {
     time.as_secs()
         .saturating_add(u64::from(time.subsec_nanos() > 0))
@@ -130,8 +134,8 @@ fn encode(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
     fields.encode_to_vec().into()
 }
 
+/// Returns header fields as Envoy's messages have them. None is left out: all values are visible ASCII.
 pub(super) fn to_add(headers: &HeaderMap) -> Vec<HeaderValue> {
-    // The values are text.
     let text = headers
         .iter()
         .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));

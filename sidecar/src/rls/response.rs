@@ -14,6 +14,7 @@ use super::decision::{Decision, Decisions, overall};
 use super::messages::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
 use super::refusal;
 
+/// Header of an admitted request with a refusal that was not carried out, and its value.
 const SHADOW: (&str, &str) = ("x-plimsoll-shadow", "drop");
 
 /// Returns the response for the decisions on a request, and the encoded fields that follow it. `at`
@@ -64,7 +65,6 @@ const PASSED: DescriptorStatus = DescriptorStatus {
 
 fn status(decision: &Decision<'_>) -> DescriptorStatus {
     let Verdict::Refuse(refusal) = decision.decided.verdict else {
-        let admitted = 1.0 - decision.peek.ratio.as_f64();
         if let Some(left) = &decision.left {
             return DescriptorStatus {
                 current_limit: of_exact(&left.quota),
@@ -73,6 +73,8 @@ fn status(decision: &Decision<'_>) -> DescriptorStatus {
                 ..PASSED
             };
         }
+        // Without an exact quota nothing is used up: the part of the limit that the present ratio admits.
+        let admitted = 1.0 - decision.peek.ratio.as_f64();
         return DescriptorStatus {
             current_limit: current_limit(decision),
             limit_remaining: decision.limit.map_or(0, |limit| whole(limit * admitted)),
@@ -94,6 +96,7 @@ fn duration(span: std::time::Duration) -> Duration {
     }
 }
 
+/// Returns the header fields of the exact quota with the fewest tokens left, if any.
 fn of_quota(decisions: &Decisions<'_>) -> Vec<HeaderValue> {
     let all = decisions
         .iter()
@@ -105,8 +108,8 @@ fn of_quota(decisions: &Decisions<'_>) -> Vec<HeaderValue> {
         .unwrap_or_default()
 }
 
-/// Returns the limit that decided: the exact quota if it is used up, or else the bucket's, if it is
-/// known.
+/// Returns the limit that decided: the exact quota if it is used up, the tenant's if that refused, or else the
+/// bucket's. `None` while it is unknown, and for a quota that [`of_exact`] cannot write.
 fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
     if let Some(quota) = decision.used_up() {
         return of_exact(quota);
@@ -120,7 +123,7 @@ fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
     })
 }
 
-/// Returns the limit of an exact quota, if its refill interval is a unit.
+/// Returns the limit of an exact quota: a full one, by the unit that its refill interval is. `None` if it is none.
 fn of_exact(quota: &Quota) -> Option<RateLimit> {
     let requests_per_unit = u32::try_from(quota.rate.max()).unwrap_or(u32::MAX);
     let unit = unit_of(quota.rate.every_ms())?;
@@ -131,7 +134,6 @@ fn of_exact(quota: &Quota) -> Option<RateLimit> {
     })
 }
 
-/// Returns the unit of a refill interval, if it is one.
 fn unit_of(every_ms: u64) -> Option<Unit> {
     Some(match every_ms {
         1_000 => Unit::Second,

@@ -32,13 +32,13 @@ use tree::{Level, Limited, NameOf, Target, TenantOf};
 /// Name of the domain with rules for every domain that has none.
 pub const ANY_DOMAIN: &str = "*";
 
-/// Keys of entries that name bucket and tenant without rules.
+/// Keys of entries that name bucket, tenant and plan without rules.
 const BUILT_IN_KEYS: [&str; 3] = ["bucket", "tenant", "plan"];
 
 /// Validated rules of one file.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// `None`: the entries `bucket` and `tenant` are the names.
+    /// `None`: the entries `bucket`, `tenant` and `plan` are the names.
     domains: Option<Domains>,
     http: HttpRules,
     /// Names that callers may give; `None` for all.
@@ -83,30 +83,30 @@ pub struct RulesHash(u64);
 /// Result of comparing a descriptor with the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
-    /// No rule matches: the request passes and is counted as unmatched.
+    /// No rule matches, or the named bucket is invalid or not listed: the descriptor passes and is counted as unmatched.
     NoRule,
-    /// The request passes by the rule with this index.
+    /// The descriptor passes by the rule with this index.
     Unlimited(usize),
-    /// The request counts for a key.
+    /// The descriptor counts for a key.
     Limited(Ask<'a>),
 }
 
-/// Key that a request counts for, by names, and its cost.
+/// Key that a descriptor counts for, by names, and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask<'a> {
     /// Name of the bucket.
     pub bucket: &'a str,
     /// Tenant as its caller sent it; an empty one counts as the class `default`.
     pub tenant: Cow<'a, str>,
-    /// Plan of the tenant.
+    /// Plan of the tenant, if any, as its caller sent it.
     pub plan: Option<&'a str>,
     /// Number of requests that one hit counts as, from 1 on.
     pub cost: u32,
     /// Form of a refusal.
     pub refusal: RefusalForm,
-    /// Index of the rule; `None` without a file.
+    /// Index of the rule; `None` without rules for descriptors.
     pub rule: Option<usize>,
-    /// Result of looking for the tenant in the entries; `None` if the rule names it.
+    /// Result of looking for the tenant in the entries; `None` if the rule reads none.
     pub tenant_found: Option<TenantFound>,
 }
 
@@ -139,8 +139,8 @@ impl Rules {
         read::read(source)
     }
 
-    /// Returns the rules for a sidecar without a file: the entries `bucket` and `tenant` of a
-    /// descriptor of any domain name bucket and tenant, and so do headers of requests over HTTP.
+    /// Returns the rules for a sidecar without a file: the entries `bucket`, `tenant` and `plan` of a descriptor of any
+    /// domain are the names, and headers of requests over HTTP name bucket and tenant.
     #[must_use]
     pub fn built_in() -> Self {
         Self {
@@ -348,12 +348,6 @@ impl Spot {
             at: field.at(),
             path: field.path().into(),
         }
-    }
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self::built_in()
     }
 }
 

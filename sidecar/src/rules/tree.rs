@@ -87,8 +87,8 @@ impl Level {
         Self { keys }
     }
 
-    /// Returns the effect of the rule for the entries of a descriptor, if they are consumed. Each
-    /// entry selects the most precise rule, without backtracking.
+    /// Returns the effect of the rule that the last entry of a descriptor selects, if every entry selects one. Each
+    /// takes the most precise rule, without backtracking.
     pub(super) fn find<'a>(
         &self,
         entries: impl Iterator<Item = (&'a str, &'a str)>,

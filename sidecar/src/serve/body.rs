@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::room;
 
+/// Maximum time of a body.
 const BODY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]

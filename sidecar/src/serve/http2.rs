@@ -32,7 +32,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Interval of pings on a connection without traffic.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_MAX: Duration = Duration::from_secs(10);
-/// Maximum time of a connection without a request, counted in whole periods.
+/// Period without a new request after which a connection ends: after 60 to 120 s. It also ends a watch of health.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Answers the requests of a port until `shutdown` is cancelled. Requests in progress are answered

@@ -28,8 +28,8 @@ impl Lag {
         }
     }
 
-    /// Counts a check that was `late`, and the checks that it replaces. Returns the total time that
-    /// these cover.
+    /// Counts a check that ran `late` by this time, and the checks that were due meanwhile, which it replaces. Returns
+    /// the total time of the latter.
     fn on_look(&self, late: Duration) -> Duration {
         let replaced = u32::try_from(late.as_millis() / LOOK_EVERY.as_millis()).unwrap_or(u32::MAX);
         match late < LATE_FROM {

@@ -104,7 +104,7 @@ impl Open {
         }
     }
 
-    /// Counts these bytes. Returns false if the connection has no room for them: the request must end.
+    /// Counts these bytes, also if the connection has no room for them. Then returns false: the request must end.
     pub(super) fn add(&self, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let own = self.share.used.fetch_add(bytes, Ordering::Relaxed) + bytes;

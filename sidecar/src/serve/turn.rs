@@ -30,12 +30,13 @@ struct State {
     reader: AtomicWaker,
 }
 
+/// Request over HTTP/2 that is not answered, until this is dropped.
 pub(super) struct Running(Turns);
 
 pub(super) struct InTurns {
     stream: Take<Stream>,
     turns: Turns,
-    /// Bytes read for a request over HTTP/1.1, until it is answered.
+    /// Bytes read for a request over HTTP/1.1, until it is answered; `None` over HTTP/2.
     head: Option<Arc<Open>>,
 }
 

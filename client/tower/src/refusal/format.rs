@@ -177,6 +177,7 @@ impl RefusalOf<'_> {
 
 type Respond = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
+/// The refusals of a layer: their form, and the closure that responds in its place.
 #[derive(Clone)]
 pub(crate) struct Format {
     pub(crate) form: RefusalFormat,

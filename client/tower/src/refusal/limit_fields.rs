@@ -117,15 +117,15 @@ impl Quota {
         }
     }
 
-    /// Returns the policy of a bucket: `"checkout";q=1000;w=1`.
-    fn policy(self, bucket: &str) -> Option<String> {
-        list(bucket, [("q", self.requests), ("w", self.seconds)])
+    /// Returns the policy of a bucket or an exact quota: `"checkout";q=1000;w=1`.
+    fn policy(self, name: &str) -> Option<String> {
+        list(name, [("q", self.requests), ("w", self.seconds)])
     }
 }
 
-/// Returns the state of a bucket: `"checkout";r=0;t=1`.
-fn state(bucket: &str, remaining: u64, wait_seconds: u64) -> Option<String> {
-    list(bucket, [("r", remaining), ("t", wait_seconds)])
+/// Returns the state of a bucket or an exact quota: `"checkout";r=0;t=1`.
+fn state(name: &str, remaining: u64, wait_seconds: u64) -> Option<String> {
+    list(name, [("r", remaining), ("t", wait_seconds)])
 }
 
 fn list(name: &str, parameters: [(&'static str, u64); 2]) -> Option<String> {

@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::words::{self, ABOUT_BLANK};
 use super::{RefusalFormat, RefusalOf, limit_fields};
 
-/// An RFC 9457 problem document.
 #[derive(Serialize)]
 struct Problem<'a> {
     r#type: &'a str,

@@ -7,8 +7,8 @@ use super::Head;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or
-/// several.
+/// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` without a header, for a malformed one, and
+/// for several.
 pub(crate) fn trace_of(request: Head<'_>) -> Option<TraceId> {
     TraceId::of_traceparent(request.header(&TRACEPARENT)?.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! The outcome of a request: the HTTP status, or the gRPC status, which may come with the end of the body.
+//! The outcome of a request: the HTTP status, or the gRPC status, which may be sent with the end of the body.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
@@ -11,7 +11,7 @@ const GRPC: &[u8] = b"application/grpc";
 /// before its end counts as aborted.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Empty once the outcome is counted, or for a response that is not recorded.
+    /// Empty if the head showed the outcome, once it is counted, and for a response that is not recorded.
     recorders: Recorders,
 }
 
@@ -66,7 +66,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     matches!(content_type, Some(None | Some(b'+' | b';')))
 }
 
-/// Returns the gRPC status in headers or trailers. A status other than a number below 100 is
+/// Returns the gRPC status in headers or trailers, if any. A status other than a number of one or two digits is
 /// UNKNOWN, as callers read it.
 pub(super) fn grpc_status(headers: &HeaderMap) -> Option<u8> {
     let digit = |byte: u8| byte.is_ascii_digit().then(|| byte - b'0');

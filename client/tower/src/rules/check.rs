@@ -8,7 +8,9 @@ use super::rule::Rule;
 pub(super) struct Checked {
     pub(super) rule: Rule,
     pub(super) path: Option<PathPattern>,
+    /// The rule for errors: its number in the list, from 1 on, and its parts.
     pub(super) name: String,
+    /// Index in the list as the service wrote it.
     index: usize,
 }
 
@@ -27,7 +29,7 @@ impl Checked {
             return Err(RulesError::NoMethods { rule: name });
         }
         let has_condition = path.is_some() || rule.methods.is_some();
-        if rule.is_last && has_condition {
+        if rule.is_otherwise && has_condition {
             return Err(RulesError::OtherwiseWithCondition { rule: name });
         }
         if rule.bucket.is_none() && rule.cost.is_some() {
@@ -60,7 +62,7 @@ impl Checked {
 fn fault_of_also(rule: &Rule) -> Option<&'static str> {
     const _: () = assert!(KEYS_MAX == 8);
     let is_plain = |other: &Rule| {
-        let has_condition = other.path.is_some() || other.methods.is_some() || other.is_last;
+        let has_condition = other.path.is_some() || other.methods.is_some() || other.is_otherwise;
         other.bucket.is_some() && other.also.is_empty() && !has_condition
     };
     if rule.bucket.is_none() && (rule.tenant.is_some() || !rule.also.is_empty()) {
@@ -100,7 +102,7 @@ pub(super) fn review(rules: &[Rule]) -> (Vec<Checked>, Vec<(usize, RulesError)>)
         }
     }
     // A stable order: only rules for the rest move.
-    checked.sort_by_key(|checked| checked.rule.is_last);
+    checked.sort_by_key(|checked| checked.rule.is_otherwise);
     faults.extend(never_applied(&checked).map(|(rule, error)| (rule.index, error)));
     (checked, faults)
 }

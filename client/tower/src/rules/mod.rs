@@ -33,8 +33,8 @@ use super::{Head, Pass, Tenant};
 /// segments resolved, in any order. The first rule that matches any of them applies, so the
 /// strictest is listed first, and a request is unlimited only if it is by all of them. The first
 /// limited rule with a matching method applies to a path with more readings than a service has a
-/// use for: more than 128, or more bytes of them than 8 KiB plus eight times its length. Case counts
-/// unless it is [ignored](Self::ignore_case), and a trailing slash counts.
+/// use for: more than 128, or by steps over more bytes than 8 KiB plus eight times its length.
+/// Case counts unless it is [ignored](Self::ignore_case), and a trailing slash counts.
 ///
 /// With the feature `axum`, a layer inside of a nested router compares both the path without the
 /// prefix that the router has stripped and the whole one.

@@ -7,7 +7,7 @@ use super::template::Template;
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern {
     written: Shape,
-    /// If the pattern has escapes: compared with the decoded readings of a path.
+    /// Compared with the decoded readings of a path, if the pattern has escapes and none is a slash.
     decoded: Option<Shape>,
 }
 

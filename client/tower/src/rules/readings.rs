@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::steps::{DECODE, STEPS, is_plain};
 
 const READINGS_MAX: usize = 128;
-/// Bytes that the readings of any path may have together, next to [`LENGTHS_MAX`] times its own.
+/// Bytes that steps may read for any path, next to [`LENGTHS_MAX`] times its own: those of repeated readings, too.
 const BYTES_MAX: usize = 8 * 1024;
 const LENGTHS_MAX: usize = 8;
 
@@ -18,7 +18,7 @@ pub(super) struct Reading<'a> {
     path: &'a [u8],
     /// The same reading of the path before routers stripped its prefix.
     whole: Option<&'a [u8]>,
-    /// True after the step that decodes escapes.
+    /// True after the step that decodes escapes, and after any step if the path as sent has none.
     pub(super) is_decoded: bool,
 }
 

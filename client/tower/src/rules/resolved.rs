@@ -26,10 +26,10 @@ pub(super) struct Resolved {
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) bucket: BucketHandle,
-    /// The key of every request, where all requests have one tenant.
+    /// The key of every request, where all requests have one tenant and no plan.
     pub(super) key: Option<KeyHandle>,
     cost: Option<Cost>,
-    /// The source of the tenant, where it is not the source of all rules.
+    /// The source of the tenant and its wiring, where the rule has its own.
     source: Option<(Tenant, Arc<Wiring>)>,
     /// The other targets of the same requests.
     pub(super) also: Vec<Self>,

@@ -16,7 +16,7 @@ pub(super) type Cost = Arc<dyn Fn(Head<'_>) -> u32 + Send + Sync>;
 pub struct Rule {
     /// Absent for requests that are unlimited.
     pub(super) bucket: Option<String>,
-    pub(super) is_last: bool,
+    pub(super) is_otherwise: bool,
     pub(super) path: Option<(Kind, String)>,
     pub(super) methods: Option<Vec<Method>>,
     pub(super) cost: Option<Cost>,
@@ -41,10 +41,10 @@ impl Rule {
         Self::new(None, false)
     }
 
-    fn new(bucket: Option<&str>, is_last: bool) -> Self {
+    fn new(bucket: Option<&str>, is_otherwise: bool) -> Self {
         Self {
             bucket: bucket.map(str::to_owned),
-            is_last,
+            is_otherwise,
             path: None,
             methods: None,
             cost: None,
@@ -129,9 +129,9 @@ impl Rule {
         format!("rule {number} ({})", self.parts())
     }
 
-    /// Returns the parts of the rule, which no other rule of a list has.
+    /// Returns bucket and conditions of the rule, which no two rules of a valid list share.
     pub(super) fn parts(&self) -> String {
-        let mut parts = vec![match (&self.bucket, self.is_last) {
+        let mut parts = vec![match (&self.bucket, self.is_otherwise) {
             (None, _) => "unlimited".to_owned(),
             (Some(bucket), false) => format!("bucket `{bucket}`"),
             (Some(bucket), true) => format!("bucket `{bucket}` otherwise"),

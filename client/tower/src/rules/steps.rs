@@ -34,7 +34,8 @@ pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// Returns false if a path has the mark of any step. Without branches, so that the compiler uses vector instructions.
+/// Returns false if a path has the mark of any step. Control characters are not looked for: a path has none before it
+/// is decoded. Without branches, so that the compiler uses vector instructions.
 #[inline]
 pub(super) fn is_plain(path: &[u8]) -> bool {
     let special = |byte: u8| (byte == b'%') | (byte == b';') | (byte == b'\\');

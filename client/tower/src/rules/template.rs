@@ -19,7 +19,7 @@ struct Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Nothing,
-    /// The rest of the segment. Like axum, the last segment must not be empty.
+    /// The rest of the segment. As in axum, it may be empty unless the segment is the last.
     Param,
     /// The rest of the path, which must not be empty.
     Rest,
@@ -74,12 +74,8 @@ impl Template {
             }
             at = end + 1;
         }
-        if segments
-            .iter()
-            .filter(|segment| segment.then == Then::Param)
-            .count()
-            > PARAMS_MAX
-        {
+        let is_param = |segment: &&Segment| segment.then == Then::Param;
+        if segments.iter().filter(is_param).count() > PARAMS_MAX {
             return Err(PathFault::TooManyParams);
         }
         Ok(Self(segments))
@@ -180,6 +176,7 @@ fn unescape(template: &[u8]) -> Vec<Symbol> {
     symbols
 }
 
+/// Reads the segment that begins at an index, without its parameter's name. Returns the index of its end, too.
 fn segment(symbols: &[Symbol], from: usize) -> Result<(Segment, usize), PathFault> {
     let mut literal = Vec::new();
     let mut at = from;
@@ -207,6 +204,7 @@ fn segment(symbols: &[Symbol], from: usize) -> Result<(Segment, usize), PathFaul
     ))
 }
 
+/// Reads the parameter whose brace is at an index. Returns the index after its other brace, too.
 fn param(symbols: &[Symbol], open: usize) -> Result<(Then, usize), PathFault> {
     let byte = |at: usize| symbols.get(at).map(|symbol| symbol.0);
     if byte(open + 1) == Some(b'}') {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::Found;
 use crate::Head;
 
+/// Room for the longest name.
 const BYTES_MAX: usize = 64;
 
 pub(super) fn peer(request: Head<'_>) -> Option<IpAddr> {

@@ -32,7 +32,7 @@ use forwarded::TRUSTED_HOPS_MAX;
 #[derive(Clone)]
 #[must_use = "a source of tenants does nothing until `Rules` have it"]
 pub struct Tenant {
-    /// The tenant of all requests, if they have the same one.
+    /// The tenant of all requests, if they have the same one and no plan.
     pub(super) constant: Option<Arc<str>>,
     read: Arc<Read>,
     text: Arc<str>,
@@ -313,7 +313,8 @@ impl Tenant {
         }
     }
 
-    /// Returns the tenant that the source has for a request. An empty one is invalid.
+    /// Returns the tenant that the source has for a request, if any. An empty one counts as the class `default`, and
+    /// as invalid.
     #[inline]
     pub(super) fn find<'a>(&self, request: Head<'a>) -> Option<Found<'a>> {
         (self.read)(request)

@@ -109,11 +109,7 @@ fn limit_of(limiter: &Limiter, request: &Request<'_>, reason: Option<Reason>) ->
 fn answer_of(limiter: &Limiter, request: &Request<'_>, decided: &Decided) -> CheckAnswer {
     let refusal = decided.verdict.ok().err();
     let is_plain = refusal.is_none() && decided.quota.is_none();
-    let left = if is_plain {
-        limiter.quota_left(request)
-    } else {
-        None
-    };
+    let left = is_plain.then(|| limiter.quota_left(request)).flatten();
     let quota = decided
         .quota
         .as_ref()

@@ -80,7 +80,7 @@ pub(in crate::http) struct CheckAnswer {
     /// refusals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry_after_ms: Option<u64>,
-    /// Limit of the bucket over all zones in requests/s, if it is known.
+    /// Limit over all zones in requests/s, if it is known: of the tenant if that refused, or else of the bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit_rps: Option<f64>,
     /// Exact quota that refused the request, or would have. For an admitted request without one, the

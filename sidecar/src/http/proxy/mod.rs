@@ -63,14 +63,12 @@ pub(super) async fn answer(port: &Service, style: Style, head: Parts) -> Respons
         Some(Answer::Ready(response)) => Some(response),
         Some(Answer::AfterQuotas { deciding, keys }) => {
             let (at, decided) = deciding.await;
-            let key = keys.get(at);
-            let key = key.map_or(("", ""), |[bucket, tenant, _]| (bucket, tenant));
-            let mut response = respond(port, style, key, &decided);
+            let keys = keys
+                .iter()
+                .map(|[bucket, tenant, plan]| KeyRequest::new(bucket.as_str(), tenant).plan(plan));
+            let mut response = respond(port, style, keys.clone().nth(at), &decided);
             if response.status() == style.allowed {
-                let limiter = port.limits.limiter();
-                let left = keys.iter().filter_map(|[bucket, tenant, plan]| {
-                    limiter.quota_left(&KeyRequest::new(bucket.as_str(), tenant).plan(plan))
-                });
+                let left = keys.filter_map(|key| port.limits.limiter().quota_left(&key));
                 if let Some(left) = left.min_by_key(|left| left.remaining) {
                     response.headers_mut().extend(quota_fields(&left));
                 }
@@ -178,11 +176,7 @@ fn decide(port: &Service, style: Style, head: Head<'_>, key: &KeyRequest<'_>) ->
         limiter.count_retried(key);
     }
     match decision {
-        Ok((at, decided)) => {
-            let key = keys.get(at);
-            let key = key.map_or(("", ""), |key| (key.bucket(), key.tenant()));
-            Answer::Ready(respond(port, style, key, &decided))
-        }
+        Ok((at, decided)) => Answer::Ready(respond(port, style, keys.get(at).copied(), &decided)),
         Err(deciding) => {
             let names = |key: &KeyRequest<'_>| {
                 [key.bucket(), key.tenant(), key.plan_name()].map(str::to_owned)
@@ -195,25 +189,23 @@ fn decide(port: &Service, style: Style, head: Head<'_>, key: &KeyRequest<'_>) ->
     }
 }
 
+/// Makes the answer to a decision by a key; `None` for a request of no key.
 fn respond(
     port: &Service,
     style: Style,
-    (bucket, tenant): (&str, &str),
+    key: Option<KeyRequest<'_>>,
     decided: &Decided,
 ) -> Response<Full<Bytes>> {
     let outcome = match (decided.verdict, decided.withheld) {
         (Verdict::Refuse(refusal), _) => {
             port.counts.count(style.endpoint, Outcome::Refused);
             let limiter = port.limits.limiter();
-            let tenant_limit = match refusal.reason() {
-                Reason::TenantLimit => limiter.tenant_limit(&KeyRequest::new(bucket, tenant)),
-                _ => None,
-            };
+            let at_limit = key.filter(|_| refusal.reason() == Reason::TenantLimit);
             let of = RefusalOf {
                 refusal,
-                bucket: Some(bucket),
-                limit: limiter.limit(bucket),
-                tenant_limit,
+                bucket: key.as_ref().map(KeyRequest::bucket),
+                limit: key.and_then(|key| limiter.limit(key.bucket())),
+                tenant_limit: at_limit.and_then(|key| limiter.tenant_limit(&key)),
                 quota: decided.quota.as_deref(),
                 at: SystemTime::now(),
             };

@@ -36,7 +36,6 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Headers of Caddy and Traefik.
     pub(super) const CADDY_AND_TRAEFIK: Self = Self {
         method: "x-forwarded-method",
         uri: "x-forwarded-uri",
@@ -73,6 +72,7 @@ impl Original {
     }
 }
 
+/// Returns true for a CORS preflight, by the original method, or the proxy's own without a usable one.
 pub(super) fn is_preflight(head: Head<'_>, names: Names) -> bool {
     let headers = head.headers;
     if !headers.contains_key(ORIGIN) || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {

@@ -4,6 +4,7 @@ mod callers;
 mod hostile;
 mod json;
 mod openapi;
+mod plans;
 mod proxy;
 mod quotas;
 mod tokens;

@@ -14,6 +14,7 @@ use super::{Findings, NAME_HINT};
 pub(super) struct Names {
     /// The names that callers may use, if the file lists any.
     pub(super) listed: Option<BTreeSet<Bucket>>,
+    /// Listed names and those of rules, with the place of the first.
     pub(super) all: BTreeMap<Bucket, Spot>,
 }
 
