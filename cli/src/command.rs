@@ -205,7 +205,7 @@ impl Plimsoll {
     }
 }
 
-/// Runs a command on a separate runtime, with a token that Ctrl-C and SIGTERM cancel.
+/// Runs a command on a separate runtime, with a token that the first signal cancels.
 fn until_done<F, E>(run: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), E>>,

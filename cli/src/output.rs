@@ -72,7 +72,7 @@ impl OutputArgs {
 }
 
 impl Format {
-    /// Writes a document for scripts.
+    /// Writes a document for scripts: YAML, or else JSON.
     pub(crate) fn document(
         self,
         out: &mut dyn Write,

@@ -1,5 +1,5 @@
-//! Runtime and shutdown of a command: the first Ctrl-C or SIGTERM drains it, the second one ends it
-//! immediately.
+//! Runtime and shutdown of a command: the first Ctrl-C, SIGTERM or SIGHUP drains it, the second one
+//! ends it immediately.
 
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ where
 fn on_signal() -> anyhow::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen to SIGHUP")?;
     // A file that outgrows its limit is an error of the write, and must not end the process.
     let file_too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
     drop(signal(file_too_large).context("cannot listen to SIGXFSZ")?);
@@ -52,6 +53,7 @@ fn on_signal() -> anyhow::Result<CancellationToken> {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
             if first {
                 cancelled.cancel();

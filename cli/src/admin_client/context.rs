@@ -29,6 +29,7 @@ contexts:
 pub(crate) struct Contexts {
     #[serde(skip)]
     pub(crate) path: PathBuf,
+    /// Used if neither --context nor PLIMSOLL_CONTEXT is given.
     pub(crate) current: Option<String>,
     pub(crate) contexts: BTreeMap<String, Context>,
 }
@@ -133,7 +134,7 @@ fn path() -> PathBuf {
 }
 
 /// Gives the commands of operators the values of the context that the arguments name, or of the current one, for flags that
-/// are absent. Returns `None` if there is no context to use.
+/// are absent. Returns `None` if there is no context to use, or its name is empty.
 ///
 /// A named context is a whole fleet: no variable of the environment replaces a part of it, and no token of the environment
 /// is sent there. The current one is left out where an address is given, which may be another fleet.

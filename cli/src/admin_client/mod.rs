@@ -211,7 +211,7 @@ impl AdminPort {
         serde_json::from_slice(&body).map_err(|error| self.unexpected(&error.to_string()))
     }
 
-    /// Sends a request, and returns the answer of any status with the time that it took.
+    /// Sends a request, and returns the answer of any status, with when it was asked for and arrived.
     ///
     /// # Errors
     /// [`AdminError`].

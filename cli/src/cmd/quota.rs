@@ -133,9 +133,8 @@ impl ServerArgs {
 
     /// Reads the buckets of keys with `prefix`, page by page.
     fn list(&self, prefix: &str, limit: usize) -> anyhow::Result<Buckets> {
-        let mut listed = Buckets::default();
+        let (port, mut listed) = (self.port()?, Buckets::default());
         loop {
-            let port = self.port()?;
             let page = (limit - listed.buckets.len()).min(PAGE_MAX).to_string();
             let after = listed.next.as_deref().map(|after| [("after", after)]);
             let request = port

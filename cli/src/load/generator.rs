@@ -62,6 +62,7 @@ impl Demand {
     }
 }
 
+/// A running load, which ends with [`Load::stop`] or its schedules and not on drop.
 pub(crate) struct Load {
     started: Instant,
     seed: u64,
@@ -69,6 +70,7 @@ pub(crate) struct Load {
     stop: CancellationToken,
 }
 
+/// What the requests of all demands share.
 #[derive(Clone)]
 struct Callers {
     client: HttpClient,
@@ -81,7 +83,7 @@ struct Callers {
 
 struct Results {
     tenants: BTreeMap<HeaderValue, Outcomes>,
-    /// Microseconds to an answer, a failure or the timeout.
+    /// Microseconds from the first attempt to the last answer, failure or timeout.
     waits: Histogram<u64>,
     /// Cause of the first failed request, with its URL.
     first_failure: Option<String>,

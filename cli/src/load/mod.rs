@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     };
     tokio::select! {
         _ = timeout(duration.unwrap_or(Duration::MAX), shutdown.cancelled()) => {}
-        failed = print_progress() => return failed,
+        ended = print_progress() => return ended,
     }
     load.stop().await;
     let summary = load.summary();

@@ -10,14 +10,14 @@ use serde::Serialize;
 pub(crate) struct Figures {
     #[serde(flatten)]
     pub(crate) outcomes: Outcomes,
-    /// 99th percentile of the time to an answer, a failure or the timeout, in milliseconds.
+    /// 99th percentile of the time from the first attempt to the last answer, failure or timeout, in milliseconds.
     pub(crate) p99_ms: f64,
-    /// Maximum time to an answer, a failure or the timeout, in milliseconds.
+    /// Maximum of this time, in milliseconds.
     pub(crate) max_ms: f64,
 }
 
-/// Requests by outcome since the start. Sent requests that are in no other count wait for their
-/// answer.
+/// Requests by outcome since the start. Sent requests that are not served, refused or failed wait for an answer or
+/// a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Outcomes {
     pub(crate) sent: u64,

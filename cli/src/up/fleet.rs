@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::Args;
 use super::controllers::Controllers;
 use crate::cmd::check::schema::SchemaOf;
-use crate::cmd::service::{self, CapacityArgs, Service, TrustArgs};
+use crate::cmd::service::{self, CapacityArgs, OWN_PATHS, Service, TrustArgs};
 
 const POLICY: &str = include_str!("example/policy.yaml");
 const TENANTS: &str = include_str!("example/tenants.yaml");
@@ -39,10 +39,12 @@ pub(super) struct Fleet {
     /// Addresses of the services and their shares of the load.
     pub(super) services: Vec<(SocketAddr, f64)>,
     pub(super) buckets: Vec<String>,
+    /// Paths and addresses to print at the start.
     lines: Vec<String>,
     /// From services to controller and store, the order of stopping: the parent of each tier still
     /// receives its last report, and the store the remaining leases.
     tiers: [Tier; 4],
+    /// URL of the quota server, for services.
     quota_store: String,
     /// Cancelled when a part ends by itself.
     pub(super) failed: CancellationToken,
@@ -56,6 +58,7 @@ struct Tier {
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
+/// Indexes into [`Fleet::tiers`].
 const SERVICES: usize = 0;
 const AGGREGATORS: usize = 1;
 const CONTROLLER: usize = 2;
@@ -314,11 +317,12 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
     Ok((policy, tenants))
 }
 
-/// Returns the buckets of the policy, and one bucket for each pattern.
+/// Returns the buckets of the policy that a demo service can have, and one bucket for each pattern.
 fn demo_buckets(policy: &Policy) -> Vec<String> {
     let buckets = policy
         .entries()
-        .map(|(entry, _)| entry.replace('*', "users"));
+        .map(|(entry, _)| entry.replace('*', "users"))
+        .filter(|bucket| !OWN_PATHS.contains(&bucket.as_str()));
     buckets.collect::<BTreeSet<_>>().into_iter().collect()
 }
 

@@ -31,13 +31,12 @@ const LOOKS_PER_TABLE: u32 = 5;
 /// Constant, so that each run shows the same.
 const LOAD_SEED: u64 = 0;
 
-/// The arguments of `plimsoll up`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Time after which to stop, such as 30s or 5m; without it, run until Ctrl-C
     #[arg(long, env = "PLIMSOLL_DURATION", value_name = "TIME", value_parser = humantime::parse_duration)]
     duration: Option<Duration>,
-    /// Run only the controller and the aggregators, without demo services and load
+    /// Run only the controllers, the aggregators and the quota server, without demo services and load
     #[arg(long, env = "PLIMSOLL_NO_DEMO")]
     no_demo: bool,
     /// Policy file; without it a built-in example, copied to a directory where it can be edited

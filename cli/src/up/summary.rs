@@ -14,6 +14,7 @@ use crate::load::Figures;
 /// Controller's bucket statuses of the last seconds.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// Maximum span of a summary.
     span: Duration,
     /// By time since the start, ascending.
     statuses: VecDeque<(Duration, BTreeMap<Bucket, BucketStatus>)>,

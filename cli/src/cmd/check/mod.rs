@@ -58,8 +58,8 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Writes text to `out` and faults to `err`, or only JSON to `out`. Returns true if all files are
-/// valid.
+/// Writes text to `out` and faults to `err`, or only a document to `out`. Returns true if all files
+/// are valid.
 fn check(args: &CheckArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<bool> {
     let policy = args.policy.clone().map(|policy| PolicyFiles {
         policy,

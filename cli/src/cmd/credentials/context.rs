@@ -16,7 +16,8 @@ use crate::output::{self, OutputArgs, write_table};
 /// They are in ~/.config/plimsoll/contexts.yaml, or below $XDG_CONFIG_HOME: for each a list `controller` of admin ports, and
 /// the files `ca` and `token_file`, relative to that file. Commands use the one of --context or PLIMSOLL_CONTEXT, else the
 /// current one. Flags have precedence over it. Environment variables have precedence over the current one, but not over
-/// --context. PLIMSOLL_CONTEXT= without a name uses none.
+/// --context. PLIMSOLL_CONTEXT= without a name uses none. The commands below are about the file alone: PLIMSOLL_CONTEXT does
+/// not change which one is current, and PLIMSOLL_CONTEXT_NAME is only the argument NAME of `use` and `show`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
     /// List the contexts; `*` marks the current one
@@ -26,13 +27,13 @@ pub(crate) enum ContextCommand {
     },
     /// Make a context the current one
     Use {
-        /// Name of the context
+        /// Context of the file
         #[arg(env = "PLIMSOLL_CONTEXT_NAME")]
         name: String,
     },
     /// Show a context, and its file
     Show {
-        /// Name of the context; the current one by default
+        /// Context of the file; the current one by default
         #[arg(env = "PLIMSOLL_CONTEXT_NAME")]
         name: Option<String>,
         #[command(flatten)]

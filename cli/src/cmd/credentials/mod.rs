@@ -1,4 +1,4 @@
-//! `plimsoll certs` and `plimsoll tokens`: the credentials of processes and of operators.
+//! `plimsoll certs`, `plimsoll tokens` and `plimsoll context`: the credentials of processes and of operators.
 
 pub(crate) mod certs;
 pub(crate) mod context;

@@ -112,11 +112,9 @@ pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Resu
         .map(String::as_str)
         .collect::<Vec<_>>()
         .join(", ");
-    let more = status.away.len().saturating_sub(NAMED_MAX);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
+    let more = match status.away.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
     };
     let is_killed = status.fleet.killed || status.buckets.values().any(|switch| switch.killed);
     if is_killed && !away.is_empty() {
@@ -235,7 +233,7 @@ fn scope(bucket: Option<&Bucket>) -> String {
     })
 }
 
-/// Names the causes of a switch: the policy file, a command, or both.
+/// Names the causes of a switch: the policy file, a command, or both, or else the tier that ordered it.
 fn causes(switch: &KillState) -> String {
     let file = switch
         .by_file

@@ -1,6 +1,6 @@
 //! `plimsoll events`: what happened to the fleet, in one list.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ pub(crate) struct EventsArgs {
 struct Reader<'a> {
     admin: &'a AdminArgs,
     since_ms: i64,
+    /// Number of the last event that was shown; 0 before the first.
     after: u64,
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &EventsArgs) -> anyhow::Result<ExitCode> {
         since_ms: unix_ms().saturating_sub(since),
         after: 0,
     };
-    shutdown::runtime()?.block_on(async {
+    let done = shutdown::runtime()?.block_on(async {
         let shown = reader.show().await?;
         if shown == 0 && !args.follow && args.admin.output.format == Format::Text {
             let since = humantime::format_duration(args.since);
@@ -58,14 +59,18 @@ pub(crate) fn run(args: &EventsArgs) -> anyhow::Result<ExitCode> {
         if args.follow {
             reader.follow().await?;
         }
-        Ok(ExitCode::SUCCESS)
+        anyhow::Ok(ExitCode::SUCCESS)
+    });
+    done.or_else(|error| match output::is_closed(&error) {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(error),
     })
 }
 
 // === impl Reader ===
 
 impl Reader<'_> {
-    /// Shows events as they happen. Ends only if it cannot ask at all, or nobody reads.
+    /// Shows events as they happen. Ends only if it cannot ask at all, or an event finds its reader gone.
     async fn follow(&mut self) -> anyhow::Result<()> {
         let mut is_silent = false;
         loop {
@@ -103,11 +108,9 @@ impl Reader<'_> {
                 .answer(port.get(&route).timeout(ANSWER_TIMEOUT))
                 .await?;
             for event in &page.events {
-                self.admin
-                    .output
-                    .write(&mut output::stdout(), event, |out| {
-                        writeln!(out, "{}", line(event, unix_ms()))
-                    })?;
+                let text = |out: &mut dyn Write| writeln!(out, "{}", line(event, unix_ms()));
+                let out = &mut io::stdout().lock();
+                self.admin.output.write(out, event, text)?;
                 self.after = event.number;
             }
             shown += page.events.len();

@@ -21,11 +21,14 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::unusable;
 use capacity::Capacity;
 pub(crate) use capacity::CapacityArgs;
 pub(crate) use trust::TrustArgs;
 
-/// The arguments of the demo service.
+/// Paths of the service itself, which no bucket can have.
+pub(crate) const OWN_PATHS: [&str; 3] = ["metrics", "status", "healthz"];
+
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address that serves HTTP; /metrics, /status and /healthz are on it too and never limited
@@ -69,7 +72,15 @@ pub(crate) async fn run(mut args: Args, shutdown: CancellationToken) -> anyhow::
 }
 
 impl Service {
+    /// # Errors
+    /// A bucket has one of [`OWN_PATHS`], or the limiter or its rules are invalid.
     pub(crate) fn new(args: &Args) -> anyhow::Result<Self> {
+        let mut buckets = args.buckets.iter();
+        if let Some(name) = buckets.find(|it| OWN_PATHS.contains(&it.as_str())) {
+            return Err(unusable(format_args!(
+                "--buckets: /{name} is a path of the service itself and is never limited: leave this bucket out"
+            )));
+        }
         let builder = args.limiter.builder("demo", &args.listen.to_string())?;
         let (limiter, feed) = args.trust.build(builder)?;
         let rules = args
@@ -139,7 +150,7 @@ fn status(limiter: &Limiter) -> String {
         .unwrap_or_else(|error| format!("{{\"error\":\"cannot encode the status: {error}\"}}"))
 }
 
-/// Does the work of one request; returns false if there was no room for it.
+/// Does the work of one request; returns false if there was no room for it. `None` is unlimited.
 async fn work(capacity: Option<&Mutex<Capacity>>) -> bool {
     let Some(capacity) = capacity else {
         return true;
@@ -151,4 +162,34 @@ async fn work(capacity: Option<&Mutex<Capacity>>) -> bool {
     let Some(done) = done else { return false };
     sleep_until(done).await;
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bucket_on_an_own_path_is_refused() {
+        let with = |bucket: &str| {
+            Service::new(&Args {
+                listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                limiter: LimiterArgs {
+                    aggregator: vec!["http://127.0.0.1:1".to_owned()],
+                    zone: "zone".to_owned(),
+                    ..LimiterArgs::default()
+                },
+                trust: TrustArgs::default(),
+                buckets: vec!["checkout".to_owned(), bucket.to_owned()],
+                capacity: CapacityArgs::default(),
+            })
+        };
+        assert!(with("search").is_ok());
+        for path in OWN_PATHS {
+            let error = with(path).err().unwrap().to_string();
+            assert!(
+                error.contains(&format!("/{path} is a path of the service")),
+                "{error}"
+            );
+        }
+    }
 }

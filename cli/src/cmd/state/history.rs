@@ -86,6 +86,7 @@ struct Imported {
 struct ImportedDay {
     bucket: String,
     day: String,
+    /// `added`, `replaced`, or why it does not count, see [`explanation`].
     result: String,
 }
 

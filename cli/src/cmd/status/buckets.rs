@@ -38,7 +38,8 @@ pub(super) fn write(out: &mut dyn Write, status: &Status, is_all: bool) -> io::R
     }
 }
 
-/// Returns true if a bucket refuses or would refuse, or is not in the mode of the policy file.
+/// Returns true if a bucket refuses or would refuse, is not in the mode of the policy file, or has clients that do not
+/// carry its mode out.
 fn is_notable(bucket: &BucketStatus) -> bool {
     let lately = &bucket.refusals_10_s;
     let refuses =
@@ -200,6 +201,7 @@ pub(super) fn write_quota(out: &mut dyn Write, quota: &QuotaStatus) -> io::Resul
     )
 }
 
+/// Returns the share that the law refuses, with its reason; `None` if the law has no ratio.
 pub(super) fn law(traffic: &Traffic) -> Option<String> {
     let reason = traffic.drop_reason;
     let reason = reason.map(|reason| format!(" ({})", reason.as_str()));

@@ -24,6 +24,7 @@ use plimsoll_controller::admin::status::{AggregatorStatus, CatalogueStatus, Stat
 use plimsoll_core::names::Tenant;
 
 use crate::admin_client::AdminArgs;
+use crate::cmd::exit_code;
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     screen::print(admin.output, &status, |out| {
         write_status(out, &status, args.all)
     })?;
-    Ok(ExitCode::from(u8::from(!status.problems.is_empty())))
+    Ok(exit_code(status.problems.is_empty()))
 }
 
 /// Escapes a name for a query. It may have escapes, and no other character that a query must escape.
@@ -142,7 +143,8 @@ fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<
     Ok(())
 }
 
-/// Returns the versions that differ from that of the leader, each with a process that has it; `None` without any.
+/// Returns the versions that differ from that of the leader or are unknown, each with a process that has it; `None` without
+/// any.
 fn other_versions(status: &Status) -> Option<String> {
     let members = status.members.iter().flat_map(|it| &it.members);
     let members = members.map(|it| (it.member.version.as_str(), it.member.admin.to_string()));

@@ -12,7 +12,7 @@ use crate::output::{self, Format, OutputArgs, is_closed, printable};
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
 const REDRAWN_EVERY: Duration = Duration::from_secs(1);
-/// Interval between blocks in a pipe.
+/// Interval between blocks in a pipe, and between documents for scripts.
 const PRINTED_EVERY: Duration = Duration::from_secs(2);
 
 /// Columns and rows of the terminal.

@@ -56,6 +56,7 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
 
 pub(super) fn write(out: &mut dyn Write, why: &Why) -> io::Result<()> {
     writeln!(out, "{}", why.summary)?;
+    // Of another policy than the requests.
     let now = why.policy_since_s.map_or("", |_| "now ");
     if let Some(requests) = &why.requests {
         let terms = terms(why, now);

@@ -65,6 +65,7 @@ impl Caller {
             let answer = self.layer.layer(service).send(request).await;
             return answer.map_err(|error| match error {
                 CallError::Client(failure) => failure,
+                // The layer does not throttle, so a deadline has passed.
                 _ => Failure::TimedOut,
             });
         }

@@ -254,6 +254,6 @@ fn up_starts_several_controllers() {
     let mut up = Process::spawn(&several);
     up.wait_for(|line| message(line) == Some("elected: this controller leads"));
     up.wait_for(|line| message(line) == Some("connected to the parent"));
-    up.signal("INT");
+    up.signal("HUP");
     assert_eq!(up.ended().code(), Some(0));
 }

@@ -2,7 +2,7 @@
 //! the controller, which a follower survives.
 
 use plimsoll_testing::fleet::{Fleet, TENANTS, policy};
-use plimsoll_testing::process::{Process, succeed, until, until_true};
+use plimsoll_testing::process::{Process, command, succeed, until, until_true};
 use serde_json::Value;
 
 fn kinds(events: &[Value]) -> Vec<String> {
@@ -27,6 +27,12 @@ fn incident_is_read_back_in_order() {
     };
     let follower = Process::spawn(&["events", "--follow", "-o", "json", "--controller", &url]);
     until_told("aggregator_joined");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut unread = command("plimsoll", &["events", "--follow", "--controller", &url]);
+    let mut unread = unread.stdout(writer).spawn().unwrap();
+    let ended = until("the end without a reader", || unread.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
     fleet.save_policy(&policy(1_200, "shadow", false));
     until("the policy", || {
         events()

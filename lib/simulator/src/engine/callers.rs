@@ -108,7 +108,7 @@ impl<'a> Callers<'a> {
             .map(|(traffic, sources)| {
                 let senders = self.members[..joined as usize]
                     .iter()
-                    .filter(|(_, zone)| traffic.is_of(*zone));
+                    .filter(|(_, zone)| traffic.is_sent_from(*zone));
                 let mut parts = parts(&traffic.shares, middle, joined);
                 if !traffic.zones.is_empty() {
                     parts.each_of_others = 1.0 / senders.count().max(1) as f64;
@@ -232,7 +232,7 @@ impl<'a> Callers<'a> {
         for (entry, offer) in offers
             .iter()
             .enumerate()
-            .filter(|(_, offer)| offer.traffic.is_of(zone))
+            .filter(|(_, offer)| offer.traffic.is_sent_from(zone))
         {
             let kind = usize::from(client >= offer.first);
             let mut mean = offer.means[kind];

@@ -120,7 +120,7 @@ impl World<'_> {
     fn reconnect(&mut self, now: SimTime, child: Child, (from, to): (f64, f64)) {
         let Port { life, uplink, .. } = *self.port(child);
         let connected = uplink.is_some_and(|stream| self.streams[stream].parent_open);
-        if connected || self.child_end(now, child).is_none() {
+        if connected || self.child_end(child).is_none() {
             return;
         }
         let wait = micros(from) + span(&mut self.processes_rng, micros(to - from));
@@ -158,12 +158,10 @@ impl World<'_> {
             );
         }
         match fault.kind {
-            FaultKind::ZonePartition | FaultKind::ClientPartition | FaultKind::ClientStall => {}
             FaultKind::ClientPause => self.pauses(now, Some(Child::Client(fault.target)), fault),
             FaultKind::ZonePause => self.pauses(now, Some(Child::Zone(fault.target)), fault),
             FaultKind::ControllerPause => self.pauses(now, None, fault),
-            FaultKind::ControllerDown if fault.keep_state => {}
-            FaultKind::ControllerDown => {
+            FaultKind::ControllerDown if !fault.keep_state => {
                 let Some(controller) = self.controller.process.take() else {
                     return;
                 };
@@ -189,6 +187,11 @@ impl World<'_> {
                 slot.port.life += 1;
                 self.child_dies(now, Child::Client(fault.target));
             }
+            // Their links are cut, or callers wait.
+            FaultKind::ControllerDown
+            | FaultKind::ZonePartition
+            | FaultKind::ClientPartition
+            | FaultKind::ClientStall => {}
         }
     }
 
@@ -199,17 +202,12 @@ impl World<'_> {
             self.reconnect(now, child, fault.reconnect_s);
         }
         match fault.kind {
-            FaultKind::ZonePartition
-            | FaultKind::ClientPartition
-            | FaultKind::ClientStall
-            | FaultKind::ClientPause
-            | FaultKind::ZonePause
-            | FaultKind::ControllerPause
-            | FaultKind::ZoneDead => {}
-            FaultKind::ControllerDown if fault.keep_state => {}
-            FaultKind::ControllerDown => self.start_controller(now, fault.reconnect_s),
+            FaultKind::ControllerDown if !fault.keep_state => {
+                self.start_controller(now, fault.reconnect_s);
+            }
             FaultKind::ZoneCrash => self.start_zone(now, fault.target, fault.reconnect_s),
             FaultKind::ClientCrash => self.start_client(now, fault.target),
+            _ => {}
         }
     }
 
@@ -271,8 +269,7 @@ impl World<'_> {
     /// Opens a stream if both processes run and the link between them is not cut.
     pub(crate) fn connect(&mut self, now: SimTime, child: Child, life: u32) {
         let port = *self.port(child);
-        let both_live =
-            self.child_end(now, child).is_some() && self.parent_end(now, child).is_some();
+        let both_live = self.child_end(child).is_some() && self.parent_end(now, child).is_some();
         if port.life != life || port.cuts > 0 || !both_live {
             return;
         }
@@ -285,8 +282,8 @@ impl World<'_> {
         }
         let stream = self.open(child);
         self.port(child).uplink = Some(stream);
-        if let Some((process, time)) = self.child_end(now, child) {
-            process.on_open(time);
+        if let Some((process, clock)) = self.child_end(child) {
+            process.on_open(clock.read(now));
         }
         self.report(now, stream);
     }

@@ -41,10 +41,11 @@ impl World<'_> {
         else {
             return;
         };
-        let Some((process, time)) = self.child_end(now, child) else {
+        let Some((process, clock)) = self.child_end(child) else {
             return;
         };
-        let (report, interval) = (process.report(time), process.report_interval());
+        let report = process.report(clock.read(now));
+        let interval = process.report_interval();
         let is_greeting = report.greeting.identity.is_some();
         let cut = self.port(child).cuts > 0;
         for arrival in self.streams[stream]
@@ -55,9 +56,7 @@ impl World<'_> {
         }
         let next = match is_greeting {
             true => self.first_report(now, child, interval),
-            false => self
-                .clock(child)
-                .map_or(micros_of(interval), |clock| clock.wait(interval)),
+            false => clock.wait(interval),
         };
         self.queue.plan(now.plus(next), Event::Report(stream));
     }
@@ -132,11 +131,11 @@ impl World<'_> {
             return;
         };
         hash_directives(trace, now, stream, &directives);
-        let Some((process, time)) = self.child_end(now, child) else {
+        let Some((process, clock)) = self.child_end(child) else {
             return;
         };
         // A child counts messages that it rejects, and applies only their kills and acknowledgements.
-        let applied = process.on_directives(time, directives);
+        let applied = process.on_directives(clock.read(now), directives);
         if let (Child::Zone(zone), Ok(())) = (child, applied) {
             self.notify(now, Some(zone));
         }

@@ -82,6 +82,7 @@ pub(crate) struct Slot<P> {
     pub(crate) dead: bool,
     /// Streams of children that have greeted, as long as the process's own end is open.
     pub(crate) below: Vec<usize>,
+    /// Zone of a client.
     pub(crate) zone: u32,
 }
 
@@ -116,6 +117,7 @@ pub(crate) struct World<'a> {
     pub(crate) controller: Slot<Controller>,
     /// Controller's state as saved when its last process died.
     pub(crate) durable: DurableState,
+    /// Aggregators by index, the upper ones last.
     pub(crate) zones: Vec<Slot<Aggregator>>,
     pub(crate) clients: Vec<Slot<Client>>,
     pub(crate) streams: Vec<Stream>,
@@ -204,19 +206,6 @@ impl<'a> World<'a> {
         (now.0 as f64 - self.zero.0 as f64) / 1e6
     }
 
-    pub(crate) fn clock(&self, child: Child) -> Option<ProcessClock> {
-        match child {
-            Child::Client(client) => self.clients[client as usize]
-                .process
-                .as_ref()
-                .map(|client| client.clock),
-            Child::Zone(zone) => self.zones[zone as usize]
-                .process
-                .as_ref()
-                .map(|zone| zone.clock),
-        }
-    }
-
     /// Draws a random part of an interval, in microseconds.
     pub(crate) fn phase(&mut self, interval: Duration) -> u64 {
         span(
@@ -273,20 +262,19 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns a running child and the time of its clock.
+    /// Returns a running child and its clock.
     pub(crate) fn child_end(
         &mut self,
-        now: SimTime,
         child: Child,
-    ) -> Option<(&mut dyn exchange::Child, MonoTime)> {
+    ) -> Option<(&mut dyn exchange::Child, ProcessClock)> {
         Some(match child {
             Child::Client(client) => {
                 let process = self.clients[client as usize].process.as_mut()?;
-                (&mut process.subscription, process.clock.read(now))
+                (&mut process.subscription, process.clock)
             }
             Child::Zone(zone) => {
                 let process = self.zones[zone as usize].process.as_mut()?;
-                (&mut process.zone, process.clock.read(now))
+                (&mut process.zone, process.clock)
             }
         })
     }
@@ -330,7 +318,7 @@ impl<'a> World<'a> {
         let parent = |child| self.above(child).map(Child::Zone);
         let child_of = |stream: usize| self.streams[stream].child;
         let processes = match event {
-            Event::BrainTick { .. } => [None; 2],
+            Event::BrainTick { .. } | Event::Reload => [None; 2],
             Event::ZoneTick { zone, .. } => [Some(Child::Zone(zone)); 2],
             Event::Report(stream) | Event::Down(stream) | Event::ChildEnds { stream, .. } => {
                 [Some(child_of(stream)); 2]
@@ -397,6 +385,7 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Returns the answer of a client; a client that does not run admits everything.
     #[inline]
     pub(super) fn decide(&mut self, client: u32, request: Request) -> Answer {
         let process = self
@@ -442,5 +431,27 @@ impl<'a> World<'a> {
             .filter(|(_, says)| *says)
             .map(|(tier, _)| tier)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use plimsoll_policy::Source;
+
+    use super::*;
+
+    #[test]
+    fn paused_controller_reloads_after_its_pause() {
+        let text = "{ name: x, duration_s: 9, zones: 1, clients: 1, policy: { buckets: { a: { limit: 9 } } }, \
+                    traffic: [ { bucket: a, load: { constant: 9 } } ], \
+                    faults: [ { kind: controller_pause, at_s: 3, until_s: 7 } ] }";
+        let source = Source { name: "x", text };
+        let scenario = Scenario::parse(source, Path::new("")).unwrap().remove(0);
+        let world = World::new(&scenario, 1, SimTime(0));
+        let held = |at: u64| world.held_until(Event::Reload, SimTime(at * 1_000_000));
+        assert_eq!(held(5), Some(SimTime(7_000_000)));
+        assert_eq!(held(8), None);
     }
 }

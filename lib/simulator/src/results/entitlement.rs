@@ -12,7 +12,7 @@ struct Claim {
     floor: f64,
 }
 
-/// Claims on a bucket: listed tenants, and last the class of all others.
+/// Claims on a bucket in requests/s: listed tenants and plans, and last the class of all others.
 struct Claims {
     own: Vec<Claim>,
     others: Vec<Claim>,

@@ -55,7 +55,7 @@ struct Served {
 
 impl NamesOutcome {
     /// Returns the figures of the bucket at index `at` over the whole slots in a window; `None` if
-    /// no names are counted.
+    /// no name is counted there, or the limit is not a number.
     pub(crate) fn of(
         scenario: &Scenario,
         runs: &[Run],
@@ -112,8 +112,8 @@ impl NameFigures {
     }
 }
 
-/// Returns the largest admissions of any of a tenant's names in 10 s, relative to the bound of its own limit: 1.05 times
-/// the limit and three standard deviations. `None` without a limit or names.
+/// Returns the largest admissions of any of a tenant's names in two adjacent slots (10 s), relative to the bound of its own
+/// limit: 1.05 times the limit and three standard deviations. `None` without a limit, names or two slots.
 pub(crate) fn of_own_limit(
     scenario: &Scenario,
     runs: &[Run],

@@ -59,7 +59,7 @@ pub struct BucketOutcome {
 }
 
 /// Settling time after the last scripted change of the load, over the seeds, in seconds; absent if the
-/// rate never settled or the load never stops changing.
+/// rate never settled, the load never stops changing, or there is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settle {
     /// Median over the seeds.

@@ -38,7 +38,7 @@ pub(crate) struct Series {
     pub(crate) tenants: Vec<Totals>,
     /// By tenant: the counts of its names; empty if they are not counted.
     pub(crate) names: Vec<NameCounts>,
-    /// Absent without a limit.
+    /// Absent if the limit is not a number.
     single: Option<OneBucket>,
 }
 
@@ -129,10 +129,11 @@ impl Series {
             .is_some_and(|single| single.take(bin, cost));
         self.all.count(bin, answer, fits, cost);
         self.tenants[tenant].count(bin / TENANT_BINS, answer, fits, cost);
-        if let (Some(name), names) = (name, &mut self.names[tenant])
-            && let Some([offered, admitted]) = names
-                .counts
-                .get_mut(bin / NAME_BINS * names.names + name as usize)
+        let names = &mut self.names[tenant];
+        if let Some(name) = name.map(|name| name as usize)
+            && name < names.names
+            && let Some([offered, admitted]) =
+                names.counts.get_mut(bin / NAME_BINS * names.names + name)
         {
             *offered += cost;
             *admitted += if answer == Answer::Admitted { cost } else { 0 };
@@ -177,5 +178,29 @@ impl Totals {
         self.would[bin] += if_so(answer == Answer::WouldDropped);
         self.lost[bin] += if_so(fits && answer != Answer::Admitted);
         self.optimum[bin] += if_so(fits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_beyond_the_counted_ones_is_not_counted() {
+        let mut series = Series {
+            all: Totals::new(2 * NAME_BINS),
+            tenants: vec![Totals::new(2 * NAME_BINS / TENANT_BINS)],
+            names: vec![NameCounts {
+                names: 2,
+                counts: vec![[0; 2]; 4],
+            }],
+            single: None,
+        };
+        for name in [1, 2] {
+            series.count(0, 0, Some(name), Answer::Admitted, 1);
+        }
+        let names = &series.names[0];
+        assert_eq!(names.between(&(0..1)), [[0.0; 2], [1.0; 2]]);
+        assert_eq!(names.between(&(1..2)), [[0.0; 2]; 2]);
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct ChangeSpec {
 pub(crate) struct Change {
     pub(crate) at_s: f64,
     pub(crate) policy: Arc<Policy>,
-    /// Index of the bucket in the scenario, and its new limit.
+    /// Index of the bucket in the scenario, and its new limit; `None` for a weight, or a bucket
+    /// without traffic.
     pub(crate) limit: Option<(usize, f64)>,
 }
 

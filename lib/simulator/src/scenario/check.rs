@@ -245,13 +245,11 @@ fn place(
     let name = Bucket::new(bucket).map_err(|e| field.then("bucket").refuse(e, hint))?;
     let tenant = match &entry.plan {
         None => Tenant::new(&entry.tenant),
-        Some(plan) => check_plan(plan).and_then(|()| {
-            Tenant::new(
-                Planned::of(&entry.tenant, plan)
-                    .as_deref()
-                    .unwrap_or_default(),
-            )
-        }),
+        Some(plan) => {
+            check_plan(plan).map_err(|e| field.then("plan").refuse(e, hint))?;
+            let planned = Planned::of(&entry.tenant, plan);
+            Tenant::new(planned.as_deref().unwrap_or_default())
+        }
     };
     let tenant = tenant.map_err(|e| field.then("tenant").refuse(e, hint))?;
     let Some(protected) = policy.bucket(&name) else {
@@ -433,6 +431,18 @@ fn one_fault(
                 .refuse_name("`until_s` is missing", hint));
         }
     };
+    let reconnects = matches!(
+        kind,
+        FaultKind::ControllerDown
+            | FaultKind::ZoneCrash
+            | FaultKind::ZonePartition
+            | FaultKind::ClientPartition
+    );
+    not_for(
+        spec.reconnect_s.is_some() && !reconnects,
+        "reconnect_s",
+        "`controller_down`, `zone_crash` and partitions",
+    )?;
     let reconnect_s = match spec.reconnect_s.as_deref() {
         None => (0.0, 1.0),
         Some([from, to]) if 0.0 <= from.0 && from.0 <= to.0 && to.0 <= 3_600.0 => (from.0, to.0),

@@ -55,6 +55,7 @@ const OF_NAMES: [&str; 5] = ["min", "p1", "mean", "p99", "beyond"];
 pub(crate) struct Expectation {
     /// Index into the scenario's buckets.
     pub(crate) bucket: usize,
+    /// `None` for the whole run after the warm-up.
     pub(crate) window_s: Option<(f64, f64)>,
     /// True if requests count as admitted only if enforcement would admit them.
     pub(crate) v: bool,

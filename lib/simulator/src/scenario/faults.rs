@@ -10,9 +10,10 @@ pub(crate) struct Fault {
     /// Number of the failing zone or client; 0 for the controller.
     pub(crate) target: u32,
     pub(crate) at_s: f64,
-    /// `None` for a permanent fault.
+    /// `None` for [`FaultKind::ZoneDead`] only.
     pub(crate) until_s: Option<f64>,
-    /// Span after the end for the children to reconnect, from and to, in seconds.
+    /// Span after the end for children that lost their parent to reconnect, from and to, in seconds;
+    /// not used after crashes of clients, stalls and pauses.
     pub(crate) reconnect_s: (f64, f64),
 }
 
@@ -35,9 +36,11 @@ pub(crate) enum FaultKind {
     /// The callers of one client wait, and send all due requests at the fault's end.
     ClientStall,
     /// The process of one client pauses, and at the fault's end finds the messages that arrived
-    /// meanwhile.
+    /// meanwhile. Its callers wait.
     ClientPause,
+    /// The process of one aggregator pauses. After 3 s its peers close their streams.
     ZonePause,
+    /// The controller's process pauses, as in a [`FaultKind::ZonePause`].
     ControllerPause,
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use plimsoll_policy::{Field, Number};
 
 use super::bounds::{Checked, DURATION_MAX_S, RPS_MAX, all_within, entries, whole, within};
-use super::{Callers, trace_file};
+use super::{WaitingCallers, trace_file};
 use crate::traffic::{Load, Names, NamesSpec, Pareto, Retry, Share};
 
 const NAMES_MAX: u32 = 10_000_000;
@@ -151,7 +151,7 @@ pub(crate) fn check_retry(retry: Retry, field: &Field<'_>) -> Checked<()> {
     all_within([("jitter", retry.jitter)], field, 0.0, 1.0)
 }
 
-pub(crate) fn check_callers(callers: Callers, field: &Field<'_>) -> Checked<()> {
+pub(crate) fn check_callers(callers: WaitingCallers, field: &Field<'_>) -> Checked<()> {
     whole(callers.in_flight, &field.then("in_flight"), 1, CALLS_MAX)?;
     spans([("latency_s", callers.latency_s)], field)
 }

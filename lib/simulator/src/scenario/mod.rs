@@ -44,8 +44,11 @@ pub struct Scenario {
     pub(crate) zones: u32,
     /// Aggregators between the zones' aggregators and the controller; none of them has clients.
     pub(crate) upper: u32,
+    /// Clients at the start; `joins` has the others.
     pub(crate) clients: u32,
+    /// Interval of the clients' reports.
     pub(crate) report: Duration,
+    /// Interval of the controller's ticks.
     pub(crate) tick: Duration,
     pub(crate) network: Network,
     pub(crate) policy: Arc<Policy>,
@@ -57,10 +60,12 @@ pub struct Scenario {
     pub(crate) pace: Pace,
     /// True if aggregators report at whole intervals from time zero, all at the same moment.
     pub(crate) align_rollups: bool,
+    /// `None` if all tiers are up and settled at time zero.
     pub(crate) start: Option<Start>,
     pub(crate) expectations: Vec<Expectation>,
 }
 
+/// Delays of one direction, and losses as probabilities, on every link.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Network {
@@ -86,11 +91,11 @@ impl Default for Network {
 #[derive(Clone, Debug)]
 pub(crate) struct TargetBucket {
     pub(crate) name: Bucket,
-    /// Requests/s, if the limit is a number.
+    /// Requests/s at the start; `None` if the limit is not a number.
     pub(crate) limit: Option<f64>,
     /// Tenants with traffic, in the order of the scenario.
     pub(crate) tenants: Vec<Tenant>,
-    /// By tenant: the number of names with separate counts; 0 without names.
+    /// By tenant: the number of names with separate counts; 0 without names, or if they are too many.
     pub(crate) names: Vec<usize>,
 }
 
@@ -107,7 +112,7 @@ pub(crate) struct Traffic {
     pub(crate) cost: u32,
     /// Zones of the sending clients; all if empty.
     pub(crate) zones: Vec<u32>,
-    pub(crate) callers: Option<Callers>,
+    pub(crate) callers: Option<WaitingCallers>,
     pub(crate) load: Load,
     pub(crate) shares: Vec<Share>,
     pub(crate) groups: Option<Groups>,
@@ -117,9 +122,9 @@ pub(crate) struct Traffic {
 /// A bound on the requests of an entry that wait for an answer at one client. Arrivals beyond it are not sent.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Callers {
+pub(crate) struct WaitingCallers {
     pub(crate) in_flight: u32,
-    /// Time from the admission of a request to its answer.
+    /// Time from the admission of a request to its answer. A refusal is answered immediately.
     pub(crate) latency_s: Number,
 }
 
@@ -150,12 +155,12 @@ pub(crate) struct Start {
 }
 
 impl Traffic {
-    pub(crate) fn is_of(&self, zone: u32) -> bool {
+    pub(crate) fn is_sent_from(&self, zone: u32) -> bool {
         self.zones.is_empty() || self.zones.contains(&zone)
     }
 }
 
-impl Callers {
+impl WaitingCallers {
     /// Returns the steps from the admission of a request to its answer.
     pub(crate) fn steps(self) -> usize {
         ((self.latency_s.0 / BIN_S).round() as usize).max(1)

@@ -9,7 +9,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::changes::ChangeSpec;
-use super::{Callers, FaultKind, Join, Network, Pace, Start};
+use super::{FaultKind, Join, Network, Pace, Start, WaitingCallers};
 use crate::traffic::{Groups, Load, NamesSpec, Retry, Share};
 
 #[derive(Debug, Deserialize)]
@@ -63,7 +63,7 @@ pub(crate) struct TrafficSpec {
     pub(crate) cost: Option<u32>,
     #[serde(default)]
     pub(crate) zones: Vec<u32>,
-    pub(crate) callers: Option<Callers>,
+    pub(crate) callers: Option<WaitingCallers>,
     pub(crate) load: Load,
     pub(crate) clients: Option<ClientsSpec>,
     pub(crate) groups: Option<Groups>,
@@ -176,6 +176,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Variant {
     pub(super) name: String,
+    // Read by `variants` before, with the whole file's multiples of it.
     #[serde(rename = "limit")]
     _limit: Number,
     pub(super) traffic: Option<Vec<TrafficSpec>>,

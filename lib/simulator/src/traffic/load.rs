@@ -181,6 +181,7 @@ impl Load {
 }
 
 impl Pareto {
+    /// Draws the state of a source at `t` seconds.
     pub(crate) fn source(&self, t: f64, generator: &mut SmallRng) -> ParetoSource {
         let on = unit(generator) * (self.on_s.0 + self.off_s.0) < self.on_s.0;
         let until = t + unit(generator) * self.duration(on, generator);

@@ -23,7 +23,7 @@ const SCHEME: &str = "spiffe://";
 pub(super) struct Authority {
     /// Content of its `ca.crt`, which may have earlier CAs as well.
     pub(super) bundle: String,
-    /// Trust domain in its certificate.
+    /// Trust domain in its certificate; `None` if it has no URI name.
     pub(super) trust_domain: Option<String>,
     pub(super) not_after: SystemTime,
     issuer: Issuer<'static, KeyPair>,
@@ -41,6 +41,7 @@ pub(super) fn check_trust_domain(text: &str) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
+/// Creates the certificate and the key of a new CA.
 pub(super) fn create(
     trust_domain: &str,
     lifetime: Duration,

@@ -17,6 +17,7 @@ use reqwest::StatusCode;
 use serde_json::json;
 
 use crate::admin_client::{Address, AdminError, AdminPort, ControllerArgs};
+use crate::cmd::exit_code;
 use crate::output::OutputArgs;
 use crate::shutdown;
 use checks::{Check, Grade};
@@ -49,8 +50,9 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             writeln!(out, "{line}")
         })
     })?;
-    let has_failed = checks.iter().any(|check| check.grade == Grade::Fail);
-    Ok(ExitCode::from(u8::from(has_failed)))
+    Ok(exit_code(
+        checks.iter().all(|check| check.grade != Grade::Fail),
+    ))
 }
 
 /// Asks all tiers at once.

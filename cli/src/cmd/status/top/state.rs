@@ -8,8 +8,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::rows::{Row, columns, rows};
 use crate::cmd::status::why;
 
-/// Maximum length of a filter: longer than any name.
-const FILTER_CHARS_MAX: usize = 128;
+const FILTER_BYTES_MAX: usize = 128;
 
 /// A page of the screen.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,10 +26,11 @@ pub(super) enum View {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) view: View,
+    /// Index of the column that rows are sorted by.
     pub(super) sort: usize,
     pub(super) is_rising: bool,
     pub(super) filter: String,
-    /// The selected row, which answers may move.
+    /// [`Row::id`] of the selected row, which answers may move.
     selected: Option<[String; 2]>,
     /// Its index, for when it is gone; in a text, the first line that is shown.
     pub(super) at: usize,
@@ -67,6 +67,7 @@ impl Page {
         let is_rising = view == View::Zones;
         Self {
             view,
+            // By zone, REFUSED or LAW.
             sort: if is_rising { 0 } else { 4 },
             is_rising,
             ..Self::default()
@@ -117,7 +118,7 @@ impl Top {
             } else {
                 by(page.sort).reverse()
             };
-            // Of equal rows the busier one is first.
+            // Of equal rows the busier one is first, or the longer silent one.
             order
                 .then(by(2).reverse())
                 .then_with(|| one.id.cmp(&other.id))
@@ -173,7 +174,7 @@ impl Top {
         let filter = &mut self.page.filter;
         match key {
             KeyCode::Backspace => drop(filter.pop()),
-            KeyCode::Char(letter) if filter.len() < FILTER_CHARS_MAX => filter.push(letter),
+            KeyCode::Char(letter) if filter.len() < FILTER_BYTES_MAX => filter.push(letter),
             KeyCode::Esc => filter.clear(),
             _ => {}
         }

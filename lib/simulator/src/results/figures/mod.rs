@@ -1,5 +1,6 @@
 //! The figures of one bucket in one run, as defined in `docs/reference/scenarios.md`. Sliding windows move by
-//! one bin of 10 ms and lie within the judged span. Prefix sums make each figure O(n).
+//! one bin of 10 ms and lie within the judged span, except for those of `long_run_error` and `settle_s`, which
+//! may lie anywhere in the run. Prefix sums make each figure O(n).
 
 use std::iter::Sum;
 

@@ -107,6 +107,7 @@ fn numbers_out_of_range_are_rejected() {
         report_loss: 0.1 | report_loss: 1.1 | 1.1 | network.report_loss | from 0 to 0.95
         rps: 500 } | rps: -500 } | -500 | traffic.0.load.steps.0.rps | -500 is out of range
         at_s: 10, rps | at_s: 0, rps | 0, rps: 5000 | traffic.0.load.steps.1.at_s | not later
+        bucket: api | bucket: api\n    plan: a b | a b | traffic.0.plan | letters, digits
         bucket: api | bucket: api\n    names: 0 | 0\n    load | traffic.0.names | from 1 to 10000000
         first: 3 | first: 13 | 13, | traffic.0.clients.share.0.first | there are 12 clients
         first: 3 | first: 12 | 0.5 } ] | traffic.0.clients.share.0.of_load | no clients are left
@@ -129,6 +130,7 @@ fn faults_need_a_valid_target_and_time() {
         , until_s: 6 |  | { kind: zone | faults.0.until_s | missing
         [0.5, 2] | [2, 0.5] | [2, 0.5] | faults.0.reconnect_s | from, to
         kind: zone_crash | kind: zone_dead | until_s | faults.0.until_s | has no effect here
+        kind: zone_crash | kind: zone_pause | reconnect_s | faults.0.reconnect_s | has no effect here
     ";
     for [from, to, at, path, words] in rows(table) {
         check(&from, &to, &at, &path, &words);
