@@ -55,8 +55,8 @@ use crate::tasks::events::{
 };
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
-use crate::tasks::save::note_kills;
 use crate::tasks::policy::{self, PolicyTask};
+use crate::tasks::save::note_kills;
 
 pub use crate::prometheus::untrusting_http_client_builder;
 pub use crate::tasks::{events, policy_file};
@@ -127,7 +127,7 @@ pub enum Error {
     /// The policy files cannot be read, or are not valid.
     #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants, --catalogue: " } else { "" })]
     Policy(#[from] ReadError),
-    /// Another controller uses the state directory, or the store of several controllers does not answer.
+    /// The state cannot be read or written: another controller has it, or its disk or store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The flags of the store cannot be used.
@@ -269,7 +269,7 @@ impl Controller {
     /// The controller of a member that was elected, on the state in the store. Blocks.
     ///
     /// # Errors
-    /// When the policy is not valid, or the store does not take the new epoch.
+    /// When the store does not take the new epoch, or has no policy and the files are not valid.
     pub(crate) fn elected(
         args: &Args,
         security: Opened,
@@ -306,7 +306,7 @@ impl Controller {
             .clone()
             .map_or_else(|| EventPlace::directory(&args.state_dir), EventPlace::Store);
         let (events, event_saver) = EventLog::open(place);
-        let ended = events.latest(1).pop().map(|last| last.kind);
+        let last_event = events.latest(1).pop().map(|last| last.kind);
         if let Some(loss) = &opened.loss {
             let text = format!(
                 "saved state lost: every bucket begins in shadow, and guardrails have no earlier policy to compare with: {loss}"
@@ -347,7 +347,7 @@ impl Controller {
             },
         )
         .with_decisions_per_s_max(args.decisions_per_s_max);
-        events.add(tasks::lead::begun(&brain, membership.as_ref(), ended));
+        events.add(tasks::lead::begun(&brain, membership.as_ref(), last_event));
         // Learned limits are part of what a changed policy is judged by.
         let shared = etcd.map(SharedHistory::new);
         let recorder = HistoryRecorder::open(&args.state_dir, shared, &mut brain);

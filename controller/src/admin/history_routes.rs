@@ -45,12 +45,14 @@ pub(super) struct ExportQuery {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
+    /// True to replace days that the history has; else they stay.
     #[serde(default)]
     replace: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Imported {
+    /// Minutes of all buckets that were read, those of days that stay included.
     minutes: usize,
     /// Ignored rows of the present day, which is still being counted.
     rows_of_today: usize,
@@ -64,6 +66,7 @@ struct ImportedDay {
     bucket: Bucket,
     /// The date, such as `2026-11-21`.
     day: String,
+    /// `added`, `replaced`, `kept`, or why not: `too_few_minutes`, `cut` (too many were left out), `too_old`, `no_room`.
     result: &'static str,
 }
 
@@ -166,6 +169,7 @@ fn add_days(
         )
     })?;
     let days = import.days();
+    let known = if replace { "are replaced" } else { "stay" };
     let change = Entry {
         what: "history import".to_owned(),
         before: String::new(),
@@ -174,12 +178,7 @@ fn add_days(
             import.minutes.len(),
             days.len()
         ),
-        why: if replace {
-            "days that the history has are replaced"
-        } else {
-            "days that the history has stay"
-        }
-        .to_owned(),
+        why: format!("days that the history has {known}"),
     };
     let logged = Handle::current().block_on(commands.record(caller, change))?;
     // Saved first: nothing is learned from days that a restart would lose.

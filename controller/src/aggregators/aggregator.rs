@@ -25,7 +25,6 @@ pub(crate) struct Aggregator {
     replaced: Option<InstanceId>,
     /// The time when a replaced instance last returned: two processes have one zone and name.
     conflict_at: Option<MonoTime>,
-    /// Offered requests/s by key. They keep their values while the aggregator is silent.
     rates: Vec<f64>,
     fresh: Fresh,
     /// Requests offered and passed, by key, in the parts of an incomplete report.
@@ -35,7 +34,7 @@ pub(crate) struct Aggregator {
     /// Names that may exceed their tenant limit, with their rates there.
     limited: Vec<(Key, Rate)>,
     pub(super) callers: Callers,
-    /// Its parts of the limits of such names.
+    /// Its parts of the limits of such names, of those that exceed them over all aggregators.
     pub(crate) limits: Vec<(Key, Rate)>,
     /// The names that it asked for with their classes, for the next messages.
     pub(crate) catalogued: Vec<(Tenant, Tenant)>,
@@ -51,7 +50,7 @@ pub(crate) struct Aggregator {
     pub(crate) rated_reports: u32,
     /// True once it is sent rates. Until then it lives on a hold.
     pub(crate) served: bool,
-    /// True if it has reported since the last tick.
+    /// True if it has reported, with counts or without, since the last tick.
     pub(crate) reported: bool,
     /// The time since its last report, as far as other aggregators reported meanwhile.
     pub(crate) silent_for: Duration,
@@ -114,6 +113,7 @@ impl Aggregator {
         }
     }
 
+    /// Takes the greeting of an instance. Returns the instance before, which may be the same.
     pub(super) fn greet(
         &mut self,
         now: MonoTime,
@@ -246,12 +246,8 @@ impl Aggregator {
         let (span, gap) = (self.fresh.span, self.fresh.gap);
         let known = self.rates.len();
         self.rates.resize(known.max(self.fresh.offered.len()), 0.0);
-        let counts = self
-            .fresh
-            .offered
-            .iter()
-            .copied()
-            .chain(std::iter::repeat(0.0));
+        let counts = self.fresh.offered.iter().copied();
+        let counts = counts.chain(std::iter::repeat(0.0));
         for (rate, count) in self.rates.iter_mut().zip(counts) {
             // After a silence the old rate is no evidence of the present one.
             *rate = if gap >= parameters.silent_after() {
@@ -270,10 +266,9 @@ impl Aggregator {
             &mut self.fresh.passed,
         ] {
             for key in keys {
-                column
-                    .get_mut(key.index())
-                    .into_iter()
-                    .for_each(|value| *value = 0.0);
+                if let Some(value) = column.get_mut(key.index()) {
+                    *value = 0.0;
+                }
             }
         }
     }
@@ -302,23 +297,22 @@ impl Aggregator {
         self.silent_for >= parameters.silent_after()
     }
 
+    /// The offered requests/s of a key, smoothed; the last known ones while it is silent.
     pub(crate) fn rate(&self, key: KeyId) -> f64 {
-        self.rates.get(key.index()).copied().unwrap_or_default()
+        of_key(&self.rates, key)
     }
 
+    /// The requests of a key that were offered in the reports since the last tick.
     pub(crate) fn offered(&self, key: KeyId) -> f64 {
-        self.fresh
-            .offered
-            .get(key.index())
-            .copied()
-            .unwrap_or_default()
+        of_key(&self.fresh.offered, key)
     }
 
+    /// The part of these requests that passed, or would have in enforce.
     pub(crate) fn passed(&self, key: KeyId) -> f64 {
-        self.fresh
-            .passed
-            .get(key.index())
-            .copied()
-            .unwrap_or_default()
+        of_key(&self.fresh.passed, key)
     }
+}
+
+fn of_key(column: &[f64], key: KeyId) -> f64 {
+    column.get(key.index()).copied().unwrap_or_default()
 }

@@ -45,7 +45,8 @@ impl Callers {
 }
 
 impl Aggregators {
-    /// Drops lists that are too old. `elapsed` counts all time: also when no aggregator ages, their lists do.
+    /// Drops lists that are too old, and hides those of silent aggregators. `elapsed` counts all time: also when no
+    /// aggregator ages, their lists do.
     pub(crate) fn age_callers(&mut self, elapsed: Duration, parameters: &Parameters) {
         for aggregator in self.by_place.values_mut() {
             let is_silent = aggregator.is_silent(parameters);
@@ -58,12 +59,17 @@ impl Aggregators {
         }
     }
 
-    /// Returns the unlisted names of a bucket with the highest requests/s, the busiest first. At most
+    /// Returns the unlisted names of a bucket that `counts`, the highest requests/s first, at most
     /// [`CALLERS_PER_BUCKET_MAX`]. Each aggregator reports only its own busiest names, so a rate may be too low.
-    pub(crate) fn callers(&self, bucket: &Bucket) -> Vec<(Tenant, f64)> {
+    pub(crate) fn callers(
+        &self,
+        bucket: &Bucket,
+        counts: impl Fn(&Tenant) -> bool,
+    ) -> Vec<(Tenant, f64)> {
         let mut rates: HashMap<&Tenant, f64> = HashMap::new();
         let lists = self.by_place.values();
-        for (key, rate) in lists.flat_map(|aggregator| aggregator.callers.of(bucket)) {
+        let listed = lists.flat_map(|aggregator| aggregator.callers.of(bucket));
+        for (key, rate) in listed.filter(|(key, _)| counts(&key.tenant)) {
             *rates.entry(&key.tenant).or_default() += rate.per_second();
         }
         let mut busiest: Vec<(&Tenant, f64)> = rates.into_iter().collect();

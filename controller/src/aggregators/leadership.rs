@@ -35,6 +35,7 @@ pub(crate) struct Leadership {
     pub(crate) mandate: Mandate,
     own: InstanceId,
     started_at: MonoTime,
+    /// The time of the latest step past a claimed epoch.
     stepped_at: Option<MonoTime>,
     lost: Option<LostLead>,
     pub(crate) others: OtherControllers,
@@ -43,6 +44,7 @@ pub(crate) struct Leadership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LostLead {
     pub(crate) to: Leader,
+    /// The aggregator that names it, as `aggregator ZONE/NAME`.
     pub(crate) through: String,
 }
 

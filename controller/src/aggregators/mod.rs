@@ -29,7 +29,7 @@ pub(crate) fn place_of(identity: &Identity) -> Place {
 #[derive(Debug, Default)]
 pub(crate) struct Aggregators {
     pub(crate) by_place: BTreeMap<Place, Aggregator>,
-    /// The number of posts of directives so far.
+    /// The number of [posts](Self::post) of directives so far.
     pub(crate) revision: u64,
     /// Requests given up because a parent failed before it confirmed them: they may have been counted
     /// already.
@@ -121,7 +121,7 @@ impl Aggregators {
         }
     }
 
-    /// Divides the tenant limit of each name that several aggregators reported, by the rates there.
+    /// Divides the tenant limit of each reported name whose rates together exceed it, by the rate at each aggregator.
     pub(crate) fn divide_limits(&mut self, policy: &Policy) {
         let mut rates = HashMap::new();
         for (key, rate) in self.limited() {

@@ -53,9 +53,8 @@ impl Takeover {
                 || now.since(aggregator.greeted_at) >= parameters::START_WAIT
         };
         if !self.leading {
-            let connected = aggregators
-                .iter()
-                .filter(|(_, aggregator)| !aggregator.is_silent(parameters));
+            let connected = aggregators.iter();
+            let connected = connected.filter(|(_, it)| !it.is_silent(parameters));
             let mut connected = connected.peekable();
             let any = connected.peek().is_some();
             self.leading =
@@ -95,9 +94,7 @@ impl Takeover {
         if reserved_share <= 0.0 {
             return limit;
         }
-        let served = aggregators
-            .iter()
-            .filter(|(_, aggregator)| aggregator.served);
+        let served = aggregators.iter().filter(|(_, it)| it.served);
         let even = limit / expected.max(served.clone().count()) as f64;
         let brought = |aggregator: &Aggregator| {
             aggregator

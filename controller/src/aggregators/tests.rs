@@ -266,7 +266,7 @@ fn report_callers(aggregators: &mut Aggregators, name: &str, callers: &[(&str, &
 }
 
 fn callers(aggregators: &Aggregators, bucket: &str) -> Vec<(String, f64)> {
-    let callers = aggregators.callers(&Bucket::new(bucket).unwrap());
+    let callers = aggregators.callers(&Bucket::new(bucket).unwrap(), |_| true);
     let named = callers.into_iter();
     named
         .map(|(tenant, rate)| (tenant.to_string(), rate))
@@ -300,6 +300,10 @@ fn callers_are_summed_over_zones() {
     assert_eq!(callers(&aggregators, "api"), of_both);
     assert_eq!(callers(&aggregators, "web"), named(&[(al, 9.0)]));
     assert_eq!(callers(&aggregators, "none"), []);
+    let of_plan = aggregators.callers(&Bucket::new("api").unwrap(), |name| {
+        name.plan() == Some("free")
+    });
+    assert_eq!(of_plan, [(Tenant::new(jo).unwrap(), 30.0)]);
     report_callers(&mut aggregators, "a", &[]);
     assert_eq!(callers(&aggregators, "api"), of_both, "empty is unchanged");
 

@@ -23,11 +23,13 @@ const HASH_DIGITS: usize = 64;
 pub(crate) struct Actor {
     /// The name of a token, `loopback`, or one of the controller's own names.
     pub(crate) who: String,
+    /// The role of the caller, or `controller`.
     pub(crate) role: String,
     /// An address, a file, or another origin of the change.
     pub(crate) from: String,
 }
 
+/// What changed, as in a [`Record`]. Texts that do not apply are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) what: String,
@@ -175,6 +177,7 @@ impl Record {
         }
     }
 
+    /// Returns the content of a later line about the same change, which was recorded with the number `seq`.
     pub(super) fn continued(&self, unix_s: i64, seq: u64, after: &str, why: String) -> Self {
         let time = UnixSeconds::from_secs(unix_s).to_string();
         let after = after.to_owned();

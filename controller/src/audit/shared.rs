@@ -55,10 +55,10 @@ pub(crate) struct SharedLines {
 #[derive(Debug, Default)]
 struct Lines {
     saved: VecDeque<Batch>,
-    /// The batch that is being written, or is written again: an answer may be lost.
+    /// The batch that is being written. It is written again after a failure: the answer may have been lost.
     writing: Option<Batch>,
     unsaved: VecDeque<String>,
-    /// Number of batches that this leader has written.
+    /// Number of batches that this leader has made.
     batches: u64,
 }
 
@@ -71,8 +71,8 @@ struct Batch {
 // === impl SharedLines ===
 
 impl SharedLines {
-    /// Reads the lines of earlier leaders. Without them the list begins anew, and the store keeps them until they are
-    /// the oldest.
+    /// Reads the lines of earlier leaders. If they cannot be read, the list begins anew, and the store keeps them for the
+    /// next leader.
     pub(crate) async fn open(store: Arc<EtcdStore>, member: String) -> Self {
         let saved = match store.list(PREFIX, SHARED_LINES_MAX as u64).await {
             Ok(batches) => batches
@@ -113,7 +113,7 @@ impl SharedLines {
             let line = serde_json::to_string(&line).ok()?;
             Some(line + "\n")
         });
-        self.lines().wait(lines);
+        self.lines().queue(lines);
         self.added.notify_one();
     }
 
@@ -220,7 +220,7 @@ impl Lines {
     }
 
     /// Adds lines that wait for the store, and drops the oldest ones beyond the bound.
-    fn wait(&mut self, lines: impl IntoIterator<Item = String>) {
+    fn queue(&mut self, lines: impl IntoIterator<Item = String>) {
         self.unsaved.extend(lines);
         let excess = self.unsaved.len().saturating_sub(SHARED_LINES_MAX);
         self.unsaved.drain(..excess);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn stored(lines: &mut Lines, count: usize, bytes: usize) {
-        lines.wait((0..count).map(|_| "x".repeat(bytes)));
+        lines.queue((0..count).map(|_| "x".repeat(bytes)));
         while let Some((_, replaced)) = lines.next(7) {
             lines.on_saved(replaced.len());
         }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn lines_batches_and_bytes_are_bounded() {
         let mut lines = Lines::default();
-        lines.wait((0..SHARED_LINES_MAX + 5).map(|n| n.to_string()));
+        lines.queue((0..SHARED_LINES_MAX + 5).map(|n| n.to_string()));
         assert_eq!(
             (lines.unsaved.len(), lines.unsaved[0].as_str()),
             (SHARED_LINES_MAX, "5")
@@ -296,9 +296,9 @@ mod tests {
     #[test]
     fn unanswered_batch_is_written_again_alone() {
         let mut lines = Lines::default();
-        lines.wait(["a".to_owned()]);
+        lines.queue(["a".to_owned()]);
         let (first, _) = lines.next(7).unwrap();
-        lines.wait(["b".to_owned()]);
+        lines.queue(["b".to_owned()]);
         let (again, _) = lines.next(7).unwrap();
         assert_eq!((again.key, again.lines), (first.key, first.lines));
         lines.on_saved(0);

@@ -1,5 +1,6 @@
 //! The departure of aggregators from the brain: with a farewell, by an operator, or after a long silence. A silent
-//! aggregator expires with its shares. It is remembered until it returns, is forgotten, or 7 days have passed.
+//! aggregator expires with its shares. It is remembered until it returns, is forgotten, or 7 days have passed, in a list of
+//! bounded length.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -51,8 +52,8 @@ impl Brain {
     /// Removes aggregators whose share is released, and aggregators that did not return after the start.
     /// They are remembered as expired. Removes none while a bucket never releases its shares.
     pub(super) fn expire_aggregators(&mut self, unix_s: i64) {
-        let expired = self.durable.expired.prune(unix_s);
-        self.pending_saves.note_wanted(!expired.is_empty());
+        let any_forgotten = self.durable.expired.prune(unix_s);
+        self.pending_saves.note_wanted(any_forgotten);
         let kept = self
             .buckets
             .states

@@ -14,7 +14,8 @@ use crate::aggregators::leadership::Mandate;
 use crate::aggregators::{Place, place_of};
 use crate::state::{Command, DurableState, Now, hex};
 
-/// Kills that aggregators are sent as orders, because they could not be saved. Further ones travel as numbers.
+/// Maximum number of kills that aggregators are sent as orders, because they could not be saved. Of further ones they
+/// are sent the generations only.
 const UNSAVED_ORDERS_MAX: usize = 100;
 
 impl Brain {
@@ -43,12 +44,23 @@ impl Brain {
         Ok(())
     }
 
-    /// Kills by an order in the store that was created at this revision, unless that was done. An operator may have ended
-    /// it since.
-    pub(crate) fn on_stored_kill(&mut self, created: u64, scope: &Scope, command: Command) -> bool {
+    /// Kills by an order in the store that was created at this revision. Returns false if that was done before: an
+    /// operator may have ended the kill since.
+    ///
+    /// # Errors
+    /// As for [`on_kill`](Self::on_kill). The order counts as done.
+    pub(crate) fn on_stored_kill(
+        &mut self,
+        created: u64,
+        scope: &Scope,
+        command: Command,
+    ) -> Result<bool, KilledBucketsFull> {
         let is_new = self.durable.orders_done.insert(created);
         self.pending_saves.note_change(is_new);
-        is_new && self.on_kill(scope, command).is_ok()
+        if is_new {
+            self.on_kill(scope, command)?;
+        }
+        Ok(is_new)
     }
 
     /// Forgets the orders that are not in the store any more.
@@ -83,7 +95,7 @@ impl Brain {
         self.on_moves(has_passed);
     }
 
-    /// The kills that could not be saved, until they are, and the ends of such kills.
+    /// The kills that could not be saved, until they are, and from then on the ends of such kills.
     pub(super) fn unsaved_orders(&self, now: MonoTime) -> BTreeMap<OrderId, KillOrder> {
         let orders = self
             .pending_saves
@@ -144,6 +156,7 @@ impl Brain {
         self.buckets.states.contains_key(bucket) || self.policies.in_force.entry(bucket).is_some()
     }
 
+    /// The buckets that the policy names, and those in use; some are in both.
     pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
         let named = self
             .policies

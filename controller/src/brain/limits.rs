@@ -34,6 +34,7 @@ pub(crate) struct LimitChange {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LimitAnswer {
     pub(crate) rate: Rate,
+    /// The arrival of the answer; the restoration of one that was saved.
     pub(crate) at: MonoTime,
 }
 
@@ -42,12 +43,13 @@ pub(crate) struct LimitAnswer {
 pub(crate) struct Limits {
     pub(crate) history: History,
     pub(crate) answers: LimitAnswers,
-    has_unsaved_answers: bool,
+    pub(crate) has_unsaved_answers: bool,
 }
 
 // === impl Limits ===
 
 impl Limits {
+    /// The limit of a bucket; unknown outside of the policy, and before one is learned or answered.
     pub(super) fn of(&self, policy: &Policy, bucket: &Bucket) -> Limit {
         let Some(of_bucket) = policy.bucket(bucket) else {
             return Limit::Unknown;

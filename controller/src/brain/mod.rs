@@ -56,7 +56,7 @@ pub(crate) use self::aggregators::{ForgetError, display};
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
 pub(crate) use self::policies::{AckError, Offer, UndoError};
 
-/// Aggregators at most, including remembered ones that are away.
+/// Maximum number of aggregators, including those without a stream that still hold a share.
 const CHILDREN_MAX: usize = 1_000;
 /// Keys at most. Unlisted tenants beyond it count as the class `default` of their bucket; listed ones have room.
 const KEYS_MAX: usize = 1_000_000;
@@ -113,7 +113,7 @@ impl Brain {
     ) -> Self {
         let has_state = durable.epoch > Epoch::default();
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
-        // Without a saved policy the files are active as they are, held back before or not.
+        // Without a saved policy that of the files is active, even if it was held back before.
         let held = durable
             .held
             .take()
@@ -242,7 +242,7 @@ impl Brain {
             .max(self.downstream.aggregators.len())
     }
 
-    /// Takes the durable state if it must be saved now, with the number to report to
+    /// Returns the durable state if it must be saved now, with the number to report to
     /// [`on_saved`](Self::on_saved).
     pub fn unsaved(&mut self) -> Option<(u64, DurableState)> {
         Some((self.pending_saves.take_due()?, self.durable.clone()))

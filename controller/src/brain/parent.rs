@@ -292,8 +292,9 @@ impl Brain {
                             .is_some_and(|it| it.listing == Listing::Pattern)
                     };
                     let taken = || child.subscriptions().filter(|name| patterned(name)).count();
-                    let child_room = child_room
-                        .get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
+                    let child_room = child_room.get_or_insert_with(|| {
+                        self.buckets.per_child_max().saturating_sub(taken())
+                    });
                     let fleet_room = fleet_room.get_or_insert_with(|| self.buckets.room());
                     let is_known = self.buckets.states.contains_key(bucket);
                     if *child_room == 0 || !is_known && *fleet_room == 0 {

@@ -20,7 +20,8 @@ pub(crate) struct PendingSaves {
     pub(crate) failures: u64,
     /// The scopes of operators' kills that are not saved and were not sent.
     pub(super) kills: BTreeSet<Scope>,
-    /// Kills that were sent unsaved: the generation, and the time of the next tick.
+    /// Kills that were sent unsaved, kept until the process ends: the generation, and the time of the first tick since;
+    /// `None` before it.
     pub(super) orders: BTreeMap<Scope, (KillGeneration, Option<MonoTime>)>,
 }
 

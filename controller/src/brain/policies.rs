@@ -28,7 +28,8 @@ pub(crate) struct HeldPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     Taken,
-    /// The policy waits to be acknowledged. Its kill switch and its lower modes are active already.
+    /// The policy waits to be acknowledged. Its kill switch and its lower modes are active already, unless an operator has
+    /// undone it.
     Held,
 }
 
@@ -82,6 +83,7 @@ pub(crate) struct Policies {
     /// The time of day of the first tick of the policy in force, in seconds since 1970; `None` if it has been in force
     /// since the start.
     pub(crate) in_force_since_s: Option<i64>,
+    /// True from the replacement of the policy in force until the next tick.
     is_new: bool,
     /// The traffic of the last minutes, which guardrails judge by.
     pub(super) traffic: TrafficRecord,
@@ -173,7 +175,8 @@ impl Brain {
         self.durable.held_since = held_since;
     }
 
-    /// Returns true if a policy is held back that an earlier process held back already.
+    /// Returns true if this start holds a policy back that an earlier process held back already; false from the first tick
+    /// on.
     pub(crate) fn holds_as_before(&self) -> bool {
         let held = self.policies.held.as_ref();
         let is_known = |held: &HeldPolicy| {
@@ -273,7 +276,7 @@ impl Brain {
     /// Returns the texts of the policy before the last change, and the current policy.
     ///
     /// # Errors
-    /// If there is none, or the undo would end a kill.
+    /// If there is no policy before, or the undo would end a kill.
     pub(crate) fn undoable(&self) -> Result<(Arc<PolicyTexts>, Arc<Policy>), UndoError> {
         let earlier = self.durable.earlier.clone().ok_or(UndoError::Nothing)?;
         if self.durable.killed_by_file {

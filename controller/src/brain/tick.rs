@@ -14,6 +14,7 @@ use crate::aggregators::Place;
 use crate::aggregators::takeover::Takeover;
 use crate::bucket::{Buckets, Tick};
 
+/// Interval of the search for idle buckets.
 const SWEEP: Duration = Duration::from_secs(10);
 
 impl Brain {
@@ -59,12 +60,9 @@ impl Brain {
     }
 
     fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
-        self.downstream.takeover.expected = self
-            .downstream
-            .takeover
-            .expected
-            .max(self.expected_aggregators());
-        let most_expected = self.downstream.takeover.expected;
+        let expected = self.expected_aggregators();
+        let most_expected = self.downstream.takeover.expected.max(expected);
+        self.downstream.takeover.expected = most_expected;
         let tick = Tick {
             since_last,
             unix_s,
@@ -73,7 +71,6 @@ impl Brain {
             parameters: &self.parameters,
             leading: self.downstream.takeover.leading,
         };
-        let expected = self.expected_aggregators();
         let any_missing = self
             .durable
             .children
@@ -161,7 +158,7 @@ impl Brain {
             .flat_map(Child::subscriptions)
         {
             if let Some(state) = self.buckets.states.get_mut(bucket) {
-                state.used = now;
+                state.subscribed_at = now;
             }
         }
         let has_room = self.buckets.room() > 0;

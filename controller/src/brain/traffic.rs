@@ -13,6 +13,7 @@ use plimsoll_policy::{Forecast, Offered, Policy, Regime, forecast, reasons_to_ho
 use super::Brain;
 use crate::state::DurableState;
 
+/// Interval of the moments.
 const EVERY: Duration = Duration::from_secs(10);
 /// Number of moments kept: five minutes, less if policies were offered in them.
 pub(crate) const MOMENTS_MAX: usize = 30;
@@ -33,6 +34,7 @@ pub(super) struct TrafficRecord {
 #[derive(Debug)]
 pub(crate) struct Trial {
     moments: Vec<Arc<Offered>>,
+    /// The time of day at which boosts count; the earliest one before the first tick of any process.
     unix_s: i64,
     current: Tried,
     offered: Tried,

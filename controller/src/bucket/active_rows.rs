@@ -20,6 +20,7 @@ pub(crate) struct ActiveRows {
     listed: BTreeMap<Tenant, MonoTime>,
     /// Rows that are listed with the next tick.
     wanted: BTreeSet<Tenant>,
+    /// The time of the latest search for rows without requests.
     searched: MonoTime,
     /// The rows that may be listed beside the tenants of `tenants.yaml`.
     room: usize,
@@ -77,6 +78,7 @@ impl ActiveRows {
         row.policy.class()
     }
 
+    /// Lists a row with the next tick, if there is room.
     fn want(&mut self, tenant: &Tenant) {
         if self.listed.contains_key(tenant) || self.wanted.contains(tenant) {
             return;
@@ -87,7 +89,7 @@ impl ActiveRows {
         }
     }
 
-    /// Lists the rows that are wanted, and ends those without a key that `has_requests`.
+    /// Lists the rows that are wanted, and, once a minute, ends those without a key that `has_requests`.
     pub(crate) fn on_tick(
         &mut self,
         now: MonoTime,

@@ -18,6 +18,7 @@ pub(crate) struct Candidate {
     balance: Balance,
     /// The share of requests that it would refuse now: 0..=1.
     pub(crate) ratio: f64,
+    /// Requests since this limit was configured, and how many of them it would have refused.
     pub(crate) offered: f64,
     pub(crate) would_dropped: f64,
 }
@@ -34,11 +35,8 @@ impl Candidate {
             offered: 0.0,
             would_dropped: 0.0,
         };
-        Some(
-            present
-                .filter(|present| present.limit == limit)
-                .unwrap_or(fresh),
-        )
+        let kept = present.filter(|present| present.limit == limit);
+        Some(kept.unwrap_or(fresh))
     }
 
     /// Counts the requests `offered` to one of the `presences` zones over `span`.

@@ -34,7 +34,7 @@ impl BucketState {
             let share = self.shares.get(at);
             let part = sent.and_then(|zone| zone.parts.get(at));
             let values = Values {
-                ratio: part.and(share).map(|share| share.ratio),
+                ratio: part.and(share).and_then(|share| share.ratio),
                 rate: part.and_then(|part| Rate::computed(part.rate)),
                 cap: part.and_then(|part| Rate::computed(part.cap)),
                 at_tenant_limit: part.and(share).map(|share| share.at_tenant_limit),
@@ -72,6 +72,7 @@ impl BucketState {
         }
     }
 
+    /// What the tenant is entitled to in an aggregator's own division, with the weight of the latest tick.
     fn entitlement(
         &self,
         tenant: &BucketTenant,

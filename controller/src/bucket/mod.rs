@@ -41,11 +41,11 @@ pub(crate) use self::tick::{Scratch, Tick};
 #[derive(Debug)]
 pub(crate) struct BucketState {
     pub(crate) name: Bucket,
-    /// The entry of the policy that covers it.
+    /// The entry of the policy that covers it, if one does.
     pub(crate) entry: Option<String>,
     pub(crate) listing: Listing,
-    /// The latest search for idle buckets when an aggregator was subscribed to it.
-    pub(crate) used: MonoTime,
+    /// The time of the latest search for idle buckets that found an aggregator subscribed to it; zero before.
+    pub(crate) subscribed_at: MonoTime,
     pub(crate) limit: Limit,
     pub(crate) terms: PolicyTerms,
     pub(crate) tenants: BucketTenants,
@@ -53,10 +53,13 @@ pub(crate) struct BucketState {
     pub(crate) candidate: Option<Candidate>,
     pub(crate) admissions: AdmissionCheck,
     pub(crate) refusals: RefusalRecord,
+    /// Of tenants with a burst multiplier.
     bursts: HashMap<Tenant, Burst>,
-    /// One per entry of `tenants`; empty until the law is first applied.
+    /// One per entry of `tenants`; none before rates are sent, and from a change of the tenants to the next tick.
     shares: Vec<Share>,
+    /// By aggregator: in this module a zone is one aggregator.
     pub(crate) zones: BTreeMap<Place, ZoneShare>,
+    /// The number of aggregators that share the limit, silent ones in part.
     presences: Presences,
     pub(crate) silent: SilentShares,
 }
@@ -72,7 +75,9 @@ pub(crate) struct SilentShares {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyTerms {
+    /// True if the limit is learned or queried.
     has_moving_limit: bool,
+    /// Maximum credit of the balance, in time of the limit.
     burst: Duration,
     release: Release,
     coin: Coin,
@@ -82,13 +87,16 @@ pub(crate) struct PolicyTerms {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
-    /// Requests/s offered over all zones.
+    /// Requests/s offered over all zones, through silent ones in part. Of a class, without what its names offer above
+    /// their tenant limit.
     pub(crate) offered: f64,
-    /// Requests/s that may pass.
+    /// Requests/s that may pass; 0 without a limit.
     pub(crate) allocation: f64,
-    pub(crate) ratio: DropRatio,
-    /// True if the tenant limit and not the bucket's limit stops it.
+    /// `None` without a limit.
+    pub(crate) ratio: Option<DropRatio>,
+    /// True if the tenant limit and not the bucket's limit stops it; never of a class.
     pub(crate) at_tenant_limit: bool,
+    /// With boost and burst credit; 0 without a limit.
     weight: f64,
 }
 
@@ -106,11 +114,13 @@ pub(crate) struct ZoneShare {
     parts: Vec<Part>,
     /// Its part of the headroom that all tenants share, once it was sent one.
     headroom: Option<Headroom>,
-    /// Its part of the traffic of new names, one per class of `tenants`; empty while it cuts no names.
+    /// Its part of the traffic of new names, one per class of `tenants`; `None` for a class whose names it does not cut.
     new_shares: Vec<Option<NewShare>>,
-    /// Its part of the limit in requests/s while this controller is silent, once it was sent one.
+    /// Its part of the limit in requests/s while this controller is silent, once it was sent one; `None` while it
+    /// keeps a hold that it brought.
     hold: Option<f64>,
-    /// Requests that moved the balance on assumptions while it was silent; `None` while it was not.
+    /// What the balance has gained, or lost if negative, by assumptions since it fell silent; its next counts take
+    /// their place. `None` while it is not silent.
     assumed: Option<f64>,
 }
 
@@ -126,6 +136,13 @@ impl LawRate {
     }
 }
 
+impl Share {
+    /// Returns the share of the requests that the law means to refuse; `None` without a limit.
+    pub(crate) fn law_ratio(&self) -> Option<f64> {
+        self.ratio.map(DropRatio::as_f64)
+    }
+}
+
 // === impl BucketState ===
 
 impl BucketState {
@@ -134,7 +151,7 @@ impl BucketState {
             name,
             entry: None,
             listing,
-            used: MonoTime::ZERO,
+            subscribed_at: MonoTime::ZERO,
             limit: Limit::Unknown,
             terms: PolicyTerms::default(),
             tenants: BucketTenants::default(),
@@ -150,7 +167,7 @@ impl BucketState {
         }
     }
 
-    /// The share of each tenant. None without a limit, and before the first division of it.
+    /// The share of each tenant: of a bucket without a limit what is offered. None before the first tick.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
         self.tenants
             .iter()
@@ -158,13 +175,12 @@ impl BucketState {
             .zip(&self.shares)
     }
 
-    /// The share of a tenant, or of the class `default` that an unlisted one counts for. `None` like
-    /// [`shares`](Self::shares).
+    /// The share of a tenant, or of the class `default` that one without an entry counts for.
     pub(crate) fn share_of(&self, tenant: &Tenant) -> Option<&Share> {
         self.shares.get(self.tenants.entry_of(tenant))
     }
 
-    /// The listed tenants that have a limit, with it. Empty like [`shares`](Self::shares).
+    /// The listed tenants that have a limit of their own, of their plan or of the bucket, with it.
     pub(crate) fn tenants_with_limits(&self) -> impl Iterator<Item = (&Tenant, Rate, &Share)> {
         let tenants = self.tenants.iter().zip(&self.shares);
         tenants
@@ -206,7 +222,7 @@ impl BucketState {
             .is_some_and(|limit| limit > Rate::ZERO)
     }
 
-    /// The current mode: the stage of its entry, lowered by kills.
+    /// The current mode: the stage of its entry, lowered by kills; shadow without an entry.
     pub(crate) fn mode(&self, durable: &DurableState) -> Mode {
         let stage = self
             .entry
@@ -218,8 +234,7 @@ impl BucketState {
     /// Sets the limit, and returns true if it differs from the one before. Allocations follow with the next
     /// tick.
     pub(crate) fn set_limit(&mut self, limit: Limit) -> bool {
-        let before = std::mem::replace(&mut self.limit, limit);
-        before != limit
+        std::mem::replace(&mut self.limit, limit) != limit
     }
 
     /// Applies a policy, and the limit that follows from it. The listed tenants may differ, so every key has
@@ -263,7 +278,8 @@ impl BucketState {
     }
 
     /// Gives every aggregator that is not sent rates a hold: an even part of the limit among `expected`
-    /// aggregators, unless it brought a hold. A limit of zero denies all requests instead.
+    /// aggregators, unless it brought a hold. A limit of zero denies all requests instead. Without a limit all shares
+    /// and parts go.
     pub(crate) fn assign_holds(&mut self, aggregators: &Aggregators, expected: usize) {
         let Some(limit) = self.divided_limit().per_second().map(Rate::per_second) else {
             self.shares.clear();
@@ -277,39 +293,31 @@ impl BucketState {
         if !aggregators.iter().any(|(_, aggregator)| aggregator.served) {
             self.presences = Presences::sum([expected as f64].into_iter());
         }
-        for (place, aggregator) in aggregators
-            .iter()
-            .filter(|(_, aggregator)| !aggregator.served)
-        {
+        for (place, aggregator) in aggregators.iter().filter(|(_, it)| !it.served) {
             let zone = self.zones.entry(place.clone()).or_default();
             let has_hold = aggregator.holds.contains_key(&self.name);
             // A new process lives on what the process before it brought.
-            let first_hold = aggregator
-                .first_holds
-                .get(&self.name)
-                .map(|hold| hold.per_second());
-            zone.hold = (!has_hold).then(|| first_hold.unwrap_or(limit / expected.max(1) as f64));
+            let first_hold = aggregator.first_holds.get(&self.name);
+            let even = limit / expected.max(1) as f64;
+            zone.hold = (!has_hold).then(|| first_hold.map_or(even, |hold| hold.per_second()));
         }
     }
 
     fn deny_all(&mut self, aggregators: &Aggregators) {
         let share = Share {
-            ratio: DropRatio::ALL,
+            ratio: Some(DropRatio::ALL),
             ..Share::default()
         };
         self.shares.clear();
         self.shares.resize(self.tenants.len(), share);
         for (place, _) in aggregators.iter() {
-            let parts = vec![Part::default(); self.tenants.len()];
             // No hold: a hold of zero would outlive the limit of zero, if the limit is raised while no
             // controller runs.
-            self.zones.insert(
-                place.clone(),
-                ZoneShare {
-                    parts,
-                    ..ZoneShare::default()
-                },
-            );
+            let zone = ZoneShare {
+                parts: vec![Part::default(); self.tenants.len()],
+                ..ZoneShare::default()
+            };
+            self.zones.insert(place.clone(), zone);
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct RefusalHistory {
     bytes: usize,
 }
 
-/// What happened in 10 s.
+/// What happened in 10 s, or in more after a pause.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// Its end, in seconds since 1970.
@@ -46,7 +46,7 @@ struct BucketPart {
     rest: Counted,
 }
 
-/// [`Refusals`] in less room: more than four billion requests in 10 s count as as many.
+/// The counts of [`Refusals`] in less room: a greater one is `u32::MAX`.
 #[derive(Clone, Copy, Debug)]
 struct Counted([u32; 8]);
 
@@ -113,7 +113,7 @@ impl RefusalHistory {
         self.parts.front().map(Part::since_s)
     }
 
-    /// Returns the number of the part that has a moment, or of the latest one.
+    /// Returns the number of the part that has a moment, or of the latest one; `None` if that is not recorded.
     pub(crate) fn find(&self, at_s: Option<i64>) -> Option<usize> {
         let Some(at_s) = at_s else {
             return self.parts.len().checked_sub(1);
@@ -135,7 +135,7 @@ impl RefusalHistory {
     }
 
     /// Returns the beginning of the time in which a key was refused up to this part, in seconds since 1970, and true if
-    /// it may have begun before the history.
+    /// it may have begun before the history. `None` if neither this part nor the minute before it has a refusal.
     pub(crate) fn refused_since(
         &self,
         bucket: &Bucket,

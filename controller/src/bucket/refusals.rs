@@ -147,7 +147,7 @@ impl Refusals {
         of_coin + self.burst_guard + self.quota + self.quota_repeated
     }
 
-    /// Returns the share of the requests that were refused.
+    /// Returns the share of the requests that were refused; 0 without requests, like the shares below.
     pub fn ratio(&self) -> f64 {
         self.share(self.refused())
     }
@@ -214,34 +214,31 @@ impl RefusalRecord {
 
     /// Returns the refusals of the last 3 s: as soon as people look for them, and over several reports.
     pub(crate) fn last_3_s(&self) -> Refusals {
-        let seconds = self.seconds.iter().take(3);
-        seconds.fold(Refusals::default(), |sum, second| sum.plus(*second))
+        sum(self.seconds.iter().take(3))
     }
 
     /// Returns the refusals of the last 10 s.
     pub(crate) fn last_10_s(&self) -> Refusals {
-        sum(&self.seconds)
+        sum(self.seconds.iter())
     }
 
     /// Returns the refusals of the last five minutes, half a minute less where it has just ended one.
     pub(crate) fn last_5_min(&self) -> Refusals {
-        sum(&self.halves)
+        sum(self.halves.iter())
     }
 }
 
-fn sum(parts: &VecDeque<Refusals>) -> Refusals {
-    parts
-        .iter()
-        .fold(Refusals::default(), |sum, part| sum.plus(*part))
+fn sum<'a>(parts: impl Iterator<Item = &'a Refusals>) -> Refusals {
+    parts.fold(Refusals::default(), |sum, part| sum.plus(*part))
 }
 
 // === impl BucketState ===
 
 impl BucketState {
     /// Judges the last seconds: whether the fleet admits what the limit of the bucket allows, from the counts of all
-    /// zones. `divisible` is the rate that is divided between zones, `None` while
-    /// not all of them live on rates and report. Counts do not distinguish refusals of a tenant
-    /// limit, so a bucket with a tenant limit is not judged.
+    /// zones. Ends a second of the refusals, too. `divisible` is the rate that is divided between zones, `None` while
+    /// not all of them live on rates and report, and while the bucket is killed. Counts do not distinguish refusals of
+    /// a tenant limit, so a bucket with a tenant limit is not judged.
     pub(crate) fn check_admissions(&mut self, now: MonoTime, divisible: Option<f64>) {
         let is_judged = !self.tenants.have_limits();
         self.admissions

@@ -62,8 +62,7 @@ impl Listing {
 
 impl Buckets {
     /// Bounds the buckets that a pattern covers by the number of tenants that a policy lists. The
-    /// search for similar names begins anew. Returns the names that this policy covers and the
-    /// previous one did not.
+    /// search for similar names begins anew. Returns the `unlisted` names that this policy covers.
     pub(crate) fn on_policy(&mut self, policy: &Policy) -> Vec<Bucket> {
         self.patterned_max =
             PATTERNED_MAX.min(PATTERNED_KEYS_MAX / policy.tenants().count().max(1));
@@ -79,6 +78,7 @@ impl Buckets {
         covered
     }
 
+    /// The number of further buckets under patterns that find room.
     pub(crate) fn room(&self) -> usize {
         let patterned = self
             .states
@@ -88,8 +88,8 @@ impl Buckets {
         self.patterned_max.saturating_sub(patterned)
     }
 
-    /// The buckets that one child may ask for by patterns: half of the room, so that it never takes all.
-    pub(crate) const fn places(&self) -> usize {
+    /// Maximum number of buckets under patterns that one child may ask for: half of all, so that it never takes all.
+    pub(crate) const fn per_child_max(&self) -> usize {
         self.patterned_max.div_ceil(2)
     }
 
@@ -100,8 +100,8 @@ impl Buckets {
             Listing::Exact => false,
             Listing::Pattern => {
                 // The tick has just noted the present time at each bucket with a subscription.
-                let is_subscribed = bucket.used == now;
-                !is_subscribed && (!has_room || now.since(bucket.used) >= UNUSED)
+                let is_subscribed = bucket.subscribed_at == now;
+                !is_subscribed && (!has_room || now.since(bucket.subscribed_at) >= UNUSED)
             }
             Listing::None => true,
         }
@@ -174,7 +174,7 @@ mod tests {
         for (tenants, room) in [(1, PATTERNED_MAX), (4_000, 100)] {
             let mut buckets = Buckets::default();
             assert_eq!(buckets.on_policy(&policy(tenants)), []);
-            assert_eq!((buckets.room(), buckets.places()), (room, room / 2));
+            assert_eq!((buckets.room(), buckets.per_child_max()), (room, room / 2));
             for number in 0..room {
                 buckets.add(&name(number), Listing::Pattern);
             }

@@ -31,7 +31,7 @@ impl<'a> ZoneTails<'a> {
         }
     }
 
-    /// The part of the traffic of a zone's class that no tenant limit refuses.
+    /// The part of the traffic of a zone's class that no tenant limit refuses, 0 to 1.
     pub(super) fn within(&self, zone: usize) -> f64 {
         let tail = self.zones.get(zone).copied().flatten();
         tail.map_or(1.0, |(tail, _)| tail.part_within(self.tenant_limit))
@@ -44,6 +44,7 @@ impl<'a> ZoneTails<'a> {
             .sum()
     }
 
+    /// `None` for a zone that cuts no names.
     pub(super) fn new_share(&self, zone: usize) -> Option<NewShare> {
         let (tail, presence) = self.zones.get(zone).copied().flatten()?;
         Some(NewShare::of(self.new_part(tail, presence)))
@@ -64,7 +65,7 @@ impl<'a> ZoneTails<'a> {
     }
 
     /// The part of each zone in the class's `allocation` in requests/s, by one level in all zones; `None` while one of
-    /// them does not show its tail.
+    /// them does not show its tail, or nothing passes.
     pub(super) fn shares(&self, allocation: f64) -> Option<Vec<f64>> {
         let spreads = self.spreads()?;
         let level = Tail::common_level(spreads.iter().copied(), allocation);

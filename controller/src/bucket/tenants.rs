@@ -29,7 +29,7 @@ pub(crate) struct BucketTenants {
     /// The entries that are classes, and of these `default`.
     classes: Vec<usize>,
     default: usize,
-    /// The keys of tenants that were listed before, until they are idle.
+    /// The keys of tenants without an entry, until they are evicted.
     pooled: Vec<KeyId>,
 }
 
@@ -116,6 +116,7 @@ impl BucketTenants {
         self.entries.get(self.position(tenant)?)?.key
     }
 
+    /// Drops evicted keys: only tenants without an entry have some.
     pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) {
         self.pooled.retain(|key| !gone.contains(key));
     }
@@ -149,11 +150,8 @@ impl BucketTenants {
     /// Fills `into` with the `value` of each tenant's key, in order. Keys of other tenants add to the class `default`.
     pub(crate) fn gather(&self, value: impl Fn(KeyId) -> f64, into: &mut Vec<f64>) {
         into.clear();
-        into.extend(
-            self.entries
-                .iter()
-                .map(|entry| entry.key.map_or(0.0, &value)),
-        );
+        let entries = self.entries.iter();
+        into.extend(entries.map(|entry| entry.key.map_or(0.0, &value)));
         debug_assert!(
             self.default < into.len() || self.pooled.is_empty(),
             "every policy has the class `default`"

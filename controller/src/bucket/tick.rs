@@ -23,25 +23,31 @@ pub(crate) struct Tick<'a> {
     pub(crate) aggregators: &'a Aggregators,
     pub(crate) policy: &'a Policy,
     pub(crate) parameters: &'a Parameters,
+    /// True once rates are sent: see [`Takeover`](crate::aggregators::takeover::Takeover).
     pub(crate) leading: bool,
 }
 
+/// Buffers that buckets use in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
+    /// Of the target.
     division: Division,
+    /// Of the divisible rate: the holds.
     holding: Division,
     claimants: Vec<Claimant>,
     counts: Vec<f64>,
+    /// Of `division` and of `holding`, for each tenant.
     sent: Vec<Whole>,
     held: Vec<Whole>,
 }
 
+/// An aggregator that is sent rates.
 struct Served<'a> {
     place: &'a Place,
     aggregator: &'a Aggregator,
     /// The share of its traffic that counts: 0..=1.
     presence: f64,
-    /// Requests/s offered through it, one per entry of the bucket's tenants.
+    /// Requests/s offered through it, one per entry of the bucket's tenants; empty before they are gathered.
     rates: Vec<f64>,
 }
 
@@ -52,24 +58,24 @@ impl BucketState {
     /// unless this controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants
     /// with their own entry.
     pub(crate) fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
-        if tick.leading && self.is_divided() {
-            self.apply_law(tick, divisible, scratch);
-        } else if tick.leading && self.divided_limit().per_second().is_none() {
-            self.observe(tick);
+        match tick.leading {
+            true if self.is_divided() => self.apply_law(tick, divisible, scratch),
+            true => self.observe(tick),
+            false => {}
         }
     }
 
+    /// Notes what is offered to a bucket that divides nothing: [`assign_holds`](Self::assign_holds) has cleared its
+    /// shares, or denies all for a limit of zero.
     fn observe(&mut self, tick: &Tick<'_>) {
         let mut served = self.served(tick.aggregators);
-        for Served {
-            aggregator, rates, ..
-        } in &mut served
-        {
-            self.tenants.gather(|key| aggregator.rate(key), rates);
+        for of in &mut served {
+            self.tenants
+                .gather(|key| of.aggregator.rate(key), &mut of.rates);
         }
-        self.shares.clear();
         self.shares.resize(self.tenants.len(), Share::default());
         self.sum_offered(&served);
+        self.silent = self.silent_shares(&served);
     }
 
     fn sum_offered(&mut self, served: &[Served<'_>]) {
@@ -88,17 +94,12 @@ impl BucketState {
         let presences = total.max(1.0);
 
         let classes = self.class_tails(&served);
-        for (
-            at,
-            Served {
-                aggregator, rates, ..
-            },
-        ) in served.iter_mut().enumerate()
-        {
-            self.tenants.gather(|key| aggregator.rate(key), rates);
+        for (at, of) in served.iter_mut().enumerate() {
+            self.tenants
+                .gather(|key| of.aggregator.rate(key), &mut of.rates);
             // Requests above the tenant limits of unlisted names are refused in any case.
             for (class, tails) in &classes {
-                if let Some(rate) = rates.get_mut(*class) {
+                if let Some(rate) = of.rates.get_mut(*class) {
                     *rate *= tails.within(at);
                 }
             }
@@ -169,9 +170,7 @@ impl BucketState {
     }
 
     fn served<'a>(&self, aggregators: &'a Aggregators) -> Vec<Served<'a>> {
-        let served = aggregators
-            .iter()
-            .filter(|(_, aggregator)| aggregator.served);
+        let served = aggregators.iter().filter(|(_, it)| it.served);
         let served = served.map(|(place, aggregator)| {
             let presence = if self.is_never_released() {
                 1.0
@@ -232,6 +231,7 @@ impl BucketState {
                     let assumed = zone.assumed.take();
                     let released = gap > HELD && self.terms.release == Release::Auto;
                     let unaccounted = gap >= tick.parameters.silent_after() && assumed.is_none();
+                    // A part that others had meanwhile, and a time for which nothing was assumed, move nothing.
                     if released || unaccounted {
                         continue;
                     }
@@ -373,7 +373,7 @@ impl BucketState {
             if let (Some(offered), Some(allowed)) =
                 (Rate::computed(share.offered), Rate::computed(*allocation))
             {
-                share.ratio = DropRatio::of_excess(offered, allowed);
+                share.ratio = Some(DropRatio::of_excess(offered, allowed));
             }
         }
         for (wholes, division) in [
@@ -449,5 +449,79 @@ impl BucketState {
             .map(|(whole, rate)| whole.hold(child, *rate, headroom.is_none()))
             .sum();
         zone.hold = Some(of_keys + headroom.unwrap_or_default() * of_headroom);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use plimsoll_core::names::{Bucket, Name, Zone};
+    use plimsoll_core::quantity::{Limit, MonoTime};
+    use plimsoll_core::report::{Counts, Entered, Entry, InstanceId, Origin, Report, Tally};
+
+    use super::*;
+    use crate::brain::tests::policy;
+    use crate::bucket::Listing;
+
+    #[test]
+    fn bucket_that_divides_nothing_shows_its_traffic() {
+        let place = (Zone::new("a").unwrap(), Name::new("one").unwrap());
+        let mut aggregators = Aggregators::default();
+        aggregators.greet(
+            MonoTime::ZERO,
+            place.clone(),
+            InstanceId(1),
+            BTreeMap::new(),
+        );
+        let counts = Counts {
+            offered: 200,
+            ..Counts::ZERO
+        };
+        let late = Counts::ZERO;
+        let entered = Entered {
+            span: Some(Duration::from_secs(1)),
+            entries: vec![Entry {
+                own: Some(KeyId(0)),
+                delta: Tally { counts, late },
+                origin: Origin::Observed,
+            }],
+            ..Entered::default()
+        };
+        aggregators.enter(&place, &Report::default(), &entered);
+        let parameters = Parameters::default();
+        aggregators.on_tick(parameters.tick, &parameters);
+        aggregators.by_place.get_mut(&place).unwrap().served = true;
+        let policy = policy("buckets: { api: { limit: 1 } }\n");
+        let tick = Tick {
+            since_last: parameters.tick,
+            unix_s: 0,
+            aggregators: &aggregators,
+            policy: &policy,
+            parameters: &parameters,
+            leading: true,
+        };
+        for (limit, ratio) in [
+            (Limit::Unlimited, None),
+            (Limit::PerSecond(Rate::ZERO), Some(1.0)),
+        ] {
+            let mut bucket = BucketState::new(Bucket::new("api").unwrap(), Listing::Exact);
+            bucket.configure(&policy, limit);
+            bucket.tenants.add(KeyId(0), &Tenant::default_class());
+            // From a time with another limit.
+            bucket.silent.unheard = 7.0;
+            bucket.assign_holds(&aggregators, 1);
+            bucket.on_tick(&tick, 0.0, &mut Scratch::default());
+            let shares: Vec<_> = bucket.shares().collect();
+            let [(_, share)] = shares[..] else {
+                panic!("{shares:?}")
+            };
+            assert_eq!(
+                (share.offered, share.law_ratio()),
+                (200.0, ratio),
+                "{limit:?}"
+            );
+            assert_eq!(bucket.silent, SilentShares::default(), "{limit:?}");
+        }
     }
 }

@@ -37,18 +37,19 @@ pub(crate) const BUCKETS_MAX: usize = 1_000;
 pub(crate) struct History {
     baselines: BTreeMap<Bucket, Baseline>,
     sampler: Sampler,
-    /// True if the summaries of the closed days have changed since [`take_closed`](Self::take_closed).
-    has_unsaved_days: bool,
+    /// True if the summaries of the closed days have changed since [`take_closed`](Self::take_closed), or were not saved.
+    pub(crate) has_unsaved_days: bool,
     pub(crate) counters: Counters,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// Minutes that could not be saved, so that nothing was learned from them.
+    /// Minutes that could not be saved, so that nothing was learned from them. A start that cannot read the history, and a
+    /// save that panics, count as one.
     pub(crate) minutes_lost: u64,
     /// Samples and imported days of new buckets that arrived when [`BUCKETS_MAX`] buckets had a history.
     pub(crate) rejected: u64,
-    /// True if the last minute could not be saved.
+    /// True if the last minute could not be saved, or the history not be read.
     pub(crate) failing: bool,
 }
 
@@ -72,14 +73,18 @@ pub struct LearningStatus {
 }
 
 pub(crate) type ClosedDays = BTreeMap<Bucket, Closed>;
+
 /// The parts of the history that must be saved.
 #[derive(Debug)]
 pub(crate) struct Unsaved {
     /// Ended minutes, oldest first.
     pub(crate) minutes: Vec<MinuteSamples>,
+    /// All summaries, if one has changed.
     pub(crate) closed: Option<ClosedDays>,
+    /// All answers, if one has changed.
     pub(crate) answers: Option<SavedAnswers>,
 }
+
 /// The result for each imported day; `None` if the history has no room for the bucket.
 pub(crate) type FiledDays = Vec<(Bucket, Day, Option<Filed>)>;
 
@@ -163,6 +168,7 @@ impl History {
         self.replay(written, policy, |_| true);
     }
 
+    /// Records a minute in the baselines that `counts` selects, and begins its day in them.
     fn replay(
         &mut self,
         minute: &MinuteSamples,
@@ -224,6 +230,7 @@ impl History {
         }
     }
 
+    /// Adds past days. With `replace` they replace days that are known.
     pub(crate) fn import(
         &mut self,
         days: &BTreeMap<(Bucket, Day), DaySamples>,
@@ -308,6 +315,7 @@ impl History {
     }
 }
 
+/// Returns true if the limit of a bucket is learned by its exact name: its history always has room.
 fn has_place(policy: &Policy, bucket: &Bucket) -> bool {
     policy.is_exact(bucket) && learned_policy(policy, bucket).is_some()
 }

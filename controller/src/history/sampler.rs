@@ -9,7 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Tally;
 use plimsoll_policy::learning::{Minute, Sample};
 
-/// Ended minutes that may wait to be saved; of more, the oldest is lost.
+/// Maximum number of ended minutes that wait to be saved. Of more, the oldest is lost.
 pub(super) const UNWRITTEN_MAX: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]

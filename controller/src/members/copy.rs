@@ -50,8 +50,8 @@ pub enum CopyError {
     History(#[from] std::io::Error),
 }
 
-/// Copies state and history, without the audit log, and returns the epoch. Blocks; must be called on a runtime of several
-/// threads.
+/// Copies state and history, without events and the audit log, and returns the epoch. Blocks; must be called on a runtime
+/// of several threads.
 ///
 /// # Errors
 /// If a controller uses either place, there is nothing to copy, or the place to copy to is not empty.
@@ -59,6 +59,7 @@ pub async fn copy(from: StatePlace, to: StatePlace) -> Result<u64, CopyError> {
     let (durable, history) = match &from {
         StatePlace::Directory(path) => of_directory(path)?,
         StatePlace::Store(client) => {
+            refuse_led(client).await?;
             let store = Arc::new(EtcdStore::unled(client.clone()));
             let durable = store.read_state().await?.ok_or(CopyError::Nothing)?;
             (durable, SharedHistory::new(store).read().await?)
@@ -81,10 +82,7 @@ pub async fn copy(from: StatePlace, to: StatePlace) -> Result<u64, CopyError> {
             store.save(&durable)?;
         }
         StatePlace::Store(client) => {
-            let leader = client.get(LEADER).await.map_err(StoreError::from)?;
-            if leader.is_some() {
-                return Err(CopyError::Led);
-            }
+            refuse_led(client).await?;
             let store = Arc::new(EtcdStore::unled(client.clone()));
             if store.read_state().await?.is_some() {
                 return Err(CopyError::Occupied);
@@ -102,6 +100,11 @@ pub async fn copy(from: StatePlace, to: StatePlace) -> Result<u64, CopyError> {
     Ok(durable.epoch.0)
 }
 
+async fn refuse_led(client: &Client) -> Result<(), CopyError> {
+    let leader = client.get(LEADER).await.map_err(StoreError::from)?;
+    leader.map_or(Ok(()), |_| Err(CopyError::Led))
+}
+
 fn of_directory(path: &Path) -> Result<(DurableState, Restored), CopyError> {
     block_in_place(|| {
         if !path.exists() {
@@ -116,4 +119,25 @@ fn of_directory(path: &Path) -> Result<(DurableState, Restored), CopyError> {
         }
         Ok((opened.durable, HistoryStore::new(path).open()?))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::store::tests::etcd::{client, elect};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn store_with_a_leader_is_not_copied() {
+        let Some(server) = plimsoll_testing::etcd::start("store_with_a_leader_is_not_copied", &[])
+        else {
+            return;
+        };
+        let client = client(&server).await;
+        let (store, _) = elect(&client).await;
+        store.save(&DurableState::lost()).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let to = StatePlace::Directory(directory.path().join("state"));
+        let copied = copy(StatePlace::Store(client), to).await;
+        assert!(matches!(copied, Err(CopyError::Led)), "{copied:?}");
+    }
 }

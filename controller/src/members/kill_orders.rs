@@ -23,9 +23,9 @@ use crate::tasks::unix_s;
 const ORDERS: &str = "kills/";
 /// Between two looks of the leader.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Orders that are carried out at one look, at most. Others wait for the next.
+/// Maximum number of orders that are carried out at one look. Others wait for the next.
 const ORDERS_MAX: usize = 100;
-/// Orders in the store, at most. Beyond them none is read.
+/// Maximum number of orders in the store. With more of them none is read.
 const STORED_MAX: u64 = 10_000;
 
 /// A kill order in the store.
@@ -33,6 +33,7 @@ const STORED_MAX: u64 = 10_000;
 pub(super) struct StoredOrder {
     pub(super) order: KillOn,
     pub(super) by: Option<Text>,
+    /// The time of the order in seconds since 1970, by the clock of the standby.
     pub(super) since_s: i64,
 }
 
@@ -114,7 +115,8 @@ fn carry_out(key: &KeyValue, Commands { brain, audit, .. }: &Commands) {
     );
 }
 
-/// Carries out the order that was created at this revision, once. Returns the kill switch before and after.
+/// Carries out the order that was created at this revision, once. Returns the kill switch before and after; `None` if it
+/// was carried out earlier, or there is no room for its bucket.
 pub(super) fn kill(
     brain: &mut Brain,
     created: u64,
@@ -124,6 +126,10 @@ pub(super) fn kill(
     let before = describe(brain.durable(), &scope);
     let command = Command::ordered(order, by.clone(), *since_s);
     let is_killed = brain.on_stored_kill(created, &scope, command);
+    let is_killed = is_killed.unwrap_or_else(|error| {
+        tracing::error!(%scope, %error, "kill order that a standby has taken not carried out");
+        false
+    });
     is_killed.then(|| (before, describe(brain.durable(), &scope)))
 }
 

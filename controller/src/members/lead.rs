@@ -21,6 +21,7 @@ const RESIGNED_FOR: Duration = Duration::from_secs(10);
 pub(super) struct Lead {
     ttl: Duration,
     lease: Option<Held>,
+    /// This member does not campaign before.
     stands_back_until: Option<Instant>,
     /// This member is handing the lead over, until the store says that it has taken it.
     resigns: bool,
@@ -73,7 +74,7 @@ impl Lead {
         self.lease.map(|held| held.id)
     }
 
-    /// Returns the renewal of the lease that is due.
+    /// Returns the renewal of the lease; `None` while none is due.
     pub(super) fn renewal(&self, now: Instant) -> Option<Renewal> {
         let Some(held) = self.lease else {
             return Some(Renewal::Grant);
@@ -99,7 +100,7 @@ impl Lead {
         self.is_asked = true;
     }
 
-    /// Returns what to ask the store about the lead.
+    /// Returns what to ask the store about the lead; `None` without a lease, and for a leader that nothing puts in doubt.
     pub(super) fn question(&self, now: Instant) -> Option<Question> {
         let held = self.lease?;
         match self.part.lead() {
@@ -123,7 +124,7 @@ impl Lead {
         }
     }
 
-    /// Takes the leader's key as the store has it. The answer to a campaign may be lost after the store has elected this
+    /// Takes the leader's key as the store has it, `None` without one. The answer to a campaign may be lost after the store has elected this
     /// member: the next one finds its own key.
     pub(super) fn on_leader(&mut self, question: Question, key: Option<&KeyValue>) {
         self.is_asked = false;

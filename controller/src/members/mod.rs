@@ -33,7 +33,7 @@ use tokio::sync::{Notify, watch};
 
 use self::roster::Roster;
 
-/// Maximum number of members that are shown.
+/// Maximum number of members that are read. With more of them the ones read before are shown.
 const MEMBERS_MAX: u64 = 16;
 /// The keys of members are below it.
 const MEMBERS: &str = "members/";
@@ -70,6 +70,7 @@ pub(crate) enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) client: Client,
+    /// The record of this member, which the session registers after each change.
     pub(crate) own: watch::Sender<Member>,
     pub(crate) part: watch::Receiver<Part>,
     pub(crate) roster: watch::Receiver<Roster>,
@@ -82,6 +83,7 @@ pub(crate) struct Membership {
 // === impl Part ===
 
 impl Part {
+    /// The revision at which the key of the leader was created; `None` at a standby.
     pub(crate) const fn lead(&self) -> Option<u64> {
         match self {
             Self::Leading { lead, .. } => Some(*lead),

@@ -45,7 +45,7 @@ pub struct EndpointState {
     pub version: Option<String>,
     /// True if it leads the store.
     pub leads: bool,
-    /// Size of its database in bytes.
+    /// Size of its database in bytes; 0 if it does not answer.
     pub bytes: u64,
     /// Its alarms, or why it does not answer.
     pub problems: Vec<String>,
@@ -58,7 +58,7 @@ pub(crate) struct Roster {
     store: Vec<EndpointState>,
 }
 
-/// Reads the roster, forever. Members that were read stay while the store does not answer.
+/// Reads the roster, forever. Members that were read stay while they cannot be read.
 pub(super) async fn follow(client: Client, roster: watch::Sender<Roster>) {
     let mut reads = interval(READ_EVERY);
     reads.set_missed_tick_behavior(MissedTickBehavior::Delay);

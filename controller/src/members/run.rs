@@ -30,8 +30,8 @@ const FILES_EVERY: Duration = Duration::from_secs(5);
 /// Delay before the next attempt to lead after one that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The sockets of a member, which outlive its turns.
-struct Ends {
+/// The sockets of a member, which stay open while it changes between standby and leader.
+struct Sockets {
     grpc: StdListener,
     admin: StdListener,
 }
@@ -46,11 +46,11 @@ pub(crate) async fn run(
     listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
-    let ends = Ends {
+    let sockets = Sockets {
         grpc: listeners.grpc.into_std()?,
         admin: listeners.admin.into_std()?,
     };
-    let (listen, admin) = (ends.grpc.local_addr()?, ends.admin.local_addr()?);
+    let (listen, admin) = (sockets.grpc.local_addr()?, sockets.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves, as one of several");
     let args = Arc::new(args);
     let opening = Arc::clone(&args);
@@ -105,7 +105,7 @@ pub(crate) async fn run(
     let ended_with_this = ending.clone().drop_guard();
     let session = tokio::spawn(session.run(ending));
     let describing = tokio::spawn(describe_files(args.files(), describe));
-    let served = serve(&args, &ends, &security, &membership, &shutdown).await;
+    let served = serve(&args, &sockets, &security, &membership, &shutdown).await;
     describing.abort();
     reading.abort();
     drop(ended_with_this);
@@ -113,9 +113,10 @@ pub(crate) async fn run(
     served
 }
 
+/// Serves as a standby, and as the leader whenever this member is elected, until `shutdown` is cancelled.
 async fn serve(
     args: &Arc<Args>,
-    ends: &Ends,
+    sockets: &Sockets,
     security: &Opened,
     membership: &Membership,
     shutdown: &CancellationToken,
@@ -124,7 +125,7 @@ async fn serve(
     while !shutdown.is_cancelled() {
         let stop = shutdown.child_token();
         let stops_the_standby = stop.clone().drop_guard();
-        let standby = standby::serve(ends.listeners()?, args, security, membership, stop);
+        let standby = standby::serve(sockets.listeners()?, args, security, membership, stop);
         tokio::select! {
             served = standby => {
                 served?;
@@ -144,15 +145,13 @@ async fn serve(
                 stop.cancel();
             }
         });
-        let led = self::lead(args, ends, security, membership, lead, stop).await;
+        let led = self::lead(args, sockets, security, membership, lead, stop).await;
         until_deposed.abort();
         match led {
             Ok(()) => {}
             Err(error @ (Error::Store(_) | Error::Policy(_))) => {
                 tracing::error!(%error, "this controller cannot lead: it leaves the lead to another one");
-                membership.resign.notify_one();
-                let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
-                sleep(RETRY_DELAY).await;
+                give_up(membership, lead, shutdown).await;
             }
             Err(error) => return Err(error),
         }
@@ -160,10 +159,21 @@ async fn serve(
     Ok(())
 }
 
-/// Leads until `stop` is cancelled.
+/// Hands the lead over as soon as the store answers, unless `shutdown` is cancelled.
+async fn give_up(membership: &Membership, lead: u64, shutdown: &CancellationToken) {
+    membership.resign.notify_one();
+    let mut part = membership.part.clone();
+    let given_up = async {
+        let _ = part.wait_for(|part| part.lead() != Some(lead)).await;
+        sleep(RETRY_DELAY).await;
+    };
+    shutdown.run_until_cancelled(given_up).await;
+}
+
+/// Leads until `stop` is cancelled. `lead` is the revision at which the key of this leader was created.
 async fn lead(
     args: &Arc<Args>,
-    ends: &Ends,
+    sockets: &Sockets,
     security: &Opened,
     membership: &Membership,
     lead: u64,
@@ -184,7 +194,7 @@ async fn lead(
         ready_ms = since.elapsed().as_millis(),
         "elected: this controller leads"
     );
-    controller.serve(ends.listeners()?, stop).await
+    controller.serve(sockets.listeners()?, stop).await
 }
 
 /// Keeps the hash of the policy files in the record of this member.
@@ -219,15 +229,58 @@ fn advertised(args: &Args, security: &Opened, listen: SocketAddr) -> String {
     }
 }
 
-// === impl Ends ===
+// === impl Sockets ===
 
-impl Ends {
-    /// Returns handles of the sockets for one turn.
+impl Sockets {
+    /// Returns handles of the sockets for a standby or a leader.
     fn listeners(&self) -> Result<Listeners, Error> {
         let handle = |socket: &StdListener| TcpListener::from_std(socket.try_clone()?);
         Ok(Listeners {
             grpc: handle(&self.grpc)?,
             admin: handle(&self.admin)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_etcd::Options;
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn shutdown_waits_for_no_store() {
+        let confirmed_until = Instant::now().into_std();
+        let leading = Part::Leading {
+            lead: 7,
+            confirmed_until,
+        };
+        let own = Member {
+            address: String::new(),
+            admin: String::new(),
+            version: String::new(),
+            since_s: 0,
+            files: None,
+            sought: false,
+        };
+        // The part does not change while the store does not answer.
+        let (_parts, part) = watch::channel(leading);
+        let address = "etcd://127.0.0.1:1/p".parse().unwrap();
+        let membership = Membership {
+            client: Client::connect(&address, Options::default()).unwrap(),
+            own: watch::Sender::new(own),
+            part,
+            roster: watch::channel(Roster::default()).1,
+            resign: Arc::default(),
+            deposed: Arc::default(),
+        };
+        let shutdown = CancellationToken::new();
+        let given_up = give_up(&membership, 7, &shutdown);
+        let stopping = async {
+            sleep(RETRY_DELAY).await;
+            shutdown.cancel();
+        };
+        let ended = timeout(10 * RETRY_DELAY, async { tokio::join!(given_up, stopping) }).await;
+        assert!(ended.is_ok());
     }
 }

@@ -44,7 +44,7 @@ struct Held {
 // === impl Session ===
 
 impl Session {
-    /// Takes part until `stop` is cancelled. Then gives the lease back, so that another member leads immediately.
+    /// Takes part until `stop` is cancelled. Then gives the lease back, so that another member can lead without a wait.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut held = Held {
             lead: Lead::new(self.ttl),

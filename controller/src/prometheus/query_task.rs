@@ -32,6 +32,7 @@ pub(super) struct Query {
     pub(super) query: String,
 }
 
+/// What a query is sent for: nothing if the policy has dropped it while it was in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Purpose {
     /// A limit. Buckets with other bounds may share an answer.
@@ -43,6 +44,7 @@ pub(super) struct Purpose {
 pub(super) struct Progress {
     pub(super) purpose: Purpose,
     pub(super) sent_at: Option<MonoTime>,
+    /// Failures in a row.
     pub(super) limit_failures: u64,
     pub(super) gate_failures: u64,
     pub(super) in_flight: bool,

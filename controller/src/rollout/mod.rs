@@ -148,6 +148,7 @@ pub(crate) struct Claim {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TickOutcome {
+    /// An entry moved.
     pub(crate) changed: bool,
     /// The stats in the durable state are new and should be saved. Nothing waits for it.
     pub(crate) saves: bool,
@@ -272,16 +273,11 @@ impl Rollouts {
             stages,
             ..
         } = durable;
-        stage_stats.retain(|entry, saved| {
-            stages
-                .get(entry)
-                .is_some_and(|stage| stage.change == saved.change)
-        });
-        self.stats.retain(|entry, stats| {
-            stages
-                .get(entry)
-                .is_some_and(|stage| stage.change == stats.change)
-        });
+        let is_current =
+            |entry: &str, change| stages.get(entry).map(|it| it.change) == Some(change);
+        stage_stats.retain(|entry, saved| is_current(entry, saved.change));
+        self.stats
+            .retain(|entry, stats| is_current(entry, stats.change));
     }
 
     /// Ends a tick of the controller: advances the stats, judges every gate, and makes the moves that need no
@@ -316,7 +312,7 @@ impl Rollouts {
             let judgement = self.judge(now, durable, &entry, rollout, stale);
             let next = judgement.and_then(|judgement| automatic_move(&stage, rollout, &judgement));
             if let Some(Move { to, cause, mut why }) = next {
-                why.extend(self.notes(&entry, stage.stage));
+                why.extend(self.sums(&entry).notes(stage.stage));
                 match &mut self.ready {
                     Some(ready) if to > stage.stage => {
                         ready.push(Ready {
@@ -408,11 +404,6 @@ impl Rollouts {
         }
     }
 
-    /// Returns what restricts the judgement of an entry's present stage: see [`Evidence::notes`].
-    fn notes(&self, entry: &str, stage: Mode) -> Vec<String> {
-        self.sums(entry).notes(stage)
-    }
-
     /// Returns the evidence of an entry's present stage without that of query gates.
     fn sums(&self, entry: &str) -> Evidence {
         let stats = self.stats.get(entry);
@@ -445,11 +436,9 @@ fn automatic_move(stage: &Stage, rollout: &RolloutPolicy, judgement: &Judgement)
     let is_pending = stage.pending.is_some();
     match judgement {
         Judgement::Fail(why) if stage.stage == Mode::Canary => {
-            let is_stale = why.iter().any(|why| matches!(why, Why::Stale(_)));
-            let cause = if is_stale {
-                Cause::Stale
-            } else {
-                Cause::Breach
+            let cause = match why.iter().any(|why| matches!(why, Why::Stale(_))) {
+                true => Cause::Stale,
+                false => Cause::Breach,
             };
             Some(Move {
                 to: Mode::Shadow,

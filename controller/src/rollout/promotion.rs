@@ -81,8 +81,7 @@ pub(crate) struct Promotion<'a> {
 // === impl Rollouts ===
 
 impl Rollouts {
-    /// Moves an entry up. Skipping canary counts as a gate that does not pass: it needs a reason, unless the
-    /// policy requires no gates.
+    /// Moves an entry up.
     ///
     /// # Errors
     /// If the entry is unknown, killed, or in that stage already, or if the gate does not pass.
@@ -125,7 +124,7 @@ impl Rollouts {
         if !passed {
             against.extend(begun_anew(durable, entry));
         }
-        let notes = self.notes(entry, from);
+        let notes = self.sums(entry).notes(from);
         let (cause, grounds) = match force {
             _ if passed => (Cause::Promote, Some("the gate is passed")),
             None if !rollout.require_gates => (Cause::Promote, Some("no gate is required")),

@@ -18,6 +18,7 @@ const ERROR_CHARS_MAX: usize = 200;
 pub(crate) struct GateAnswer {
     /// The time when the answer arrived, or the query failed.
     pub(crate) at: MonoTime,
+    /// Time for which a number counts at a gate.
     pub(crate) valid_for: Duration,
     /// The number, which need not be finite, or the reason why there is none.
     pub(crate) value: Result<f64, String>,

@@ -134,13 +134,8 @@ impl StageStats {
     /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick
     /// with requests only of the control cohort.
     pub(super) fn on_tick(&mut self, stage: Mode, window: Duration, tick: Duration) {
-        let in_canary = self.fresh.canary.offered;
-        let in_control = if stage == Mode::Canary {
-            0
-        } else {
-            self.fresh.control.offered
-        };
-        let has_requests = in_canary > 0 || in_control > 0;
+        let Cohorts { canary, control } = &self.fresh;
+        let has_requests = canary.offered > 0 || stage != Mode::Canary && control.offered > 0;
         let fresh = std::mem::take(&mut self.fresh);
         self.open.cohorts.add(&fresh);
         if !has_requests {

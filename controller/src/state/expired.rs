@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregators::Place;
 
-/// Expired aggregators that are remembered, at most.
+/// Maximum number of expired aggregators that are remembered.
 const EXPIRED_MAX: usize = 256;
 /// Time that an expired aggregator is remembered, in seconds: 7 days.
 const EXPIRED_KEPT_S: i64 = 7 * 24 * 60 * 60;
@@ -37,26 +37,27 @@ pub struct ExpiredAggregators(Vec<ExpiredAggregator>);
 // === impl ExpiredAggregators ===
 
 impl ExpiredAggregators {
-    /// Adds an aggregator, in place of an earlier entry of the same place. Without room, the
-    /// earliest expired aggregator is forgotten and returned.
+    /// Adds an aggregator, instead of an earlier entry of the same place. Without room, the earliest expired aggregator
+    /// is forgotten.
     pub(crate) fn add(
         &mut self,
         (zone, name): Place,
         last_report_s: i64,
         mut released: Vec<(Bucket, Rate)>,
-    ) -> Option<ExpiredAggregator> {
+    ) {
         released.sort_by(|(_, one), (_, other)| other.per_second().total_cmp(&one.per_second()));
         released.truncate(RELEASED_BUCKETS_MAX);
         let released = released.into_iter().collect();
         self.remove(&(zone.clone(), name.clone()));
-        let evicted = (self.0.len() >= EXPIRED_MAX).then(|| self.0.remove(0));
+        if self.0.len() >= EXPIRED_MAX {
+            self.0.remove(0);
+        }
         self.0.push(ExpiredAggregator {
             zone,
             name,
             last_report_s,
             released,
         });
-        evicted
     }
 
     pub(crate) fn remove(&mut self, place: &Place) -> bool {
@@ -65,12 +66,13 @@ impl ExpiredAggregators {
         self.0.len() < before
     }
 
-    /// Removes and returns the aggregators with a last report too long ago. A clock that jumps back
+    /// Removes the aggregators with a last report too long ago. Returns true if there were any. A clock that jumps back
     /// keeps them longer.
-    pub(crate) fn prune(&mut self, unix_s: i64) -> Vec<ExpiredAggregator> {
+    pub(crate) fn prune(&mut self, unix_s: i64) -> bool {
+        let before = self.0.len();
         self.0
-            .extract_if(.., |expired| expired.age_s(unix_s) > EXPIRED_KEPT_S)
-            .collect()
+            .retain(|expired| expired.age_s(unix_s) <= EXPIRED_KEPT_S);
+        self.0.len() < before
     }
 
     /// Requests/s of a bucket that belonged to expired aggregators.
@@ -127,25 +129,16 @@ mod tests {
     fn aggregator_is_remembered_for_seven_days() {
         let mut expired = ExpiredAggregators::default();
         for number in 0..EXPIRED_MAX {
-            assert_eq!(expired.add(place(number), number as i64, Vec::new()), None);
+            expired.add(place(number), number as i64, Vec::new());
         }
-        assert_eq!(
-            expired.add(place(3), 500, Vec::new()),
-            None,
-            "it takes its own place"
-        );
-        let evicted = expired
-            .add(place(900), 900, Vec::new())
-            .map(|evicted| evicted.place());
-        assert_eq!(evicted, Some(place(0)));
+        // It takes its own place.
+        expired.add(place(3), 500, Vec::new());
+        let first = |expired: &ExpiredAggregators| expired.iter().next().unwrap().place();
+        assert_eq!(first(&expired), place(0));
+        expired.add(place(900), 900, Vec::new());
+        assert_eq!(first(&expired), place(1));
         assert!(expired.remove(&place(5)) && !expired.remove(&place(5)));
-        let gone = expired.prune(EXPIRED_KEPT_S + 3);
-        assert_eq!(
-            gone.iter()
-                .map(ExpiredAggregator::place)
-                .collect::<Vec<_>>(),
-            [place(1), place(2)]
-        );
+        assert!(expired.prune(EXPIRED_KEPT_S + 3) && !expired.prune(EXPIRED_KEPT_S + 3));
         let left: Vec<Place> = expired
             .iter()
             .map(ExpiredAggregator::place)

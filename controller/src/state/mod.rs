@@ -37,7 +37,7 @@ pub struct DurableState {
     /// the first one.
     #[serde(default)]
     pub policy: Option<Arc<PolicyTexts>>,
-    /// The hash of the policy that is held back, which a restart does not release.
+    /// The hash of the policy that guardrails hold back, which a restart does not release.
     #[serde(default)]
     pub held: Option<String>,
     /// The hash of the policy that is held back for any reason, and since when in seconds since 1970; a restart that holds
@@ -94,7 +94,8 @@ pub struct DurableState {
     /// The time of the last tick in seconds since 1970: boosts that end later are still to be judged.
     #[serde(default)]
     pub ticked_s: Option<i64>,
-    /// The aggregators with a recent report, by zone and stable name.
+    /// The aggregators that a restart waits for, by zone and stable name: they have greeted, and have neither left nor
+    /// expired, nor been forgotten.
     pub children: BTreeSet<(Zone, Name)>,
     /// The aggregators without a farewell whose shares were released.
     #[serde(default)]

@@ -26,7 +26,7 @@ pub(crate) struct Counts {
     pub(crate) policy_read_s: i64,
     pub(crate) limit_queries: Results,
     pub(crate) gate_queries: Results,
-    /// Events that no receiver took.
+    /// Events that a receiver did not take and that were given up, counted for each receiver.
     pub(crate) events_unsent: u64,
 }
 

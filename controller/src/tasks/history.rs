@@ -19,6 +19,7 @@ use crate::history::{MinuteSamples, Unsaved};
 use crate::tasks::events::EventLog;
 
 const PERIOD: Duration = Duration::from_secs(1);
+/// Number of failures in a row for each log line of one.
 const LOGGED_EVERY: u64 = 60;
 /// What moves a learned limit, in an event.
 pub(crate) const LEARNED: &str = "learned from the traffic";
@@ -35,8 +36,10 @@ struct Inner {
     shared: Option<SharedHistory>,
     /// The brain was given the saved history. Nothing is written before.
     is_restored: bool,
-    /// Failures since the last save that succeeded.
+    /// Minutes that could not be saved since the last one that was.
     failures: u64,
+    /// True while the summaries or the answers cannot be saved.
+    has_unsaved: bool,
 }
 
 impl HistoryRecorder {
@@ -48,6 +51,7 @@ impl HistoryRecorder {
             shared,
             is_restored: false,
             failures: 0,
+            has_unsaved: false,
         };
         match inner.read() {
             Ok(restored) => brain.restore_history(MonoTime::ZERO, restored),
@@ -61,7 +65,7 @@ impl HistoryRecorder {
         }
     }
 
-    /// Runs `f` on the history on disk. Blocks.
+    /// Runs `f` on the history on disk, which the brain is given first if the start could not read it. Blocks.
     ///
     /// # Errors
     /// When the history cannot be read, or `f` fails.
@@ -76,6 +80,7 @@ impl HistoryRecorder {
             .with_store(brain, f)
     }
 
+    /// Saves what is unsaved every second, forever.
     pub(crate) async fn run(self, Commands { brain, events, .. }: Commands) {
         let mut periods = interval(PERIOD);
         loop {
@@ -128,7 +133,11 @@ impl Inner {
     ) -> io::Result<R> {
         if !self.is_restored {
             let restored = self.read()?;
-            brain.with(|brain, now| brain.restore_history(now, restored));
+            brain.with(|brain, now| {
+                brain.restore_history(now, restored);
+                // Those that `f` saves may be from before.
+                brain.limits.has_unsaved_answers = true;
+            });
             brain.notify();
         }
         f(&self.store)
@@ -174,9 +183,20 @@ impl Inner {
             Some(shared) => Handle::current().block_on(shared.write_answers(&answers)),
             None => self.with_store(brain, |store| store.write_answers(&answers)),
         });
-        // A restart computes summaries again from the minutes. Answers are saved again when one of them changes.
-        if let Err(error) = closed.and(answers) {
-            self.fail(&error);
+        brain.with(|brain, _| {
+            brain.limits.history.has_unsaved_days |= closed.is_err();
+            brain.limits.has_unsaved_answers |= answers.is_err();
+        });
+        let saved = closed.and(answers);
+        let had_unsaved = std::mem::replace(&mut self.has_unsaved, saved.is_err());
+        match saved {
+            Err(error) if !had_unsaved => {
+                tracing::error!(%error, "history summaries or answers to queries not saved: the next attempt is in a second");
+            }
+            Ok(()) if had_unsaved => {
+                tracing::info!("history summaries and answers to queries are saved again");
+            }
+            _ => {}
         }
     }
 
@@ -185,5 +205,31 @@ impl Inner {
             tracing::error!(%error, "history save failed: nothing is learned until it succeeds, limits stay as they are");
         }
         self.failures += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::Controller;
+
+    #[tokio::test]
+    async fn unsaved_summaries_are_saved_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = crate::tasks::tests::args(directory.path());
+        let Controller {
+            commands, recorder, ..
+        } = Controller::open(&args).unwrap();
+        let Commands { brain, events, .. } = commands;
+        brain.with(|brain, _| brain.limits.history.has_unsaved_days = true);
+        let path = args.state_dir.join("history/closed.json");
+        fs::create_dir_all(&path).unwrap();
+        let save = || recorder.inner.lock().unwrap().save(&brain, &events);
+        save();
+        fs::remove_dir(&path).unwrap();
+        save();
+        assert!(path.is_file() && !recorder.inner.lock().unwrap().has_unsaved);
     }
 }

@@ -25,12 +25,15 @@ enum Presence {
     /// Known from before the start of this process, and not connected since.
     Awaited,
     Connected,
+    /// Without a stream, after it was connected to this process or lost by an earlier one.
     Away,
+    /// Without a report for too long.
     Stale,
+    /// Its share was released.
     Expired,
 }
 
-/// What events compare.
+/// The parts of the brain's state whose changes are events.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     aggregators: BTreeMap<Place, Presence>,
@@ -39,6 +42,7 @@ pub(crate) struct Snapshot {
     in_conflict: BTreeSet<Place>,
     lost_lead: Option<LostLead>,
     policy: Arc<Policy>,
+    /// The time of the last tick in seconds since 1970; `None` before the first one.
     ticked_s: Option<i64>,
     is_quota_store_down: bool,
 }

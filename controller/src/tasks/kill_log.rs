@@ -24,8 +24,8 @@ impl KillLog {
         Self { last: saved }
     }
 
-    /// Returns the changes since the last call: those that no command at this controller made, and the events. `named`
-    /// returns the name of an aggregator by its id.
+    /// Returns the changes since the last call that no command at this controller made, and the events of all changes but
+    /// the ends by command. `named` returns the name of an aggregator by its process id.
     pub(crate) fn on(
         &mut self,
         durable: &DurableState,

@@ -14,12 +14,12 @@ use crate::tasks::events::{Event, EventKind};
 const PERIOD: Duration = Duration::from_millis(100);
 const UNCONFIRMED: &str = "the store does not confirm that this controller leads; try again once it answers (`plimsoll status`)";
 
-/// A leader without any aggregator hands over after this time, if another member is sought,
+/// Time without any aggregator after which a leader hands over, if another member is sought.
 const UNREACHED_MAX: Duration = Duration::from_secs(10);
-/// and keeps the lead this long before: the next leader may not be reached either.
+/// Minimum time of a lead before that: the next leader may not be reached either.
 const LED_MIN: Duration = Duration::from_secs(60);
 
-/// Follows the lead, forever.
+/// Follows the lead, until it is handed over.
 pub(crate) async fn follow(
     membership: Membership,
     Commands {
@@ -71,7 +71,8 @@ pub(crate) async fn follow(
     }
 }
 
-/// The event of a controller that begins to lead, after the `last` kind of event of an earlier process.
+/// The event of a controller that begins to lead. `last` is the kind of the last event of earlier processes; `None` without
+/// any.
 pub(crate) fn begun(
     brain: &Brain,
     membership: Option<&Membership>,

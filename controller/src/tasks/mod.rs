@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_admin::server as admin_server;
-use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::Parameters;
 use plimsoll_host::Shared;
 use plimsoll_proto::driver::parent::ParentService;
@@ -60,18 +59,9 @@ pub(crate) async fn tick(brain: Shared<Brain>) {
         for bucket in unprotected {
             tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");
         }
-        for (
-            scope,
-            KillClaim {
-                generation,
-                zone,
-                service,
-                name,
-            },
-        ) in claims
-        {
+        for (scope, claim) in claims {
             tracing::warn!(
-                %scope, claimed = generation.0, %zone, %service, %name,
+                %scope, claimed = claim.generation.0, zone = %claim.zone, service = %claim.service, name = %claim.name,
                 "kill generation without an order: ignored; the process that holds it stays in shadow until \
                  `plimsoll kill off` for the scope"
             );

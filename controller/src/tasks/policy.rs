@@ -101,6 +101,7 @@ impl PolicyTask {
         }
     }
 
+    /// Records a policy and offers it to the brain. A kill in it is active before.
     async fn offer(&mut self, policy: Arc<Policy>) {
         let Commands {
             brain,

@@ -6,7 +6,7 @@ use crate::admin::Commands;
 use crate::audit::{Actor, Entry};
 use crate::rollout::Ready;
 
-/// Makes promotions, forever. They wait while they cannot be recorded.
+/// Makes promotions, as long as the brain lives. They wait while they cannot be recorded.
 pub(crate) async fn run(commands: Commands) {
     let Commands { brain, audit, .. } = &commands;
     let mut wakeups = brain.changes();

@@ -133,7 +133,11 @@ fn kill_of_the_files_that_a_start_reads_is_an_event() {
     let args = args(directory.path());
     let start = |kill_switch: bool| {
         let bucket = "buckets: { b: { limit: 100 } }";
-        fs::write(&args.policy, format!("kill_switch: {kill_switch}\n{bucket}\n")).unwrap();
+        fs::write(
+            &args.policy,
+            format!("kill_switch: {kill_switch}\n{bucket}\n"),
+        )
+        .unwrap();
         let events = Controller::open(&args).unwrap().commands.events;
         let events = events.latest(usize::MAX).into_iter();
         let kills: Vec<_> = events

@@ -20,9 +20,10 @@ pub struct AggregatorStatus {
     pub connected: bool,
     /// Connected clients below it that a kill file stops from refusing.
     pub killed_locally: u32,
-    /// Requests that it reported and its clients cannot have decided, which were not counted.
+    /// Requests that this process reported and its clients cannot have decided, which were not counted.
     pub counts_cut: u64,
-    /// Seconds since the first report of this process; 0 if its session has been evicted.
+    /// Seconds since the first report of this process; 0 without a session: it has not reported since the start of
+    /// this controller, or has been away for long.
     pub since_s: f64,
     /// Seconds since its last report; since the start of this controller, if it has not reported to it.
     pub last_report_s: f64,

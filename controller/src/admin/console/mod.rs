@@ -4,7 +4,7 @@
 //! * `snapshot`: the fleet at one second, for all viewers.
 //! * `view`: what a viewer asks for: a page of buckets, and one bucket with a page of its tenants.
 //! * `rows`: the lines of these pages.
-//! * `stream`: the route, and the task that makes a snapshot every second while somebody looks.
+//! * `stream`: the route, and the task that makes a snapshot every second while there are viewers.
 
 mod assets;
 mod rows;

@@ -57,7 +57,7 @@ pub(super) struct BucketDetail {
 pub(super) struct TenantRow {
     tenant: Tenant,
     offered_rps: f64,
-    /// Its share of the limit.
+    /// Its share of the limit; 0 without one, like the ratio.
     allocated_rps: f64,
     law_ratio: f64,
     at_tenant_limit: bool,
@@ -83,7 +83,7 @@ impl BucketRow {
         }
     }
 
-    /// Killed ones are the worst, then those that refuse the most requests/s.
+    /// The order of the worst buckets, greater for a worse one: killed ones, then by refused requests/s.
     pub(super) fn badness(&self) -> (bool, u64) {
         (
             self.killed,
@@ -127,14 +127,14 @@ impl BucketDetail {
             .filter(|(tenant, _)| tenant.as_str().contains(&view.tenant))
             .collect();
         // By refused requests/s, and those without by what they offer.
-        let order = |share: &Share| share.offered * (share.ratio.as_f64() + 1e-9);
+        let order = |share: &Share| share.offered * (share.law_ratio().unwrap_or_default() + 1e-9);
         found.sort_by(|(_, one), (_, other)| order(other).total_cmp(&order(one)));
         let tenants = Page::cut(total, found, view.tenant_page, |(tenant, share)| {
             TenantRow {
                 tenant: tenant.clone(),
                 offered_rps: share.offered,
                 allocated_rps: share.allocation,
-                law_ratio: share.ratio.as_f64(),
+                law_ratio: share.law_ratio().unwrap_or_default(),
                 at_tenant_limit: share.at_tenant_limit,
                 grants: TenantGrants::in_bucket(brain.policy(), &row.name, tenant),
             }

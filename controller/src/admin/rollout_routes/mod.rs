@@ -47,7 +47,7 @@ pub struct EntryStatus {
     pub file: Mode,
     /// The mode in the policy file that waits for its gate.
     pub pending: Option<Mode>,
-    /// The next stage.
+    /// The next stage; null if it is enforced, like the gate.
     pub next: Option<Mode>,
     /// The result of the gate to the next stage: `pass`, `fail` or `inconclusive`.
     pub gate: Option<String>,
@@ -57,7 +57,7 @@ pub struct EntryStatus {
     pub auto_promote: bool,
     /// The statistics of the stage, over the window of its gate.
     pub evidence: Evidence,
-    /// The change that began the stage, or its evidence anew.
+    /// The change that began the stage, or its evidence anew; null once the history has dropped it.
     pub since: Option<Change>,
 }
 
@@ -311,12 +311,11 @@ pub(crate) fn returning(brain: &mut Brain, _now: MonoTime) -> Vec<Returning> {
 fn law_rates(brain: &Brain) -> BTreeMap<&str, LawRate> {
     let mut rates = BTreeMap::<&str, LawRate>::new();
     for bucket in brain.buckets.states.values() {
-        let is_limited = bucket.divided_limit().per_second().is_some();
         let own = Some(bucket.name.as_str()).filter(|own| bucket.entry.as_deref() != Some(own));
         for name in bucket.entry.as_deref().into_iter().chain(own) {
             for (_, share) in bucket.shares() {
-                let ratio = is_limited.then(|| share.ratio.as_f64());
-                rates.entry(name).or_default().add(share.offered, ratio);
+                let rate = rates.entry(name).or_default();
+                rate.add(share.offered, share.law_ratio());
             }
         }
     }
@@ -336,10 +335,13 @@ async fn resume(
                 Err(why) => drop(refused.insert(entry, why)),
             }
         }
+        let saved = in_effect(&commands.brain).await;
+        let brain = &commands.brain;
+        changes.iter_mut().for_each(|change| refresh(brain, change));
         Ok(Json(Resumed {
             changes,
             refused,
-            saved: in_effect(&commands.brain).await,
+            saved,
         }))
     })
     .await
@@ -399,14 +401,16 @@ fn add_stage(events: &EventLog, caller: &Caller, change: &Change) {
     event.into_iter().for_each(|event| events.add(event));
 }
 
-fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Json<Done> {
-    // The statistics and the time of the change may have been filled in since.
-    let change = change.map(|change| {
-        brain
-            .with(|brain, _| brain.durable().change(change.number).cloned())
-            .unwrap_or(change)
-    });
+fn done(brain: &Shared<Brain>, mut change: Option<Change>, saved: bool) -> Json<Done> {
+    change.iter_mut().for_each(|change| refresh(brain, change));
     Json(Done { change, saved })
+}
+
+/// Adds the time of a change, if a tick has set it since.
+fn refresh(brain: &Shared<Brain>, change: &mut Change) {
+    if let Some(latest) = brain.with(|brain, _| brain.durable().change(change.number).cloned()) {
+        *change = latest;
+    }
 }
 
 fn not_moved(error: RolloutError) -> Refused {

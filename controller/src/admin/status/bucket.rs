@@ -39,7 +39,7 @@ pub struct BucketStatus {
     pub file_mode: Option<Mode>,
     /// True if the gate out of canary compares no latency, because no instance reports it.
     pub latency_unreported: bool,
-    /// The mode that waits for its gate.
+    /// The mode of the file that waits for its gate.
     pub pending_mode: Option<Mode>,
     /// Unused requests of the limit, or requests above it if negative; 0 without a limit.
     pub balance: f64,
@@ -103,11 +103,12 @@ pub struct CandidateStatus {
 /// Offered traffic and decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
-    /// Requests/s offered at present.
+    /// Requests/s offered at present. Of a class, without what its names offer above their tenant limit.
     pub offered_rps: f64,
-    /// Requests/s allocated.
+    /// Requests/s allocated; 0 without a limit.
     pub allocated_rps: f64,
-    /// The share that the law means to refuse, without guards; null without a limit. In shadow it is not carried out.
+    /// The share that the law means to refuse, without guards; null without a limit, and before rates are sent.
+    /// In shadow it is not carried out.
     pub law_ratio: Option<f64>,
     /// The reason of a ratio above 0: `tenant_limit` if every tenant refused is at its own limit.
     pub drop_reason: Option<Reason>,
@@ -150,13 +151,11 @@ impl BucketStatus {
         for (_, share) in protected.shares() {
             traffic.add_share(share);
         }
-        if protected.divided_limit().per_second().is_none() {
-            traffic.law_ratio = None;
-        }
         let mode = protected.mode(durable);
+        let limit = protected.limit.per_second().map(Rate::per_second);
         Self {
             entry: protected.entry.clone(),
-            limit_rps: protected.limit.per_second().map(Rate::per_second),
+            limit_rps: limit,
             learned: history::learned_policy(brain.policy(), &protected.name)
                 .map(|learned| brain.limits.history.status(&protected.name, learned)),
             queried: Queried::of(brain, &protected.name, now),
@@ -171,8 +170,8 @@ impl BucketStatus {
                 .as_ref()
                 .is_some_and(|entry| brain.rollouts.is_latency_unreported(entry)),
             pending_mode: stage.and_then(|stage| stage.pending),
-            balance: protected.balance.tokens(),
-            released_rps: protected.limit.per_second().map_or(0.0, |_| {
+            balance: limit.map_or(0.0, |_| protected.balance.tokens()),
+            released_rps: limit.map_or(0.0, |_| {
                 durable.expired.released(&protected.name) + protected.silent.released
             }),
             unheard_rps: protected.silent.unheard,
@@ -205,11 +204,6 @@ impl BucketStatus {
                 .or_default()
                 .add_share(share);
         }
-        if protected.divided_limit().per_second().is_none() {
-            self.tenants
-                .values_mut()
-                .for_each(|traffic| traffic.law_ratio = None);
-        }
         self.grants = TenantGrants::list(brain.policy(), &protected.name);
     }
 }
@@ -237,10 +231,11 @@ impl Traffic {
             offered_rps: self.offered_rps,
             ratio: self.law_ratio,
         };
-        mean.add(share.offered, Some(share.ratio.as_f64()));
+        mean.add(share.offered, share.law_ratio());
         (self.offered_rps, self.law_ratio) = (mean.offered_rps, mean.ratio);
         self.allocated_rps += share.allocation;
-        if share.ratio > DropRatio::NONE && self.drop_reason != Some(Reason::ClusterOverload) {
+        if share.ratio > Some(DropRatio::NONE) && self.drop_reason != Some(Reason::ClusterOverload)
+        {
             let reason = if share.at_tenant_limit {
                 Reason::TenantLimit
             } else {
@@ -273,13 +268,43 @@ pub(super) fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::law::{Balance, Parameters};
+    use plimsoll_core::report::InstanceId;
+
     use super::*;
+    use crate::admin::status::Status;
+    use crate::state::DurableState;
 
     fn share(offered: f64, ratio: u32, at_tenant_limit: bool) -> Share {
         let mut share = Share::default();
-        (share.offered, share.ratio) = (offered, DropRatio::new(ratio).unwrap());
+        (share.offered, share.ratio) = (offered, DropRatio::new(ratio).ok());
         share.at_tenant_limit = at_tenant_limit;
         share
+    }
+
+    #[test]
+    fn balance_ends_with_the_limit() {
+        let limits = ["10", "unlimited"].map(|limit| {
+            crate::brain::tests::policy(&format!("buckets: {{ api: {{ limit: {limit} }} }}\n"))
+        });
+        let now = MonoTime::ZERO;
+        let durable = DurableState::first_start();
+        let mut brain = Brain::new(
+            now,
+            InstanceId(1),
+            durable,
+            limits[0].clone(),
+            Parameters::default(),
+        );
+        let api = Bucket::new("api").unwrap();
+        for (policy, balance) in limits.into_iter().zip([-5.0, 0.0]) {
+            brain.on_policy(policy);
+            let bucket = brain.buckets.states.get_mut(&api).unwrap();
+            bucket.balance = Balance::default();
+            bucket.balance.add(-5.0);
+            let status = Status::of(&brain, now);
+            assert_eq!(status.buckets[&api].balance, balance);
+        }
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub struct Status {
 pub struct UnlistedStatus {
     /// The name.
     pub bucket: Bucket,
-    /// The bucket of the policy with the most similar name.
+    /// The bucket of the policy with the most similar name; null if none is similar, and before the search.
     pub nearest: Option<String>,
     /// Number of requests of aggregators for it.
     pub times: u64,

@@ -27,9 +27,11 @@ const ATTEMPTS_MAX: usize = 3;
 /// anyway.
 #[derive(Debug)]
 pub struct Snapshot {
+    /// The content of `audit.head`; `None` without that file, and for a single file.
     head: Result<Option<Head>, Fault>,
     /// True for the whole log, which must have a head.
     is_whole: bool,
+    /// The files, the oldest first.
     parts: Vec<Part>,
 }
 
@@ -37,6 +39,7 @@ pub struct Snapshot {
 struct Part {
     name: String,
     file: File,
+    /// The bytes to read: `from` is the first, and `to` the size when it was opened.
     from: u64,
     to: u64,
 }
@@ -118,7 +121,7 @@ impl Snapshot {
         self.head.as_ref().ok()?.as_ref()
     }
 
-    /// Keeps only the last lines.
+    /// Keeps only the last `count` lines.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -177,31 +180,25 @@ impl Snapshot {
             Err(fault) => return Ok(Err(fault)),
             Ok(head) => head,
         };
-        let has_head = head.is_some();
-        let mut verifier = Verifier::new(head);
+        let lacks_head = self.is_whole && head.is_none();
+        let (mut verifier, mut next) = (Verifier::new(head), (String::new(), 1));
         for part in &mut self.parts {
+            next = (part.name.clone(), 1);
             verifier.file(&part.name);
-            each_line(part.reader()?, |line| verifier.line(line))?;
+            each_line(part.reader()?, |line| {
+                next.1 += 1;
+                verifier.line(line);
+            })?;
         }
         let verified = verifier.finish();
-        Ok(verified.and_then(|verified| {
-            let why = "the head is missing, so that lines may be missing at the end".to_owned();
-            let name = self
-                .parts
-                .last()
-                .map(|part| part.name.clone())
-                .unwrap_or_default();
-            let fault = Fault {
+        Ok(verified.and_then(|verified| match next {
+            (file, line) if lacks_head => Err(Fault {
                 kind: Kind::Truncated,
-                file: name,
-                line: verified.lines + 1,
-                why,
-            };
-            if self.is_whole && !has_head {
-                Err(fault)
-            } else {
-                Ok(verified)
-            }
+                file,
+                line,
+                why: "the head is missing, so that lines may be missing at the end".to_owned(),
+            }),
+            _ => Ok(verified),
         }))
     }
 }
@@ -225,6 +222,7 @@ impl Part {
         Ok((&self.file).take(self.to.saturating_sub(self.from)))
     }
 
+    /// Returns the byte at which the last `left` lines begin, and reduces `left` by the lines that were found.
     fn start_of_last(&mut self, left: &mut u64) -> io::Result<u64> {
         let (mut starts, mut at) = (VecDeque::new(), self.from);
         let most = usize::try_from(*left).unwrap_or(usize::MAX);
@@ -257,6 +255,7 @@ pub(super) fn each_line(file: impl Read, mut take: impl FnMut(&[u8])) -> io::Res
     }
 }
 
+/// Returns the rotated files by their numbers, the oldest first.
 pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory_of(log))? {
@@ -271,6 +270,7 @@ pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
     Ok(files)
 }
 
+/// Reads the head of a log; `None` without a file.
 pub(super) fn read_head(path: &Path) -> io::Result<Option<Head>> {
     match regular_file::read(path, HEAD_BYTES_MAX) {
         Ok(bytes) => {
@@ -287,7 +287,7 @@ pub(super) fn read_head(path: &Path) -> io::Result<Option<Head>> {
     }
 }
 
-/// Returns true if a file is something else than the controller wrote, rather than out of reach.
+/// Returns true if a file has other content than the controller wrote; false if it cannot be read.
 pub(super) fn is_damage(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -82,7 +82,9 @@ fn log_without_head_or_lines_is_truncated() {
     let head = directory.path().join(HEAD);
     let good = fs::read(&head).unwrap();
     fs::remove_file(&head).unwrap();
-    assert_eq!(verify(directory.path()).unwrap_err().kind, Kind::Truncated);
+    let fault = verify(directory.path()).unwrap_err();
+    assert_eq!((fault.kind, fault.line), (Kind::Truncated, 4));
+    assert!(fault.file.ends_with(LOG), "{fault}");
     fs::write(&head, "garbage").unwrap();
     let fault = verify(directory.path()).unwrap_err();
     assert!(

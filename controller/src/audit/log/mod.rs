@@ -2,6 +2,7 @@
 //! changes are made first: their lines are kept while the disk fails, and written later.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,14 +50,15 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     kept: VecDeque<Record>,
-    /// Lines that did not wait for the disk: all of them, and those that are written or given up. The others are kept or
-    /// in a write.
+    /// Number of lines that no command waited for.
     noted: u64,
+    /// Number of noted lines that are written or given up. The others are kept or in a write.
     settled: u64,
+    /// Present while the disk fails, and until a line has reported all that was not written.
     failure: Option<Failure>,
     /// Why changes that may add refusals wait, although the disk works.
     barred: Option<&'static str>,
-    /// True from a write that takes too long until it ends.
+    /// True from a write that takes too long until it, or a later one, ends.
     hangs: bool,
     /// Lines written by this process.
     written: u64,
@@ -66,7 +68,7 @@ struct State {
 struct Failure {
     reason: String,
     since_s: i64,
-    /// Lines that are never written: refused commands, and lines without room.
+    /// Lines that are never written, refused commands and lines without room, as far as no line has reported them.
     unwritten: u64,
 }
 
@@ -108,7 +110,7 @@ pub(crate) enum NotLogged {
 
 impl AuditLog {
     /// Opens the log in a state directory, which this process must have locked, and repairs what a crash left.
-    /// Blocks. A log that cannot be opened is tried again.
+    /// Blocks. A log that cannot be opened is tried again with each write.
     pub(crate) fn open(directory: &Path, shared: Option<Arc<SharedLines>>) -> Self {
         let inner = Inner {
             directory: directory.to_owned(),
@@ -253,6 +255,7 @@ impl AuditLog {
         self.state().written
     }
 
+    /// Writes kept lines until `stop` is cancelled, and those that are kept then.
     pub(crate) async fn run(self, stop: CancellationToken) {
         loop {
             let is_failing = self.is_failing();
@@ -265,19 +268,13 @@ impl AuditLog {
             }
             let log = self.clone();
             let mut writing = spawn_blocking(move || log.write(None));
-            let ended = match timeout(LINE_MAX, &mut writing).await {
-                Ok(ended) => ended,
-                Err(_) => {
-                    self.on_failure(no_answer(), true);
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        ended = writing => ended,
-                    }
+            // A write that fails notes that itself.
+            if timeout(LINE_MAX, &mut writing).await.is_err() {
+                self.on_failure(no_answer(), true);
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    _ = writing => {}
                 }
-            };
-            // A failed write has said so itself.
-            if let Err(panic) = ended {
-                self.on_failure(format!("the write panicked: {panic}"), false);
             }
         }
     }
@@ -293,7 +290,9 @@ impl AuditLog {
         let batch = self.state().take_batch(awaited);
         let lines = batch.lines();
         let last = (lines.len() as u64).saturating_sub(1);
-        match writer.append(&lines, unix_s()) {
+        // After a panic the lines are still due.
+        let append = AssertUnwindSafe(|| writer.append(&lines, unix_s()));
+        match catch_unwind(append).unwrap_or_else(|_| Err(writer.on_panic())) {
             Ok(first) => {
                 if let Some(shared) = &self.inner.shared {
                     shared.add(first, &lines);
@@ -315,7 +314,7 @@ impl AuditLog {
                     None => {
                         let begins_attempts = batch.awaited.is_some();
                         self.state().return_batch(batch);
-                        // Only a command's write finds the task asleep.
+                        // The task sleeps, unless the write is its own.
                         if begins_attempts {
                             self.inner.wake.notify_one();
                         }
@@ -341,7 +340,7 @@ impl AuditLog {
         self.inner.changes.send_replace(());
     }
 
-    /// Notes that the disk fails, or that it `hangs`.
+    /// Notes that the disk fails; `hangs` if it does not answer.
     fn on_failure(&self, reason: String, hangs: bool) {
         let mut state = self.state();
         state.fail(reason);
@@ -350,6 +349,7 @@ impl AuditLog {
         self.inner.changes.send_replace(());
     }
 
+    /// Notes that the change of a line in the log was not made.
     fn deny(&self, line: &Record, seq: u64, why: &str) {
         self.note_record(line.continued(unix_s(), seq, NOT_MADE, why.to_owned()));
     }
@@ -460,10 +460,12 @@ impl Failure {
 // === impl Logged ===
 
 impl Logged {
+    /// Notes that the change was not made.
     pub(crate) fn refused(self, why: impl ToString) {
         self.log.deny(&self.record, self.seq, &why.to_string());
     }
 
+    /// Notes what the change led to.
     pub(crate) fn continued(self, after: &str, why: String) {
         self.log
             .note_record(self.record.continued(unix_s(), self.seq, after, why));

@@ -214,3 +214,32 @@ fn line_without_a_head_is_denied() {
         (Some(1), NOT_MADE, true)
     );
 }
+
+#[test]
+fn lines_outlive_a_panic() {
+    let directory = tempdir().unwrap();
+    let log = AuditLog::open(directory.path(), None);
+    log.note(gate(), entry("promote"));
+    log.write(None).unwrap();
+    let head = directory.path().join("audit.head");
+    let right = fs::read(&head).unwrap();
+    // No line can follow the greatest number. The file grows, so that its end is read again.
+    let text = String::from_utf8(right.clone()).unwrap();
+    fs::write(
+        &head,
+        text.replace("\"seq\":1", &format!("\"seq\":{}", u64::MAX)),
+    )
+    .unwrap();
+    let path = directory.path().join(LOG);
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
+    let number = log.note(gate(), entry("kill on"));
+    let error = log.write(None).unwrap_err();
+    assert!(error.contains("the write panicked"), "{error}");
+    fs::write(&head, right).unwrap();
+    fs::write(&path, whole).unwrap();
+    log.write(None).unwrap();
+    let lines = lines(directory.path());
+    assert!(lines.iter().any(|line| line.what == "kill on"));
+    assert!(log.state().settled >= number && !log.is_failing());
+}

@@ -16,7 +16,7 @@ use super::verify::{Verified, Verifier};
 mod tests;
 
 const ROTATE_BYTES: u64 = 64 << 20;
-/// The most rotated files; the oldest one is removed.
+/// Maximum number of rotated files. The oldest one beyond it is removed.
 const ROTATED_MAX: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub(super) struct Writer {
     log: PathBuf,
     rotate_bytes: u64,
     rotated_max: usize,
-    /// The end of the log; `None` until it was read.
+    /// The end of the log; `None` until it is read, or read again after an error.
     end: Option<End>,
     /// Records about the log itself, which the next append writes first.
     own: Vec<Record>,
@@ -71,6 +71,16 @@ impl Writer {
         self.replace_head(&head)
             .map_err(failed(Some(seq), self.log.with_file_name(HEAD)))?;
         Ok(seq)
+    }
+
+    /// Returns the error of an append that panicked. The log is read again.
+    pub(super) fn on_panic(&mut self) -> AppendError {
+        self.end = None;
+        AppendError {
+            seq: None,
+            file: self.log.clone(),
+            source: io::Error::other("the write panicked"),
+        }
     }
 
     fn append_lines(&mut self, records: &[Record], unix_s: i64) -> io::Result<(u64, Head)> {
@@ -125,14 +135,14 @@ impl Writer {
         }
     }
 
-    /// Reads the end of the log from its files, repairs what a crash left, and notes what is found.
+    /// Reads the end of the log from its last file, repairs what a crash left, and notes what is found.
     fn read_end(&mut self, mut file: File, mut bytes: u64, unix_s: i64) -> io::Result<End> {
         let (head, head_damage) = match read_head(&self.log.with_file_name(HEAD)) {
             Ok(head) => (head, None),
             Err(error) if is_damage(&error) => (None, Some(format!("{HEAD}: {error}"))),
             Err(error) => return Err(error),
         };
-        // Lines in rotated files are left to `plimsoll audit verify`.
+        // The first line may have any number: lines in rotated files are left to `plimsoll audit verify`.
         let mut verifier = Verifier::new(head.clone().map(|head| Head {
             first: u64::MAX,
             ..head

@@ -67,8 +67,8 @@ impl Brain {
         }
     }
 
-    /// Begins evidence anew after limits that moved by themselves, judges every gate, and makes the moves that
-    /// need no operator. With an audit log, promotions are only listed as ready.
+    /// Begins evidence anew after limits that fell by themselves and boosts that ended, judges every gate, and makes the
+    /// moves that need no operator. With an audit log, promotions are only listed as ready.
     pub(super) fn tick_rollouts(&mut self, now: MonoTime, unix_s: i64) {
         self.record_weighed();
         let renewed = self.renew_evidence(unix_s);
@@ -88,7 +88,7 @@ impl Brain {
         self.pending_saves.note_wanted(outcome.saves || stamped);
     }
 
-    /// Begins evidence anew after boosts that ended and limits that fell. Returns true if any did.
+    /// Begins evidence anew after boosts that ended and limits that fell far. Returns true if any evidence began anew.
     fn renew_evidence(&mut self, unix_s: i64) -> bool {
         let (durable, policy) = (&mut self.durable, &self.policies.in_force);
         let before = durable.changes;
@@ -212,7 +212,7 @@ impl Brain {
         change.ok_or_else(|| RolloutError::unknown(&self.policies.in_force, entry))
     }
 
-    /// The judgement of the gate out of an entry's present stage. `None` for an enforced entry.
+    /// The judgement of the gate out of an entry's present stage. `None` for an enforced entry, and without a stage.
     pub(crate) fn judgement(
         &self,
         now: MonoTime,

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::aggregators::leadership::Mandate;
-use crate::state::Command;
+use crate::state::{BucketSwitch, Command};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_core::kill::{KILLED_BUCKETS_MAX, KillGeneration, KilledBucketsFull, Scope};
 use plimsoll_core::names::Text;
 
 fn because(until_s: Option<i64>) -> Command {
@@ -155,6 +155,7 @@ fn stored_order_is_carried_out_once() {
         fleet
             .brain
             .on_stored_kill(created, &Scope::Fleet, because(None))
+            .unwrap()
     };
     assert!(order(&mut fleet, 7));
     let now = fleet.now();
@@ -166,4 +167,22 @@ fn stored_order_is_carried_out_once() {
     assert!(!order(&mut fleet, 7) && order(&mut fleet, 8));
     fleet.brain.retain_stored_kills(&[].into());
     assert!(fleet.brain.durable().orders_done.is_empty());
+}
+
+#[test]
+fn stored_order_without_room_is_an_error() {
+    let mut fleet = settled(enforced());
+    let bucket = |number: usize| Bucket::new(&format!("b{number}")).unwrap();
+    fleet.brain.durable.bucket_kills = (0..KILLED_BUCKETS_MAX)
+        .map(|number| {
+            let switch = BucketSwitch {
+                command: Some(because(None)),
+                ..BucketSwitch::default()
+            };
+            (bucket(number), switch)
+        })
+        .collect();
+    let scope = Scope::Bucket(bucket(KILLED_BUCKETS_MAX));
+    let killed = fleet.brain.on_stored_kill(7, &scope, because(None));
+    assert_eq!(killed, Err(KilledBucketsFull));
 }

@@ -29,6 +29,7 @@ use crate::state::store::put_aside;
 pub(crate) const DAYS_MAX: usize = 8;
 /// Maximum size of a file that is read: a day of the longest names takes half of it.
 const FILE_BYTES_MAX: usize = 512 << 20;
+/// Maximum number of damaged lines that a loss names.
 const NAMED_MAX: usize = 5;
 const FOLDER: &str = "history";
 const CLOSED: &str = "closed.json";
@@ -124,8 +125,8 @@ impl HistoryStore {
         Ok((minutes, dropped))
     }
 
-    /// Appends a minute to the file of its day, and deletes the oldest day beyond [`DAYS_MAX`]. The minute is on disk
-    /// when this returns.
+    /// Appends a minute to the file of its day. The first one of a day deletes the oldest days beyond [`DAYS_MAX`]. The
+    /// minute is on disk when this returns.
     ///
     /// # Errors
     /// When it cannot be written. No part of it is left, if the system allows.
@@ -159,8 +160,8 @@ impl HistoryStore {
         Ok(())
     }
 
-    /// Adds samples to the files of their days, of the last [`DAYS_MAX`] days only. An existing sample stays, unless
-    /// `replaces` is set.
+    /// Adds samples to the files of their days, of the last [`DAYS_MAX`] of these days only. An existing sample stays,
+    /// unless `replaces` is set.
     ///
     /// # Errors
     /// When a file cannot be read or written.

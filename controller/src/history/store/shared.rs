@@ -18,7 +18,7 @@ use crate::state::store::etcd::EtcdStore;
 const MINUTES: &str = "history/minutes/";
 const CLOSED: &str = "history/closed";
 const ANSWERS: &str = "history/answers";
-/// Maximum number of minutes that are read: those of two days.
+/// Maximum number of minutes that are read, those of two days. With more of them none is read.
 const MINUTES_MAX: u64 = 2 * 24 * 60;
 
 #[derive(Debug)]

@@ -25,11 +25,12 @@ pub struct BucketSwitch {
     pub generation: KillGeneration,
     /// The command that keeps it killed.
     pub command: Option<Command>,
-    /// Present from a kill of the bucket until its entry is promoted after the kill: the bucket stays in shadow.
+    /// Present from a kill of the bucket until it is resumed, or its entry is promoted, after the kill: the bucket stays in
+    /// shadow.
     pub held: Option<Held>,
     /// The latest end by command.
     pub ended: Option<End>,
-    /// True if an aggregator's report opened it, and no command was given here since.
+    /// True if an aggregator's report added it, and no command was given here since.
     pub learned: bool,
 }
 
@@ -53,7 +54,8 @@ pub struct Held {
     pub entry: Option<String>,
     /// The stage of the entry.
     pub at: Mode,
-    /// The stage of the pattern that covers it before the kill, unless it has an entry of its own.
+    /// The stage of the pattern that covers it before the kill; absent if it has an entry of its own, or if a lost state was
+    /// recovered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BeforeKill>,
 }

@@ -64,7 +64,7 @@ pub struct Change {
 pub enum Cause {
     /// The entry is new in the policy.
     Appeared,
-    /// An earlier state could not be read.
+    /// An earlier state could not be read, or the first policy not be recorded.
     Lost,
     /// The state was lost, and aggregators had this mode from an earlier controller.
     Recovered,

@@ -49,7 +49,8 @@ pub enum Unread {
     Content(String),
 }
 
-/// Writes the chunks of a document that `before` does not have, and returns the value that makes it current.
+/// Writes the chunks of a document that `before` does not have, and returns the value that makes it current. A document
+/// that fits into a value has no chunks.
 ///
 /// # Errors
 /// When the store does not take a chunk. The document before stays whole.

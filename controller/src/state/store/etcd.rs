@@ -1,5 +1,5 @@
 //! The durable state in etcd. Every write holds only while the leader's key stands, so that a deposed controller
-//! cannot write.
+//! changes nothing. Chunks are written without that condition: they count once a document names them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const UNREADABLE: &str = "unreadable";
 #[derive(Debug)]
 pub(crate) struct EtcdStore {
     client: Client,
-    /// The revision at which the leader's key was created; `None` while none leads.
+    /// The revision at which the key of this leader was created; `None` for [`unled`](EtcdStore::unled).
     lead: Option<u64>,
     /// Told when the store refuses a write, because another member leads.
     deposed: Arc<Notify>,
@@ -96,7 +96,7 @@ impl EtcdStore {
         }
     }
 
-    /// Returns the revision at which this leader was elected; 0 while none leads.
+    /// Returns the revision at which this leader was elected; 0 for [`unled`](Self::unled).
     pub(crate) fn lead(&self) -> u64 {
         self.lead.unwrap_or_default()
     }
@@ -146,7 +146,7 @@ impl EtcdStore {
     /// Returns all entries below a key.
     ///
     /// # Errors
-    /// When the store does not answer, or there are more than `limit`.
+    /// When the store does not answer, or there are more than `limit` or too many bytes of them.
     pub(crate) async fn list(
         &self,
         prefix: &str,

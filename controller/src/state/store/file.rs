@@ -13,7 +13,7 @@ const MAGIC: &str = "plimsoll-state";
 const VERSION: &str = "1";
 /// The name of the checksum: XXH3 with 64 bits over the body, as 16 hex digits.
 const CHECKSUM: &str = "xxh3";
-/// The largest state file that is read or written: far more than a state takes.
+/// Maximum size of a state file that is read or written: far more than a state takes.
 const STATE_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(crate) enum ReadError {
     Json(#[from] serde_json::Error),
 }
 
-/// Reads the state at `path`; `None` if nothing has this name.
+/// Reads the state at `path`; `None` without a file.
 pub(super) fn read(path: &Path) -> Result<Option<DurableState>, ReadError> {
     // A link to a missing file is damage, and not a first start.
     match path.symlink_metadata() {

@@ -235,6 +235,7 @@ impl Drop for Claim {
     }
 }
 
+/// Returns the error that says more: that of a path that is not a regular file.
 fn clearer(first: io::Error, second: io::Error) -> io::Error {
     if second.kind() == io::ErrorKind::InvalidInput {
         second
@@ -248,11 +249,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let is_same = |held: fs::Metadata, there: fs::Metadata| {
-            held.dev() == there.dev() && held.ino() == there.ino()
-        };
         match (file.metadata(), path.metadata()) {
-            (Ok(held), Ok(there)) => is_same(held, there),
+            (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
             (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
             (Err(_), Ok(_)) => true,
         }
@@ -273,6 +271,7 @@ fn create_marker(directory: &Path) -> io::Result<()> {
     sync_directory(directory)
 }
 
+/// Renames a file, if there is one, to a name that no file has. Returns the new path.
 pub(crate) fn put_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = aside(path);
     match fs::rename(path, &aside) {

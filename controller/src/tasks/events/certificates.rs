@@ -1,7 +1,7 @@
 //! Follows the certificates and tokens of the controller: an event says when they are in danger, and when they are in
 //! order again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_admin::security::Opened;
@@ -11,10 +11,10 @@ use tokio::time::interval;
 use super::{Event, EventKind, EventLog};
 
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// A certificate is near its end with less than one part in so many of its life left, as in the alerts.
+/// A certificate is near its end with less than a fifth of its life left, as in the alerts.
 const LAST_PART: u32 = 5;
 
-/// Follows them, forever.
+/// Looks at them every [`LOOK_EVERY`], forever.
 pub(crate) async fn follow(security: Opened, events: EventLog) {
     let mut looks = interval(LOOK_EVERY);
     let mut before = BTreeMap::new();
@@ -60,15 +60,21 @@ fn faults(security: &Opened, now: SystemTime) -> Faults {
     faults
 }
 
+/// The files with faults.
+fn faulty(faults: &Faults) -> BTreeSet<&'static str> {
+    let of = |kind: &EventKind| match kind {
+        EventKind::TokensRefused => "tokens file",
+        _ => "certificate",
+    };
+    faults.keys().map(of).collect()
+}
+
+/// Returns an event of each new fault, and of each file whose last fault has ended.
 fn changed<'a>(before: &'a Faults, now: &'a Faults) -> impl Iterator<Item = Event> {
     let added = now.iter().filter(|(kind, _)| !before.contains_key(kind));
     let added = added.map(|(kind, text)| Event::new(*kind, "controller", text));
-    let removed = before.keys().filter(|kind| !now.contains_key(kind));
-    added.chain(removed.map(|kind| {
-        let of = match kind {
-            EventKind::TokensRefused => "tokens file",
-            _ => "certificate",
-        };
+    let ended = &faulty(before) - &faulty(now);
+    added.chain(ended.into_iter().map(|of| {
         let text = format!("the {of} of the controller is in order again");
         Event::new(EventKind::TrustRestored, "controller", text)
     }))
@@ -91,5 +97,9 @@ mod tests {
         assert_eq!(kinds(&none, &one), [EventKind::CertificateExpiring]);
         assert_eq!(kinds(&one, &one), []);
         assert_eq!(kinds(&one, &none), [EventKind::TrustRestored]);
+        let mut two = one.clone();
+        two.insert(EventKind::CertificateRefused, "it is damaged".to_owned());
+        assert_eq!(kinds(&two, &one), []);
+        assert_eq!(kinds(&two, &none), [EventKind::TrustRestored]);
     }
 }

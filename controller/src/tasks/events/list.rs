@@ -25,7 +25,7 @@ const NOTABLE: f64 = 0.1;
 pub(super) struct EventList {
     events: VecDeque<Event>,
     last: u64,
-    /// The limit of each bucket at its last event, and before the first one.
+    /// The limit of each bucket at its last event, or before its first change; `None` without a number.
     limits: BTreeMap<Bucket, Option<Rate>>,
 }
 

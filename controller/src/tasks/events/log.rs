@@ -21,11 +21,10 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct EventLog {
     list: Arc<Mutex<EventList>>,
     changes: watch::Sender<()>,
-    /// The number of the last event of earlier processes.
+    /// The number of the last event of earlier processes; 0 without any.
     began: u64,
 }
 
-/// Saves the events.
 #[derive(Debug)]
 pub(crate) struct EventSaver {
     log: EventLog,
@@ -79,7 +78,7 @@ impl EventLog {
         self.add_unlogged(event);
     }
 
-    /// Adds an event whose log line says more.
+    /// Adds an event whose log line the caller writes, because it says more.
     pub(crate) fn add_unlogged(&self, event: Event) {
         self.list().add(unix_ms(), event);
         self.changes.send_replace(());

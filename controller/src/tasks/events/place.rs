@@ -19,7 +19,7 @@ use crate::state::store::etcd::EtcdStore;
 const FILE: &str = "events.ndjson";
 /// The events before those.
 const EARLIER: &str = "events.ndjson.1";
-/// Maximum size of each file.
+/// Maximum size of each file in bytes. A larger one is not read.
 const FILE_BYTES_MAX: usize = 4 << 20;
 /// The document of the store.
 const DOCUMENT: &str = "events";
@@ -35,7 +35,7 @@ pub(crate) enum EventPlace {
 #[derive(Debug)]
 pub(crate) struct EventFiles {
     directory: PathBuf,
-    /// The file to append to, and its size.
+    /// The file to append to, and its size in bytes; `None` before the first event, and after a failure.
     open: Option<(File, usize)>,
 }
 
@@ -61,7 +61,7 @@ impl EventPlace {
         }
     }
 
-    /// Writes the events after the number `saved`. Blocks.
+    /// Writes the events after the number `saved`; to a store, the latest events again. Blocks.
     pub(super) fn write(&mut self, log: &EventLog, saved: u64) -> io::Result<()> {
         match self {
             Self::Directory(files) => {
@@ -102,31 +102,29 @@ impl EventFiles {
         let path = self.directory.join(FILE);
         for event in events {
             let line = line(event)?;
-            if let Some((_, bytes)) = &self.open
-                && bytes + line.len() > FILE_BYTES_MAX
-            {
+            let (mut file, mut bytes) = self.open.take().map_or_else(|| open(&path), Ok)?;
+            if bytes.saturating_add(line.len()) > FILE_BYTES_MAX {
                 fs::rename(&path, self.directory.join(EARLIER))?;
-                self.open = None;
+                (file, bytes) = open(&path)?;
             }
-            let (file, bytes) = match &mut self.open {
-                Some(open) => open,
-                None => {
-                    let mut file = regular_file::open_to_append(&path)?;
-                    if !regular_file::ends_with_line(&mut file)? {
-                        // A crash tore the last line, which is not read again.
-                        file.write_all(b"\n")?;
-                    }
-                    let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-                    self.open.insert((file, bytes))
-                }
-            };
             file.write_all(&line)?;
-            *bytes = bytes.saturating_add(line.len());
+            self.open = Some((file, bytes + line.len()));
         }
         self.open
             .as_ref()
             .map_or(Ok(()), |(file, _)| file.sync_data())
     }
+}
+
+/// Opens the file to append to. Returns its size in bytes, too.
+fn open(path: &Path) -> io::Result<(File, usize)> {
+    let mut file = regular_file::open_to_append(path)?;
+    if !regular_file::ends_with_line(&mut file)? {
+        // A crash tore the last line, which is not read again.
+        file.write_all(b"\n")?;
+    }
+    let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    Ok((file, bytes))
 }
 
 fn line(event: &Event) -> io::Result<Vec<u8>> {

@@ -149,6 +149,21 @@ async fn files_rotate_at_their_bound() {
     assert_eq!(read.last().unwrap().text, *long.last().unwrap());
 }
 
+#[tokio::test]
+async fn full_file_rotates_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = || EventPlace::directory(directory.path());
+    let first = "x".repeat(500);
+    saved(place(), &[&first]).await;
+    let file = directory.path().join("events.ndjson");
+    let mut full = fs::read(&file).unwrap();
+    // Empty lines are no events.
+    full.resize((4 << 20) - 10, b'\n');
+    fs::write(&file, full).unwrap();
+    saved(place(), &["a"]).await;
+    assert_eq!(texts(&saved(place(), &[]).await), [first.as_str(), "a"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn next_leader_goes_on_with_the_events() {
     let Some(server) = plimsoll_testing::etcd::start("next_leader_goes_on_with_the_events", &[])

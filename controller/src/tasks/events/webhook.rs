@@ -19,9 +19,9 @@ use crate::prometheus::{causes_of, http_client_builder};
 use crate::tasks::counters::Counters;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay before the second attempt. It doubles with each further one,
+/// Delay before the second attempt, which doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_secs(1);
-/// up to this.
+/// Maximum of that delay.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of events that wait for one receiver.
 const WAITING_MAX: usize = 1_000;
@@ -179,7 +179,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the events to send next, and the number of those that are given up before them.
+    /// Returns the events to send after the number `sent`, and how many before them are given up: `sent` moves past these.
     fn next(&self, log: &EventLog, sent: &mut u64) -> (Vec<Event>, u64) {
         let mut waiting = VecDeque::from(log.page(*sent, i64::MIN, list::EVENTS_MAX).events);
         let (oldest_ms, before) = (unix_ms().saturating_sub(WAITING_MS), waiting.len());

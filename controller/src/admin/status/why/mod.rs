@@ -48,7 +48,7 @@ pub struct Why {
     pub requests: Option<Refusals>,
     /// All requests of the bucket in these ten seconds.
     pub of_bucket: Refusals,
-    /// Since when the tenant is refused, in seconds since 1970; null if it is not.
+    /// Since when the tenant is refused, in seconds since 1970; null if it is not, nor was in the minute before.
     pub refused_since_s: Option<i64>,
     /// True if that may have begun before the first moment with an answer.
     pub refused_before: bool,
@@ -66,13 +66,14 @@ pub struct Why {
     pub boost: Option<f64>,
     /// Requests/s that the law lets pass now; null without a limit, and for a moment in the past.
     pub allocated_rps: Option<f64>,
-    /// Requests/s that each of the tenants of a class may pass in a zone now; null if the law cuts none.
+    /// Requests/s that each of the tenants of a class may pass in a zone now; null if the law cuts none, and for a listed
+    /// tenant or a moment in the past.
     pub level_rps: Option<f64>,
     /// The exact quotas of the bucket.
     pub quotas: Vec<QuotaStatus>,
     /// Other tenants in these ten seconds, at most ten, the busiest first.
     pub others: Vec<Other>,
-    /// The busiest names now among those that the policy does not list, at most ten; empty for a moment in the past, and
+    /// The busiest names now among those that count for the same class, at most ten; empty for a moment in the past, and
     /// for a listed tenant.
     pub callers: Vec<Caller>,
     /// Changes that would lower the refusals of now, at most three; none for a moment in the past.
@@ -80,7 +81,7 @@ pub struct Why {
     /// True if a saved policy is held back: nothing here takes it into account.
     pub policy_held: bool,
     /// Since when the present policy is in force, in seconds since 1970, if another one was for a part of these ten
-    /// seconds; weights and limits in this answer are those of the present one.
+    /// seconds, or for all; weights and limits in this answer are those of the present one.
     pub policy_since_s: Option<i64>,
 }
 
@@ -117,6 +118,9 @@ pub(crate) enum Unanswered {
     NoRequests(Tenant),
     #[error("no bucket {0} had requests then; `plimsoll status --all` shows the buckets")]
     NoBucket(Bucket),
+    /// It had requests then.
+    #[error("bucket {0} is not known now: no policy names it, or it had no requests for long")]
+    Dropped(Bucket),
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -157,7 +161,7 @@ impl Brain {
     ) -> Result<Why, Unanswered> {
         let history = &self.buckets.refusals;
         let recorded_since_s = history.since_s().ok_or(Unanswered::Nothing)?;
-        let last = history.find(None).and_then(|latest| history.part(latest));
+        let last = history.latest(1).last();
         let to_s = last.map_or(recorded_since_s, |part| part.at_s);
         let not_then = || Unanswered::NotThen {
             from_s: recorded_since_s,
@@ -169,9 +173,10 @@ impl Brain {
         let bucket = bucket
             .or_else(|| part.worst(&counted_as))
             .ok_or_else(|| Unanswered::NoRequests(tenant.clone()))?;
-        let missing = || Unanswered::NoBucket(bucket.clone());
-        let shown = part.bucket(bucket).ok_or_else(missing)?;
-        let state = self.buckets.states.get(bucket).ok_or_else(missing)?;
+        let shown = part.bucket(bucket);
+        let shown = shown.ok_or_else(|| Unanswered::NoBucket(bucket.clone()))?;
+        let state = self.buckets.states.get(bucket);
+        let state = state.ok_or_else(|| Unanswered::Dropped(bucket.clone()))?;
         let share = state.share_of(&counted_as).filter(|_| at_s.is_none());
         let since = history.refused_since(bucket, &counted_as, at);
         let grants = TenantGrants::in_bucket(self.policy(), bucket, &counted_as);
@@ -202,7 +207,7 @@ impl Brain {
             quotas: QuotaStatus::list(&state.terms.quotas),
             others: others(self.policy(), &shown, &counted_as),
             callers: match at_s {
-                None if counted_as.is_class() => self.callers(bucket),
+                None if counted_as.is_class() => self.callers(bucket, &counted_as),
                 _ => Vec::new(),
             },
             remedies: match at_s {
@@ -221,10 +226,12 @@ impl Brain {
         Ok(why)
     }
 
-    fn callers(&self, bucket: &Bucket) -> Vec<Caller> {
-        let callers = self.downstream.aggregators.callers(bucket).into_iter();
+    fn callers(&self, bucket: &Bucket, class: &Tenant) -> Vec<Caller> {
+        let counts = |tenant: &Tenant| counted_as(self.policy(), tenant) == *class;
+        let callers = self.downstream.aggregators.callers(bucket, counts);
+        let callers = callers.into_iter().take(OTHERS_MAX);
         let callers = callers.map(|(tenant, rps)| Caller { tenant, rps });
-        callers.take(OTHERS_MAX).collect()
+        callers.collect()
     }
 
     fn weight_now(&self, tenant: &Tenant) -> f64 {
@@ -304,4 +311,42 @@ fn others(policy: &Policy, shown: &RefusalsOfBucket<'_>, counted_as: &Tenant) ->
     others.sort_by_key(|other| std::cmp::Reverse(other.requests.asked));
     others.truncate(OTHERS_MAX);
     others
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use plimsoll_core::law::Parameters;
+    use plimsoll_core::quantity::MonoTime;
+    use plimsoll_core::report::InstanceId;
+
+    use super::*;
+    use crate::brain::tests::policy;
+    use crate::state::DurableState;
+
+    #[test]
+    fn dropped_bucket_is_told_from_one_without_requests() {
+        let at = |s| MonoTime::from_elapsed(Duration::from_secs(s));
+        let (durable, policy) = (DurableState::first_start(), policy("buckets: {}\n"));
+        let mut brain = Brain::new(at(0), InstanceId(1), durable, policy, Parameters::default());
+        let name = |name| Bucket::new(name).unwrap();
+        let asked = Refusals {
+            asked: 1,
+            ..Refusals::default()
+        };
+        let class = Tenant::default_class();
+        let history = &mut brain.buckets.refusals;
+        history.add(&name("gone"), &class, asked);
+        for s in [0, 10] {
+            history.on_tick(at(s), s as i64, |_| (None, Mode::Shadow));
+        }
+        for (bucket, text) in [
+            ("gone", "gone is not known now"),
+            ("idle", "idle had requests"),
+        ] {
+            let error = brain.why(&class, Some(&name(bucket)), None).unwrap_err();
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
 }

@@ -197,7 +197,7 @@ fn limit_that_becomes_zero_denies_at_once() {
     assert_eq!(zones[0].ratio("acme"), Some(1.0));
     let shares: Vec<DropRatio> = brain.buckets.states[&bucket()]
         .shares()
-        .map(|(_, share)| share.ratio)
+        .filter_map(|(_, share)| share.ratio)
         .collect();
     assert!(
         !shares.is_empty() && shares.iter().all(|ratio| *ratio == DropRatio::ALL),
