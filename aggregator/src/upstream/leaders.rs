@@ -66,15 +66,7 @@ impl Leaders {
                 });
             }
         }
-        let name = || {
-            format!(
-                "{} {}/{}/{}",
-                child.role.as_str(),
-                child.zone,
-                child.service,
-                child.name
-            )
-        };
+        let name = || child.described();
         // While no controller leads here, a believed claim is no other controller: there is none to rival.
         if held.is_some() || !is_believed {
             self.others.note(now, own, leader, child.role, name);

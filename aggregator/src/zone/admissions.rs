@@ -39,13 +39,18 @@ impl Zone {
         }
         self.admissions.checked = now;
         let withholds = self.warmup.withholds();
+        let mut may_pass_by_place = vec![None; self.admissions.checks.len()];
         for (bucket, posted) in self.board.iter() {
             let place = self.keys.bucket_place(bucket);
-            let Some(check) = place.and_then(|place| self.admissions.checks.get_mut(place)) else {
-                continue;
-            };
             let is_judged = !withholds && !self.kills.kills().of(bucket).is_on();
-            check.on_tick(now, |_| is_judged.then(|| may_pass(posted)).flatten());
+            if let Some(most) = place.and_then(|place| may_pass_by_place.get_mut(place)) {
+                *most = is_judged.then(|| may_pass(posted)).flatten();
+            }
+        }
+        // Also of buckets without directives: their counts are of no later second.
+        let checks = self.admissions.checks.iter_mut();
+        for (check, most) in checks.zip(may_pass_by_place) {
+            check.on_tick(now, |_| most);
         }
     }
 

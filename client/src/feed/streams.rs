@@ -15,7 +15,7 @@ use plimsoll_proto::driver::child;
 use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Control, StreamLog, dial};
@@ -66,12 +66,13 @@ impl Streams<'_> {
         let lost = Arc::clone(&self.lost);
         let mut resolved = Resolved::default();
         let mut has_warned = false;
+        let mut cleanups = interval(CLEANUP_INTERVAL);
         let mut next = Instant::now();
         let mut earliest = next;
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => return,
-                () = sleep(CLEANUP_INTERVAL) => self.end_unused(),
+                _ = cleanups.tick() => self.end_unused(),
                 Some(Ok(ended)) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     self.stops.remove(&ended);
                     self.control.subscription.with(|subscription, _| subscription.end_session(ended));

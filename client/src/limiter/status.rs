@@ -173,12 +173,12 @@ impl Limiter {
         let mut status = control.subscription.with(|subscription, now| Status {
             feed: health.feed,
             connected: health.connected,
-            is_ready: subscription.are_policies_known(),
             before_policy: Some(control.before_policy.as_str()),
             decided_before_policy: subscription.decided_before_policy(),
             refused: health.refused,
             ..subscription.status(now)
         });
+        status.is_ready = self.is_ready();
         status
             .buckets
             .iter_mut()

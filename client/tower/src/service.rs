@@ -117,7 +117,7 @@ where
 pin_project! {
     /// The response future of a [`PlimsollService`]: the inner service's response, or a refusal. A request with exact
     /// quotas may wait for their store before it reaches the service; dropped meanwhile, it never does, and what the
-    /// store has debited is spent.
+    /// store has debited is given back.
     pub struct ResponseFuture<F, B = SameBody, S = (), Q = ()> {
         #[pin]
         state: State<F, B, S, Q>,

@@ -1,5 +1,6 @@
 //! The flags of a controller that is one of several.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub struct StoreArgs {
         long,
         env = "PLIMSOLL_ADVERTISE",
         value_name = "HOST",
+        value_parser = host,
         requires = "store"
     )]
     pub advertise: Option<String>,
@@ -157,6 +159,15 @@ fn password(path: &Path) -> Result<String, StoreArgsError> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
+/// Returns a host name or an address, which other members complete with a port.
+fn host(text: &str) -> Result<String, String> {
+    let host = text.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() || host.contains(':') && host.parse::<Ipv6Addr>().is_err() {
+        return Err("give a host name or an address, without a scheme or a port".to_owned());
+    }
+    Ok(host.to_owned())
+}
+
 fn ttl(text: &str) -> Result<Duration, String> {
     let ttl = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let range = Duration::from_secs(2)..=Duration::from_secs(60);
@@ -182,6 +193,21 @@ mod tests {
             ("5", None),
         ] {
             assert_eq!(ttl(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    #[test]
+    fn advertised_host_has_no_port() {
+        for (text, expected) in [
+            ("controller-1.example.org", Some("controller-1.example.org")),
+            ("10.0.0.1", Some("10.0.0.1")),
+            ("fd00::1", Some("fd00::1")),
+            ("[fd00::1]", Some("fd00::1")),
+            ("controller-1:7401", None),
+            ("http://controller-1", None),
+            ("", None),
+        ] {
+            assert_eq!(host(text).ok().as_deref(), expected, "{text}");
         }
     }
 

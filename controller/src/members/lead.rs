@@ -25,6 +25,7 @@ pub(super) struct Lead {
     stands_back_until: Option<Instant>,
     /// This member is handing the lead over, until the store says that it has taken it.
     resigns: bool,
+    has_resigned: bool,
     /// The store is to say whether the lead stands.
     is_asked: bool,
     part: Part,
@@ -61,6 +62,7 @@ impl Lead {
             lease: None,
             stands_back_until: None,
             resigns: false,
+            has_resigned: false,
             is_asked: false,
             part: Part::Standby { leader: None },
         }
@@ -151,13 +153,18 @@ impl Lead {
         }
     }
 
+    /// Returns true if this member stands by because it has handed the lead over.
+    pub(super) const fn has_resigned(&self) -> bool {
+        self.has_resigned
+    }
+
     /// Notes that the store has deleted the leader's key of this member.
     pub(super) fn on_resigned(&mut self) {
         self.stand_by(None);
     }
 
     fn stand_by(&mut self, leader: Option<Member>) {
-        self.resigns = false;
+        self.has_resigned = std::mem::take(&mut self.resigns);
         self.part = Part::Standby { leader };
     }
 }

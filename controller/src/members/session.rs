@@ -168,7 +168,7 @@ impl Session {
     fn tell(&self, lead: &Lead) {
         self.part.send_if_modified(|part| {
             let (had, has) = (part.lead().is_some(), lead.part().lead().is_some());
-            if had && !has {
+            if had && !has && !lead.has_resigned() {
                 tracing::error!("the lead is lost: this controller stands by and sends nothing");
             }
             std::mem::replace(part, lead.part().clone()) != *lead.part()

@@ -62,7 +62,8 @@ pub struct KillStatus {
     /// The entries of the policy, and the buckets killed without their pattern, that are in shadow since a kill that has
     /// ended, until they are resumed or promoted. Controllers only.
     pub in_shadow: Vec<String>,
-    /// Known aggregators that are not connected, as `ZONE/NAME`. Controllers only.
+    /// Known aggregators that are not connected, as `ZONE/NAME`: a kill that was ordered there is not known here until they
+    /// are back. Controllers only.
     pub away: Vec<String>,
     /// Connected clients that a kill file stops from refusing. A client of several
     /// aggregators counts at each of them.

@@ -103,8 +103,7 @@ impl RejectedStreams {
         state
             .children
             .retain(|_, refused| now.duration_since(refused.at) < REFUSED_FOR);
-        let (role, zone) = (child.role.as_str(), &child.zone);
-        let name = format!("{role} {zone}/{}/{}", child.service, child.name);
+        let name = child.described();
         if state.children.len() >= REFUSED_MAX && !state.children.contains_key(&name) {
             return;
         }

@@ -140,6 +140,21 @@ fn without_a_hold_the_latest_ratio_stays() {
 }
 
 #[test]
+fn requests_before_the_first_directives_are_of_no_later_second() {
+    let script = Script::rates(&[("acme", 100.0), ("default", 0.0)]);
+    let mut scene = Scene::new(script.clone(), vec![Client::new(1).offering("acme", 170.0)]);
+    scene.controller = None;
+    scene.run(60.0);
+    scene.controller = Some(script);
+    for _ in 0..80 {
+        scene.clients[0].counts("acme").dropped += 17;
+        scene.run(0.1);
+    }
+    let figures = scene.zone.admission_figures(&bucket());
+    assert!(figures.refused_ratio > Some(0.6), "{figures:?}");
+}
+
+#[test]
 fn zone_below_its_part_is_underadmitting() {
     for (refused_of_ten, limited, expected) in [
         (9, false, Some(true)),

@@ -1,5 +1,6 @@
 //! `plimsoll context`: the named fleets that commands can ask.
 
+use std::env;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,7 +56,12 @@ pub(crate) fn run(command: &ContextCommand) -> anyhow::Result<ExitCode> {
     let (only, output) = match command {
         ContextCommand::Use { name } => {
             contexts.choose(name).map_err(unusable)?;
-            writeln!(output::stdout(), "commands ask {name} now")?;
+            let other = env::var("PLIMSOLL_CONTEXT").ok();
+            let unless = match other.filter(|other| !other.is_empty() && other != name) {
+                Some(other) => format!(", unless PLIMSOLL_CONTEXT is set: it is {other} here"),
+                None => String::new(),
+            };
+            writeln!(output::stdout(), "commands ask {name} now{unless}")?;
             return Ok(ExitCode::SUCCESS);
         }
         ContextCommand::List { output } => (None, output),

@@ -126,7 +126,8 @@ pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Resu
     } else if !away.is_empty() {
         writeln!(
             out,
-            "not connected: {away}{more}; kills that were ordered there are not known here"
+            "not connected: {away}{more}; a kill that was ordered there is not known here, and puts its buckets in shadow once \
+             they are back"
         )?;
     }
     if !status.in_shadow.is_empty() {

@@ -26,7 +26,12 @@ pub(super) fn run(
     returning.retain(|row| all || buckets.contains(&row.entry));
     admin.output.print(&returning, |out| {
         write_plan(out, &returning)?;
+        let is_known = |name: &&String| returning.iter().any(|row| row.entry == **name);
+        for name in buckets.iter().filter(|name| reason.is_none() && !is_known(name)) {
+            writeln!(out, "nothing to resume of {name}: no kill left it in shadow")?;
+        }
         match reason {
+            _ if returning.is_empty() && !all => Ok(()),
             _ if returning.is_empty() && all => {
                 writeln!(out, "nothing to resume: no kill left anything in shadow")
             }

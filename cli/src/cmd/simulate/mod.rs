@@ -162,7 +162,7 @@ fn write_problems(
         let count = rejections.len();
         writeln!(
             err,
-            "warning: {name}: {count} streams were rejected, the first with: {first}"
+            "warning: {name}: {count} rejections, of streams and of starts, the first with: {first}"
         )?;
     }
     Ok(())

@@ -50,6 +50,11 @@ fn fleet_returns_to_its_stages_after_a_kill() {
         code == 0 && shown.contains("nothing is changed yet") && shown.contains("canary"),
         "{shown}"
     );
+    let (code, shown) = command(&controller, &["rollout", "resume", "typo"]);
+    assert_eq!(
+        (code, &*shown),
+        (0, "nothing to resume of typo: no kill left it in shadow\n")
+    );
     let (code, shown) = command(&controller, &["kill", "off", "--resume"]);
     assert!(code == 2 && shown.contains("--reason"), "{shown}");
     let resume = ["kill", "off", "--resume", "--reason", "rolled back"];

@@ -74,7 +74,7 @@ impl Addresses {
             ([], _) => Aggregators::None,
             ([name], Scheme::Dns) => Aggregators::ByName(name.as_str().into()),
             ([name], _) => Aggregators::One(name.as_str().into()),
-            _ => Aggregators::List(bounded(names)),
+            _ => Aggregators::List(bounded(names, &mut false)),
         };
         Ok(Self {
             scheme,
@@ -138,6 +138,8 @@ impl fmt::Display for Scheme {
 pub(crate) struct Resolved {
     /// By address: the number of answers in a row that it was missing from.
     missing: BTreeMap<Arc<str>, u32>,
+    /// True while there are more than have room.
+    is_above: bool,
 }
 
 impl Resolved {
@@ -150,26 +152,32 @@ impl Resolved {
             let present: Vec<Arc<str>> = one_family
                 .map(|address| address.to_string().into())
                 .collect();
+            // Those of an earlier answer with the other family are the same aggregators.
+            self.missing
+                .retain(|name, _| name.starts_with('[') != any_v4);
             self.missing.values_mut().for_each(|missing| *missing += 1);
             self.missing
                 .extend(present.into_iter().map(|name| (name, 0)));
             self.missing.retain(|_, missing| *missing < MISSING_MAX);
         }
-        bounded(self.missing.keys().map(|name| name.to_string()).collect())
+        let names = self.missing.keys().map(|name| name.to_string()).collect();
+        bounded(names, &mut self.is_above)
     }
 }
 
-fn bounded(mut names: Vec<String>) -> Vec<Arc<str>> {
+/// Returns the first names that have room. Warns once until all have: `is_above` is true between.
+fn bounded(mut names: Vec<String>, is_above: &mut bool) -> Vec<Arc<str>> {
     names.sort_unstable();
     names.dedup();
-    if names.len() > ENDPOINTS_MAX {
+    let was_above = std::mem::replace(is_above, names.len() > ENDPOINTS_MAX);
+    if *is_above && !was_above {
         tracing::warn!(
             given = names.len(),
             max = ENDPOINTS_MAX,
             "too many aggregators: only the first by name are used"
         );
-        names.truncate(ENDPOINTS_MAX);
     }
+    names.truncate(ENDPOINTS_MAX);
     names.into_iter().map(Arc::from).collect()
 }
 
@@ -289,6 +297,7 @@ mod tests {
     #[test]
     fn both_address_families_name_one_aggregator() {
         let mut held = Resolved::default();
+        answered(&mut held, &["[fd00::1]:7410"]);
         assert_eq!(
             answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]),
             ["10.0.0.1:7410"]

@@ -16,7 +16,6 @@ use plimsoll_admin::body::JsonBody;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_host::Shared;
 use plimsoll_policy::BucketPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -245,7 +244,10 @@ async fn promote(
             Ok(change) => {
                 add_stage(&commands.events, &caller, &change);
                 let saved = in_effect(brain).await;
-                Ok(done(brain, Some(change), saved))
+                Ok(Json(Done {
+                    change: Some(change),
+                    saved,
+                }))
             }
             Err(error) => {
                 logged.refused(&error);
@@ -273,7 +275,7 @@ async fn abort(
                 .await
         }
     };
-    Ok(done(brain, change, saved))
+    Ok(Json(Done { change, saved }))
 }
 
 pub(crate) fn returning(brain: &mut Brain, _now: MonoTime) -> Vec<Returning> {
@@ -336,8 +338,6 @@ async fn resume(
             }
         }
         let saved = in_effect(&commands.brain).await;
-        let brain = &commands.brain;
-        changes.iter_mut().for_each(|change| refresh(brain, change));
         Ok(Json(Resumed {
             changes,
             refused,
@@ -392,25 +392,16 @@ async fn reset(
     let saved = commands
         .note(&caller, Entry::of_change("reset evidence of", &change))
         .await;
-    Ok(done(brain, Some(change), saved))
+    Ok(Json(Done {
+        change: Some(change),
+        saved,
+    }))
 }
 
 /// Adds the event of a stage that an operator moved.
 fn add_stage(events: &EventLog, caller: &Caller, change: &Change) {
     let event = journal::of_stage(change).map(|event| event.by(&caller.name));
     event.into_iter().for_each(|event| events.add(event));
-}
-
-fn done(brain: &Shared<Brain>, mut change: Option<Change>, saved: bool) -> Json<Done> {
-    change.iter_mut().for_each(|change| refresh(brain, change));
-    Json(Done { change, saved })
-}
-
-/// Adds the time of a change, if a tick has set it since.
-fn refresh(brain: &Shared<Brain>, change: &mut Change) {
-    if let Some(latest) = brain.with(|brain, _| brain.durable().change(change.number).cloned()) {
-        *change = latest;
-    }
 }
 
 fn not_moved(error: RolloutError) -> Refused {

@@ -204,6 +204,9 @@ impl Brain {
 
     fn on_operator_move(&mut self, entry: &str) -> Result<Change, RolloutError> {
         self.on_moves(true);
+        if let Some(now_s) = self.clock.unix_s {
+            self.durable.stamp(now_s);
+        }
         let change = self.durable.history.back().cloned();
         debug_assert!(
             change.as_ref().is_some_and(|change| change.entry == entry),

@@ -18,8 +18,9 @@ use crate::state::store::etcd::EtcdStore;
 const MINUTES: &str = "history/minutes/";
 const CLOSED: &str = "history/closed";
 const ANSWERS: &str = "history/answers";
-/// Maximum number of minutes that are read, those of two days. With more of them none is read.
-const MINUTES_MAX: u64 = 2 * 24 * 60;
+/// Maximum number of minutes that are read, those of the open days and of days that wait for their summary. With more of
+/// them none is read.
+const MINUTES_MAX: u64 = 8 * 24 * 60;
 
 #[derive(Debug)]
 pub(crate) struct SharedHistory {

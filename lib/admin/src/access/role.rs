@@ -27,9 +27,9 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// Reads everything and changes nothing.
     Viewer,
-    /// Operates the fleet: kills, drills, promotions, returns to shadow, forgotten aggregators.
+    /// Operates the fleet: kills, drills, rollouts, resets of quotas, forgotten aggregators, acknowledged losses, the lead.
     Operator,
-    /// Applies policies and imports histories.
+    /// Acknowledges and undoes policies, and imports histories.
     Admin,
 }
 

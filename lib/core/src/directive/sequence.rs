@@ -1,7 +1,7 @@
 //! The order of directives: a message applies only if it is newer than all applied before.
 
 use super::{Epoch, Leader};
-use crate::kill::{JUMP_MAX, KillGeneration};
+use crate::kill::{EPOCH_JUMP_MAX, KillGeneration};
 
 /// The greatest controller whose directives were applied, and the number of the last message applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Sequence {
             if got < held && got.is_rival_of(held) {
                 return Err(StaleDirective::Rival { held, got });
             }
-            if got.epoch.0 - held.epoch.0 > JUMP_MAX {
+            if got.epoch.0 - held.epoch.0 > EPOCH_JUMP_MAX {
                 return Err(StaleDirective::EpochJump {
                     held: self.epoch(),
                     got: got.epoch,

@@ -58,7 +58,7 @@ use crate::decision::Mode;
 
 /// Maximum step of a controller's epoch, from the one held to the next that a child takes. A larger step is a broken or
 /// hostile peer, which must not be able to exhaust the numbers. Generations have bounds of their own, below.
-pub const JUMP_MAX: u64 = 1 << 32;
+pub const EPOCH_JUMP_MAX: u64 = 1 << 32;
 /// The generation or drill number up to which a child may claim any, regardless of the one held. All tiers have the
 /// same base, so a parent takes no number that its own parent ignores.
 const CLAIM_BASE: u64 = 1 << 62;

@@ -47,3 +47,11 @@ pub struct Identity {
     /// The tier.
     pub role: Role,
 }
+
+impl Identity {
+    /// Returns `ROLE ZONE/SERVICE/NAME`, as messages name a child.
+    pub fn described(&self) -> String {
+        let (role, zone) = (self.role.as_str(), &self.zone);
+        format!("{role} {zone}/{}/{}", self.service, self.name)
+    }
+}

@@ -12,7 +12,7 @@ use plimsoll_controller::state::{Command, DurableState};
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{
-    JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillNews, KillOrder, OrderId, Scope,
+    EPOCH_JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillNews, KillOrder, OrderId, Scope,
 };
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Text, Zone as ZoneName};
@@ -321,7 +321,7 @@ const ROLES: [Role; 2] = [Role::Client, Role::Aggregator];
 
 #[test]
 fn repeated_claims_cut_no_aggregator_off() {
-    for step in [JUMP_MAX, JUMP_MAX - 1] {
+    for step in [EPOCH_JUMP_MAX, EPOCH_JUMP_MAX - 1] {
         for zone in [UPPER, LOWER] {
             let mut world = World::new();
             let (now, mut liar) = (world.at(), world.peer(Role::Client));
@@ -439,7 +439,12 @@ fn aggregator_drill_numbers_end_no_drill() {
     for zone in [UPPER, LOWER] {
         let mut world = World::new();
         let (now, mut liar) = (world.at(), world.peer(Role::Aggregator));
-        for claim in [JUMP_MAX, 2 * JUMP_MAX, 3 * JUMP_MAX, u64::MAX] {
+        for claim in [
+            EPOCH_JUMP_MAX,
+            2 * EPOCH_JUMP_MAX,
+            3 * EPOCH_JUMP_MAX,
+            u64::MAX,
+        ] {
             let report = liar.report(
                 now,
                 Claim {
@@ -531,7 +536,7 @@ fn forgetful_controller_learns_kills_from_aggregators() {
 #[test]
 fn ending_a_kill_passes_every_claim() {
     for killed in [false, true] {
-        for claim in [1, 2, 7, 8, JUMP_MAX] {
+        for claim in [1, 2, 7, 8, EPOCH_JUMP_MAX] {
             for zone in [UPPER, LOWER] {
                 let mut world = World::new();
                 world.claims(Role::Client, zone, fleet(claim));
@@ -570,7 +575,7 @@ fn operator_stays_in_command_despite_claims() {
             }
             let number = |random: &mut SmallRng| match random.random_range(0..5) {
                 0 => u64::MAX - random.random_range(0..3),
-                1 => random.random_range(0..4) * JUMP_MAX + random.random_range(0..2),
+                1 => random.random_range(0..4) * EPOCH_JUMP_MAX + random.random_range(0..2),
                 _ => random.random_range(0..9),
             };
             let names = random.random_range(0..5);

@@ -99,7 +99,7 @@ impl Certificates {
             let text = error.to_string();
             tracing::warn!(
                 error = text,
-                "changed certificate files are refused, the set before is in force"
+                "changed certificate files are refused: the certificate and key read before stay in use"
             );
             let mut state = lock(&self.shared.state);
             state.failures += 1;

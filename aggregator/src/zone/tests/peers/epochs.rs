@@ -2,7 +2,7 @@
 //! without effect. No claim ends a stream.
 
 use plimsoll_core::directive::{EPOCH_STEP_MAX, Leader};
-use plimsoll_core::kill::JUMP_MAX;
+use plimsoll_core::kill::EPOCH_JUMP_MAX;
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn client_cannot_raise_its_aggregators_epoch() {
     let mut client = Client::new(1);
     let steps = (1..=20)
         .map(|step| 3 + step * EPOCH_STEP_MAX)
-        .chain((1..=20).map(|step| 3 + step * JUMP_MAX));
+        .chain((1..=20).map(|step| 3 + step * EPOCH_JUMP_MAX));
     for (ms, epoch) in (30_000..).step_by(1_000).zip(steps.chain([u64::MAX])) {
         claims(&mut zone, ms, &mut client, leader(epoch, 1));
         let report = zone.report(at(ms));

@@ -95,7 +95,7 @@ async fn of_controller(port: &AdminPort, led: &Cell<bool>) -> Vec<Check> {
         if answer.response.status() == StatusCode::SERVICE_UNAVAILABLE {
             return Ok((vec![Check::ok(&name, "answers, stands by")], clock));
         }
-        led.set(true);
+        led.set(led.get() || answer.response.status().is_success());
         let status = port.answer(port.get("/status").timeout(ANSWER_MAX)).await?;
         Ok((checks::of_status(&name, &status), clock))
     };

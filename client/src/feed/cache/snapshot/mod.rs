@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::{Directives, Message};
-use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration};
+use plimsoll_core::kill::{EPOCH_JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration};
 use plimsoll_core::names::{Name, Zone, stable_hash};
 use plimsoll_proto::{DirectivesDecoder, encode_directives, wire};
 use prost::Message as _;
@@ -93,7 +93,7 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
     let is_possible = directives
         .lead
         .epoch()
-        .is_none_or(|epoch| epoch.0 <= JUMP_MAX)
+        .is_none_or(|epoch| epoch.0 <= EPOCH_JUMP_MAX)
         && kills.all(|generation| KillGeneration(0).accepts(*generation))
         && directives.kills.buckets.len() <= KILLED_BUCKETS_MAX
         && directives.buckets.len() <= BUCKETS_MAX;

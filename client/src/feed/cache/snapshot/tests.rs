@@ -164,9 +164,9 @@ fn invalid_value_is_rejected_despite_its_checksum() {
         lead: Epoch(epoch).into(),
         ..directives()
     };
-    assert!(read(&bytes(epoch(JUMP_MAX)), &owner()).is_ok());
+    assert!(read(&bytes(epoch(EPOCH_JUMP_MAX)), &owner()).is_ok());
     for invalid in [
-        epoch(JUMP_MAX + 1),
+        epoch(EPOCH_JUMP_MAX + 1),
         Directives {
             kills: KillGeneration(u64::MAX).into(),
             ..directives()

@@ -221,6 +221,7 @@ fn small_fleet_gate_says_so() {
     let reason = text("tried elsewhere");
     promotion.force = Some(&reason);
     let change = fleet.brain.promote(now, promotion).unwrap();
+    assert!(change.at_s.is_some());
     assert_eq!(change.why.last().unwrap(), few);
     assert_eq!(change.evidence.unwrap().canary.instances, 2);
 }

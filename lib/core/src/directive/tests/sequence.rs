@@ -1,7 +1,7 @@
 //! Tests of the order of messages.
 
 use super::*;
-use crate::kill::JUMP_MAX;
+use crate::kill::EPOCH_JUMP_MAX;
 
 type Message = (Option<u64>, u64);
 
@@ -76,13 +76,13 @@ fn directives_only_move_forward() {
         older(4, 1, 5),
         older(4, 2, 5),
         take(Some(5), 1),
-        take(Some(5 + JUMP_MAX), 2),
+        take(Some(5 + EPOCH_JUMP_MAX), 2),
         new_stream,
-        older(5, 1, 5 + JUMP_MAX),
+        older(5, 1, 5 + EPOCH_JUMP_MAX),
     ]);
     // Implausible numbers are refused, regardless of the held state.
     for held in [None, Some(5)] {
-        let got = held.unwrap_or(0) + JUMP_MAX + 1;
+        let got = held.unwrap_or(0) + EPOCH_JUMP_MAX + 1;
         let refused = Err(StaleDirective::EpochJump {
             held: held.map(Epoch),
             got: Epoch(got),

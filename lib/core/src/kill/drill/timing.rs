@@ -125,7 +125,8 @@ impl DrillTiming {
         silent.count() + due.count()
     }
 
-    /// Returns true if every client has confirmed, apart from children whose streams closed.
+    /// Returns true if every client has confirmed, apart from children whose streams closed before they did. The missing
+    /// clients of an aggregator that confirmed and then closed stay missing.
     pub fn is_complete(&self) -> bool {
         let is_confirmed = |spreads: &BTreeMap<Zone, Spread>| {
             !spreads.is_empty() && spreads.values().all(|spread| spread.missing == 0)
