@@ -17,7 +17,7 @@ use crate::driver::parent::ParentService;
 use crate::driver::{EPOCH_METADATA, ZONE_METADATA};
 use crate::transport::ConnectionGuard;
 use crate::wire::exchange_server::SERVICE_NAME;
-use crate::{MESSAGE_BYTES_MAX, Part, wire};
+use crate::{MESSAGE_BYTES_MAX, MessagePart, wire};
 
 /// The initial size of a stream's read buffer and of its write buffer, in bytes. Most messages fit; a buffer
 /// grows for larger ones.
@@ -33,7 +33,7 @@ fn buffers() -> BufferSettings {
 }
 
 impl Codec for ParentCodec {
-    type Encode = Part;
+    type Encode = MessagePart;
     type Decode = wire::Report;
     type Encoder = Self;
     type Decoder = ProstDecoder<wire::Report>;
@@ -48,10 +48,10 @@ impl Codec for ParentCodec {
 }
 
 impl Encoder for ParentCodec {
-    type Item = Part;
+    type Item = MessagePart;
     type Error = Status;
 
-    fn encode(&mut self, part: Part, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+    fn encode(&mut self, part: MessagePart, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
         into.reserve(part.encoded_len());
         part.encode(into);
         Ok(())
@@ -64,8 +64,8 @@ impl Encoder for ParentCodec {
 
 /// `Converse`, the only method of the service.
 impl<P: Parent + Send + 'static> StreamingService<wire::Report> for ParentService<P> {
-    type Response = Part;
-    type ResponseStream = ReceiverStream<Result<Part, Status>>;
+    type Response = MessagePart;
+    type ResponseStream = ReceiverStream<Result<MessagePart, Status>>;
     type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Streaming<wire::Report>>) -> Self::Future {

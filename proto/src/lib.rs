@@ -20,7 +20,7 @@ pub mod transport;
 pub mod wire;
 
 pub use convert::{DecodeError, DirectivesDecoder, ReportDecoder, ReportEncoder};
-pub use parts::{Part, Parts, encode_directives};
+pub use parts::{MessagePart, Parts, encode_directives};
 
 /// Maximum size of a message that either end accepts, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;

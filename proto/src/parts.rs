@@ -33,7 +33,7 @@ pub struct Parts {
 
 /// One part: the head for this child, and chunks that other children share.
 #[derive(Debug)]
-pub struct Part {
+pub struct MessagePart {
     head: wire::Directives,
     /// Buckets, each with the index of one of its chunks.
     chunks: Vec<(Arc<BucketUpdate>, usize)>,
@@ -56,13 +56,13 @@ impl Parts {
 }
 
 impl Iterator for Parts {
-    type Item = Part;
+    type Item = MessagePart;
 
-    fn next(&mut self) -> Option<Part> {
+    fn next(&mut self) -> Option<MessagePart> {
         if self.done {
             return None;
         }
-        let mut part = Part {
+        let mut part = MessagePart {
             head: encode_head(&self.message.head),
             chunks: Vec::new(),
         };
@@ -106,7 +106,7 @@ impl Iterator for Parts {
     }
 }
 
-impl Part {
+impl MessagePart {
     /// Returns the length of the encoded message in bytes.
     pub fn encoded_len(&self) -> usize {
         self.head.encoded_len()

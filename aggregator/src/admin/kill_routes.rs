@@ -4,7 +4,7 @@
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
@@ -20,10 +20,10 @@ use crate::zone::Zone;
 pub(crate) fn routes(zone: &Shared<Zone>) -> Routes {
     let (on, off, drill, status) = (zone.clone(), zone.clone(), zone.clone(), zone.clone());
     let status = async move || Json(status.with(|zone, _| kill_status(zone)));
-    let on = async move |Extension(caller): Extension<Caller>, JsonBody(order)| {
+    let on = async move |Extension(caller): Extension<AdminCaller>, JsonBody(order)| {
         kill(&on, &caller, order)
     };
-    let off = async move |Extension(caller): Extension<Caller>, JsonBody(order)| {
+    let off = async move |Extension(caller): Extension<AdminCaller>, JsonBody(order)| {
         end_kill(&off, &caller, order)
     };
     let drill = async move |JsonBody(order): JsonBody<DrillOrder>| {
@@ -36,7 +36,7 @@ pub(crate) fn routes(zone: &Shared<Zone>) -> Routes {
         .operator(Method::POST, DRILL, drill)
 }
 
-fn kill(zone: &Shared<Zone>, caller: &Caller, order: KillOn) -> Response {
+fn kill(zone: &Shared<Zone>, caller: &AdminCaller, order: KillOn) -> Response {
     if order.ttl_s.is_some() {
         return error_response(
             StatusCode::BAD_REQUEST,
@@ -55,7 +55,7 @@ fn kill(zone: &Shared<Zone>, caller: &Caller, order: KillOn) -> Response {
     )
 }
 
-fn end_kill(zone: &Shared<Zone>, caller: &Caller, order: KillOff) -> Response {
+fn end_kill(zone: &Shared<Zone>, caller: &AdminCaller, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map_or("", Text::as_str);
     let answer = |ended, status| {
         Json(KillEnded {

@@ -1,7 +1,7 @@
 //! Directives for clients: the ratio and the guard of each key, from the rates of the controller or the hold,
 //! and the latest traffic.
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::directive::{
     BucketDirective, ClassTerms, Headroom, KeyDirective, NewShare, PoolDepth, Posted, TailCut,
     Terms, Values, ZonePool,
@@ -18,7 +18,7 @@ const NO_POOL: ZonePool = ZonePool {
     rate: Headroom::None,
     offered: Rate::ZERO,
     depth: PoolDepth::MIN,
-    burst: Tokens::NONE,
+    burst: TokenCount::NONE,
 };
 
 impl FastLoop {
@@ -90,9 +90,9 @@ impl FastLoop {
         bucket: &Bucket,
         pool: &ZonePool,
         clients: u32,
-    ) -> Option<Tokens> {
+    ) -> Option<TokenCount> {
         pool.rate.rate()?;
-        let own = Guard::pool(pool, None, clients, Tokens::NONE).depth;
+        let own = Guard::pool(pool, None, clients, TokenCount::NONE).depth;
         self.buckets
             .get_mut(bucket)?
             .headroom

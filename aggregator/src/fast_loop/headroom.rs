@@ -1,7 +1,7 @@
 //! The headroom of one bucket in this zone: the first excess, the grants to new clients, and the slack and depth
 //! of its clients' pools.
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::directive::{Headroom, Terms, ZonePool};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{FirstExcess, Grants, LearnedDepth, Slack, parameters};
@@ -35,7 +35,7 @@ impl BucketHeadroom {
     }
 
     /// Takes tokens for a client that has just joined and lacks `wanted` of them; `None` while there are too few.
-    pub(super) fn grant(&mut self, wanted: f64) -> Option<Tokens> {
+    pub(super) fn grant(&mut self, wanted: f64) -> Option<TokenCount> {
         self.grants.take(wanted)
     }
 
@@ -61,7 +61,7 @@ impl BucketHeadroom {
                 .map_or(Headroom::None, Headroom::Shared),
             offered: rounded(offered).unwrap_or_default(),
             depth: self.depth.factor(),
-            burst: Tokens::new(parameters::POOL_BURST.as_secs_f64() * even),
+            burst: TokenCount::new(parameters::POOL_BURST.as_secs_f64() * even),
         }
     }
 }

@@ -7,7 +7,8 @@ mod lines;
 use std::collections::HashMap;
 
 use plimsoll_core::names::{
-    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, Place, Tenant, is_class_of_plan,
+    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, TablePlace, Tenant,
+    is_class_of_plan,
 };
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Outbox};
@@ -73,7 +74,7 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    pub(crate) place: Place,
+    pub(crate) place: TablePlace,
     /// The line of the key if it was added; `None` if it shares the place of its class.
     pub(crate) new: Option<KeyId>,
 }
@@ -178,7 +179,7 @@ impl KeyCounts {
     }
 
     /// Returns the place of a known key.
-    pub(crate) fn known(&mut self, key: &Key) -> Option<Place> {
+    pub(crate) fn known(&mut self, key: &Key) -> Option<TablePlace> {
         let id = self.keys.get(key)?;
         if key.tenant.as_str() == DEFAULT_TENANT {
             self.take_back(id);
@@ -204,7 +205,7 @@ impl KeyCounts {
             Kind::Listed | Kind::Class => default,
         };
         let shared = Found {
-            place: Place::shared(class),
+            place: TablePlace::shared(class),
             new: None,
         };
         let is_name = matches!(kind, Kind::Name(_));
@@ -248,7 +249,7 @@ impl KeyCounts {
             bucket: bucket.clone(),
             tenant: Tenant::default_class(),
         };
-        let (Place { id, .. }, _) = self.keys.intern(&key)?;
+        let (TablePlace { id, .. }, _) = self.keys.intern(&key)?;
         let line = self.lines.open(&key, outbox);
         *self.keys.value_mut(id) = Account {
             second: self.second,
@@ -338,7 +339,7 @@ impl KeyCounts {
     }
 
     #[inline]
-    pub(crate) fn is_current(&self, place: Place) -> bool {
+    pub(crate) fn is_current(&self, place: TablePlace) -> bool {
         self.keys.is_current(place)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_core::directive::{Board, Posted};
 use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::law::tail::Standing;
-use plimsoll_core::names::{Bucket, Key, KeyId, Place};
+use plimsoll_core::names::{Bucket, Key, KeyId, TablePlace};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
 
@@ -136,7 +136,7 @@ impl Zone {
 }
 
 impl Ingest<'_> {
-    fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
+    fn find(&mut self, key: &Key, came: u64) -> Option<TablePlace> {
         if let Some(place) = self.keys.known(key) {
             return Some(place);
         }
@@ -240,19 +240,25 @@ impl Ledger for Ingest<'_> {
         }
     }
 
-    fn place(&mut self, id: KeyId, key: &Key) -> Option<Place> {
+    fn place(&mut self, id: KeyId, key: &Key) -> Option<TablePlace> {
         if let Some(standings) = &mut self.standings {
             standings.define(id);
         }
         self.find(key, 0)
     }
 
-    fn interned(&self, place: Place, key: &Key) -> Key {
+    fn interned(&self, place: TablePlace, key: &Key) -> Key {
         self.keys.interned(place.id, key)
     }
 
     #[inline]
-    fn add(&mut self, place: Option<Place>, id: KeyId, key: &Key, new: New) -> Option<Place> {
+    fn add(
+        &mut self,
+        place: Option<TablePlace>,
+        id: KeyId,
+        key: &Key,
+        new: New,
+    ) -> Option<TablePlace> {
         let place = match place {
             Some(place) if self.keys.is_current(place) => place,
             _ => self.find(key, new.delta.counts.asked())?,

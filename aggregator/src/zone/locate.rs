@@ -3,7 +3,7 @@
 //! class.
 
 use plimsoll_core::directive::Posted;
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Place, Tenant};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, TablePlace, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Outbox;
 
@@ -24,7 +24,7 @@ pub(super) struct Locator<'a> {
 
 impl Locator<'_> {
     /// Finds or adds a key without a place, which brings `came` requests. `None` for a bucket that was not declared.
-    pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
+    pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<TablePlace> {
         let tenant = key.tenant.as_str();
         let entry = Tenant::new(entry_of(self.posted, self.catalogue, tenant)).ok()?;
         // Listed tenants too: the plan that the catalogue has for them is that of their exact quotas.
@@ -37,7 +37,7 @@ impl Locator<'_> {
         let class = self.entry(&key.bucket, entry, 0)?.id;
         // A plan that the policy does not have: its requests are those of `default`.
         if key.tenant.is_class() {
-            return Some(Place::shared(class));
+            return Some(TablePlace::shared(class));
         }
         self.open(key, came, Kind::Name(class))
     }
@@ -51,7 +51,7 @@ impl Locator<'_> {
     }
 
     /// Finds or adds the key of an entry of the policy.
-    fn entry(&mut self, bucket: &Bucket, entry: Tenant, came: u64) -> Option<Place> {
+    fn entry(&mut self, bucket: &Bucket, entry: Tenant, came: u64) -> Option<TablePlace> {
         let kind = match entry.is_class() {
             true => Kind::Class,
             false => Kind::Listed,
@@ -64,7 +64,7 @@ impl Locator<'_> {
         known.or_else(|| self.open(&key, came, kind))
     }
 
-    fn open(&mut self, key: &Key, came: u64, kind: Kind) -> Option<Place> {
+    fn open(&mut self, key: &Key, came: u64, kind: Kind) -> Option<TablePlace> {
         let found = self.keys.open(key, came, kind, self.outbox)?;
         if let Some(line) = found.new {
             match kind {

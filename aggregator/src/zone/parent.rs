@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::directive::{CatalogueNews, GRANTS_MAX, Message, Posted};
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::names::Bucket;
@@ -89,7 +89,7 @@ impl Parent for Zone {
 
 impl Zone {
     /// Grants tokens to a client for buckets that it has just subscribed to.
-    fn grants(&mut self, now: MonoTime, stream: StreamId) -> BTreeMap<Bucket, Tokens> {
+    fn grants(&mut self, now: MonoTime, stream: StreamId) -> BTreeMap<Bucket, TokenCount> {
         let mut grants = BTreeMap::new();
         let Downstream {
             sessions,

@@ -1,7 +1,7 @@
 //! The tokens of a guard or of a bucket's headroom, shared by all threads of a process. Threads take them in
 //! batches, so that they seldom contend.
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::table::{Table, Target};
@@ -171,7 +171,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn set_reserve(&self, id: u32, reserve: Tokens) {
+    pub(crate) fn set_reserve(&self, id: u32, reserve: TokenCount) {
         self.tokens(id)
             .into_iter()
             .for_each(|pool| pool.set_reserve(reserve.as_f64()));
@@ -179,7 +179,7 @@ impl Table {
 
     /// Sets the tokens of a guard or a headroom, which take effect with the next
     /// [refill](Self::refill). Returns the tokens of requests that found too few since the last call.
-    pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) -> u32 {
+    pub(crate) fn fill(&self, id: u32, tokens: TokenCount, depth: TokenCount) -> u32 {
         let pool = self.tokens(id);
         debug_assert!(pool.is_some(), "{id} is no id of tokens");
         pool.map_or(0, |pool| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::directive::ZonePool;
 use plimsoll_core::law::{Guard, ZoneGuard, client_rate, parameters};
 use plimsoll_core::quantity::MonoTime;
@@ -34,9 +34,9 @@ struct Set {
     /// This client's part of it: its rate and depth.
     part: Guard,
     /// The tokens after the last refill.
-    tokens: Tokens,
+    tokens: TokenCount,
     /// Tokens beyond the depth, because this client has just joined or was paused, and the time until they lapse.
-    granted: (Tokens, Duration),
+    granted: (TokenCount, Duration),
     /// Tokens used up to the last refill, modulo 2^32. Threads that decide while a refill begins may exceed
     /// the tokens.
     used: u32,
@@ -125,7 +125,7 @@ impl Guards {
                 self.put(table, id, OfZone::Pool(bucket, zone, clients, limit))
             }
             None if self.set.remove(&id).is_some() => {
-                table.fill(id, Tokens::NONE, Tokens::NONE);
+                table.fill(id, TokenCount::NONE, TokenCount::NONE);
                 table.refill();
             }
             None => {}
@@ -134,12 +134,12 @@ impl Guards {
 
     /// Sets the tokens that this client was granted in a bucket's headroom pool, beyond the pool's depth, because it
     /// has just joined. They are not refilled, and lapse. Does nothing for a bucket without a pool.
-    pub(crate) fn grant(&mut self, table: &Table, bucket: u32, tokens: Tokens) {
+    pub(crate) fn grant(&mut self, table: &Table, bucket: u32, tokens: TokenCount) {
         let id = table.headroom(bucket);
         let Some(set) = self.set.get_mut(&id) else {
             return;
         };
-        let most = Tokens::new(parameters::GRANT_DEPTH_REQUESTS);
+        let most = TokenCount::new(parameters::GRANT_DEPTH_REQUESTS);
         set.granted = (tokens.min(most), parameters::GRANT_LAPSE);
         set.refill(table, id, Duration::ZERO);
         table.refill();
@@ -161,7 +161,7 @@ impl Guards {
             }
             Entry::Vacant(vacant) => {
                 let used = table.counters.used(id);
-                let granted = (Tokens::NONE, Duration::ZERO);
+                let granted = (TokenCount::NONE, Duration::ZERO);
                 let tokens = part.depth;
                 vacant.insert(Set {
                     of_zone,
@@ -253,7 +253,7 @@ impl Guards {
                 .map_or(0.0, |offered| offered.established_part);
             table.set_reserve(
                 *id,
-                Tokens::new(parameters::GUARD_RESERVE * part * set.part.depth.as_f64()),
+                TokenCount::new(parameters::GUARD_RESERVE * part * set.part.depth.as_f64()),
             );
             set.refill(table, *id, elapsed);
         }
@@ -303,7 +303,7 @@ impl Set {
             .saturating_sub(parameters::REFILL)
             .min(parameters::PAUSE_MAX);
         let depth = self.part.depth;
-        let deeper = depth.plus(Tokens::new(
+        let deeper = depth.plus(TokenCount::new(
             self.part.rate.per_second() * late.as_secs_f64(),
         ));
         self.tokens = self
@@ -315,7 +315,7 @@ impl Set {
         let left = left.saturating_sub(elapsed).max(late);
         let granted = granted.pay(&mut self.debt).plus(self.tokens.above(depth));
         self.tokens = self.tokens.min(depth);
-        let lapses = left.is_zero() || depth == Tokens::NONE;
+        let lapses = left.is_zero() || depth == TokenCount::NONE;
         self.granted = if lapses {
             Default::default()
         } else {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::directive::{
     BucketDirective, CatalogueNews, Directives, Epoch, Posted, StaleDirective, Values,
 };
@@ -376,7 +376,7 @@ impl Subscription {
             .collect()
     }
 
-    fn apply_grant(&mut self, id: EndpointId, bucket: &Bucket, tokens: Tokens) {
+    fn apply_grant(&mut self, id: EndpointId, bucket: &Bucket, tokens: TokenCount) {
         let Some(at) = self.buckets.iter().position(|known| known == bucket) else {
             return;
         };

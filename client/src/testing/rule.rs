@@ -1,6 +1,6 @@
 //! The rule of one bucket in a test, and the directive word that carries it out.
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::decision::{Reason, WaitClass};
 use plimsoll_core::quantity::{DropRatio, Rate};
 
@@ -43,7 +43,7 @@ impl Rule {
 pub(super) struct VirtualLimit {
     key: u32,
     rate: Rate,
-    tokens: Tokens,
+    tokens: TokenCount,
     /// Tokens used up to the last refill, modulo 2^32.
     used: u32,
     debt: u64,
@@ -78,10 +78,10 @@ impl VirtualLimit {
 }
 
 /// Returns the depth of a limit: at least one request, unless the limit is 0.
-fn depth(rate: Rate) -> Tokens {
+fn depth(rate: Rate) -> TokenCount {
     if rate == Rate::ZERO {
-        Tokens::NONE
+        TokenCount::NONE
     } else {
-        Tokens::new((rate.per_second() * DEPTH_S).max(1.0))
+        TokenCount::new((rate.per_second() * DEPTH_S).max(1.0))
     }
 }

@@ -6,7 +6,7 @@ use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::{ErrorBody, Parameters};
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
@@ -130,7 +130,7 @@ async fn export(
 
 async fn import(
     State(shared): State<RouteState>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     Parameters(query): Parameters<ImportQuery>,
     headers: HeaderMap,
     body: Bytes,
@@ -151,7 +151,7 @@ async fn import(
 
 fn add_days(
     RouteState { commands, recorder }: &RouteState,
-    caller: &Caller,
+    caller: &AdminCaller,
     replace: bool,
     body: &[u8],
 ) -> Answer<Imported> {

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
@@ -36,7 +36,7 @@ pub(crate) fn routes() -> Routes<Commands> {
 
 async fn kill(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(order): JsonBody<KillOn>,
 ) -> Answer<Json<KillStatus>> {
     with_valid_ttl(&order)?;
@@ -69,7 +69,7 @@ async fn kill(
 
 async fn end_kill(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(order): JsonBody<KillOff>,
 ) -> Answer<Json<KillEnded>> {
     check_known(&commands.brain, order.bucket.as_ref())?;
@@ -105,7 +105,7 @@ async fn end_kill(
 
 async fn run_drill(
     State(Commands { brain, audit, .. }): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(order): JsonBody<DrillOrder>,
 ) -> Response {
     let change = Entry {

@@ -21,7 +21,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::ErrorBody;
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::stats::metrics::About;
@@ -66,14 +66,14 @@ impl Commands {
     ///
     /// # Errors
     /// With an answer if it cannot be recorded. The change must not be made then.
-    async fn record(&self, caller: &Caller, change: Entry) -> Answer<Logged> {
+    async fn record(&self, caller: &AdminCaller, change: Entry) -> Answer<Logged> {
         let recorded = self.audit.record(Actor::from(caller), change).await;
         recorded.map_err(unavailable)
     }
 
     /// Records a change that was made. Waits for 3 s at most until it takes effect, and until its line is on disk or
     /// the disk fails. Returns true if it is saved.
-    pub(crate) async fn note(&self, caller: &Caller, change: Entry) -> bool {
+    pub(crate) async fn note(&self, caller: &AdminCaller, change: Entry) -> bool {
         let noted = self.audit.note(Actor::from(caller), change);
         let (saved, _) = tokio::join!(
             in_effect(&self.brain),

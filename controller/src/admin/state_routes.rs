@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::Method;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Routes<Commands> {
 
 async fn acknowledge(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
 ) -> Json<Acknowledged> {
     let loss = commands.brain.with(|brain, _| brain.acknowledge_loss());
     if let Some(loss) = &loss {

@@ -8,7 +8,7 @@ use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{InstanceId, ReportedLead, Role};
 
-use super::Place;
+use super::AggregatorKey;
 
 /// Another controller counts as alive if it confirmed a report this long after the start of this one. Before,
 /// it may have been the last sign of a process that this one replaces.
@@ -88,7 +88,7 @@ impl Leadership {
         &mut self,
         now: MonoTime,
         epoch: Epoch,
-        place: &Place,
+        place: &AggregatorKey,
         lead: ReportedLead,
     ) -> Option<Epoch> {
         let own = self.leader(epoch);
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    fn place() -> Place {
+    fn place() -> AggregatorKey {
         (Zone::new("a").unwrap(), Name::new("one").unwrap())
     }
 

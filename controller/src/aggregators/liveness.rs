@@ -11,12 +11,12 @@ use std::time::Duration;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::rollout::gates::StaleZone;
 
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 
 #[derive(Debug)]
 pub(crate) struct Liveness {
     stale_after: Duration,
-    reported_at: BTreeMap<Place, MonoTime>,
+    reported_at: BTreeMap<AggregatorKey, MonoTime>,
 }
 
 impl Liveness {
@@ -24,7 +24,7 @@ impl Liveness {
     pub(crate) fn new(
         now: MonoTime,
         stale_after: Duration,
-        known: impl Iterator<Item = Place>,
+        known: impl Iterator<Item = AggregatorKey>,
     ) -> Self {
         Self {
             stale_after,
@@ -32,7 +32,7 @@ impl Liveness {
         }
     }
 
-    pub(crate) fn on_report(&mut self, now: MonoTime, place: &Place) {
+    pub(crate) fn on_report(&mut self, now: MonoTime, place: &AggregatorKey) {
         match self.reported_at.get_mut(place) {
             Some(reported_at) => *reported_at = now,
             None => drop(self.reported_at.insert(place.clone(), now)),
@@ -40,12 +40,12 @@ impl Liveness {
     }
 
     /// Removes an aggregator that stops cleanly: it never becomes stale.
-    pub(crate) fn leave(&mut self, place: &Place) {
+    pub(crate) fn leave(&mut self, place: &AggregatorKey) {
         self.reported_at.remove(place);
     }
 
     /// The aggregators without a report for too long, and for how long.
-    pub(crate) fn stale(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
+    pub(crate) fn stale(&self, now: MonoTime) -> impl Iterator<Item = (&AggregatorKey, Duration)> {
         let ages = self
             .reported_at
             .iter()
@@ -53,12 +53,12 @@ impl Liveness {
         ages.filter(|(_, age)| *age > self.stale_after)
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = &AggregatorKey> {
         self.reported_at.keys()
     }
 
     /// The time since the last report of an aggregator; zero if it is unknown.
-    pub(crate) fn silence(&self, now: MonoTime, place: &Place) -> Duration {
+    pub(crate) fn silence(&self, now: MonoTime, place: &AggregatorKey) -> Duration {
         self.reported_at
             .get(place)
             .map_or(Duration::ZERO, |at| now.since(*at))
@@ -74,7 +74,7 @@ impl Liveness {
     }
 
     /// Forgets aggregators that are stale, unless they still `count`.
-    pub(crate) fn forget_stale(&mut self, now: MonoTime, counts: impl Fn(&Place) -> bool) {
+    pub(crate) fn forget_stale(&mut self, now: MonoTime, counts: impl Fn(&AggregatorKey) -> bool) {
         let stale_after = self.stale_after;
         self.reported_at
             .retain(|place, at| now.since(*at) <= stale_after || counts(place));
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use plimsoll_core::names::{Name, Zone};
 
-    fn place(zone: &str) -> Place {
+    fn place(zone: &str) -> AggregatorKey {
         (Zone::new(zone).unwrap(), Name::new("a").unwrap())
     }
 

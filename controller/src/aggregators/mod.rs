@@ -20,15 +20,15 @@ use plimsoll_policy::Policy;
 pub(crate) use self::aggregator::{Activity, Aggregator};
 
 /// The zone and the stable name of an aggregator. A restarted aggregator keeps both.
-pub(crate) type Place = (Zone, Name);
+pub(crate) type AggregatorKey = (Zone, Name);
 
-pub(crate) fn place_of(identity: &Identity) -> Place {
+pub(crate) fn place_of(identity: &Identity) -> AggregatorKey {
     (identity.zone.clone(), identity.name.clone())
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Aggregators {
-    pub(crate) by_place: BTreeMap<Place, Aggregator>,
+    pub(crate) by_place: BTreeMap<AggregatorKey, Aggregator>,
     /// The number of [posts](Self::post) of directives so far.
     pub(crate) revision: u64,
     /// Requests given up because a parent failed before it confirmed them: they may have been counted
@@ -48,7 +48,7 @@ impl Aggregators {
     pub(crate) fn greet(
         &mut self,
         now: MonoTime,
-        place: Place,
+        place: AggregatorKey,
         instance: InstanceId,
         holds: BTreeMap<Bucket, Rate>,
     ) -> Option<InstanceId> {
@@ -62,7 +62,7 @@ impl Aggregators {
 
     /// Takes the counts that a report, or a part of one, added. A report without a span gives no rates. In a report
     /// with a span, a key without an entry was offered nothing.
-    pub(crate) fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
+    pub(crate) fn enter(&mut self, place: &AggregatorKey, report: &Report, entered: &Entered) {
         self.unconfirmed = self.unconfirmed.saturating_add(entered.unconfirmed);
         self.cut = self.cut.saturating_add(entered.cut);
         self.rejected_keys += entered.rejected_keys as u64;
@@ -84,13 +84,13 @@ impl Aggregators {
 
     /// Removes aggregators without any presence left, unless their shares are `kept` for good. Returns their
     /// places.
-    pub(crate) fn remove_absent(&mut self, kept: bool) -> Vec<Place> {
+    pub(crate) fn remove_absent(&mut self, kept: bool) -> Vec<AggregatorKey> {
         let is_absent = |aggregator: &Aggregator| aggregator.presence() == 0.0 && !kept;
         let absent = self
             .by_place
             .iter()
             .filter(|(_, aggregator)| is_absent(aggregator));
-        let absent: Vec<Place> = absent.map(|(place, _)| place.clone()).collect();
+        let absent: Vec<AggregatorKey> = absent.map(|(place, _)| place.clone()).collect();
         for place in &absent {
             self.by_place.remove(place);
         }
@@ -114,7 +114,7 @@ impl Aggregators {
     }
 
     /// Brings the board of every aggregator up to date with `post`, which is given its place and instance.
-    pub(crate) fn post(&mut self, mut post: impl FnMut(&Place, InstanceId, &mut Board)) {
+    pub(crate) fn post(&mut self, mut post: impl FnMut(&AggregatorKey, InstanceId, &mut Board)) {
         self.revision += 1;
         for (place, aggregator) in &mut self.by_place {
             post(place, aggregator.instance, &mut aggregator.board);
@@ -141,15 +141,15 @@ impl Aggregators {
         self.by_place.len()
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Option<&Aggregator> {
+    pub(crate) fn get(&self, place: &AggregatorKey) -> Option<&Aggregator> {
         self.by_place.get(place)
     }
 
-    pub(crate) fn contains(&self, place: &Place) -> bool {
+    pub(crate) fn contains(&self, place: &AggregatorKey) -> bool {
         self.by_place.contains_key(place)
     }
 
-    pub(crate) fn clients(&self, place: &Place) -> Option<u32> {
+    pub(crate) fn clients(&self, place: &AggregatorKey) -> Option<u32> {
         self.get(place)?.clients
     }
 
@@ -160,14 +160,14 @@ impl Aggregators {
             .any(|aggregator| aggregator.is_silent(parameters) && aggregator.rate(key) > 0.0)
     }
 
-    pub(crate) fn place_of(&self, instance: InstanceId) -> Option<&Place> {
+    pub(crate) fn place_of(&self, instance: InstanceId) -> Option<&AggregatorKey> {
         self.by_place
             .iter()
             .find(|(_, aggregator)| aggregator.instance == instance)
             .map(|(place, _)| place)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Place, &Aggregator)> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&AggregatorKey, &Aggregator)> + Clone {
         self.by_place.iter()
     }
 }

@@ -10,7 +10,7 @@ use plimsoll_core::report::{
 
 const TICK: Duration = Duration::from_millis(500);
 
-fn place(name: &str) -> Place {
+fn place(name: &str) -> AggregatorKey {
     (Zone::new(name).unwrap(), Name::new("aggregator").unwrap())
 }
 

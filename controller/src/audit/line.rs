@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_admin::access::Caller;
+use plimsoll_admin::access::AdminCaller;
 use plimsoll_core::names::Text;
 use plimsoll_policy::UnixSeconds;
 use ring::digest::{SHA256, digest};
@@ -118,9 +118,9 @@ impl Actor {
     }
 }
 
-impl From<&Caller> for Actor {
-    fn from(caller: &Caller) -> Self {
-        let Caller { name, role, from } = caller;
+impl From<&AdminCaller> for Actor {
+    fn from(caller: &AdminCaller) -> Self {
+        let AdminCaller { name, role, from } = caller;
         Self {
             who: name.to_string(),
             role: role.to_string(),

@@ -11,7 +11,7 @@ use plimsoll_core::report::{Identity, InstanceId};
 use plimsoll_core::rollout::gates::StaleZone;
 
 use super::Brain;
-use crate::aggregators::{Aggregator, Place};
+use crate::aggregators::{Aggregator, AggregatorKey};
 use crate::bucket::BucketState;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,11 +33,11 @@ fn hint(nearest: Option<&str>) -> String {
     )
 }
 
-pub(crate) fn display((zone, name): &Place) -> String {
+pub(crate) fn display((zone, name): &AggregatorKey) -> String {
     format!("{zone}/{name}")
 }
 
-fn is_at(identity: &Identity, place: &Place) -> bool {
+fn is_at(identity: &Identity, place: &AggregatorKey) -> bool {
     (&identity.zone, &identity.name) == (&place.0, &place.1)
 }
 
@@ -92,7 +92,7 @@ impl Brain {
 
     /// Removes the parts of an aggregator in all buckets. After a restart it is not waited for. Its liveness stays: an
     /// aggregator without a farewell becomes stale, which ends canaries.
-    pub(super) fn remove_aggregator(&mut self, place: &Place) {
+    pub(super) fn remove_aggregator(&mut self, place: &AggregatorKey) {
         for bucket in self.buckets.states.values_mut() {
             bucket.zones.remove(place);
         }
@@ -102,7 +102,7 @@ impl Brain {
 
     /// Removes an aggregator for good: it left cleanly, or an operator knows that it does not
     /// return. The share that is still held for it is free immediately.
-    pub(super) fn dismiss(&mut self, place: &Place) {
+    pub(super) fn dismiss(&mut self, place: &AggregatorKey) {
         let sessions = self
             .downstream
             .sessions
@@ -126,7 +126,7 @@ impl Brain {
     ///
     /// # Errors
     /// If none is known, or if it is connected.
-    pub(crate) fn forget(&mut self, given: &str) -> Result<Place, ForgetError> {
+    pub(crate) fn forget(&mut self, given: &str) -> Result<AggregatorKey, ForgetError> {
         let known = self.known_aggregators();
         let Some(place) = known.iter().find(|place| display(place) == given) else {
             let known: Vec<String> = known.iter().map(display).collect();
@@ -149,7 +149,7 @@ impl Brain {
     }
 
     /// Every aggregator that reported, is waited for after a restart, or has expired.
-    pub(crate) fn known_aggregators(&self) -> BTreeSet<Place> {
+    pub(crate) fn known_aggregators(&self) -> BTreeSet<AggregatorKey> {
         let registered = self.downstream.aggregators.iter().map(|(place, _)| place);
         let stale = self.downstream.liveness.places();
         let known = registered
@@ -162,7 +162,7 @@ impl Brain {
     }
 
     /// The aggregators without a report for too long, expired ones included.
-    pub(crate) fn stale_aggregators(&self) -> BTreeSet<Place> {
+    pub(crate) fn stale_aggregators(&self) -> BTreeSet<AggregatorKey> {
         let stale = self
             .downstream
             .liveness
@@ -189,7 +189,7 @@ impl Brain {
 
     /// The time since the last report of an aggregator, without pauses of this process; zero for one whose
     /// liveness was removed.
-    pub(crate) fn silence(&self, place: &Place) -> Duration {
+    pub(crate) fn silence(&self, place: &AggregatorKey) -> Duration {
         self.downstream
             .liveness
             .silence(self.clock.progress.now(), place)

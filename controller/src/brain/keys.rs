@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::names::{
-    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, Place, Tenant,
+    Bucket, DECLARED_MAX, DEFAULT_TENANT, Key, KeyId, KeyTable, TablePlace, Tenant,
 };
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Entry, Ledger, New, Tally};
@@ -144,7 +144,7 @@ impl Keys {
 
     /// The place of a key: its own, or that of the class `default` where there is no room for it. `None` for a
     /// bucket that was not [declared](Self::declare).
-    fn place(&mut self, key: &Key) -> Option<Place> {
+    fn place(&mut self, key: &Key) -> Option<TablePlace> {
         if let Some(id) = self.table.get(key) {
             return Some(self.table.place(id));
         }
@@ -154,7 +154,7 @@ impl Keys {
         own.or_else(|| Some(self.table.place(default)))
     }
 
-    fn open(&mut self, key: &Key) -> Option<Place> {
+    fn open(&mut self, key: &Key) -> Option<TablePlace> {
         let (place, is_new) = self.table.intern(key)?;
         if is_new {
             self.table.value_mut(place.id).counted = self.now;
@@ -172,11 +172,17 @@ pub(crate) struct Entering<'a> {
 }
 
 impl Ledger for Entering<'_> {
-    fn place(&mut self, _: KeyId, key: &Key) -> Option<Place> {
+    fn place(&mut self, _: KeyId, key: &Key) -> Option<TablePlace> {
         self.keys.place(key)
     }
 
-    fn add(&mut self, place: Option<Place>, _: KeyId, key: &Key, new: New) -> Option<Place> {
+    fn add(
+        &mut self,
+        place: Option<TablePlace>,
+        _: KeyId,
+        key: &Key,
+        new: New,
+    ) -> Option<TablePlace> {
         let place = place
             .filter(|place| self.keys.table.is_current(*place))
             .or_else(|| self.keys.place(key));

@@ -11,7 +11,7 @@ use plimsoll_core::report::{ClientCounts, Identity, InstanceId, Report, Role};
 
 use super::{Brain, Downstream};
 use crate::aggregators::leadership::Mandate;
-use crate::aggregators::{Place, place_of};
+use crate::aggregators::{AggregatorKey, place_of};
 use crate::state::{Command, DurableState, Now, hex};
 
 /// Maximum number of kills that aggregators are sent as orders, because they could not be saved. Of further ones they
@@ -139,7 +139,7 @@ impl Brain {
     }
 
     /// The known aggregators without a stream: the controller does not know the orders given there.
-    pub(crate) fn aggregators_away(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn aggregators_away(&self) -> impl Iterator<Item = AggregatorKey> {
         let mut away = self.known_aggregators();
         for child in self.downstream.sessions.connected() {
             away.remove(&place_of(&child.identity));

@@ -13,7 +13,7 @@ use plimsoll_core::report::{Echo, Entered, Origin, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
 use crate::aggregators::leadership::Mandate;
-use crate::aggregators::{Place, place_of};
+use crate::aggregators::{AggregatorKey, place_of};
 use crate::bucket::Listing;
 
 /// Answers that wait for one aggregator, at most.
@@ -149,7 +149,7 @@ impl Brain {
         &mut self,
         now: MonoTime,
         stream: StreamId,
-        place: &Place,
+        place: &AggregatorKey,
         report: &Report,
     ) -> Result<(), StreamRejected> {
         let mut entering = self.keys.entering();
@@ -173,7 +173,7 @@ impl Brain {
     }
 
     /// Answers what the catalogue says of names, with the next messages.
-    fn answer(&mut self, place: &Place, asked: &[Tenant]) {
+    fn answer(&mut self, place: &AggregatorKey, asked: &[Tenant]) {
         let Some(aggregator) = self.downstream.aggregators.by_place.get_mut(place) else {
             return;
         };

@@ -10,7 +10,7 @@ use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::stats::AdmissionFigures;
 
 use super::Brain;
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 use crate::aggregators::takeover::Takeover;
 use crate::bucket::{Buckets, Tick};
 
@@ -76,7 +76,7 @@ impl Brain {
             .children
             .iter()
             .any(|place| !self.downstream.aggregators.contains(place));
-        let is_served = |place: &Place| {
+        let is_served = |place: &AggregatorKey| {
             self.downstream
                 .aggregators
                 .get(place)

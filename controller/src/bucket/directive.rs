@@ -9,13 +9,13 @@ use plimsoll_policy::Policy;
 
 use super::tenants::BucketTenant;
 use super::{BucketState, Listing, Share};
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 use crate::state::DurableState;
 
 impl BucketState {
     pub(crate) fn directive(
         &self,
-        place: &Place,
+        place: &AggregatorKey,
         policy: &Policy,
         durable: &DurableState,
     ) -> BucketDirective {

@@ -27,7 +27,7 @@ use plimsoll_policy::{BucketPolicy, Policy, Release};
 
 use self::refusals::RefusalRecord;
 use self::tenants::BucketTenants;
-use crate::aggregators::{Aggregators, Place};
+use crate::aggregators::{AggregatorKey, Aggregators};
 use crate::rollout::MovingLimit;
 use crate::state::DurableState;
 
@@ -58,7 +58,7 @@ pub(crate) struct BucketState {
     /// One per entry of `tenants`; none before rates are sent, and from a change of the tenants to the next tick.
     shares: Vec<Share>,
     /// By aggregator: in this module a zone is one aggregator.
-    pub(crate) zones: BTreeMap<Place, ZoneShare>,
+    pub(crate) zones: BTreeMap<AggregatorKey, ZoneShare>,
     /// The number of aggregators that share the limit, silent ones in part.
     presences: Presences,
     pub(crate) silent: SilentShares,
@@ -264,14 +264,14 @@ impl BucketState {
     }
 
     /// The name of the bucket, and the part of its limit that an aggregator was sent to live on.
-    pub(crate) fn hold_of(&self, place: &Place) -> Option<(Bucket, Rate)> {
+    pub(crate) fn hold_of(&self, place: &AggregatorKey) -> Option<(Bucket, Rate)> {
         let hold = Rate::computed(self.zones.get(place)?.hold?)?;
         (hold > Rate::ZERO).then(|| (self.name.clone(), hold))
     }
 
     /// Drops what was assumed of an aggregator in silence: its new process cannot report what the old one
     /// passed.
-    pub(crate) fn on_replaced(&mut self, place: &Place) {
+    pub(crate) fn on_replaced(&mut self, place: &AggregatorKey) {
         if let Some(zone) = self.zones.get_mut(place) {
             zone.assumed = None;
         }

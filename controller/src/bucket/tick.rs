@@ -13,7 +13,7 @@ use plimsoll_policy::{Policy, Release};
 use super::tails::ZoneTails;
 use super::tenants::BucketTenant;
 use super::{BucketState, Share, SilentShares};
-use crate::aggregators::{Activity, Aggregator, Aggregators, Place};
+use crate::aggregators::{Activity, Aggregator, AggregatorKey, Aggregators};
 
 #[derive(Debug)]
 pub(crate) struct Tick<'a> {
@@ -43,7 +43,7 @@ pub(crate) struct Scratch {
 
 /// An aggregator that is sent rates.
 struct Served<'a> {
-    place: &'a Place,
+    place: &'a AggregatorKey,
     aggregator: &'a Aggregator,
     /// The share of its traffic that counts: 0..=1.
     presence: f64,

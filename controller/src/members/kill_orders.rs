@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_admin::access::Caller;
+use plimsoll_admin::access::AdminCaller;
 use plimsoll_admin::kill_api::KillOn;
 use plimsoll_core::kill::Scope;
 use plimsoll_core::names::Text;
@@ -43,7 +43,7 @@ pub(super) struct StoredOrder {
 /// When the store does not take it.
 pub(super) async fn append(
     client: &Client,
-    caller: &Caller,
+    caller: &AdminCaller,
     order: KillOn,
 ) -> Result<Command, Error> {
     let (by, since_s) = (caller.by(order.by.clone()), unix_s());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Route, Routes};
+use plimsoll_admin::access::{AdminCaller, Route, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_admin::kill_api::{KillOn, KillOrder, KillState, KillStatus, ON, Tier};
 use plimsoll_admin::ports::Ports;
@@ -106,7 +106,7 @@ async fn misdirected(State(membership): State<Membership>) -> Refused {
 /// Takes a kill for the leader, which carries it out within a second, or as soon as there is one.
 async fn kill(
     State(membership): State<Membership>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(order): JsonBody<KillOn>,
 ) -> Answer<Json<KillStatus>> {
     with_valid_ttl(&order)?;

@@ -95,7 +95,7 @@ use plimsoll_policy::{Policy, RolloutPolicy};
 
 use self::query_gates::GateAnswers;
 use self::stage_stats::StageStats;
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 use crate::state::{Cause, DurableState, Evidence, Stage};
 
 pub(crate) use self::promotion::{Promotion, RolloutError};
@@ -119,7 +119,7 @@ pub(crate) struct Rollouts {
     /// The state as aggregators know it, for a while after a start without a state.
     pub(crate) recovery: Option<Recovery>,
     pub(crate) answers: GateAnswers,
-    pub(crate) weighing: Weighing<Place>,
+    pub(crate) weighing: Weighing<AggregatorKey>,
     /// The number of the last change that was closed: its evidence, if any, is stored.
     last_change: u64,
     /// Ticks since the stats were last saved.
@@ -135,7 +135,7 @@ pub(crate) struct Rollouts {
 #[derive(Debug)]
 pub(crate) struct Recovery {
     pub(crate) until: MonoTime,
-    pub(crate) claims: BTreeMap<Place, Claim>,
+    pub(crate) claims: BTreeMap<AggregatorKey, Claim>,
 }
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use plimsoll_core::names::{Bucket, Name, Zone};
 use plimsoll_core::quantity::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 
 /// Maximum number of expired aggregators that are remembered.
 const EXPIRED_MAX: usize = 256;
@@ -41,7 +41,7 @@ impl ExpiredAggregators {
     /// is forgotten.
     pub(crate) fn add(
         &mut self,
-        (zone, name): Place,
+        (zone, name): AggregatorKey,
         last_report_s: i64,
         mut released: Vec<(Bucket, Rate)>,
     ) {
@@ -60,7 +60,7 @@ impl ExpiredAggregators {
         });
     }
 
-    pub(crate) fn remove(&mut self, place: &Place) -> bool {
+    pub(crate) fn remove(&mut self, place: &AggregatorKey) -> bool {
         let before = self.0.len();
         self.0.retain(|expired| !expired.is_at(place));
         self.0.len() < before
@@ -93,7 +93,7 @@ impl ExpiredAggregators {
 // === impl ExpiredAggregator ===
 
 impl ExpiredAggregator {
-    pub(crate) fn is_at(&self, (zone, name): &Place) -> bool {
+    pub(crate) fn is_at(&self, (zone, name): &AggregatorKey) -> bool {
         self.zone == *zone && self.name == *name
     }
 
@@ -102,7 +102,7 @@ impl ExpiredAggregator {
         unix_s.saturating_sub(self.last_report_s).max(0)
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> AggregatorKey {
         (self.zone.clone(), self.name.clone())
     }
 }
@@ -111,7 +111,7 @@ impl ExpiredAggregator {
 mod tests {
     use super::*;
 
-    fn place(number: usize) -> Place {
+    fn place(number: usize) -> AggregatorKey {
         (
             Zone::new("a").unwrap(),
             Name::new(&format!("n{number}")).unwrap(),
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(first(&expired), place(1));
         assert!(expired.remove(&place(5)) && !expired.remove(&place(5)));
         assert!(expired.prune(EXPIRED_KEPT_S + 3) && !expired.prune(EXPIRED_KEPT_S + 3));
-        let left: Vec<Place> = expired
+        let left: Vec<AggregatorKey> = expired
             .iter()
             .map(ExpiredAggregator::place)
             .take(2)

@@ -10,7 +10,7 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
 use crate::admin::Commands;
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 use crate::aggregators::leadership::LostLead;
 use crate::audit::{Actor, Entry};
 use crate::brain::{Brain, display};
@@ -36,10 +36,10 @@ enum Presence {
 /// The parts of the brain's state whose changes are events.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    aggregators: BTreeMap<Place, Presence>,
+    aggregators: BTreeMap<AggregatorKey, Presence>,
     /// The shares of expired aggregators, as text.
-    released: BTreeMap<Place, String>,
-    in_conflict: BTreeSet<Place>,
+    released: BTreeMap<AggregatorKey, String>,
+    in_conflict: BTreeSet<AggregatorKey>,
     lost_lead: Option<LostLead>,
     policy: Arc<Policy>,
     /// The time of the last tick in seconds since 1970; `None` before the first one.
@@ -154,12 +154,12 @@ pub(crate) fn of_stage(change: &Change) -> Option<Event> {
 impl Snapshot {
     pub(crate) fn of(brain: &Brain, before: Option<&Self>) -> Self {
         let stale = brain.stale_aggregators();
-        let away: BTreeSet<Place> = brain.aggregators_away().collect();
+        let away: BTreeSet<AggregatorKey> = brain.aggregators_away().collect();
         let expired = brain.durable().expired.iter();
-        let released: BTreeMap<Place, String> = expired
+        let released: BTreeMap<AggregatorKey, String> = expired
             .map(|expired| (expired.place(), shares(&expired.released)))
             .collect();
-        let standing = |place: Place| {
+        let standing = |place: AggregatorKey| {
             let earlier = before.and_then(|before| before.aggregators.get(&place));
             let standing = if released.contains_key(&place) {
                 Presence::Expired
@@ -235,7 +235,7 @@ impl Snapshot {
 
     fn of_aggregators<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Event> + 'a {
         use Presence::{Awaited, Away, Connected, Expired, Stale};
-        let places: BTreeSet<&Place> = self
+        let places: BTreeSet<&AggregatorKey> = self
             .aggregators
             .keys()
             .chain(before.aggregators.keys())

@@ -46,8 +46,8 @@ pub use tenants::{
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
 pub use yaml::{
-    Checked, Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError,
-    Source, check_entries, hint, schema_of,
+    Checked, Document, FAULTS_MAX, FILE_BYTES_MAX, Field, Flag, Number, PolicyError, PolicyFault,
+    Source, SourcePlace, check_entries, hint, schema_of,
 };
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use plimsoll_policy::{Fault, PolicyError};
+use plimsoll_policy::{PolicyError, PolicyFault};
 use plotters::drawing::DrawingAreaErrorKind;
 
 /// Scenario that cannot be run.
@@ -22,8 +22,8 @@ pub enum ScenarioError {
     Invalid(#[from] PolicyError),
 }
 
-impl From<Box<Fault>> for ScenarioError {
-    fn from(fault: Box<Fault>) -> Self {
+impl From<Box<PolicyFault>> for ScenarioError {
+    fn from(fault: Box<PolicyFault>) -> Self {
         Self::Invalid(fault.into())
     }
 }

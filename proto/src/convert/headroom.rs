@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::directive::{GRANTS_MAX, Headroom, PoolDepth, ZonePool};
 use plimsoll_core::names::Bucket;
 
@@ -49,11 +49,11 @@ pub(super) fn decode_pool(pool: wire::Pool) -> Result<ZonePool, DecodeError> {
         },
         offered: decode_rate(pool.offered_milli_rps)?,
         depth: PoolDepth::new(pool.depth_milli)?,
-        burst: Tokens::new(pool.burst_milli as f64 / 1e3),
+        burst: TokenCount::new(pool.burst_milli as f64 / 1e3),
     })
 }
 
-pub(super) fn encode_grant(bucket: &Bucket, tokens: Tokens) -> wire::Grant {
+pub(super) fn encode_grant(bucket: &Bucket, tokens: TokenCount) -> wire::Grant {
     wire::Grant {
         bucket: bucket.to_string(),
         tokens: u32::try_from(tokens.whole()).unwrap_or(u32::MAX),
@@ -63,9 +63,9 @@ pub(super) fn encode_grant(bucket: &Bucket, tokens: Tokens) -> wire::Grant {
 /// Decodes grants by bucket. Of several for one bucket the last counts.
 pub(super) fn decode_grants(
     grants: &[wire::Grant],
-) -> Result<BTreeMap<Bucket, Tokens>, DecodeError> {
+) -> Result<BTreeMap<Bucket, TokenCount>, DecodeError> {
     decode_list("grants", grants, GRANTS_MAX, |grant| {
         let bucket = decode_name("grants", &grant.bucket, Bucket::new)?;
-        Ok((bucket, Tokens::new(f64::from(grant.tokens))))
+        Ok((bucket, TokenCount::new(f64::from(grant.tokens))))
     })
 }

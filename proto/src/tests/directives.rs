@@ -162,7 +162,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
             rate,
             offered,
             depth: PoolDepth::new(depth).unwrap(),
-            burst: Tokens::new(burst as f64 / 1e3),
+            burst: TokenCount::new(burst as f64 / 1e3),
         });
     let headrooms = (option::of(headroom()), option::of(pool));
     let micro = || {
@@ -325,7 +325,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
                 report_interval: interval_ms.map(Duration::from_millis),
                 children,
                 above: children.unwrap_or_default(),
-                grants: [(Bucket::new("granted").unwrap(), Tokens::new(25.0))].into(),
+                grants: [(Bucket::new("granted").unwrap(), TokenCount::new(25.0))].into(),
                 standings: (0..8)
                     .map(|at| {
                         (
@@ -429,7 +429,7 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
                 rate: Headroom::Shared(largest_rate()),
                 offered: largest_rate(),
                 depth: PoolDepth::MAX,
-                burst: Tokens::new(f64::MAX),
+                burst: TokenCount::new(f64::MAX),
             }),
             cut: Some(largest_cut()),
             new_share: Some(NewShare::of(1.0)),
@@ -511,7 +511,7 @@ fn largest_directives_stay_within_message_bounds() {
     };
     let granted = |number| {
         let bucket = Bucket::new(&longest(number)).unwrap();
-        (bucket, Tokens::new(f64::from(u32::MAX)))
+        (bucket, TokenCount::new(f64::from(u32::MAX)))
     };
     let told = |number| {
         let standing = Standing::from_code(Standing::CODE_MAX.into()).unwrap();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
     BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader,

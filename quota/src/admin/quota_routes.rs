@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::{JsonBody, Parameters, error_response};
 use plimsoll_core::quota::QuotaTime;
 use serde::Deserialize;
@@ -104,7 +104,7 @@ async fn top(State(engine): State<Engine>, Parameters(query): Parameters<TopQuer
 
 async fn reset(
     State(engine): State<Engine>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(asked): JsonBody<Reset>,
 ) -> Result<Response, Response> {
     let (what, text) = match &asked {

@@ -24,7 +24,7 @@ use std::fmt;
 
 use plimsoll_client::internals::{TenantFound, TenantSource};
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Encoded, check_name, stable_hash};
-use plimsoll_policy::{Field, Place, Policy, PolicyError, Source, Warning};
+use plimsoll_policy::{Field, Policy, PolicyError, Source, SourcePlace, Warning};
 use serde::{Deserialize, Serialize};
 
 use tree::{Level, Limited, NameOf, Target, TenantOf};
@@ -50,7 +50,7 @@ pub struct Rules {
 /// Place in the file, for messages about values that are valid by themselves.
 #[derive(Clone, Debug)]
 struct Spot {
-    at: Place,
+    at: SourcePlace,
     path: Box<str>,
 }
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use plimsoll_core::law::fairness::{Claim, Waterfill};
+use plimsoll_core::law::fairness::{FillClaim, Waterfill};
 
 const BUCKETS: usize = 10_000;
 const TENANTS: usize = 100;
@@ -48,11 +48,11 @@ fn allocation(criterion: &mut Criterion) {
 
 /// Buckets with random demands that sum to `load` times the capacity, and weights of 1, 1/2, 1/3
 /// and so on, shuffled in each bucket.
-fn fleet(load: f64, floor: f64) -> Vec<Vec<Claim>> {
+fn fleet(load: f64, floor: f64) -> Vec<Vec<FillClaim>> {
     let mut state = 1;
     let mut claims = || {
-        let mut claims: Vec<Claim> = (1..=TENANTS)
-            .map(|rank| Claim {
+        let mut claims: Vec<FillClaim> = (1..=TENANTS)
+            .map(|rank| FillClaim {
                 demand: draw(&mut state),
                 weight: 1.0 / rank as f64,
                 floor,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll_controller::policy_file::{PolicyFiles, ReadError};
 use plimsoll_core::decision::Mode;
-use plimsoll_policy::{Catalogue, Fault, Policy, Warning};
+use plimsoll_policy::{Catalogue, Policy, PolicyFault, Warning};
 use plimsoll_sidecar::rules::{self, RulesFile, RulesSize};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(super) struct Findings {
     /// Contents of valid rules of a sidecar.
     #[serde(skip_serializing_if = "Option::is_none")]
     sidecar_rules: Option<RulesSummary>,
-    faults: Vec<Fault>,
+    faults: Vec<PolicyFault>,
     warnings: Vec<Warning>,
 }
 

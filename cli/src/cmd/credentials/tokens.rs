@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueHint};
 use plimsoll_admin::access::{
-    QuotaRights, Role, TOKEN_FILE_BYTES_MAX, Token as Entry, TokenHash, Tokens,
+    AdminTokens, QuotaRights, Role, TOKEN_FILE_BYTES_MAX, Token as Entry, TokenHash,
 };
 use plimsoll_core::names::Name;
 use plimsoll_host::{atomic_file, regular_file};
@@ -73,7 +73,7 @@ pub(crate) fn run(TokensCommand::Add(args): &TokensCommand) -> anyhow::Result<Ex
     };
     let after = format!("{before}{separator}{entry}\n");
     after
-        .parse::<Tokens>()
+        .parse::<AdminTokens>()
         .map_err(|error| refuse(error.to_string()))?;
     if args.out == Path::new("-") {
         write(path, &after)?;

@@ -33,10 +33,10 @@ Examples:
 pub(crate) struct CopyArgs {
     /// State directory, or URL of a store, to copy from
     #[arg(env = "PLIMSOLL_COPY_FROM", value_name = "FROM")]
-    from: Place,
+    from: SourcePlace,
     /// State directory, or URL of a store, to copy to; without a state
     #[arg(env = "PLIMSOLL_COPY_TO", value_name = "TO")]
-    to: Place,
+    to: SourcePlace,
     #[command(flatten)]
     access: StoreAccess,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct CopyArgs {
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum SourcePlace {
     Directory(PathBuf),
     Store(StoreAddress),
 }
@@ -55,7 +55,7 @@ struct Copied {
     epoch: u64,
 }
 
-impl FromStr for Place {
+impl FromStr for SourcePlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -67,7 +67,7 @@ impl FromStr for Place {
     }
 }
 
-impl Place {
+impl SourcePlace {
     fn open(&self, access: &StoreAccess) -> anyhow::Result<StatePlace> {
         Ok(match self {
             Self::Directory(path) => StatePlace::Directory(path.clone()),

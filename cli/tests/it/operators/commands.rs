@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use plimsoll_admin::access::{TokenHash, Tokens};
+use plimsoll_admin::access::{AdminTokens, TokenHash};
 use plimsoll_testing::fleet::{controller_in, policy};
 use plimsoll_testing::process::{FREE_PORT, Process, command, outcome_of};
 use tempfile::TempDir;
@@ -102,7 +102,7 @@ fn tokens_are_added_and_comments_stay() {
     assert_eq!(
         operator
             .read("tokens")
-            .parse::<Tokens>()
+            .parse::<AdminTokens>()
             .unwrap()
             .entries()
             .len(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::book::{Key, Outcome, Tokens, Waiter};
+use super::book::{Key, LeasedTokens, Outcome, Waiter};
 use super::calls::Shared;
 
 /// Maximum number of requests that wait for the store. Further ones follow the policies of their quotas.
@@ -12,11 +12,11 @@ pub(crate) const WAITING_MAX: usize = 10_000;
 pub(super) struct Held {
     shared: Arc<Shared>,
     key: Key,
-    tokens: Tokens,
+    tokens: LeasedTokens,
 }
 
 impl Held {
-    pub(super) const fn new(shared: Arc<Shared>, key: Key, tokens: Tokens) -> Self {
+    pub(super) const fn new(shared: Arc<Shared>, key: Key, tokens: LeasedTokens) -> Self {
         Self {
             shared,
             key,
@@ -26,7 +26,7 @@ impl Held {
 
     /// Keeps `count` tokens, and returns the others.
     pub(super) fn split(mut self, count: u64) -> Self {
-        let others = Tokens {
+        let others = LeasedTokens {
             count: self.tokens.count.saturating_sub(count),
             ..self.tokens
         };

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::book::holding::Holding;
-use super::book::{BucketId, Joined, Key, Outcome, Reply, Tokens, lease_ends};
+use super::book::{BucketId, Joined, Key, LeasedTokens, Outcome, Reply, lease_ends};
 use super::calls::Shared;
 use super::held::{Held, Waits};
 use super::store::{Ask, Failure};
@@ -23,7 +23,7 @@ pub(super) struct Need<'a> {
     pub(super) id: BucketId<'a>,
     pub(super) cost: u64,
     /// The tokens that the lease has given.
-    pub(super) covered: Tokens,
+    pub(super) covered: LeasedTokens,
 }
 
 impl<'a> Need<'a> {
@@ -32,7 +32,7 @@ impl<'a> Need<'a> {
             at,
             id,
             cost,
-            covered: Tokens {
+            covered: LeasedTokens {
                 count: 0,
                 ends: MonoTime::ZERO,
             },
@@ -311,7 +311,7 @@ impl Request {
 
 impl Shared {
     fn hold(self: &Arc<Self>, ask: &Ask, reply: Reply, sent: MonoTime) -> Held {
-        let tokens = Tokens {
+        let tokens = LeasedTokens {
             count: reply.granted,
             ends: lease_ends(&ask.key.quota, reply.refill_in, sent),
         };

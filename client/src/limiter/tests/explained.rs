@@ -1,6 +1,6 @@
 //! Tests of decisions with their reasons: costs, several keys, what is withheld, and what counts nothing.
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -24,7 +24,7 @@ fn direct_by(limiter: &Limiter, bucket: &str, word: DirectiveWord, tokens: impl 
     let place = limiter.bucket(bucket).unwrap().place;
     let tokens = tokens.into();
     if let Some(tokens) = tokens {
-        let tokens = Tokens::new(f64::from(tokens));
+        let tokens = TokenCount::new(f64::from(tokens));
         limiter.table.fill(place.default_key, tokens, tokens);
         limiter.table.refill();
     }

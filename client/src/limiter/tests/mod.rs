@@ -5,7 +5,7 @@ mod explained;
 use super::*;
 use crate::hot::decision::Peek;
 use crate::hot::directive_word::DirectiveWord;
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Counts, Identity, InstanceId, Role};
@@ -41,8 +41,8 @@ fn direct(limiter: &Limiter, bucket: &str, word: DirectiveWord) -> BucketHandle 
 fn guard(limiter: &Limiter, bucket: &BucketHandle, tokens: f64, depth: f64) {
     limiter.table.fill(
         bucket.place.default_key,
-        Tokens::new(tokens),
-        Tokens::new(depth),
+        TokenCount::new(tokens),
+        TokenCount::new(depth),
     );
     limiter.table.refill();
 }
@@ -82,7 +82,7 @@ fn empty_guard_is_exhausted_only_without_headroom() {
     let headroom = limiter.table.headroom(bucket.place.bucket);
     limiter
         .table
-        .fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
+        .fill(headroom, TokenCount::new(2.0), TokenCount::new(4.0));
     limiter.table.refill();
     assert!(!limiter.peek(&Request::new(&bucket, "acme")).exhausted);
     let passed = [3, 1, 1, 1].map(|cost| admits(&limiter, &bucket, "acme", cost));
@@ -90,7 +90,7 @@ fn empty_guard_is_exhausted_only_without_headroom() {
     assert!(limiter.peek(&Request::new(&bucket, "acme")).exhausted);
     limiter
         .table
-        .fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
+        .fill(headroom, TokenCount::new(2.0), TokenCount::new(4.0));
     limiter.table.publish(
         bucket.place.default_key,
         word(0.0).enforced(true).guarded(true).at_tenant_limit(true),

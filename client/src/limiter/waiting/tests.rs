@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::decision::{Reason, Verdict};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::Counts;
@@ -44,8 +44,8 @@ impl Fixture {
     fn fill(&self, tokens: f64) {
         self.limiter.table.fill(
             self.key.place.default_key,
-            Tokens::new(tokens),
-            Tokens::new(100.0),
+            TokenCount::new(tokens),
+            TokenCount::new(100.0),
         );
         self.limiter.table.refill();
     }

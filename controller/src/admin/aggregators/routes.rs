@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::Method;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_core::names::{Name, Zone};
 use schemars::JsonSchema;
@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Routes<Commands> {
 
 async fn forget(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(asked): JsonBody<Forget>,
 ) -> Answer<Json<Forgotten>> {
     let forgotten = commands

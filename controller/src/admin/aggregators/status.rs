@@ -4,7 +4,7 @@ use plimsoll_core::quantity::MonoTime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 use crate::brain::Brain;
 
 /// One aggregator.
@@ -43,7 +43,7 @@ pub struct AggregatorStatus {
 impl AggregatorStatus {
     pub(crate) fn list(brain: &Brain, now: MonoTime) -> Vec<Self> {
         let (durable, stale) = (brain.durable(), brain.stale_aggregators());
-        let status = |place: &Place| {
+        let status = |place: &AggregatorKey| {
             let mut sessions = brain.downstream.sessions.iter();
             let child = sessions
                 .find(|child| child.identity.zone == place.0 && child.identity.name == place.1);

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use futures_util::stream::unfold;
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::Parameters;
 use plimsoll_core::names::Bucket;
 use serde_json::json;
@@ -86,7 +86,7 @@ impl Console {
 
 pub(super) async fn stream(
     State(console): State<Console>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     Parameters(view): Parameters<View>,
 ) -> Answer {
     view.check().map_err(invalid)?;

@@ -34,7 +34,7 @@ fn controller(buckets: usize) -> (TempDir, Controller) {
 }
 
 async fn open(console: &Console) -> Result<BodyDataStream, StatusCode> {
-    let caller = plimsoll_admin::access::Caller {
+    let caller = plimsoll_admin::access::AdminCaller {
         name: "eve".into(),
         role: Role::Viewer,
         from: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::Method;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
@@ -223,7 +223,7 @@ fn changes(brain: &mut Brain, _now: MonoTime) -> Vec<Change> {
 
 async fn promote(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(asked): JsonBody<Promote>,
 ) -> Answer<Json<Done>> {
     to_the_end(async move {
@@ -260,7 +260,7 @@ async fn promote(
 
 async fn abort(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(asked): JsonBody<Abort>,
 ) -> Answer<Json<Done>> {
     let brain = &commands.brain;
@@ -326,7 +326,7 @@ fn law_rates(brain: &Brain) -> BTreeMap<&str, LawRate> {
 
 async fn resume(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(Resume { entries, reason }): JsonBody<Resume>,
 ) -> Answer<Json<Resumed>> {
     to_the_end(async move {
@@ -350,7 +350,7 @@ async fn resume(
 /// Returns the change, or why there is none.
 async fn resume_one(
     commands: &Commands,
-    caller: &Caller,
+    caller: &AdminCaller,
     entry: &str,
     reason: &Text,
 ) -> Result<Change, String> {
@@ -382,7 +382,7 @@ async fn resume_one(
 
 async fn reset(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(Reset { entry, reason }): JsonBody<Reset>,
 ) -> Answer<Json<Done>> {
     let brain = &commands.brain;
@@ -399,7 +399,7 @@ async fn reset(
 }
 
 /// Adds the event of a stage that an operator moved.
-fn add_stage(events: &EventLog, caller: &Caller, change: &Change) {
+fn add_stage(events: &EventLog, caller: &AdminCaller, change: &Change) {
     let event = journal::of_stage(change).map(|event| event.by(&caller.name));
     event.into_iter().for_each(|event| events.add(event));
 }

@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::JsonBody;
 use plimsoll_core::names::Text;
 use plimsoll_policy::{FILE_BYTES_MAX, Forecast, Policy, PolicyError, Source, differences};
@@ -202,7 +202,7 @@ async fn dry_run(
     judged.map(Json).map_err(invalid)
 }
 
-async fn acknowledge(judges: Judges, caller: Caller, asked: Ack) -> Answer<Json<Policies>> {
+async fn acknowledge(judges: Judges, caller: AdminCaller, asked: Ack) -> Answer<Json<Policies>> {
     let files = judges.files.clone();
     let on_disk = on_disk("the policy", move || files.hash())
         .await?
@@ -248,7 +248,7 @@ async fn undo_effect(State(judges): State<Judges>) -> Answer<Json<DryRunResult>>
 
 async fn undo(
     judges: Judges,
-    caller: Caller,
+    caller: AdminCaller,
     Undo { reason, release }: Undo,
 ) -> Answer<Json<Policies>> {
     let judged = judges.clone().judge(Judges::undo).await?;

@@ -3,7 +3,7 @@
 
 use axum::http::Method;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::kill_api::KillStatus;
 use plimsoll_admin::rejected_streams::RejectedStreams;
 use plimsoll_admin::security::Opened;
@@ -25,7 +25,7 @@ pub(crate) struct StatusSource {
 
 impl StatusSource {
     pub(crate) fn routes(self) -> Routes {
-        let status = move |Extension(caller): Extension<Caller>| async move {
+        let status = move |Extension(caller): Extension<AdminCaller>| async move {
             let ((status, policies, kills), ()) = self.collect(Status::of, |_| ());
             let role = Some(caller.role);
             Json(self.judged(Status { role, ..status }, &policies, &kills))

@@ -12,7 +12,7 @@ use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
 use super::Brain;
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 use crate::bucket::BucketState;
 use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, Ready, RolloutError, Rollouts};
 use crate::state::Change;
@@ -27,7 +27,7 @@ impl Brain {
         stream: StreamId,
         report: &Report,
         entered: &Entered,
-        place: &Place,
+        place: &AggregatorKey,
     ) {
         let is_recent = entered.span.is_some_and(|span| span <= EVIDENCE_SPAN_MAX);
         let child = self.downstream.sessions.by_stream(stream);

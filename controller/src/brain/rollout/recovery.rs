@@ -9,7 +9,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 
-use crate::aggregators::Place;
+use crate::aggregators::AggregatorKey;
 use crate::brain::Brain;
 use crate::rollout::Claim;
 
@@ -27,7 +27,7 @@ impl Brain {
     pub(in crate::brain) fn note_older_state(
         &mut self,
         now: MonoTime,
-        (zone, name): &Place,
+        (zone, name): &AggregatorKey,
         next: Epoch,
     ) {
         if self.durable.loss.is_none() && !self.recovers(now) {
@@ -51,7 +51,7 @@ impl Brain {
     pub(in crate::brain) fn recover(
         &mut self,
         now: MonoTime,
-        place: &Place,
+        place: &AggregatorKey,
         report: &Report,
     ) -> bool {
         let leader = report.lead.leader.unwrap_or_default();
@@ -95,7 +95,7 @@ impl Brain {
     /// The stage of each entry that aggregators show, with the reasons. Each aggregator has a vote: its lowest
     /// mode of the entry's buckets. A bucket with its own kill, ended or not, shows nothing about a pattern.
     fn shown_stages(&self) -> Vec<(String, Mode, Vec<String>)> {
-        let mut votes: BTreeMap<String, BTreeMap<&Place, Mode>> = BTreeMap::new();
+        let mut votes: BTreeMap<String, BTreeMap<&AggregatorKey, Mode>> = BTreeMap::new();
         for (place, claim) in self
             .rollouts
             .recovery
@@ -148,9 +148,10 @@ impl Brain {
 }
 
 /// Returns the lowest mode of the votes, and the reasons. Of three votes or more, a single lowest one is ignored.
-fn settle(mut votes: Vec<(Mode, &Place)>) -> (Mode, Vec<String>) {
-    let named =
-        |(mode, (zone, name)): &(Mode, &Place)| format!("aggregator {zone}/{name} has {mode}");
+fn settle(mut votes: Vec<(Mode, &AggregatorKey)>) -> (Mode, Vec<String>) {
+    let named = |(mode, (zone, name)): &(Mode, &AggregatorKey)| {
+        format!("aggregator {zone}/{name} has {mode}")
+    };
     votes.sort();
     let mut why = Vec::new();
     if let [lowest, next, _, ..] = votes[..]

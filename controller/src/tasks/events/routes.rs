@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::Method;
 use axum::{Extension, Json};
-use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::access::{AdminCaller, Routes};
 use plimsoll_admin::body::{JsonBody, Parameters};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ async fn page(
 
 async fn quota_reset(
     State(commands): State<Commands>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<AdminCaller>,
     JsonBody(reset): JsonBody<QuotaReset>,
 ) -> Json<Event> {
     let QuotaReset {

@@ -20,11 +20,11 @@ use plimsoll_tls::Certificates;
 
 pub use self::quota_rights::{InvalidQuotaRights, QuotaRight, QuotaRights};
 pub use self::refusal::Denied;
-pub use self::role::{Caller, Role};
+pub use self::role::{AdminCaller, Role};
 pub use self::routes::{Needs, Route, Routes};
 pub use self::tokens::{
-    TOKEN_FILE_BYTES_MAX, TOKEN_PREFIX, TOKEN_RANDOM_CHARS, TOKENS_MAX, Token, TokenFault,
-    TokenFile, TokenFileError, TokenHash, Tokens, TokensError, is_token,
+    AdminTokens, TOKEN_FILE_BYTES_MAX, TOKEN_PREFIX, TOKEN_RANDOM_CHARS, TOKENS_MAX, Token,
+    TokenFault, TokenFile, TokenFileError, TokenHash, TokensError, is_token,
 };
 
 use self::credential::Credential;
@@ -114,7 +114,7 @@ impl Access {
         self.inner.refusals.counts()
     }
 
-    fn admit(&self, needed: Role, request: &Request) -> Result<Caller, Refusal> {
+    fn admit(&self, needed: Role, request: &Request) -> Result<AdminCaller, Refusal> {
         let caller = self.identify(address(request), request)?;
         if caller.role >= needed {
             Ok(caller)
@@ -203,15 +203,15 @@ impl Access {
         tokens.is_some_and(|tokens| tokens.entries().contains(&accepted.token))
     }
 
-    fn identify(&self, from: IpAddr, request: &Request) -> Result<Caller, Refusal> {
+    fn identify(&self, from: IpAddr, request: &Request) -> Result<AdminCaller, Refusal> {
         let rules = &self.inner.rules;
         let token = match Credential::of(request.headers()) {
             Credential::Token(token) => token,
             Credential::Malformed(fault) => return Err(Refusal::Malformed(fault)),
             Credential::Nothing if rules.open_on_loopback => {
                 local_caller::check(request).map_err(Refusal::NotLocal)?;
-                return Ok(Caller {
-                    name: Caller::LOOPBACK.into(),
+                return Ok(AdminCaller {
+                    name: AdminCaller::LOOPBACK.into(),
                     role: Role::Admin,
                     from,
                 });
@@ -220,7 +220,7 @@ impl Access {
             Credential::Nothing => return Err(Refusal::NoToken),
         };
         let Token { name, role, .. } = self.find(token)?;
-        Ok(Caller {
+        Ok(AdminCaller {
             name: name.as_str().into(),
             role,
             from,

@@ -35,8 +35,8 @@ pub enum Role {
 
 /// The caller of an accepted request. Handlers take it as `Extension<Caller>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// The name of the token, or [`Caller::LOOPBACK`].
+pub struct AdminCaller {
+    /// The name of the token, or [`AdminCaller::LOOPBACK`].
     pub name: Arc<str>,
     /// The role held.
     pub role: Role,
@@ -61,7 +61,7 @@ impl fmt::Display for Role {
     }
 }
 
-impl Caller {
+impl AdminCaller {
     /// The name of programs on this machine that need no token. No token may have it.
     pub const LOOPBACK: &str = "loopback";
 

@@ -44,7 +44,7 @@ pub enum SecurityError {
     Unnamable(#[from] InvalidPeerId),
     /// The tokens file cannot be used.
     #[error("--tokens: {0}")]
-    Tokens(#[from] TokenFileError),
+    AdminTokens(#[from] TokenFileError),
 }
 
 fn command(id: &PeerId, directory: &std::path::Path) -> String {

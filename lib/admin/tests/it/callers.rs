@@ -5,7 +5,7 @@ use std::path::Path;
 
 use axum::Extension;
 use axum::http::Method;
-use plimsoll_admin::access::{Access, Caller, Routes, Rules, TokenFile, TokenHash};
+use plimsoll_admin::access::{Access, AdminCaller, Routes, Rules, TokenFile, TokenHash};
 use plimsoll_admin::server;
 use plimsoll_net::Connections;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 fn routes() -> Routes {
-    let name = async |Extension(caller): Extension<Caller>| caller.name.to_string();
+    let name = async |Extension(caller): Extension<AdminCaller>| caller.name.to_string();
     let routes = Routes::new()
         .viewer(Method::GET, "/kill", name)
         .operator(Method::POST, "/kill/on", name)
@@ -183,7 +183,7 @@ async fn open_loopback_accepts_programs_on_this_machine() {
                 let answer = ask(address, method, target, headers).await;
                 assert_eq!(
                     answer,
-                    (200, Caller::LOOPBACK.to_owned()),
+                    (200, AdminCaller::LOOPBACK.to_owned()),
                     "{listen} {headers:?}"
                 );
             }

@@ -10,9 +10,9 @@ use crate::quantity::Rate;
 /// Eight bytes, to fit one atomic word. Rate and depth are arguments of each refill: they change with
 /// directives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tokens(u64);
+pub struct TokenCount(u64);
 
-impl Tokens {
+impl TokenCount {
     /// No tokens: nothing may pass.
     pub const NONE: Self = Self(0);
     /// The units in one token.
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn a_take_needs_a_whole_token() {
-        assert_eq!(Tokens::NONE.take(), None);
-        assert_eq!(Tokens::new(0.999).take(), None);
-        assert_eq!(Tokens::new(1.0).take(), Some(Tokens::NONE));
-        assert_eq!(Tokens::new(3.25).take(), Some(Tokens::new(2.25)));
+        assert_eq!(TokenCount::NONE.take(), None);
+        assert_eq!(TokenCount::new(0.999).take(), None);
+        assert_eq!(TokenCount::new(1.0).take(), Some(TokenCount::NONE));
+        assert_eq!(TokenCount::new(3.25).take(), Some(TokenCount::new(2.25)));
     }
 
     #[test]
@@ -107,32 +107,36 @@ mod tests {
             (-1.0, 0.0),
             (f64::INFINITY, 2_f64.powi(32)),
         ] {
-            assert_eq!(Tokens::new(requests).as_f64(), expected, "{requests}");
+            assert_eq!(TokenCount::new(requests).as_f64(), expected, "{requests}");
         }
-        let full = Tokens::new(f64::MAX).refilled(Rate::MAX, Duration::MAX, Tokens::new(f64::MAX));
-        assert_eq!(full, Tokens::new(f64::INFINITY));
+        let full =
+            TokenCount::new(f64::MAX).refilled(Rate::MAX, Duration::MAX, TokenCount::new(f64::MAX));
+        assert_eq!(full, TokenCount::new(f64::INFINITY));
     }
 
     #[test]
     fn only_a_smaller_depth_changes_tokens() {
-        let full = Tokens::new(10.0);
+        let full = TokenCount::new(10.0);
         assert_eq!(
-            full.refilled(rate(5.0), Duration::ZERO, Tokens::new(4.0)),
-            Tokens::new(4.0)
+            full.refilled(rate(5.0), Duration::ZERO, TokenCount::new(4.0)),
+            TokenCount::new(4.0)
         );
         assert_eq!(
-            full.refilled(rate(5.0), Duration::ZERO, Tokens::new(40.0)),
+            full.refilled(rate(5.0), Duration::ZERO, TokenCount::new(40.0)),
             full
         );
-        assert_eq!(full.refilled(rate(5.0), TICK, Tokens::NONE), Tokens::NONE);
+        assert_eq!(
+            full.refilled(rate(5.0), TICK, TokenCount::NONE),
+            TokenCount::NONE
+        );
     }
 
     proptest! {
         #[test]
         fn small_refills_equal_one_large_refill(per_second in 0.001..1e6_f64, ticks in 1..2_000u32) {
-            let depth = Tokens::new(1e9);
-            let small = (0..ticks).fold(Tokens::NONE, |held, _| held.refilled(rate(per_second), TICK, depth));
-            let large = Tokens::NONE.refilled(rate(per_second), TICK * ticks, depth);
+            let depth = TokenCount::new(1e9);
+            let small = (0..ticks).fold(TokenCount::NONE, |held, _| held.refilled(rate(per_second), TICK, depth));
+            let large = TokenCount::NONE.refilled(rate(per_second), TICK * ticks, depth);
             // Each refill is cut to a whole unit, never rounded up.
             prop_assert!((small.as_f64() - large.as_f64()).abs() <= f64::from(ticks) * 2e-9 * (1.0 + large.as_f64() * 1e-6));
         }
@@ -141,7 +145,7 @@ mod tests {
         fn depth_and_arrivals_bound_what_passes(
             per_second in 0.0..1e4_f64, depth in 0.0..100.0_f64, asked in prop::collection::vec(0..200_usize, 1..100),
         ) {
-            let depth = Tokens::new(depth);
+            let depth = TokenCount::new(depth);
             let (mut tokens, mut passed) = (depth, 0.0);
             for (ticks, asked) in (1..).zip(asked) {
                 for _ in 0..asked {

@@ -1,7 +1,7 @@
 //! Shared headroom as directives carry it: an aggregator's part of a bucket's headroom, and the pool that its
 //! clients draw from.
 
-use crate::decision::token_bucket::Tokens;
+use crate::decision::token_bucket::TokenCount;
 use crate::quantity::{OutOfRange, Rate};
 
 /// The part of a bucket's limit that its keys do not use, shared by all of them. No headroom is not a
@@ -34,7 +34,7 @@ pub struct ZonePool {
     /// The factor on the depth that a pool has by its share.
     pub depth: PoolDepth,
     /// The depth to which `depth` raises the pools of the zone together at most.
-    pub burst: Tokens,
+    pub burst: TokenCount,
 }
 
 /// The factor that a zone has learned for the depth of its pools, 1 to 12, in thousandths.

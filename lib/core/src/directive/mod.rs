@@ -26,7 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::coherent::Coherence;
-use crate::decision::token_bucket::Tokens;
+use crate::decision::token_bucket::TokenCount;
 use crate::decision::{Coin, Mode};
 use crate::kill::{Kill, KillNews};
 use crate::law::Weight;
@@ -77,7 +77,7 @@ pub struct Directives {
     pub above: u32,
     /// To a client that has just joined: tokens for immediate requests, by bucket, in addition to
     /// the tokens of its pool. They are granted once and lapse. At most [`GRANTS_MAX`].
-    pub grants: BTreeMap<Bucket, Tokens>,
+    pub grants: BTreeMap<Bucket, TokenCount>,
     /// To a client: the standings of unlisted names that it reported and that differ from those sent before on this
     /// stream, by its own ids, ascending. At most [`STANDINGS_MAX`].
     pub standings: Vec<(KeyId, Standing)>,

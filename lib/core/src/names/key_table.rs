@@ -11,14 +11,14 @@ pub const DECLARED_MAX: usize = 1 << 20;
 
 /// A reference to a key in a [`KeyTable`]: its id, and which use of the id is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TablePlace {
     /// The id that the table gave to the key.
     pub id: KeyId,
     /// The generation of the id.
     pub generation: u32,
 }
 
-impl Place {
+impl TablePlace {
     /// A place that is never current. Counts of several keys may share it, and each key is looked up again
     /// next time.
     pub const fn shared(id: KeyId) -> Self {
@@ -51,7 +51,7 @@ impl<T: Default> KeyTable<T> {
 
     /// The place of `key`, and true if the key is new and was given a default value. `None` when the table is
     /// full. Amortised O(1).
-    pub fn intern(&mut self, key: &Key) -> Option<(Place, bool)> {
+    pub fn intern(&mut self, key: &Key) -> Option<(TablePlace, bool)> {
         if let Some(id) = self.get(key) {
             return Some((self.place(id), false));
         }
@@ -110,9 +110,9 @@ impl<T: Default> KeyTable<T> {
     }
 
     /// The place of the key that has this id now.
-    pub fn place(&self, id: KeyId) -> Place {
+    pub fn place(&self, id: KeyId) -> TablePlace {
         debug_assert!(self.has(id), "{id:?} has no key");
-        Place {
+        TablePlace {
             id,
             generation: self.generations[id.index()],
         }
@@ -120,7 +120,7 @@ impl<T: Default> KeyTable<T> {
 
     /// Returns true if a place still means the key that it was given out for.
     #[inline]
-    pub fn is_current(&self, place: Place) -> bool {
+    pub fn is_current(&self, place: TablePlace) -> bool {
         self.generations.get(place.id.index()) == Some(&place.generation)
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let mut table = KeyTable::<u8>::new(2);
         let (first, _) = table.intern(&key("x")).unwrap();
         *table.value_mut(first.id) = 7;
-        assert!(table.is_current(first) && !table.is_current(Place::shared(first.id)));
+        assert!(table.is_current(first) && !table.is_current(TablePlace::shared(first.id)));
         table.renew(first.id);
         let renewed = table.place(first.id);
         assert!(!table.is_current(first) && table.is_current(renewed));

@@ -10,7 +10,7 @@ mod stable_hash;
 mod text;
 
 pub use encoded::{Encoded, Escaped, check_tenant};
-pub use key_table::{DECLARED_MAX, KeyTable, Place};
+pub use key_table::{DECLARED_MAX, KeyTable, TablePlace};
 #[cfg(feature = "nearest")]
 pub use nearest::nearest;
 pub use plan::{

@@ -9,7 +9,7 @@ use super::ingest::Noted;
 use super::{
     Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Report, Tally,
 };
-use crate::names::{Key, KeyId, Place};
+use crate::names::{Key, KeyId, TablePlace};
 use crate::quantity::{MonoTime, Pace};
 
 /// The counts that a parent remembers of one child instance, across its streams.
@@ -60,7 +60,7 @@ struct Unfinished {
 struct Line {
     counts: Counts,
     /// [`NOWHERE`] if the key has no place in the parent's table.
-    place: Place,
+    place: TablePlace,
 }
 
 #[derive(Debug)]
@@ -71,13 +71,13 @@ struct Defined {
 }
 
 /// The place of a line without a place in the parent's table. No table assigns this id to a key.
-const NOWHERE: Place = Place {
+const NOWHERE: TablePlace = TablePlace {
     id: KeyId(u32::MAX),
     generation: 0,
 };
 
 impl Line {
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<TablePlace> {
         Some(self.place).filter(|place| *place != NOWHERE)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Tally;
-use crate::names::{Key, KeyId, Place};
+use crate::names::{Key, KeyId, TablePlace};
 
 /// The origin of an entry, which decides whether it describes the present rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +33,23 @@ pub trait Ledger {
 
     /// Returns the place of a key, which the child calls `id` from now on; `None` if there is no room, not even in a
     /// shared place.
-    fn place(&mut self, id: KeyId, key: &Key) -> Option<Place>;
+    fn place(&mut self, id: KeyId, key: &Key) -> Option<TablePlace>;
 
     /// Returns the key of a place with the names that the parent holds, so that names of many children are in
     /// memory once.
-    fn interned(&self, place: Place, key: &Key) -> Key {
+    fn interned(&self, place: TablePlace, key: &Key) -> Key {
         let _ = place;
         key.clone()
     }
 
     /// Adds new counts of a key at its [`place`](Self::place). Returns the place that it has from then on.
-    fn add(&mut self, place: Option<Place>, id: KeyId, key: &Key, new: New) -> Option<Place>;
+    fn add(
+        &mut self,
+        place: Option<TablePlace>,
+        id: KeyId,
+        key: &Key,
+        new: New,
+    ) -> Option<TablePlace>;
 }
 
 /// The counts that one report added to one key of a parent that never reuses ids.
@@ -88,11 +94,17 @@ pub(super) struct Noted<F> {
 }
 
 impl<F: FnMut(&Key) -> Option<KeyId>> Ledger for Noted<F> {
-    fn place(&mut self, _: KeyId, key: &Key) -> Option<Place> {
-        (self.intern)(key).map(|id| Place { id, generation: 0 })
+    fn place(&mut self, _: KeyId, key: &Key) -> Option<TablePlace> {
+        (self.intern)(key).map(|id| TablePlace { id, generation: 0 })
     }
 
-    fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
+    fn add(
+        &mut self,
+        place: Option<TablePlace>,
+        _: KeyId,
+        _: &Key,
+        new: New,
+    ) -> Option<TablePlace> {
         let own = place.map(|place| place.id);
         self.entries.push(Entry {
             own,

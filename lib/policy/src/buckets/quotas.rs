@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::spec::QuotaSpec;
 use crate::warning::Warning;
-use crate::yaml::{Checked, Fault, Field, Number, check_entries};
+use crate::yaml::{Checked, Field, Number, PolicyFault, check_entries};
 use plimsoll_core::names::{Name, nearest};
 use plimsoll_core::quota::{
     BucketQuotas, InvalidBucketQuotas, LEASE_MAX, QUOTAS_PER_BUCKET_MAX, Quota, QuotaRate,
@@ -29,7 +29,7 @@ impl<'a> Definitions<'a> {
     pub(crate) fn read(
         specs: BTreeMap<String, QuotaSpec>,
         field: Field<'a>,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<PolicyFault>,
     ) -> Checked<Self> {
         check_entries(
             &field,
@@ -100,7 +100,7 @@ pub(crate) fn unknown<'a>(
     name: &str,
     defined: impl Iterator<Item = &'a str>,
     field: &Field<'_>,
-) -> Box<Fault> {
+) -> Box<PolicyFault> {
     let hint = match nearest(name, defined) {
         Some(near) => format!("did you mean `{near}`? Define each quota under `quotas`"),
         None => "define it under `quotas`".to_owned(),
@@ -108,7 +108,7 @@ pub(crate) fn unknown<'a>(
     field.refuse_name(format_args!("there is no quota `{name}`"), &hint)
 }
 
-fn refused(error: &InvalidBucketQuotas, name: &str, item: &Field<'_>) -> Box<Fault> {
+fn refused(error: &InvalidBucketQuotas, name: &str, item: &Field<'_>) -> Box<PolicyFault> {
     match error {
         InvalidBucketQuotas::Repeated => item.refuse(
             format_args!("`{name}` is attached twice"),

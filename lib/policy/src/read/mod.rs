@@ -21,8 +21,8 @@ use crate::tenants::{Fairness, Plans, Quotas, TenantPolicy, Tenants};
 use crate::warning::Warning;
 use crate::warning::checks::{self, Floor};
 use crate::yaml::{
-    Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source,
-    check_entries, hint,
+    Checked, Document, FILE_BYTES_MAX, Field, NESTING_MAX, PolicyError, PolicyFault, Source,
+    SourcePlace, check_entries, hint,
 };
 use plimsoll_core::names::{DEFAULT_TENANT, Encoded, Tenant};
 
@@ -50,7 +50,7 @@ struct Protection {
     buckets: Buckets,
     quotas: Quotas,
     /// The place of `buckets`.
-    at: Place,
+    at: SourcePlace,
     warnings: Vec<Warning>,
 }
 
@@ -241,7 +241,7 @@ fn not_of_plan(name: Tenant, field: &Field<'_>) -> Checked<Tenant> {
     Err(field.refuse_name("the name of a tenant has no plan in it", hint))
 }
 
-fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {
+fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<PolicyFault> {
     field
         .then(name)
         .refuse_name(format_args!("`{name}` is missing"), hint)
@@ -304,7 +304,7 @@ fn remedy_of(word: &str) -> Option<&'static str> {
     })
 }
 
-fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
+fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<PolicyFault> {
     match error {
         YamlError::SerdeUnknownField {
             field: name,
@@ -354,7 +354,7 @@ fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
             let what = text
                 .rsplit_once(" at line ")
                 .map_or(text.as_str(), |(what, _)| what);
-            let place = other.location().map_or(field.at(), |at| Place {
+            let place = other.location().map_or(field.at(), |at| SourcePlace {
                 line: usize::try_from(at.line()).unwrap_or(1),
                 column: usize::try_from(at.column()).unwrap_or(1),
             });

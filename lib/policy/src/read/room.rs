@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::names::Bucket;
 
 use crate::buckets::{BucketPolicy, LimitSource};
-use crate::yaml::{Checked, Fault, Field, Place, Source};
+use crate::yaml::{Checked, Field, PolicyFault, Source, SourcePlace};
 
 /// The entries of `buckets` in a policy, patterns included.
 pub const BUCKETS_MAX: usize = 10_000;
@@ -41,7 +41,7 @@ pub(crate) fn check_learned(
 
 pub(crate) fn check_keys(
     policy: Source<'_>,
-    at: Place,
+    at: SourcePlace,
     buckets: usize,
     tenants: usize,
 ) -> Checked<()> {
@@ -53,5 +53,5 @@ pub(crate) fn check_keys(
         "{buckets} buckets for {tenants} tenants are {keys} keys, at most {KEYS_MAX} fit (KEYS_MAX)"
     );
     let hint = "list fewer tenants: all others share the class `default`";
-    Err(Fault::new(policy, at, "buckets", &why, hint))
+    Err(PolicyFault::new(policy, at, "buckets", &why, hint))
 }

@@ -11,7 +11,7 @@ use plimsoll_core::quota::QuotaRate;
 use super::{BurstMultiplier, Quotas, TenantPolicy};
 use crate::buckets::{BucketKey, ByBucket};
 use crate::spec::TenantSpec;
-use crate::yaml::{Checked, Fault, Field, Number, check_entries};
+use crate::yaml::{Checked, Field, Number, PolicyFault, check_entries};
 
 const PLAN_HINT: &str = "1 to 32 letters, digits and . _ : / @ -";
 
@@ -42,7 +42,7 @@ impl<'a> Plans<'a> {
         specs: BTreeMap<String, TenantSpec>,
         field: &Field<'_>,
         listed: &mut BTreeMap<Tenant, TenantPolicy>,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<PolicyFault>,
         quotas: Option<&'a Quotas>,
     ) -> Checked<Self> {
         check_entries(

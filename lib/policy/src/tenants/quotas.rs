@@ -10,7 +10,7 @@ use super::{TenantPolicy, Tenants};
 use crate::buckets::Buckets;
 use crate::buckets::quotas::{tokens, unknown};
 use crate::spec::OverrideSpec;
-use crate::yaml::{Checked, Fault, Field, Place, Source};
+use crate::yaml::{Checked, Field, PolicyFault, Source, SourcePlace};
 
 /// The quotas that a policy defines.
 pub(crate) type Quotas = BTreeMap<Name, Arc<Quota>>;
@@ -59,11 +59,11 @@ impl Tenants {
         &self,
         quotas: &mut Quotas,
         buckets: &mut Buckets,
-        (source, at): (Source<'_>, Place),
+        (source, at): (Source<'_>, SourcePlace),
     ) -> Checked<()> {
         let refuse = |error: &dyn std::fmt::Display| {
             let hint = "attach fewer quotas to one bucket, or list fewer tenants: plans are for any number of them";
-            Fault::new(source, at, "buckets", &error.to_string(), hint)
+            PolicyFault::new(source, at, "buckets", &error.to_string(), hint)
         };
         for quota in quotas.values_mut() {
             let overrides = self.overrides_of(quota);

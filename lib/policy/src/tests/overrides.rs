@@ -124,7 +124,7 @@ fn wrong_overrides_are_refused_with_their_place() {
                 (
                     &*format!("{of}.quotas.{path}"),
                     "tenants.yaml",
-                    Place { line: 3, column }
+                    SourcePlace { line: 3, column }
                 ),
                 "{fault}"
             );

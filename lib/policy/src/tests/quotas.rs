@@ -136,7 +136,7 @@ fn unused_quota_is_a_warning() {
     };
     assert_eq!(
         (warning.path.as_str(), warning.at),
-        ("quotas.q", Place { line: 2, column: 3 })
+        ("quotas.q", SourcePlace { line: 2, column: 3 })
     );
     assert!(warning.message.contains("no bucket attaches"), "{warning}");
 }

@@ -4,12 +4,12 @@ use super::*;
 
 type Row<'a> = (&'a str, (usize, usize), &'a str, &'a str);
 
-fn check(refused: PolicyError, (text, (line, column), path, words): Row<'_>) -> Fault {
+fn check(refused: PolicyError, (text, (line, column), path, words): Row<'_>) -> PolicyFault {
     let fault = refused.faults()[0].clone();
     let head: String = text.chars().take(400).collect();
     assert_eq!(
         (fault.place, fault.path.as_str()),
-        (Place { line, column }, path),
+        (SourcePlace { line, column }, path),
         "{head}\n{fault}"
     );
     let said = format!("{} {}", fault.message, fault.hint);
@@ -324,7 +324,7 @@ fn policy_fault_stays_readable_in_any_file() {
     let error = read("buckets:\r  b:\r    limit: -1\r", ONE_CLASS_TENANTS).unwrap_err();
     assert_eq!(
         error.faults()[0].place,
-        Place {
+        SourcePlace {
             line: 3,
             column: 12
         }
@@ -344,7 +344,7 @@ fn bytes_become_a_source_or_a_fault() {
     let error = Source::from_bytes("p", b"a: 1\nb: \xff").unwrap_err();
     assert_eq!(
         (error.faults()[0].place, error.faults()[0].file.as_str()),
-        (Place { line: 2, column: 4 }, "p")
+        (SourcePlace { line: 2, column: 4 }, "p")
     );
     let error = Source::from_bytes("p", &vec![b' '; FILE_BYTES_MAX + 1]).unwrap_err();
     assert!(error.to_string().contains("larger than"), "{error}");

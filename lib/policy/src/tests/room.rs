@@ -20,7 +20,7 @@ fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str, bound: &
     let (line, column) = at;
     assert_eq!(
         (fault.place, fault.path.as_str()),
-        (Place { line, column }, path),
+        (SourcePlace { line, column }, path),
         "{fault}"
     );
     assert!(

@@ -104,7 +104,7 @@ const ODD: &str = "1_000 1_000.5 0o17 0O17 017 00 01.5 0x10 0XfF 0b11 +5 +0 +1e3
     '5' \"1e3\" true \"true\" yes 1,5 1.2.3 2026-12-01 10:30 5rps [5]";
 
 /// Refuses each text; `at` is the place of the value and `path` the field.
-fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str) -> Fault {
+fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str) -> PolicyFault {
     let error = read(policy, tenants)
         .map(drop)
         .expect_err(&format!("{policy}{tenants}"));
@@ -112,7 +112,7 @@ fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str) -> Fault
     let (line, column) = at;
     assert_eq!(
         (fault.place, fault.path.as_str()),
-        (Place { line, column }, path),
+        (SourcePlace { line, column }, path),
         "{policy}{tenants}{fault}"
     );
     assert!(

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::timestamp::UnixSeconds;
-use crate::yaml::{Field, Place};
+use crate::yaml::{Field, SourcePlace};
 
 /// A legal value with an effect that an operator may not expect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,7 +16,7 @@ pub struct Warning {
     /// The file, by the name it was read under.
     pub file: String,
     /// The place in the file.
-    pub at: Place,
+    pub at: SourcePlace,
     /// The field, such as `buckets.checkout.limit`.
     pub path: String,
     /// The effect.

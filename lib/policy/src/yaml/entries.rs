@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Checked, Field, Place};
+use super::{Checked, Field, SourcePlace};
 
 /// Checks that a mapping or sequence has at most `most` entries. The first one beyond is refused, by the name of the
 /// bound.
@@ -10,7 +10,7 @@ use super::{Checked, Field, Place};
 /// # Errors
 /// The fault of the first entry beyond.
 pub fn check_entries(field: &Field<'_>, most: usize, bound: &str, hint: &str) -> Checked<()> {
-    let by_place: BTreeMap<Place, Field<'_>> = field
+    let by_place: BTreeMap<SourcePlace, Field<'_>> = field
         .entries()
         .map(|entry| (entry.name_at(), entry))
         .collect();

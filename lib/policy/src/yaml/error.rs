@@ -16,7 +16,7 @@ const QUOTED_CHARS_MAX: usize = 400;
 
 /// A place in a text as editors count: lines and columns from 1, one column per character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Place {
+pub struct SourcePlace {
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
@@ -25,11 +25,11 @@ pub struct Place {
 
 /// One fault of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct PolicyFault {
     /// The file, by the name it was read under.
     pub file: String,
     /// The place in the file.
-    pub place: Place,
+    pub place: SourcePlace,
     /// The field, such as `buckets.checkout.limit`; empty for the file as a whole.
     pub path: String,
     /// The fault.
@@ -45,16 +45,16 @@ pub struct Fault {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{}", self.rendered())]
 pub struct PolicyError {
-    faults: Vec<Fault>,
+    faults: Vec<PolicyFault>,
 }
 
 /// The result of checking one value; boxed because faults are large and rare.
-pub type Checked<T> = Result<T, Box<Fault>>;
+pub type Checked<T> = Result<T, Box<PolicyFault>>;
 
 impl PolicyError {
     /// Builds the error of one file for `faults`, at least one. The first [`FAULTS_MAX`] in the
     /// order of places are kept.
-    pub fn of(mut faults: Vec<Fault>) -> Self {
+    pub fn of(mut faults: Vec<PolicyFault>) -> Self {
         faults.sort_by_key(|fault| fault.place);
         faults.truncate(FAULTS_MAX);
         Self { faults }
@@ -62,7 +62,7 @@ impl PolicyError {
 
     /// Joins the errors of two files; at least one is refused.
     pub(crate) fn of_either(first: Option<Self>, second: Option<Self>) -> Self {
-        let mut faults: Vec<Fault> = first
+        let mut faults: Vec<PolicyFault> = first
             .into_iter()
             .chain(second)
             .flat_map(|error| error.faults)
@@ -72,7 +72,7 @@ impl PolicyError {
     }
 
     /// The faults; never empty.
-    pub fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[PolicyFault] {
         &self.faults
     }
 
@@ -85,17 +85,17 @@ impl PolicyError {
     }
 }
 
-impl From<Box<Fault>> for PolicyError {
-    fn from(fault: Box<Fault>) -> Self {
+impl From<Box<PolicyFault>> for PolicyError {
+    fn from(fault: Box<PolicyFault>) -> Self {
         Self::of(vec![*fault])
     }
 }
 
-impl Fault {
+impl PolicyFault {
     /// Builds a fault at `place` of a file.
     pub(crate) fn new(
         file: Source<'_>,
-        place: Place,
+        place: SourcePlace,
         path: &str,
         message: &str,
         hint: &str,
@@ -124,13 +124,13 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for PolicyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: ", self.file, self.place)?;
         if !self.path.is_empty() {
@@ -145,7 +145,7 @@ impl fmt::Display for Fault {
 }
 
 /// The line at `place` with a caret under the column, cut to a window around it.
-fn snippet(text: &str, place: Place) -> Option<String> {
+fn snippet(text: &str, place: SourcePlace) -> Option<String> {
     // YAML has three line breaks: `\r\n`, `\r` and `\n`.
     let text = text.replace("\r\n", "\n");
     let line = text.split(['\r', '\n']).nth(place.line.checked_sub(1)?)?;

@@ -12,7 +12,7 @@ mod source;
 mod spelling;
 
 pub use entries::check_entries;
-pub use error::{Checked, FAULTS_MAX, Fault, Place, PolicyError};
+pub use error::{Checked, FAULTS_MAX, PolicyError, PolicyFault, SourcePlace};
 pub use flag::Flag;
 pub use nearest::hint;
 pub use number::Number;

@@ -9,7 +9,7 @@ use serde_yaml::granit_parser::{self as yaml, Event, ScalarStyle};
 
 use crate::yaml::source::joined;
 use crate::yaml::spelling::is_odd_number;
-use crate::yaml::{Checked, Fault, Place, Source};
+use crate::yaml::{Checked, PolicyFault, Source, SourcePlace};
 
 /// The deepest nesting of mappings and sequences, the root included.
 pub(crate) const NESTING_MAX: usize = 64;
@@ -17,9 +17,9 @@ pub(crate) const NESTING_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// The place of the key; of an item of a sequence that of its value.
-    pub(crate) key_at: Place,
+    pub(crate) key_at: SourcePlace,
     /// The place of the value.
-    pub(crate) at: Place,
+    pub(crate) at: SourcePlace,
     /// The scalar; `None` for a mapping or a sequence.
     pub(crate) text: Option<String>,
     /// The entries of a mapping by key, or the items of a sequence by index.
@@ -34,13 +34,13 @@ struct Open {
 
 enum Shape {
     /// A mapping, with the key whose value is next.
-    Mapping(Option<(String, Place)>),
+    Mapping(Option<(String, SourcePlace)>),
     /// A sequence, with the index of the next item.
     Sequence(usize),
 }
 
 impl Node {
-    fn new(key_at: Place, at: Place) -> Self {
+    fn new(key_at: SourcePlace, at: SourcePlace) -> Self {
         Self {
             key_at,
             at,
@@ -121,7 +121,7 @@ impl Outliner<'_> {
                 _ => {}
             }
         }
-        let start = Place { line: 1, column: 1 };
+        let start = SourcePlace { line: 1, column: 1 };
         self.root.take().ok_or_else(|| {
             self.fault(
                 start,
@@ -131,7 +131,7 @@ impl Outliner<'_> {
         })
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, at: Place) -> Checked<()> {
+    fn scalar(&mut self, text: &str, style: ScalarStyle, at: SourcePlace) -> Checked<()> {
         let null =
             style == ScalarStyle::Plain && matches!(text, "" | "~" | "null" | "Null" | "NULL");
         match self.open.last_mut().map(|open| &mut open.shape) {
@@ -175,7 +175,7 @@ impl Outliner<'_> {
         }
     }
 
-    fn begin(&mut self, shape: Shape, at: Place) -> Checked<()> {
+    fn begin(&mut self, shape: Shape, at: SourcePlace) -> Checked<()> {
         if self.open.len() >= NESTING_MAX {
             return Err(self.too_deep(at));
         }
@@ -210,7 +210,7 @@ impl Outliner<'_> {
         Ok(())
     }
 
-    fn next_name(&mut self, at: Place) -> (String, Place) {
+    fn next_name(&mut self, at: SourcePlace) -> (String, SourcePlace) {
         match self.open.last_mut().map(|open| &mut open.shape) {
             Some(Shape::Mapping(key)) => key.take().unwrap_or((String::new(), at)),
             Some(Shape::Sequence(next)) => {
@@ -238,7 +238,7 @@ impl Outliner<'_> {
         }
     }
 
-    fn too_deep(&self, at: Place) -> Box<Fault> {
+    fn too_deep(&self, at: SourcePlace) -> Box<PolicyFault> {
         self.fault(
             at,
             &format!("nested deeper than {NESTING_MAX}"),
@@ -246,7 +246,7 @@ impl Outliner<'_> {
         )
     }
 
-    fn fault(&self, at: Place, message: &str, hint: &str) -> Box<Fault> {
+    fn fault(&self, at: SourcePlace, message: &str, hint: &str) -> Box<PolicyFault> {
         let key = match self.open.last() {
             Some(Open {
                 shape: Shape::Mapping(Some((key, _))),
@@ -257,20 +257,26 @@ impl Outliner<'_> {
         self.fault_of(key, at, message, hint)
     }
 
-    fn fault_of(&self, name: Option<&str>, at: Place, message: &str, hint: &str) -> Box<Fault> {
+    fn fault_of(
+        &self,
+        name: Option<&str>,
+        at: SourcePlace,
+        message: &str,
+        hint: &str,
+    ) -> Box<PolicyFault> {
         let path = self
             .open
             .iter()
             .skip(1)
             .map(|open| open.name.as_str())
             .chain(name);
-        Fault::new(self.source, at, &joined(path), message, hint)
+        PolicyFault::new(self.source, at, &joined(path), message, hint)
     }
 }
 
 /// The parser counts lines from 1 and columns from 0.
-fn place(marker: &yaml::Marker) -> Place {
-    Place {
+fn place(marker: &yaml::Marker) -> SourcePlace {
+    SourcePlace {
         line: marker.line().max(1),
         column: marker.col() + 1,
     }

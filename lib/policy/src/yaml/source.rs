@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::yaml::{Checked, Fault, Node, Place};
+use crate::yaml::{Checked, Node, PolicyFault, SourcePlace};
 use plimsoll_core::quantity::Rate;
 
 /// Maximum span of time in a policy: ten years.
@@ -64,20 +64,20 @@ impl<'a> Source<'a> {
                 let line = good.matches('\n').count() + 1;
                 let last = good.rsplit('\n').next().unwrap_or_default();
                 let column = last.chars().count() + 1;
-                let (source, place) = (Self { name, text: good }, Place { line, column });
+                let (source, place) = (Self { name, text: good }, SourcePlace { line, column });
                 let hint = "save the file as UTF-8";
-                Err(Fault::new(source, place, "", "a byte here is not UTF-8", hint).into())
+                Err(PolicyFault::new(source, place, "", "a byte here is not UTF-8", hint).into())
             }
         }
     }
 
-    fn too_large(name: &str) -> Box<Fault> {
+    fn too_large(name: &str) -> Box<PolicyFault> {
         let what = format!("the file is larger than {FILE_BYTES_MAX} bytes");
         let hint =
             "a pattern such as \"api/*\" covers many buckets, the class `default` many tenants";
-        Fault::new(
+        PolicyFault::new(
             Source { name, text: "" },
-            Place { line: 1, column: 1 },
+            SourcePlace { line: 1, column: 1 },
             "",
             &what,
             hint,
@@ -180,28 +180,28 @@ impl<'a> Field<'a> {
     }
 
     /// The place of the name, or of an item of a sequence.
-    pub const fn name_at(&self) -> Place {
+    pub const fn name_at(&self) -> SourcePlace {
         self.node.key_at
     }
 
     /// The place of the value.
-    pub const fn at(&self) -> Place {
+    pub const fn at(&self) -> SourcePlace {
         self.node.at
     }
 
     /// Refuses the value.
-    pub fn refuse(&self, why: impl Display, hint: &str) -> Box<Fault> {
+    pub fn refuse(&self, why: impl Display, hint: &str) -> Box<PolicyFault> {
         self.refuse_at(self.node.at, why, hint)
     }
 
     /// Refuses the field's name.
-    pub fn refuse_name(&self, why: impl Display, hint: &str) -> Box<Fault> {
+    pub fn refuse_name(&self, why: impl Display, hint: &str) -> Box<PolicyFault> {
         self.refuse_at(self.node.key_at, why, hint)
     }
 
     /// Refuses the field, at the given place.
-    pub fn refuse_at(&self, place: Place, why: impl Display, hint: &str) -> Box<Fault> {
-        Fault::new(
+    pub fn refuse_at(&self, place: SourcePlace, why: impl Display, hint: &str) -> Box<PolicyFault> {
+        PolicyFault::new(
             self.document.source,
             place,
             &self.path(),

@@ -1,6 +1,6 @@
 //! Bounds of a scenario's numbers, and the checks that hold them.
 
-use plimsoll_policy::{Fault, Field, Number};
+use plimsoll_policy::{Field, Number, PolicyFault};
 
 /// A day.
 pub(crate) const DURATION_MAX_S: f64 = 86_400.0;
@@ -10,7 +10,7 @@ pub(crate) const TRAFFIC_MAX: usize = 1_000;
 /// Requests/s.
 pub(crate) const RPS_MAX: f64 = 1e7;
 
-pub(crate) type Checked<T> = Result<T, Box<Fault>>;
+pub(crate) type Checked<T> = Result<T, Box<PolicyFault>>;
 
 /// Returns a number within bounds.
 ///

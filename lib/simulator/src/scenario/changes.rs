@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_policy::{Document, Fault, Field, Number, Policy, PolicyTexts, Source};
+use plimsoll_policy::{Document, Field, Number, Policy, PolicyFault, PolicyTexts, Source};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub(super) fn read(
         let texts = edited(before.texts(), part, &path, number, &field)?;
         let policy = texts.read().map_err(|error| {
             let first = error.faults().first();
-            let why = first.map(Fault::summary).unwrap_or_default();
+            let why = first.map(PolicyFault::summary).unwrap_or_default();
             field.refuse(why, "write a change that leaves the policy valid")
         })?;
         let changed = |bucket: &TargetBucket| Some(bucket.name.as_str()) == spec.bucket.as_deref();

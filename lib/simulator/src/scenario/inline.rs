@@ -1,7 +1,7 @@
 //! A policy inside a scenario. The policy's own reader parses the scenario's text, so that a
 //! mistake is reported with its true place.
 
-use plimsoll_policy::{Document, Place};
+use plimsoll_policy::{Document, SourcePlace};
 
 /// Replaces everything in `document` except the value of the top-level field `name` by spaces, so
 /// that lines and columns are unchanged; `None` if the field is absent.
@@ -15,7 +15,7 @@ pub(crate) fn only(text: &str, document: &Document<'_>, name: &str) -> Option<St
         .filter(|at| *at > from)
         .min();
     let mut kept = String::with_capacity(text.len());
-    let mut at = Place { line: 1, column: 1 };
+    let mut at = SourcePlace { line: 1, column: 1 };
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let inside = at >= from && to.is_none_or(|to| at < to);
@@ -26,12 +26,12 @@ pub(crate) fn only(text: &str, document: &Document<'_>, name: &str) -> Option<St
             ' '
         });
         at = if ends_line {
-            Place {
+            SourcePlace {
                 line: at.line + 1,
                 column: 1,
             }
         } else {
-            Place {
+            SourcePlace {
                 line: at.line,
                 column: at.column + 1,
             }
@@ -128,7 +128,7 @@ mod tests {
             (fault.file.as_str(), fault.place),
             (
                 "s.yaml",
-                Place {
+                SourcePlace {
                     line: 5,
                     column: 17
                 }

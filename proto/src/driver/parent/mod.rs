@@ -21,7 +21,7 @@ use tonic::{Status, Streaming};
 use self::session::Session;
 use crate::driver::RETRY_METADATA;
 use crate::transport::ConnectionGuard;
-use crate::{Part, wire};
+use crate::{MessagePart, wire};
 
 /// Serves a [`Parent`] state machine over gRPC.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         &self,
         reports: Streaming<wire::Report>,
         guard: Option<ConnectionGuard>,
-    ) -> ReceiverStream<Result<Part, Status>> {
+    ) -> ReceiverStream<Result<MessagePart, Status>> {
         // One slot: the state machine conflates updates for a slow reader, so they are not queued here.
         let (sender, receiver) = mpsc::channel(1);
         let stream = StreamId(self.streams.next.fetch_add(1, Ordering::Relaxed));

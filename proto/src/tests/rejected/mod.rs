@@ -19,10 +19,10 @@ fn too_many(field: &'static str, got: usize, most: usize) -> DecodeError {
 }
 
 /// Asserts that the last part is rejected and all parts before it are accepted.
-fn check_last_rejected<Part, Message: std::fmt::Debug + PartialEq>(
-    parts: Vec<Part>,
+fn check_last_rejected<MessagePart, Message: std::fmt::Debug + PartialEq>(
+    parts: Vec<MessagePart>,
     error: &DecodeError,
-    mut decode: impl FnMut(Part) -> Result<Option<Message>, DecodeError>,
+    mut decode: impl FnMut(MessagePart) -> Result<Option<Message>, DecodeError>,
 ) {
     let last = parts.len() - 1;
     for (at, part) in parts.into_iter().enumerate() {

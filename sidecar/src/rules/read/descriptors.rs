@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_policy::{Checked, Field, Place, check_entries, hint};
+use plimsoll_policy::{Checked, Field, SourcePlace, check_entries, hint};
 
 use super::super::bounds::{DESCRIPTOR_RULES_MAX, DOMAINS_MAX, ENTRIES_MAX, ENTRY_BYTES_MAX};
 use super::super::spec::{DescriptorSpec, NameSpec, RlsSpec};
@@ -31,7 +31,7 @@ struct Read {
     values: Values,
     node: Node,
     index: usize,
-    at: Place,
+    at: SourcePlace,
 }
 
 impl<'a> DescriptorReader<'a> {
@@ -344,7 +344,7 @@ impl<'a> DescriptorReader<'a> {
 
     /// Refuses each rule with the key and the value of an earlier one.
     fn compare(&mut self, rules: &[Read], field: &Field<'_>) {
-        let mut firsts: HashMap<(&str, &Values), Place> = HashMap::with_capacity(rules.len());
+        let mut firsts: HashMap<(&str, &Values), SourcePlace> = HashMap::with_capacity(rules.len());
         for rule in rules {
             if self.findings.is_full() {
                 return;
@@ -364,7 +364,7 @@ impl<'a> DescriptorReader<'a> {
 }
 
 /// Validates a text that is compared with a request: only 1 to [`ENTRY_BYTES_MAX`] bytes can match.
-fn text(text: &str, what: &str, at: Place, field: &Field<'_>) -> Checked<()> {
+fn text(text: &str, what: &str, at: SourcePlace, field: &Field<'_>) -> Checked<()> {
     let hint = "write the text that the proxy sends";
     match text.len() {
         0 if what == "value" => {

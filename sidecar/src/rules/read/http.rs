@@ -206,7 +206,7 @@ fn method(text: &str, field: &Field<'_>) -> Checked<Method> {
 }
 
 /// Gives a fault of the middleware's rules its place, in the words of the file.
-fn fault(error: &RulesError, index: usize, field: &Field<'_>) -> Box<plimsoll_policy::Fault> {
+fn fault(error: &RulesError, index: usize, field: &Field<'_>) -> Box<plimsoll_policy::PolicyFault> {
     let path = ["path", "prefix", "exact"]
         .into_iter()
         .find_map(|name| field.entry(name));

@@ -8,7 +8,7 @@ use std::fmt::Display;
 
 use plimsoll_core::names::InvalidName;
 use plimsoll_policy::{
-    Checked, Document, FAULTS_MAX, Fault, Field, Number, PolicyError, Source, Warning,
+    Checked, Document, FAULTS_MAX, Field, Number, PolicyError, PolicyFault, Source, Warning,
 };
 
 use super::spec::RulesSpec;
@@ -22,7 +22,7 @@ const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
 #[derive(Default)]
 struct Findings {
-    faults: Vec<Fault>,
+    faults: Vec<PolicyFault>,
     warnings: Vec<Warning>,
 }
 

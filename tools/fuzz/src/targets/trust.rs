@@ -4,7 +4,7 @@
 use std::cell::LazyCell;
 use std::fs;
 
-use plimsoll_admin::access::{Token, Tokens};
+use plimsoll_admin::access::{AdminTokens, Token};
 use plimsoll_core::exchange::{PeerId, PeerRole};
 use plimsoll_tls::rustls::pki_types::CertificateDer;
 use plimsoll_tls::testing::{Authority, Validity};
@@ -81,7 +81,7 @@ pub(super) fn tokens(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    match text.parse::<Tokens>() {
+    match text.parse::<AdminTokens>() {
         Ok(tokens) => {
             for token in tokens.entries() {
                 assert_eq!(token.to_string().parse::<Token>().as_ref(), Ok(token));

@@ -4,7 +4,7 @@ use plimsoll_core::kill::KillNews;
 use std::sync::Arc;
 
 use super::*;
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
     BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, SentLead, Terms, Values, ZonePool,
@@ -59,7 +59,7 @@ fn directives() -> Directives {
                 rate: Headroom::Shared(rate(400.5)),
                 offered: rate(600.0),
                 depth: PoolDepth::nearest(1.25),
-                burst: Tokens::new(120.25),
+                burst: TokenCount::new(120.25),
             }),
             quotas: Some(quotas()),
             ..Terms::default()
@@ -82,7 +82,7 @@ fn directives() -> Directives {
         rate: Headroom::None,
         offered: Rate::ZERO,
         depth: PoolDepth::MIN,
-        burst: Tokens::NONE,
+        burst: TokenCount::NONE,
     };
     let overloaded = BucketDirective {
         bucket: Bucket::new("api/orders").unwrap(),

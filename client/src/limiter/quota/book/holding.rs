@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::allowance::Allowance;
 use super::lease::{Lease, lease_ends};
-use super::{Demand, Reply, Tokens};
+use super::{Demand, LeasedTokens, Reply};
 
 /// The requests of one key that wait for the store, at most; further ones follow the policy of the quota.
 pub(crate) const WAITING_PER_KEY_MAX: usize = 1_000;
@@ -34,11 +34,11 @@ pub(crate) enum Joined {
 }
 
 pub(crate) struct Landed<W> {
-    pub(crate) settled: SmallVec<[(W, Outcome<Tokens>); 4]>,
+    pub(crate) settled: SmallVec<[(W, Outcome<LeasedTokens>); 4]>,
     /// The next call, for the requests that still wait.
     pub(crate) again: Option<Demand>,
     /// Unneeded tokens, to give back to the store.
-    pub(crate) surplus: Tokens,
+    pub(crate) surplus: LeasedTokens,
     /// The tokens that have ended unused.
     pub(crate) ended: u64,
 }
@@ -112,7 +112,12 @@ impl<W: Waiter> Holding<W> {
     }
 
     /// Adds tokens to the lease. Returns the tokens that it has no room for.
-    pub(crate) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
+    pub(crate) fn bank(
+        &mut self,
+        quota: &Quota,
+        tokens: LeasedTokens,
+        now: MonoTime,
+    ) -> LeasedTokens {
         let beyond = self.lease.bank(quota, tokens, now);
         if self
             .refusal
@@ -201,7 +206,7 @@ impl<W: Waiter> Holding<W> {
             } else if first.need <= left {
                 left -= first.need;
                 let count = first.need;
-                Some(Ok(Tokens { count, ends }))
+                Some(Ok(LeasedTokens { count, ends }))
             } else if reply.granted == 0 && least(quota, first.need, owed) > reply.remaining {
                 let wait = holds_in(quota.rate, reply, least(quota, first.need, owed));
                 let (cost, until) = (first.cost, now + wait.unwrap_or(REFUSAL_LASTS_MAX));
@@ -220,7 +225,7 @@ impl<W: Waiter> Holding<W> {
             self.remember(1, now + wait, now);
         }
         let ended = self.lease.take_ended(now);
-        let surplus = self.bank(quota, Tokens { count: left, ends }, now);
+        let surplus = self.bank(quota, LeasedTokens { count: left, ends }, now);
         self.calls = self.calls.saturating_sub(1);
         // Where another instance was faster, the next call asks for less.
         let remaining = if reply.granted > 0 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quota::Quota;
 
-use super::Tokens;
+use super::LeasedTokens;
 
 /// Duration of a lease if its bucket is refilled more often.
 pub(crate) const LEASE_LASTS: Duration = Duration::from_secs(1);
@@ -44,11 +44,11 @@ impl Lease {
         }
     }
 
-    pub(crate) fn cover(&mut self, cost: u64, now: MonoTime) -> Tokens {
+    pub(crate) fn cover(&mut self, cost: u64, now: MonoTime) -> LeasedTokens {
         self.expire(now);
         let count = self.tokens.min(cost);
         self.tokens -= count;
-        Tokens {
+        LeasedTokens {
             count,
             ends: self.ends,
         }
@@ -58,7 +58,12 @@ impl Lease {
         self.tokens == 0 || now >= self.ends
     }
 
-    pub(super) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
+    pub(super) fn bank(
+        &mut self,
+        quota: &Quota,
+        tokens: LeasedTokens,
+        now: MonoTime,
+    ) -> LeasedTokens {
         self.expire(now);
         if tokens.count == 0 || now >= tokens.ends {
             return tokens;
@@ -77,14 +82,14 @@ impl Lease {
             };
             self.tokens += kept;
         }
-        Tokens {
+        LeasedTokens {
             count: tokens.count - kept,
             ..tokens
         }
     }
 
-    pub(crate) const fn drain(&mut self) -> Tokens {
-        Tokens {
+    pub(crate) const fn drain(&mut self) -> LeasedTokens {
+        LeasedTokens {
             count: std::mem::replace(&mut self.tokens, 0),
             ends: self.ends,
         }

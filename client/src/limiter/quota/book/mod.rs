@@ -31,12 +31,12 @@ pub(super) const EVERY_TENANT: &str = "*";
 
 /// Tokens that the store has debited, and the time when they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tokens {
+pub(crate) struct LeasedTokens {
     pub(crate) count: u64,
     pub(crate) ends: MonoTime,
 }
 
-impl Tokens {
+impl LeasedTokens {
     /// Adds tokens; all end with the first.
     pub(super) fn and(self, other: Self) -> Self {
         match (self.count, other.count) {
@@ -189,7 +189,7 @@ impl<W: Waiter> Book<W> {
         Some(f(&mut entry.or_insert_with(kept).into_mut().holding))
     }
 
-    pub(super) fn drain(&self) -> Vec<(Key, Tokens)> {
+    pub(super) fn drain(&self) -> Vec<(Key, LeasedTokens)> {
         let mut leases = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::book::holding::Holding;
-use super::book::{Book, Demand, KEYS_MAX, Key, Reply, Tokens};
+use super::book::{Book, Demand, KEYS_MAX, Key, LeasedTokens, Reply};
 use super::figures::{Figures, StoreCounters};
 use super::held::{WAITING_MAX, Waits};
 use super::store::{Ask, Failure, LATE_MAX, Store};
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     calls: Arc<Semaphore>,
     gives: Arc<Semaphore>,
     /// The gives that wait for a breaker to close.
-    gives_waiting: Mutex<VecDeque<(Key, Tokens)>>,
+    gives_waiting: Mutex<VecDeque<(Key, LeasedTokens)>>,
     is_closed: AtomicBool,
     origin: Instant,
 }
@@ -169,7 +169,7 @@ impl Shared {
         self.is_closed() || self.passes()
     }
 
-    pub(super) fn put_back(self: &Arc<Self>, key: &Key, tokens: Tokens) {
+    pub(super) fn put_back(self: &Arc<Self>, key: &Key, tokens: LeasedTokens) {
         if tokens.count == 0 {
             return;
         }
@@ -184,7 +184,7 @@ impl Shared {
 
     /// Gives tokens back to the store in the background, once a breaker before it is closed. Tokens
     /// that would arrive after the refill are lost: they would overfill the bucket.
-    pub(super) fn give(self: &Arc<Self>, key: Key, tokens: Tokens) {
+    pub(super) fn give(self: &Arc<Self>, key: Key, tokens: LeasedTokens) {
         if tokens.count == 0 {
             return;
         }
@@ -220,7 +220,7 @@ impl Shared {
     }
 
     /// Gives tokens back. What the store does not acknowledge may have arrived, and is not repeated.
-    async fn give_now(self: &Arc<Self>, key: &Key, tokens: Tokens) {
+    async fn give_now(self: &Arc<Self>, key: &Key, tokens: LeasedTokens) {
         let now = self.now();
         let is_due = tokens.returnable(now) && self.may_give();
         let given = timeout(

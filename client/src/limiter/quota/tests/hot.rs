@@ -3,7 +3,7 @@
 use allocation_counter::measure;
 
 use super::*;
-use crate::limiter::quota::book::{Book, Tokens};
+use crate::limiter::quota::book::{Book, LeasedTokens};
 use crate::limiter::quota::held::Waits;
 use plimsoll_core::quantity::MonoTime;
 
@@ -48,7 +48,7 @@ fn lease_book_is_bounded() {
         let (count, ends) = (10, at(ends));
         let id = book.id(&calls, name);
         book.with(&id, at(now), |holding| {
-            holding.bank(&calls, Tokens { count, ends }, at(now))
+            holding.bank(&calls, LeasedTokens { count, ends }, at(now))
         })
         .is_some()
     };

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::quota::book::holding::Holding;
-use crate::limiter::quota::book::{Demand, Joined, Reply, Tokens, Waiter};
+use crate::limiter::quota::book::{Demand, Joined, LeasedTokens, Reply, Waiter};
 
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -52,7 +52,7 @@ struct World {
     balance: Balance,
     millis: u64,
     calls: Vec<(Demand, MonoTime)>,
-    waiting: Vec<(Caller, Tokens)>,
+    waiting: Vec<(Caller, LeasedTokens)>,
     used: u64,
     debited: u64,
 }
@@ -90,14 +90,14 @@ impl World {
         }
     }
 
-    fn give(&mut self, tokens: Tokens) {
+    fn give(&mut self, tokens: LeasedTokens) {
         if tokens.returnable(self.now()) {
             self.balance.give_back(self.quota.rate, tokens.count);
             self.debited -= tokens.count;
         }
     }
 
-    fn bank(&mut self, tokens: Tokens) {
+    fn bank(&mut self, tokens: LeasedTokens) {
         let beyond = self.holding.bank(&self.quota, tokens, self.now());
         self.give(beyond);
     }

@@ -1,7 +1,7 @@
 //! Headroom pools: bursts that fit below the limit pass, tokens follow the directive, and keys at their tenant
 //! limit take none.
 
-use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::TokenCount;
 use plimsoll_core::directive::{Headroom, PoolDepth, ZonePool};
 use plimsoll_core::law::{Guard, parameters};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn pool(shared: Option<f64>, offered: f64) -> ZonePool {
         rate: shared.map_or(Headroom::None, |shared| Headroom::Shared(rate(shared))),
         offered: rate(offered),
         depth: PoolDepth::nearest(12.0),
-        burst: Tokens::new(60.0),
+        burst: TokenCount::new(60.0),
     }
 }
 
@@ -27,7 +27,9 @@ fn pooled(clients: u32, mode: Mode, pool: impl Into<Option<ZonePool>>) -> Terms 
 }
 
 fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
-    Guard::pool(pool, None, clients, Tokens::NONE).depth.whole()
+    Guard::pool(pool, None, clients, TokenCount::NONE)
+        .depth
+        .whole()
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn pool_grows_to_the_largest_group() {
     let mut client = TestClient::new();
     client.run("acme", 20, |_| 0);
     let zone = ZonePool {
-        burst: Tokens::NONE,
+        burst: TokenCount::NONE,
         ..pool(Some(1_200.0), 0.0)
     };
     let terms = Terms {
@@ -165,7 +167,8 @@ fn granted(tokens: f64) -> (TestClient, u64) {
         &[("default", guard(0.0, 1e9))],
     );
     let grants = [("api", tokens), ("unknown", 9.0)];
-    let grants = grants.map(|(bucket, tokens)| (Bucket::new(bucket).unwrap(), Tokens::new(tokens)));
+    let grants =
+        grants.map(|(bucket, tokens)| (Bucket::new(bucket).unwrap(), TokenCount::new(tokens)));
     client
         .receive(Directives {
             grants: grants.into(),
@@ -254,12 +257,12 @@ proptest! {
         let mut client = TestClient::new();
         let zone = ZonePool {
             depth: PoolDepth::nearest(factor),
-            burst: Tokens::new(burst),
+            burst: TokenCount::new(burst),
             // One client with hardly any of the zone's traffic gets the even half.
             ..pool(Some(shared), 1e12)
         };
         client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e12))]);
-        let most = Guard::pool(&zone, Some(Rate::ZERO), 1, Tokens::NONE);
+        let most = Guard::pool(&zone, Some(Rate::ZERO), 1, TokenCount::NONE);
         let ticks = offered.len() as u32;
         let passed = f64::from(client.run("acme", ticks, |tick| offered[tick as usize - 1]));
         let refills = most.rate.per_second() * TICK.as_secs_f64() * f64::from(ticks);

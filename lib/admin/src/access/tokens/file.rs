@@ -9,7 +9,7 @@ use plimsoll_host::regular_file;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::{Tokens, TokensError};
+use super::{AdminTokens, TokensError};
 
 /// The largest tokens file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -29,7 +29,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    tokens: Arc<Tokens>,
+    tokens: Arc<AdminTokens>,
     /// Why the file as it is now is not applied.
     refused: Option<String>,
 }
@@ -49,7 +49,7 @@ enum Fault {
     #[error("it is not UTF-8 text")]
     NotText,
     #[error(transparent)]
-    Tokens(#[from] TokensError),
+    AdminTokens(#[from] TokensError),
 }
 
 impl TokenFile {
@@ -77,7 +77,7 @@ impl TokenFile {
     }
 
     /// Returns the current tokens.
-    pub fn tokens(&self) -> Arc<Tokens> {
+    pub fn tokens(&self) -> Arc<AdminTokens> {
         Arc::clone(&self.state().tokens)
     }
 
@@ -129,8 +129,8 @@ impl TokenFile {
     }
 }
 
-fn read(path: &Path) -> Result<Tokens, TokenFileError> {
-    let tokens = || -> Result<Tokens, Fault> {
+fn read(path: &Path) -> Result<AdminTokens, TokenFileError> {
+    let tokens = || -> Result<AdminTokens, Fault> {
         let bytes = regular_file::read_whole(path, FILE_BYTES_MAX)?;
         Ok(std::str::from_utf8(&bytes)
             .map_err(|_| Fault::NotText)?

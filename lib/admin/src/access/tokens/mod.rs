@@ -23,7 +23,7 @@ pub const TOKENS_MAX: usize = 1_000;
 
 /// The accepted tokens, as hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tokens {
+pub struct AdminTokens {
     entries: Vec<Token>,
 }
 
@@ -52,7 +52,7 @@ pub fn is_token(text: &str) -> bool {
         .is_some_and(|random| random.len() == TOKEN_RANDOM_CHARS && random.bytes().all(is_allowed))
 }
 
-impl Tokens {
+impl AdminTokens {
     /// Returns the entries in the order of the file.
     pub fn entries(&self) -> &[Token] {
         &self.entries
@@ -119,7 +119,7 @@ mod tests {
             TokenHash::of(&token(1)),
             TokenHash::of(&token(2))
         );
-        let tokens: Tokens = text.parse().unwrap();
+        let tokens: AdminTokens = text.parse().unwrap();
         assert_eq!(tokens.find(&token(1)).unwrap().name.as_str(), "ann");
         assert_eq!(tokens.find(&token(2)).unwrap().role, Role::Admin);
         for wrong in [
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn hashed_password_opens_nothing() {
-        let tokens: Tokens = format!("ann admin {}\n", TokenHash::of("hunter2"))
+        let tokens: AdminTokens = format!("ann admin {}\n", TokenHash::of("hunter2"))
             .parse()
             .unwrap();
         assert_eq!(tokens.find("hunter2"), None);

@@ -8,12 +8,12 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use plimsoll_core::names::{InvalidName, Name};
 
-use super::{SHA256_OUTPUT_LEN, TOKENS_MAX, Token, TokenHash, Tokens, is_token};
-use crate::access::{Caller, InvalidQuotaRights, QuotaRights, Role};
+use super::{AdminTokens, SHA256_OUTPUT_LEN, TOKENS_MAX, Token, TokenHash, is_token};
+use crate::access::{AdminCaller, InvalidQuotaRights, QuotaRights, Role};
 
 pub(super) const HASH_PREFIX: &str = "sha256:";
 /// The names of other causes of changes, in the log of changes too.
-const RESERVED: [&str; 3] = [Caller::LOOPBACK, "file", "gate"];
+const RESERVED: [&str; 3] = [AdminCaller::LOOPBACK, "file", "gate"];
 
 /// A text that is no tokens file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +70,7 @@ pub enum TokenFault {
     SameToken(Name, usize),
 }
 
-impl FromStr for Tokens {
+impl FromStr for AdminTokens {
     type Err = TokensError;
 
     fn from_str(text: &str) -> Result<Self, TokensError> {
@@ -180,7 +180,7 @@ mod tests {
             hash(2),
             hash(3).to_ascii_uppercase().replace("SHA256:", "sha256:"),
         );
-        let tokens: Tokens = text.parse().unwrap();
+        let tokens: AdminTokens = text.parse().unwrap();
         let lines: Vec<String> = tokens.entries().iter().map(ToString::to_string).collect();
         let expected = [
             format!("ann viewer {}", hash(1)),
@@ -230,7 +230,7 @@ mod tests {
             let (line, part) = row.split_once(" | ").unwrap();
             let line = line.trim();
             let error = format!("#\n{good}\n{line}\n")
-                .parse::<Tokens>()
+                .parse::<AdminTokens>()
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -248,7 +248,7 @@ mod tests {
             token.clone(),
             format!("{token} viewer {}", hash(1)),
         ] {
-            let error = line.parse::<Tokens>().unwrap_err().to_string();
+            let error = line.parse::<AdminTokens>().unwrap_err().to_string();
             assert!(
                 error.contains("only its hash") && !error.contains(&token),
                 "{error}"
@@ -260,7 +260,7 @@ mod tests {
     fn empty_and_very_long_files_are_refused() {
         for empty in ["", "\n\n", "# all removed\n"] {
             assert_eq!(
-                empty.parse::<Tokens>(),
+                empty.parse::<AdminTokens>(),
                 Err(TokensError::Empty),
                 "{empty:?}"
             );
@@ -271,11 +271,15 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            lines(TOKENS_MAX).parse::<Tokens>().unwrap().entries().len(),
+            lines(TOKENS_MAX)
+                .parse::<AdminTokens>()
+                .unwrap()
+                .entries()
+                .len(),
             TOKENS_MAX
         );
         assert_eq!(
-            lines(TOKENS_MAX + 1).parse::<Tokens>(),
+            lines(TOKENS_MAX + 1).parse::<AdminTokens>(),
             Err(TokensError::TooMany)
         );
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::decision::coherent::CoinKey;
-use crate::decision::token_bucket::Tokens;
+use crate::decision::token_bucket::TokenCount;
 use crate::names::Name;
 use crate::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use crate::rollout::Percent;
@@ -66,7 +66,7 @@ fn pool(number: u32) -> ZonePool {
         rate: Headroom::Shared(rate(number)),
         offered: rate(number + 1),
         depth: PoolDepth::new(1_000 + number).unwrap(),
-        burst: Tokens::new(f64::from(number)),
+        burst: TokenCount::new(f64::from(number)),
     }
 }
 

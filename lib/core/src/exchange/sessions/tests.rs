@@ -6,7 +6,7 @@ use crate::directive::{Board, Directives, Epoch, Leader, SentLead};
 use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
-use crate::names::{Key, KeyId, Name, Place, Tenant, Zone};
+use crate::names::{Key, KeyId, Name, TablePlace, Tenant, Zone};
 use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::{Counts, Echo, KeyDefinition, New, Role};
 
@@ -397,11 +397,11 @@ fn new_stream_repeats_everything_from_one() {
 struct NoLedger;
 
 impl Ledger for NoLedger {
-    fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
+    fn place(&mut self, _: KeyId, _: &Key) -> Option<TablePlace> {
         None
     }
 
-    fn add(&mut self, _: Option<Place>, _: KeyId, _: &Key, _: New) -> Option<Place> {
+    fn add(&mut self, _: Option<TablePlace>, _: KeyId, _: &Key, _: New) -> Option<TablePlace> {
         None
     }
 }

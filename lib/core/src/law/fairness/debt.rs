@@ -1,6 +1,6 @@
 //! The repayment of a surge: tenants that stayed within their part of the limit do not pay for it.
 
-use super::{Claim, Waterfill};
+use super::{FillClaim, Waterfill};
 
 /// The least rate, as a share of the limit, that is left to the tenants that pay.
 const PAYERS_MIN: f64 = 0.1;
@@ -12,12 +12,12 @@ pub(super) fn divide_in_debt(
     waterfill: &mut Waterfill,
     target: f64,
     limit: f64,
-    claims: &[Claim],
+    claims: &[FillClaim],
     allocations: &mut Vec<f64>,
 ) {
     waterfill.divide(limit, claims, allocations);
     let mut kept = 0.0;
-    let payers: Vec<Claim> = claims
+    let payers: Vec<FillClaim> = claims
         .iter()
         .zip(&*allocations)
         .map(|(claim, at_limit)| {
@@ -25,7 +25,7 @@ pub(super) fn divide_in_debt(
                 return *claim;
             }
             kept += claim.demand;
-            Claim {
+            FillClaim {
                 demand: 0.0,
                 ..*claim
             }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn divided(target: f64, limit: f64, claims: &[Claim]) -> Vec<f64> {
+    fn divided(target: f64, limit: f64, claims: &[FillClaim]) -> Vec<f64> {
         let mut allocations = Vec::new();
         divide_in_debt(
             &mut Waterfill::default(),
@@ -60,8 +60,8 @@ mod tests {
         allocations
     }
 
-    fn claim(demand: f64, weight: f64) -> Claim {
-        Claim {
+    fn claim(demand: f64, weight: f64) -> FillClaim {
+        FillClaim {
             demand,
             weight,
             floor: 0.0,
@@ -108,7 +108,7 @@ mod tests {
             limit in 1.0..1e5_f64, part in 0.25..1.0_f64,
             demands in prop::collection::vec((0.0..1e5_f64, 0.01..100.0_f64), 1..12),
         ) {
-            let claims: Vec<Claim> = demands.iter().map(|(demand, weight)| claim(*demand, *weight)).collect();
+            let claims: Vec<FillClaim> = demands.iter().map(|(demand, weight)| claim(*demand, *weight)).collect();
             let asked: f64 = demands.iter().map(|(demand, _)| demand).sum();
             prop_assume!(asked > limit);
             let target = part * limit;

@@ -1,7 +1,7 @@
 //! Division of a rate between the tenants of a bucket: fairly by weight.
 
 use super::debt::divide_in_debt;
-use super::{Claim, Waterfill};
+use super::{FillClaim, Waterfill};
 
 /// One key and its demand: a listed tenant, or a class of unlisted names.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ impl Claimant {
 #[derive(Debug, Default)]
 pub struct Division {
     waterfill: Waterfill,
-    claims: Vec<Claim>,
+    claims: Vec<FillClaim>,
     /// The allocation of each claimant in requests/s, in their order.
     pub allocations: Vec<f64>,
     /// The requests/s that each may pass without harm to the others, in their order.
@@ -53,7 +53,7 @@ impl Division {
             ..
         } = self;
         claims.clear();
-        claims.extend(claimants.iter().map(|claimant| Claim {
+        claims.extend(claimants.iter().map(|claimant| FillClaim {
             demand: claimant.demand(),
             weight: claimant.weight,
             floor: claimant.floor,

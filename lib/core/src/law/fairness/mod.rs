@@ -7,4 +7,4 @@ mod waterfill;
 
 pub use division::{Claimant, Division};
 pub use hold::{HeldPart, divide_hold};
-pub use waterfill::{Claim, Waterfill};
+pub use waterfill::{FillClaim, Waterfill};

@@ -8,7 +8,7 @@ pub(crate) use two_periods::{TwoPeriods, USED_MIN};
 
 use std::time::Duration;
 
-use crate::decision::token_bucket::Tokens;
+use crate::decision::token_bucket::TokenCount;
 use crate::directive::ZonePool;
 use crate::law::parameters;
 use crate::quantity::{Limit, Rate};
@@ -32,7 +32,7 @@ pub struct Guard {
     /// The refill rate in tokens/s.
     pub rate: Rate,
     /// The depth in tokens.
-    pub depth: Tokens,
+    pub depth: TokenCount,
 }
 
 impl Guard {
@@ -51,9 +51,9 @@ impl Guard {
         Self {
             rate,
             depth: if denied {
-                Tokens::NONE
+                TokenCount::NONE
             } else {
-                Tokens::new(depth)
+                TokenCount::new(depth)
             },
         }
     }
@@ -64,11 +64,11 @@ impl Guard {
     /// The learned factor multiplies it, up to the largest of `POOL_DEPTH_REQUESTS`, the client's
     /// part of the zone's `burst`, and the depth for the client's largest `group`. Without headroom
     /// rate and depth are zero.
-    pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, group: Tokens) -> Self {
+    pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, group: TokenCount) -> Self {
         let Some(of_all) = zone.rate.rate() else {
             return Self {
                 rate: Rate::ZERO,
-                depth: Tokens::NONE,
+                depth: TokenCount::NONE,
             };
         };
         let part = part(own, zone.offered, clients, parameters::POOL_EVEN);
@@ -82,17 +82,17 @@ impl Guard {
         let depth = (zone.depth.as_f64() * base).min(most);
         Self {
             rate,
-            depth: Tokens::new(depth),
+            depth: TokenCount::new(depth),
         }
     }
 
     /// Returns the depth of a pool for groups of `requests` that arrive together: at most
     /// `POOL_GROUP_MAX` of the limit, so that no group is worth more than a quarter of a second of
     /// it.
-    pub fn depth_of_group(requests: f64, limit: Limit) -> Tokens {
+    pub fn depth_of_group(requests: f64, limit: Limit) -> TokenCount {
         let limit = limit.per_second().map_or(0.0, Rate::per_second);
         let most = parameters::POOL_GROUP_MAX.as_secs_f64() * limit;
-        Tokens::new((parameters::POOL_GROUP * requests).min(most))
+        TokenCount::new((parameters::POOL_GROUP * requests).min(most))
     }
 
     /// Returns the depth that each of `clients` has of its pool for requests that arrive together,
@@ -194,7 +194,7 @@ mod tests {
                 limit: Limit::PerSecond(Rate::ZERO),
                 ..zone
             };
-            assert_eq!(part(denied).depth, Tokens::NONE);
+            assert_eq!(part(denied).depth, TokenCount::NONE);
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
             rate: shared.map_or(Headroom::None, |shared| Headroom::Shared(rate(shared))),
             offered: rate(offered),
             depth: PoolDepth::nearest(depth),
-            burst: Tokens::new(burst),
+            burst: TokenCount::new(burst),
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
             (pool(Some(1_000.0), 0.0, 1.0, 0.0), Some(0.0), 0, 1_000.0),
             (pool(None, 800.0, 12.0, 1e6), Some(800.0), 1, 0.0),
         ] {
-            let got = Guard::pool(&zone, own.map(rate), clients, Tokens::NONE);
+            let got = Guard::pool(&zone, own.map(rate), clients, TokenCount::NONE);
             assert!(
                 (got.rate.per_second() - expected).abs() < 1e-9,
                 "{zone:?} {own:?}: {got:?}"
@@ -240,7 +240,7 @@ mod tests {
             (None, 12.0, 1e6, 0.0),
         ] {
             let zone = pool(shared, 1.0, factor, burst);
-            let got = Guard::pool(&zone, Some(rate(1.0)), 1, Tokens::NONE);
+            let got = Guard::pool(&zone, Some(rate(1.0)), 1, TokenCount::NONE);
             assert!(
                 (got.depth.as_f64() - depth).abs() < 1e-6,
                 "{zone:?}: {got:?}"
@@ -287,7 +287,7 @@ mod tests {
             (None, 1, 0.0),
         ] {
             let zone = pool(shared, 1_000.0, 1.0, 0.0);
-            let got = Guard::pool(&zone, None, clients, Tokens::NONE);
+            let got = Guard::pool(&zone, None, clients, TokenCount::NONE);
             assert!(
                 (got.depth.as_f64() - depth).abs() < 1e-6,
                 "{shared:?} {clients}: {got:?}"
@@ -325,7 +325,7 @@ mod tests {
         ) {
             let offered: f64 = own.iter().sum();
             let (zone, clients) = (pool(Some(shared), offered, depth, burst), own.len() as u32);
-            let part = |own: &f64| Guard::pool(&zone, Some(rate(*own)), clients, Tokens::NONE).rate;
+            let part = |own: &f64| Guard::pool(&zone, Some(rate(*own)), clients, TokenCount::NONE).rate;
             let sum = own.iter().map(part).fold(Rate::ZERO, Rate::add);
             prop_assert!((sum.per_second() - shared).abs() <= 1e-9 * shared.max(1.0));
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::decision::token_bucket::Tokens;
+use crate::decision::token_bucket::TokenCount;
 use crate::law::parameters;
 
 /// The requests that a zone may still grant. They return with time while the zone uses less than
@@ -41,13 +41,13 @@ impl Grants {
 
     /// Takes whole tokens for a client that lacks `wanted` of them. Returns `None` while there are too few: the
     /// client waits.
-    pub fn take(&mut self, wanted: f64) -> Option<Tokens> {
+    pub fn take(&mut self, wanted: f64) -> Option<TokenCount> {
         let granted = wanted.min(self.most).floor();
         if granted < 1.0 || granted > self.requests {
             return None;
         }
         self.requests -= granted;
-        Some(Tokens::new(granted))
+        Some(TokenCount::new(granted))
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
     fn granted(grants: &mut Grants, wanted: &[f64]) -> Vec<Option<u64>> {
         wanted
             .iter()
-            .map(|wanted| grants.take(*wanted).map(Tokens::whole))
+            .map(|wanted| grants.take(*wanted).map(TokenCount::whole))
             .collect()
     }
 
@@ -130,7 +130,7 @@ mod tests {
             let (mut grants, mut given, mut seconds) = (Grants::default(), 0.0, 0.0);
             for (room, offered, ms, wanted) in steps {
                 grants.on_span(room, offered, span(ms));
-                given += grants.take(wanted).map_or(0.0, Tokens::as_f64);
+                given += grants.take(wanted).map_or(0.0, TokenCount::as_f64);
                 seconds += span(ms).as_secs_f64();
             }
             let refills = seconds / parameters::GRANT_REFILL.as_secs_f64();

@@ -1,7 +1,7 @@
 //! Tests of the bound on what one instance can have decided, and of reports that come in parts.
 
 use super::*;
-use crate::names::Place;
+use crate::names::TablePlace;
 
 /// Requests/s that a client is believed to decide in these tests.
 const PER_S: u64 = 1_000;
@@ -20,14 +20,20 @@ struct Taken {
 }
 
 impl Ledger for Taken {
-    fn place(&mut self, _: KeyId, key: &Key) -> Option<Place> {
-        Some(Place {
+    fn place(&mut self, _: KeyId, key: &Key) -> Option<TablePlace> {
+        Some(TablePlace {
             id: KeyId(u32::from(key.tenant.as_str().as_bytes()[0])),
             generation: 0,
         })
     }
 
-    fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
+    fn add(
+        &mut self,
+        place: Option<TablePlace>,
+        _: KeyId,
+        _: &Key,
+        new: New,
+    ) -> Option<TablePlace> {
         assert!(new.delta.is_consistent(), "{:?}", new.delta);
         let held = self.by_id.entry(place?.id.0).or_insert(Tally::ZERO);
         *held = held.plus(new.delta);

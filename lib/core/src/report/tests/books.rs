@@ -1,7 +1,7 @@
 //! Tests of the parent's books: counts entered, the point of continuation, and reports refused.
 
 use super::*;
-use crate::names::Place;
+use crate::names::TablePlace;
 
 fn books() -> Books {
     let mut books = Books::new(PARENT, 100);
@@ -428,24 +428,30 @@ fn an_overtaken_greeting_subtracts_nothing() {
 /// A ledger that moves a key returns its new place, which is used from then on.
 #[test]
 fn counts_follow_their_key() {
-    struct Moving(Vec<Option<Place>>);
+    struct Moving(Vec<Option<TablePlace>>);
     impl Ledger for Moving {
-        fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
-            Some(Place {
+        fn place(&mut self, _: KeyId, _: &Key) -> Option<TablePlace> {
+            Some(TablePlace {
                 id: KeyId(4),
                 generation: 1,
             })
         }
-        fn add(&mut self, place: Option<Place>, _: KeyId, key: &Key, new: New) -> Option<Place> {
+        fn add(
+            &mut self,
+            place: Option<TablePlace>,
+            _: KeyId,
+            key: &Key,
+            new: New,
+        ) -> Option<TablePlace> {
             assert_eq!((key.tenant.as_str(), new.delta.counts.offered), ("b", 1));
             self.0.push(place);
             match place {
-                Some(place) if place.generation < 3 => Some(Place {
+                Some(place) if place.generation < 3 => Some(TablePlace {
                     generation: place.generation + 1,
                     ..place
                 }),
                 Some(_) => None,
-                None => Some(Place {
+                None => Some(TablePlace {
                     id: KeyId(9),
                     generation: 3,
                 }),

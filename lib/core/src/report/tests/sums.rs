@@ -4,7 +4,7 @@
 use super::*;
 use crate::exchange::StreamId;
 use crate::exchange::sessions::Sessions;
-use crate::names::Place;
+use crate::names::TablePlace;
 
 /// Requests/s that a client is believed to decide in these tests.
 const PER_S: u64 = 1_000_000;
@@ -15,14 +15,20 @@ const ALL: u64 = 1 << 60;
 struct Sum(u128);
 
 impl Ledger for Sum {
-    fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
-        Some(Place {
+    fn place(&mut self, _: KeyId, _: &Key) -> Option<TablePlace> {
+        Some(TablePlace {
             id: KeyId(0),
             generation: 0,
         })
     }
 
-    fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
+    fn add(
+        &mut self,
+        place: Option<TablePlace>,
+        _: KeyId,
+        _: &Key,
+        new: New,
+    ) -> Option<TablePlace> {
         self.0 += u128::from(new.delta.counts.offered);
         place
     }

@@ -22,7 +22,7 @@ use plimsoll_core::quantity::Rate;
 use crate::buckets::{BucketKey, ByBucket};
 use crate::hash::fnv;
 use crate::tenants::TenantPolicy;
-use crate::{Place, Policy, Warning};
+use crate::{Policy, SourcePlace, Warning};
 
 /// A validated catalogue.
 pub struct Catalogue {
@@ -199,7 +199,7 @@ impl Policy {
         let (name, row) = twice.first()?;
         Some(Warning {
             file: file.to_owned(),
-            at: Place {
+            at: SourcePlace {
                 line: row.line as usize,
                 column: 1,
             },

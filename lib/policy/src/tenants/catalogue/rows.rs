@@ -10,7 +10,7 @@ use plimsoll_core::quantity::Rate;
 use super::{Catalogue, OwnTerms, Row, csv, ndjson};
 use crate::buckets::BucketKey;
 use crate::hash::fnv;
-use crate::yaml::{Checked, FAULTS_MAX, Fault, Place, PolicyError, Source};
+use crate::yaml::{Checked, FAULTS_MAX, PolicyError, PolicyFault, Source, SourcePlace};
 
 /// The rows of a catalogue.
 pub const CATALOGUE_ROWS_MAX: usize = 1_000_000;
@@ -46,7 +46,7 @@ pub(super) struct Rows<'a> {
     /// The number of each bucket and pattern with limits, from 0 on, and the line of its last limit.
     buckets: BTreeMap<BucketKey, (u32, u64)>,
     catalogue: Catalogue,
-    faults: Vec<Fault>,
+    faults: Vec<PolicyFault>,
 }
 
 impl<'a> CatalogueSource<'a> {
@@ -122,7 +122,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    pub(super) fn fault(&self, line: u64, path: &str, what: &str, hint: &str) -> Box<Fault> {
+    pub(super) fn fault(&self, line: u64, path: &str, what: &str, hint: &str) -> Box<PolicyFault> {
         fault(self.name, line, path, what, hint)
     }
 
@@ -260,10 +260,10 @@ impl<'a> Rows<'a> {
 }
 
 /// A fault of one line. It shows no snippet: the file is large.
-fn fault(name: &str, line: u64, path: &str, what: &str, hint: &str) -> Box<Fault> {
-    let place = Place {
+fn fault(name: &str, line: u64, path: &str, what: &str, hint: &str) -> Box<PolicyFault> {
+    let place = SourcePlace {
         line: usize::try_from(line).unwrap_or(usize::MAX),
         column: 1,
     };
-    Fault::new(Source { name, text: "" }, place, path, what, hint)
+    PolicyFault::new(Source { name, text: "" }, place, path, what, hint)
 }

@@ -1,6 +1,6 @@
 //! An invalid scenario is rejected with place, field, reason and hint.
 
-use plimsoll_policy::Place;
+use plimsoll_policy::SourcePlace;
 use plimsoll_simulator::ScenarioError;
 
 use crate::parse;
@@ -47,7 +47,7 @@ fn check(from: &str, to: &str, at: &str, path: &str, words: &str) {
         ("test.yaml", path),
         "{to}: {fault}"
     );
-    assert_eq!(fault.place, Place { line, column }, "{to}: {fault}");
+    assert_eq!(fault.place, SourcePlace { line, column }, "{to}: {fault}");
     let text = format!("{} / {}", fault.message, fault.hint);
     assert!(
         text.contains(words) && !fault.hint.is_empty(),

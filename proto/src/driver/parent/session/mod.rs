@@ -23,7 +23,7 @@ use self::end::End;
 use super::Streams;
 use crate::driver::passed_while_running;
 use crate::transport::{Certified, ConnectionGuard, Greeted};
-use crate::{Part, Parts, ReportDecoder, encode_directives, wire};
+use crate::{MessagePart, Parts, ReportDecoder, encode_directives, wire};
 
 /// Maximum time from the opening of a stream to the greeting, while this process runs.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ impl<P: Parent> Session<P> {
     pub(super) async fn run(
         mut self,
         mut reports: Streaming<wire::Report>,
-        directives: mpsc::Sender<Result<Part, Status>>,
+        directives: mpsc::Sender<Result<MessagePart, Status>>,
     ) {
         let closing = self.streams.closing.clone();
         let greeted = tokio::select! {
@@ -146,7 +146,7 @@ impl<P: Parent> Session<P> {
     async fn exchange(
         &mut self,
         reports: &mut Streaming<wire::Report>,
-        directives: &mpsc::Sender<Result<Part, Status>>,
+        directives: &mpsc::Sender<Result<MessagePart, Status>>,
     ) -> Result<Infallible, End> {
         let mut changes = self.shared.changes();
         let mut liveness = Liveness::new(self.shared.now());

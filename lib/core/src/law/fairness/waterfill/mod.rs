@@ -17,7 +17,7 @@ const LANES: usize = 4;
 
 /// The claim of one tenant on a capacity, in the unit of the capacity, usually requests/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
+pub struct FillClaim {
     /// The demand: finite, zero or more. `f64::MAX` asks for everything.
     pub demand: f64,
     /// The weight relative to the others: 1e-6 to 1e6.
@@ -54,7 +54,7 @@ impl Waterfill {
     /// Fills `allocations` with the allocation of each claim, in the order of the claims: the demands if they
     /// fit, else parts that sum to the capacity (up to rounding). Floors that cannot all be met are divided
     /// by weight, none above its floor. Time O(K log K) for K claims.
-    pub fn divide(&mut self, capacity: f64, claims: &[Claim], allocations: &mut Vec<f64>) {
+    pub fn divide(&mut self, capacity: f64, claims: &[FillClaim], allocations: &mut Vec<f64>) {
         let capacity = counted(capacity);
         allocations.clear();
         allocations.extend(claims.iter().map(|claim| counted(claim.demand)));
@@ -75,7 +75,7 @@ impl Waterfill {
     pub fn rooms(
         &mut self,
         capacity: f64,
-        claims: &[Claim],
+        claims: &[FillClaim],
         allocations: &[f64],
         rooms: &mut Vec<f64>,
     ) {
@@ -84,7 +84,7 @@ impl Waterfill {
         rooms.extend(claims.iter().map(|claim| counted(claim.demand)));
         if rooms.iter().sum::<f64>() <= capacity {
             // Water-filling again, with the demands as floors and unlimited demand.
-            let grown = |claim: &Claim| Claim {
+            let grown = |claim: &FillClaim| FillClaim {
                 demand: f64::MAX,
                 floor: claim.demand,
                 ..*claim
@@ -102,7 +102,7 @@ impl Waterfill {
     }
 
     /// Overwrites `parts` with allocations that sum to `capacity`, which must be less than the sum of the demands.
-    fn pour(&mut self, capacity: f64, claims: impl Iterator<Item = Claim>, parts: &mut [f64]) {
+    fn pour(&mut self, capacity: f64, claims: impl Iterator<Item = FillClaim>, parts: &mut [f64]) {
         let capacity = capacity.min(CAPACITY_MAX);
         self.plot(capacity, claims);
         let level = self.level(capacity);
@@ -112,7 +112,7 @@ impl Waterfill {
     }
 
     /// Plots the line of each claim. Demands are capped at the capacity, which no allocation can exceed.
-    fn plot(&mut self, capacity: f64, claims: impl Iterator<Item = Claim>) {
+    fn plot(&mut self, capacity: f64, claims: impl Iterator<Item = FillClaim>) {
         self.lines.clear();
         let mut lane = LANES;
         for claim in claims {
@@ -219,7 +219,7 @@ fn counted(amount: f64) -> f64 {
 }
 
 /// Returns the weight of a claim, clamped to the range of weights.
-fn weight(claim: &Claim) -> f64 {
+fn weight(claim: &FillClaim) -> f64 {
     if claim.weight.is_nan() {
         WEIGHT_MIN
     } else {

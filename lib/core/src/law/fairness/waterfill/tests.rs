@@ -8,22 +8,22 @@ const CASES: u32 = 10_000;
 /// The tolerance for rounding, as a share of the capacity.
 const ROUNDING: f64 = 1e-9;
 
-fn claim(demand: f64, weight: f64, floor: f64) -> Claim {
-    Claim {
+fn claim(demand: f64, weight: f64, floor: f64) -> FillClaim {
+    FillClaim {
         demand,
         weight,
         floor,
     }
 }
 
-fn divided(capacity: f64, claims: &[Claim]) -> Vec<f64> {
+fn divided(capacity: f64, claims: &[FillClaim]) -> Vec<f64> {
     let mut allocations = vec![7.0; 3];
     Waterfill::default().divide(capacity, claims, &mut allocations);
     assert_eq!(allocations.len(), claims.len());
     allocations
 }
 
-fn roomy(capacity: f64, claims: &[Claim]) -> Vec<f64> {
+fn roomy(capacity: f64, claims: &[FillClaim]) -> Vec<f64> {
     let (mut waterfill, mut allocations, mut rooms) =
         (Waterfill::default(), Vec::new(), vec![7.0; 3]);
     waterfill.divide(capacity, claims, &mut allocations);
@@ -33,13 +33,13 @@ fn roomy(capacity: f64, claims: &[Claim]) -> Vec<f64> {
 }
 
 /// The reference division, straight from the definition: bisection of the level until no number lies between.
-fn bisected(capacity: f64, claims: &[Claim]) -> Vec<f64> {
-    let floor = |claim: &Claim| claim.demand.min(claim.floor);
+fn bisected(capacity: f64, claims: &[FillClaim]) -> Vec<f64> {
+    let floor = |claim: &FillClaim| claim.demand.min(claim.floor);
     if demanded(claims) <= capacity {
         return claims.iter().map(|claim| claim.demand).collect();
     }
     if claims.iter().map(floor).sum::<f64>() >= capacity {
-        let claims: Vec<Claim> = claims
+        let claims: Vec<FillClaim> = claims
             .iter()
             .map(|claim| self::claim(floor(claim), claim.weight, 0.0))
             .collect();
@@ -64,7 +64,7 @@ fn bisected(capacity: f64, claims: &[Claim]) -> Vec<f64> {
     }
 }
 
-fn demanded(claims: &[Claim]) -> f64 {
+fn demanded(claims: &[FillClaim]) -> f64 {
     claims.iter().map(|claim| claim.demand).sum()
 }
 
@@ -82,7 +82,7 @@ fn three_tenants() {
         ([300.0, 300.0, 400.0], 5.0, [300.0, 300.0, 400.0]), // just fits
         ([0.0, 0.0, 0.0], 5.0, [0.0, 0.0, 0.0]),
     ] {
-        let claims: Vec<Claim> = demands
+        let claims: Vec<FillClaim> = demands
             .iter()
             .zip([4.0, 1.0, 0.25])
             .map(|(demand, weight)| claim(*demand, weight, floor))
@@ -127,7 +127,7 @@ fn meaningless_weights_become_the_nearest_valid() {
 
 #[test]
 fn a_warm_one_allocates_nothing() {
-    let claims: Vec<Claim> = (1..=100)
+    let claims: Vec<FillClaim> = (1..=100)
         .map(|rank| claim(1000.0, 1.0 / f64::from(rank), 5.0))
         .collect();
     let (mut waterfill, mut allocations, mut rooms) =
@@ -154,7 +154,7 @@ fn weights() -> impl Strategy<Value = f64> {
     ]
 }
 
-fn claims() -> impl Strategy<Value = Vec<Claim>> {
+fn claims() -> impl Strategy<Value = Vec<FillClaim>> {
     let floors = || prop_oneof![3 => Just(0.0), 1 => Just(5.0), 2 => magnitude(-3.0..5.0), 1 => Just(f64::MAX)];
     let free = prop_oneof![2 => Just(0.0), 6 => magnitude(-3.0..7.0), 1 => Just(f64::MAX)];
     let free = (free, weights(), floors())
@@ -168,7 +168,7 @@ fn claims() -> impl Strategy<Value = Vec<Claim>> {
 }
 
 /// Claims, and a capacity that may have nothing to do with them, fall short of their demand or just meet it.
-fn divisions() -> impl Strategy<Value = (f64, Vec<Claim>)> {
+fn divisions() -> impl Strategy<Value = (f64, Vec<FillClaim>)> {
     let share = prop_oneof![8 => 0.0..1.1, 1 => Just(1.0)];
     let capacity = prop_oneof![1 => Just(0.0), 4 => magnitude(-3.0..9.0)];
     (claims(), share, capacity, prop::bool::ANY).prop_map(|(claims, share, capacity, related)| {
@@ -222,7 +222,7 @@ proptest! {
         capacity in number(),
         claims in prop::collection::vec((number(), number(), number()), 0..9),
     ) {
-        let claims: Vec<Claim> =
+        let claims: Vec<FillClaim> =
             claims.iter().map(|(demand, weight, floor)| claim(*demand, *weight, *floor)).collect();
         let parts = divided(capacity, &claims);
         for (part, claim) in parts.iter().zip(&claims) {
@@ -246,7 +246,7 @@ proptest! {
             let sum: f64 = rooms.iter().sum();
             prop_assert!((sum - capacity).abs() <= ROUNDING * capacity, "{rooms:?} sum to {sum}");
         }
-        let grown: Vec<Claim> =
+        let grown: Vec<FillClaim> =
             claims.iter().map(|claim| self::claim(f64::MAX, claim.weight, claim.demand)).collect();
         let weights: f64 = claims.iter().map(|claim| claim.weight).sum();
         let expected: Vec<f64> = if fits {
