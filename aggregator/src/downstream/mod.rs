@@ -183,7 +183,7 @@ impl Downstream {
     pub(crate) fn resend_all(&mut self) {
         self.sessions
             .iter_mut()
-            .for_each(sessions::Child::resend_all);
+            .for_each(sessions::ChildSession::resend_all);
         self.divided = None;
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::exchange::sessions::Child;
+use plimsoll_core::exchange::sessions::ChildSession;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::stats::AdmissionFigures;
@@ -155,7 +155,7 @@ impl Brain {
             .downstream
             .sessions
             .connected()
-            .flat_map(Child::subscriptions)
+            .flat_map(ChildSession::subscriptions)
         {
             if let Some(state) = self.buckets.states.get_mut(bucket) {
                 state.subscribed_at = now;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{Headroom, NewShare};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Balance, Burst, Part};
+use plimsoll_core::law::{Balance, Burst, ZonePart};
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::quota::BucketQuotas;
@@ -111,7 +111,7 @@ pub(crate) struct LawRate {
 #[derive(Debug, Default)]
 pub(crate) struct ZoneShare {
     /// One per entry of `tenants`.
-    parts: Vec<Part>,
+    parts: Vec<ZonePart>,
     /// Its part of the headroom that all tenants share, once it was sent one.
     headroom: Option<Headroom>,
     /// Its part of the traffic of new names, one per class of `tenants`; `None` for a class whose names it does not cut.
@@ -314,7 +314,7 @@ impl BucketState {
             // No hold: a hold of zero would outlive the limit of zero, if the limit is raised while no
             // controller runs.
             let zone = ZoneShare {
-                parts: vec![Part::default(); self.tenants.len()],
+                parts: vec![ZonePart::default(); self.tenants.len()],
                 ..ZoneShare::default()
             };
             self.zones.insert(place.clone(), zone);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::Headroom;
 use plimsoll_core::law::presence::{HELD, Presences};
-use plimsoll_core::law::{Child, Claimant, Division, Parameters, Whole};
+use plimsoll_core::law::{Claimant, Division, Parameters, SplitChild, Whole};
 use plimsoll_core::names::{Key, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Rate};
 use plimsoll_policy::{Policy, Release};
@@ -419,7 +419,7 @@ impl BucketState {
             return;
         };
         debug_assert_eq!(scratch.sent.len(), rates.len(), "one rate for each tenant");
-        let child = Child {
+        let child = SplitChild {
             presence: *presence,
             presences,
         };

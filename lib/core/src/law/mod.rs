@@ -2,7 +2,7 @@
 //!
 //! The steps, in order. The controller takes [`smoothed`] rates and the [`Balance`] of admitted requests and
 //! computes a target. [`Division`] divides the target between tenants; a tenant's [`Burst`] credit may raise
-//! its weight. [`Whole::part`] splits the allocation of each tenant between zones, [`Child::headroom_part`]
+//! its weight. [`Whole::part`] splits the allocation of each tenant between zones, [`SplitChild::headroom_part`]
 //! what tenants leave. The fast loop of a zone's aggregator divides its room between keys ([`divide_room`]), turns
 //! allocations into drop ratios ([`fast_ratio`]) with the recent counts in a [`Window`], adapts the [`Slack`]
 //! of the guards and the [`LearnedDepth`] of headroom pools, and uses [`divide_hold`] while the controller is
@@ -30,4 +30,4 @@ pub use headroom::{FirstExcess, Grants, LearnedDepth, ZoneClaimant, divide_room}
 pub use parameters::Parameters;
 pub use smoothing::smoothed;
 pub use weight::Weight;
-pub use zones::{Child, Part, Share, Sharing, Whole, presence};
+pub use zones::{Sharing, SplitChild, Whole, ZonePart, ZoneShare, presence};

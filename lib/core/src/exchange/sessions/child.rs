@@ -15,7 +15,7 @@ use crate::report::{Books, ClientCounts, Echo, Identity, Report};
 
 /// One child.
 #[derive(Debug)]
-pub struct Child {
+pub struct ChildSession {
     /// The identity from its greeting.
     pub identity: Identity,
     /// The version of Plimsoll from its greeting; only aggregators name theirs.
@@ -87,7 +87,7 @@ impl Head {
     }
 }
 
-impl Child {
+impl ChildSession {
     /// Subscribes the child to a bucket.
     pub fn subscribe(&mut self, bucket: &Bucket) {
         if !self.is_subscribed(bucket) {

@@ -5,7 +5,7 @@ mod child;
 mod key_room;
 mod shares;
 
-pub use child::{Child, Head};
+pub use child::{ChildSession, Head};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const CUT_MAX: usize = 64;
 pub struct Sessions {
     /// The instance of the parent.
     own: InstanceId,
-    children: BTreeMap<InstanceId, Child>,
+    children: BTreeMap<InstanceId, ChildSession>,
     /// The child of each stream that has greeted and not ended, also of one that was replaced.
     streams: HashMap<StreamId, InstanceId>,
     /// The times of disconnections, in order; also of children that are connected again.
@@ -184,7 +184,7 @@ impl Sessions {
         now: MonoTime,
         stream: StreamId,
         identity: Identity,
-    ) -> Result<&mut Child, StreamRejected> {
+    ) -> Result<&mut ChildSession, StreamRejected> {
         let instance = identity.instance;
         self.check_open(stream, &identity)?;
         if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
@@ -202,21 +202,24 @@ impl Sessions {
         self.streams.insert(stream, instance);
         let mut books = self.new_books(identity.role);
         let shares = &mut self.shares;
-        let child = self.children.entry(instance).or_insert_with(|| Child {
-            share_since: shares.open(now, &mut books),
-            books,
-            identity: identity.clone(),
-            version: None,
-            stream: None,
-            since: now,
-            last_report: now,
-            unapplied: BTreeMap::new(),
-            clients: ClientCounts::default(),
-            cut: 0,
-            cut_taken: 0,
-            confirmed: 0,
-            sent: SentState::default(),
-        });
+        let child = self
+            .children
+            .entry(instance)
+            .or_insert_with(|| ChildSession {
+                share_since: shares.open(now, &mut books),
+                books,
+                identity: identity.clone(),
+                version: None,
+                stream: None,
+                since: now,
+                last_report: now,
+                unapplied: BTreeMap::new(),
+                clients: ClientCounts::default(),
+                cut: 0,
+                cut_taken: 0,
+                confirmed: 0,
+                sent: SentState::default(),
+            });
         child.identity = identity;
         self.connected += usize::from(child.stream.is_none());
         child.stream = Some(stream);
@@ -286,7 +289,7 @@ impl Sessions {
     pub fn unsubscribe(&mut self, gone: &BTreeSet<Bucket>) {
         // Children with one audience keep sharing one.
         let mut kept: HashMap<*const BTreeSet<Bucket>, (Audience, Audience)> = HashMap::new();
-        for Child { sent, .. } in self.children.values_mut() {
+        for ChildSession { sent, .. } in self.children.values_mut() {
             sent.fresh.retain(|bucket| !gone.contains(bucket));
             if gone.iter().any(|bucket| sent.audience.contains(bucket)) {
                 let shared = kept.entry(Arc::as_ptr(&sent.audience));
@@ -323,7 +326,7 @@ impl Sessions {
     }
 
     /// Returns the child with this present stream.
-    pub fn by_stream(&mut self, stream: StreamId) -> Option<&mut Child> {
+    pub fn by_stream(&mut self, stream: StreamId) -> Option<&mut ChildSession> {
         let instance = self.streams.get(&stream)?;
         self.children
             .get_mut(instance)
@@ -331,12 +334,12 @@ impl Sessions {
     }
 
     /// Returns a child by its instance.
-    pub fn get(&self, instance: InstanceId) -> Option<&Child> {
+    pub fn get(&self, instance: InstanceId) -> Option<&ChildSession> {
         self.children.get(&instance)
     }
 
     /// Returns a child by its instance, mutable.
-    pub fn get_mut(&mut self, instance: InstanceId) -> Option<&mut Child> {
+    pub fn get_mut(&mut self, instance: InstanceId) -> Option<&mut ChildSession> {
         self.children.get_mut(&instance)
     }
 
@@ -350,12 +353,12 @@ impl Sessions {
     }
 
     /// Every child, disconnected ones included.
-    pub fn iter(&self) -> impl Iterator<Item = &Child> {
+    pub fn iter(&self) -> impl Iterator<Item = &ChildSession> {
         self.children.values()
     }
 
     /// Every connected child.
-    pub fn connected(&self) -> impl Iterator<Item = &Child> {
+    pub fn connected(&self) -> impl Iterator<Item = &ChildSession> {
         self.children
             .values()
             .filter(|child| child.stream.is_some())
@@ -381,7 +384,7 @@ impl Sessions {
     }
 
     /// Every child, mutable.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Child> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut ChildSession> {
         self.children.values_mut()
     }
 }

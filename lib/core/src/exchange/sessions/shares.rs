@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use super::Child;
+use super::ChildSession;
 use crate::quantity::MonoTime;
 use crate::report::Books;
 
@@ -58,7 +58,7 @@ impl Shares {
     }
 
     /// Sets a new share aside once the last one was for long enough.
-    pub(super) fn renew(&mut self, now: MonoTime, child: &mut Child) {
+    pub(super) fn renew(&mut self, now: MonoTime, child: &mut ChildSession) {
         if now.since(child.share_since) >= SHARE_TIME {
             self.free += child.books.renew_share(0);
             child.share_since = self.open(now, &mut child.books);

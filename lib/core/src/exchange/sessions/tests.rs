@@ -70,13 +70,13 @@ fn board() -> Board {
     board
 }
 
-fn listener(roster: &mut Sessions) -> &mut Child {
+fn listener(roster: &mut Sessions) -> &mut ChildSession {
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     child.subscribe(&bucket());
     child
 }
 
-impl Child {
+impl ChildSession {
     fn next(&mut self, ms: u64, board: &mut Board, values: bool) -> Option<Directives> {
         self.next_with(ms, HEAD, board, values, Echo::default())
     }

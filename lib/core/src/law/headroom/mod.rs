@@ -2,7 +2,7 @@
 //! is refused that fits.
 //!
 //! The controller leaves each key what it uses and divides the rest between zones
-//! ([`Child::headroom_part`](super::Child::headroom_part)). The fast loop of a zone looks at the zone's total
+//! ([`SplitChild::headroom_part`](super::SplitChild::headroom_part)). The fast loop of a zone looks at the zone's total
 //! ([`divide_room`]), lets a first excess pass ([`FirstExcess`]), and learns how deep the pools of its
 //! clients have to be ([`LearnedDepth`]). It grants tokens to clients that have just joined ([`Grants`]). An
 //! overloaded bucket has no headroom.

@@ -5,5 +5,5 @@ pub mod presence;
 mod sharing;
 mod split;
 
-pub use sharing::{Share, Sharing};
-pub use split::{Child, Part, Whole};
+pub use sharing::{Sharing, ZoneShare};
+pub use split::{SplitChild, Whole, ZonePart};

@@ -5,14 +5,14 @@ use crate::law::parameters;
 
 /// One child of the controller, relative to all children.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Child {
+pub struct SplitChild {
     /// The presence of the child: 0..=1.
     pub presence: f64,
     /// The sum of all presences: 1 or more.
     pub presences: f64,
 }
 
-impl Child {
+impl SplitChild {
     /// Returns the child's part of a bucket's headroom, 0..=1: mostly even, because it is for traffic that is
     /// not there yet. `offered` is the rate of the bucket, and `own` that of the child in it.
     pub fn headroom_part(self, offered: f64, own: f64) -> f64 {
@@ -41,7 +41,7 @@ pub struct Whole {
 
 /// The part of one child in one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct ZonePart {
     /// The rate that may pass there, in requests/s.
     pub rate: f64,
     /// The rate of the guards there, in requests/s, before their slack.
@@ -58,7 +58,7 @@ impl Whole {
     /// the traffic, and each child keeps a fraction of the even part for traffic that appears there. An
     /// allocation that is not scarce has a margin on top, for chance. `scarce` is the child's share of a scarce
     /// allocation, if it is not its share of the traffic, as for a class.
-    pub fn part(&self, child: Child, offered: f64, scarce: Option<f64>) -> Part {
+    pub fn part(&self, child: SplitChild, offered: f64, scarce: Option<f64>) -> ZonePart {
         let (share, even) = child.shares(self.offered, offered);
         let cap = self.room * mixed(share, even);
         let rate = if self.is_scarce() {
@@ -66,13 +66,13 @@ impl Whole {
         } else {
             cap + parameters::margin(cap)
         };
-        Part { rate, cap }
+        ZonePart { rate, cap }
     }
 
     /// Returns the key's contribution to the child's hold, its part of the limit while the
     /// controller is silent. `overloaded` is true if the demand on the bucket exceeds its target.
     /// Headroom is added to it.
-    pub fn hold(&self, child: Child, offered: f64, overloaded: bool) -> f64 {
+    pub fn hold(&self, child: SplitChild, offered: f64, overloaded: bool) -> f64 {
         let (share, even) = child.shares(self.offered, offered);
         let share = if overloaded && self.is_scarce() {
             share.max(parameters::EVEN_SHARE * even)
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn thirds(presence: f64) -> Child {
-        Child {
+    fn thirds(presence: f64) -> SplitChild {
+        SplitChild {
             presence,
             presences: 3.0,
         }
@@ -119,7 +119,7 @@ mod tests {
         #[test]
         fn child_parts_make_up_the_headroom(offered in prop::collection::vec(0.0..1e6_f64, 1..9)) {
             let sum: f64 = offered.iter().sum();
-            let child = Child { presence: 1.0, presences: offered.len() as f64 };
+            let child = SplitChild { presence: 1.0, presences: offered.len() as f64 };
             let parts: Vec<f64> =
                 offered.iter().map(|own| child.headroom_part(sum, *own)).collect();
             prop_assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-9);
@@ -141,7 +141,7 @@ mod tests {
         );
         assert_eq!(
             whole.part(thirds(0.0), 0.0, None),
-            Part {
+            ZonePart {
                 rate: 0.0,
                 cap: 0.0
             }
@@ -158,8 +158,8 @@ mod tests {
             let sum: f64 = offered.iter().sum();
             let allocation: f64 = sum.min(allocation);
             let whole = Whole { offered: sum, allocation, room: allocation + extra };
-            let child = Child { presence: 1.0, presences: offered.len() as f64 };
-            let parts: Vec<Part> = offered.iter().map(|o| whole.part(child, *o, None)).collect();
+            let child = SplitChild { presence: 1.0, presences: offered.len() as f64 };
+            let parts: Vec<ZonePart> = offered.iter().map(|o| whole.part(child, *o, None)).collect();
             let caps: f64 = parts.iter().map(|part| part.cap).sum();
             prop_assert!((caps - whole.room).abs() < 1e-6 * whole.room.max(1.0));
             let holds: f64 = offered.iter().map(|o| whole.hold(child, *o, true)).sum();
