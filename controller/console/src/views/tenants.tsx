@@ -28,7 +28,7 @@ export function Tenants({ detail, view, change, ask }: Props) {
             onInput={(event) => change({ tenant: event.currentTarget.value, tenant_page: 0 })} />
         )}
       </div>
-      {tenants.total === 0 && <p>No shares: the bucket has no limit, or no rates have been sent yet.</p>}
+      {tenants.total === 0 && <p>No shares yet: no rates have been sent.</p>}
       {tenants.total > 0 && tenants.matching === 0 && <p>None of {plural(tenants.total, 'tenant')} has “{view.tenant}” in its name.</p>}
       {tenants.matching > 0 && (
         <table>
