@@ -1,6 +1,7 @@
-//! Runtime and shutdown of a command: the first Ctrl-C, SIGTERM or SIGHUP drains it, the second one
-//! ends it immediately.
+//! Runtime and shutdown of a command: the first Ctrl-C, SIGTERM or SIGHUP drains it, a further Ctrl-C or SIGTERM ends it
+//! immediately.
 
+use std::future::pending;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -42,7 +43,8 @@ where
 fn on_signal() -> anyhow::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
-    let mut hangup = signal(SignalKind::hangup()).context("cannot listen to SIGHUP")?;
+    let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()));
+    let mut hangup = hangup.transpose().context("cannot listen to SIGHUP")?;
     // A file that outgrows its limit is an error of the write, and must not end the process.
     let file_too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
     drop(signal(file_too_large).context("cannot listen to SIGXFSZ")?);
@@ -50,10 +52,17 @@ fn on_signal() -> anyhow::Result<CancellationToken> {
     let cancelled = token.clone();
     tokio::spawn(async move {
         for first in [true, false] {
+            let hung_up = async {
+                match &mut hangup {
+                    // A closed terminal may send several.
+                    Some(hangup) if first => _ = hangup.recv().await,
+                    _ => pending().await,
+                }
+            };
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
+                () = hung_up => {}
             }
             if first {
                 cancelled.cancel();
@@ -62,4 +71,12 @@ fn on_signal() -> anyhow::Result<CancellationToken> {
         std::process::exit(130);
     });
     Ok(token)
+}
+
+/// Returns true if the process was started to outlive its terminal, as by `nohup`.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
 }

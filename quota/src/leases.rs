@@ -33,7 +33,7 @@ struct Shard {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lease {
     tokens: u64,
-    /// Next refill of the bucket, or `LASTS_MS` after the take. Tokens given back after a refill would
+    /// Next refill of the bucket, or `LASTS_MS` after the latest take; what earlier ones granted stays. Tokens given back after a refill would
     /// be added on top.
     ends_ms: u64,
 }

@@ -23,7 +23,8 @@ pub(super) struct Locator<'a> {
 }
 
 impl Locator<'_> {
-    /// Finds or adds a key without a place, which brings `came` requests. `None` for a bucket that was not declared.
+    /// Finds or adds a key without a place, which brings `came` requests; without room for a name it is the place of its
+    /// class. `None` for a bucket that was not declared.
     pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<TablePlace> {
         let tenant = key.tenant.as_str();
         let entry = Tenant::new(entry_of(self.posted, self.catalogue, tenant)).ok()?;

@@ -88,7 +88,8 @@ impl AdminPort {
         AdminError::Failed(format!("{} ({address}){HINT}{hint}", refusal.error))
     }
 
-    /// Describes a request without an answer, with the remedy if the scheme or the CA is at fault.
+    /// Describes a request without an answer, or with one that broke off, with the remedy if the scheme or the CA is at
+    /// fault. A command may have taken effect in either case.
     pub(super) fn unanswered(&self, error: &reqwest::Error) -> AdminError {
         let (address, cause) = (&self.address, root_cause(error));
         let other = address.by_other_scheme();
@@ -119,6 +120,9 @@ impl AdminPort {
                      write {other} and give its CA with --ca"
                 )
             }
+            None if error.is_body() || error.is_decode() => format!(
+                "the answer of {address} broke off: {cause}{HINT}look at the state before you repeat a command"
+            ),
             None if error.is_timeout() && !error.is_connect() => format!(
                 "{address} accepts connections and does not answer: its process hangs, or its machine is overloaded{HINT}\
                  restart it if that lasts{}",

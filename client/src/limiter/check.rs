@@ -208,7 +208,9 @@ impl Limiter {
 
     #[inline(never)]
     fn check_several(&self, requests: &[Request<'_>], trace: Option<TraceId>) -> Verdict {
-        if let [request] = requests {
+        if let [request] = requests
+            && request.several().is_none()
+        {
             return self.check(&request.trace(trace));
         }
         // The most frequent number, without a list.

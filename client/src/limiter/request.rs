@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
     /// Makes a request that counts for several keys, each with its own cost, such as one by workspace and one by user.
     /// The strictest decides by one draw. A refused request keeps no token of any.
     ///
-    /// The trace and the wait are those of this request, and cost and plan those of each key. A request of several keys
+    /// The trace and the wait are those of this request, and cost and plan those of each key; without keys it is admitted. A request of several keys
     /// is no key of another: it would be admitted uncounted, and is a [setup problem](crate::SetupProblem::NestedRequest).
     #[inline]
     pub fn all(requests: &'a [Request<'a>]) -> Self {
@@ -111,7 +111,7 @@ impl<'a> Request<'a> {
 
     /// Sets the plan of a tenant that the policy does not list. It must come from where the tenant does, such as a verified
     /// token: whoever chooses the plan chooses the limits. The first plan of a tenant counts until it is idle for a
-    /// minute, but for exact quotas the plan of each request. A plan that the policy does not have is that of the class
+    /// minute, but for exact quotas the plan of each request, if it has one. A plan that the policy does not have is that of the class
     /// `default`, and an empty one is none.
     ///
     /// ```
@@ -139,7 +139,7 @@ impl<'a> Request<'a> {
 
     /// Sets the number of requests that this one counts as. It is admitted or refused as a whole, and takes as many
     /// tokens. A cost above a guard's depth passes when the guard is full, and leaves a debt. More than
-    /// 10,000 count as 10,000, except for exact quotas. 0 decides as for one request and counts nothing.
+    /// 10,000 count as 10,000, except for exact quotas. 0 decides as for one request, and counts and takes nothing.
     #[inline]
     pub fn cost(mut self, cost: u32) -> Self {
         self.cost = cost;

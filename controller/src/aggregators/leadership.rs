@@ -79,7 +79,8 @@ impl Leadership {
     }
 
     /// Takes the controllers that an aggregator names, while this one has `epoch`. Returns the next epoch if this
-    /// controller has to exceed that of an earlier one: its state was restored from a backup, or lost.
+    /// controller has to exceed that of an earlier one: its state was restored from a backup, or lost. The caller saves it
+    /// before it is sent.
     ///
     /// A controller that was alive after this one started is no earlier one. Then the greater of
     /// the two leads, and no epoch is raised: two controllers would raise theirs in turn forever. An elected
@@ -108,6 +109,7 @@ impl Leadership {
             && lead.age.is_some_and(|age| uptime > age + REPLACED_WITHIN);
         let is_soon = self.stepped_at.is_some_and(|at| now.since(at) < STEP_EVERY);
         if self.is_unconfirmed()
+            || self.lost.is_some()
             || is_alive
             || is_soon
             || claimed.epoch.0 - epoch.0 > EPOCH_STEP_MAX
@@ -194,6 +196,11 @@ mod tests {
                 is_shown,
             );
             assert_eq!(got, (next, lost, shown), "{claimed:?} {age:?} at {ms}");
+            if lost {
+                let later = claims(leader(12, 9), None);
+                let got = leadership.on_report(at(90_000), Epoch(7), &place(), later);
+                assert_eq!(got, None, "a lost lead raises no epoch");
+            }
         }
     }
 

@@ -175,15 +175,12 @@ impl Brain {
         self.durable.held_since = held_since;
     }
 
-    /// Returns true if this start holds a policy back that an earlier process held back already; false from the first tick
-    /// on.
-    pub(crate) fn holds_as_before(&self) -> bool {
-        let held = self.policies.held.as_ref();
-        let is_known = |held: &HeldPolicy| {
-            let hash = held.policy.hash().to_string();
-            self.durable.held_since_s(&hash).is_some()
-        };
-        self.clock.unix_s.is_none() && held.is_some_and(is_known)
+    /// Returns true before the first tick if guardrails or an undo held this policy back in an earlier process.
+    pub(crate) fn held_before(&self, hash: &PolicyHash) -> bool {
+        let durable = &self.durable;
+        let undone = durable.undone.as_ref().map(|undone| &undone.hash);
+        let hash = Some(hash.to_string());
+        self.clock.unix_s.is_none() && (durable.held == hash || undone == hash.as_ref())
     }
 
     /// Holds the policy of the files back until the change is recorded. Its kill switch

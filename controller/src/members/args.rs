@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::http::uri::Authority;
 use plimsoll_etcd::{
     AddressError, Client, ClientFiles, Credentials, Options, StoreAddress, TlsError, TlsFiles,
 };
@@ -162,7 +163,8 @@ fn password(path: &Path) -> Result<String, StoreArgsError> {
 /// Returns a host name or an address, which other members complete with a port.
 fn host(text: &str) -> Result<String, String> {
     let host = text.trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() || host.contains(':') && host.parse::<Ipv6Addr>().is_err() {
+    let is_name = |host: &str| host.parse::<Authority>().is_ok() && !host.contains([':', '@']);
+    if host.parse::<Ipv6Addr>().is_err() && !is_name(host) {
         return Err("give a host name or an address, without a scheme or a port".to_owned());
     }
     Ok(host.to_owned())
@@ -205,6 +207,8 @@ mod tests {
             ("[fd00::1]", Some("fd00::1")),
             ("controller-1:7401", None),
             ("http://controller-1", None),
+            ("controller/1", None),
+            ("a b", None),
             ("", None),
         ] {
             assert_eq!(host(text).ok().as_deref(), expected, "{text}");

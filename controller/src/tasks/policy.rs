@@ -187,7 +187,7 @@ pub(crate) fn hold_at_takeover(brain: &mut Brain, policy: &Arc<Policy>, events: 
     brain
         .policies
         .hold(Arc::clone(policy), vec![why.to_owned()]);
-    add_held(brain, events);
+    add_held(brain, events, false);
 }
 
 /// Records the policy that a controller starts with if it has no earlier one. Blocks.
@@ -254,6 +254,7 @@ fn put_in_force(
         }
     };
     let changes = one_line(&differences(brain.policy(), &policy));
+    let is_told = brain.held_before(&hash);
     match brain.offer(policy) {
         Offer::Taken if changes.is_empty() && recorded.is_some() => {
             events.add(unchanged(hash, "the held policy is withdrawn"));
@@ -267,7 +268,7 @@ fn put_in_force(
             events.add(Event::new(EventKind::PolicyInForce, "policy", text));
         }
         Offer::Held => {
-            add_held(brain, events);
+            add_held(brain, events, is_told);
             let reasons = brain
                 .policies
                 .held
@@ -318,7 +319,8 @@ fn unchanged(hash: PolicyHash, why: &str) -> Event {
     Event::new(EventKind::PolicyInForce, "policy", text)
 }
 
-fn add_held(brain: &Brain, events: &EventLog) {
+/// Logs a policy that is held back, and adds the event unless an earlier process has told it.
+fn add_held(brain: &Brain, events: &EventLog, is_told: bool) {
     let Some(held) = brain.policies.held.as_ref() else {
         return;
     };
@@ -329,7 +331,7 @@ fn add_held(brain: &Brain, events: &EventLog) {
          `plimsoll apply --ack {hash}`:\n{}",
         held.reasons.join("\n")
     );
-    if brain.holds_as_before() {
+    if is_told {
         return;
     }
     let text = format!(

@@ -24,6 +24,7 @@ pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::
     }
 }
 
+/// Takes any generation: whether one is plausible is judged by the kill relay.
 pub(super) fn decode_kills(
     kills: &[wire::BucketKill],
 ) -> Result<BTreeMap<Bucket, KillGeneration>, DecodeError> {

@@ -109,7 +109,7 @@ pub(super) fn check_len(field: &'static str, got: usize, most: usize) -> Result<
     }
 }
 
-/// Decodes each entry of a list that has at most `most`.
+/// Decodes each entry of a list that has at most `most`. In a map the last of equal keys counts.
 pub(super) fn decode_list<W, T, L: FromIterator<T>>(
     field: &'static str,
     list: &[W],

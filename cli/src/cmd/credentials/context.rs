@@ -57,8 +57,8 @@ pub(crate) fn run(command: &ContextCommand) -> anyhow::Result<ExitCode> {
         ContextCommand::Use { name } => {
             contexts.choose(name).map_err(unusable)?;
             let other = env::var("PLIMSOLL_CONTEXT").ok();
-            let unless = match other.filter(|other| !other.is_empty() && other != name) {
-                Some(other) => format!(", unless PLIMSOLL_CONTEXT is set: it is {other} here"),
+            let unless = match other.filter(|other| other != name) {
+                Some(other) => format!(", unless PLIMSOLL_CONTEXT is set: it is \"{other}\" here"),
                 None => String::new(),
             };
             writeln!(output::stdout(), "commands ask {name} now{unless}")?;

@@ -28,7 +28,7 @@ pub(super) fn run(
         write_plan(out, &returning)?;
         let is_known = |name: &&String| returning.iter().any(|row| row.entry == **name);
         for name in buckets.iter().filter(|name| reason.is_none() && !is_known(name)) {
-            writeln!(out, "nothing to resume of {name}: no kill left it in shadow")?;
+            writeln!(out, "nothing to resume of {name}: no kill left an entry of this name in shadow")?;
         }
         match reason {
             _ if returning.is_empty() && !all => Ok(()),

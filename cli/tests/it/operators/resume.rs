@@ -53,7 +53,10 @@ fn fleet_returns_to_its_stages_after_a_kill() {
     let (code, shown) = command(&controller, &["rollout", "resume", "typo"]);
     assert_eq!(
         (code, &*shown),
-        (0, "nothing to resume of typo: no kill left it in shadow\n")
+        (
+            0,
+            "nothing to resume of typo: no kill left an entry of this name in shadow\n"
+        )
     );
     let (code, shown) = command(&controller, &["kill", "off", "--resume"]);
     assert!(code == 2 && shown.contains("--reason"), "{shown}");

@@ -87,7 +87,7 @@ impl KeyState<'_> {
     }
 
     /// Takes a token of the batch of refill number `refill` if one is needed. Returns false if it is and none is left.
-    /// Writes in either case, so that no branch depends on the draw of the coin.
+    /// Writes in either case while tokens are left, so that no branch depends on the draw of the coin.
     #[inline]
     pub(crate) fn take(self, refill: u16, is_needed: bool) -> bool {
         let [_, tokens] = self.0;

@@ -1,4 +1,4 @@
-//! Counts of the middleware next to those of decisions: requests that passed without one, by reason, and requests that
+//! Counts of middleware and sidecar next to those of decisions: requests that passed without one, by reason, and requests that
 //! were asked for their tenant, by the result.
 
 use crate::hot::thread_counters::rows::Rows;

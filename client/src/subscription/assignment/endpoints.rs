@@ -152,9 +152,10 @@ impl Resolved {
             let present: Vec<Arc<str>> = one_family
                 .map(|address| address.to_string().into())
                 .collect();
-            // Those of an earlier answer with the other family are the same aggregators.
-            self.missing
-                .retain(|name, _| name.starts_with('[') != any_v4);
+            if any_v4 {
+                // Those of an earlier answer without it are the same aggregators.
+                self.missing.retain(|name, _| !name.starts_with('['));
+            }
             self.missing.values_mut().for_each(|missing| *missing += 1);
             self.missing
                 .extend(present.into_iter().map(|name| (name, 0)));

@@ -10,7 +10,8 @@ const REPORTS_MAX: usize = 64;
 pub(super) struct Delivery {
     /// The reports of the present stream without an acknowledgement: the number of each, and its new decisions.
     sent: VecDeque<(u64, u64)>,
-    /// Decisions sent on earlier streams, which the first counts of the present one repeat.
+    /// Decisions sent on earlier streams, which the first counts of the present one repeat, except of keys that have moved
+    /// to another session meanwhile: those count as merged here.
     repeated: u64,
     /// Merged decisions of all streams.
     pub(super) acknowledged: u64,

@@ -197,8 +197,8 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
         M::gauge(
             "plimsoll_takeover_complete",
             &[],
-            "1 once the controller sends its own rates; 0 during a takeover, while zones keep the rates they have, and before \
-             the first traffic.",
+            "1 while the controller sends its own rates; 0 during a takeover, while zones keep the rates they have, before the \
+             first traffic, and once the lead is lost.",
             |s| one(s.status.leading),
         ),
         M::gauge(

@@ -88,7 +88,8 @@ pub struct Status {
     pub unprotected: Vec<Bucket>,
     /// The latest names of buckets that clients ask for and the policy does not cover, at most 64.
     pub unlisted: Vec<UnlistedStatus>,
-    /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
+    /// True while the controller sends its own rates; false during a takeover, before the first traffic, and once the lead is
+    /// lost.
     pub leading: bool,
     /// The reason why the state differs from the state that the fleet knew, until an operator
     /// acknowledges it; null if it does not.
@@ -187,12 +188,13 @@ impl Status {
                 .map(|(bucket, _)| bucket.clone())
                 .collect(),
             unlisted: UnlistedStatus::list(brain, now),
-            leading: brain.downstream.takeover.leading,
+            leading: brain.downstream.takeover.leading && brain.leadership.lost().is_none(),
             state_lost: durable.loss.clone(),
             clients: clients.connected,
             state_unsaved: brain.pending_saves.failure.clone(),
             buckets,
             aggregators: AggregatorStatus::list(brain, now),
+            // What the state machine does not know is added by `StatusSource`.
             ..Self::default()
         }
     }

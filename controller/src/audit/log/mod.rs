@@ -268,13 +268,19 @@ impl AuditLog {
             }
             let log = self.clone();
             let mut writing = spawn_blocking(move || log.write(None));
-            // A write that fails notes that itself.
-            if timeout(LINE_MAX, &mut writing).await.is_err() {
-                self.on_failure(no_answer(), true);
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    _ = writing => {}
+            let ended = match timeout(LINE_MAX, &mut writing).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    self.on_failure(no_answer(), true);
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        ended = writing => ended,
+                    }
                 }
+            };
+            // A failed write has noted that itself.
+            if let Err(panic) = ended {
+                self.on_failure(format!("the writer panicked: {panic}"), false);
             }
         }
     }

@@ -263,8 +263,8 @@ fn policy_held_at_peak_stays_held() {
         for _ in 0..2 {
             let since_s = fleet.brain.durable().held_since_s(&hash.to_string());
             fleet.restarts();
+            assert!(since_s.is_some() && fleet.brain.held_before(&hash));
             assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
-            assert!(since_s.is_some() && fleet.brain.holds_as_before());
             fleet.run(5.0);
             assert_eq!(
                 fleet.brain.durable().held_since_s(&hash.to_string()),

@@ -37,16 +37,16 @@ pub struct QuotaReset {
     pub key: String,
     /// True if all keys with this beginning were reset.
     pub is_prefix: bool,
-    /// The buckets that are full again.
+    /// The number of token buckets that are full again.
     pub buckets: u64,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventQuery {
-    /// The earliest time, in milliseconds since 1970.
+    /// The earliest time, in milliseconds since 1970, inclusive.
     since: Option<i64>,
-    /// The number of the last event that is known.
+    /// The number of the last event that is known; those after it are answered. Absent, from the first one kept.
     after: Option<u64>,
     /// The maximum if absent.
     #[schemars(range(min = 1, max = PAGE_MAX))]

@@ -33,7 +33,7 @@ pub enum Role {
     Admin,
 }
 
-/// The caller of an accepted request. Handlers take it as `Extension<Caller>`.
+/// The caller of an accepted request. Handlers take it as `Extension<AdminCaller>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminCaller {
     /// The name of the token, or [`AdminCaller::LOOPBACK`].

@@ -4,25 +4,25 @@
 use crate::law::tail::exceeds;
 use crate::quantity::{DropRatio, OutOfRange, Rate};
 
-/// Maximum number of names with their own limits in one report, and in one message.
+/// Maximum number of names near their tenant limit in one report of an aggregator, and with a part of it in one message to
+/// an aggregator.
 pub const LIMITED_MAX: usize = 512;
 
-/// The rules for the drop ratio of an unlisted name at a client. A new name without a bin has the ratio of its class.
-/// The default refuses nothing more.
+/// The rules for the drop ratio of an unlisted name at a client, from its rate in the zone, which the aggregator sends as a
+/// [`Bin`](crate::law::tail::Bin). A new name without one has the ratio of its class. The default refuses nothing more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailCut {
-    /// The rate that an established name may pass if its own counts show its rate; `None` if
-    /// nothing is cut.
+    /// The rate in the zone that an established name with a bin may pass; `None` if nothing is cut.
     pub level: Option<Rate>,
     /// The same for a new name.
     pub new_level: Option<Rate>,
-    /// The drop ratio of established names whose own counts do not show their rate.
+    /// The drop ratio of established names without a bin.
     pub ratio: DropRatio,
-    /// The rate that no name may exceed.
+    /// The tenant limit over all zones. A name above its zone's part of it has a directive of its own.
     pub tenant_limit: Option<Rate>,
 }
 
-/// The terms of one class of unlisted names.
+/// The terms of one class of unlisted names. Absent means unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassTerms {
     /// To a client: the levels for cutting its names.
@@ -88,7 +88,7 @@ impl TailCut {
         }
     }
 
-    /// The drop ratio of a name with a rate in requests/s, and true if the tenant limit is what stops it.
+    /// The drop ratio of a name with a rate in the zone in requests/s, and true if the tenant limit is what stops it.
     pub fn ratio_of(&self, established: bool, rate: f64) -> (DropRatio, bool) {
         let of = |limit: Option<Rate>| match (limit, Rate::computed(rate)) {
             (Some(limit), Some(rate)) => DropRatio::of_excess(rate, limit),

@@ -363,7 +363,8 @@ impl<'a> DescriptorReader<'a> {
     }
 }
 
-/// Validates a text that is compared with a request: only 1 to [`ENTRY_BYTES_MAX`] bytes can match.
+/// Validates the length of a key, value or domain of a rule. Of requests only keys are bounded so: a longer value matches
+/// prefixes and rules for any value.
 fn text(text: &str, what: &str, at: SourcePlace, field: &Field<'_>) -> Checked<()> {
     let hint = "write the text that the proxy sends";
     match text.len() {

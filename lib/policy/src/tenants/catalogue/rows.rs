@@ -43,8 +43,10 @@ pub(super) struct Rows<'a> {
     name: &'a str,
     /// The number of each plan, from 1 on.
     numbers: BTreeMap<&'a str, u8>,
-    /// The number of each bucket and pattern with limits, from 0 on, and the line of its last limit.
+    /// The number of each bucket and pattern with limits, from 0 on, and the last row with a limit of it.
     buckets: BTreeMap<BucketKey, (u32, u64)>,
+    /// Number of rows with terms of their own so far, also of refused ones.
+    rows_with_terms: u64,
     catalogue: Catalogue,
     faults: Vec<PolicyFault>,
 }
@@ -82,6 +84,7 @@ impl<'a> CatalogueSource<'a> {
             name,
             numbers: plans.zip(1..).collect(),
             buckets: BTreeMap::new(),
+            rows_with_terms: 0,
             catalogue: Catalogue {
                 names: String::new(),
                 rows: Vec::new(),
@@ -195,6 +198,7 @@ impl<'a> Rows<'a> {
             .map(|floor| self.rate(line, "floor_rps", floor));
         let floor = floor.transpose()?;
         let start = self.catalogue.limits.len();
+        self.rows_with_terms += 1;
         for (name, limit) in &row.limits {
             let key = BucketKey::parse(name).map_err(|error| {
                 let hint = "the name of a bucket, or a pattern such as `api/*`";
@@ -202,8 +206,8 @@ impl<'a> Rows<'a> {
             })?;
             let rate = self.rate(line, "limits", *limit)?;
             let next = self.catalogue.buckets.len() as u32;
-            let (bucket, last_line) = self.buckets.entry(key.clone()).or_insert((next, 0));
-            if std::mem::replace(last_line, line) == line {
+            let (bucket, last_row) = self.buckets.entry(key.clone()).or_insert((next, 0));
+            if std::mem::replace(last_row, self.rows_with_terms) == self.rows_with_terms {
                 let what = format!("two limits of `{name}`");
                 return Err(self.fault(line, "limits", &what, "keep one of the two"));
             }
