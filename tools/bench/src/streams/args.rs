@@ -21,7 +21,7 @@ use plimsoll_tls::Certificates;
 /// With `--controller-elsewhere` it starts no controller and changes no limit: the requests that clients
 /// decide can then be compared with those that are counted while controllers restart.
 ///
-/// At SIGHUP every stream breaks, and all clients connect again at once.
+/// At SIGUSR1 every stream breaks, and all clients connect again at once.
 ///
 /// A client is the real limiter with the real driver of its stream. Without `--names` its guard is not refilled,
 /// and nothing on the wire depends on that.

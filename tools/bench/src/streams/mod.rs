@@ -157,16 +157,16 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     }
 }
 
-/// Breaks all streams at SIGHUP, and lets their clients connect again when none is connected. Never
+/// Breaks all streams at SIGUSR1, and lets their clients connect again when none is connected. Never
 /// ends.
 fn storms(
     targets: Vec<(Target, Arc<Clients>)>,
     network: watch::Sender<bool>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
-    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+    let mut storms = signal(SignalKind::user_defined1()).context("cannot wait for SIGUSR1")?;
     Ok(async move {
         loop {
-            hangup.recv().await;
+            storms.recv().await;
             network.send_replace(false);
             for (target, clients) in &targets {
                 while clients.connected.load(Ordering::Relaxed) > 0 {

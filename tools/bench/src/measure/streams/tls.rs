@@ -172,7 +172,7 @@ impl Fleet {
                 .map_or(f64::NAN, |line| figure(&[line], "/processor_s"))
         };
         let before = used();
-        self.tool.0.signal("HUP");
+        self.tool.0.signal("USR1");
         let took = until("the storm to be over", || {
             let line = self.tool.lines().pop()?["aggregators"][0].clone();
             (line["storms"] == 1).then(|| line["storm_s"].as_f64())?
