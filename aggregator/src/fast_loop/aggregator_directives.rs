@@ -3,7 +3,7 @@
 
 use plimsoll_core::directive::{BucketDirective, Headroom, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Sharing, ZoneShare, parameters};
+use plimsoll_core::law::{Sharing, ZoneSharer, parameters};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
@@ -39,15 +39,15 @@ impl FastLoop {
             .collect();
         let at_slot = |slot: usize| {
             let children = aggregators.by_instance.values().zip(&presences);
-            let children = children.map(move |(child, presence)| ZoneShare {
+            let children = children.map(move |(child, presence)| ZoneSharer {
                 presence: *presence,
                 offered: child.traffic.rate(slot),
             });
             (Sharing::of(children.clone()), children)
         };
-        let by_slot: Vec<(ZoneShare, Sharing)> = (self.rates.iter().enumerate())
+        let by_slot: Vec<(ZoneSharer, Sharing)> = (self.rates.iter().enumerate())
             .map(|(slot, rates)| {
-                let own = ZoneShare {
+                let own = ZoneSharer {
                     presence: clients,
                     offered: rates.offered,
                 };
@@ -57,7 +57,7 @@ impl FastLoop {
             })
             .collect();
         // Keys without known traffic are divided evenly.
-        let unknown = |presence: f64| ZoneShare {
+        let unknown = |presence: f64| ZoneSharer {
             presence,
             offered: 0.0,
         };
@@ -72,7 +72,7 @@ impl FastLoop {
                 .map(|slot| child.traffic.rate(slot))
                 .collect();
             let shares = rates.iter().zip(&by_slot).map(|(offered, (_, all))| {
-                all.part(ZoneShare {
+                all.part(ZoneSharer {
                     presence,
                     offered: *offered,
                 })

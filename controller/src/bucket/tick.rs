@@ -58,10 +58,13 @@ impl BucketState {
     /// unless this controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants
     /// with their own entry.
     pub(crate) fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
-        match tick.leading {
-            true if self.is_divided() => self.apply_law(tick, divisible, scratch),
-            true => self.observe(tick),
-            false => {}
+        if !tick.leading {
+            return;
+        }
+        if self.is_divided() {
+            self.apply_law(tick, divisible, scratch);
+        } else {
+            self.observe(tick);
         }
     }
 

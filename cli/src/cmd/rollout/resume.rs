@@ -27,14 +27,19 @@ pub(super) fn run(
     admin.output.print(&returning, |out| {
         write_plan(out, &returning)?;
         let is_known = |name: &&String| returning.iter().any(|row| row.entry == **name);
-        for name in buckets.iter().filter(|name| reason.is_none() && !is_known(name)) {
-            writeln!(out, "nothing to resume of {name}: no kill left an entry of this name in shadow")?;
+        let unknown = buckets.iter().filter(|name| !is_known(name));
+        // With a reason the controller answers for each name.
+        for name in unknown.filter(|_| reason.is_none()) {
+            writeln!(
+                out,
+                "nothing to resume of {name}: no kill left an entry of this name in shadow"
+            )?;
         }
         match reason {
-            _ if returning.is_empty() && !all => Ok(()),
             _ if returning.is_empty() && all => {
                 writeln!(out, "nothing to resume: no kill left anything in shadow")
             }
+            _ if returning.is_empty() => Ok(()),
             None if returning.iter().any(|row| row.killed) => writeln!(
                 out,
                 "nothing is changed yet: `plimsoll kill off --resume --reason TEXT` ends the kill and resumes what it put \

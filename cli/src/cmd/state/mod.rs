@@ -33,10 +33,10 @@ Examples:
 pub(crate) struct CopyArgs {
     /// State directory, or URL of a store, to copy from
     #[arg(env = "PLIMSOLL_COPY_FROM", value_name = "FROM")]
-    from: SourcePlace,
+    from: Place,
     /// State directory, or URL of a store, to copy to; without a state
     #[arg(env = "PLIMSOLL_COPY_TO", value_name = "TO")]
-    to: SourcePlace,
+    to: Place,
     #[command(flatten)]
     access: StoreAccess,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct CopyArgs {
 }
 
 #[derive(Clone, Debug)]
-enum SourcePlace {
+enum Place {
     Directory(PathBuf),
     Store(StoreAddress),
 }
@@ -55,7 +55,7 @@ struct Copied {
     epoch: u64,
 }
 
-impl FromStr for SourcePlace {
+impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -67,7 +67,7 @@ impl FromStr for SourcePlace {
     }
 }
 
-impl SourcePlace {
+impl Place {
     fn open(&self, access: &StoreAccess) -> anyhow::Result<StatePlace> {
         Ok(match self {
             Self::Directory(path) => StatePlace::Directory(path.clone()),

@@ -59,8 +59,8 @@ pub struct Verifier {
     lines: u64,
     first: Option<u64>,
     /// The last line: its number and hash, and where it is.
-    last: Option<(u64, String, AggregatorKey)>,
-    place: AggregatorKey,
+    last: Option<(u64, String, LinePlace)>,
+    place: LinePlace,
     torn_bytes: u64,
     fault: Option<Fault>,
     /// The numbers of the lines that a fault of the kind `removed` misses. One of them later is a line that moved.
@@ -68,7 +68,7 @@ pub struct Verifier {
 }
 
 #[derive(Clone, Debug, Default)]
-struct AggregatorKey {
+struct LinePlace {
     file: String,
     line: u64,
 }
@@ -118,7 +118,7 @@ impl Verifier {
                 "the last line of the file has no end".to_owned(),
             );
         }
-        self.place = AggregatorKey {
+        self.place = LinePlace {
             file: name.to_owned(),
             line: 0,
         };
@@ -247,7 +247,7 @@ impl Verifier {
     }
 
     fn fault_here(&mut self, kind: Kind, why: String) {
-        let AggregatorKey { file, line } = self.place.clone();
+        let LinePlace { file, line } = self.place.clone();
         self.fault.get_or_insert(Fault {
             kind,
             file,

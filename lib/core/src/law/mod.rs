@@ -30,4 +30,4 @@ pub use headroom::{FirstExcess, Grants, LearnedDepth, ZoneClaimant, divide_room}
 pub use parameters::Parameters;
 pub use smoothing::smoothed;
 pub use weight::Weight;
-pub use zones::{Sharing, SplitChild, Whole, ZonePart, ZoneShare, presence};
+pub use zones::{Sharing, SplitChild, Whole, ZonePart, ZoneSharer, presence};

@@ -5,5 +5,5 @@ pub mod presence;
 mod sharing;
 mod split;
 
-pub use sharing::{Sharing, ZoneShare};
+pub use sharing::{Sharing, ZoneSharer};
 pub use split::{SplitChild, Whole, ZonePart};

@@ -5,7 +5,7 @@ use super::split::mixed;
 
 /// One participant in the allocation of one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ZoneShare {
+pub struct ZoneSharer {
     /// The presence of the participant: 0..=1.
     pub presence: f64,
     /// The rate offered through it, in requests/s.
@@ -23,7 +23,7 @@ pub struct Sharing {
 
 impl Sharing {
     /// Sums over the participants.
-    pub fn of(sharers: impl IntoIterator<Item = ZoneShare>) -> Self {
+    pub fn of(sharers: impl IntoIterator<Item = ZoneSharer>) -> Self {
         sharers.into_iter().fold(Self::default(), |sum, one| Self {
             presences: sum.presences + one.presence,
             offered: sum.offered + one.presence * one.offered,
@@ -33,7 +33,7 @@ impl Sharing {
     /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the
     /// offered rate, or `1 / n` where nothing is offered. The parts sum to at most 1, so that rates, caps and
     /// holds divide without excess.
-    pub fn part(&self, one: ZoneShare) -> f64 {
+    pub fn part(&self, one: ZoneSharer) -> f64 {
         let even = one.presence / self.presences.max(1.0);
         let share = one.presence * one.offered / self.offered;
         mixed(if share.is_finite() { share } else { even }, even)
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     fn parts(sharers: &[(f64, f64)]) -> Vec<f64> {
-        let each = sharers.iter().map(|(presence, offered)| ZoneShare {
+        let each = sharers.iter().map(|(presence, offered)| ZoneSharer {
             presence: *presence,
             offered: *offered,
         });
