@@ -34,8 +34,8 @@ pub struct Load {
     pub late: Duration,
 }
 
-/// Chooses the report interval by the load. A load of `b` at one interval is expected to be about `b` times
-/// as much at a shorter one, so a step that would have to be taken back is not taken. That is the hysteresis.
+/// Chooses the report interval by the load. The load at a shorter interval is expected to grow in the ratio of the
+/// intervals, so a step that would have to be taken back is not taken. That is the hysteresis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportInterval {
     /// Index into [`INTERVALS`].

@@ -16,17 +16,18 @@ const LIST_EVERY: Duration = Duration::from_secs(5);
 
 impl Tails {
     /// Returns the names with the highest rates in requests/s: of each bucket at most [`CALLERS_PER_BUCKET_MAX`], and at
-    /// most [`CALLERS_MAX`] of all. Empty within 5 s of the list before.
+    /// most [`CALLERS_MAX`] of all, in no order. A name has the plan of its class in it. Empty within 5 s of the list
+    /// before, which then still holds.
     pub(crate) fn take_callers(&mut self, now: MonoTime, counts: &KeyCounts) -> Vec<(Key, Rate)> {
         if self.callers_at.is_some_and(|at| now.since(at) < LIST_EVERY) {
             return Vec::new();
         }
         self.callers_at = Some(now);
         // The line of a name is its class. Lines of listed tenants stay without names here.
-        let classes = counts.lines.keys();
-        let mut by_class = vec![Vec::new(); classes.len()];
+        let lines = counts.lines.keys();
+        let mut by_line = vec![Vec::new(); lines.len()];
         for (id, key, counted) in counts.iter().filter(|(.., of)| of.source == Source::Name) {
-            let names = by_class.get_mut(counted.line.index());
+            let names = by_line.get_mut(counted.line.index());
             if let (Some(names), Some(rate)) = (names, self.rate(now, id)) {
                 names.push((rate, key));
                 // Only now and then, so that a name costs a few steps.
@@ -36,7 +37,7 @@ impl Tails {
             }
         }
         let mut by_bucket: BTreeMap<&Bucket, Vec<(f64, &Key, &Tenant)>> = BTreeMap::new();
-        for (class, names) in classes.iter().zip(by_class) {
+        for (class, names) in lines.iter().zip(by_line) {
             let of_class = |(rate, key)| (rate, key, &class.tenant);
             let in_bucket = by_bucket.entry(&class.bucket).or_default();
             in_bucket.extend(names.into_iter().map(of_class));

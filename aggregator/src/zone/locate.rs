@@ -23,8 +23,8 @@ pub(super) struct Locator<'a> {
 }
 
 impl Locator<'_> {
-    /// Finds or adds a key without a place, which brings `came` requests; without room for a name it is the place of its
-    /// class. `None` for a bucket that was not declared.
+    /// Returns the place of a key that brings `came` requests, which is added if it is new; without room for a name, the
+    /// place of its class. `None` for a bucket that was not declared.
     pub(super) fn find(&mut self, key: &Key, came: u64) -> Option<TablePlace> {
         let tenant = key.tenant.as_str();
         let entry = Tenant::new(entry_of(self.posted, self.catalogue, tenant)).ok()?;
@@ -68,11 +68,13 @@ impl Locator<'_> {
     fn open(&mut self, key: &Key, came: u64, kind: Kind) -> Option<TablePlace> {
         let found = self.keys.open(key, came, kind, self.outbox)?;
         if let Some(line) = found.new {
+            let is_known = false;
             match kind {
-                Kind::Name(_) => self
-                    .fast_loop
-                    .tails
-                    .open(self.now, line, found.place.id, false),
+                Kind::Name(_) => {
+                    self.fast_loop
+                        .tails
+                        .open(self.now, line, found.place.id, is_known)
+                }
                 Kind::Listed | Kind::Class => self.fast_loop.open(line, key),
             }
         }

@@ -24,7 +24,7 @@ pub(crate) enum AdminError {
         address: Address,
         refusal: ErrorBody,
     },
-    /// The port does not answer, or refuses a valid request.
+    /// No answer, an unexpected one, or the refusal of a valid request.
     #[error("{0}")]
     Failed(String),
 }

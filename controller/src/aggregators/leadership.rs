@@ -30,6 +30,7 @@ pub(crate) enum Mandate {
     },
 }
 
+/// What this controller knows of its lead and of other controllers.
 #[derive(Debug)]
 pub(crate) struct Leadership {
     pub(crate) mandate: Mandate,
@@ -41,6 +42,7 @@ pub(crate) struct Leadership {
     pub(crate) others: OtherControllers,
 }
 
+/// The loss of the lead to a controller that was alive; an elected controller has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LostLead {
     pub(crate) to: Leader,
@@ -80,7 +82,7 @@ impl Leadership {
 
     /// Takes the controllers that an aggregator names, while this one has `epoch`. Returns the next epoch if this
     /// controller has to exceed that of an earlier one: its state was restored from a backup, or lost. The caller saves it
-    /// before it is sent.
+    /// before it is sent. At most one step in a second, and by at most [`EPOCH_STEP_MAX`]; other claims are only noted.
     ///
     /// A controller that was alive after this one started is no earlier one. Then the greater of
     /// the two leads, and no epoch is raised: two controllers would raise theirs in turn forever. An elected

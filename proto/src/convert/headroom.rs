@@ -1,4 +1,5 @@
-//! Conversions of shared headroom: the part of an aggregator, the pool of its clients, and grants to new ones.
+//! Conversions of shared headroom: to an aggregator its part, and to clients the pool of their zone and grants to new
+//! clients.
 
 use std::collections::BTreeMap;
 

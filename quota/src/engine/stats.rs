@@ -12,7 +12,7 @@ pub(crate) const LATENCY_BOUNDS: [f64; 17] = [
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
-    /// Buckets in memory, and bytes of them.
+    /// Buckets in memory, the bytes of them, and the bound of these.
     pub(crate) buckets: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) cache_bytes_max: u64,
@@ -36,7 +36,9 @@ pub(crate) struct Stats {
     pub(crate) since_commit: Option<Duration>,
     /// Age of the oldest debit that is not on disk; `None` if all are.
     pub(crate) unsaved: Option<Duration>,
+    /// 0 if not known.
     pub(crate) disk_bytes: u64,
+    /// Steps of the wall clock by a second or more.
     pub(crate) clock_steps: u64,
     /// 1 if the server started after more than an hour that is known only from the wall clock.
     pub(crate) clock_unsure: u64,

@@ -20,7 +20,7 @@ pub struct HttpRules {
     pub tenant: HttpTenant,
     /// Header with the tenant's plan, if any.
     pub plan: Option<HeaderName>,
-    /// True if the case of paths does not matter.
+    /// True if `rules` ignore the case of ASCII letters in paths.
     pub ignore_case: bool,
     /// Rules in order; `None` if a header names the bucket.
     pub rules: Option<Vec<Rule>>,
@@ -37,8 +37,8 @@ pub enum HttpTenant {
 
 impl HttpTenant {
     /// Returns the tenant of a request: the class `default` if the header is absent, and an empty
-    /// tenant, which counts as that class, if it is repeated or not UTF-8. Also returns whether the
-    /// header has one, if there is a header.
+    /// tenant, which counts as that class, if it is repeated or not UTF-8. Also returns what the header has;
+    /// `None` for a fixed tenant.
     #[must_use]
     pub fn of<'a>(&'a self, request: Head<'a>) -> (&'a str, Option<TenantFound>) {
         match self {

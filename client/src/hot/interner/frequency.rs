@@ -2,7 +2,8 @@
 
 use plimsoll_core::stats::FrequencySketch;
 
-/// Bits of a count. The other 20 of an entry tell its name from others in the same place.
+/// Bits of a count, which stays at 4,095 from there. The other 20 of an entry tell its name from others in the same
+/// place.
 const COUNT_BITS: u32 = 12;
 const SLOTS_MIN: usize = 256;
 const SLOTS_MAX: usize = 1 << 16;
@@ -13,7 +14,7 @@ const OCTAVES: usize = COUNT_BITS as usize + 1;
 /// allocating.
 pub(crate) type Sketch = FrequencySketch<COUNT_BITS>;
 
-/// Makes the sketch for a table of `ids` ids, with a slot for each, 256 to 65,536.
+/// Makes the sketch for a table of `ids` ids, with at least a slot for each: a power of two from 256 to 65,536.
 pub(crate) fn sketch_for(ids: usize) -> Sketch {
     Sketch::new(ids.clamp(SLOTS_MIN, SLOTS_MAX))
 }

@@ -1,5 +1,5 @@
 //! The counters of each thread, by key: outcomes of decisions, coin states and token batches. Only one thread
-//! writes to a block, so that threads do not contend; threads without a slot share one block.
+//! writes to a block, so that threads do not contend; threads without a slot share one block, and a shard has one of its own.
 
 use plimsoll_core::decision::coin::Dither;
 use plimsoll_core::report::Counts;
@@ -39,7 +39,7 @@ type SeldomCounters = [AtomicU64; 3];
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counters {
-    /// The ids of each block: those of keys, then those of the headrooms of buckets.
+    /// The number of ids in each block: those of keys, then those of the headrooms of buckets.
     pub(super) keys: usize,
     /// By block, then by key.
     often: Vec<OftenCounters>,
@@ -111,12 +111,12 @@ impl Counters {
         }
     }
 
-    /// Returns the block of a thread, which must own it.
+    /// Returns the block of a slot. Only the thread that owns the slot may write to it.
     #[inline]
-    pub(crate) const fn block(&self, thread: usize) -> CounterBlock<'_> {
+    pub(crate) const fn block(&self, slot: usize) -> CounterBlock<'_> {
         CounterBlock {
             counters: self,
-            first: thread * self.keys,
+            first: slot * self.keys,
             is_shared: false,
         }
     }

@@ -18,7 +18,7 @@ pub enum Pass {
 }
 
 impl Pass {
-    /// All reasons.
+    /// All reasons: each has a counter by its place here.
     pub const ALL: [Self; 4] = [
         Self::NoRule,
         Self::Unlimited,

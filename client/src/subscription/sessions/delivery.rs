@@ -1,4 +1,4 @@
-//! The number of a session's decisions that its aggregator has merged. The rest is what a service would lose if it
+//! The number of a session's decisions that its aggregator has merged or read. The rest is what a service would lose if it
 //! ended now. The outbox knows the same by key, and only for the present stream.
 
 use std::collections::VecDeque;
@@ -10,8 +10,8 @@ const REPORTS_MAX: usize = 64;
 pub(super) struct Delivery {
     /// The reports of the present stream without an acknowledgement: the number of each, and its new decisions.
     sent: VecDeque<(u64, u64)>,
-    /// Decisions sent on earlier streams, which the first counts of the present one repeat, except of keys that have moved
-    /// to another session meanwhile: those count as merged here.
+    /// Decisions sent on earlier streams without an acknowledgement. The first counts of the present one repeat them.
+    /// Another session repeats those of keys that have moved to it, and does not count them as new: they count here.
     repeated: u64,
     /// Merged decisions of all streams.
     pub(super) acknowledged: u64,

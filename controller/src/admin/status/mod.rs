@@ -56,7 +56,7 @@ pub struct Status {
     pub epoch: u64,
     /// The controller's process, as directives name it.
     pub instance: String,
-    /// The controller that leads in place of this one, which then sends no values; null if this one leads.
+    /// The controller that leads in place of this one, which then sends no values; null unless another one does.
     pub lost_lead: Option<OtherController>,
     /// The controllers of which this one leads; null without a store.
     #[serde(default)]
@@ -156,7 +156,7 @@ impl Status {
         status
     }
 
-    /// Collects the status without tenants and without totals of requests, for many buckets in every second.
+    /// Collects the status without tenants and without totals of requests: for the console, every second.
     pub(crate) fn of_buckets(brain: &Brain, now: MonoTime) -> Self {
         let durable = brain.durable();
         let unapplied = brain.downstream.sessions.unapplied();

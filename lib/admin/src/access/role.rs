@@ -8,7 +8,7 @@ use plimsoll_core::names::Text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The permissions of a token. Each role includes those before it.
+/// The permissions of a caller. Each role includes those before it.
 #[derive(
     Clone,
     Copy,
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Reads everything and changes nothing.
+    /// Reads everything and changes nothing by an admin port.
     Viewer,
     /// Operates the fleet: kills, drills, rollouts, resets of quotas, forgotten aggregators, acknowledged losses, the lead.
     Operator,

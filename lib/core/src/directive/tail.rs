@@ -1,11 +1,11 @@
-//! The cut of a bucket's unlisted names, as an aggregator sends it to its clients, and a zone's part of the traffic
+//! The cut of the unlisted names of a class, as an aggregator sends it to its clients, and a zone's part of the traffic
 //! of new names.
 
 use crate::law::tail::exceeds;
 use crate::quantity::{DropRatio, OutOfRange, Rate};
 
-/// Maximum number of names near their tenant limit in one report of an aggregator, and with a part of it in one message to
-/// an aggregator.
+/// Maximum number of names near their tenant limit in one report of an aggregator, and of names with a part of their limit
+/// ([`Directives::limits`](super::Directives)) in one message to it.
 pub const LIMITED_MAX: usize = 512;
 
 /// The rules for the drop ratio of an unlisted name at a client, from its rate in the zone, which the aggregator sends as a
@@ -18,7 +18,8 @@ pub struct TailCut {
     pub new_level: Option<Rate>,
     /// The drop ratio of established names without a bin.
     pub ratio: DropRatio,
-    /// The tenant limit over all zones. A name above its zone's part of it has a directive of its own.
+    /// The tenant limit over all zones. A name near or above its zone's part of it has a directive of its own, up to
+    /// [`LIMITED_MAX`] of them.
     pub tenant_limit: Option<Rate>,
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// A point on the monotonic clock of one process, in nanoseconds since an origin that the process chose.
 ///
-/// Points of two processes must never be compared; only *spans* between points of one sender are sent (see
-/// [`Pace`]). 64 bits of nanoseconds last 584 years.
+/// Points of two processes must never be compared: of the points that a sender sends, only the *spans* between them
+/// are used (see [`Pace`]). 64 bits of nanoseconds last 584 years.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonoTime(u64);
 
@@ -53,10 +53,9 @@ impl fmt::Debug for MonoTime {
     }
 }
 
-/// Sum of spans until the sender's clock is compared with the receiver's.
+/// Time since a comparison of the two clocks began, by the one that shows more, until they are judged.
 const JUDGED_AFTER: Duration = Duration::from_secs(10);
-/// Maximum time that one comparison covers, so that a clock that was sound for a day is still
-/// checked afterwards.
+/// Time after which a comparison begins anew, so that a clock that was sound for a day is still checked afterwards.
 const JUDGED_OVER: Duration = Duration::from_secs(60);
 /// The tolerance for reports that the network bunches.
 const SLACK: Duration = Duration::from_secs(2);
@@ -65,8 +64,8 @@ const SLACK: Duration = Duration::from_secs(2);
 ///
 /// Reports bunched by the network must not look like a surge, so the span between two reports is taken from
 /// the *sender's* monotonic clock. A wrong clock would distort every rate, so the sum of its spans is compared
-/// with the receiver's clock: over the last 10 s or more (up to a minute) it must lie between half and twice
-/// the receiver's time, with a tolerance of 2 s. Otherwise arrival times are used for the rest of the stream.
+/// with the receiver's clock: from 10 s after a comparison began (each minute one begins anew) it must lie between half
+/// and twice the receiver's time, with a tolerance of 2 s. Otherwise arrival times are used for the rest of the stream.
 #[derive(Clone, Debug)]
 pub struct Pace {
     /// The start of the comparison by both clocks; `None` until the first report of a new stream.
@@ -93,7 +92,8 @@ impl Pace {
         self.distrusted = false;
     }
 
-    /// Returns the span since the previous report; zero if the sender's time did not advance.
+    /// Returns the span since the previous report: by the sender's clock, zero if that did not advance; by arrival once
+    /// that clock is distrusted.
     pub fn elapsed(&mut self, sender: MonoTime, arrival: MonoTime) -> Duration {
         let from = *self.from.get_or_insert((sender, arrival));
         let theirs = sender.since(from.0);

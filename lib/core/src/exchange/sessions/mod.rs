@@ -7,7 +7,7 @@ mod shares;
 
 pub use child::{ChildSession, Head};
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ pub struct Sessions {
     children: BTreeMap<InstanceId, ChildSession>,
     /// The child of each stream that has greeted and not ended, also of one that was replaced.
     streams: HashMap<StreamId, InstanceId>,
-    /// The times of disconnections, in order; also of children that are connected again.
-    away: VecDeque<(MonoTime, InstanceId)>,
+    /// The children without a stream, in the order of their disconnections.
+    away: BTreeSet<(MonoTime, InstanceId)>,
     /// The number of children with a stream.
     pub connected: usize,
     children_max: usize,
@@ -66,7 +66,7 @@ impl Sessions {
             own,
             children: BTreeMap::new(),
             streams: HashMap::new(),
-            away: VecDeque::new(),
+            away: BTreeSet::new(),
             connected: 0,
             children_max,
             keys_per_child_max,
@@ -187,17 +187,11 @@ impl Sessions {
     ) -> Result<&mut ChildSession, StreamRejected> {
         let instance = identity.instance;
         self.check_open(stream, &identity)?;
-        if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
-            let away = self
-                .children
-                .values()
-                .filter(|child| child.stream.is_none());
-            let longest_away = away
-                .min_by_key(|child| child.last_report)
-                .map(|child| child.identity.instance);
-            longest_away
-                .into_iter()
-                .for_each(|evicted| self.remove(evicted));
+        if !self.children.contains_key(&instance)
+            && self.children.len() >= self.children_max
+            && let Some((_, longest_away)) = self.away.first().copied()
+        {
+            self.remove(longest_away);
         }
         self.streams.insert(stream, instance);
         let mut books = self.new_books(identity.role);
@@ -222,6 +216,7 @@ impl Sessions {
             });
         child.identity = identity;
         self.connected += usize::from(child.stream.is_none());
+        self.away.remove(&(child.last_report, instance));
         child.stream = Some(stream);
         child.last_report = now;
         child.confirmed = 0;
@@ -245,13 +240,7 @@ impl Sessions {
         child.stream = None;
         child.last_report = now;
         self.connected -= 1;
-        if self.away.len() >= 2 * self.children_max {
-            // Children that reconnect leave stale entries behind.
-            let mut away = std::mem::take(&mut self.away);
-            away.retain(|(at, instance)| self.is_away_since(*at, *instance));
-            self.away = away;
-        }
-        self.away.push_back((now, instance));
+        self.away.insert((now, instance));
         Some(instance)
     }
 
@@ -264,6 +253,8 @@ impl Sessions {
             if let Some(stream) = removed.stream {
                 self.connected -= 1;
                 self.streams.remove(&stream);
+            } else {
+                self.away.remove(&(removed.last_report, instance));
             }
         }
     }
@@ -272,14 +263,11 @@ impl Sessions {
     /// in their number.
     pub fn prune(&mut self, now: MonoTime) -> Vec<InstanceId> {
         let mut gone = Vec::new();
-        while let Some((at, instance)) = self.away.front().copied()
+        while let Some((at, instance)) = self.away.first().copied()
             && now.since(at) > REMEMBERED
         {
-            self.away.pop_front();
-            if self.is_away_since(at, instance) {
-                self.remove(instance);
-                gone.push(instance);
-            }
+            self.remove(instance);
+            gone.push(instance);
         }
         gone.sort_unstable();
         gone
@@ -306,23 +294,10 @@ impl Sessions {
         self.children_max
     }
 
-    /// The number of children that disconnected within the last `span` and have not returned. Linear in the
-    /// disconnections within it.
+    /// The number of children that disconnected within the last `span` and have not returned. Linear in that number.
     pub fn left_within(&self, now: MonoTime, span: Duration) -> usize {
-        let lately = self
-            .away
-            .iter()
-            .rev()
-            .take_while(|(at, _)| now.since(*at) <= span);
-        lately
-            .filter(|(at, instance)| self.is_away_since(*at, *instance))
-            .count()
-    }
-
-    fn is_away_since(&self, at: MonoTime, instance: InstanceId) -> bool {
-        self.children
-            .get(&instance)
-            .is_some_and(|child| child.stream.is_none() && child.last_report == at)
+        let times = self.away.iter().rev().map(|(at, _)| *at);
+        times.take_while(|at| now.since(*at) <= span).count()
     }
 
     /// Returns the child with this present stream.

@@ -19,6 +19,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Address of the tool's controller, which aggregators need before it listens.
 const CONTROLLER: &str = "127.0.0.1:17400";
 
+/// Twice the clients of one address: all of the tool's.
+const PENDING_MAX: &str = "20000";
+
 pub(crate) struct Streams(Process);
 
 pub(crate) fn aggregator(zone: &str, listen: &str) -> Process {
@@ -40,6 +43,7 @@ fn aggregator_with(zone: &str, listen: &str, more: &[&str]) -> Process {
         &[
             &flags[..],
             &["--listen", listen, "--admin", "127.0.0.1:0"],
+            &["--pending-max", PENDING_MAX],
             more,
         ]
         .concat(),
@@ -145,6 +149,7 @@ impl Streams {
             if lines.len() >= from + count {
                 return lines[from..].to_vec();
             }
+            assert!(!self.0.has_ended(), "plimsoll-bench streams has ended");
             sleep(POLL);
         }
     }
