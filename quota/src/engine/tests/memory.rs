@@ -2,7 +2,8 @@
 
 use super::support::*;
 use crate::args::Durability;
-use crate::operation::{Answer, Operation};
+use crate::engine::Engine;
+use crate::operation::Answer;
 
 #[tokio::test]
 async fn buckets_beyond_the_memory_are_exact() {
@@ -15,27 +16,8 @@ async fn buckets_beyond_the_memory_are_exact() {
             .collect();
         for round in 0..2 {
             for keys in keys.chunks(500) {
-                let mut left: Vec<&String> = keys.iter().collect();
-                // While the disk is slower than this test, an unanswered take has taken nothing.
-                while !left.is_empty() {
-                    let operations: Vec<Operation<'_>> =
-                        left.iter().map(|key| reduce(bucket(key, 10), 1)).collect();
-                    let answers = run_all(&engine, &operations).await;
-                    left = left
-                        .into_iter()
-                        .zip(answers)
-                        .filter_map(|(key, answer)| match answer {
-                            Ok(answer) => {
-                                assert_eq!(
-                                    answer,
-                                    Answer::Tokens(10 - round),
-                                    "{key} at {durability}"
-                                );
-                                None
-                            }
-                            Err(_) => Some(key),
-                        })
-                        .collect();
+                for tokens in take_one_of_each(&engine, keys, 10).await {
+                    assert_eq!(tokens, 10 - round, "at {durability}");
                 }
             }
         }
@@ -51,34 +33,47 @@ async fn buckets_beyond_the_memory_are_exact() {
 #[tokio::test]
 async fn only_changing_buckets_stay_logged() {
     let data = tempfile::tempdir().unwrap();
-    let engine = open(data.path(), Durability::Always);
+    let engine = open(data.path(), INTERVAL);
     let (rare, often): (Vec<String>, Vec<String>) = (0..500)
         .map(|number| (format!("rare-{number}"), format!("often-{number}")))
         .unzip();
-    let take = async |keys: &[String]| {
-        let operations: Vec<_> = keys
-            .iter()
-            .map(|key| reduce(bucket(key, 1_000), 1))
-            .collect();
-        assert!(
-            run_all(&engine, &operations)
-                .await
-                .iter()
-                .all(Result::is_ok)
-        );
-    };
-    take(&rare).await;
+    take_one_of_each(&engine, &rare, 1_000).await;
     let mut rounds = 0;
-    // The log holds several of the rounds below until the first settling.
+    // Each round is a part of the log, which holds several of them until the first settling.
     while engine.shared.settling.groups() < 40 {
-        take(&often).await;
+        take_one_of_each(&engine, &often, 1_000).await;
+        engine.close().await.unwrap();
         rounds += 1;
         assert!(rounds < 900, "{} groups", engine.shared.settling.groups());
     }
     drop(engine);
-    let engine = open(data.path(), Durability::Always);
+    let engine = open(data.path(), INTERVAL);
     for (rare, often) in rare.iter().zip(&often) {
         assert_eq!(tokens(&engine, bucket(rare, 1_000)).await, 999);
         assert_eq!(tokens(&engine, bucket(often, 1_000)).await, 1_000 - rounds);
     }
+}
+
+/// Takes a token of each key, and returns what is left. While the disk is slower than a test, an
+/// unanswered take has taken nothing, and is repeated.
+async fn take_one_of_each(engine: &Engine, keys: &[String], max: u64) -> Vec<u64> {
+    let mut left = vec![None; keys.len()];
+    while left.contains(&None) {
+        let unanswered = keys
+            .iter()
+            .zip(&mut left)
+            .filter(|(_, left)| left.is_none());
+        let (operations, slots): (Vec<_>, Vec<_>) = unanswered
+            .map(|(key, left)| (reduce(bucket(key, max), 1), left))
+            .unzip();
+        for (slot, answer) in slots.into_iter().zip(run_all(engine, &operations).await) {
+            if let Ok(answer) = answer {
+                let Answer::Tokens(tokens) = answer else {
+                    panic!("{answer:?}")
+                };
+                *slot = Some(tokens);
+            }
+        }
+    }
+    left.into_iter().flatten().collect()
 }
